@@ -1,0 +1,39 @@
+# Few verbs. Each one sets up what it needs: a fresh clone wants only Python 3.11, pip, venv and make.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: demo test check bench clean help
+
+demo: $(STAMP) ## train, forget, verify: the whole idea in one short run
+	$(BIN)/python examples/demo.py
+
+test: $(STAMP) ## every test and every doctest (ARGS='-k grid -x' passes options on)
+	$(BIN)/python -m pytest -q $(ARGS)
+
+check: $(STAMP) ## lint, format, types, import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(STAMP) ## measure speed and memory
+	$(BIN)/python benchmarks/run.py $(ARGS)
+
+clean: ## remove everything that make and the tools have made
+	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# The stamp is written last, so an interrupted installation is done again.
+$(STAMP): pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "erasable needs Python 3.11 or newer")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@

@@ -1,0 +1,37 @@
+"""Machine learning that can forget, bit for bit."""
+
+from erasable.core.state import State
+from erasable.errors import (
+    ConfigurationError,
+    ErasableError,
+    ExactnessError,
+    InputError,
+    InputTypeError,
+    NoRowsError,
+    StaleReportError,
+    StateFormatError,
+    VerificationError,
+)
+from erasable.estimators import ErasableClassifier, ForgetReport, LearnReport
+from erasable.operations import VerifyReport, learn, verify
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ConfigurationError",
+    "ErasableClassifier",
+    "ErasableError",
+    "ExactnessError",
+    "ForgetReport",
+    "InputError",
+    "InputTypeError",
+    "LearnReport",
+    "NoRowsError",
+    "StaleReportError",
+    "State",
+    "StateFormatError",
+    "VerificationError",
+    "VerifyReport",
+    "learn",
+    "verify",
+]

@@ -1,0 +1,1 @@
+"""Pure numerics on arrays and frozen records: grid, sums, leverage, selector, weights, state."""

@@ -1,0 +1,244 @@
+"""The grid: real rows become vectors of small integers inside a ball.
+
+Every row is scaled into the unit ball by a rule that looks at that row alone, then put on the multiples of
+``2**-bits``. From here on a row *is* its integer vector ``g`` (the real row is ``g * 2**-bits``), and integers of this
+size are what makes sums exact: see :mod:`erasable.core.sums`.
+
+Three radii, all in grid units, keep ``|g| <= 2**bits - 1`` whatever the rounding does:
+
+- ``ball``: the largest norm the features may have beside the intercept's constant;
+- ``unit``: what a row of norm one is multiplied by when ``scaling`` is ``None`` or a number;
+- ``reach``: what a row is multiplied by when its norm is made equal to it (``scaling="row"``), so far inside the ball
+  that rounding every coordinate by half a step cannot leave it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from erasable.errors import ConfigurationError, InputError
+
+Floats = npt.NDArray[np.floating[Any]]
+Float64s = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.integer[Any]]
+
+MIN_BITS, MAX_BITS = 4, 20
+# A power of two dividing ``reach``: rows with 4, 16, 64 or 256 equal entries then never land halfway between integers.
+_REACH_MULTIPLE = 16
+
+
+@dataclass(frozen=True)
+class Grid:
+    """How rows become integers: pure configuration, never fitted on rows.
+
+    Parameters
+    ----------
+    n_features : int
+        Columns of the input.
+    bits : int
+        Grid steps are ``2**-bits``. With 15 a coordinate fits an ``int16`` and 8,388,607 core rows stay exact.
+    intercept : bool
+        Append a constant, about ``2**-0.5``, and shrink the features so that the whole row stays in the ball.
+    scaling : None, "row", float or tuple of float
+        ``None``: rows must have norm at most one. ``"row"``: each row is divided by its own norm. A number: rows are
+        divided by it and must then have norm at most one. A tuple: public scales, one per feature, that
+        divide the columns before each row is divided by its norm.
+    """
+
+    n_features: int
+    bits: int = 15
+    intercept: bool = True
+    scaling: str | float | tuple[float, ...] | None = "row"
+
+    def __post_init__(self) -> None:
+        if not MIN_BITS <= self.bits <= MAX_BITS:
+            raise ConfigurationError(f"grid_bits must be between {MIN_BITS} and {MAX_BITS}; got {self.bits}.")
+        if self.n_features < 1:
+            raise ConfigurationError(f"at least one feature is required; got {self.n_features}.")
+        if isinstance(self.scaling, str) and self.scaling != "row":
+            raise ConfigurationError(
+                f"scaling must be None, 'row', a positive number or one positive number per feature; "
+                f"got {self.scaling!r}."
+            )
+        if isinstance(self.scaling, float) and not (math.isfinite(self.scaling) and self.scaling > 0):
+            raise ConfigurationError(f"scaling must be a positive finite number; got {self.scaling!r}.")
+        if isinstance(self.scaling, tuple):
+            if len(self.scaling) != self.n_features:
+                raise ConfigurationError(
+                    f"scaling gives {len(self.scaling)} scales for {self.n_features} features: "
+                    "pass one positive number per feature."
+                )
+            if not all(math.isfinite(s) and s > 0 for s in self.scaling):
+                raise ConfigurationError("every scale in scaling must be a positive finite number.")
+        if self.reach < 1:
+            raise ConfigurationError(
+                f"{self.n_features} features do not fit a grid of {self.bits} bits: raise grid_bits."
+            )
+
+    @property
+    def normalises(self) -> bool:
+        """Whether each row is divided by its own norm."""
+        return self.scaling == "row" or isinstance(self.scaling, tuple)
+
+    @property
+    def n_columns(self) -> int:
+        """Length of a grid row: the features, and the constant where there is an intercept."""
+        return self.n_features + int(self.intercept)
+
+    @property
+    def constant(self) -> int:
+        """The intercept's constant in grid units; 0 without intercept."""
+        return math.isqrt(2 ** (2 * self.bits - 1)) if self.intercept else 0
+
+    @property
+    def radius(self) -> int:
+        """No grid row, constant included, has a norm above this."""
+        return int(2**self.bits) - 1
+
+    @property
+    def ball(self) -> int:
+        """No grid row has features of a norm above this."""
+        return math.isqrt(self.radius**2 - self.constant**2)
+
+    @property
+    def unit(self) -> int:
+        """What features of norm one become, when rows are not divided by their norm."""
+        return self.ball if self.intercept else int(2**self.bits)
+
+    @property
+    def reach(self) -> int:
+        """What every row's features are stretched to, when rows are divided by their norm."""
+        half_diagonal = (math.isqrt(max(self.n_features - 1, 0)) + 2) // 2
+        inner = self.ball - 1 - half_diagonal
+        return inner - inner % _REACH_MULTIPLE if inner >= _REACH_MULTIPLE else inner
+
+    @property
+    def slack(self) -> float:
+        """Bound on the distance between a scaled row before and after it is put on the grid."""
+        shrink = 0.0 if self.normalises else 1.01 * (self.unit - self.reach)
+        return shrink + 0.5 * math.sqrt(self.n_features) + 1.0
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The narrowest integer type that holds every coordinate."""
+        return np.dtype(np.int16 if self.bits <= 15 else np.int32)
+
+
+def _prescaled(X: Floats, grid: Grid) -> Float64s:
+    """Rows as float64, divided by the configured constants (correctly rounded, so the same on every machine)."""
+    Z = np.asarray(X, dtype=np.float64)
+    if isinstance(grid.scaling, tuple):
+        with np.errstate(over="ignore"):
+            Z = Z / np.array(grid.scaling)
+    elif isinstance(grid.scaling, float):
+        with np.errstate(over="ignore"):
+            Z = Z / grid.scaling
+    if Z is not X and not np.isfinite(Z).all():
+        raise InputError("a row overflows float64 when divided by scaling: use larger scales.")
+    return Z
+
+
+def _binary_scaled(Z: Float64s) -> tuple[Float64s, Float64s]:
+    """Each row times a power of two that brings its largest entry into [1/2, 1), and the row's norm after that."""
+    peak = np.max(np.abs(Z), axis=1, initial=0.0)
+    _, exponent = np.frexp(peak)
+    Z = np.ldexp(Z, -exponent[:, None])
+    return Z, np.sqrt(np.einsum("ij,ij->i", Z, Z))
+
+
+def _exact_multiple(value: float, square_norm: Fraction, reach: int) -> int:
+    """``reach * value / norm`` rounded to the nearest integer, halves to even, in exact arithmetic."""
+    target = Fraction(value) ** 2 * reach**2 / square_norm  # the square of the number to round
+    below = math.isqrt(target.numerator // target.denominator)
+    half = Fraction(2 * below + 1, 2) ** 2
+    rounded = below + (target > half or (target == half and below % 2 == 1))
+    return rounded if value >= 0 else -rounded
+
+
+def _normalised(Z: Float64s, reach: int) -> Float64s:
+    """``reach * z / |z|`` row by row, correctly rounded to integers; a zero row stays zero."""
+    scaled, norm = _binary_scaled(Z)
+    V = scaled * np.divide(reach, norm, out=np.zeros_like(norm), where=norm > 0)[:, None]
+    G = np.rint(V)
+    doubt = (Z.shape[1] + 16) * 2.0**-52 * reach
+    near_half = np.abs(np.abs(V - G) - 0.5) <= doubt
+    for i in np.flatnonzero(near_half.any(axis=1)):
+        square_norm = sum((Fraction(z) ** 2 for z in Z[i][Z[i] != 0].tolist()), Fraction(0))
+        for j in np.flatnonzero(near_half[i]):
+            G[i, j] = _exact_multiple(float(Z[i, j]), square_norm, reach)
+    return G
+
+
+def count_outside_ball(X: Floats, grid: Grid) -> int:
+    """Number of rows whose norm, after scaling, exceeds one by more than a grid step; decided exactly.
+
+    Cost: O(n d), with a temporary of the size of ``X`` only where ``X`` is not float64.
+    """
+    if grid.normalises:
+        return 0
+    Z = _prescaled(X, grid)
+    square = np.einsum("ij,ij->i", Z, Z)
+    limit = Fraction(2**grid.bits + 1, 2**grid.bits) ** 2
+    doubt = (Z.shape[1] + 16) * 2.0**-51
+    outside = square > float(limit) * (1 + doubt)
+    for i in np.flatnonzero(~outside & (square > float(limit) * (1 - doubt))):
+        outside[i] = sum((Fraction(z) ** 2 for z in Z[i].tolist()), Fraction(0)) > limit
+    return int(np.count_nonzero(outside))
+
+
+def to_grid(X: Floats, grid: Grid) -> Integers:
+    """Rows on the grid, the intercept's constant appended.
+
+    Parameters
+    ----------
+    X : array of shape (n, n_features), float32 or float64, finite
+        Rows; with ``scaling`` None or a number, none may be counted by :func:`count_outside_ball`.
+
+    Returns
+    -------
+    array of shape (n, n_columns), ``grid.dtype``
+        Integer rows ``g`` of norm at most ``2**bits - 1``.
+
+    Notes
+    -----
+    *Law*: row ``i`` of the result depends on row ``i`` of ``X`` and on ``grid`` alone, not on dtype, memory layout,
+    machine or the other rows; dividing by the norm is correctly rounded.
+    *Cost*: O(n d) time, a few float64 temporaries of the size of ``X``.
+    """
+    Z = _prescaled(X, grid)
+    if grid.normalises:
+        features = _normalised(Z, grid.reach)
+    else:
+        features = np.rint(Z * grid.unit)
+        too_long = np.einsum("ij,ij->i", features, features) > float(grid.ball) ** 2
+        if too_long.any():  # rounding pushed a row of norm about one out of the ball: use the safe radius for it
+            features[too_long] = np.rint(Z[too_long] * grid.reach)
+    G = np.empty((features.shape[0], grid.n_columns), dtype=grid.dtype)
+    G[:, : grid.n_features] = features
+    G[:, grid.n_features :] = grid.constant
+    return G
+
+
+def scale_rows(X: Floats, grid: Grid) -> Float64s:
+    """Rows as the model sees them when it predicts: scaled into the ball, not rounded, without the constant.
+
+    Parameters
+    ----------
+    X : array of shape (n, n_features)
+        Finite rows. None is refused for its norm: a linear function is defined everywhere.
+
+    Returns
+    -------
+    array of shape (n, n_features), float64
+    """
+    Z = _prescaled(X, grid)
+    if not grid.normalises:
+        return Z * math.ldexp(grid.unit, -grid.bits)
+    Z, norm = _binary_scaled(Z)
+    return Z * np.divide(math.ldexp(grid.reach, -grid.bits), norm, out=np.zeros_like(norm), where=norm > 0)[:, None]

@@ -1,0 +1,309 @@
+"""Algorithm 1's sampler, a block at a time, with the decisions of the one-row-at-a-time algorithm.
+
+A row is selected when its leverage against the rows selected before it is above the threshold. Three facts make that
+BLAS-3:
+
+- *Monotone screening.* Leverage only falls as rows are selected, so a row at or below the threshold against an older
+  ``H`` is out.
+- *Pivots are leverages.* If rows S are selected from a chunk, the pivots of the Cholesky factor of ``I + G_S H^-1
+  G_S'`` are one plus their sequential leverages.
+- *Bracketing.* Assuming more rows selected can only lower a leverage. So the rows selected even if all candidates
+  were taken are surely in, those not selected even if only the sure ones were taken are surely out, and repeating
+  this closes the bracket: each round settles at least the first open row, in practice two or three rounds settle all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+from scipy.linalg import blas, lapack
+
+from erasable.core.grid import Float64s, Grid, Integers, to_grid
+from erasable.core.leverage import Factor, Screen, exceeds, factor, gram_error, screen, survivors, whiten
+from erasable.core.sums import add_rows, guard_exactness
+
+Progress = Callable[[int, int], None]
+Mask = npt.NDArray[np.bool_]
+
+
+class Rows(Protocol):
+    """Rows in learning order, as the selector reads them."""
+
+    on_grid: bool
+
+    def __len__(self) -> int: ...
+
+    def approximate(self, low: int, high: int) -> tuple[npt.NDArray[np.float32], Float64s]:
+        """Rows low..high as fresh float32 up to a factor per row, and those factors (see ``survivors``)."""
+        ...
+
+    def take(self, index: npt.NDArray[np.intp]) -> Integers:
+        """The named rows on the grid."""
+        ...
+
+
+@dataclass(frozen=True)
+class GridRows:
+    """Rows that already are grid integers, shape (n, n_columns)."""
+
+    G: Integers
+    grid: Grid
+    on_grid = True
+
+    def __len__(self) -> int:
+        return len(self.G)
+
+    def approximate(self, low: int, high: int) -> tuple[npt.NDArray[np.float32], Float64s]:
+        """See :class:`Rows`."""
+        X = self.G[low:high, : self.grid.n_features].astype(np.float32)
+        return X, np.full(high - low, 2.0**-self.grid.bits)
+
+    def take(self, index: npt.NDArray[np.intp]) -> Integers:
+        """See :class:`Rows`."""
+        return self.G[index]
+
+
+@dataclass(frozen=True)
+class RawRows:
+    """Rows as the caller gave them: a dense array or anything sliceable with ``toarray`` (SciPy CSR)."""
+
+    X: Any
+    grid: Grid
+    on_grid = False
+
+    def __len__(self) -> int:
+        return int(self.X.shape[0])
+
+    def dense(self, rows: Any) -> npt.NDArray[Any]:
+        """The named rows as a dense array."""
+        part = self.X[rows]
+        return part if isinstance(part, np.ndarray) else part.toarray()
+
+    def approximate(self, low: int, high: int) -> tuple[npt.NDArray[np.float32], Float64s]:
+        """See :class:`Rows`."""
+        grid, part = self.grid, self.dense(slice(low, high))
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            if not grid.normalises:
+                factor = np.ldexp(grid.unit, -grid.bits) / (1.0 if grid.scaling is None else grid.scaling)
+                return (part * factor).astype(np.float32, order="C"), np.ones(high - low)
+            if isinstance(grid.scaling, tuple):
+                part = part / np.array(grid.scaling)
+            X = part.astype(np.float32, order="C")
+            square = np.einsum("ij,ij->i", X, X).astype(np.float64)
+            # Outside this range float32 may have lost the row: NaN sends it on unscreened.
+            square[~((square > 1e-20) & (square < 1e20))] = np.nan
+            return X, np.ldexp(grid.reach, -grid.bits) / np.sqrt(square)
+
+    def take(self, index: npt.NDArray[np.intp]) -> Integers:
+        """See :class:`Rows`."""
+        return to_grid(self.dense(index), self.grid)
+
+
+@dataclass
+class Decisions:
+    """How many rows each level decided."""
+
+    screened: int = 0  # discarded in float32
+    certified: int = 0  # decided in float64, with a bound
+    enclosed: int = 0  # decided by an enclosure with exact residuals
+    exact: int = 0  # decided in rational arithmetic
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What learning a run of rows selects.
+
+    ``index`` are positions in the run, ascending; ``batches`` the selected grid rows in that order, split anyhow.
+    """
+
+    index: npt.NDArray[np.intp]
+    batches: list[Integers]
+    decisions: Decisions = field(compare=False)
+
+
+def select(
+    rows: Rows,
+    H: Float64s,
+    n_core: int,
+    *,
+    grid: Grid,
+    units: int,
+    tau: float,
+    block_rows: int | None = None,
+    chunk_rows: int | None = None,
+    progress: Progress | None = None,
+) -> Selection:
+    """Select rows in order, updating ``H`` in place.
+
+    Parameters
+    ----------
+    rows : Rows
+        The rows to learn, in order.
+    H : array of shape (n_columns, n_columns), float64, Fortran order
+        ``units * I`` plus the Gram matrix of the core rows so far (lower triangle). Updated in place.
+    n_core : int
+        Number of core rows in ``H``.
+    block_rows, chunk_rows : int, optional
+        Rows screened at once and rows decided at once. They change the speed and nothing else.
+
+    Notes
+    -----
+    *Law*: the selection is that of the literal loop ``if g'H^-1g > tau: select; H += g g'`` in exact arithmetic.
+    *Cost*: n d^2 float32 flops to screen and about 3 d^2 + d^3 / chunk flops a candidate; memory beside the result:
+    three d x d matrices and one block.
+    *Source*: Algorithm 1, procedure BBQSampler.
+    """
+    d = grid.n_columns
+    chunk = chunk_rows or min(1024, max(96, (3 * d) // 4))
+    block = block_rows or max(chunk, min(32768, 2**21 // d))
+    run = _Run(rows, H, n_core, grid, units, tau)
+    low, n = 0, len(rows)
+    while low < n:
+        # While most rows are selected, screening them first would be work for nothing.
+        high = min(n, low + (chunk if run.crowded else block))
+        run.queue(low, high, screening=not run.crowded)
+        while run.waiting >= chunk:
+            run.decide(chunk)
+        low = high
+        if progress is not None:
+            progress(low, n)
+    while run.waiting:
+        run.decide(chunk)
+    index = np.concatenate(run.selected) if run.selected else np.empty(0, dtype=np.intp)
+    return Selection(index, run.batches, run.decisions)
+
+
+class _Run:
+    """Working memory of one call of :func:`select`."""
+
+    def __init__(self, rows: Rows, H: Float64s, n_core: int, grid: Grid, units: int, tau: float) -> None:
+        self.rows, self.H, self.n_core = rows, H, n_core
+        self.grid, self.units, self.tau = grid, units, tau
+        self.factor: Factor | None = factor(H, units)
+        self.screen: Screen | None = None
+        self.wasted = 0  # candidates decided against since the screen was made: how stale it is
+        self.outdated = True  # whether H changed since the screen was made
+        self.crowded = True  # whether most rows met last were selected
+        self.pending: list[npt.NDArray[np.intp]] = []
+        self.waiting = 0
+        self.selected: list[npt.NDArray[np.intp]] = []
+        self.batches: list[Integers] = []
+        self.decisions = Decisions()
+
+    def queue(self, low: int, high: int, *, screening: bool) -> None:
+        """Put the rows low..high that may be selected into the queue."""
+        index = np.arange(low, high, dtype=np.intp)
+        if screening:
+            if self.outdated and (self.screen is None or self.wasted > 64) and self.factor is not None:
+                self.screen = screen(self.factor, self.grid, self.units, self.tau, on_grid=self.rows.on_grid)
+                self.wasted, self.outdated = 0, False
+            if self.screen is not None:
+                X, factors = self.rows.approximate(low, high)
+                index = index[survivors(X, factors, self.screen)]
+                self.decisions.screened += high - low - len(index)
+        if len(index):
+            self.pending.append(index)
+            self.waiting += len(index)
+        self.crowded = 2 * len(index) > high - low
+
+    def decide(self, size: int) -> None:
+        """Decide the first ``size`` rows of the queue and select those above the threshold."""
+        joined = np.concatenate(self.pending)
+        index, rest = joined[:size], joined[size:]
+        self.pending, self.waiting = [rest], len(rest)
+        G = self.rows.take(index)
+        chosen = self._decide(G)
+        k = int(np.count_nonzero(chosen))
+        self.wasted += len(index) - k
+        self.crowded = self.crowded and 2 * k > len(index)
+        if k == 0:
+            return
+        guard_exactness(self.n_core + k, self.grid, self.units)
+        G = G[chosen]
+        add_rows(self.H, G)  # Algorithm 1, line 6
+        self.n_core += k
+        self.factor, self.outdated = factor(self.H, self.units), True
+        self.selected.append(index[chosen])
+        self.batches.append(G)
+
+    def _decide(self, G: Integers) -> Mask:
+        """Which rows of a chunk are selected, in order. Algorithm 1, line 4."""
+        chosen = np.zeros(len(G), dtype=bool)
+        if self.factor is None:  # float64 cannot factor H: every row is decided exactly
+            for i in range(len(G)):
+                chosen[i] = self._exceeds(G, i, np.flatnonzero(chosen[:i]))
+            return chosen
+        Y = whiten(self.factor, G.astype(np.float64, order="C"))
+        q = np.einsum("ij,ij->j", Y, Y)
+        eta = gram_error(self.factor, float(q.sum()), len(G))
+        candidates = np.flatnonzero(1.0 + q > (1.0 + self.tau) * (1.0 - 2.0 * eta))
+        self.decisions.certified += len(G) - len(candidates)
+        if len(candidates):
+            if len(candidates) < len(G):
+                Y = Y[:, candidates]
+            B = blas.dsyrk(1.0, Y, trans=1, lower=1)
+            B.flat[:: len(B) + 1] += 1.0
+            chosen[candidates] = self._bracket(B, eta, G, candidates)
+        return chosen
+
+    def _bracket(self, B: Float64s, eta: float, G: Integers, candidates: npt.NDArray[np.intp]) -> Mask:
+        """Close the bracket ``sure <= selected <= possible`` over the candidates with matrix ``B = I + K``."""
+        above, below = (1.0 + self.tau) * (1.0 + 2.0 * eta), (1.0 + self.tau) * (1.0 - 2.0 * eta)
+        sure, possible = np.zeros(len(B), dtype=bool), np.ones(len(B), dtype=bool)
+        while True:
+            open_rows = np.flatnonzero(possible & ~sure)
+            if not len(open_rows):
+                self.decisions.certified += len(B)
+                return sure
+            before = len(open_rows)
+            pivots = _pivots(B, np.flatnonzero(possible), open_rows)  # lower bounds: too many assumed selected
+            sure[open_rows[pivots > above]] = True
+            open_rows = np.flatnonzero(possible & ~sure)
+            if len(open_rows):
+                pivots = _pivots(B, np.flatnonzero(sure), open_rows)  # upper bounds: too few assumed selected
+                possible[open_rows[pivots <= below]] = False
+                open_rows = np.flatnonzero(possible & ~sure)
+            if len(open_rows) == before:  # float64 cannot tell: the first open row is decided exactly
+                i = open_rows[0]
+                earlier = candidates[np.flatnonzero(sure[:i])]
+                verdict = self._exceeds(G, int(candidates[i]), earlier)
+                sure[i] = possible[i] = verdict
+                self.decisions.certified -= 1
+
+    def _exceeds(self, G: Integers, i: int, earlier: npt.NDArray[np.intp]) -> bool:
+        guard_exactness(self.n_core + len(earlier), self.grid, self.units)
+        H = self.H.copy(order="F")
+        add_rows(H, G[earlier])
+        verdict, rational = exceeds(G[i], H, self.units, self.tau)
+        if rational:
+            self.decisions.exact += 1
+        else:
+            self.decisions.enclosed += 1
+        return verdict
+
+
+def _pivots(B: Float64s, taken: npt.NDArray[np.intp], asked: npt.NDArray[np.intp]) -> Float64s:
+    """For each asked row: its Cholesky pivot in ``B`` restricted to the taken rows before it and itself."""
+    if len(taken) == len(B):
+        C, _ = lapack.dpotrf(B, lower=1, clean=0)
+    else:
+        C, _ = lapack.dpotrf(np.asfortranarray(B[np.ix_(taken, taken)]), lower=1, clean=0, overwrite_a=1)
+    position = np.searchsorted(taken, asked)
+    inside = position < len(taken)
+    inside[inside] = taken[position[inside]] == asked[inside]
+    out = np.empty(len(asked))
+    out[inside] = C.diagonal()[position[inside]] ** 2
+    outside = asked[~inside]
+    if len(outside):
+        later = taken[:, None] > outside[None, :]
+        # A row asked about sees the rows before it alone; B holds its lower triangle.
+        cross = np.where(later, 0.0, B[outside[None, :], taken[:, None]])
+        if len(taken):
+            cross = blas.dtrsm(1.0, C, np.asfortranarray(cross), lower=1)
+            cross[later] = 0.0
+        out[~inside] = B[outside, outside] - np.einsum("ij,ij->j", cross, cross)
+    return out

@@ -1,0 +1,105 @@
+"""Solving ``H Z = R`` with integer ``H`` to any precision, certified, without rounding the residual.
+
+The solution is kept as big integers over a power of two; the residual ``R * 2**e - H Z`` is tracked *exactly* in
+int64 arithmetic modulo ``2**64``, which is the true residual as long as that is below ``2**63`` in size (checked).
+Each step solves for a correction in float64 and adds some twenty bits. What comes out is exact data about an
+approximate solution, so nothing here depends on how accurate the floating-point factor was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from flint import fmpz_mat
+from scipy.linalg import blas, lapack
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
+
+from erasable.core.grid import Float64s
+from erasable.core.sums import symmetric
+
+_BITS_PER_STEP = 24
+_MOST_BITS = 400  # past this the number sought is taken to be special (a tie), and is computed as a rational
+
+
+@dataclass(frozen=True)
+class Refined:
+    """``Z * 2**-exponent`` solves the system up to the exact residual ``residual * 2**-exponent``."""
+
+    Z: npt.NDArray[np.object_]
+    exponent: int
+    residual: npt.NDArray[np.int64]
+
+
+def factorise(H: Float64s) -> Float64s | None:
+    """Lower Cholesky factor of the lower triangle of ``H`` (Fortran order), or None where float64 cannot factor it."""
+    L, info = lapack.dpotrf(H, lower=1, clean=0)
+    return L if info == 0 else None
+
+
+def refine(H: Float64s, L: Float64s, R: npt.NDArray[np.int64]) -> Iterator[Refined]:
+    """Ever better solutions of ``H Z = R``; ends early when float64 cannot improve them any more.
+
+    Parameters
+    ----------
+    H : array of shape (d, d), float64 integers, positive definite
+        Lower triangle, Fortran order.
+    L : array of shape (d, d), float64
+        Approximate lower Cholesky factor of ``H``; only speed depends on its quality.
+    R : array of shape (d, k), int64
+
+    Notes
+    -----
+    *Law*: for every record yielded, ``R * 2**exponent == H @ Z + residual`` in integers.
+    *Cost*: O(d^2 k) a step after O(d^2) set-up; one record adds about 24 correct bits.
+    """
+    H_int = symmetric(H)
+    root = np.sqrt(np.diagonal(H))[:, None]  # |H[i, j]| <= root[i] * root[j], for H is positive definite
+    Z = np.zeros(R.shape, dtype=object)
+    exponent, residual = 0, R
+    size = float(np.abs(R).max(initial=0))
+    u = 2.0**-53 * (H.shape[0] + 4)
+    while exponent <= _MOST_BITS:
+        if not residual.any():
+            yield Refined(Z, exponent, residual)
+            return
+        correction, info = lapack.dpotrs(L, residual.astype(np.float64), lower=1)
+        peak = float(np.abs(correction).max())
+        if info != 0 or not np.isfinite(peak) or peak == 0.0:
+            return
+        shift = max(0, min(48, _BITS_PER_STEP - int(np.frexp(peak)[1])))
+        step = np.rint(np.ldexp(correction, shift)).astype(np.int64)
+        stepf = step.astype(np.float64)
+        moved = np.ldexp(residual.astype(np.float64), shift)
+        estimate = blas.dsymm(-1.0, H, stepf, beta=1.0, c=moved, lower=1)
+        doubt = u * (np.abs(moved) + root * (root * np.abs(stepf)).sum(axis=0))
+        new_size = float((np.abs(estimate) + doubt).max())
+        if new_size >= 2.0**62 or new_size >= 0.5 * size * 2.0**shift:
+            return  # the residual might wrap around, or float64 is too coarse for this matrix
+        with np.errstate(over="ignore"):
+            residual = (residual << shift) - H_int @ step
+        Z = Z * (1 << shift) + step.astype(object)
+        exponent, size = exponent + shift, float(np.abs(residual).max())
+        yield Refined(Z, exponent, residual)
+        if size == 0.0:
+            return
+
+
+def component(H: npt.NDArray[np.int64], support: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
+    """Coordinates that ``H`` links, directly or not, to those in ``support``: the rest cannot influence a solve."""
+    _, label = connected_components(csr_array(H != 0), directed=False)
+    return np.flatnonzero(np.isin(label, label[support]))
+
+
+def solve_exactly(H: npt.NDArray[np.int64], rhs: npt.NDArray[np.int64]) -> list[Any]:
+    """``H^-1 rhs`` as rationals (flint's ``fmpq``), for one right-hand side.
+
+    Cost: multimodular elimination, about 0.1 s at d = 100 and 12 s at d = 600 when ``H`` is one connected block.
+    """
+    d = H.shape[0]
+    x = fmpz_mat(d, d, [int(v) for v in H.ravel()]).solve(fmpz_mat(d, 1, [int(v) for v in rhs]))
+    return [x[i, 0] for i in range(d)]

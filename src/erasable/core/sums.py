@@ -1,0 +1,127 @@
+"""Exact sums: the Gram matrix and the class sums of integer rows, held in float64.
+
+As long as no partial sum passes ``2**53`` every number below is an integer that float64 holds exactly, so BLAS
+returns the same bits in any order, block size, thread count or machine, and subtraction undoes addition.
+
+The Gram matrix is kept as the lower triangle of a Fortran-ordered array; what stands above the diagonal is unspecified.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.linalg import blas
+
+from erasable.core.grid import Float64s, Grid, Integers
+from erasable.errors import ConfigurationError, ExactnessError
+
+LARGEST_EXACT = 2**53
+
+
+def regulariser(capacity: float, grid: Grid) -> int:
+    """``lambda`` in squared grid units: ``capacity * 4**bits`` rounded to an integer.
+
+    Departure: Algorithm 1, line 2 sets lambda = K; here lambda is the multiple of ``4**-bits`` (about 1e-9) nearest
+    to K, so that ``A`` consists of integers.
+    """
+    units = round(capacity * float(4**grid.bits))
+    if units < 1:
+        raise ConfigurationError(f"capacity must be at least 4**-grid_bits = {4.0**-grid.bits:.3g}; got {capacity!r}.")
+    if units >= LARGEST_EXACT // 2:
+        limit = LARGEST_EXACT // 2 / 4**grid.bits
+        raise ConfigurationError(f"capacity must be below {limit:.3g} on a grid of {grid.bits} bits; got {capacity!r}.")
+    return units
+
+
+def exact_rows(grid: Grid, units: int) -> int:
+    """How many core rows the sums hold exactly: every partial sum stays at or below ``2**53``."""
+    return (LARGEST_EXACT - units) // grid.radius**2
+
+
+def guard_exactness(n_rows: int, grid: Grid, units: int) -> None:
+    """Refuse a core set so large that a sum could round.
+
+    Raises
+    ------
+    ExactnessError
+        When ``n_rows`` rows could push a partial sum past ``2**53``.
+    """
+    limit = exact_rows(grid, units)
+    if n_rows > limit:
+        raise ExactnessError(
+            f"the core set would reach {n_rows:,} rows, but sums on a grid of {grid.bits} bits are exact only up to "
+            f"{limit:,} rows: raise the threshold (fewer core rows) or lower grid_bits."
+        )
+
+
+def empty_gram(grid: Grid, units: int = 0) -> Float64s:
+    """``units * I`` as a Fortran-ordered array of shape (n_columns, n_columns)."""
+    H = np.zeros((grid.n_columns, grid.n_columns), order="F")
+    np.fill_diagonal(H, units)
+    return H
+
+
+def add_rows(H: Float64s, rows: npt.NDArray[Any], sign: float = 1.0) -> None:
+    """``H += sign * rows' rows`` in place, on the lower triangle.
+
+    Parameters
+    ----------
+    H : array of shape (d, d), float64, Fortran order
+    rows : array of shape (k, d)
+        Integer-valued rows of any dtype.
+    sign : 1.0 or -1.0
+        Update or downdate.
+
+    Notes
+    -----
+    *Law*: ``add_rows(H, R); add_rows(H, R, -1)`` leaves H as it was, bit for bit, and so does any other batching.
+    *Cost*: k d^2 flops in BLAS. *Source*: Algorithm 1, line 6 (update) and line 14 (downdate).
+    """
+    k = rows.shape[0]
+    if k == 1:
+        blas.dsyr(sign, rows[0].astype(np.float64), lower=1, a=H, overwrite_a=1)
+    elif k > 1:
+        R = np.asarray(rows, dtype=np.float64, order="C")
+        blas.dsyrk(sign, R.T, beta=1.0, c=H, lower=1, overwrite_c=1)
+
+
+def class_sum(rows: npt.NDArray[Any]) -> Float64s:
+    """Sum of integer rows, exact, as float64 of shape (d,)."""
+    return np.asarray(rows.sum(axis=0, dtype=np.int64), dtype=np.float64)
+
+
+def targets(class_sums: Float64s) -> Float64s:
+    """``b`` in grid units, one column per linear function: ``sum of y * g`` with y in {-1, +1}.
+
+    Parameters
+    ----------
+    class_sums : array of shape (n_classes, d)
+        Sum of the rows of each class, in the order of the classes.
+
+    Returns
+    -------
+    array of shape (d, 1) for one or two classes (y = +1 for the last class), (d, n_classes) one-against-rest otherwise.
+    """
+    total = class_sums.sum(axis=0)
+    B = 2.0 * class_sums - total
+    return np.ascontiguousarray((B if len(class_sums) > 2 else B[-1:]).T)
+
+
+def symmetric(H: Float64s) -> npt.NDArray[np.int64]:
+    """The whole matrix as int64, from its lower triangle."""
+    lower = np.tril(H).astype(np.int64)
+    return lower + np.tril(lower, -1).T
+
+
+def packed(H: Float64s) -> npt.NDArray[np.int64]:
+    """The lower triangle row by row as int64, shape (d (d + 1) / 2,): the canonical form of the Gram matrix."""
+    return H[np.tril_indices(len(H))].astype(np.int64)
+
+
+def unpacked(triangle: Integers, d: int) -> Float64s:
+    """Inverse of :func:`packed`; the strict upper triangle is zero."""
+    H = np.zeros((d, d), order="F")
+    H[np.tril_indices(d)] = triangle
+    return H

@@ -1,0 +1,39 @@
+"""Every error this package raises on purpose: one root, and each child is also the matching builtin."""
+
+from __future__ import annotations
+
+
+class ErasableError(Exception):
+    """Root of all errors raised by ``erasable``."""
+
+
+class InputError(ErasableError, ValueError):
+    """The rows, labels, ids or subjects handed in cannot be used. Nothing was changed."""
+
+
+class InputTypeError(ErasableError, TypeError):
+    """An argument has a type that cannot be used. Nothing was changed."""
+
+
+class ConfigurationError(ErasableError, ValueError):
+    """A parameter, or a combination of parameters, cannot work. Nothing was changed."""
+
+
+class ExactnessError(ErasableError, OverflowError):
+    """The exact sums would outgrow what float64 holds exactly. Nothing was changed."""
+
+
+class NoRowsError(ErasableError, ValueError):
+    """The model is valid but holds no core rows, so it has nothing to predict from."""
+
+
+class VerificationError(ErasableError, AssertionError):
+    """A stored state is not what learning its own rows gives."""
+
+
+class StateFormatError(ErasableError, ValueError):
+    """Bytes that should hold a state do not."""
+
+
+class StaleReportError(ErasableError, RuntimeError):
+    """A report was asked about a state that has changed since."""

@@ -1,0 +1,6 @@
+"""Classifiers that can forget."""
+
+from erasable.estimators._reports import ForgetReport, LearnReport
+from erasable.estimators.linear import ErasableClassifier
+
+__all__ = ["ErasableClassifier", "ForgetReport", "LearnReport"]

@@ -1,0 +1,236 @@
+"""Working memory of an estimator: the core rows in pages, their exact sums, and a cache of the weights.
+
+Truth: the pages, ``H`` and ``class_sums``. Cache: ``_weights``, derived from the truth and dropped on every change.
+Learning writes a new ``H`` and swaps it in at the end, so a refused or interrupted call changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from erasable.core.grid import Float64s, Integers
+from erasable.core.selector import Decisions, Progress, Rows, select
+from erasable.core.state import Configuration, Key, Label, State, assemble, classes_of, gram_of, weights_of
+from erasable.core.sums import add_rows, class_sum, empty_gram
+from erasable.core.weights import Float32s
+
+Forgotten = list[tuple["Page", int]]
+
+
+@dataclass(eq=False, repr=False)
+class Page:
+    """A run of core rows. A forgotten row's slot is zeroed and has no label until the page is closed up."""
+
+    rows: Integers
+    ids: list[Any]
+    subjects: list[Any]
+    labels: list[Any]
+    gaps: int = 0
+
+    def close_up(self) -> None:
+        """Remove the gaps; the rows move to a fresh array and the old one is overwritten."""
+        kept = [i for i, label in enumerate(self.labels) if label is not None]
+        old, self.rows = self.rows, self.rows[kept]
+        old.fill(0)
+        self.ids = [self.ids[i] for i in kept]
+        self.subjects = [self.subjects[i] for i in kept]
+        self.labels = [self.labels[i] for i in kept]
+        self.gaps = 0
+
+
+@dataclass(eq=False, repr=False)
+class CoreMemory:
+    """Core rows, sums and weights of one model."""
+
+    configuration: Configuration
+    H: Float64s
+    pages: list[Page] = field(default_factory=list)
+    place: dict[Key, tuple[Page, int]] = field(default_factory=dict)
+    of_subject: dict[Key, dict[Key, None]] = field(default_factory=dict)
+    class_sums: dict[Label, Float64s] = field(default_factory=dict)
+    class_counts: dict[Label, int] = field(default_factory=dict)
+    _weights: Float32s | None = None
+    moment: object = field(default_factory=object)  # a fresh token after every change: it counts nothing
+
+    @classmethod
+    def empty(cls, configuration: Configuration) -> CoreMemory:
+        """Memory that holds no rows."""
+        return cls(configuration, empty_gram(configuration.grid, configuration.units))
+
+    @classmethod
+    def restore(cls, state: State) -> CoreMemory:
+        """Memory holding a state as it is; sums and weights are taken over, for ``verify`` to judge."""
+        memory = cls(state.configuration, gram_of(state))
+        memory._append(state.rows.copy(), state.ids, state.subjects, state.labels)
+        memory.class_sums = {c: s.astype(np.float64) for c, s in zip(state.classes, state.class_sums, strict=True)}
+        memory._weights = state.weights.copy()
+        return memory
+
+    @property
+    def n_core(self) -> int:
+        """Number of core rows."""
+        return len(self.place)
+
+    @property
+    def classes(self) -> tuple[Label, ...]:
+        """The classes the caller fixed, or those of the core rows."""
+        return classes_of(self.configuration, list(self.class_counts))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of numbers held: rows, sums and weights."""
+        rows = sum(p.rows.nbytes for p in self.pages)
+        return rows + self.H.nbytes + sum(s.nbytes for s in self.class_sums.values()) + self.weights().nbytes
+
+    def learn(
+        self,
+        rows: Rows,
+        labels: Sequence[Label],
+        ids: Sequence[Key] | None,
+        subjects: Sequence[Key | None] | None,
+        *,
+        progress: Progress | None = None,
+        **sizes: int | None,
+    ) -> Decisions:
+        """Stream rows through the selector; those selected become core rows, the others leave no trace."""
+        c = self.configuration
+        H = self.H.copy(order="F")
+        selection = select(
+            rows, H, self.n_core, grid=c.grid, units=c.units, tau=c.threshold, progress=progress, **sizes
+        )
+        index = selection.index.tolist()
+        # Everything that can fail is done: change the memory.
+        self.H, start = H, 0
+        for batch in selection.batches:
+            part = index[start : start + len(batch)]
+            self._append(
+                batch,
+                part if ids is None else [ids[i] for i in part],
+                [None if subjects is None else subjects[i] for i in part],
+                [labels[i] for i in part],
+            )
+            self._add_to_class_sums(self.pages[-1])
+            start += len(batch)
+        self._changed()
+        return selection.decisions
+
+    def _append(
+        self, rows: Integers, ids: Sequence[Key], subjects: Sequence[Key | None], labels: Sequence[Label]
+    ) -> None:
+        page = Page(rows, list(ids), list(subjects), list(labels))
+        self.pages.append(page)
+        self.place.update((key, (page, i)) for i, key in enumerate(ids))
+        for key, subject, label in zip(ids, subjects, labels, strict=True):
+            if subject is not None:
+                self.of_subject.setdefault(subject, {})[key] = None
+            self.class_counts[label] = self.class_counts.get(label, 0) + 1
+
+    def _add_to_class_sums(self, page: Page) -> None:
+        labels = np.array(page.labels, dtype=object)
+        for label in set(page.labels):
+            total = class_sum(page.rows[labels == label])
+            self.class_sums[label] = self.class_sums[label] + total if label in self.class_sums else total
+
+    def forget(self, ids: list[Key]) -> int:
+        """Rows of these ids leave; the number that were core rows. Algorithm 1, procedure DeletionUpdate."""
+        place = self.place
+        found = [place.pop(key) for key in ids if key in place]
+        if found:
+            self._remove(found)
+        return len(found)
+
+    def forget_subjects(self, subjects: list[Key]) -> int:
+        """Rows of these subjects leave; the number of core rows among them."""
+        return self.forget([key for s in subjects for key in self.of_subject.get(s, ())])
+
+    def _remove(self, found: Forgotten) -> None:
+        rows = np.empty((len(found), self.H.shape[0]))
+        for k, (page, i) in enumerate(found):
+            rows[k] = page.rows[i]
+            self._remove_names(page, i, rows[k])
+        add_rows(self.H, rows, -1.0)  # Algorithm 1, line 14
+        rows.fill(0.0)
+        for page in {id(p): p for p, _ in found}.values():
+            if 2 * page.gaps > len(page.ids):
+                page.close_up()
+                self._relocate(page)
+        if any(not p.ids for p, _ in found):
+            self.pages = [p for p in self.pages if p.ids]
+        self._changed()
+
+    def _remove_names(self, page: Page, i: int, row: Float64s) -> None:
+        """Take one row out of its page and out of the tables by subject and by class."""
+        label, subject = page.labels[i], page.subjects[i]
+        if subject is not None:
+            rest = self.of_subject[subject]
+            del rest[page.ids[i]]
+            if not rest:
+                del self.of_subject[subject]
+        total = self.class_sums[label]
+        total -= row
+        self.class_counts[label] -= 1
+        if not self.class_counts[label]:
+            del self.class_sums[label], self.class_counts[label]
+        page.rows[i] = 0
+        page.ids[i] = page.subjects[i] = page.labels[i] = None
+        page.gaps += 1
+
+    def _relocate(self, page: Page) -> None:
+        self.place.update((key, (page, i)) for i, key in enumerate(page.ids))
+
+    def _changed(self) -> None:
+        if self._weights is not None:
+            self._weights.fill(0.0)
+        self._weights, self.moment = None, object()
+
+    def stacked_class_sums(self) -> Float64s:
+        """Class sums in the order of the classes, shape (n_classes, d); zeros for a fixed class without rows."""
+        zero = np.zeros(self.H.shape[0])
+        sums = [self.class_sums.get(c, zero) for c in self.classes]
+        return np.array(sums).reshape(len(sums), self.H.shape[0])
+
+    def weights(self) -> Float32s:
+        """Weights of the current sums, solved for when first asked."""
+        if self._weights is None:
+            self._weights = weights_of(self.configuration, self.H, self.stacked_class_sums())
+        return self._weights
+
+    def snapshot(self) -> State:
+        """The state as a frozen record; pages are closed up first."""
+        for page in self.pages:
+            if page.gaps:
+                page.close_up()
+                self._relocate(page)
+        self.pages = [p for p in self.pages if p.ids]
+        grid = self.configuration.grid
+        rows = [p.rows for p in self.pages] or [np.empty((0, grid.n_columns), dtype=grid.dtype)]
+        return assemble(
+            self.configuration,
+            self._column(lambda p: p.ids),
+            self._column(lambda p: p.subjects),
+            self._column(lambda p: p.labels),
+            np.concatenate(rows),
+            self.H,
+            self.stacked_class_sums(),
+            self.weights(),
+        )
+
+    def ids(self) -> list[Key]:
+        """Ids of the core rows in learning order."""
+        return [key for p in self.pages for key, label in zip(p.ids, p.labels, strict=True) if label is not None]
+
+    def _column(self, read: Callable[[Page], list[Any]]) -> tuple[Any, ...]:
+        return tuple(value for p in self.pages for value in read(p))
+
+    def erase(self) -> None:
+        """Overwrite every array this memory holds."""
+        self.H.fill(0.0)
+        for page in self.pages:
+            page.rows.fill(0)
+        for total in self.class_sums.values():
+            total.fill(0.0)
+        self._changed()

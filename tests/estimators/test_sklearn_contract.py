@@ -1,0 +1,16 @@
+"""scikit-learn's own checks, with no expected failures."""
+
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from erasable import ErasableClassifier
+
+
+@parametrize_with_checks(
+    [
+        ErasableClassifier(horizon=1000),
+        ErasableClassifier(threshold=0.05, fit_intercept=False),
+        ErasableClassifier(capacity=0.1, kappa=1.0, horizon=300, grid_bits=12),
+    ]
+)
+def test_scikit_learn_check(estimator, check):
+    check(estimator)
