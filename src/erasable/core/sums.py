@@ -81,7 +81,7 @@ def add_rows(H: Float64s, rows: npt.NDArray[Any], sign: float = 1.0) -> None:
     """
     k = rows.shape[0]
     if k == 1:
-        blas.dsyr(sign, rows[0].astype(np.float64), lower=1, a=H, overwrite_a=1)
+        blas.dsyr(sign, np.asarray(rows[0], dtype=np.float64), lower=1, a=H, overwrite_a=1)
     elif k > 1:
         R = np.asarray(rows, dtype=np.float64, order="C")
         blas.dsyrk(sign, R.T, beta=1.0, c=H, lower=1, overwrite_c=1)

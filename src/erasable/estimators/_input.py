@@ -1,7 +1,8 @@
-"""Rows and labels from any container, checked by scikit-learn, without touching the estimator."""
+"""What a caller hands in to learn or predict, checked without touching the estimator."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,14 @@ import numpy.typing as npt
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
+from erasable.core.grid import count_outside_ball
+from erasable.core.selector import RawRows
+from erasable.core.state import Key
 from erasable.errors import InputError
+from erasable.estimators._keys import as_key_column, check_label_types, same_kind
+from erasable.estimators._memory import CoreMemory
 
+_BLOCK = 2**20  # numbers looked at together
 _SCHEMA = ("n_features_in_", "feature_names_in_")
 
 
@@ -46,3 +53,69 @@ def check_rows(
             raise InputError(message) from None
         raise InputError(message) from error
     return X, y, {k: v for k, v in vars(stand_in).items() if k in _SCHEMA}
+
+
+def check_labels(y: npt.NDArray[Any], memory: CoreMemory) -> None:
+    """Refuse labels that the model could not hold."""
+    kind = check_label_types(y)
+    fixed = memory.configuration.classes
+    if fixed is not None:
+        unseen = len(y) if kind is not type(fixed[0]) else int(np.count_nonzero(~np.isin(y, fixed)))
+        if unseen:
+            raise InputError(
+                f"{unseen} of {len(y)} labels are not among the {len(fixed)} fixed classes: "
+                "correct y, or fix all classes with classes=."
+            )
+    elif memory.class_counts and kind is not type(next(iter(memory.class_counts))):
+        raise InputError("y holds labels of another type than the model's classes: convert them first.")
+
+
+def check_ids(ids: Any, n: int, memory: CoreMemory) -> Sequence[Key] | npt.NDArray[np.int64] | None:
+    """Ids, one per row, distinct and new; None stands for 0, 1, 2, ..."""
+    if ids is None:
+        if not memory.n_core:
+            return None
+        if not isinstance(next(iter(memory.place)), int):
+            raise InputError("ids are required: this model's ids are not integers, so rows cannot be numbered on.")
+        start = max(memory.place) + 1  # type: ignore[operator]
+        return range(start, start + n)
+    keys = as_key_column(ids, "ids")
+    if len(keys) != n:
+        raise InputError(f"ids has {len(keys)} entries for {n} rows: pass one id per row.")
+    distinct = len(np.unique(keys) if isinstance(keys, np.ndarray) else set(keys))
+    if distinct < n:
+        raise InputError(f"ids must be distinct: {n - distinct} of {n} repeat an earlier one.")
+    known = next(iter(memory.place), None)
+    if known is not None:
+        same_kind(keys, known, "ids")
+        if isinstance(keys, np.ndarray):
+            present = int(np.count_nonzero(np.isin(keys, list(memory.place))))
+        else:
+            present = sum(key in memory.place for key in keys)
+        if present:
+            raise InputError(
+                f"{present} of {n} ids are already present in the model: forget them first, or leave these rows out."
+            )
+    return keys
+
+
+def check_subjects(subjects: Any, n: int, memory: CoreMemory) -> Sequence[Key] | npt.NDArray[np.int64]:
+    """Subjects, one per row."""
+    owners = as_key_column(subjects, "subjects")
+    if len(owners) != n:
+        raise InputError(f"subjects has {len(owners)} entries for {n} rows: pass one subject per row.")
+    same_kind(owners, next(iter(memory.of_subject), None), "subjects")
+    return owners
+
+
+def check_ball(rows: RawRows) -> None:
+    """Refuse rows outside the unit ball where the scaling does not bring every row into it."""
+    if rows.grid.normalises:
+        return
+    step = max(1, _BLOCK // rows.grid.n_columns)
+    outside = sum(count_outside_ball(rows.dense(slice(i, i + step)), rows.grid) for i in range(0, len(rows), step))
+    if outside:
+        required = "1 when scaling=None" if rows.grid.scaling is None else f"scaling={rows.grid.scaling!r}"
+        raise InputError(
+            f"{outside} of {len(rows)} rows have a norm above {required}: use scaling='row', or a larger number."
+        )

@@ -5,9 +5,11 @@ Copying at once matters: dictionary and string-view columns keep deleted strings
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from erasable.core.state import Key, Label
 from erasable.errors import InputError, InputTypeError
@@ -15,6 +17,21 @@ from erasable.errors import InputError, InputTypeError
 _PLURAL = {"int": "integers", "str": "strings", "bytes": "bytes"}
 _NAMES: dict[type, str] = {int: "int", str: "str", bytes: "bytes"}
 T = TypeVar("T", Key, Label)
+
+
+def as_key_column(values: Any, name: str) -> Sequence[Key] | npt.NDArray[np.int64]:
+    """Ids or subjects of the rows of a batch: an integer array stays one, everything else becomes a list."""
+    if isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype.kind in "iu":
+        _check_64_bits(values, name)
+        return values.astype(np.int64)
+    return as_keys(values, name)
+
+
+def pick(column: Sequence[T] | npt.NDArray[Any], index: npt.NDArray[np.intp]) -> list[T]:
+    """The entries at these positions, as plain values."""
+    if isinstance(column, np.ndarray):
+        return [v.item() if isinstance(v, np.generic) else v for v in column[index].tolist()]
+    return [column[i] for i in index.tolist()]
 
 
 def as_keys(values: Any, name: str) -> list[Key]:
@@ -41,14 +58,19 @@ def as_keys(values: Any, name: str) -> list[Key]:
             f"{name} must be all integers, all strings or all bytes; got a mixture of "
             f"{' and '.join(sorted(_PLURAL[_NAMES[t]] for t in types))}."
         )
-    if int in types and not (min(keys) >= -(2**63) and max(keys) < 2**63):
-        raise InputError(f"integer {name} must fit 64 bits, signed: pass larger ones as strings.")
+    if int in types:
+        _check_64_bits(keys, name)
     if str in types:
         try:
             "".join(keys).encode()
         except UnicodeEncodeError:
             raise InputError(f"string {name} must be valid Unicode (no lone surrogates).") from None
     return keys
+
+
+def _check_64_bits(values: Any, name: str) -> None:
+    if len(values) and not (min(values) >= -(2**63) and max(values) < 2**63):
+        raise InputError(f"integer {name} must fit 64 bits, signed: pass larger ones as strings.")
 
 
 def _as_list(values: Any, name: str) -> list[Any]:
@@ -66,41 +88,41 @@ def _as_list(values: Any, name: str) -> list[Any]:
     return list(array.tolist())
 
 
-def same_kind(new: list[T], known: T | None, name: str) -> None:
+def same_kind(new: Sequence[Key] | npt.NDArray[np.int64], known: Key | None, name: str) -> None:
     """Refuse keys of another type than those the model holds: they could never match.
 
     Raises
     ------
     InputTypeError
     """
-    if new and known is not None and type(new[0]) is not type(known):
+    if known is None or not len(new):
+        return
+    kind = int if isinstance(new, np.ndarray) else type(new[0])
+    if kind is not type(known):
         raise InputTypeError(
-            f"this model's {name} are {_plural(known)}, but {_plural(new[0])} were given: "
-            f"an {_plural(known)[:-1] if name == 'ids' and type(known) is int else 'entry'} never equals one of "
-            "another type, so nothing could match."
+            f"this model's {name} are {_PLURAL[_NAMES[type(known)]]}, but {_PLURAL[_NAMES[kind]]} were given, which "
+            f"can never match: convert them to {type(known).__name__} first."
         )
 
 
-def _plural(value: object) -> str:
-    return _PLURAL.get(_NAMES.get(type(value), ""), type(value).__name__ + " values")
-
-
-def as_labels(y: np.ndarray[Any, Any], name: str = "y") -> list[Label]:
-    """Class labels as plain Python values of one type.
+def check_label_types(y: npt.NDArray[Any], name: str = "y") -> type:
+    """The one plain Python type of the labels.
 
     Raises
     ------
     InputTypeError
         When labels are of a type that cannot be stored, or of several types.
     """
-    labels = y.tolist()
-    labels = [v.item() if isinstance(v, np.generic) else v for v in labels] if y.dtype == object else labels
-    types = set(map(type, labels))
-    if not types <= {bool, int, float, str, bytes} or len(types) > 1:
+    if y.dtype == object:
+        types = {type(v.item()) if isinstance(v, np.generic) else type(v) for v in y}
+    else:
+        types = {type(y.dtype.type().item())}
+    if not types <= {bool, int, float, str, bytes} or len(types) != 1:
         raise InputTypeError(
             f"{name} must hold integers, strings, booleans, floats or bytes, all of one type; got "
             f"{', '.join(sorted(t.__name__ for t in types))}."
         )
-    if float in types and any(v != v for v in labels):
+    kind: type = types.pop()
+    if kind is float and bool((y != y).any()):
         raise InputError(f"{name} contains NaN.")
-    return labels
+    return kind

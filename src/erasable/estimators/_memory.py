@@ -11,12 +11,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from erasable.core.grid import Float64s, Integers
 from erasable.core.selector import Decisions, Progress, Rows, select
 from erasable.core.state import Configuration, Key, Label, State, assemble, classes_of, gram_of, weights_of
 from erasable.core.sums import add_rows, class_sum, empty_gram
 from erasable.core.weights import Float32s
+from erasable.estimators._keys import pick
 
 Forgotten = list[tuple["Page", int]]
 
@@ -89,9 +91,9 @@ class CoreMemory:
     def learn(
         self,
         rows: Rows,
-        labels: Sequence[Label],
-        ids: Sequence[Key] | None,
-        subjects: Sequence[Key | None] | None,
+        labels: npt.NDArray[Any],
+        ids: Sequence[Key] | npt.NDArray[np.int64] | None,
+        subjects: Sequence[Key] | npt.NDArray[np.int64] | None,
         *,
         progress: Progress | None = None,
         **sizes: int | None,
@@ -102,16 +104,15 @@ class CoreMemory:
         selection = select(
             rows, H, self.n_core, grid=c.grid, units=c.units, tau=c.threshold, progress=progress, **sizes
         )
-        index = selection.index.tolist()
         # Everything that can fail is done: change the memory.
         self.H, start = H, 0
         for batch in selection.batches:
-            part = index[start : start + len(batch)]
+            index = selection.index[start : start + len(batch)]
             self._append(
                 batch,
-                part if ids is None else [ids[i] for i in part],
-                [None if subjects is None else subjects[i] for i in part],
-                [labels[i] for i in part],
+                index.tolist() if ids is None else pick(ids, index),
+                [None] * len(batch) if subjects is None else pick(subjects, index),
+                pick(labels, index),
             )
             self._add_to_class_sums(self.pages[-1])
             start += len(batch)

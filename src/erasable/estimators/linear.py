@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import decimal
 import math
-import numbers
 from typing import Any, Self
 
 import numpy as np
@@ -12,14 +10,14 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
 
-from erasable.core.grid import Float64s, Grid, count_outside_ball, scale_rows
+from erasable.core.grid import Float64s, scale_rows
 from erasable.core.selector import Progress, RawRows
-from erasable.core.state import Configuration, Key, Label, State, digest, from_bytes, to_bytes
-from erasable.core.sums import regulariser
-from erasable.errors import ConfigurationError, InputError, NoRowsError
-from erasable.estimators._input import check_rows
-from erasable.estimators._keys import as_keys, as_labels, same_kind
+from erasable.core.state import Key, State, digest, from_bytes, to_bytes
+from erasable.errors import InputError, NoRowsError
+from erasable.estimators._input import check_ball, check_ids, check_labels, check_rows, check_subjects
+from erasable.estimators._keys import as_keys, same_kind
 from erasable.estimators._memory import CoreMemory
+from erasable.estimators._parameters import configure, sorted_classes
 from erasable.estimators._reports import ForgetReport, LearnReport
 
 _PREDICT_BLOCK = 2**20  # numbers handled at once when predicting
@@ -172,77 +170,24 @@ class ErasableClassifier(ClassifierMixin, BaseEstimator):
         assert y is not None
         n = X.shape[0]
         if fresh:
-            memory = CoreMemory.empty(self._configure(X.shape[1], n, classes, streaming=streaming))
+            memory = CoreMemory.empty(configure(self, X.shape[1], n, classes, streaming=streaming))
         else:
             memory = self._memory
-            if classes is not None and _sorted_classes(classes) != memory.configuration.classes:
+            if classes is not None and sorted_classes(classes) != memory.configuration.classes:
                 raise InputError("classes differ from those fixed at the first call of partial_fit: omit them.")
-        labels = as_labels(y)
-        _check_labels(labels, memory)
-        keys = _check_ids(ids, n, memory)
-        owners = None if subjects is None else _check_subjects(subjects, n, memory)
+        check_labels(y, memory)
+        keys = check_ids(ids, n, memory)
+        owners = None if subjects is None else check_subjects(subjects, n, memory)
         rows = RawRows(X, memory.configuration.grid)
-        _check_ball(rows)
+        check_ball(rows)
         before = memory.n_core
-        decisions = memory.learn(rows, labels, keys, owners, progress=progress, **sizes)
+        decisions = memory.learn(rows, y, keys, owners, progress=progress, **sizes)
         if fresh:
             if self.__sklearn_is_fitted__():
                 self._memory.erase()
             self.__dict__.pop("feature_names_in_", None)
             self.__dict__.update(schema, _memory=memory)
         return LearnReport(n, memory.n_core - before, memory.n_core, decisions)
-
-    def _configure(self, n_features: int, n_samples: int, classes: Any, *, streaming: bool) -> Configuration:
-        scaling = self.scaling
-        if isinstance(scaling, numbers.Real) and not isinstance(scaling, bool):
-            scaling = float(scaling)
-        elif scaling is not None and not isinstance(scaling, str):
-            scaling = _scales(scaling)
-        if isinstance(self.grid_bits, bool) or not isinstance(self.grid_bits, numbers.Integral):
-            raise ConfigurationError(f"grid_bits must be an integer; got {self.grid_bits!r}.")
-        grid = Grid(n_features, int(self.grid_bits), bool(self.fit_intercept), scaling)
-        capacity = _positive(self.capacity, "capacity")
-        units = regulariser(capacity, grid)
-        tau = self._threshold(n_samples, streaming=streaming)
-        if units * tau >= grid.radius**2:
-            given = f"threshold={tau:.6g}" if self.threshold is not None else f"horizon ** -kappa = {tau:.6g}"
-            raise ConfigurationError(
-                f"nothing could ever be selected: no row's leverage exceeds 1 / capacity = {1 / capacity:.6g}, and the "
-                f"threshold is {given} (n_samples = {n_samples}). Lower capacity below horizon ** kappa, raise kappa, "
-                "or give a larger horizon or a lower threshold."
-            )
-        fixed = classes if classes is not None else self.classes
-        if (
-            classes is not None
-            and self.classes is not None
-            and _sorted_classes(classes) != _sorted_classes(self.classes)
-        ):
-            raise ConfigurationError(
-                "classes given to partial_fit differ from the classes parameter: give one of them."
-            )
-        return Configuration(grid, units, tau, None if fixed is None else _sorted_classes(fixed))
-
-    def _threshold(self, n_samples: int, *, streaming: bool) -> float:
-        """The threshold given, or ``horizon ** -kappa`` correctly rounded, so that it is the same on every machine."""
-        if self.threshold is not None:
-            threshold = _number(self.threshold, "threshold")
-            if threshold < 0.0:
-                raise ConfigurationError(f"threshold must not be negative; got {self.threshold!r}.")
-            return threshold
-        kappa = _number(self.kappa, "kappa")
-        if not 0.0 <= kappa <= 1.0:
-            raise ConfigurationError(f"kappa must be between 0 and 1; got {self.kappa!r}.")
-        if self.horizon is None and streaming:
-            raise ConfigurationError(
-                "partial_fit needs horizon= (the number of rows you expect) or threshold=: the threshold must not move "
-                "while rows stream in."
-            )
-        horizon = n_samples if self.horizon is None else self.horizon
-        if isinstance(horizon, bool) or not isinstance(horizon, numbers.Integral) or horizon < 1:
-            raise ConfigurationError(f"horizon must be a positive integer; got {self.horizon!r}.")
-        # Departure: Algorithm 1, line 4 compares with T ** -kappa; T is frozen here, once, into the threshold.
-        with decimal.localcontext(prec=60):
-            return float(decimal.Decimal(int(horizon)) ** -decimal.Decimal(kappa))
 
     # -- forgetting ----------------------------------------------------------------------------------------------
 
@@ -300,9 +245,10 @@ class ErasableClassifier(ClassifierMixin, BaseEstimator):
         """The class of each row: the sign of ``w'x``, or the class with the largest one."""
         scores = self.decision_function(X)  # Algorithm 1, line 20
         classes = self.classes_
-        if scores.ndim > 1:
-            return np.take(classes, np.argmax(scores, axis=1))
-        return np.take(classes, (scores > 0).astype(np.intp) if len(classes) > 1 else np.zeros(len(scores), int))
+        several = scores.ndim > 1
+        winner = np.argmax(scores, axis=1) if several else (scores > 0).astype(np.intp) * (len(classes) > 1)
+        chosen: npt.NDArray[Any] = classes[winner]
+        return chosen
 
     def predict_proba(self, X: Any) -> Float64s:
         """Probability of each class, shape (n_samples, n_classes).
@@ -418,95 +364,6 @@ class ErasableClassifier(ClassifierMixin, BaseEstimator):
         return table
 
 
-def _number(value: Any, name: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not math.isfinite(value):
-        raise ConfigurationError(f"{name} must be a finite number; got {value!r}.")
-    return float(value)
-
-
-def _positive(value: Any, name: str) -> float:
-    number = _number(value, name)
-    if number <= 0.0:
-        raise ConfigurationError(f"{name} must be positive; got {value!r}.")
-    return number
-
-
-def _scales(scaling: Any) -> tuple[float, ...]:
-    try:
-        scales = np.asarray(scaling, dtype=np.float64)
-    except (TypeError, ValueError):
-        scales = np.empty((0, 0))
-    if scales.ndim != 1:
-        raise ConfigurationError("scaling must be 'row', None, a positive number or one positive number per feature.")
-    return tuple(scales.tolist())
-
-
-def _sorted_classes(classes: Any) -> tuple[Label, ...]:
-    labels = as_labels(np.asarray(classes).reshape(-1), "classes")
-    if not labels:
-        raise ConfigurationError("classes must not be empty: omit it to take the classes from the core rows.")
-    return tuple(sorted(set(labels)))
-
-
-def _check_labels(labels: list[Label], memory: CoreMemory) -> None:
-    fixed = memory.configuration.classes
-    if fixed is not None:
-        unseen = sum(v not in fixed or type(v) is not type(fixed[0]) for v in labels)
-        if unseen:
-            raise InputError(
-                f"{unseen} of {len(labels)} labels are not among the {len(fixed)} fixed classes: "
-                "correct y, or fix all classes with classes=."
-            )
-    elif memory.class_counts:
-        known = next(iter(memory.class_counts))
-        if type(labels[0]) is not type(known):
-            raise InputError("y holds labels of another type than the model's classes: convert them first.")
-
-
-def _check_ids(ids: Any, n: int, memory: CoreMemory) -> list[Key] | None:
-    """Ids as plain values, checked; None stands for 0, 1, 2, ..."""
-    if ids is None:
-        if not memory.n_core:
-            return None
-        if not isinstance(next(iter(memory.place)), int):
-            raise InputError("ids are required: this model's ids are not integers, so rows cannot be numbered on.")
-        start = max(memory.place) + 1  # type: ignore[operator]
-        return list(range(start, start + n))
-    keys = as_keys(ids, "ids")
-    if len(keys) != n:
-        raise InputError(f"ids has {len(keys)} entries for {n} rows: pass one id per row.")
-    distinct = len(set(keys))
-    if distinct < n:
-        raise InputError(f"ids must be distinct: {n - distinct} of {n} repeat an earlier one.")
-    same_kind(keys, next(iter(memory.place), None), "ids")
-    present = sum(key in memory.place for key in keys) if memory.place else 0
-    if present:
-        raise InputError(
-            f"{present} of {n} ids are already present in the model: forget them first, or leave these rows out."
-        )
-    return keys
-
-
-def _check_subjects(subjects: Any, n: int, memory: CoreMemory) -> list[Key]:
-    owners = as_keys(subjects, "subjects")
-    if len(owners) != n:
-        raise InputError(f"subjects has {len(owners)} entries for {n} rows: pass one subject per row.")
-    same_kind(owners, next(iter(memory.of_subject), None), "subjects")
-    return owners
-
-
-def _check_ball(rows: RawRows) -> None:
-    if rows.grid.normalises:
-        return
-    step = max(1, _PREDICT_BLOCK // rows.grid.n_columns)
-    outside = sum(count_outside_ball(rows.dense(slice(i, i + step)), rows.grid) for i in range(0, len(rows), step))
-    if outside:
-        required = "1 when scaling=None" if rows.grid.scaling is None else f"scaling={rows.grid.scaling!r}"
-        raise InputError(
-            f"{outside} of {len(rows)} rows have a norm above {required}: use scaling='row', or a larger number."
-        )
-
-
 def _array_of(keys: list[Key]) -> npt.NDArray[Any]:
     if keys and isinstance(keys[0], bytes):
         return np.array(keys, dtype=object)  # NumPy's own bytes type drops trailing zero bytes
@@ -518,5 +375,6 @@ def _nearest_probabilities(P: Float64s) -> Float64s:
     ordered = -np.sort(-P, axis=1)
     excess = (np.cumsum(ordered, axis=1) - 1.0) / np.arange(1, P.shape[1] + 1)
     last = np.count_nonzero(ordered > excess, axis=1) - 1
-    projected = np.maximum(P - excess[np.arange(len(P)), last][:, None], 0.0)
-    return np.divide(projected, projected.sum(axis=1, keepdims=True))
+    projected: Float64s = np.maximum(P - excess[np.arange(len(P)), last][:, None], 0.0)
+    projected /= projected.sum(axis=1, keepdims=True)
+    return projected

@@ -1,0 +1,126 @@
+"""From constructor arguments to a configuration: everything is checked here, before any row is looked at."""
+
+from __future__ import annotations
+
+import decimal
+import math
+import numbers
+from typing import Any, Protocol
+
+import numpy as np
+
+from erasable.core.grid import Grid
+from erasable.core.state import Configuration, Label
+from erasable.core.sums import regulariser
+from erasable.errors import ConfigurationError
+from erasable.estimators._keys import check_label_types, pick
+
+
+class Parameters(Protocol):
+    """The constructor arguments of ``ErasableClassifier``, as the caller typed them."""
+
+    capacity: Any
+    kappa: Any
+    threshold: Any
+    horizon: Any
+    fit_intercept: Any
+    scaling: Any
+    classes: Any
+    grid_bits: Any
+
+
+def configure(given: Parameters, n_features: int, n_samples: int, classes: Any, *, streaming: bool) -> Configuration:
+    """The configuration that these arguments name.
+
+    Parameters
+    ----------
+    classes : array-like, optional
+        Classes given to ``partial_fit``.
+    streaming : bool
+        Whether rows arrive in several calls, so that the number of rows of this one names no horizon.
+
+    Raises
+    ------
+    ConfigurationError
+    """
+    scaling = given.scaling
+    if isinstance(scaling, numbers.Real) and not isinstance(scaling, bool):
+        scaling = float(scaling)
+    elif scaling is not None and not isinstance(scaling, str):
+        scaling = _scales(scaling)
+    if isinstance(given.grid_bits, bool) or not isinstance(given.grid_bits, numbers.Integral):
+        raise ConfigurationError(f"grid_bits must be an integer; got {given.grid_bits!r}.")
+    grid = Grid(n_features, int(given.grid_bits), bool(given.fit_intercept), scaling)
+    capacity = _positive(given.capacity, "capacity")
+    units = regulariser(capacity, grid)
+    tau = _threshold(given, n_samples, streaming=streaming)
+    if units * tau >= grid.radius**2:
+        source = "threshold" if given.threshold is not None else "horizon ** -kappa"
+        raise ConfigurationError(
+            f"nothing could ever be selected: no row's leverage exceeds 1 / capacity = {1 / capacity:.6g}, and the "
+            f"threshold is {source} = {tau:.6g} (n_samples = {n_samples}). Lower capacity below horizon ** kappa, "
+            "raise kappa, or give a larger horizon or a lower threshold."
+        )
+    fixed = classes if classes is not None else given.classes
+    if (
+        fixed is not given.classes
+        and given.classes is not None
+        and sorted_classes(fixed) != sorted_classes(given.classes)
+    ):
+        raise ConfigurationError("classes given to partial_fit differ from the classes parameter: give one of them.")
+    return Configuration(grid, units, tau, None if fixed is None else sorted_classes(fixed))
+
+
+def _threshold(given: Parameters, n_samples: int, *, streaming: bool) -> float:
+    """The threshold given, or ``horizon ** -kappa`` correctly rounded, so that it is the same on every machine."""
+    if given.threshold is not None:
+        threshold = _number(given.threshold, "threshold")
+        if threshold < 0.0:
+            raise ConfigurationError(f"threshold must not be negative; got {given.threshold!r}.")
+        return threshold
+    kappa = _number(given.kappa, "kappa")
+    if not 0.0 <= kappa <= 1.0:
+        raise ConfigurationError(f"kappa must be between 0 and 1; got {given.kappa!r}.")
+    if given.horizon is None and streaming:
+        raise ConfigurationError(
+            "partial_fit needs horizon= (the number of rows you expect) or threshold=: the threshold must not move "
+            "while rows stream in."
+        )
+    horizon = n_samples if given.horizon is None else given.horizon
+    if isinstance(horizon, bool) or not isinstance(horizon, numbers.Integral) or horizon < 1:
+        raise ConfigurationError(f"horizon must be a positive integer; got {given.horizon!r}.")
+    # Departure: Algorithm 1, line 4 compares with T ** -kappa; T is frozen here, once, into the threshold.
+    with decimal.localcontext(prec=60):
+        return float(decimal.Decimal(int(horizon)) ** -decimal.Decimal(kappa))
+
+
+def _number(value: Any, name: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not math.isfinite(value):
+        raise ConfigurationError(f"{name} must be a finite number; got {value!r}.")
+    return float(value)
+
+
+def _positive(value: Any, name: str) -> float:
+    number = _number(value, name)
+    if number <= 0.0:
+        raise ConfigurationError(f"{name} must be positive; got {value!r}.")
+    return number
+
+
+def _scales(scaling: Any) -> tuple[float, ...]:
+    try:
+        scales = np.asarray(scaling, dtype=np.float64)
+    except (TypeError, ValueError):
+        scales = np.empty((0, 0))
+    if scales.ndim != 1:
+        raise ConfigurationError("scaling must be 'row', None, a positive number or one positive number per feature.")
+    return tuple(scales.tolist())
+
+
+def sorted_classes(classes: Any) -> tuple[Label, ...]:
+    """Distinct classes in order, as plain values."""
+    array = np.asarray(classes).reshape(-1)
+    if not len(array):
+        raise ConfigurationError("classes must not be empty: omit it to take the classes from the core rows.")
+    check_label_types(array, "classes")
+    return tuple(sorted(set(pick(array, np.arange(len(array))))))
