@@ -1,0 +1,51 @@
+"""Data for the measurements: two synthetic sets in the shape of the paper's, bundled sets, optional local files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.datasets import load_breast_cancer, load_digits
+from sklearn.model_selection import train_test_split
+
+
+def correlated(n=249_215, d=600, decay=0.5, seed=0):
+    """Rows of norm one whose covariance has eigenvalues ``i ** (-2 * decay)``; labels of a noisy linear rule."""
+    rng = np.random.default_rng(seed)
+    rotation, _ = np.linalg.qr(rng.standard_normal((d, d)))
+    X = rng.standard_normal((n, d)) @ (np.arange(1, d + 1)[:, None] ** -decay * rotation)
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    score = X @ rng.standard_normal(d)
+    return X, score + 0.3 * score.std() * rng.standard_normal(n) > 0
+
+
+def margin(n=200_000, d=100, gap=0.1, seed=0):
+    """Rows uniform on the unit sphere with ``|u'x| > gap``, labelled by the sign of ``u'x``: the paper's Margin set."""
+    rng = np.random.default_rng(seed)
+    u = rng.standard_normal(d)
+    u /= np.linalg.norm(u)
+    parts, found = [], 0
+    while found < n:
+        X = rng.standard_normal((n, d))
+        X /= np.linalg.norm(X, axis=1, keepdims=True)
+        parts.append(X[np.abs(X @ u) > gap])
+        found += len(parts[-1])
+    X = np.concatenate(parts)[:n]
+    return X, X @ u > 0
+
+
+def small_sets():
+    """Name, train rows, test rows, train labels, test labels of the sets that scikit-learn bundles."""
+    for name, load in (("digits", load_digits), ("breast cancer", load_breast_cancer)):
+        X, y = load(return_X_y=True)
+        yield (name, *train_test_split(X, y, test_size=0.3, random_state=0, stratify=y))
+
+
+def local_sets(folder):
+    """The same for every ``NAME_train.npz``, ``NAME_test.npz`` (SciPy CSR) and ``NAME_labels.npz`` in a folder."""
+    for path in sorted(Path(folder).glob("*_train.npz")):
+        name = path.name.removesuffix("_train.npz")
+        labels = np.load(path.with_name(f"{name}_labels.npz"))
+        test = sp.load_npz(path.with_name(f"{name}_test.npz"))
+        yield name, sp.csr_array(sp.load_npz(path)), sp.csr_array(test), labels["y_train"], labels["y_test"]

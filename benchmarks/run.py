@@ -1,0 +1,342 @@
+"""Measure `erasable` beside its peers and write benchmarks/RESULTS.md.
+
+    make bench                              everything, about ten minutes
+    make bench ARGS="--only fit forget"     some sections
+    make bench ARGS="--data DIR"            accuracy also on NAME_{train,test,labels}.npz files in DIR
+
+Every comparison runs in this one process, the contestants taking turns; figures are medians, ratios are of medians.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import os
+import platform
+import sys
+import time
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import scipy
+import sklearn
+from rich.console import Console
+from rich.progress import track
+from scipy.linalg import blas, cho_factor, cho_solve
+from sklearn.linear_model import RidgeClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from threadpoolctl import threadpool_info
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from benchmarks.datasets import correlated, local_sets, margin, small_sets
+from erasable import ErasableClassifier, learn, verify
+
+console = Console(stderr=True)
+CORRELATED = {"kappa": 0.295, "capacity": 1.0}
+MARGIN = {"kappa": 0.2, "capacity": 1.0, "fit_intercept": False}
+
+
+def clock(work):
+    """Seconds that one call takes; threads of the BLAS libraries get a moment to fall asleep first."""
+    gc.collect()
+    time.sleep(0.2)
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def take_turns(contestants, rounds, label):
+    """Times of each contestant, one after the other in every round, after one round of warming up."""
+    times = {name: [] for name in contestants}
+    for i in track(range(rounds + 1), description=label, console=console, transient=True):
+        for name, work in contestants.items():
+            seconds = clock(work)
+            if i:
+                times[name].append(seconds)
+    return times
+
+
+def table(head, rows):
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    return "\n".join(lines + ["| " + " | ".join(str(c) for c in row) + " |" for row in rows]) + "\n"
+
+
+def spread(values, scale=1.0, digits=2):
+    low, middle, high = min(values), float(np.median(values)), max(values)
+    return f"{middle * scale:.{digits}f} ({low * scale:.{digits}f} to {high * scale:.{digits}f})"
+
+
+def literal_loop(X, y, tau, capacity):
+    """Algorithm 1 to the letter in NumPy, a row at a time; generous: weights are computed once, at the end."""
+    d = X.shape[1]
+    inverse, b, core = np.eye(d) / capacity, np.zeros(d), []
+    for t in range(len(X)):
+        x = X[t]
+        v = inverse @ x
+        leverage = x @ v
+        if leverage > tau:
+            inverse -= np.outer(v, v / (1.0 + leverage))
+            b += x if y[t] else -x
+            core.append(t)
+    return inverse @ b, core
+
+
+def fit(options):
+    """Fit against ridge regression on all rows and against the bare BLAS calls behind it."""
+    rows = []
+    for name, make, config in (
+        ("correlated, 249,215 x 600", correlated, CORRELATED),
+        ("Margin, 200,000 x 100", margin, MARGIN),
+    ):
+        X, y = make()
+        target = np.where(y, 1.0, -1.0)
+        intercept = config.get("fit_intercept", True)
+        report = learn(ErasableClassifier(**config), X, y)
+        contestants = {
+            "erasable": lambda X=X, y=y, config=config: ErasableClassifier(**config).fit(X, y).coef_,
+            "ridge": lambda X=X, y=y, i=intercept: RidgeClassifier(solver="cholesky", fit_intercept=i).fit(X, y),
+            "BLAS": lambda X=X, t=target: cho_solve(cho_factor(X.T @ X + np.eye(X.shape[1])), X.T @ t),
+        }
+        times = take_turns(contestants, options.rounds, f"fit, {name}")
+        medians = {k: float(np.median(v)) for k, v in times.items()}
+        d = report.decisions
+        rows.append(
+            [
+                name,
+                f"{100 * report.core_rows_added / len(X):.2f}%",
+                *(spread(times[k]) for k in contestants),
+                f"**{medians['erasable'] / medians['ridge']:.2f}**",
+                f"{medians['erasable'] / medians['BLAS']:.2f}",
+                f"{d.screened:,} / {d.certified:,} / {d.enclosed} / {d.exact}",
+            ]
+        )
+        del X, y, target, contestants
+    head = ["data", "core rows", "erasable, s", "RidgeClassifier(cholesky), s", "X'X and a solve, s"]
+    head += ["ratio to ridge", "ratio to BLAS", "rows decided: screened / certified / enclosed / exact"]
+    return "## Fit\n\nSeconds: median (fastest to slowest). `fit` includes input checks and the weights.\n\n" + table(
+        head, rows
+    )
+
+
+def loop(options):
+    """Fit against the literal row-by-row loop: all rows, and the early phase in which most rows are selected."""
+    X, y = correlated()
+    tau = float(len(X)) ** -CORRELATED["kappa"]
+    rows = []
+    for name, n in (("first 20,000 rows (most are selected)", 20_000), ("all 249,215 rows", len(X))):
+        part, labels = X[:n], y[:n]
+        clf = ErasableClassifier(threshold=tau, fit_intercept=False)
+        contestants = {
+            "erasable": lambda p=part, t=labels, c=clf: c.fit(p, t).coef_,
+            "loop": lambda p=part, t=labels: literal_loop(p, t, tau, 1.0),
+        }
+        times = take_turns(contestants, 3 if n < len(X) else 1, f"loop, {n:,} rows")
+        medians = {k: float(np.median(v)) for k, v in times.items()}
+        ratio = medians["loop"] / medians["erasable"]
+        share = f"{100 * clf.n_core_ / n:.1f}%"
+        rows.append([name, share, *(spread(times[k]) for k in contestants), f"**{ratio:.1f}**"])
+    head = ["rows", "selected", "erasable, s", "NumPy loop, s", "times faster"]
+    return "## Fit against the literal loop of Algorithm 1\n\nd = 600, correlated rows, no intercept.\n\n" + table(
+        head, rows
+    )
+
+
+def forget(options):
+    """Forgetting one core row against one rank-1 update; non-core ids; weights when next read."""
+    X, y = correlated(n=60_000)
+    clf = ErasableClassifier(**CORRELATED, horizon=249_215, fit_intercept=False).fit(X, y)
+    d, core = 600, clf.core_ids_.tolist()
+    rng = np.random.default_rng(0)
+    rng.shuffle(core)
+    A, x = np.asfortranarray(np.eye(d)), rng.standard_normal(d)
+    ours, ger, outer, weights, solving = [], [], [], [], []
+    for k in track(core[:200], description="forget", console=console, transient=True):
+        start = time.perf_counter()
+        clf.forget(ids=[k])
+        ours.append(time.perf_counter() - start)
+        start = time.perf_counter()
+        blas.dger(-1e-9, x, x, a=A, overwrite_a=1)
+        ger.append(time.perf_counter() - start)
+        start = time.perf_counter()
+        np.subtract(A, np.outer(x, x), out=A)
+        outer.append(time.perf_counter() - start)
+        np.add(A, np.outer(x, x), out=A)
+    H = np.asfortranarray(X[:5000].T @ X[:5000] + np.eye(d))
+    for k in core[200:230]:
+        clf.forget(ids=[k])
+        start = time.perf_counter()
+        _ = clf.coef_
+        weights.append(time.perf_counter() - start)
+        start = time.perf_counter()
+        cho_solve(cho_factor(H, lower=True), x)
+        solving.append(time.perf_counter() - start)
+    unknown = np.arange(10**6, 10**6 + 80_000)
+    batch = [clock(lambda: clf.forget(ids=unknown)) for _ in range(options.rounds)]
+    per_id = np.median(batch) / len(unknown) * 1e6
+    start = time.perf_counter()
+    verify(clf)
+    verifying = time.perf_counter() - start
+    rows = [
+        ["one non-core id, in a batch of 80,000", f"{per_id:.3f} us", "", ""],
+        ["one core row, one call", f"{np.median(ours) * 1e6:.0f} us", "`dger` in place", _ratio(ours, ger, 1e6, "us")],
+        [
+            "one core row, one call",
+            f"{np.median(ours) * 1e6:.0f} us",
+            "`A -= np.outer(x, x)`",
+            _ratio(ours, outer, 1e6, "us"),
+        ],
+        [
+            "weights, when next read",
+            f"{np.median(weights) * 1e3:.1f} ms",
+            "Cholesky factor and solve",
+            _ratio(weights, solving, 1e3, "ms"),
+        ],
+        [f"`verify`, {clf.n_core_:,} core rows", f"{verifying:.2f} s", "", ""],
+    ]
+    head = ["what", "erasable", "peer", "peer's time, and our ratio to it"]
+    return f"## Forget\n\nd = 600, {clf.n_core_:,} core rows; medians.\n\n" + table(head, rows)
+
+
+def _ratio(ours, peer, scale, unit):
+    return f"{np.median(peer) * scale:.1f} {unit}, **{np.median(ours) / np.median(peer):.2f}**"
+
+
+def memory(options):
+    """Peak memory of fit above the input."""
+    rows = []
+    for name, make, config in (
+        ("correlated, 249,215 x 600", correlated, CORRELATED),
+        ("Margin, 200,000 x 100", margin, MARGIN),
+    ):
+        X, y = make()
+        clf = ErasableClassifier(**config)
+        gc.collect()
+        tracemalloc.start()
+        base = tracemalloc.get_traced_memory()[0]
+        clf.fit(X, y)
+        peak = tracemalloc.get_traced_memory()[1] - base
+        tracemalloc.stop()
+        d = X.shape[1] + clf.fit_intercept
+        core = clf.n_core_ * d * 2
+        square = 4 * d * d * 8
+        block = min(32768, max(96, 3 * d // 4, 2**21 // d)) * d * 8
+        bound = core + square + block
+        rows.append(
+            [
+                name,
+                *(f"{v / 1e6:.1f}" for v in (peak, core, square, block, bound)),
+                f"**{peak / bound:.2f}**",
+                f"{X.nbytes / 1e6:.0f}",
+            ]
+        )
+        del X, y
+    head = [
+        "data",
+        "peak, MB",
+        "core set",
+        "4 d x d",
+        "one block (float64)",
+        "sum of the three",
+        "peak / sum",
+        "input, MB",
+    ]
+    return (
+        "## Memory\n\nPeak of Python and NumPy allocations during `fit` above the input (tracemalloc), in MB.\n\n"
+        + table(head, rows)
+    )
+
+
+def growth(options):
+    """Time against n and d."""
+    sizes = [50_000, 100_000, 200_000, 400_000, 700_000, 1_000_000]
+    X, y = margin(n=sizes[-1])
+    contestants = {n: lambda X=X[:n], y=y[:n]: ErasableClassifier(**MARGIN, horizon=200_000).fit(X, y) for n in sizes}
+    times = take_turns(contestants, options.rounds, "growth with n")
+    medians = [float(np.median(times[n])) for n in sizes]
+    slope = np.polyfit(np.log(sizes), np.log(medians), 1)[0]
+    report = learn(ErasableClassifier(**MARGIN, horizon=200_000), X, y)
+    text = "## Growth\n\nMargin rows, d = 100, threshold fixed (horizon 200,000).\n\n"
+    text += table(["n", *(f"{n:,}" for n in sizes)], [["fit, s", *(f"{m:.3f}" for m in medians)]])
+    fallback = f"{report.decisions.enclosed} by enclosure, {report.decisions.exact} in rational arithmetic"
+    text += (
+        f"\nSlope of log time against log n: **{slope:.3f}**. Of 1,000,000 rows, undecided in float64: {fallback}.\n\n"
+    )
+    del X, y
+    widths = [50, 100, 200, 400, 800]
+    data = {d: correlated(n=20_000, d=d) for d in widths}
+    contestants = {d: lambda d=d: ErasableClassifier(**CORRELATED).fit(*data[d]) for d in widths}
+    times = take_turns(contestants, options.rounds, "growth with d")
+    medians = [float(np.median(times[d])) for d in widths]
+    slope = np.polyfit(np.log(widths), np.log(medians), 1)[0]
+    text += "Correlated rows, n = 20,000.\n\n"
+    text += table(["d", *map(str, widths)], [["fit, s", *(f"{m:.3f}" for m in medians)]])
+    return text + f"\nSlope of log time against log d: {slope:.2f}.\n"
+
+
+def accuracy(options):
+    """Test accuracy and stored share against ridge regression on all rows."""
+    rows = []
+    sets = list(small_sets()) + (list(local_sets(options.data)) if options.data else [])
+    for name, X, X_test, y, y_test in track(sets, description="accuracy", console=console, transient=True):
+        # Breast cancer's columns differ in size ten-thousandfold; their orders of magnitude are public knowledge.
+        scaling = 10.0 ** np.round(np.log10(X.max(axis=0))) if name == "breast cancer" else "row"
+        standardise = StandardScaler(with_mean=isinstance(X, np.ndarray))
+        full = make_pipeline(standardise, RidgeClassifier()).fit(X, y).score(X_test, y_test)
+        for capacity, kappa in ((1.0, 0.2), (1.0, 0.4), (0.1, 0.2), (0.1, 0.4)):
+            clf = ErasableClassifier(capacity, kappa, scaling=scaling).fit(X, y)
+            score, stored = clf.score(X_test, y_test), clf.n_core_ / X.shape[0]
+            size = f"{X.shape[0]:,} x {X.shape[1]}"
+            ours = [f"{100 * stored:.1f}%", f"{score:.4f}", f"{full:.4f}", f"{score - full:+.4f}"]
+            rows.append([name, size, capacity, kappa, *ours])
+    head = ["data", "train rows", "capacity", "kappa", "rows stored", "accuracy", "ridge on all rows", "difference"]
+    text = (
+        "## Accuracy\n\nRidge is `RidgeClassifier()` behind a `StandardScaler`, both fitted on all rows, which cannot "
+    )
+    text += "forget; ours sees rows divided by their own norm (breast cancer: by public column scales first).\n\n"
+    return text + table(head, rows)
+
+
+def machine():
+    blas_names = sorted(
+        {
+            f"{i['internal_api']} {i['version']} ({i['num_threads']} threads)"
+            for i in threadpool_info()
+            if i["user_api"] == "blas"
+        }
+    )
+    parts = [f"{os.cpu_count()} cores, {platform.machine()}", f"Python {platform.python_version()}"]
+    parts += [
+        f"NumPy {np.__version__}",
+        f"SciPy {scipy.__version__}",
+        f"scikit-learn {sklearn.__version__}",
+        *blas_names,
+    ]
+    return ", ".join(parts)
+
+
+SECTIONS = {"fit": fit, "loop": loop, "forget": forget, "memory": memory, "growth": growth, "accuracy": accuracy}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--only", nargs="+", choices=SECTIONS, help="sections to run; the file is written only for a full run"
+    )
+    parser.add_argument("--rounds", type=int, default=5, help="rounds per comparison (default 5)")
+    parser.add_argument("--data", help="folder with further data sets for the accuracy section")
+    parser.add_argument("--out", default=Path(__file__).with_name("RESULTS.md"), type=Path)
+    options = parser.parse_args()
+    text = "# Results\n\nMade by `make bench" + (' ARGS="--data DIR"' if options.data else "") + f"`. {machine()}.\n"
+    for name in options.only or SECTIONS:
+        part = SECTIONS[name](options)
+        print("\n" + part, flush=True)
+        text += "\n" + part
+    if not options.only:
+        options.out.write_text(text)
+        console.print(f"written: {options.out}")
+
+
+if __name__ == "__main__":
+    main()
