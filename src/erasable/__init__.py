@@ -1,6 +1,5 @@
 """Machine learning that can forget, bit for bit."""
 
-from erasable.core.state import State
 from erasable.errors import (
     ConfigurationError,
     ErasableError,
@@ -28,7 +27,6 @@ __all__ = [
     "LearnReport",
     "NoRowsError",
     "StaleReportError",
-    "State",
     "StateFormatError",
     "VerificationError",
     "VerifyReport",

@@ -144,12 +144,18 @@ def _prescaled(X: Floats, grid: Grid) -> Float64s:
     return Z
 
 
-def _binary_scaled(Z: Float64s) -> tuple[Float64s, Float64s]:
-    """Each row times a power of two that brings its largest entry into [1/2, 1), and the row's norm after that."""
-    peak = np.max(np.abs(Z), axis=1, initial=0.0)
-    _, exponent = np.frexp(peak)
-    Z = np.ldexp(Z, -exponent[:, None])
-    return Z, np.sqrt(np.einsum("ij,ij->i", Z, Z))
+def _with_norms(Z: Float64s) -> tuple[Float64s, Float64s]:
+    """Rows and their norms, a row first multiplied by a power of two where its square would leave float64's range."""
+    with np.errstate(over="ignore", under="ignore"):
+        square = np.einsum("ij,ij->i", Z, Z)
+    extreme = np.flatnonzero(~((square > 1e-200) & (square < 1e200)))
+    if len(extreme):
+        Z = Z.copy()
+        _, exponent = np.frexp(np.max(np.abs(Z[extreme]), axis=1, initial=0.0))
+        with np.errstate(under="ignore"):
+            Z[extreme] = np.ldexp(Z[extreme], -exponent[:, None])
+            square[extreme] = np.einsum("ij,ij->i", Z[extreme], Z[extreme])
+    return Z, np.sqrt(square)
 
 
 def _exact_multiple(value: float, square_norm: Fraction, reach: int) -> int:
@@ -163,15 +169,14 @@ def _exact_multiple(value: float, square_norm: Fraction, reach: int) -> int:
 
 def _normalised(Z: Float64s, reach: int) -> Float64s:
     """``reach * z / |z|`` row by row, correctly rounded to integers; a zero row stays zero."""
-    scaled, norm = _binary_scaled(Z)
+    scaled, norm = _with_norms(Z)
     V = scaled * np.divide(reach, norm, out=np.zeros_like(norm), where=norm > 0)[:, None]
     G = np.rint(V)
+    distance = np.abs(np.subtract(V, G, out=V), out=V)
     doubt = (Z.shape[1] + 16) * 2.0**-52 * reach
-    near_half = np.abs(np.abs(V - G) - 0.5) <= doubt
-    for i in np.flatnonzero(near_half.any(axis=1)):
+    for i, j in zip(*np.nonzero(distance > 0.5 - doubt), strict=True):  # too close to a half to trust the rounding
         square_norm = sum((Fraction(z) ** 2 for z in Z[i][Z[i] != 0].tolist()), Fraction(0))
-        for j in np.flatnonzero(near_half[i]):
-            G[i, j] = _exact_multiple(float(Z[i, j]), square_norm, reach)
+        G[i, j] = _exact_multiple(float(Z[i, j]), square_norm, reach)
     return G
 
 
@@ -240,5 +245,5 @@ def scale_rows(X: Floats, grid: Grid) -> Float64s:
     Z = _prescaled(X, grid)
     if not grid.normalises:
         return Z * math.ldexp(grid.unit, -grid.bits)
-    Z, norm = _binary_scaled(Z)
+    Z, norm = _with_norms(Z)
     return Z * np.divide(math.ldexp(grid.reach, -grid.bits), norm, out=np.zeros_like(norm), where=norm > 0)[:, None]

@@ -45,9 +45,12 @@ class Factor:
 
 
 def factor(H: Float64s, units: int) -> Factor | None:
-    """Factor ``H`` (lower triangle, Fortran order); None where float64 cannot."""
+    """Factor ``H`` (lower triangle, Fortran order); None where float64 is too coarse for its errors to be bounded."""
     L = factorise(H)
-    return None if L is None else Factor(L, float(np.trace(H)) / units)
+    if L is None:
+        return None
+    made = Factor(L, float(np.trace(H)) / units)
+    return made if made.error < 0.1 else None
 
 
 def whiten(f: Factor, rows: Float64s) -> Float64s:

@@ -20,10 +20,11 @@ from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import blas, lapack
+from scipy.linalg import blas
 
 from erasable.core.grid import Float64s, Grid, Integers, to_grid
 from erasable.core.leverage import Factor, Screen, exceeds, factor, gram_error, screen, survivors, whiten
+from erasable.core.solve import factorise
 from erasable.core.sums import add_rows, guard_exactness
 
 Progress = Callable[[int, int], None]
@@ -288,10 +289,9 @@ class _Run:
 
 def _pivots(B: Float64s, taken: npt.NDArray[np.intp], asked: npt.NDArray[np.intp]) -> Float64s:
     """For each asked row: its Cholesky pivot in ``B`` restricted to the taken rows before it and itself."""
-    if len(taken) == len(B):
-        C, _ = lapack.dpotrf(B, lower=1, clean=0)
-    else:
-        C, _ = lapack.dpotrf(np.asfortranarray(B[np.ix_(taken, taken)]), lower=1, clean=0, overwrite_a=1)
+    part = B if len(taken) == len(B) else np.asfortranarray(B[np.ix_(taken, taken)])
+    C = factorise(part, overwrite=part is not B)
+    assert C is not None  # I plus a Gram matrix
     position = np.searchsorted(taken, asked)
     inside = position < len(taken)
     inside[inside] = taken[position[inside]] == asked[inside]

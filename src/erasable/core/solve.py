@@ -8,6 +8,7 @@ approximate solution, so nothing here depends on how accurate the floating-point
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -18,10 +19,12 @@ from flint import fmpz_mat
 from scipy.linalg import blas, lapack
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
+from threadpoolctl import ThreadpoolController
 
 from erasable.core.grid import Float64s
 from erasable.core.sums import symmetric
 
+_ONE_THREAD = 1024  # factorise smaller matrices than this on one thread
 _BITS_PER_STEP = 24
 _MOST_BITS = 400  # past this the number sought is taken to be special (a tie), and is computed as a rational
 
@@ -35,9 +38,22 @@ class Refined:
     residual: npt.NDArray[np.int64]
 
 
-def factorise(H: Float64s) -> Float64s | None:
-    """Lower Cholesky factor of the lower triangle of ``H`` (Fortran order), or None where float64 cannot factor it."""
-    L, info = lapack.dpotrf(H, lower=1, clean=0)
+@functools.cache
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController().select(user_api="blas")
+
+
+def factorise(H: Float64s, *, overwrite: bool = False) -> Float64s | None:
+    """Lower Cholesky factor of the lower triangle of ``H`` (Fortran order), or None where float64 cannot factor it.
+
+    One thread is nearly as fast as several up to about a thousand rows, and is not slowed down tenfold by a busy
+    machine, as a threaded factorisation with its many synchronisations is.
+    """
+    if len(H) > _ONE_THREAD:
+        L, info = lapack.dpotrf(H, lower=1, clean=0, overwrite_a=overwrite)
+    else:
+        with _blas().limit(limits=1):
+            L, info = lapack.dpotrf(H, lower=1, clean=0, overwrite_a=overwrite)
     return L if info == 0 else None
 
 

@@ -20,8 +20,6 @@ from erasable.core.sums import add_rows, class_sum, empty_gram
 from erasable.core.weights import Float32s
 from erasable.estimators._keys import pick
 
-Forgotten = list[tuple["Page", int]]
-
 
 @dataclass(eq=False, repr=False)
 class Page:
@@ -139,7 +137,7 @@ class CoreMemory:
     def forget(self, ids: list[Key]) -> int:
         """Rows of these ids leave; the number that were core rows. Algorithm 1, procedure DeletionUpdate."""
         place = self.place
-        found = [place.pop(key) for key in ids if key in place]
+        found = {key: place[key] for key in ids if key in place}
         if found:
             self._remove(found)
         return len(found)
@@ -148,18 +146,22 @@ class CoreMemory:
         """Rows of these subjects leave; the number of core rows among them."""
         return self.forget([key for s in subjects for key in self.of_subject.get(s, ())])
 
-    def _remove(self, found: Forgotten) -> None:
-        rows = np.empty((len(found), self.H.shape[0]))
-        for k, (page, i) in enumerate(found):
+    def _remove(self, found: dict[Key, tuple[Page, int]]) -> None:
+        rows = np.empty((len(found), len(self.H)))
+        for k, (page, i) in enumerate(found.values()):
             rows[k] = page.rows[i]
-            self._remove_names(page, i, rows[k])
         add_rows(self.H, rows, -1.0)  # Algorithm 1, line 14
+        touched = {}
+        for row, (key, (page, i)) in zip(rows, found.items(), strict=True):
+            self._remove_names(page, i, row)
+            del self.place[key]
+            touched[id(page)] = page
         rows.fill(0.0)
-        for page in {id(p): p for p, _ in found}.values():
+        for page in touched.values():
             if 2 * page.gaps > len(page.ids):
                 page.close_up()
                 self._relocate(page)
-        if any(not p.ids for p, _ in found):
+        if not all(page.ids for page in touched.values()):
             self.pages = [p for p in self.pages if p.ids]
         self._changed()
 
