@@ -24,7 +24,7 @@ from scipy.linalg import blas
 
 from erasable.core.grid import Float64s, Grid, Integers, to_grid
 from erasable.core.leverage import Factor, Screen, exceeds, factor, gram_error, screen, survivors, whiten
-from erasable.core.solve import factorise
+from erasable.core.solve import factorise, few_threads
 from erasable.core.sums import add_rows, guard_exactness
 
 Progress = Callable[[int, int], None]
@@ -217,7 +217,11 @@ class _Run:
         index, rest = joined[:size], joined[size:]
         self.pending, self.waiting = [rest], len(rest)
         G = self.rows.take(index)
-        chosen = self._decide(G)
+        with few_threads(float(len(index)) * len(self.H) ** 2):
+            self._select(index, G, self._decide(G))
+
+    def _select(self, index: npt.NDArray[np.intp], G: Integers, chosen: Mask) -> None:
+        """Take the chosen rows into ``H``."""
         k = int(np.count_nonzero(chosen))
         self.wasted += len(index) - k
         self.crowded = self.crowded and 2 * k > len(index)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +25,7 @@ from threadpoolctl import ThreadpoolController
 from erasable.core.grid import Float64s
 from erasable.core.sums import symmetric
 
-_ONE_THREAD = 1024  # factorise smaller matrices than this on one thread
+_WORTH_SHARING = 3e7  # flops of matrix products that make several threads worth their while
 _BITS_PER_STEP = 24
 _MOST_BITS = 400  # past this the number sought is taken to be special (a tie), and is computed as a rational
 
@@ -43,17 +44,19 @@ def _blas() -> ThreadpoolController:
     return ThreadpoolController().select(user_api="blas")
 
 
+def few_threads(flops: float) -> AbstractContextManager[Any]:
+    """One BLAS thread for work too small to share: on a busy machine threads would only wait for each other."""
+    return _blas().limit(limits=1) if flops < _WORTH_SHARING else nullcontext()
+
+
 def factorise(H: Float64s, *, overwrite: bool = False) -> Float64s | None:
     """Lower Cholesky factor of the lower triangle of ``H`` (Fortran order), or None where float64 cannot factor it.
 
-    One thread is nearly as fast as several up to about a thousand rows, and is not slowed down tenfold by a busy
-    machine, as a threaded factorisation with its many synchronisations is.
+    A threaded factorisation synchronises often: it gains little below a thousand rows, and a busy machine slows it down
+    tenfold.
     """
-    if len(H) > _ONE_THREAD:
+    with few_threads(float(len(H)) ** 3 / 30):
         L, info = lapack.dpotrf(H, lower=1, clean=0, overwrite_a=overwrite)
-    else:
-        with _blas().limit(limits=1):
-            L, info = lapack.dpotrf(H, lower=1, clean=0, overwrite_a=overwrite)
     return L if info == 0 else None
 
 

@@ -33,7 +33,7 @@ def check_rows(
     InputError
         For NaN, infinities, ragged, empty or non-numeric input, and for lengths or feature counts that do not match.
     """
-    stand_in = type(estimator)()
+    stand_in = object.__new__(type(estimator))
     if not first:
         vars(stand_in).update({k: v for k, v in vars(estimator).items() if k in _SCHEMA})
     options: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "reset": first}
