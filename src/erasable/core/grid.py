@@ -42,7 +42,7 @@ class Grid:
     n_features : int
         Columns of the input.
     bits : int
-        Grid steps are ``2**-bits``. With 15 a coordinate fits an ``int16`` and 8,388,607 core rows stay exact.
+        Grid steps are ``2**-bits``. With 15 a coordinate fits an ``int16`` and 8.3 million core rows stay exact.
     intercept : bool
         Append a constant, about ``2**-0.5``, and shrink the features so that the whole row stays in the ball.
     scaling : None, "row", float or tuple of float

@@ -238,13 +238,15 @@ class _Run:
     def _decide(self, G: Integers) -> Mask:
         """Which rows of a chunk are selected, in order. Algorithm 1, line 4."""
         chosen = np.zeros(len(G), dtype=bool)
-        if self.factor is None:  # float64 cannot factor H: every row is decided exactly
+        eta = np.inf
+        if self.factor is not None:
+            Y = whiten(self.factor, G.astype(np.float64, order="C"))
+            q = np.einsum("ij,ij->j", Y, Y)
+            eta = gram_error(self.factor, float(q.sum()), len(G))
+        if eta >= 0.25:  # float64 is too coarse for the bounds to mean anything: every row is decided exactly
             for i in range(len(G)):
                 chosen[i] = self._exceeds(G, i, np.flatnonzero(chosen[:i]))
             return chosen
-        Y = whiten(self.factor, G.astype(np.float64, order="C"))
-        q = np.einsum("ij,ij->j", Y, Y)
-        eta = gram_error(self.factor, float(q.sum()), len(G))
         candidates = np.flatnonzero(1.0 + q > (1.0 + self.tau) * (1.0 - 2.0 * eta))
         self.decisions.certified += len(G) - len(candidates)
         if len(candidates):

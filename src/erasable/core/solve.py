@@ -76,7 +76,7 @@ def refine(H: Float64s, L: Float64s, R: npt.NDArray[np.int64]) -> Iterator[Refin
     *Law*: for every record yielded, ``R * 2**exponent == H @ Z + residual`` in integers.
     *Cost*: O(d^2 k) a step after O(d^2) set-up; one record adds about 24 correct bits.
     """
-    H_int = symmetric(H)
+    H_int = symmetric(H).view(np.uint64)
     root = np.sqrt(np.diagonal(H))[:, None]  # |H[i, j]| <= root[i] * root[j], for H is positive definite
     Z = np.zeros(R.shape, dtype=object)
     exponent, residual = 0, R
@@ -90,7 +90,7 @@ def refine(H: Float64s, L: Float64s, R: npt.NDArray[np.int64]) -> Iterator[Refin
         peak = float(np.abs(correction).max())
         if info != 0 or not np.isfinite(peak) or peak == 0.0:
             return
-        shift = max(0, min(48, _BITS_PER_STEP - int(np.frexp(peak)[1])))
+        shift = max(0, min(60, _BITS_PER_STEP - int(np.frexp(peak)[1])))
         step = np.rint(np.ldexp(correction, shift)).astype(np.int64)
         stepf = step.astype(np.float64)
         moved = np.ldexp(residual.astype(np.float64), shift)
@@ -99,8 +99,8 @@ def refine(H: Float64s, L: Float64s, R: npt.NDArray[np.int64]) -> Iterator[Refin
         new_size = float((np.abs(estimate) + doubt).max())
         if new_size >= 2.0**62 or new_size >= 0.5 * size * 2.0**shift:
             return  # the residual might wrap around, or float64 is too coarse for this matrix
-        with np.errstate(over="ignore"):
-            residual = (residual << shift) - H_int @ step
+        # Unsigned integers wrap around by definition.
+        residual = ((residual.view(np.uint64) << np.uint64(shift)) - H_int @ step.view(np.uint64)).view(np.int64)
         Z = Z * (1 << shift) + step.astype(object)
         exponent, size = exponent + shift, float(np.abs(residual).max())
         yield Refined(Z, exponent, residual)

@@ -1,0 +1,69 @@
+"""Every example runs as a user would run it, and the numbers that the documentation quotes come out."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SCRIPTS = sorted(EXAMPLES.glob("*.py"))
+PICTURE = {"demo.py": "demo.png", "leak.py": "leak.png"}
+
+
+def run(script: Path, out: Path) -> str:
+    environment = {**os.environ, "COLUMNS": "120", "NO_COLOR": "1", "PYTHONIOENCODING": "utf-8"}
+    done = subprocess.run(
+        [sys.executable, "-W", "error::RuntimeWarning", str(script), "--out", str(out)],
+        capture_output=True,
+        encoding="utf-8",
+        env=environment,
+        cwd=out,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def leak(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    out = tmp_path_factory.mktemp("leak")
+    return run(EXAMPLES / "leak.py", out), out
+
+
+def test_every_example_is_known() -> None:
+    assert {script.name for script in SCRIPTS} == set(PICTURE)
+
+
+@pytest.mark.parametrize("script", [s for s in SCRIPTS if s.name != "leak.py"], ids=lambda script: script.name)
+def test_example_runs_and_draws_its_picture(script: Path, tmp_path: Path) -> None:
+    run(script, tmp_path)
+    assert (tmp_path / PICTURE[script.name]).stat().st_size > 10_000
+
+
+def test_leak_draws_its_picture(leak: tuple[str, Path]) -> None:
+    assert (leak[1] / "leak.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize("part", ["A⁻¹", "A", "b", "w"])
+def test_the_plain_float64_state_gives_the_deleted_row_away(leak: tuple[str, Path], part: str) -> None:
+    _, right = row_of(leak[0], "plain float64", part)
+    assert right >= 18.0
+
+
+@pytest.mark.parametrize("part", ["w", "everything"])
+def test_all_ten_candidates_fit_an_erasable_state_in_every_trial(leak: tuple[str, Path], part: str) -> None:
+    assert row_of(leak[0], "ErasableClassifier", part) == ("10 of 10", 2.0)
+
+
+def row_of(output: str, model: str, part: str) -> tuple[str, float]:
+    """How many candidates fit, and how many of 20 trials the attacker gets right, as printed."""
+    pattern = rf"│ {re.escape(model)} +│ {re.escape(part)} +│ ([0-9a-z ]+?) +│ ([0-9.]+) of 20 +│"
+    found = re.findall(pattern, output)
+    assert len(found) == 1, output
+    return found[0][0], float(found[0][1])
