@@ -119,6 +119,11 @@ class Grid:
         return inner - inner % _REACH_MULTIPLE if inner >= _REACH_MULTIPLE else inner
 
     @property
+    def stretch(self) -> float:
+        """The length that features of norm one have on the grid: about 1, or 0.7 beside an intercept."""
+        return math.ldexp(self.reach if self.normalises else self.unit, -self.bits)
+
+    @property
     def slack(self) -> float:
         """Bound on the distance between a scaled row before and after it is put on the grid."""
         shrink = 0.0 if self.normalises else 1.01 * (self.unit - self.reach)
@@ -231,7 +236,9 @@ def to_grid(X: Floats, grid: Grid) -> Integers:
 
 
 def scale_rows(X: Floats, grid: Grid) -> Float64s:
-    """Rows as the model sees them when it predicts: scaled into the ball, not rounded, without the constant.
+    """Rows as the model sees them when it predicts: scaled into the unit ball, not rounded, without the constant.
+
+    *Law*: ``to_grid`` is ``stretch * 2**bits`` times this, rounded, for rows it does not have to shrink.
 
     Parameters
     ----------
@@ -244,6 +251,6 @@ def scale_rows(X: Floats, grid: Grid) -> Float64s:
     """
     Z = _prescaled(X, grid)
     if not grid.normalises:
-        return Z * math.ldexp(grid.unit, -grid.bits)
+        return Z
     Z, norm = _with_norms(Z)
-    return Z * np.divide(math.ldexp(grid.reach, -grid.bits), norm, out=np.zeros_like(norm), where=norm > 0)[:, None]
+    return Z * np.divide(1.0, norm, out=np.zeros_like(norm), where=norm > 0)[:, None]

@@ -21,9 +21,9 @@ import numpy.typing as npt
 
 from erasable.core.grid import Grid, Integers
 from erasable.core.selector import GridRows, Progress, Selection, select
-from erasable.core.sums import class_sum, empty_gram, packed, targets, unpacked
+from erasable.core.sums import LARGEST_EXACT, class_sum, empty_gram, packed, targets, unpacked
 from erasable.core.weights import Float32s, solve_weights
-from erasable.errors import ErasableError, StateFormatError
+from erasable.errors import ErasableError, StateFormatError, VerificationError
 
 Key = int | str | bytes
 Label = bool | int | float | str | bytes
@@ -139,6 +139,11 @@ def assemble(
 ) -> State:
     """A state from its rows and their sums; weights are solved for unless given."""
     grid, units = configuration.grid, configuration.units
+    for name, sums in (("A", np.tril(H)), ("the class sums b", class_sums)):
+        broken = np.argwhere(~(np.abs(sums) <= LARGEST_EXACT) | (sums != np.rint(sums)))
+        if len(broken):
+            place = ", ".join(map(str, broken[0].tolist()))
+            raise VerificationError(f"{name} is no sum of grid rows: entry ({place}) is not an integer float64 holds.")
     if weights is None:
         weights = weights_of(configuration, H, class_sums)
     triangle = packed(H)

@@ -26,11 +26,11 @@ def regulariser(capacity: float, grid: Grid) -> int:
     Departure: Algorithm 1, line 2 sets lambda = K; here lambda is the multiple of ``4**-bits`` (about 1e-9) nearest
     to K, so that ``A`` consists of integers.
     """
-    units = round(capacity * float(4**grid.bits))
+    limit = LARGEST_EXACT // 2 / 4**grid.bits
+    units: int = round(min(capacity, limit) * 4**grid.bits)
     if units < 1:
         raise ConfigurationError(f"capacity must be at least 4**-grid_bits = {4.0**-grid.bits:.3g}; got {capacity!r}.")
     if units >= LARGEST_EXACT // 2:
-        limit = LARGEST_EXACT // 2 / 4**grid.bits
         raise ConfigurationError(f"capacity must be below {limit:.3g} on a grid of {grid.bits} bits; got {capacity!r}.")
     return units
 

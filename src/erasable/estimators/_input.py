@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,46 +14,56 @@ from sklearn.utils.validation import validate_data
 from erasable.core.grid import count_outside_ball
 from erasable.core.selector import RawRows
 from erasable.core.state import Key
-from erasable.errors import InputError
-from erasable.estimators._keys import as_key_column, check_label_types, same_kind
+from erasable.errors import InputError, InputTypeError
+from erasable.estimators._keys import as_key_column, as_subject_column, check_label_types, same_kind
 from erasable.estimators._memory import CoreMemory
 
 _BLOCK = 2**20  # numbers looked at together
+_NO_LABELS = object()
 _SCHEMA = ("n_features_in_", "feature_names_in_")
 
 
 def check_rows(
-    estimator: Any, X: Any, y: Any = "no_validation", *, first: bool
-) -> tuple[Any, npt.NDArray[Any] | None, Any]:
+    estimator: Any, X: Any, y: Any = _NO_LABELS, *, first: bool
+) -> tuple[Any, npt.NDArray[Any], dict[str, Any]]:
     """Rows (dense float32/float64 or CSR), labels (1-d) and the schema (feature count and names) they came with.
 
     The checks run on a stand-in, so that a refused call leaves the estimator as it was.
 
     Raises
     ------
-    InputError
+    InputError, InputTypeError
         For NaN, infinities, ragged, empty or non-numeric input, and for lengths or feature counts that do not match.
     """
     stand_in = object.__new__(type(estimator))
     if not first:
         vars(stand_in).update({k: v for k, v in vars(estimator).items() if k in _SCHEMA})
     options: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "reset": first}
+    refusal: InputError | InputTypeError
     try:
-        checked = validate_data(stand_in, X, y, **options)
-        if isinstance(y, str) and y == "no_validation":
-            X, y = checked, None
-        else:
-            X, y = checked
-            check_classification_targets(y)
+        if y is _NO_LABELS:
+            return validate_data(stand_in, X, **options), np.empty(0), {}
+        if isinstance(y, str | bytes):
+            raise ValueError("y must be an array of labels, one per row; got a single text.")
+        X, y = validate_data(stand_in, X, y, **options)
+        check_classification_targets(y)
+        return X, y, {k: v for k, v in vars(stand_in).items() if k in _SCHEMA}
     except ValueError as error:
-        if isinstance(error, InputError):
-            raise
-        message = str(error)
-        if "could not convert" in message:  # NumPy's message would quote the value
-            message = "X holds text where numbers are required: encode categories as numbers first."
-            raise InputError(message) from None
-        raise InputError(message) from error
-    return X, y, {k: v for k, v in vars(stand_in).items() if k in _SCHEMA}
+        refusal = InputError(_without_values(str(error)))
+    except TypeError as error:
+        refusal = InputTypeError(_without_values(str(error)))
+    raise refusal  # here and not above, where it would carry the original, and with it values, along
+
+
+def _without_values(message: str) -> str:
+    """A message of NumPy or scikit-learn without the entries it quotes."""
+    if "could not convert" in message:
+        return "X holds text where numbers are required: encode categories as numbers first."
+    if message.startswith("Complex data"):
+        return "Complex data not supported: X must hold real numbers."
+    if "not supported between instances" in message or "is ambiguous" in message:
+        return "y mixes types or has missing entries: give labels of one type, one for every row."
+    return re.sub(r"\s*array=.*?(?=Reshape your data|$)", " ", message, flags=re.DOTALL)
 
 
 def check_labels(y: npt.NDArray[Any], memory: CoreMemory) -> None:
@@ -60,14 +71,18 @@ def check_labels(y: npt.NDArray[Any], memory: CoreMemory) -> None:
     kind = check_label_types(y)
     fixed = memory.configuration.classes
     if fixed is not None:
-        unseen = len(y) if kind is not type(fixed[0]) else int(np.count_nonzero(~np.isin(y, fixed)))
+        if kind is not type(fixed[0]):
+            wanted = type(fixed[0]).__name__
+            raise InputError(f"y holds labels of type {kind.__name__}, but the fixed classes are of type {wanted}.")
+        unseen = int(np.count_nonzero(~np.isin(y, fixed)))
         if unseen:
             raise InputError(
                 f"{unseen} of {len(y)} labels are not among the {len(fixed)} fixed classes: "
                 "correct y, or fix all classes with classes=."
             )
     elif memory.class_counts and kind is not type(next(iter(memory.class_counts))):
-        raise InputError("y holds labels of another type than the model's classes: convert them first.")
+        known = type(next(iter(memory.class_counts))).__name__
+        raise InputError(f"y holds labels of type {kind.__name__}, but the model's classes are of type {known}.")
 
 
 def check_ids(ids: Any, n: int, memory: CoreMemory) -> Sequence[Key] | npt.NDArray[np.int64] | None:
@@ -78,6 +93,8 @@ def check_ids(ids: Any, n: int, memory: CoreMemory) -> Sequence[Key] | npt.NDArr
         if not isinstance(next(iter(memory.place)), int):
             raise InputError("ids are required: this model's ids are not integers, so rows cannot be numbered on.")
         start = max(memory.place) + 1  # type: ignore[operator]
+        if start + n > 2**63:
+            raise InputError("ids are required: numbering on from the largest id in the model would pass 64 bits.")
         return range(start, start + n)
     keys = as_key_column(ids, "ids")
     if len(keys) != n:
@@ -99,12 +116,13 @@ def check_ids(ids: Any, n: int, memory: CoreMemory) -> Sequence[Key] | npt.NDArr
     return keys
 
 
-def check_subjects(subjects: Any, n: int, memory: CoreMemory) -> Sequence[Key] | npt.NDArray[np.int64]:
-    """Subjects, one per row."""
-    owners = as_key_column(subjects, "subjects")
+def check_subjects(subjects: Any, n: int, memory: CoreMemory) -> Sequence[Key | None] | npt.NDArray[np.int64]:
+    """Subjects, one per row; None for a row without one."""
+    owners = as_subject_column(subjects)
     if len(owners) != n:
         raise InputError(f"subjects has {len(owners)} entries for {n} rows: pass one subject per row.")
-    same_kind(owners, next(iter(memory.of_subject), None), "subjects")
+    named = owners if isinstance(owners, np.ndarray) else [s for s in owners if s is not None]
+    same_kind(named, next(iter(memory.of_subject), None), "subjects")
     return owners
 
 

@@ -11,27 +11,59 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from erasable.core.state import Key, Label
+from erasable.core.state import Key
 from erasable.errors import InputError, InputTypeError
 
 _PLURAL = {"int": "integers", "str": "strings", "bytes": "bytes"}
 _NAMES: dict[type, str] = {int: "int", str: "str", bytes: "bytes"}
-T = TypeVar("T", Key, Label)
+T = TypeVar("T")
 
 
 def as_key_column(values: Any, name: str) -> Sequence[Key] | npt.NDArray[np.int64]:
     """Ids or subjects of the rows of a batch: an integer array stays one, everything else becomes a list."""
-    if isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype.kind in "iu":
-        _check_64_bits(values, name)
+    if isinstance(values, set | frozenset):
+        raise InputTypeError(f"{name} must be in the order of the rows, which a set does not have: pass a list.")
+    if type(values) is np.ndarray and values.ndim == 1 and values.dtype.kind in "iu":
+        if len(values):
+            _check_64_bits(int(values.min()), int(values.max()), name)
         return values.astype(np.int64)
     return as_keys(values, name)
+
+
+def as_subject_column(values: Any) -> Sequence[Key | None] | npt.NDArray[np.int64]:
+    """Subjects of the rows of a batch; a missing one becomes None: the row has no subject."""
+    if type(values) is np.ndarray and values.dtype.kind in "iu":
+        return as_key_column(values, "subjects")
+    if isinstance(values, set | frozenset):
+        return as_key_column(values, "subjects")  # refused there
+    column = [None if _is_missing(v) else v for v in _as_list(values, "subjects")]
+    named = iter(as_keys([v for v in column if v is not None], "subjects"))
+    return [None if v is None else next(named) for v in column]
+
+
+def _is_missing(value: Any) -> bool:
+    """None, NaN, or the missing value of pandas."""
+    return value is None or type(value).__name__ == "NAType" or (isinstance(value, float) and value != value)
 
 
 def pick(column: Sequence[T] | npt.NDArray[Any], index: npt.NDArray[np.intp]) -> list[T]:
     """The entries at these positions, as plain values."""
     if isinstance(column, np.ndarray):
-        return [v.item() if isinstance(v, np.generic) else v for v in column[index].tolist()]
+        return [_plain(v) for v in column[index].tolist()]
     return [column[i] for i in index.tolist()]
+
+
+def _plain(value: Any) -> Any:
+    """A NumPy scalar as the Python value it stands for; zero without a sign, since equal labels must be one label."""
+    match value:
+        case np.bytes_() | np.str_():  # their own ``item`` drops trailing zeros
+            return bytes(value) if isinstance(value, bytes) else str(value)
+        case np.generic():
+            return _plain(value.item())
+        case float():
+            return value + 0.0
+        case _:
+            return value
 
 
 def as_keys(values: Any, name: str) -> list[Key]:
@@ -45,13 +77,14 @@ def as_keys(values: Any, name: str) -> list[Key]:
     keys = _as_list(values, name)
     types = set(map(type, keys))
     if not types <= _NAMES.keys():
-        keys = [v.item() if isinstance(v, np.generic) else v for v in keys]
+        keys = [_plain(v) for v in keys]
         types = set(map(type, keys))
     unfit = [t.__name__ for t in types if t not in _NAMES]
     if unfit:
+        missing = any(_is_missing(v) for v in keys)
         raise InputTypeError(
             f"{name} must be integers, strings or bytes; got {', '.join(sorted(unfit))}. "
-            "Convert them first, for example with str()."
+            + ("Some are missing: fill them in." if missing else "Convert them first, for example with str().")
         )
     if len(types) > 1:
         raise InputTypeError(
@@ -59,33 +92,43 @@ def as_keys(values: Any, name: str) -> list[Key]:
             f"{' and '.join(sorted(_PLURAL[_NAMES[t]] for t in types))}."
         )
     if int in types:
-        _check_64_bits(keys, name)
-    if str in types:
-        try:
-            "".join(keys).encode()
-        except UnicodeEncodeError:
-            raise InputError(f"string {name} must be valid Unicode (no lone surrogates).") from None
+        _check_64_bits(min(keys), max(keys), name)
+    if str in types and not _is_unicode("".join(keys)):
+        raise InputError(f"string {name} must be valid Unicode (no lone surrogates).")
     return keys
 
 
-def _check_64_bits(values: Any, name: str) -> None:
-    if len(values) and not (min(values) >= -(2**63) and max(values) < 2**63):
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _check_64_bits(smallest: int, largest: int, name: str) -> None:
+    if not (smallest >= -(2**63) and largest < 2**63):
         raise InputError(f"integer {name} must fit 64 bits, signed: pass larger ones as strings.")
 
 
 def _as_list(values: Any, name: str) -> list[Any]:
     if isinstance(values, str | bytes | int | np.generic):
         return [values]
+    if isinstance(values, bytearray | memoryview):
+        raise InputTypeError(
+            f"{name} must be a list or an array; got {type(values).__name__}: convert it with bytes()."
+        )
+    if isinstance(values, np.ndarray) and values.dtype.kind in "mM":
+        raise InputTypeError(f"{name} must be integers, strings or bytes; got dates or times: convert them to strings.")
+    if len(getattr(values, "shape", (0,))) != 1:
+        raise InputError(f"{name} must be one-dimensional; got shape {tuple(values.shape)}.")
     if isinstance(values, list | tuple | set | frozenset | range):
         return list(values)
     if hasattr(values, "to_pylist"):  # pyarrow
         return list(values.to_pylist())
     if not hasattr(values, "__array__") and not hasattr(values, "__iter__"):
         raise InputTypeError(f"{name} must be a list or an array; got {type(values).__name__}.")
-    array = values if isinstance(values, np.ndarray) else np.asarray(list(values), dtype=object)
-    if array.ndim != 1:
-        raise InputError(f"{name} must be one-dimensional; got shape {array.shape}.")
-    return list(array.tolist())
+    return list(values.tolist() if isinstance(values, np.ndarray) else values)
 
 
 def same_kind(new: Sequence[Key] | npt.NDArray[np.int64], known: Key | None, name: str) -> None:
@@ -113,10 +156,7 @@ def check_label_types(y: npt.NDArray[Any], name: str = "y") -> type:
     InputTypeError
         When labels are of a type that cannot be stored, or of several types.
     """
-    if y.dtype == object:
-        types = {type(v.item()) if isinstance(v, np.generic) else type(v) for v in y}
-    else:
-        types = {type(y.dtype.type().item())}
+    types = {type(_plain(v)) for v in y} if y.dtype == object else {type(y.dtype.type().item())}
     if not types <= {bool, int, float, str, bytes} or len(types) != 1:
         raise InputTypeError(
             f"{name} must hold integers, strings, booleans, floats or bytes, all of one type; got "

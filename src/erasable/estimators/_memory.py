@@ -6,6 +6,7 @@ Learning writes a new ``H`` and swaps it in at the end, so a refused or interrup
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -83,15 +84,16 @@ class CoreMemory:
     @property
     def nbytes(self) -> int:
         """Bytes of numbers held: rows, sums and weights."""
-        rows = sum(p.rows.nbytes for p in self.pages)
-        return rows + self.H.nbytes + sum(s.nbytes for s in self.class_sums.values()) + self.weights().nbytes
+        grid = self.configuration.grid
+        rows = self.n_core * grid.n_columns * grid.dtype.itemsize
+        return rows + self.H.nbytes + len(self.classes) * grid.n_columns * 8 + self.weights().nbytes
 
     def learn(
         self,
         rows: Rows,
         labels: npt.NDArray[Any],
         ids: Sequence[Key] | npt.NDArray[np.int64] | None,
-        subjects: Sequence[Key] | npt.NDArray[np.int64] | None,
+        subjects: Sequence[Key | None] | npt.NDArray[np.int64] | None,
         *,
         progress: Progress | None = None,
         **sizes: int | None,
@@ -219,7 +221,7 @@ class CoreMemory:
             np.concatenate(rows),
             self.H,
             self.stacked_class_sums(),
-            self.weights(),
+            self.weights().copy(),
         )
 
     def ids(self) -> list[Key]:
@@ -228,6 +230,17 @@ class CoreMemory:
 
     def _column(self, read: Callable[[Page], list[Any]]) -> tuple[Any, ...]:
         return tuple(value for p in self.pages for value in read(p))
+
+    def tables_agree(self) -> bool:
+        """Whether the look-up tables by id, subject and class name exactly the rows in the pages."""
+        rows = [(p, i) for p in self.pages for i, label in enumerate(p.labels) if label is not None]
+        of_subject: dict[Key, dict[Key, None]] = {}
+        for p, i in rows:
+            if p.subjects[i] is not None:
+                of_subject.setdefault(p.subjects[i], {})[p.ids[i]] = None
+        counts = collections.Counter(p.labels[i] for p, i in rows)
+        place = {p.ids[i]: (p, i) for p, i in rows}
+        return place == self.place and of_subject == self.of_subject and counts == self.class_counts
 
     def erase(self) -> None:
         """Overwrite every array this memory holds."""

@@ -43,14 +43,7 @@ def configure(given: Parameters, n_features: int, n_samples: int, classes: Any, 
     ------
     ConfigurationError
     """
-    scaling = given.scaling
-    if isinstance(scaling, numbers.Real) and not isinstance(scaling, bool):
-        scaling = float(scaling)
-    elif scaling is not None and not isinstance(scaling, str):
-        scaling = _scales(scaling)
-    if isinstance(given.grid_bits, bool) or not isinstance(given.grid_bits, numbers.Integral):
-        raise ConfigurationError(f"grid_bits must be an integer; got {given.grid_bits!r}.")
-    grid = Grid(n_features, int(given.grid_bits), bool(given.fit_intercept), scaling)
+    grid = _grid(given, n_features)
     capacity = _positive(given.capacity, "capacity")
     units = regulariser(capacity, grid)
     tau = _threshold(given, n_samples, streaming=streaming)
@@ -71,13 +64,52 @@ def configure(given: Parameters, n_features: int, n_samples: int, classes: Any, 
     return Configuration(grid, units, tau, None if fixed is None else sorted_classes(fixed))
 
 
+def check_unchanged(given: Parameters, configuration: Configuration, classes: Any) -> None:
+    """Refuse arguments that name another configuration than the one the model was learnt with.
+
+    Raises
+    ------
+    ConfigurationError
+    """
+    grid = configuration.grid
+    changed = []
+    if _grid(given, grid.n_features) != grid:
+        changed.append("grid_bits, fit_intercept or scaling")
+    if regulariser(_positive(given.capacity, "capacity"), grid) != configuration.units:
+        changed.append("capacity")
+    named = given.threshold is not None or given.horizon is not None
+    if named and _threshold(given, 1, streaming=True) != configuration.threshold:
+        changed.append("threshold, kappa or horizon")
+    for fixed in (given.classes, classes):
+        if fixed is not None and sorted_classes(fixed) != configuration.classes:
+            changed.append("classes")
+    if changed:
+        raise ConfigurationError(
+            f"{' and '.join(changed)} changed since the model was first fitted, which would make two models of it: "
+            "set the old value again, or call fit to start anew."
+        )
+
+
+def _grid(given: Parameters, n_features: int) -> Grid:
+    scaling = given.scaling
+    if isinstance(scaling, numbers.Real) and not isinstance(scaling, bool):
+        scaling = _number(scaling, "scaling")
+    elif scaling is not None and not isinstance(scaling, str):
+        scaling = _scales(scaling)
+    if isinstance(given.grid_bits, bool) or not isinstance(given.grid_bits, numbers.Integral):
+        raise ConfigurationError(f"grid_bits must be an integer; got {given.grid_bits!r}.")
+    if not isinstance(given.fit_intercept, bool | np.bool_):
+        raise ConfigurationError(f"fit_intercept must be True or False; got {given.fit_intercept!r}.")
+    return Grid(n_features, int(given.grid_bits), bool(given.fit_intercept), scaling)
+
+
 def _threshold(given: Parameters, n_samples: int, *, streaming: bool) -> float:
     """The threshold given, or ``horizon ** -kappa`` correctly rounded, so that it is the same on every machine."""
     if given.threshold is not None:
         threshold = _number(given.threshold, "threshold")
         if threshold < 0.0:
             raise ConfigurationError(f"threshold must not be negative; got {given.threshold!r}.")
-        return threshold
+        return threshold + 0.0  # minus zero is zero
     kappa = _number(given.kappa, "kappa")
     if not 0.0 <= kappa <= 1.0:
         raise ConfigurationError(f"kappa must be between 0 and 1; got {given.kappa!r}.")
@@ -95,9 +127,13 @@ def _threshold(given: Parameters, n_samples: int, *, streaming: bool) -> float:
 
 
 def _number(value: Any, name: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not math.isfinite(value):
+    try:
+        number = math.nan if isinstance(value, bool) or not isinstance(value, numbers.Real) else float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
         raise ConfigurationError(f"{name} must be a finite number; got {value!r}.")
-    return float(value)
+    return number
 
 
 def _positive(value: Any, name: str) -> float:
@@ -119,7 +155,9 @@ def _scales(scaling: Any) -> tuple[float, ...]:
 
 def sorted_classes(classes: Any) -> tuple[Label, ...]:
     """Distinct classes in order, as plain values."""
-    array = np.asarray(classes).reshape(-1)
+    array = classes if isinstance(classes, np.ndarray) else np.fromiter(classes, dtype=object)
+    if array.ndim != 1:
+        raise ConfigurationError(f"classes must be one-dimensional; got shape {array.shape}.")
     if not len(array):
         raise ConfigurationError("classes must not be empty: omit it to take the classes from the core rows.")
     check_label_types(array, "classes")

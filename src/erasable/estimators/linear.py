@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -12,12 +13,12 @@ from sklearn.exceptions import NotFittedError
 
 from erasable.core.grid import Float64s, scale_rows
 from erasable.core.selector import Progress, RawRows
-from erasable.core.state import Key, State, digest, from_bytes, to_bytes
+from erasable.core.state import State, digest, from_bytes, to_bytes
 from erasable.errors import InputError, NoRowsError
 from erasable.estimators._input import check_ball, check_ids, check_labels, check_rows, check_subjects
 from erasable.estimators._keys import as_keys, same_kind
 from erasable.estimators._memory import CoreMemory
-from erasable.estimators._parameters import configure, sorted_classes
+from erasable.estimators._parameters import check_unchanged, configure
 from erasable.estimators._reports import ForgetReport, LearnReport
 
 _PREDICT_BLOCK = 2**20  # numbers handled at once when predicting
@@ -58,8 +59,9 @@ class ErasableClassifier(ClassifierMixin, BaseEstimator):
     Attributes
     ----------
     classes_ : array of shape (n_classes,)
-    coef_ : array of shape (1 or n_classes, n_features), float32
-        The exact ridge solution, correctly rounded. Acts on rows as scaled, see ``scaling``.
+    coef_ : array of shape (1 or n_classes, n_features)
+        The exact ridge solution, correctly rounded to float32, times the length that unit rows have on the grid. Acts
+        on rows as ``scaling`` leaves them: with ``"row"``, scores are ``X / |X| @ coef_.T + intercept_``.
     intercept_ : array of shape (1 or n_classes,)
     core_ids_ : array of shape (n_core_,)
         Ids of the core rows in learning order.
@@ -167,14 +169,12 @@ class ErasableClassifier(ClassifierMixin, BaseEstimator):
     ) -> LearnReport:
         """Check everything, then learn; a refused call changes nothing. ``sizes`` go to ``core.selector.select``."""
         X, y, schema = check_rows(self, X, y, first=fresh)
-        assert y is not None
         n = X.shape[0]
         if fresh:
             memory = CoreMemory.empty(configure(self, X.shape[1], n, classes, streaming=streaming))
         else:
             memory = self._memory
-            if classes is not None and sorted_classes(classes) != memory.configuration.classes:
-                raise InputError("classes differ from those fixed at the first call of partial_fit: omit them.")
+            check_unchanged(self, memory.configuration, classes)
         check_labels(y, memory)
         keys = check_ids(ids, n, memory)
         owners = None if subjects is None else check_subjects(subjects, n, memory)
@@ -218,6 +218,11 @@ class ErasableClassifier(ClassifierMixin, BaseEstimator):
         owners = [] if subjects is None else as_keys(subjects, "subjects")
         same_kind(keys, next(iter(memory.place), None), "ids")
         same_kind(owners, next(iter(memory.of_subject), None), "subjects")
+        if owners and memory.n_core and not memory.of_subject:
+            raise InputError(
+                "no core row of this model has a subject, so none can be found by subject: pass subjects= when "
+                "learning, or forget by ids=."
+            )
         removed = (memory.forget(keys) if keys else 0) + (memory.forget_subjects(owners) if owners else 0)
         return ForgetReport(len(keys) + len(owners), removed, memory)
 
@@ -232,7 +237,7 @@ class ErasableClassifier(ClassifierMixin, BaseEstimator):
                 "no rows remain in this model, so it cannot predict: every core row was forgotten, or none was "
                 "selected. Call fit or partial_fit with new rows."
             )
-        W, offset, grid = self.coef_.astype(np.float64), self.intercept_, memory.configuration.grid
+        W, offset, grid = self.coef_, self.intercept_, memory.configuration.grid
         scores = np.empty((X.shape[0], len(W)))
         step = max(1, _PREDICT_BLOCK // grid.n_columns)
         for low in range(0, X.shape[0], step):
@@ -277,13 +282,14 @@ class ErasableClassifier(ClassifierMixin, BaseEstimator):
     @property
     def classes_(self) -> npt.NDArray[Any]:
         """The classes fixed by the caller, or those of the surviving core rows."""
-        return np.array(self._attribute("classes_").classes)
+        return _array_of(self._attribute("classes_").classes)
 
     @property
-    def coef_(self) -> npt.NDArray[np.float32]:
-        """Weights of the features, a copy."""
+    def coef_(self) -> Float64s:
+        """Weights of the features, for rows as ``scaling`` leaves them."""
         memory = self._attribute("coef_")
-        return memory.weights()[:, : memory.configuration.grid.n_features].copy()
+        grid = memory.configuration.grid
+        return memory.weights()[:, : grid.n_features].astype(np.float64) * grid.stretch  # 24 and 15 bits: exact
 
     @property
     def intercept_(self) -> Float64s:
@@ -297,7 +303,8 @@ class ErasableClassifier(ClassifierMixin, BaseEstimator):
     @property
     def core_ids_(self) -> npt.NDArray[Any]:
         """Ids of the core rows in learning order."""
-        return _array_of(self._attribute("core_ids_").ids())
+        ids = self._attribute("core_ids_").ids()
+        return _array_of(ids) if ids else np.empty(0, dtype=np.int64)
 
     @property
     def n_core_(self) -> int:
@@ -364,10 +371,10 @@ class ErasableClassifier(ClassifierMixin, BaseEstimator):
         return table
 
 
-def _array_of(keys: list[Key]) -> npt.NDArray[Any]:
-    if keys and isinstance(keys[0], bytes):
-        return np.array(keys, dtype=object)  # NumPy's own bytes type drops trailing zero bytes
-    return np.array(keys, dtype=np.int64 if not keys or isinstance(keys[0], int) else None)
+def _array_of(values: Sequence[Any]) -> npt.NDArray[Any]:
+    """Plain values of one type as an array; NumPy's own text types would drop trailing zeros."""
+    lossy = any(isinstance(v, bytes) or (isinstance(v, str) and v.endswith("\0")) for v in values)
+    return np.array(values, dtype=object if lossy else None)
 
 
 def _nearest_probabilities(P: Float64s) -> Float64s:

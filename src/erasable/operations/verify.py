@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from erasable.core.state import State, digest, relearn
-from erasable.errors import VerificationError
+from erasable.errors import InputTypeError, VerificationError
 from erasable.estimators import ErasableClassifier
 
 
@@ -74,7 +74,12 @@ def verify(clf: ErasableClassifier, *, progress: Callable[[int, int], None] | No
     >>> report.rows == clf.n_core_, report.digest == clf.state_digest()
     (True, True)
     """
-    return verify_state(clf._state(), progress=progress)
+    if not isinstance(clf, ErasableClassifier):
+        raise InputTypeError(f"verify needs an ErasableClassifier; got {type(clf).__name__}.")
+    report = verify_state(clf._state(), progress=progress)
+    if not clf._memory.tables_agree():
+        raise VerificationError("the tables that find rows by id, subject or class do not name the stored rows.")
+    return report
 
 
 def verify_state(state: State, *, progress: Callable[[int, int], None] | None = None) -> VerifyReport:
@@ -115,6 +120,12 @@ def _check_consistent(state: State) -> None:
     n, grid = len(state.ids), state.configuration.grid
     if not (len(state.subjects) == len(state.labels) == len(state.rows) == n):
         raise VerificationError("ids, subjects, labels and rows have different lengths.")
+    fixed = state.configuration.classes
+    for name, keys in (("ids", state.ids), ("subjects", state.subjects), ("labels", (*state.labels, *(fixed or ())))):
+        if len({type(k) for k in keys if k is not None}) > 1:
+            raise VerificationError(f"the {name} are of several types.")
+    if fixed is not None and not set(state.labels) <= set(fixed):
+        raise VerificationError("a core row has a label that is not among the fixed classes.")
     if len(set(state.ids)) != n:
         raise VerificationError("two core rows have the same id.")
     square = np.einsum("ij,ij->i", state.rows, state.rows, dtype=np.int64)

@@ -1,0 +1,445 @@
+"""Ids and subjects: what counts as one, in which containers, and what is refused."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from erasable import InputError, InputTypeError, verify
+from tests.estimators.cases import SECRET, SECRET_ID, SECRET_TEXT, N, classifier, make_rows, refused
+
+X, Y = make_rows()
+NUMBERS = np.arange(N)
+TEXTS = [f"row-{i}" for i in range(N)]
+BYTES = [t.encode() for t in TEXTS]
+
+
+def fitted(ids=None, subjects=None, **parameters):
+    return classifier(**parameters).fit(X, Y, ids=ids, subjects=subjects)
+
+
+INTEGER_CONTAINERS = {
+    "list": NUMBERS.tolist(),
+    "tuple": tuple(NUMBERS.tolist()),
+    "range": range(N),
+    "iterator": lambda: iter(NUMBERS.tolist()),
+    "int16": NUMBERS.astype(np.int16),
+    "int32": NUMBERS.astype(np.int32),
+    "uint8": NUMBERS.astype(np.uint8),
+    "uint64": NUMBERS.astype(np.uint64),
+    "big-endian": NUMBERS.astype(">i8"),
+    "every second of a longer array": np.repeat(NUMBERS, 2)[::2],
+    "object array": NUMBERS.astype(object),
+    "list of NumPy scalars": list(NUMBERS),
+    "list of several NumPy types": [np.int16(i) if i % 2 else np.uint64(i) for i in range(N)],
+    "object array of NumPy scalars": np.array([*NUMBERS, None], dtype=object)[:-1],
+    "pandas": pd.Series(NUMBERS, index=NUMBERS[::-1]),
+    "pandas index": pd.Index(NUMBERS),
+    "pandas nullable": pd.Series(NUMBERS, dtype="Int64"),
+    "pandas pyarrow": pd.Series(NUMBERS, dtype="int64[pyarrow]"),
+    "polars": pl.Series(NUMBERS),
+    "pyarrow": pa.array(NUMBERS),
+    "pyarrow chunks": pa.chunked_array([NUMBERS[:7], NUMBERS[7:]]),
+    "pyarrow dictionary": pa.array(NUMBERS).dictionary_encode(),
+}
+TEXT_CONTAINERS = {
+    "list": TEXTS,
+    "NumPy": np.array(TEXTS),
+    "NumPy variable width": np.array(TEXTS, dtype=np.dtypes.StringDType()),
+    "object array": np.array(TEXTS, dtype=object),
+    "list of NumPy scalars": list(np.array(TEXTS)),
+    "pandas": pd.Series(TEXTS),
+    "pandas nullable": pd.Series(TEXTS, dtype="string"),
+    "pandas categories": pd.Series(TEXTS, dtype="category"),
+    "polars": pl.Series(TEXTS),
+    "polars categories": pl.Series(TEXTS, dtype=pl.Categorical),
+    "pyarrow": pa.array(TEXTS),
+    "pyarrow large": pa.array(TEXTS, pa.large_string()),
+    "pyarrow view": pa.array(TEXTS, pa.string_view()),
+    "pyarrow dictionary": pa.array(TEXTS).dictionary_encode(),
+}
+BYTE_CONTAINERS = {
+    "list": BYTES,
+    "NumPy": np.array(BYTES),
+    "object array": np.array(BYTES, dtype=object),
+    "polars": pl.Series(BYTES),
+    "pyarrow": pa.array(BYTES),
+}
+CONTAINERS = [
+    pytest.param(plain, container, id=f"{kind}-{name}")
+    for kind, plain, group in (
+        ("integers", NUMBERS.tolist(), INTEGER_CONTAINERS),
+        ("strings", TEXTS, TEXT_CONTAINERS),
+        ("bytes", BYTES, BYTE_CONTAINERS),
+    )
+    for name, container in group.items()
+]
+
+
+@pytest.mark.parametrize(("plain", "container"), CONTAINERS)
+def test_a_container_changes_nothing(plain, container):
+    def fresh():
+        return container() if callable(container) else container
+
+    expected = fitted(plain, plain)
+    clf = fitted(fresh(), fresh())
+    assert clf.core_ids_.tolist() == expected.core_ids_.tolist()
+    assert clf.state_digest() == expected.state_digest()
+    assert {type(key) for key in clf._memory.place} == {type(plain[0])}
+    assert {type(key) for key in clf._memory.of_subject} == {type(plain[0])}
+    by_subject = fitted(plain, plain)
+    assert clf.forget(ids=fresh()).core_rows_removed == expected.n_core_
+    assert by_subject.forget(subjects=fresh()).core_rows_removed == expected.n_core_
+    assert clf.n_core_ == by_subject.n_core_ == 0
+
+
+@pytest.mark.parametrize("form", [set, frozenset, dict.fromkeys, iter], ids=["set", "frozenset", "dict", "iterator"])
+def test_forget_takes_unordered_collections(form):
+    clf = fitted(TEXTS)
+    gone = clf.core_ids_[:5].tolist()
+    report = clf.forget(ids=form([*gone, "never seen"]))
+    assert (report.requested, report.core_rows_removed) == (6, 5)
+    assert not set(gone) & set(clf.core_ids_.tolist())
+
+
+@pytest.mark.parametrize("argument", ["ids", "subjects"])
+def test_learning_refuses_a_set_because_it_has_no_order(argument):
+    with refused(clf := classifier(), InputTypeError, argument):
+        clf.fit(X, Y, **{argument: {f"{SECRET_TEXT}{i}" for i in range(N)}})
+
+
+@pytest.mark.parametrize(
+    ("ids", "one"),
+    [
+        (NUMBERS, lambda key: int(key)),
+        (NUMBERS, lambda key: np.int32(key)),
+        (NUMBERS, lambda key: np.uint64(key)),
+        (TEXTS, lambda key: str(key)),
+        (TEXTS, lambda key: np.str_(key)),
+        (BYTES, lambda key: bytes(key)),
+    ],
+)
+def test_one_bare_id_is_a_list_of_one(ids, one):
+    clf = fitted(ids)
+    gone = clf.core_ids_[3]
+    report = clf.forget(ids=one(gone))
+    assert (report.requested, report.core_rows_removed) == (1, 1)
+    assert gone not in clf.core_ids_.tolist()
+
+
+def test_negative_and_extreme_integers_are_ids():
+    ids = NUMBERS - 50
+    ids[0], ids[1] = -(2**63), 2**63 - 1
+    clf = fitted(ids, threshold=0.0)
+    assert clf.core_ids_.tolist() == ids.tolist()
+    assert len(clf.state_digest()) == 64
+    assert clf.forget(ids=[-(2**63), 2**63 - 1, -1]).core_rows_removed == 3
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        [b"a" + b"\0" * i for i in range(N)],
+        ["a" + "\0" * i for i in range(N)],
+        ["", *(" " * i for i in range(1, N))],
+        [b"", *(b"\0" * i for i in range(1, N))],
+        [f"naïve-{i}-東京-\U0001f600" for i in range(N)],
+        [b"\xff\xfe" + bytes([i]) for i in range(N)],
+    ],
+    ids=["bytes that end in zeros", "strings that end in zeros", "empty", "empty bytes", "unicode", "not utf-8"],
+)
+def test_strange_ids_are_told_apart(keys):
+    clf = fitted(keys, keys, threshold=0.0)
+    assert list(clf.core_ids_) == keys  # NumPy's own text types drop trailing zeros
+    digest = clf.state_digest()
+    assert clf.forget(ids=clf.core_ids_[:7]).core_rows_removed == 7
+    assert clf.state_digest() != digest
+    assert clf.forget(subjects=keys[:8]).core_rows_removed == 1
+    assert list(clf.core_ids_) == keys[8:]
+
+
+def test_numpy_bytes_scalars_keep_their_trailing_zeros():
+    keys = [b"a" + b"\0" * i for i in range(N)]
+    assert fitted([np.bytes_(k) for k in keys]).state_digest() == fitted(keys).state_digest()
+
+
+def test_ids_are_copied_out_of_the_callers_array():
+    ids, subjects = NUMBERS.copy(), NUMBERS.copy()
+    clf = fitted(ids, subjects)
+    before = clf.state_digest()
+    ids[:], subjects[:] = -1, -1
+    assert clf.state_digest() == before
+    clf.core_ids_[:] = -1
+    assert clf.state_digest() == before
+    assert -1 not in clf.core_ids_
+
+
+def with_secret(last, kind=float):
+    return [*map(kind, range(N - 1)), last]
+
+
+MISSING = {
+    "none": [None] * N,
+    "a none among integers": [*range(N - 1), None],
+    "a none among strings": [*TEXTS[:-1], None],
+    "pandas missing": pd.Series([*range(N - 1), None], dtype="Int64"),
+    "pandas missing text": pd.Series([*TEXTS[:-1], None], dtype="string"),
+    "pandas missing category": pd.Series([*TEXTS[:-1], None], dtype="category"),
+    "polars missing": pl.Series([*range(N - 1), None]),
+    "pyarrow missing": pa.array([*range(N - 1), None]),
+    "pyarrow dictionary with missing": pa.array([*TEXTS[:-1], None]).dictionary_encode(),
+    "masked integers": np.ma.array(NUMBERS, mask=NUMBERS == 0),
+}
+WRONG_TYPES = {
+    "floats": NUMBERS + SECRET,
+    "whole floats": NUMBERS.astype(float),
+    "booleans": NUMBERS > 3,
+    "a boolean among integers": [*range(N - 1), True],
+    "a NumPy boolean among integers": [*range(N - 1), np.bool_(True)],
+    "a NumPy float among integers": with_secret(np.float64(SECRET), int),
+    "integers and strings": with_secret(SECRET_TEXT, int),
+    "strings and bytes": [*TEXTS[:-1], SECRET_TEXT.encode()],
+    "complex": NUMBERS + SECRET * 1j,
+    "dates": NUMBERS.astype("M8[D]"),
+    "tuples": [(i, SECRET_TEXT) for i in range(N)],
+    "lists": [[i] for i in range(N)],
+    "dictionaries": [{SECRET_TEXT: i} for i in range(N)],
+    "structured": np.rec.fromarrays([NUMBERS, NUMBERS]),
+    "pandas times": pd.Series(pd.date_range("2020-01-01", periods=N)),
+    "a float": SECRET,
+    "a NumPy float": np.float64(SECRET),
+    "an object": object(),
+}
+WRONG_VALUES = {
+    "pyarrow table": pa.table({"id": NUMBERS}),
+    "a column": NUMBERS[:, None],
+    "a matrix": np.tile(NUMBERS, (2, 1)),
+    "no dimensions": np.array(SECRET_ID),
+    "unsigned beyond signed": NUMBERS.astype(np.uint64) + np.uint64(2**63),
+    "beyond 64 bits": [*range(N - 1), 2**63],
+    "below 64 bits": [*range(N - 1), -(2**63) - 1],
+    "beyond 64 bits in polars": pl.Series([*range(N - 1), 2**63], dtype=pl.UInt64),
+    "lone surrogates": [*TEXTS[:-1], "\ud800" + SECRET_TEXT],
+    "polars frame": pl.DataFrame({"id": NUMBERS}),
+}
+WRONG = [pytest.param(v, InputTypeError, id=k) for k, v in WRONG_TYPES.items()]
+WRONG += [pytest.param(v, InputError, id=k) for k, v in WRONG_VALUES.items()]
+
+
+@pytest.mark.parametrize(("keys", "error"), WRONG)
+@pytest.mark.parametrize("argument", ["ids", "subjects"])
+def test_learning_refuses_what_cannot_name_a_row(argument, keys, error):
+    with refused(clf := classifier(), error, argument):
+        clf.fit(X, Y, **{argument: keys})
+    with refused(clf := fitted(threshold=0.0), error, argument):
+        clf.fit(X, Y, **{argument: keys})
+    with refused(clf, error, argument):
+        clf.partial_fit(X, Y, **{"ids": NUMBERS + 1000, argument: keys})
+
+
+@pytest.mark.parametrize("keys", MISSING.values(), ids=MISSING)
+def test_a_missing_id_is_refused(keys):
+    for clf in (classifier(), fitted(NUMBERS, NUMBERS)):
+        with refused(clf, InputTypeError, "ids", "fill them in"):
+            clf.fit(X, Y, ids=keys)
+    for argument in ("ids", "subjects"):
+        with refused(clf, InputTypeError, argument, "fill them in"):
+            clf.forget(**{argument: keys})
+
+
+@pytest.mark.parametrize("keys", MISSING.values(), ids=MISSING)
+def test_a_row_may_have_no_subject(keys):
+    """A missing subject, in whatever way a container says so, is none."""
+    plain = [None if k is None or k is pd.NA or k != k else k for k in _entries(keys)]
+    clf, twin = fitted(NUMBERS, keys, threshold=0.0), fitted(NUMBERS, plain, threshold=0.0)
+    assert clf.state_digest() == twin.state_digest()
+    known = [k for k in plain if k is not None]
+    if not known:
+        assert clf.state_digest() == fitted(NUMBERS, threshold=0.0).state_digest()
+        return
+    assert clf.forget(subjects=known).rows_left == plain.count(None) > 0
+    assert plain[clf.core_ids_[0]] is None
+    verify(clf)
+
+
+def _entries(keys):
+    return keys.to_pylist() if hasattr(keys, "to_pylist") else list(keys.tolist() if hasattr(keys, "tolist") else keys)
+
+
+@pytest.mark.parametrize(("keys", "error"), WRONG)
+@pytest.mark.parametrize("argument", ["ids", "subjects"])
+def test_forgetting_refuses_what_cannot_name_a_row(argument, keys, error):
+    with refused(clf := fitted(NUMBERS, NUMBERS), error, argument):
+        clf.forget(**{argument: keys})
+
+
+def test_an_error_in_subjects_stops_forgetting_by_ids_too():
+    with refused(clf := fitted(NUMBERS, NUMBERS), InputTypeError, "subjects"):
+        clf.forget(ids=clf.core_ids_, subjects=[None])
+
+
+def test_a_frame_is_no_column_of_ids():
+    """Iterating a pandas frame gives its column names: forgetting those would forget nobody, quietly."""
+    clf = fitted(TEXTS, TEXTS)
+    frame = pd.DataFrame({"customer": clf.core_ids_[:3]})
+    for argument in ("ids", "subjects"):
+        with refused(clf, InputError, argument):
+            clf.forget(**{argument: frame})
+
+
+@pytest.mark.parametrize("form", [bytearray, memoryview])
+def test_raw_bytes_are_no_list_of_integers(form):
+    clf = fitted(NUMBERS)
+    with refused(clf, InputTypeError, "ids"):
+        clf.forget(ids=form(b"\x00\x01\x02"))
+
+
+KINDS = {"integers": (NUMBERS, 5), "strings": (TEXTS, "5"), "bytes": (BYTES, b"5")}
+
+
+@pytest.mark.parametrize("own", KINDS)
+@pytest.mark.parametrize("other", KINDS)
+def test_the_wrong_kind_of_id_is_refused_not_ignored(own, other):
+    """A string "5" never equals the integer 5; taking it for an unknown id would forget nothing, quietly."""
+    clf = fitted(KINDS[own][0], KINDS[own][0])
+    keys = KINDS[other][1]
+    if own == other:
+        clf.forget(ids=keys)
+        clf.forget(subjects=keys)
+        return
+    for argument in ("ids", "subjects"):
+        with refused(clf, InputTypeError, f"{argument} are {own}", f"{other} were given"):
+            clf.forget(**{argument: keys})
+        with refused(clf, InputTypeError, f"{argument} are {own}", f"{other} were given"):
+            clf.partial_fit(X[:1], Y[:1], **{"ids": KINDS[own][1] * 1000, argument: [keys]})
+
+
+def test_an_empty_list_forgets_nothing():
+    clf = fitted(TEXTS)
+    before = clf.state_digest()
+    for empty in ([], (), set(), np.array([]), pd.Series([], dtype=float), pl.Series([]), pa.array([])):
+        report = clf.forget(ids=empty)
+        assert (report.requested, report.core_rows_removed, report.rows_left) == (0, 0, clf.n_core_)
+    assert clf.state_digest() == before
+
+
+def test_forget_needs_to_be_told_what():
+    with refused(clf := fitted(), InputError, "ids=", "subjects="):
+        clf.forget()
+
+
+def test_duplicate_ids_are_counted_in_the_error():
+    keys = [SECRET_ID, SECRET_ID, SECRET_ID, 1, 1, *range(2, N - 3)]
+    for ids in (keys, np.array(keys), [f"{SECRET_TEXT}{k}" for k in keys]):
+        with refused(clf := fitted(), InputError, "ids", f"3 of {N}"):
+            clf.fit(X, Y, ids=ids)
+
+
+def test_ids_that_are_present_are_counted_in_the_error():
+    ids = [SECRET_ID + i for i in range(N)]
+    clf = fitted(ids)
+    core = clf.core_ids_[:4].tolist()
+    again = [*core, *range(N - 4)]
+    for keys in (again, np.array(again)):
+        with refused(clf, InputError, "ids", f"4 of {N}", "already present"):
+            clf.partial_fit(X, Y, ids=keys)
+    clf.forget(ids=core)
+    clf.partial_fit(X, Y, ids=again)
+
+
+@pytest.mark.parametrize("argument", ["ids", "subjects"])
+@pytest.mark.parametrize("size", [0, 1, N - 1, N + 1])
+def test_one_id_and_one_subject_per_row(argument, size):
+    for keys in ([f"{SECRET_TEXT}{i}" for i in range(size)], np.arange(size) + SECRET_ID):
+        with refused(clf := classifier(), InputError, argument, str(size), str(N)):
+            clf.fit(X, Y, **{argument: keys})
+
+
+def test_a_bare_string_is_one_subject_not_its_letters():
+    with refused(clf := classifier(), InputError, "subjects has 1 entries for 3 rows"):
+        clf.fit(X[:3], Y[:3], subjects="abc")
+
+
+# -- default ids ---------------------------------------------------------------------------------------------------
+
+
+def test_rows_are_numbered_when_no_ids_are_given():
+    assert fitted().state_digest() == fitted(range(N)).state_digest()
+
+
+def test_later_rows_are_numbered_on_from_the_largest_core_id():
+    clf = fitted(np.arange(-N, 0), threshold=0.0).partial_fit(X[:5], Y[:5])
+    assert clf.core_ids_.tolist() == [*range(-N, 0), 0, 1, 2, 3, 4]
+    clf.forget(ids=[3, 4])
+    clf.partial_fit(X[:2], Y[:2])
+    assert clf.core_ids_.tolist()[-4:] == [1, 2, 3, 4]
+    clf.forget(ids=clf.core_ids_)
+    assert clf.partial_fit(X[:2], Y[:2]).core_ids_.tolist() == [0, 1]
+
+
+def test_numbering_on_needs_integer_ids():
+    with refused(clf := fitted(TEXTS), InputError, "ids are required"):
+        clf.partial_fit(X[:2], Y[:2])
+
+
+def test_numbering_on_stops_before_64_bits_overflow():
+    clf = fitted(np.int64(2**63 - 1) - NUMBERS, threshold=0.0)
+    with refused(clf, InputError, "ids"):
+        clf.partial_fit(X[:5], Y[:5])
+
+
+# -- subjects ------------------------------------------------------------------------------------------------------
+
+
+def test_a_subject_takes_all_its_rows_with_it():
+    owners = NUMBERS // 10
+    clf = fitted(TEXTS, owners)
+    kept = [key for key in clf.core_ids_.tolist() if int(key[4:]) // 10 not in (0, 7)]
+    expected = clf.n_core_ - len(kept)
+    assert expected > 2
+    report = clf.forget(subjects=[0, 7, 99, 7])
+    assert (report.requested, report.core_rows_removed, report.rows_left) == (4, expected, len(kept))
+    assert clf.core_ids_.tolist() == kept
+    assert set(clf._memory.of_subject) == {int(key[4:]) // 10 for key in kept}
+
+
+def test_forgetting_by_subject_and_by_id_gives_the_same_state():
+    owners = [f"owner-{i % 9}" for i in range(N)]
+    by_subject, by_id, both = (fitted(TEXTS, owners) for _ in range(3))
+    by_subject.forget(subjects="owner-4")
+    by_id.forget(ids=TEXTS[4::9])
+    report = both.forget(ids=TEXTS[4:50:9], subjects=["owner-4"])
+    assert by_subject.state_digest() == by_id.state_digest() == both.state_digest()
+    assert report.core_rows_removed == fitted(TEXTS).n_core_ - both.n_core_
+
+
+def test_a_subject_whose_rows_have_all_gone_is_not_remembered():
+    clf = fitted(TEXTS, ["only"] + ["rest"] * (N - 1), threshold=0.0)
+    clf.forget(ids=TEXTS[0])
+    assert set(clf._memory.of_subject) == {"rest"}
+    assert clf.forget(subjects=["only"]).core_rows_removed == 0
+
+
+def test_rows_without_subject_may_follow_rows_with_one():
+    clf = fitted(NUMBERS, [f"owner-{i}" for i in range(N)], threshold=0.0)
+    clf.partial_fit(X[:3], Y[:3], ids=[1000, 1001, 1002])
+    before = clf.state_digest()
+    clf.forget(subjects=[f"owner-{i}" for i in range(N)])
+    assert clf.core_ids_.tolist() == [1000, 1001, 1002]
+    assert clf.state_digest() != before
+    assert clf.state_digest() == classifier(threshold=0.0).fit(X[:3], Y[:3], ids=[1000, 1001, 1002]).state_digest()
+
+
+def test_subjects_are_part_of_the_state():
+    digests = {fitted(NUMBERS, s).state_digest() for s in (None, NUMBERS, NUMBERS + 1, TEXTS, BYTES)}
+    assert len(digests) == 5
+
+
+def test_subjects_of_a_model_without_any_are_refused():
+    """A request by subject that can never match would otherwise look like one that was granted."""
+    clf = fitted(NUMBERS)
+    with refused(clf, InputError, "no core row of this model has a subject"):
+        clf.forget(subjects=[1])
+    clf.forget(ids=NUMBERS)
+    assert clf.forget(subjects=[1]).core_rows_removed == 0

@@ -1,0 +1,238 @@
+"""Learning: what fit and partial_fit take, keep and let go."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+import scipy.sparse as sp
+
+from erasable import ErasableClassifier, verify
+from tests.estimators.cases import N, classifier, make_classes, make_rows
+
+X, Y = make_rows()
+X32 = X.astype(np.float32)
+COLUMNS = list("abc")
+
+
+def test_fit_starts_from_nothing():
+    clf = classifier().fit(*make_rows(seed=1), ids=[f"old-{i}" for i in range(N)])
+    old = clf._memory
+    clf.forget(ids=clf.core_ids_[:5])
+    clf.fit(X, Y)
+    assert clf._memory is not old
+    assert clf.state_digest() == classifier().fit(X, Y).state_digest()
+
+
+def test_fit_takes_changed_parameters_and_other_widths():
+    clf = classifier().fit(pd.DataFrame(X, columns=COLUMNS), Y)
+    wide, labels = make_rows(d=7, seed=2)
+    clf.set_params(threshold=0.3, capacity=0.5, fit_intercept=False, grid_bits=12).fit(wide, labels)
+    fresh = classifier(threshold=0.3, capacity=0.5, fit_intercept=False, grid_bits=12).fit(wide, labels)
+    assert clf.state_digest() == fresh.state_digest()
+    assert clf.n_features_in_ == 7
+    assert not hasattr(clf, "feature_names_in_")
+    assert sorted(vars(clf)) == sorted(vars(fresh))
+
+
+def test_rows_in_batches_are_rows_in_one_call():
+    y = make_classes(3)
+    whole = classifier().fit(X, y, ids=np.arange(N), subjects=np.arange(N) % 7)
+    for cuts in ([1, 2, 3], [100], [50, 51, 200]):
+        parts = classifier()
+        for part in np.split(np.arange(N), cuts):
+            parts.partial_fit(X[part], y[part], ids=part, subjects=part % 7)
+        assert parts.state_digest() == whole.state_digest()
+        assert parts.core_ids_.tolist() == whole.core_ids_.tolist()
+
+
+CONTAINERS = {
+    "list": np.ndarray.tolist,
+    "Fortran order": np.asfortranarray,
+    "strided": lambda A: np.repeat(np.repeat(A, 2, axis=0), 3, axis=1)[::2, ::3],
+    "backwards": lambda A: A[::-1, ::-1].copy()[::-1, ::-1],
+    "big-endian": lambda A: A.astype(A.dtype.newbyteorder(">")),
+    "read-only": lambda A: np.frombuffer(A.tobytes(), dtype=A.dtype).reshape(A.shape),
+    "object": lambda A: A.astype(object),
+    "CSR matrix": sp.csr_matrix,
+    "CSC array": sp.csc_array,
+    "COO array": sp.coo_array,
+    "pandas": lambda A: pd.DataFrame(A, columns=COLUMNS, index=np.arange(len(A))[::-1]),
+    "pandas nullable": lambda A: pd.DataFrame(A, columns=COLUMNS).convert_dtypes(),
+    "pandas pyarrow": lambda A: pd.DataFrame(A, columns=COLUMNS).convert_dtypes(dtype_backend="pyarrow"),
+    "polars": lambda A: pl.DataFrame(A, schema=COLUMNS),
+    "pyarrow": lambda A: pa.table(dict(zip(COLUMNS, np.ascontiguousarray(A.T), strict=True))),
+}
+
+
+@pytest.mark.parametrize("form", CONTAINERS)
+@pytest.mark.parametrize("parameters", [{}, {"scaling": 10.0}, {"scaling": [1.0, 2.0, 3.0]}], ids=str)
+def test_a_container_of_rows_changes_nothing(form, parameters):
+    for A in (X, X32):
+        expected = classifier(**parameters).fit(A.astype(np.float64), Y)
+        given = CONTAINERS[form](A)
+        clf = classifier(**parameters).fit(given, Y)
+        assert 10 < clf.n_core_ < N
+        assert clf.state_digest() == expected.state_digest()
+        np.testing.assert_array_equal(clf.predict(given), expected.predict(A))
+        np.testing.assert_allclose(clf.decision_function(given), expected.decision_function(A), rtol=1e-13, atol=1e-15)
+
+
+def test_integer_and_boolean_features_are_numbers():
+    whole = np.rint(5 * X)
+    assert classifier().fit(whole.astype(np.int8), Y).state_digest() == classifier().fit(whole, Y).state_digest()
+    assert classifier().fit(X > 0, Y).state_digest() == classifier().fit((X > 0).astype(float), Y).state_digest()
+
+
+def test_the_callers_arrays_are_neither_changed_nor_kept():
+    rows, labels, ids = X.copy(), Y.copy(), np.arange(N)
+    rows.setflags(write=False)
+    labels.setflags(write=False)
+    ids.setflags(write=False)
+    clf = classifier(threshold=0.0).fit(rows, labels, ids=ids, subjects=ids)
+    assert rows.tobytes() == X.tobytes()
+    rows, labels = X.copy(), Y.copy()
+    clf = classifier(threshold=0.0).fit(rows, labels)
+    before, scores = clf.state_digest(), clf.decision_function(X)
+    rows[:], labels[:] = 0.0, 0
+    assert clf.state_digest() == before
+    assert clf.decision_function(X).tobytes() == scores.tobytes()
+    verify(clf)
+
+
+def test_scales_given_as_an_array_are_copied():
+    scales = np.array([1.0, 2.0, 3.0])
+    clf = classifier(scaling=scales).fit(X, Y)
+    before, scores = clf.state_digest(), clf.decision_function(X)
+    scales[:] = 50.0
+    assert clf.state_digest() == before
+    assert clf.decision_function(X).tobytes() == scores.tobytes()
+
+
+def test_the_threshold_names_the_state_and_kappa_does_not():
+    clf = ErasableClassifier(kappa=0.5).fit(X, Y)
+    assert clf.threshold_ == pytest.approx(N**-0.5, rel=1e-15)
+    same = ErasableClassifier(kappa=0.9, horizon=3, threshold=clf.threshold_).fit(X, Y)
+    also = ErasableClassifier(kappa=0.25, horizon=N**2).fit(X, Y)
+    assert clf.state_digest() == same.state_digest() == also.state_digest()
+
+
+def test_a_threshold_of_minus_zero_is_zero():
+    assert classifier(threshold=-0.0).fit(X, Y).state_digest() == classifier(threshold=0).fit(X, Y).state_digest()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"capacity": 1.5},
+        {"threshold": 0.06},
+        {"grid_bits": 14},
+        {"fit_intercept": False},
+        {"scaling": [1.0, 1.0, 1.0]},
+        {"classes": [0, 1]},
+    ],
+    ids=str,
+)
+def test_the_configuration_is_part_of_the_state(change):
+    assert classifier(**change).fit(X, Y).state_digest() != classifier().fit(X, Y).state_digest()
+
+
+def test_classes_may_come_in_any_order_and_form():
+    y = make_classes(3)
+    forms = [[0, 1, 2], (2, 0, 1), range(3), np.array([2, 1, 0, 0]), np.arange(3, dtype=np.uint8), pd.Series([2, 1, 0])]
+    digests = {classifier(classes=form).fit(X, y).state_digest() for form in forms}
+    digests.add(classifier().partial_fit(X, y, classes=[1, 2, 0]).state_digest())
+    digests.add(classifier(classes=[0, 1, 2]).partial_fit(X, y, classes=[2, 1, 0]).state_digest())
+    assert len(digests) == 1
+
+
+LABELS = {
+    "int": (np.array([-3, 7]), "i"),
+    "int8": (np.array([-3, 7], dtype=np.int8), "i"),
+    "uint64": (np.array([3, 7], dtype=np.uint64), "i"),
+    "bool": (np.array([False, True]), "b"),
+    "float": (np.array([-1.0, 1.0]), "f"),
+    "float32": (np.array([-1.0, 1.0], dtype=np.float32), "f"),
+    "text": (np.array(["no", "yes, please"]), "U"),
+    "object text": (np.array(["no", "yes, please"], dtype=object), "U"),
+    "unicode": (np.array(["い", "\U0001f600"]), "U"),
+    "empty text": (np.array(["", "x"]), "U"),
+}
+
+
+@pytest.mark.parametrize("case", LABELS)
+def test_labels_keep_their_type(case):
+    names, kind = LABELS[case]
+    clf = classifier().fit(X, names[Y])
+    assert clf.classes_.dtype.kind == kind
+    assert clf.classes_.tolist() == names.tolist()
+    predicted = clf.predict(X)
+    assert predicted.dtype == clf.classes_.dtype
+    np.testing.assert_array_equal(predicted, names[classifier().fit(X, Y).predict(X)])
+    fixed = classifier(classes=names).fit(X, names[Y])
+    np.testing.assert_array_equal(fixed.predict(X), predicted)
+    fixed.forget(ids=np.flatnonzero(Y == 1))
+    assert fixed.classes_.tolist() == names.tolist()
+    verify(fixed)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        pd.Series(np.array(["a", "b"])[Y]),
+        pd.Series(np.array(["a", "b"])[Y], dtype="category"),
+        pl.Series(np.array(["a", "b"])[Y]),
+        pa.array(np.array(["a", "b"])[Y]),
+        pa.array(np.array(["a", "b"])[Y]).dictionary_encode(),
+        np.array(["a", "b"])[Y].tolist(),
+    ],
+    ids=["pandas", "pandas categories", "polars", "pyarrow", "pyarrow dictionary", "list"],
+)
+def test_a_container_of_labels_changes_nothing(labels):
+    expected = classifier().fit(X, np.array(["a", "b"])[Y])
+    assert classifier().fit(X, labels).state_digest() == expected.state_digest()
+
+
+def test_feature_names_are_kept_and_dropped_with_fit():
+    clf = classifier().fit(pd.DataFrame(X, columns=COLUMNS), Y)
+    assert clf.feature_names_in_.tolist() == COLUMNS
+    assert clf.state_digest() == classifier().fit(X, Y).state_digest()
+    with pytest.warns(UserWarning, match="valid feature names"):
+        clf.predict(X)
+
+
+def test_what_is_stored_is_counted():
+    clf = classifier().fit(X, Y)
+    held, bytes_held = clf.stored_rows_, clf.stored_bytes_
+    assert held == clf.n_core_ == len(clf.core_ids_)
+    assert bytes_held == held * 4 * 2 + 4 * 4 * 8 + 2 * 4 * 8 + 4 * 4  # rows, A, class sums, weights
+    clf.forget(ids=clf.core_ids_[: held // 2 + 1])
+    _ = clf.state_digest()
+    assert clf.stored_bytes_ < bytes_held
+
+
+@pytest.mark.parametrize("rows", [np.zeros((5, 2)), np.zeros((1, 1)), sp.csr_array((4, 3))])
+def test_zero_rows_have_no_direction_and_are_not_kept(rows):
+    labels = np.arange(rows.shape[0]) % 2
+    clf = classifier(fit_intercept=False).fit(rows, labels)
+    assert clf.n_core_ == 0
+    assert clf.classes_.tolist() == []
+    verify(clf)
+    assert classifier().fit(rows, labels).n_core_ > 0  # the constant is a direction
+
+
+@pytest.mark.parametrize("factor", [1e-300, 1e-30, 1e30, 1e300])
+def test_the_length_of_a_row_does_not_matter_when_rows_are_normalised(factor):
+    clf = classifier().fit(X * factor, Y)
+    assert clf.n_core_ == classifier().fit(X, Y).n_core_
+    np.testing.assert_allclose(clf.decision_function(X * factor), clf.decision_function(X), rtol=1e-12, atol=1e-14)
+
+
+def test_one_row_one_feature_and_more_features_than_rows():
+    for n, d in ((1, 1), (1, 9), (2, 40), (30, 1)):
+        rows, labels = make_rows(n, d)
+        clf = ErasableClassifier(threshold=0.001).fit(rows, labels)
+        assert 1 <= clf.n_core_ <= n
+        assert clf.predict(rows).shape == (n,)
+        clf.forget(ids=clf.core_ids_[:1])
+        verify(clf)

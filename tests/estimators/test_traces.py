@@ -1,0 +1,201 @@
+"""No buffer, table or pickle of the estimator holds a forgotten row."""
+
+import gc
+import pickle
+
+import numpy as np
+import pytest
+
+from erasable.core.state import digest
+from tests.estimators.cases import N, classifier, make_classes, make_rows
+
+X, Y = make_rows(d=6)
+IDS = [f"secret-row-{i:03d}" for i in range(N)]
+OWNERS = [f"secret-owner-{i:03d}" for i in range(N)]
+
+
+def fitted(**parameters):
+    return classifier(**{"threshold": 0.01, **parameters}).fit(X, Y, ids=IDS, subjects=OWNERS)
+
+
+def grid_rows(clf):
+    """Copies of the core rows on the grid, by id."""
+    state = clf._state()
+    return dict(zip(state.ids, state.rows.copy(), strict=True))
+
+
+def reachable(*roots):
+    """Every object that can be reached from these, each once."""
+    seen, waiting = {}, list(roots)
+    while waiting:
+        thing = waiting.pop()
+        if id(thing) in seen or isinstance(thing, type) or callable(thing):
+            continue
+        seen[id(thing)] = thing
+        if isinstance(thing, np.ndarray) and thing.base is not None:
+            waiting.append(thing.base)
+        waiting += gc.get_referents(thing)
+    return list(seen.values())
+
+
+def strings(clf):
+    """Every string that can be reached from the estimator."""
+    return {thing for thing in reachable(clf) if isinstance(thing, str)}
+
+
+def holders(row, things):
+    """Arrays and byte strings that hold these grid integers, in any type a computation could have used."""
+    forms = [row.astype(t).tobytes() for t in (np.int16, np.int32, np.int64, np.float32, np.float64)]
+    found = []
+    for thing in things:
+        if isinstance(thing, np.ndarray) and thing.dtype != object:
+            text = np.ascontiguousarray(thing).tobytes() + np.asfortranarray(thing).tobytes(order="F")
+        elif isinstance(thing, bytes | bytearray):
+            text = bytes(thing)
+        else:
+            continue
+        if any(form in text for form in forms):
+            found.append(thing)
+    return found
+
+
+@pytest.mark.parametrize("share", [1, 3, N // 3, N])
+def test_rows_are_overwritten_where_they_stood(share):
+    clf = fitted()
+    rows, arrays = grid_rows(clf), [page.rows for page in clf._memory.pages]
+    assert len(arrays) > 1
+    gone = clf.core_ids_[1 : 1 + share].tolist()
+    assert all(holders(rows[key], arrays) for key in gone)
+    clf.forget(ids=gone)
+    for key in gone:
+        assert not holders(rows[key], arrays)
+    _ = clf.state_digest()  # closes the gaps: the rows move, and the old arrays are overwritten
+    moved = [array for array in arrays if all(array is not page.rows for page in clf._memory.pages)]
+    assert moved
+    assert not any(array.any() for array in moved)
+
+
+def test_sums_and_weights_are_changed_in_place():
+    clf = fitted()
+    memory = clf._memory
+    H, weights, sums = memory.H, memory.weights(), dict(memory.class_sums)
+    clf.forget(ids=[key for key, label in zip(IDS, Y, strict=True) if label == 1])
+    assert memory.H is H
+    assert memory.class_sums[0] is sums[0]
+    assert not sums[1].any()  # the class has gone, and so has its sum
+    assert not weights.any()
+    clf.forget(ids=IDS)
+    assert not sums[0].any()
+    np.testing.assert_array_equal(H, memory.configuration.units * np.eye(7))
+
+
+def test_fit_overwrites_what_it_replaces():
+    clf = fitted()
+    memory = clf._memory
+    arrays = [memory.H, memory.weights(), *memory.class_sums.values(), *(page.rows for page in memory.pages)]
+    assert all(array.any() for array in arrays)
+    clf.fit(X[:50], Y[:50])
+    assert not any(array.any() for array in arrays)
+    assert clf.n_core_ > 0
+
+
+@pytest.mark.parametrize("by", ["ids", "subjects"])
+@pytest.mark.parametrize("count", [1, 40])
+def test_nothing_reachable_from_the_estimator_holds_a_forgotten_row(by, count):
+    clf = fitted()
+    rows = grid_rows(clf)
+    gone = clf.core_ids_[:: clf.n_core_ // count][:count].tolist()
+    names = {*gone, *(key.replace("row", "owner") for key in gone)}
+    assert all(holders(rows[key], reachable(clf)) for key in gone)
+    assert names <= strings(clf)
+    clf.forget(**{by: gone if by == "ids" else [key.replace("row", "owner") for key in gone]})
+    things = reachable(clf)
+    for key in gone:
+        assert not holders(rows[key], things)
+    assert not names & strings(clf)
+
+
+def test_no_array_in_the_process_holds_a_forgotten_row():
+    clf = fitted()
+    key = clf.core_ids_[5].item()
+    row = grid_rows(clf)[key]
+
+    def arrays():
+        everything = {id(r): r for thing in gc.get_objects() for r in gc.get_referents(thing)}
+        return [a for a in everything.values() if isinstance(a, np.ndarray) and a.size < 10**6 and a is not row]
+
+    assert holders(row, arrays())
+    clf.predict(X[:3])
+    clf.forget(ids=key)
+    gc.collect()
+    assert not holders(row, arrays())
+
+
+def test_rows_that_were_not_selected_leave_no_trace():
+    clf = fitted(threshold=0.05)
+    core = set(clf.core_ids_.tolist())
+    assert 20 < len(core) < N - 20
+    things = reachable(clf)
+    names = {name for name in strings(clf) if name.startswith("secret")}
+    assert names == core | {key.replace("row", "owner") for key in core}
+    everything = grid_rows(fitted(threshold=0.0))
+    for key in set(IDS) - core:
+        assert not holders(everything[key], things)
+
+
+def test_the_number_of_rows_seen_is_not_kept():
+    """A model that saw more rows and dropped them is the same model, down to its pickle."""
+    clf = classifier().fit(X, Y, ids=IDS)
+    kept = [IDS.index(key) for key in clf.core_ids_]
+    fewer = classifier().fit(X[kept], Y[kept], ids=[IDS[i] for i in kept])
+    assert pickle.dumps(clf) == pickle.dumps(fewer)
+
+
+def test_what_is_stored_does_not_tell_how_much_was_forgotten():
+    clf = fitted()
+    clf.forget(ids=clf.core_ids_[3])
+    kept = [IDS.index(key) for key in clf.core_ids_]
+    fresh = fitted().fit(X[kept], Y[kept], ids=[IDS[i] for i in kept], subjects=[OWNERS[i] for i in kept])
+    assert clf.stored_bytes_ == fresh.stored_bytes_
+
+
+@pytest.mark.parametrize("count", [1, 60])
+def test_a_pickle_holds_no_forgotten_row(count):
+    clf = fitted()
+    rows = grid_rows(clf)
+    gone = clf.core_ids_[1 : 1 + count].tolist()
+    before = pickle.dumps(clf)
+    clf.forget(ids=gone)
+    after = pickle.dumps(clf)
+    for key in gone:
+        raw = X[IDS.index(key)]
+        owner = key.replace("row", "owner").encode()
+        assert rows[key].tobytes() in before
+        for trace in (
+            rows[key].tobytes(),
+            rows[key].astype(np.int64).tobytes(),
+            raw.tobytes(),
+            raw.astype("f4").tobytes(),
+        ):
+            assert trace not in after
+        assert before.count(key.encode()) == before.count(owner) == 1
+        assert key.encode() not in after
+        assert owner not in after
+
+
+def test_a_class_that_has_gone_is_nowhere():
+    labels = np.array(["secret-a", "secret-b", "secret-c"])[make_classes(3)]
+    clf = classifier(threshold=0.01).fit(X, labels)
+    assert "secret-b" in strings(clf)
+    clf.forget(ids=np.flatnonzero(labels == "secret-b"))
+    assert "secret-b" not in strings(clf)
+    assert b"secret-b" not in pickle.dumps(clf)
+
+
+def test_a_state_taken_before_a_change_stays_as_it_was():
+    """The record says it is frozen: later changes of the model must not reach into it."""
+    clf = fitted()
+    state = clf._state()
+    text = digest(state)
+    clf.forget(ids=clf.core_ids_[0])
+    assert digest(state) == text

@@ -1,0 +1,276 @@
+"""verify: it passes on every honest model and names the first thing that is wrong with any other."""
+
+import dataclasses
+import re
+import warnings
+
+import numpy as np
+import pytest
+
+from erasable import ErasableClassifier, VerificationError, verify
+from erasable.operations import verify_state
+from tests.estimators.cases import N, assert_no_traces, classifier, everything_said, make_classes, make_rows
+
+X, Y = make_rows()
+LABELS = np.array(["SECRET-a", "SECRET-b", "SECRET-c"])[make_classes(3)]
+IDS = [f"SECRET-{i}" for i in range(N)]
+
+
+def fitted(**parameters):
+    clf = classifier(**{"threshold": 0.02, **parameters}).fit(X, LABELS, ids=IDS, subjects=IDS)
+    _ = clf.coef_
+    return clf
+
+
+@pytest.mark.parametrize("n_classes", [1, 2, 5])
+@pytest.mark.parametrize("fixed", [False, True])
+def test_it_passes_and_says_what_it_recomputed(n_classes, fixed):
+    clf = classifier(classes=range(n_classes) if fixed else None).fit(X, make_classes(n_classes))
+    for _ in range(3):
+        report = verify(clf)
+        assert report.rows == clf.n_core_
+        assert report.sums == 4 * 5 // 2 + len(clf.classes_) * 4
+        assert report.weights == clf.coef_.size + clf.intercept_.size
+        assert report.digest == clf.state_digest()
+        assert str(report.rows) in str(report)
+        assert report.digest in str(report)
+        clf.forget(ids=clf.core_ids_[::2])
+
+
+def test_it_changes_nothing():
+    clf = fitted()
+    clf.forget(ids=clf.core_ids_[:10])
+    before, weights = clf.state_digest(), clf._memory.weights()
+    verify(clf)
+    assert clf.state_digest() == before
+    assert clf._memory.weights() is weights
+
+
+def test_a_report_is_frozen_and_tells_no_ids():
+    report = verify(fitted())
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        report.rows = 0
+    assert_no_traces(repr(report) + str(report))
+
+
+@pytest.mark.parametrize("n", [1, 5, 150])
+def test_progress_rises_to_all_rows(n):
+    clf = classifier(threshold=0.0).fit(X[:n], Y[:n])
+    calls = []
+    verify(clf, progress=lambda done, total: calls.append((done, total)))
+    assert calls[-1] == (n, n)
+    assert {total for _, total in calls} == {n}
+    done = [d for d, _ in calls]
+    assert done == sorted(set(done))
+    assert len(calls) == 1 or n > 100
+    assert len(calls) > 1 or n < 100
+
+
+def test_an_interrupted_check_changes_nothing():
+    clf = fitted()
+    before = clf.state_digest()
+
+    def stop(done, total):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        verify(clf, progress=stop)
+    assert clf.state_digest() == before
+
+
+# -- tampering -----------------------------------------------------------------------------------------------------
+
+
+def change_row(memory):
+    page = memory.pages[0]
+    page.rows[3, 1] += 1 if page.rows[3, 1] < 0 else -1
+
+
+def leave_the_grid(memory):
+    memory.pages[0].rows[4, 0] = 2**15 - 1
+
+
+def change_the_constant(memory):
+    memory.pages[0].rows[2, -1] += 1
+
+
+def zero_a_row(memory):
+    memory.pages[0].rows[6] = 0
+
+
+def change_gram(memory):
+    memory.H[2, 1] += 1.0
+
+
+def change_gram_by_a_fraction(memory):
+    memory.H[2, 1] += np.copysign(0.25, memory.H[2, 1])
+
+
+def poison_gram(memory):
+    memory.H[0, 0] = np.nan
+
+
+def change_regulariser(memory):
+    memory.configuration = dataclasses.replace(memory.configuration, units=memory.configuration.units + 1)
+
+
+def change_class_sum(memory):
+    memory.class_sums["SECRET-b"][3] -= 1.0
+
+
+def change_class_sum_by_a_fraction(memory):
+    total = memory.class_sums["SECRET-b"]
+    total[3] += np.copysign(0.5, total[3])
+
+
+def lose_class_sum(memory):
+    del memory.class_sums["SECRET-c"]
+
+
+def change_weight(memory):
+    memory._weights[1, 2] = np.nextafter(memory._weights[1, 2], np.float32(9.0))
+
+
+def negate_zero_weight(memory):
+    memory._weights[...] = 0.0
+
+
+def lose_weights(memory):
+    memory._weights = memory._weights[:2]
+
+
+def change_label(memory):
+    labels = memory.pages[0].labels
+    labels[0] = "SECRET-a" if labels[0] != "SECRET-a" else "SECRET-b"
+
+
+def invent_label(memory):
+    memory.pages[0].labels[0] = "SECRET-z"
+
+
+def mistype_label(memory):
+    memory.pages[0].labels[0] = 5
+
+
+def repeat_id(memory):
+    memory.pages[0].ids[1] = memory.pages[0].ids[0]
+
+
+def mistype_id(memory):
+    memory.pages[0].ids[1] = 5
+
+
+def lose_id(memory):
+    memory.pages[0].ids.pop()
+
+
+def lose_row(memory):
+    memory.pages[0].rows = memory.pages[0].rows[:-1]
+
+
+def lose_page(memory):
+    memory.pages.pop()
+
+
+def repeat_page(memory):
+    page = memory.pages[0]
+    memory.pages.append(dataclasses.replace(page, ids=[f"SECRET-{i}-again" for i in range(len(page.ids))]))
+
+
+def raise_threshold(memory):
+    memory.configuration = dataclasses.replace(memory.configuration, threshold=0.04)
+
+
+TAMPERINGS = [
+    (change_row, r"^A differs .* first at entry \(1, 0\) \(4 of 10 entries"),
+    (leave_the_grid, r"^core row 5 of \d+ is not a row of the grid"),
+    (change_the_constant, r"^core row 3 of \d+ is not a row of the grid"),
+    (zero_a_row, r"^core row 7 of \d+ is not "),
+    (change_gram, r"^A differs .* first at entry \(2, 1\) \(1 of 10 entries"),
+    (change_gram_by_a_fraction, r"A .*entry \(2, 1\)"),
+    (poison_gram, r"A .*entry \(0, 0\)"),
+    (change_regulariser, r"^A differs .* first at entry \(0, 0\) \(4 of 10 entries"),
+    (change_class_sum, r"^the class sums b differs? .* first at entry \(1, 3\) \(1 of 12 entries"),
+    (change_class_sum_by_a_fraction, r"class sums b .*entry \(1, 3\)"),
+    (lose_class_sum, r"^the class sums b differs? .* first at entry \(2, 0\) \(4 of 12 entries"),
+    (change_weight, r"^the weights w differs? .* first at entry \(1, 2\) \(1 of 12 entries"),
+    (negate_zero_weight, r"^the weights w differs? .* first at entry \(0, 0\) \(12 of 12 entries"),
+    (lose_weights, r"^the weights w has shape \(2, 4\), but relearning gives \(3, 4\)"),
+    (change_label, r"^the class sums b differs? "),
+    (invent_label, r"class"),
+    (mistype_label, r"label|class"),
+    (repeat_id, r"two core rows have the same id"),
+    (mistype_id, r"id"),
+    (lose_id, r"different lengths"),
+    (lose_row, r"different lengths"),
+    (lose_page, r"^A differs .* first at entry \(0, 0\)"),
+    (repeat_page, r"^A differs|not selected again"),
+    (raise_threshold, r"^core row \d+ of \d+ is not selected again .*\(\d+ such rows"),
+]
+
+
+@pytest.mark.parametrize("fixed", [False, True], ids=["own classes", "fixed classes"])
+@pytest.mark.parametrize(("tamper", "says"), TAMPERINGS, ids=[t.__name__ for t, _ in TAMPERINGS])
+def test_tampering_is_found_and_placed(tamper, says, fixed):
+    clf = fitted(classes=np.unique(LABELS) if fixed else None)
+    verify(clf)
+    tamper(clf._memory)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # NaN has no integer
+        with pytest.raises(VerificationError) as caught:
+            verify(clf)
+    assert re.search(says, str(caught.value)), str(caught.value)
+    assert_no_traces(everything_said(caught.value))
+
+
+@pytest.mark.parametrize("entry", [(i, j) for i in range(4) for j in range(i + 1)])
+def test_the_place_in_a_is_right(entry):
+    clf = fitted()
+    clf._memory.H[entry] += 1.0
+    with pytest.raises(VerificationError, match=rf"A differs .* entry \({entry[0]}, {entry[1]}\) \(1 of 10"):
+        verify(clf)
+
+
+def small_then_big():
+    """Two rows on a line: the small one is selected only when it comes first."""
+    return ErasableClassifier(threshold=0.15, scaling=None, fit_intercept=False).fit([[0.4], [1.0]], [0, 1], ids=[1, 2])
+
+
+def test_rows_in_another_order_are_not_selected_again():
+    clf = small_then_big()
+    assert clf.core_ids_.tolist() == [1, 2]
+    verify(clf)
+    page = clf._memory.pages[0]
+    page.rows[:] = page.rows[::-1].copy()
+    page.ids.reverse()
+    page.labels.reverse()
+    with pytest.raises(VerificationError, match=r"^core row 2 of 2 is not selected again .*\(1 such row"):
+        verify(clf)
+
+
+def test_the_first_row_that_is_not_selected_is_named():
+    rows = np.array([[1.0, 0, 0], [0.4, 0, 0], [0, 1.0, 0], [0, 0.4, 0], [0, 0, 0.5]])
+    clf = ErasableClassifier(threshold=0.15, scaling=None, fit_intercept=False)
+    clf.partial_fit(rows[[1, 0, 3, 2, 4]], np.arange(5) % 2)
+    assert clf.n_core_ == 5
+    page = clf._memory.pages[0]
+    page.rows[:] = page.rows[[0, 1, 3, 2, 4]].copy()
+    with pytest.raises(VerificationError, match=r"^core row 4 of 5 is not selected again .*\(1 such row"):
+        verify(clf)
+    page.rows[:] = page.rows[[1, 0, 2, 3, 4]].copy()
+    with pytest.raises(VerificationError, match=r"^core row 2 of 5 is not selected again .*\(2 such rows"):
+        verify(clf)
+
+
+@pytest.mark.parametrize("part", ["rows", "gram", "class_sums", "weights"])
+def test_every_number_of_a_state_is_checked(part):
+    clf = classifier().fit(X[:40], make_classes(3)[:40])
+    state = clf._state()
+    verify_state(state)
+    flat = getattr(state, part).reshape(-1).view(f"i{getattr(state, part).itemsize}")
+    for i in range(flat.size):
+        flat[i] ^= 1
+        with pytest.raises(VerificationError):
+            verify_state(state)
+        flat[i] ^= 1
+    verify_state(state)
