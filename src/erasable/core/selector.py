@@ -194,6 +194,7 @@ class _Run:
         self.selected: list[npt.NDArray[np.intp]] = []
         self.batches: list[Integers] = []
         self.decisions = Decisions()
+        self.ties: set[bytes] = set()  # rows decided against exactly; leverage only falls, so their equals are out too
 
     def queue(self, low: int, high: int, *, screening: bool) -> None:
         """Put the rows low..high that may be selected into the queue."""
@@ -217,6 +218,12 @@ class _Run:
         index, rest = joined[:size], joined[size:]
         self.pending, self.waiting = [rest], len(rest)
         G = self.rows.take(index)
+        if self.ties:
+            known = np.fromiter((g.tobytes() in self.ties for g in G), dtype=bool, count=len(G))
+            self.decisions.certified += int(np.count_nonzero(known))
+            index, G = index[~known], G[~known]
+            if not len(index):
+                return
         with few_threads(float(len(index)) * len(self.H) ** 2):
             self._select(index, G, self._decide(G))
 
@@ -276,16 +283,20 @@ class _Run:
                 open_rows = np.flatnonzero(possible & ~sure)
             if len(open_rows) == before:  # float64 cannot tell: the first open row is decided exactly
                 i = open_rows[0]
-                earlier = candidates[np.flatnonzero(sure[:i])]
-                verdict = self._exceeds(G, int(candidates[i]), earlier)
-                sure[i] = possible[i] = verdict
                 self.decisions.certified -= 1
+                if self._exceeds(G, int(candidates[i]), candidates[np.flatnonzero(sure[:i])]):
+                    sure[i] = True
+                else:
+                    equals = (G[candidates[open_rows]] == G[candidates[i]]).all(axis=1)
+                    possible[open_rows[equals]] = False
 
     def _exceeds(self, G: Integers, i: int, earlier: npt.NDArray[np.intp]) -> bool:
         guard_exactness(self.n_core + len(earlier), self.grid, self.units)
         H = self.H.copy(order="F")
         add_rows(H, G[earlier])
         verdict, rational = exceeds(G[i], H, self.units, self.tau)
+        if not verdict:
+            self.ties.add(G[i].tobytes())
         if rational:
             self.decisions.exact += 1
         else:
