@@ -88,8 +88,8 @@ def refine(H: Float64s, L: Float64s, R: npt.NDArray[np.int64]) -> Iterator[Refin
             return
         correction, info = lapack.dpotrs(L, residual.astype(np.float64), lower=1)
         peak = float(np.abs(correction).max())
-        if info != 0 or not np.isfinite(peak) or peak == 0.0:
-            return
+        if info != 0 or not 0.0 < peak < 2.0**40:
+            return  # no use as a correction
         shift = max(0, min(60, _BITS_PER_STEP - int(np.frexp(peak)[1])))
         step = np.rint(np.ldexp(correction, shift)).astype(np.int64)
         stepf = step.astype(np.float64)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +24,7 @@ from erasable.core.grid import Grid, Integers
 from erasable.core.selector import GridRows, Progress, Selection, select
 from erasable.core.sums import LARGEST_EXACT, class_sum, empty_gram, packed, targets, unpacked
 from erasable.core.weights import Float32s, solve_weights
-from erasable.errors import ErasableError, StateFormatError, VerificationError
+from erasable.errors import ConfigurationError, ErasableError, StateFormatError, VerificationError
 
 Key = int | str | bytes
 Label = bool | int | float | str | bytes
@@ -44,6 +45,15 @@ class Configuration:
     units: int
     threshold: float
     classes: tuple[Label, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.units < LARGEST_EXACT // 2:
+            raise ConfigurationError("capacity is outside what the grid can hold.")
+        if not 0.0 <= self.threshold < math.inf:
+            raise ConfigurationError("threshold must be a finite number, zero or more.")
+        fixed = self.classes
+        if fixed is not None and (not fixed or list(fixed) != sorted(set(fixed)) or len({type(c) for c in fixed}) > 1):
+            raise ConfigurationError("fixed classes must be sorted, distinct and of one type.")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -333,8 +343,6 @@ def _parse(data: bytes) -> State:
         and tensors["weights"].shape == (len(classes) if len(classes) > 2 else 1, d)
         and labels.shape == (n,)
         and (n == 0 or (labels.min() >= 0 and labels.max() < len(classes)))
-        and configuration.units >= 1
-        and configuration.threshold >= 0.0
     )
     if not fits:
         raise StateFormatError("its parts do not fit together.")

@@ -199,7 +199,7 @@ class ErasableClassifier(ClassifierMixin, BaseEstimator):
         ids : array-like, optional
             Ids of rows. Unknown ones are no error and change nothing.
         subjects : array-like, optional
-            Subjects all of whose rows are to go.
+            Subjects all of whose rows are to go. Rows learnt without ``subjects`` can only be found by id.
 
         Returns
         -------
@@ -218,11 +218,6 @@ class ErasableClassifier(ClassifierMixin, BaseEstimator):
         owners = [] if subjects is None else as_keys(subjects, "subjects")
         same_kind(keys, next(iter(memory.place), None), "ids")
         same_kind(owners, next(iter(memory.of_subject), None), "subjects")
-        if owners and memory.n_core and not memory.of_subject:
-            raise InputError(
-                "no core row of this model has a subject, so none can be found by subject: pass subjects= when "
-                "learning, or forget by ids=."
-            )
         removed = (memory.forget(keys) if keys else 0) + (memory.forget_subjects(owners) if owners else 0)
         return ForgetReport(len(keys) + len(owners), removed, memory)
 
