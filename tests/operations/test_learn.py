@@ -64,7 +64,7 @@ def test_every_row_is_decided_once(n, threshold):
 
 
 def test_ties_with_the_threshold_are_decided_exactly():
-    """A row of length 1/2 has leverage exactly 1/4 against the empty core: a tie, not above, and its equals go with it."""
+    """A row of length 1/2 has leverage exactly 1/4 against the empty core: a tie is not above, nor are its equals."""
     clf = ErasableClassifier(threshold=0.25, capacity=1.0, scaling=None, fit_intercept=False, grid_bits=10)
     report = learn(clf, np.full((3, 1), 0.5), [0, 1, 0])
     assert report.core_rows_added == 0
