@@ -1,6 +1,7 @@
 """Machine learning that can forget, bit for bit."""
 
 from erasable.errors import (
+    ChangedMeanwhileError,
     ConfigurationError,
     ErasableError,
     ExactnessError,
@@ -17,6 +18,7 @@ from erasable.operations import VerifyReport, learn, verify
 __version__ = "0.1.0"
 
 __all__ = [
+    "ChangedMeanwhileError",
     "ConfigurationError",
     "ErasableClassifier",
     "ErasableError",

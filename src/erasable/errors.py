@@ -35,5 +35,9 @@ class StateFormatError(ErasableError, ValueError):
     """Bytes that should hold a state do not."""
 
 
+class ChangedMeanwhileError(ErasableError, RuntimeError):
+    """The model was changed by another call, or a change was interrupted, while this one was under way."""
+
+
 class StaleReportError(ErasableError, RuntimeError):
     """A report was asked about a state that has changed since."""

@@ -289,7 +289,7 @@ def test_parameters_are_looked_at_when_fitting_only():
 
 
 def test_a_capacity_just_below_the_limit_works():
-    assert ErasableClassifier(capacity=0.999 * N**0.2).fit(X, Y).n_core_ > 0
+    assert ErasableClassifier(capacity=0.99 * N**0.2).fit(X, Y).n_core_ > 0
     assert ErasableClassifier(capacity=2.9, horizon=3, kappa=1).fit(X, Y).n_core_ > 0
 
 

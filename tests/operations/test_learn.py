@@ -27,7 +27,7 @@ def test_an_unfitted_model_learns_as_with_fit():
         assert clf.n_features_in_ == 3
         assert isinstance(report, LearnReport)
         assert report.rows == N
-        assert report.core_rows_added == report.rows_left == clf.n_core_
+        assert report.core_rows_added == report.core_rows == clf.n_core_
         assert decided(report) == N
 
 
@@ -38,7 +38,7 @@ def test_a_fitted_model_learns_on_as_with_partial_fit():
     expected.partial_fit(X[100:], Y[100:], ids=np.arange(100, N))
     assert clf.state_digest() == expected.state_digest()
     assert report.rows == N - 100
-    assert report.rows_left == clf.n_core_ == before + report.core_rows_added
+    assert report.core_rows == clf.n_core_ == before + report.core_rows_added
     assert 0 < report.core_rows_added < N - 100
     assert decided(report) == N - 100
     assert sorted(vars(clf)) == sorted(vars(expected))

@@ -29,8 +29,9 @@ Float64s = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.integer[Any]]
 
 MIN_BITS, MAX_BITS = 4, 20
-# A power of two dividing ``reach``: rows with 4, 16, 64 or 256 equal entries then never land halfway between integers.
-_REACH_MULTIPLE = 16
+# ``reach`` is a multiple of this where there is room: rows with 4, 16, ..., 4096 entries of one size then never land
+# halfway between integers, which would have to be decided in exact arithmetic.
+_REACH_MULTIPLE = 64
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Grid:
     n_features : int
         Columns of the input.
     bits : int
-        Grid steps are ``2**-bits``. With 15 a coordinate fits an ``int16`` and 8.3 million core rows stay exact.
+        Grid steps are ``2**-bits``. With 15 a coordinate fits an ``int16`` and 8.4 million core rows stay exact.
     intercept : bool
         Append a constant, about ``2**-0.5``, and shrink the features so that the whole row stays in the ball.
     scaling : None, "row", float or tuple of float
@@ -116,7 +117,14 @@ class Grid:
         """What every row's features are stretched to, when rows are divided by their norm."""
         half_diagonal = (math.isqrt(max(self.n_features - 1, 0)) + 2) // 2
         inner = self.ball - 1 - half_diagonal
-        return inner - inner % _REACH_MULTIPLE if inner >= _REACH_MULTIPLE else inner
+        return inner - inner % _REACH_MULTIPLE if inner >= 256 * _REACH_MULTIPLE else inner
+
+    @property
+    def longest(self) -> float:
+        """The square of the largest norm a grid row can have, constant included."""
+        if not self.normalises:
+            return float(self.radius**2)
+        return (self.reach + 0.5 * math.sqrt(self.n_features)) ** 2 + self.constant**2
 
     @property
     def stretch(self) -> float:
@@ -179,9 +187,11 @@ def _normalised(Z: Float64s, reach: int) -> Float64s:
     G = np.rint(V)
     distance = np.abs(np.subtract(V, G, out=V), out=V)
     doubt = (Z.shape[1] + 16) * 2.0**-52 * reach
-    for i, j in zip(*np.nonzero(distance > 0.5 - doubt), strict=True):  # too close to a half to trust the rounding
+    near_half = distance > 0.5 - doubt  # too close to a half to trust the rounding
+    for i in np.flatnonzero(near_half.any(axis=1)):
         square_norm = sum((Fraction(z) ** 2 for z in Z[i][Z[i] != 0].tolist()), Fraction(0))
-        G[i, j] = _exact_multiple(float(Z[i, j]), square_norm, reach)
+        values, where = np.unique(Z[i, near_half[i]], return_inverse=True)
+        G[i, near_half[i]] = np.array([_exact_multiple(float(v), square_norm, reach) for v in values])[where]
     return G
 
 

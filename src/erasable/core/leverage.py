@@ -7,8 +7,9 @@
    rationals.
 
 Bounds follow Higham, *Accuracy and Stability of Numerical Algorithms*, 2nd ed.: theorems 8.5 (triangular systems), 10.3
-(Cholesky) and section 3.5 (products); they hold for any order of summation. ``u`` is the unit roundoff, and every bound
-carries a factor of two for its own second-order terms.
+(Cholesky) and section 3.5 (products); they hold for any order of summation. ``u`` is the unit roundoff. Every
+first-order bound is taken twice (the float32 product 1.1 times, plus spare terms) to cover second-order terms; see
+docs/exactness.md.
 """
 
 from __future__ import annotations
@@ -46,10 +47,15 @@ class Factor:
 
 def factor(H: Float64s, units: int) -> Factor | None:
     """Factor ``H`` (lower triangle, Fortran order); None where float64 is too coarse for its errors to be bounded."""
+    trace = float(np.trace(H))
+    if trace == units * len(H):  # a Gram matrix of trace zero is zero
+        root = np.zeros_like(H)
+        np.fill_diagonal(root, math.sqrt(units))
+        return Factor(root, float(len(H)))
     L = factorise(H)
     if L is None:
         return None
-    made = Factor(L, float(np.trace(H)) / units)
+    made = Factor(L, trace / units)
     return made if made.error < 0.1 else None
 
 
@@ -105,10 +111,9 @@ def screen(f: Factor, grid: Grid, units: int, tau: float, *, on_grid: bool = Fal
     *Cost*: d^3 / 3 flops and two d x d arrays.
     """
     d = grid.n_features
-    M, info = lapack.dtrtri(f.L, lower=1)
+    M, info = lapack.dtrtri(f.L, lower=1)  # zero above the diagonal, as L is
     if info != 0:
         return None
-    M = np.tril(M)
     norm_M = math.sqrt(float(np.einsum("ij,ij->", M, M)))
     # ``|M g|`` against ``|L^-1 g|``: residual of the inverse, in whichever side LAPACK leaves it small.
     inverse = 2.0 * (d + 5) * U64 * (norm_M * math.sqrt(f.spread * units)) ** 2 + f.error
@@ -118,11 +123,10 @@ def screen(f: Factor, grid: Grid, units: int, tau: float, *, on_grid: bool = Fal
     root = (math.sqrt(tau) * (1.0 - inverse) - moved - product) * (1.0 - rounding)
     if inverse >= 0.5 or root <= 0.0:
         return None
-    step = math.ldexp(1.0, -grid.bits)
-    scaled = np.asfortranarray(np.ldexp(M, grid.bits), dtype=np.float32)  # a power of two: no rounding
-    tail = scaled[d, :d].copy() if grid.intercept else None
-    offset = float(scaled[d, d]) * grid.constant * step if grid.intercept else 0.0
-    return Screen(np.asfortranarray(scaled[:d, :d]), tail, offset, root * root * (1.0 - 2.0**-40))
+    np.ldexp(M, grid.bits, out=M)  # in units of one; a power of two does not round
+    tail = M[d, :d].astype(np.float32) if grid.intercept else None
+    offset = float(np.float32(M[d, d])) * math.ldexp(grid.constant, -grid.bits) if grid.intercept else 0.0
+    return Screen(M[:d, :d].astype(np.float32, order="F"), tail, offset, root * root * (1.0 - 2.0**-40))
 
 
 def survivors(X: npt.NDArray[np.float32], factors: Float64s, s: Screen) -> npt.NDArray[np.bool_]:
@@ -161,7 +165,7 @@ def exceeds(g: Integers, H: Float64s, units: int, tau: float) -> tuple[bool, boo
     to g.
     """
     if not g.any():
-        return tau < 0.0, False
+        return False, False
     g_int = g.astype(np.int64)
     above, below = tau.as_integer_ratio()  # tau = above / below
     L = factorise(H)

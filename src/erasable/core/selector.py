@@ -23,7 +23,16 @@ import numpy.typing as npt
 from scipy.linalg import blas
 
 from erasable.core.grid import Float64s, Grid, Integers, to_grid
-from erasable.core.leverage import Factor, Screen, exceeds, factor, gram_error, screen, survivors, whiten
+from erasable.core.leverage import (
+    Factor,
+    Screen,
+    exceeds,
+    factor,
+    gram_error,
+    screen,
+    survivors,
+    whiten,
+)
 from erasable.core.solve import factorise, few_threads
 from erasable.core.sums import add_rows, guard_exactness
 
@@ -184,7 +193,8 @@ class _Run:
     def __init__(self, rows: Rows, H: Float64s, n_core: int, grid: Grid, units: int, tau: float) -> None:
         self.rows, self.H, self.n_core = rows, H, n_core
         self.grid, self.units, self.tau = grid, units, tau
-        self.factor: Factor | None = factor(H, units)
+        self._factor: Factor | None = None
+        self.factored = False  # whether _factor is that of H as it is
         self.screen: Screen | None = None
         self.wasted = 0  # candidates decided against since the screen was made: how stale it is
         self.outdated = True  # whether H changed since the screen was made
@@ -195,6 +205,13 @@ class _Run:
         self.batches: list[Integers] = []
         self.decisions = Decisions()
         self.ties: set[bytes] = set()  # rows decided against exactly; leverage only falls, so their equals are out too
+
+    @property
+    def factor(self) -> Factor | None:
+        """The factor of ``H`` as it is, made when first needed."""
+        if not self.factored:
+            self._factor, self.factored = factor(self.H, self.units), True
+        return self._factor
 
     def queue(self, low: int, high: int, *, screening: bool) -> None:
         """Put the rows low..high that may be selected into the queue."""
@@ -238,18 +255,18 @@ class _Run:
         G = G[chosen]
         add_rows(self.H, G)  # Algorithm 1, line 6
         self.n_core += k
-        self.factor, self.outdated = factor(self.H, self.units), True
+        self._factor, self.factored, self.outdated = None, False, True
         self.selected.append(index[chosen])
         self.batches.append(G)
 
     def _decide(self, G: Integers) -> Mask:
         """Which rows of a chunk are selected, in order. Algorithm 1, line 4."""
         chosen = np.zeros(len(G), dtype=bool)
-        eta = np.inf
-        if self.factor is not None:
-            Y = whiten(self.factor, G.astype(np.float64, order="C"))
+        eta, current = np.inf, self.factor
+        if current is not None:
+            Y = whiten(current, G.astype(np.float64, order="C"))
             q = np.einsum("ij,ij->j", Y, Y)
-            eta = gram_error(self.factor, float(q.sum()), len(G))
+            eta = gram_error(current, float(q.sum()), len(G))
         if eta >= 0.25:  # float64 is too coarse for the bounds to mean anything: every row is decided exactly
             for i in range(len(G)):
                 chosen[i] = self._exceeds(G, i, np.flatnonzero(chosen[:i]))

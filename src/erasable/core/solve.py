@@ -9,6 +9,7 @@ approximate solution, so nothing here depends on how accurate the floating-point
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from threadpoolctl import ThreadpoolController
 from erasable.core.grid import Float64s
 from erasable.core.sums import symmetric
 
+_FACTOR_ALONE = 5000  # factor smaller matrices than this on one thread
 _WORTH_SHARING = 3e7  # flops of matrix products that make several threads worth their while
 _BITS_PER_STEP = 24
 _MOST_BITS = 400  # past this the number sought is taken to be special (a tie), and is computed as a rational
@@ -39,24 +41,55 @@ class Refined:
     residual: npt.NDArray[np.int64]
 
 
+class _OneThread:
+    """BLAS on one thread while somebody is inside.
+
+    The limit holds for the process, so one Python thread at a time sets it and the same one restores it; others that
+    enter meanwhile find it set, or work without it.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.owner: int | None = None
+        self.depth = 0
+        self.limiter: Any = None
+
+    def __enter__(self) -> None:
+        with self.lock:
+            if self.owner is None:
+                self.owner, self.limiter = threading.get_ident(), _blas().limit(limits=1)
+            self.depth += self.owner == threading.get_ident()
+
+    def __exit__(self, *_: object) -> None:
+        with self.lock:
+            if self.owner == threading.get_ident():
+                self.depth -= 1
+                if self.depth == 0:
+                    self.limiter.__exit__(None, None, None)
+                    self.owner = None
+
+
 @functools.cache
 def _blas() -> ThreadpoolController:
     return ThreadpoolController().select(user_api="blas")
 
 
-def few_threads(flops: float) -> AbstractContextManager[Any]:
+_ONE_THREAD = _OneThread()
+
+
+def few_threads(flops: float) -> AbstractContextManager[None]:
     """One BLAS thread for work too small to share: on a busy machine threads would only wait for each other."""
-    return _blas().limit(limits=1) if flops < _WORTH_SHARING else nullcontext()
+    return _ONE_THREAD if flops < _WORTH_SHARING else nullcontext()
 
 
 def factorise(H: Float64s, *, overwrite: bool = False) -> Float64s | None:
     """Lower Cholesky factor of the lower triangle of ``H`` (Fortran order), or None where float64 cannot factor it.
 
-    A threaded factorisation synchronises often: it gains little below a thousand rows, and a busy machine slows it down
-    tenfold.
+    What stands above the diagonal is zero. A threaded factorisation synchronises often: it gains little below some
+    thousand rows, and a busy machine slows it down tenfold.
     """
-    with few_threads(float(len(H)) ** 3 / 30):
-        L, info = lapack.dpotrf(H, lower=1, clean=0, overwrite_a=overwrite)
+    with few_threads(0.0 if len(H) < _FACTOR_ALONE else np.inf):
+        L, info = lapack.dpotrf(H, lower=1, clean=1, overwrite_a=overwrite)
     return L if info == 0 else None
 
 

@@ -20,14 +20,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from erasable.core.grid import Grid, Integers
+from erasable.core.grid import Float64s, Grid, Integers
 from erasable.core.selector import GridRows, Progress, Selection, select
-from erasable.core.sums import LARGEST_EXACT, class_sum, empty_gram, packed, targets, unpacked
+from erasable.core.sums import LARGEST_EXACT, empty_gram, packed, sums_by_class, targets, unpacked
 from erasable.core.weights import Float32s, solve_weights
 from erasable.errors import ConfigurationError, ErasableError, StateFormatError, VerificationError
 
 Key = int | str | bytes
-Label = bool | int | float | str | bytes
+Label = bool | int | float | str
 
 FORMAT, VERSION = "erasable-state", 1
 _DTYPES = {"I64": "<i8", "F32": "<f4", "I32": "<i4", "I16": "<i2", "U8": "|u1"}
@@ -131,10 +131,14 @@ def relearn(
     chosen = np.concatenate(selection.batches) if kept else np.empty((0, grid.n_columns), dtype=grid.dtype)
     ids, subjects = tuple(ids[i] for i in kept), tuple(subjects[i] for i in kept)
     labels = tuple(labels[i] for i in kept)
-    names = np.array([classes_of(configuration, labels).index(v) for v in labels], dtype=np.intp)
-    n_classes = len(classes_of(configuration, labels))
-    sums = np.array([class_sum(chosen[names == c]) for c in range(n_classes)]).reshape(n_classes, grid.n_columns)
+    sums = stack_sums(classes_of(configuration, labels), sums_by_class(chosen, labels), grid)
     return assemble(configuration, ids, subjects, labels, chosen, H, sums), selection
+
+
+def stack_sums(classes: tuple[Label, ...], sums: dict[Label, Float64s], grid: Grid) -> Float64s:
+    """Class sums in the order of the classes, shape (n_classes, n_columns); zeros for a fixed class without rows."""
+    zero = np.zeros(grid.n_columns)
+    return np.array([sums.get(c, zero) for c in classes]).reshape(len(classes), grid.n_columns)
 
 
 def assemble(
@@ -143,8 +147,8 @@ def assemble(
     subjects: tuple[Key | None, ...],
     labels: tuple[Label, ...],
     rows: Integers,
-    H: npt.NDArray[np.float64],
-    class_sums: npt.NDArray[np.float64],
+    H: Float64s,
+    class_sums: Float64s,
     weights: Float32s | None = None,
 ) -> State:
     """A state from its rows and their sums; weights are solved for unless given."""
@@ -162,16 +166,14 @@ def assemble(
     return State(configuration, ids, subjects, labels, rows, triangle, class_sums.astype(np.int64), weights)
 
 
-def weights_of(
-    configuration: Configuration, H: npt.NDArray[np.float64], class_sums: npt.NDArray[np.float64]
-) -> Float32s:
+def weights_of(configuration: Configuration, H: Float64s, class_sums: Float64s) -> Float32s:
     """Weights from the sums; zero where there are no classes yet."""
     if len(class_sums) == 0:
         return np.zeros((1, configuration.grid.n_columns), dtype=np.float32)
     return solve_weights(H, targets(class_sums), configuration.grid, configuration.units)
 
 
-def gram_of(state: State) -> npt.NDArray[np.float64]:
+def gram_of(state: State) -> Float64s:
     """``H = units * I + gram`` as a lower triangle, ready for the selector."""
     H = unpacked(state.gram, state.configuration.grid.n_columns)
     H.flat[:: len(H) + 1] += state.configuration.units
@@ -218,8 +220,6 @@ def _write(value: Label) -> str:
             return "true" if value else "false"
         case float():
             return value.hex()
-        case bytes():
-            return value.hex()
         case _:
             return str(value)
 
@@ -230,8 +230,6 @@ def _read(kind: str, text: str) -> Label:
             return {"true": True, "false": False}[text]
         case "float":
             return float.fromhex(text)
-        case "bytes":
-            return bytes.fromhex(text)
         case "int":
             return int(text)
         case "str":

@@ -8,7 +8,8 @@ The Gram matrix is kept as the lower triangle of a Fortran-ordered array; what s
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Hashable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,7 @@ from erasable.core.grid import Float64s, Grid, Integers
 from erasable.errors import ConfigurationError, ExactnessError
 
 LARGEST_EXACT = 2**53
+L = TypeVar("L", bound=Hashable)
 
 
 def regulariser(capacity: float, grid: Grid) -> int:
@@ -87,9 +89,11 @@ def add_rows(H: Float64s, rows: npt.NDArray[Any], sign: float = 1.0) -> None:
         blas.dsyrk(sign, R.T, beta=1.0, c=H, lower=1, overwrite_c=1)
 
 
-def class_sum(rows: npt.NDArray[Any]) -> Float64s:
-    """Sum of integer rows, exact, as float64 of shape (d,)."""
-    return np.asarray(rows.sum(axis=0, dtype=np.int64), dtype=np.float64)
+def sums_by_class(rows: npt.NDArray[Any], labels: Sequence[L]) -> dict[L, Float64s]:
+    """For each label the sum of its rows, exact, as float64 of shape (d,)."""
+    codes = {label: code for code, label in enumerate(dict.fromkeys(labels))}
+    which = np.fromiter((codes[label] for label in labels), dtype=np.intp, count=len(labels))
+    return {c: rows[which == k].sum(axis=0, dtype=np.int64).astype(np.float64) for c, k in codes.items()}
 
 
 def targets(class_sums: Float64s) -> Float64s:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,9 +12,8 @@ from sklearn.utils.validation import validate_data
 
 from erasable.core.grid import count_outside_ball
 from erasable.core.selector import RawRows
-from erasable.core.state import Key
 from erasable.errors import InputError, InputTypeError
-from erasable.estimators._keys import as_key_column, as_subject_column, check_label_types, same_kind
+from erasable.estimators._keys import Column, as_key_column, label_type, plain_labels, same_kind
 from erasable.estimators._memory import CoreMemory
 
 _BLOCK = 2**20  # numbers looked at together
@@ -45,10 +43,10 @@ def check_rows(
             return validate_data(stand_in, X, **options), np.empty(0), {}
         if isinstance(y, str | bytes):
             raise ValueError("y must be an array of labels, one per row; got a single text.")
-        X, y = validate_data(stand_in, X, y, **options)
+        X, y = validate_data(stand_in, X, plain_labels(y), **options)
         check_classification_targets(y)
         return X, y, {k: v for k, v in vars(stand_in).items() if k in _SCHEMA}
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         refusal = InputError(_without_values(str(error)))
     except TypeError as error:
         refusal = InputTypeError(_without_values(str(error)))
@@ -68,13 +66,14 @@ def _without_values(message: str) -> str:
 
 def check_labels(y: npt.NDArray[Any], memory: CoreMemory) -> None:
     """Refuse labels that the model could not hold."""
-    kind = check_label_types(y)
+    kind = label_type(y)
     fixed = memory.configuration.classes
     if fixed is not None:
         if kind is not type(fixed[0]):
             wanted = type(fixed[0]).__name__
             raise InputError(f"y holds labels of type {kind.__name__}, but the fixed classes are of type {wanted}.")
-        unseen = int(np.count_nonzero(~np.isin(y, fixed)))
+        allowed = set(fixed)
+        unseen = sum(v not in allowed for v in y.tolist())
         if unseen:
             raise InputError(
                 f"{unseen} of {len(y)} labels are not among the {len(fixed)} fixed classes: "
@@ -85,7 +84,7 @@ def check_labels(y: npt.NDArray[Any], memory: CoreMemory) -> None:
         raise InputError(f"y holds labels of type {kind.__name__}, but the model's classes are of type {known}.")
 
 
-def check_ids(ids: Any, n: int, memory: CoreMemory) -> Sequence[Key] | npt.NDArray[np.int64] | None:
+def check_ids(ids: Any, n: int, memory: CoreMemory) -> Column | None:
     """Ids, one per row, distinct and new; None stands for 0, 1, 2, ..."""
     if ids is None:
         if not memory.n_core:
@@ -105,10 +104,7 @@ def check_ids(ids: Any, n: int, memory: CoreMemory) -> Sequence[Key] | npt.NDArr
     known = next(iter(memory.place), None)
     if known is not None:
         same_kind(keys, known, "ids")
-        if isinstance(keys, np.ndarray):
-            present = int(np.count_nonzero(np.isin(keys, list(memory.place))))
-        else:
-            present = sum(key in memory.place for key in keys)
+        present = sum(key in memory.place for key in (keys.tolist() if isinstance(keys, np.ndarray) else keys))
         if present:
             raise InputError(
                 f"{present} of {n} ids are already present in the model: forget them first, or leave these rows out."
@@ -116,9 +112,9 @@ def check_ids(ids: Any, n: int, memory: CoreMemory) -> Sequence[Key] | npt.NDArr
     return keys
 
 
-def check_subjects(subjects: Any, n: int, memory: CoreMemory) -> Sequence[Key | None] | npt.NDArray[np.int64]:
+def check_subjects(subjects: Any, n: int, memory: CoreMemory) -> Column:
     """Subjects, one per row; None for a row without one."""
-    owners = as_subject_column(subjects)
+    owners = as_key_column(subjects, "subjects", optional=True)
     if len(owners) != n:
         raise InputError(f"subjects has {len(owners)} entries for {n} rows: pass one subject per row.")
     named = owners if isinstance(owners, np.ndarray) else [s for s in owners if s is not None]

@@ -16,28 +16,27 @@ from erasable.errors import InputError, InputTypeError
 
 _PLURAL = {"int": "integers", "str": "strings", "bytes": "bytes"}
 _NAMES: dict[type, str] = {int: "int", str: "str", bytes: "bytes"}
+_LABEL_ARRAYS: dict[type, Any] = {bool: bool, int: np.int64, float: np.float64, str: object}
+_LABEL_TYPES = "integers, strings, booleans or floats"
 T = TypeVar("T")
+Column = Sequence[Any] | npt.NDArray[np.int64]
 
 
-def as_key_column(values: Any, name: str) -> Sequence[Key] | npt.NDArray[np.int64]:
-    """Ids or subjects of the rows of a batch: an integer array stays one, everything else becomes a list."""
+def as_key_column(values: Any, name: str, *, optional: bool = False) -> Column:
+    """Ids or subjects of the rows of a batch: an integer array stays one, everything else becomes a list.
+
+    With ``optional`` a missing entry becomes None; otherwise it is refused.
+    """
     if isinstance(values, set | frozenset):
         raise InputTypeError(f"{name} must be in the order of the rows, which a set does not have: pass a list.")
     if type(values) is np.ndarray and values.ndim == 1 and values.dtype.kind in "iu":
         if len(values):
             _check_64_bits(int(values.min()), int(values.max()), name)
         return values.astype(np.int64)
-    return as_keys(values, name)
-
-
-def as_subject_column(values: Any) -> Sequence[Key | None] | npt.NDArray[np.int64]:
-    """Subjects of the rows of a batch; a missing one becomes None: the row has no subject."""
-    if type(values) is np.ndarray and values.dtype.kind in "iu":
-        return as_key_column(values, "subjects")
-    if isinstance(values, set | frozenset):
-        return as_key_column(values, "subjects")  # refused there
-    column = [None if _is_missing(v) else v for v in _as_list(values, "subjects")]
-    named = iter(as_keys([v for v in column if v is not None], "subjects"))
+    if not optional:
+        return as_keys(values, name)
+    column = [None if _is_missing(v) else v for v in _as_list(values, name)]
+    named = iter(as_keys([v for v in column if v is not None], name))
     return [None if v is None else next(named) for v in column]
 
 
@@ -148,21 +147,52 @@ def same_kind(new: Sequence[Key] | npt.NDArray[np.int64], known: Key | None, nam
         )
 
 
-def check_label_types(y: npt.NDArray[Any], name: str = "y") -> type:
+def plain_labels(y: Any) -> Any:
+    """Labels of one plain type as an array that keeps them apart; anything else as it came, for others to judge.
+
+    NumPy would make one label of several: it drops zeros at the end of text, makes floats of nullable integers and
+    text of numbers beside text.
+    """
+    if isinstance(y, np.ndarray) and y.dtype != object:
+        return y
+    if getattr(y, "ndim", 1) != 1 or len(getattr(y, "shape", (0,))) != 1 or not hasattr(y, "__iter__"):
+        return y
+    labels = [_plain(v) for v in (y.to_pylist() if hasattr(y, "to_pylist") else y)]
+    types = set(map(type, labels))
+    if any(isinstance(v, list | tuple | np.ndarray) for v in labels):
+        return y
+    if any(_is_missing(v) and not isinstance(v, float) for v in labels):
+        raise InputError("y has missing entries (None or NaN): every row needs a label.")
+    if len(types) == 1:
+        kind = types.pop()
+        if kind is int and labels:
+            _check_64_bits(min(labels), max(labels), "labels")
+        if kind in _LABEL_ARRAYS:
+            array = np.empty(len(labels), dtype=_LABEL_ARRAYS[kind])
+            array[:] = labels
+            return array
+        types = {kind}
+    if labels:
+        found = ", ".join(sorted(t.__name__ for t in types))
+        raise InputTypeError(f"y must hold {_LABEL_TYPES}, all of one type; got {found}.")
+    return y
+
+
+def label_type(y: npt.NDArray[Any], name: str = "y") -> type:
     """The one plain Python type of the labels.
 
     Raises
     ------
-    InputTypeError
+    InputError, InputTypeError
         When labels are of a type that cannot be stored, or of several types.
     """
-    types = {type(_plain(v)) for v in y} if y.dtype == object else {type(y.dtype.type().item())}
-    if not types <= {bool, int, float, str, bytes} or len(types) != 1:
-        raise InputTypeError(
-            f"{name} must hold integers, strings, booleans, floats or bytes, all of one type; got "
-            f"{', '.join(sorted(t.__name__ for t in types))}."
-        )
+    types = {type(_plain(v)) for v in y} if y.dtype == object else {type(np.zeros(1, y.dtype).tolist()[0])}
+    if not types <= _LABEL_ARRAYS.keys() or len(types) != 1:
+        found = ", ".join(sorted(t.__name__ for t in types))
+        raise InputTypeError(f"{name} must hold {_LABEL_TYPES}, all of one type; got {found}.")
     kind: type = types.pop()
     if kind is float and bool((y != y).any()):
         raise InputError(f"{name} contains NaN.")
+    if kind is str and not _is_unicode("".join(set(y.tolist()))):
+        raise InputError(f"{name} must hold valid Unicode (no lone surrogates).")
     return kind

@@ -1,13 +1,14 @@
 """Working memory of an estimator: the core rows in pages, their exact sums, and a cache of the weights.
 
-Truth: the pages, ``H`` and ``class_sums``. Cache: ``_weights``, derived from the truth and dropped on every change.
-Learning writes a new ``H`` and swaps it in at the end, so a refused or interrupted call changes nothing.
+Truth: the pages, ``H`` and ``class_sums``. Tables made from the pages: ``place``, ``of_subject``, ``class_counts``.
+Cache: ``_weights``, dropped on every change. Learning works on a copy of ``H`` and swaps it in at the end, so a
+refused call changes nothing. Should an interrupt hit while a change is being written, ``moment`` stays None and the
+memory is not used again.
 """
 
 from __future__ import annotations
 
-import collections
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,10 +17,11 @@ import numpy.typing as npt
 
 from erasable.core.grid import Float64s, Integers
 from erasable.core.selector import Decisions, Progress, Rows, select
-from erasable.core.state import Configuration, Key, Label, State, assemble, classes_of, gram_of, weights_of
-from erasable.core.sums import add_rows, class_sum, empty_gram
+from erasable.core.state import Configuration, Key, Label, State, assemble, classes_of, gram_of, stack_sums, weights_of
+from erasable.core.sums import add_rows, empty_gram, sums_by_class
 from erasable.core.weights import Float32s
-from erasable.estimators._keys import pick
+from erasable.errors import ChangedMeanwhileError
+from erasable.estimators._keys import Column, pick
 
 
 @dataclass(eq=False, repr=False)
@@ -55,7 +57,7 @@ class CoreMemory:
     class_sums: dict[Label, Float64s] = field(default_factory=dict)
     class_counts: dict[Label, int] = field(default_factory=dict)
     _weights: Float32s | None = None
-    moment: object = field(default_factory=object)  # a fresh token after every change: it counts nothing
+    moment: object | None = field(default_factory=object)  # a fresh token after every change: it counts nothing
 
     @classmethod
     def empty(cls, configuration: Configuration) -> CoreMemory:
@@ -65,8 +67,9 @@ class CoreMemory:
     @classmethod
     def restore(cls, state: State) -> CoreMemory:
         """Memory holding a state as it is; sums and weights are taken over, for ``verify`` to judge."""
-        memory = cls(state.configuration, gram_of(state))
-        memory._append(state.rows.copy(), state.ids, state.subjects, state.labels)
+        page = Page(state.rows.copy(), list(state.ids), list(state.subjects), list(state.labels))
+        memory = cls(state.configuration, gram_of(state), [page])
+        memory._make_tables()
         memory.class_sums = {c: s.astype(np.float64) for c, s in zip(state.classes, state.class_sums, strict=True)}
         memory._weights = state.weights.copy()
         return memory
@@ -86,55 +89,56 @@ class CoreMemory:
         """Bytes of numbers held: rows, sums and weights."""
         grid = self.configuration.grid
         rows = self.n_core * grid.n_columns * grid.dtype.itemsize
-        return rows + self.H.nbytes + len(self.classes) * grid.n_columns * 8 + self.weights().nbytes
+        k = len(self.classes)
+        return rows + self.H.nbytes + k * grid.n_columns * 8 + (k if k > 2 else 1) * grid.n_columns * 4
 
     def learn(
         self,
         rows: Rows,
         labels: npt.NDArray[Any],
-        ids: Sequence[Key] | npt.NDArray[np.int64] | None,
-        subjects: Sequence[Key | None] | npt.NDArray[np.int64] | None,
+        ids: Column | None,
+        subjects: Column | None,
         *,
         progress: Progress | None = None,
         **sizes: int | None,
     ) -> Decisions:
         """Stream rows through the selector; those selected become core rows, the others leave no trace."""
-        c = self.configuration
+        c, before = self.configuration, self.moment
         H = self.H.copy(order="F")
         selection = select(
             rows, H, self.n_core, grid=c.grid, units=c.units, tau=c.threshold, progress=progress, **sizes
         )
-        # Everything that can fail is done: change the memory.
-        self.H, start = H, 0
+        pages, start = [], 0
         for batch in selection.batches:
             index = selection.index[start : start + len(batch)]
-            self._append(
-                batch,
-                index.tolist() if ids is None else pick(ids, index),
-                [None] * len(batch) if subjects is None else pick(subjects, index),
-                pick(labels, index),
-            )
-            self._add_to_class_sums(self.pages[-1])
+            keys = index.tolist() if ids is None else pick(ids, index)
+            owners = [None] * len(batch) if subjects is None else pick(subjects, index)
+            pages.append(Page(batch, keys, owners, pick(labels, index)))
             start += len(batch)
+        if self.moment is not before:
+            raise ChangedMeanwhileError("the model changed while rows were being learnt, so none of them was learnt.")
+        self.moment = None
+        self.H, self.pages = H, [*self.pages, *pages]
+        for page in pages:
+            self._enter(page)
+            for label, total in sums_by_class(page.rows, page.labels).items():
+                self.class_sums[label] = self.class_sums[label] + total if label in self.class_sums else total
         self._changed()
         return selection.decisions
 
-    def _append(
-        self, rows: Integers, ids: Sequence[Key], subjects: Sequence[Key | None], labels: Sequence[Label]
-    ) -> None:
-        page = Page(rows, list(ids), list(subjects), list(labels))
-        self.pages.append(page)
-        self.place.update((key, (page, i)) for i, key in enumerate(ids))
-        for key, subject, label in zip(ids, subjects, labels, strict=True):
+    def _enter(self, page: Page) -> None:
+        """Put a page's rows into the tables by id, subject and class."""
+        self.place.update((key, (page, i)) for i, key in enumerate(page.ids))
+        for key, subject, label in zip(page.ids, page.subjects, page.labels, strict=True):
             if subject is not None:
                 self.of_subject.setdefault(subject, {})[key] = None
             self.class_counts[label] = self.class_counts.get(label, 0) + 1
 
-    def _add_to_class_sums(self, page: Page) -> None:
-        labels = np.array(page.labels, dtype=object)
-        for label in set(page.labels):
-            total = class_sum(page.rows[labels == label])
-            self.class_sums[label] = self.class_sums[label] + total if label in self.class_sums else total
+    def _make_tables(self) -> None:
+        """The tables anew: they then look as if only the surviving rows had ever been entered."""
+        self.place, self.of_subject, self.class_counts = {}, {}, {}
+        for page in self.pages:
+            self._enter(page)
 
     def forget(self, ids: list[Key]) -> int:
         """Rows of these ids leave; the number that were core rows. Algorithm 1, procedure DeletionUpdate."""
@@ -152,6 +156,7 @@ class CoreMemory:
         rows = np.empty((len(found), len(self.H)))
         for k, (page, i) in enumerate(found.values()):
             rows[k] = page.rows[i]
+        self.moment = None
         add_rows(self.H, rows, -1.0)  # Algorithm 1, line 14
         touched = {}
         for row, (key, (page, i)) in zip(rows, found.items(), strict=True):
@@ -162,7 +167,7 @@ class CoreMemory:
         for page in touched.values():
             if 2 * page.gaps > len(page.ids):
                 page.close_up()
-                self._relocate(page)
+                self.place.update((key, (page, i)) for i, key in enumerate(page.ids))
         if not all(page.ids for page in touched.values()):
             self.pages = [p for p in self.pages if p.ids]
         self._changed()
@@ -184,19 +189,14 @@ class CoreMemory:
         page.ids[i] = page.subjects[i] = page.labels[i] = None
         page.gaps += 1
 
-    def _relocate(self, page: Page) -> None:
-        self.place.update((key, (page, i)) for i, key in enumerate(page.ids))
-
     def _changed(self) -> None:
         if self._weights is not None:
             self._weights.fill(0.0)
         self._weights, self.moment = None, object()
 
     def stacked_class_sums(self) -> Float64s:
-        """Class sums in the order of the classes, shape (n_classes, d); zeros for a fixed class without rows."""
-        zero = np.zeros(self.H.shape[0])
-        sums = [self.class_sums.get(c, zero) for c in self.classes]
-        return np.array(sums).reshape(len(sums), self.H.shape[0])
+        """Class sums in the order of the classes, shape (n_classes, n_columns)."""
+        return stack_sums(self.classes, self.class_sums, self.configuration.grid)
 
     def weights(self) -> Float32s:
         """Weights of the current sums, solved for when first asked."""
@@ -205,12 +205,13 @@ class CoreMemory:
         return self._weights
 
     def snapshot(self) -> State:
-        """The state as a frozen record; pages are closed up first."""
-        for page in self.pages:
-            if page.gaps:
-                page.close_up()
-                self._relocate(page)
-        self.pages = [p for p in self.pages if p.ids]
+        """The state as a frozen record; gaps are closed and tables made anew first."""
+        if any(page.gaps for page in self.pages):
+            for page in self.pages:
+                if page.gaps:
+                    page.close_up()
+            self.pages = [p for p in self.pages if p.ids]
+            self._make_tables()
         grid = self.configuration.grid
         rows = [p.rows for p in self.pages] or [np.empty((0, grid.n_columns), dtype=grid.dtype)]
         return assemble(
@@ -232,15 +233,13 @@ class CoreMemory:
         return tuple(value for p in self.pages for value in read(p))
 
     def tables_agree(self) -> bool:
-        """Whether the look-up tables by id, subject and class name exactly the rows in the pages."""
-        rows = [(p, i) for p in self.pages for i, label in enumerate(p.labels) if label is not None]
-        of_subject: dict[Key, dict[Key, None]] = {}
-        for p, i in rows:
-            if p.subjects[i] is not None:
-                of_subject.setdefault(p.subjects[i], {})[p.ids[i]] = None
-        counts = collections.Counter(p.labels[i] for p, i in rows)
-        place = {p.ids[i]: (p, i) for p, i in rows}
-        return place == self.place and of_subject == self.of_subject and counts == self.class_counts
+        """Whether the tables by id, subject and class name exactly the rows in the pages."""
+        found = self.place, self.of_subject, self.class_counts
+        try:
+            self._make_tables()
+            return found == (self.place, self.of_subject, self.class_counts)
+        finally:
+            self.place, self.of_subject, self.class_counts = found
 
     def erase(self) -> None:
         """Overwrite every array this memory holds."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import decimal
 import math
 import numbers
+import os
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,7 +14,7 @@ from erasable.core.grid import Grid
 from erasable.core.state import Configuration, Label
 from erasable.core.sums import regulariser
 from erasable.errors import ConfigurationError
-from erasable.estimators._keys import check_label_types, pick
+from erasable.estimators._keys import label_type, pick
 
 
 class Parameters(Protocol):
@@ -44,13 +45,15 @@ def configure(given: Parameters, n_features: int, n_samples: int, classes: Any, 
     ConfigurationError
     """
     grid = _grid(given, n_features)
+    _check_memory(grid)
     capacity = _positive(given.capacity, "capacity")
     units = regulariser(capacity, grid)
     tau = _threshold(given, n_samples, streaming=streaming)
-    if units * tau >= grid.radius**2:
+    if units * tau >= grid.longest:
         source = "threshold" if given.threshold is not None else "horizon ** -kappa"
         raise ConfigurationError(
-            f"nothing could ever be selected: no row's leverage exceeds 1 / capacity = {1 / capacity:.6g}, and the "
+            f"nothing could ever be selected: no row's leverage exceeds 1 / capacity = {1 / capacity:.6g} (a little "
+            "less on the grid), and the "
             f"threshold is {source} = {tau:.6g} (n_samples = {n_samples}). Lower capacity below horizon ** kappa, "
             "raise kappa, or give a larger horizon or a lower threshold."
         )
@@ -62,6 +65,20 @@ def configure(given: Parameters, n_features: int, n_samples: int, classes: Any, 
     ):
         raise ConfigurationError("classes given to partial_fit differ from the classes parameter: give one of them.")
     return Configuration(grid, units, tau, None if fixed is None else sorted_classes(fixed))
+
+
+def _check_memory(grid: Grid) -> None:
+    """Refuse so many features that the four square matrices of learning cannot fit into this machine."""
+    needed = 4 * 8 * grid.n_columns**2
+    try:
+        there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # not a POSIX system: no opinion
+        return
+    if needed > there:
+        raise ConfigurationError(
+            f"{grid.n_features:,} features need about {needed / 2**30:,.0f} GiB for matrices of features by features, "
+            f"and this machine has {there / 2**30:,.0f}: hash or project the features to fewer first."
+        )
 
 
 def check_unchanged(given: Parameters, configuration: Configuration, classes: Any) -> None:
@@ -122,8 +139,8 @@ def _threshold(given: Parameters, n_samples: int, *, streaming: bool) -> float:
     if isinstance(horizon, bool) or not isinstance(horizon, numbers.Integral) or horizon < 1:
         raise ConfigurationError(f"horizon must be a positive integer; got {given.horizon!r}.")
     # Departure: Algorithm 1, line 4 compares with T ** -kappa; T is frozen here, once, into the threshold.
-    with decimal.localcontext(prec=60):
-        return float(decimal.Decimal(int(horizon)) ** -decimal.Decimal(kappa))
+    context = decimal.Context(prec=60)
+    return float(context.power(decimal.Decimal(int(horizon)), -decimal.Decimal(kappa)))
 
 
 def _number(value: Any, name: str) -> float:
@@ -145,8 +162,8 @@ def _positive(value: Any, name: str) -> float:
 
 def _scales(scaling: Any) -> tuple[float, ...]:
     try:
-        scales = np.asarray(scaling, dtype=np.float64)
-    except (TypeError, ValueError):
+        scales = np.empty((0, 0)) if np.iscomplexobj(scaling) else np.asarray(scaling, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
         scales = np.empty((0, 0))
     if scales.ndim != 1:
         raise ConfigurationError("scaling must be 'row', None, a positive number or one positive number per feature.")
@@ -155,10 +172,12 @@ def _scales(scaling: Any) -> tuple[float, ...]:
 
 def sorted_classes(classes: Any) -> tuple[Label, ...]:
     """Distinct classes in order, as plain values."""
+    if isinstance(classes, str | bytes) or not hasattr(classes, "__iter__"):
+        raise ConfigurationError(f"classes must be a list or an array; got {type(classes).__name__}.")
     array = classes if isinstance(classes, np.ndarray) else np.fromiter(classes, dtype=object)
     if array.ndim != 1:
         raise ConfigurationError(f"classes must be one-dimensional; got shape {array.shape}.")
     if not len(array):
         raise ConfigurationError("classes must not be empty: omit it to take the classes from the core rows.")
-    check_label_types(array, "classes")
+    label_type(array, "classes")
     return tuple(sorted(set(pick(array, np.arange(len(array))))))

@@ -77,7 +77,7 @@ class LearnReport:
         Rows that were offered.
     core_rows_added : int
         Rows that became core rows.
-    rows_left : int
+    core_rows : int
         Core rows in the model now.
     decisions : Decisions
         How many rows each level of certainty decided.
@@ -85,5 +85,5 @@ class LearnReport:
 
     rows: int
     core_rows_added: int
-    rows_left: int
+    core_rows: int
     decisions: Decisions

@@ -14,7 +14,7 @@ from sklearn.exceptions import NotFittedError
 from erasable.core.grid import Float64s, scale_rows
 from erasable.core.selector import Progress, RawRows
 from erasable.core.state import State, digest, from_bytes, to_bytes
-from erasable.errors import InputError, NoRowsError
+from erasable.errors import ChangedMeanwhileError, InputError, NoRowsError
 from erasable.estimators._input import check_ball, check_ids, check_labels, check_rows, check_subjects
 from erasable.estimators._keys import as_keys, same_kind
 from erasable.estimators._memory import CoreMemory
@@ -43,8 +43,8 @@ class ErasableClassifier(ClassifierMixin, BaseEstimator):
         The threshold itself; ``kappa`` and ``horizon`` then play no part. Refitting survivors with
         ``threshold=clf.threshold_`` gives the same state.
     horizon : int, optional
-        The number of rows expected, T. ``fit`` takes the number of rows it is given; ``partial_fit`` needs this or
-        ``threshold``, since a threshold that moved with the stream would break forgetting.
+        The number of rows expected, T. ``fit`` takes the number of rows it is given; ``partial_fit`` on a new model
+        needs this or ``threshold``, since a threshold that moved with the stream would break forgetting.
     fit_intercept : bool, default=True
         Append a constant to every row (regularised like the other coordinates).
     scaling : "row", None, float or array of shape (n_features,), default="row"
@@ -173,7 +173,7 @@ class ErasableClassifier(ClassifierMixin, BaseEstimator):
         if fresh:
             memory = CoreMemory.empty(configure(self, X.shape[1], n, classes, streaming=streaming))
         else:
-            memory = self._memory
+            memory = self._whole_memory()
             check_unchanged(self, memory.configuration, classes)
         check_labels(y, memory)
         keys = check_ids(ids, n, memory)
@@ -185,7 +185,8 @@ class ErasableClassifier(ClassifierMixin, BaseEstimator):
         if fresh:
             if self.__sklearn_is_fitted__():
                 self._memory.erase()
-            self.__dict__.pop("feature_names_in_", None)
+            for name in ("feature_names_in_", "n_features_in_", "_memory"):
+                self.__dict__.pop(name, None)
             self.__dict__.update(schema, _memory=memory)
         return LearnReport(n, memory.n_core - before, memory.n_core, decisions)
 
@@ -333,12 +334,20 @@ class ErasableClassifier(ClassifierMixin, BaseEstimator):
             raise NotFittedError(
                 f"This {type(self).__name__} instance is not fitted yet: call fit or partial_fit before {purpose}."
             )
+        return self._whole_memory()
+
+    def _whole_memory(self) -> CoreMemory:
+        if self._memory.moment is None:
+            raise ChangedMeanwhileError(
+                "this model was interrupted while it was being changed and is neither what it was nor what it was to "
+                "be: call fit, or load a copy."
+            )
         return self._memory
 
     def _attribute(self, name: str) -> CoreMemory:
         if not self.__sklearn_is_fitted__():
             raise AttributeError(f"{type(self).__name__} has no {name} before fit or partial_fit.")
-        return self._memory
+        return self._whole_memory()
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -348,7 +357,7 @@ class ErasableClassifier(ClassifierMixin, BaseEstimator):
     def __getstate__(self) -> dict[str, Any]:
         attributes = dict(super().__getstate__())
         if "_memory" in attributes:
-            attributes["_memory"] = to_bytes(attributes["_memory"].snapshot())
+            attributes["_memory"] = to_bytes(self._whole_memory().snapshot())
         return attributes
 
     def __setstate__(self, attributes: dict[str, Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from erasable.errors import InputTypeError
 from erasable.estimators import ErasableClassifier, LearnReport
 
 
@@ -46,5 +47,7 @@ def learn(
     >>> report.rows, report.decisions.exact
     (5000, 0)
     """
+    if not isinstance(clf, ErasableClassifier):
+        raise InputTypeError(f"learn needs an ErasableClassifier; got {type(clf).__name__}.")
     fresh = not clf.__sklearn_is_fitted__()
     return clf._learn(X, y, ids, subjects, classes=classes, fresh=fresh, progress=progress)

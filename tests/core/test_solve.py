@@ -1,0 +1,112 @@
+"""Refinement tells the exact truth about an approximate solution, however bad the factor it is given."""
+
+from __future__ import annotations
+
+import itertools
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from erasable.core.grid import Grid
+from erasable.core.solve import component, factorise, refine, solve_exactly
+from erasable.core.sums import add_rows, empty_gram, symmetric
+from tests.oracle import gram_matrix, solve
+
+
+@st.composite
+def systems(draw):
+    """``units * I`` plus a Gram matrix, anything from the identity to hopeless, and right-hand sides."""
+    bits = draw(st.sampled_from([4, 15, 20]))
+    d = draw(st.integers(1, 5))
+    size = 2 ** draw(st.integers(0, bits)) - 1
+    row = st.lists(st.integers(-size, size), min_size=d, max_size=d)
+    rows = draw(st.lists(row, max_size=3))
+    times = draw(st.integers(1, 2**11))  # so many copies of each
+    units = draw(st.one_of(st.integers(1, 5), st.integers(1, 2**40)))
+    H = empty_gram(Grid(d, bits, False))
+    add_rows(H, np.array(rows, dtype=np.float64).reshape(-1, d))
+    H *= times
+    H += units * np.eye(d)
+    k = draw(st.integers(1, 3))
+    top = 2 ** draw(st.integers(0, 38))
+    R = draw(st.lists(st.lists(st.integers(-top, top), min_size=k, max_size=k), min_size=d, max_size=d))
+    return np.asfortranarray(H), np.array(R, dtype=np.int64), units
+
+
+def assert_law(H, R, record):
+    """``R * 2**exponent == H Z + residual`` in integers."""
+    exact = symmetric(H).astype(object)
+    right = exact @ record.Z + record.residual.astype(object)
+    assert (right == R.astype(object) * (1 << record.exponent)).all()
+
+
+@given(systems())
+def test_every_record_obeys_the_law(system):
+    H, R, _ = system
+    L = factorise(H)
+    if L is not None:
+        for record in refine(H, L, R):
+            assert_law(H, R, record)
+
+
+@given(systems(), st.sampled_from([1e-3, 0.5, 0.9, 1.1, 2.0, 1e3]), st.booleans())
+def test_a_bad_factor_costs_speed_and_nothing_else(system, stretch, forgetful):
+    H, R, _ = system
+    L = factorise(H)
+    if L is None or forgetful:
+        L = np.asfortranarray(np.diag(np.sqrt(np.diagonal(H))))
+    for record in refine(H, np.asfortranarray(L * stretch), R):
+        assert_law(H, R, record)
+
+
+@given(systems())
+def test_a_useless_factor_raises_no_warning(system):
+    H, R, _ = system
+    for size in (1e-200, 1e-30, 1e-9, 1e30, 1e200):
+        for record in refine(H, np.asfortranarray(size * np.eye(len(H))), R):
+            assert_law(H, R, record)
+
+
+@pytest.mark.parametrize("units", [2**30, 1000])
+def test_records_get_better_by_some_twenty_bits(units):
+    rng = np.random.default_rng(0)
+    H = empty_gram(Grid(6, 15, False), units)
+    add_rows(H, rng.integers(-10000, 10000, (20, 6)))
+    R = rng.integers(-(10**6), 10**6, (6, 2))
+    records = list(refine(H, factorise(H), R))
+    assert len(records) >= 15
+    relative = [float(np.abs(r.residual).max()) * 2.0**-r.exponent for r in records[:10]]
+    assert all(after < before * 2.0**-15 for before, after in itertools.pairwise(relative))
+
+
+def test_a_solution_on_the_grid_of_powers_of_two_is_found_and_ends_the_search():
+    H = np.asfortranarray(np.diag([4.0, 2.0**10]))
+    *_, last = refine(H, factorise(H), np.array([[3], [5]]))
+    assert not last.residual.any()
+    assert [int(z) / 2**last.exponent for z in last.Z[:, 0]] == [0.75, 5 / 2**10]
+
+
+def test_nothing_to_solve():
+    H = np.asfortranarray(np.eye(2) * 7)
+    (record,) = refine(H, factorise(H), np.zeros((2, 3), dtype=np.int64))
+    assert not record.Z.any()
+    assert_law(H, np.zeros((2, 3), dtype=np.int64), record)
+
+
+@given(systems())
+def test_rational_solutions_are_the_oracles(system):
+    H, R, _ = system
+    exact = symmetric(H)
+    for j in range(R.shape[1]):
+        z = [Fraction(int(v.p), int(v.q)) for v in solve_exactly(exact, R[:, j])]
+        assert z == solve(exact.tolist(), R[:, j].tolist())
+
+
+def test_only_linked_coordinates_are_solved_for():
+    H = np.array(gram_matrix([(1, 1, 0, 0, 0), (0, 1, 1, 0, 0), (0, 0, 0, 2, 0)], 9, 5))
+    assert component(H, np.array([0])).tolist() == [0, 1, 2]
+    assert component(H, np.array([3])).tolist() == [3]
+    assert component(H, np.array([2, 4])).tolist() == [0, 1, 2, 4]

@@ -1,0 +1,94 @@
+"""A model that is changed or interrupted while it learns or forgets never lies about what it holds."""
+
+import numpy as np
+import pytest
+
+from erasable import ChangedMeanwhileError, ErasableClassifier, ErasableError, learn, verify
+from erasable.estimators import _memory
+from tests.estimators.cases import classifier, make_rows
+
+N = 240
+X, Y = make_rows(N, 3)
+
+MORE = np.random.default_rng(3).standard_normal((3000, X.shape[1]))
+
+
+@pytest.mark.parametrize("change", ["forget", "learn"])
+def test_a_change_while_learning_is_kept_and_the_learning_is_not(change):
+    clf = classifier(threshold=0.02).fit(X, Y)
+    first = clf.core_ids_[0]
+
+    def meddle(done, total):
+        if done == total:
+            if change == "forget":
+                clf.forget(ids=[first])
+            else:
+                clf.partial_fit(X[:1], Y[:1], ids=[10**6])
+
+    with pytest.raises(ChangedMeanwhileError, match="none of them was learnt"):
+        learn(clf, MORE, np.arange(3000) % 2, ids=np.arange(3000) + 1000, progress=meddle)
+    verify(clf)
+    assert max(clf.core_ids_) < 1000 or change == "learn"
+    assert (first in clf.core_ids_) == (change == "learn")
+
+
+def test_an_interrupt_before_the_change_changes_nothing():
+    clf = classifier(threshold=0.02).fit(X, Y)
+    before = clf.state_digest()
+
+    def stop(done, total):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        learn(clf, MORE, np.arange(3000) % 2, ids=np.arange(3000) + 1000, progress=stop)
+    assert clf.state_digest() == before
+    verify(clf)
+
+
+@pytest.mark.parametrize("where", ["sums_by_class", "add_rows"])
+def test_an_interrupt_within_the_change_makes_the_model_refuse(where, monkeypatch):
+    """Half a change is neither state: nothing is answered from it, and fit starts anew."""
+    clf = classifier(threshold=0.001).fit(X, Y)
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_memory, where, stop)
+        learning = {"X": MORE[:50], "y": np.zeros(50, int), "ids": np.arange(50) + 1000}
+        change, asked = (clf.forget, {"ids": clf.core_ids_}) if where == "add_rows" else (clf.partial_fit, learning)
+        with pytest.raises(KeyboardInterrupt):
+            change(**asked)
+    for ask in (
+        lambda: clf.predict(X),
+        lambda: clf.state_digest(),
+        lambda: clf.forget(ids=[1]),
+        lambda: clf.partial_fit(X, Y, ids=np.arange(N) + 5000),
+        lambda: verify(clf),
+        lambda: clf.coef_,
+        lambda: clf.__getstate__(),
+    ):
+        with pytest.raises(ChangedMeanwhileError, match="interrupted"):
+            ask()
+    clf.fit(X, Y)
+    assert clf.state_digest() == classifier(threshold=0.001).fit(X, Y).state_digest()
+
+
+def test_tables_do_not_tell_of_forgotten_rows():
+    """Once a state was taken, the tables in memory are those of a refit, in order too."""
+    clf = ErasableClassifier(threshold=0.0).fit(X, Y, subjects=np.arange(N) % 7)
+    clf.forget(ids=range(0, N, 2))
+    clf.state_digest()
+    kept = clf.core_ids_
+    refit = ErasableClassifier(threshold=0.0).fit(X[kept], Y[kept], ids=kept, subjects=kept % 7)
+    for table in ("place", "of_subject", "class_counts"):
+        assert list(getattr(clf._memory, table)) == list(getattr(refit._memory, table))
+    assert [list(v) for v in clf._memory.of_subject.values()] == [list(v) for v in refit._memory.of_subject.values()]
+
+
+def test_more_features_than_the_machine_can_hold_are_refused():
+    from scipy.sparse import csr_array
+
+    rows = csr_array((np.ones(2), ([0, 1], [5, 6])), shape=(2, 10**7))
+    with pytest.raises(ErasableError, match="GiB"):
+        ErasableClassifier(threshold=0.1).fit(rows, [0, 1])

@@ -1,0 +1,100 @@
+"""The laws on a stream large enough to take every fast path: blocks, stale screens, thousands of rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_limits
+
+from erasable import ErasableClassifier, learn, verify
+from erasable.core.grid import to_grid
+from erasable.core.selector import GridRows, select
+from erasable.core.sums import empty_gram
+from tests.oracle import GrowingInverse
+
+N, D = 3000, 40
+
+
+@pytest.fixture(scope="module")
+def stream():
+    """Correlated rows with repeats, and labels of four classes."""
+    rng = np.random.default_rng(2025)
+    mix = np.linalg.qr(rng.standard_normal((D, D)))[0] * np.exp(-np.arange(D) / 8.0)[:, None]
+    X = rng.standard_normal((N, D)) @ mix
+    X[500:520] = X[3]
+    X[900] = 0.0
+    y = np.digitize(X @ rng.standard_normal(D), [-0.5, 0.0, 0.5])
+    return X, y
+
+
+@pytest.fixture(scope="module")
+def model(stream):
+    return ErasableClassifier(kappa=0.5).fit(*stream)
+
+
+def test_the_core_is_that_of_the_literal_loop_in_integers(stream, model):
+    X, _ = stream
+    c = model._state().configuration
+    inverse = GrowingInverse(c.grid.n_columns, c.units)
+    expected = [i for i, g in enumerate(to_grid(X, c.grid).tolist()) if inverse.take_if_above(g, c.threshold)]
+    assert 0.1 * N < len(expected) < 0.7 * N
+    assert model.core_ids_.tolist() == expected
+
+
+@pytest.mark.parametrize("sizes", [(1, 1), (97, 13), (3000, 3000), (64, 256), (2000, 40)])
+def test_block_sizes_and_threads(stream, model, sizes):
+    X, y = stream
+    block, chunk = sizes
+    for threads in (1, 2):
+        with threadpool_limits(threads):
+            clf = ErasableClassifier(kappa=0.5)
+            clf._learn(X, y, fresh=True, block_rows=block, chunk_rows=chunk)
+        assert clf.state_digest() == model.state_digest()
+
+
+def test_grid_rows_select_as_raw_rows_do(stream, model):
+    X, _ = stream
+    c = model._state().configuration
+    for block, chunk in ((None, None), (50, 7)):
+        H = empty_gram(c.grid, c.units)
+        found = select(
+            GridRows(to_grid(X, c.grid), c.grid),
+            H,
+            0,
+            grid=c.grid,
+            units=c.units,
+            tau=c.threshold,
+            block_rows=block,
+            chunk_rows=chunk,
+        )
+        assert found.index.tolist() == model.core_ids_.tolist()
+
+
+def test_streams_and_forgets_in_any_order(stream, model):
+    X, y = stream
+    rng = np.random.default_rng(1)
+    tau = model.threshold_
+    streamed = ErasableClassifier(threshold=tau)
+    for part in np.array_split(np.arange(N), [1, 7, 100, 101, 1500]):
+        streamed.partial_fit(X[part], y[part], ids=part)
+    assert streamed.state_digest() == model.state_digest()
+
+    gone = rng.permutation(N)[: N // 2]
+    for part in np.array_split(gone, 9):
+        streamed.forget(ids=part)
+    kept = streamed.core_ids_
+    assert set(kept) == set(model.core_ids_) - set(gone.tolist())
+    survivors = ErasableClassifier(threshold=tau).fit(X[kept], y[kept], ids=kept)
+    assert survivors.core_ids_.tolist() == kept.tolist()
+    assert survivors.state_digest() == streamed.state_digest() == verify(streamed).digest
+
+    again = rng.permutation(gone)
+    streamed.partial_fit(X[again], y[again], ids=again)
+    survivors.partial_fit(X[again], y[again], ids=again)
+    assert streamed.state_digest() == survivors.state_digest() == verify(streamed).digest
+
+
+def test_continuous_data_needs_no_rationals(stream):
+    report = learn(ErasableClassifier(kappa=0.5), *stream)
+    assert report.decisions.exact == 0
+    assert report.decisions.screened > 500

@@ -1,0 +1,257 @@
+"""A classifier and the oracle live through the same random history; after every step they are the same, bit for bit."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from erasable import ErasableClassifier, verify
+from erasable.core.state import from_bytes, to_bytes
+from erasable.errors import ErasableError, InputError
+from erasable.operations import verify_state
+from tests.oracle import OracleModel
+from tests.strategies import Batch, Setting, assert_identical, problems
+
+KEYS = {
+    "int": lambda i: i - 5,
+    "str": lambda i: f"r{i}" + "\0" * (i % 2),
+    "bytes": lambda i: b"%d" % i + b"\0" * (i % 2),
+}
+SIZES = [{}, {"block_rows": 1, "chunk_rows": 1}, {"block_rows": 3, "chunk_rows": 2}]
+WRONG = {"int": ["7", "8", "9"], "str": [b"r1", b"r2", b"r3"], "bytes": [1, 2, 3]}  # keys of another type
+
+
+class Classifier(RuleBasedStateMachine):
+    """Learn, forget, save, refuse: compared with starting again in rational arithmetic."""
+
+    setting: Setting
+    clf: ErasableClassifier
+    oracle: OracleModel
+
+    @initialize(problem=problems(max_rows=8), kind=st.sampled_from(sorted(KEYS)), owners=st.sampled_from(sorted(KEYS)))
+    def start(self, problem, kind, owners):
+        self.setting, batch = problem
+        self.pool = batch.X
+        self.labels = sorted(set(batch.y)) if self.setting.classes is None else list(self.setting.classes)
+        self.kind, self.owner_kind = kind, owners
+        self.key, self.owner = KEYS[kind], KEYS[owners]
+        self.clf, self.oracle = self.setting.classifier(), self.setting.oracle()
+        self.offered: list = []  # every id ever used
+
+    def fitted(self):
+        return self.clf.__sklearn_is_fitted__()
+
+    def batch(self, data, *, n=None):
+        """Rows from the pool under ids that the model does not hold; some of them held once."""
+        n = n or data.draw(st.integers(1, 6))
+        held = set(self.oracle.ids)
+        free = [key for key in map(self.key, range(len(held) + 12)) if key not in held]
+        ids = data.draw(st.lists(st.sampled_from(free), min_size=n, max_size=n, unique=True))
+        rows = [data.draw(st.sampled_from(self.pool)) for _ in range(n)]
+        y = [data.draw(st.sampled_from(self.labels)) for _ in range(n)]
+        owners = [self.owner(data.draw(st.integers(0, 4))) for _ in range(n)] if data.draw(st.booleans()) else None
+        return Batch(rows, y, ids, owners)
+
+    # -- changes -------------------------------------------------------------------------------------------------
+
+    @rule(data=st.data(), sizes=st.sampled_from(SIZES))
+    def learn(self, data, sizes):
+        batch = self.batch(data)
+        self.clf._learn(
+            np.array(batch.X), batch.y, batch.ids, batch.subjects, fresh=not self.fitted(), streaming=True, **sizes
+        )
+        batch.learnt_by(self.oracle)
+        self.offered += batch.ids
+
+    @precondition(lambda self: self.fitted() and self.kind == "int")
+    @rule(n=st.integers(1, 3), data=st.data())
+    def learn_without_ids(self, n, data):
+        """Rows are numbered on from the largest id among the core rows, and from 0 where there are none."""
+        rows = [data.draw(st.sampled_from(self.pool)) for _ in range(n)]
+        start = max(self.oracle.ids) + 1 if self.oracle.ids else 0
+        batch = Batch(rows, [self.labels[0]] * n, list(range(start, start + n)), None)
+        self.clf.partial_fit(np.array(rows), batch.y)
+        batch.learnt_by(self.oracle)
+
+    @precondition(lambda self: self.fitted())
+    @rule(data=st.data())
+    def fit_again(self, data):
+        batch = self.batch(data)
+        self.clf.fit(np.array(batch.X), batch.y, ids=batch.ids, subjects=batch.subjects)
+        self.oracle = batch.learnt_by(self.setting.oracle())
+
+    @precondition(lambda self: self.fitted() and self.offered)
+    @rule(data=st.data())
+    def forget_ids(self, data):
+        names = data.draw(st.lists(st.sampled_from(self.offered), max_size=6))
+        before = len(self.oracle.core)
+        report = self.clf.forget(ids=names)
+        self.oracle.forget(ids=names)
+        assert report.requested == len(names)
+        assert report.core_rows_removed == before - len(self.oracle.core)
+        assert report.rows_left == len(self.oracle.core)
+        if data.draw(st.booleans()):
+            assert report.digest == self.oracle.digest()
+            assert self.clf.forget(ids=names).core_rows_removed == 0
+
+    @precondition(lambda self: self.fitted() and self.oracle.core)
+    @rule(data=st.data())
+    def forget_core_rows(self, data):
+        names = data.draw(st.lists(st.sampled_from(self.oracle.ids), unique=True, min_size=1))
+        assert self.clf.forget(ids=names).core_rows_removed == len(names)
+        self.oracle.forget(ids=names)
+
+    @precondition(lambda self: self.fitted())
+    @rule(owners=st.lists(st.integers(0, 6), max_size=3))
+    def forget_subjects(self, owners):
+        names = [self.owner(i) for i in owners]
+        self.clf.forget(subjects=names)
+        self.oracle.forget(subjects=names)
+
+    @precondition(lambda self: self.fitted() and self.oracle.core)
+    @rule(data=st.data(), owner=st.integers(0, 4))
+    def forget_ids_and_subjects_together(self, data, owner):
+        name = data.draw(st.sampled_from(self.oracle.ids))
+        self.clf.forget(ids=[name], subjects=[self.owner(owner)])
+        self.oracle.forget(ids=[name], subjects=[self.owner(owner)])
+
+    @precondition(lambda self: self.fitted() and self.oracle.core)
+    @rule(data=st.data())
+    def forget_a_class(self, data):
+        label = data.draw(st.sampled_from(self.oracle.labels))
+        names = [r.id for r in self.oracle.core if r.label == label]
+        self.clf.forget(ids=names)
+        self.oracle.forget(ids=names)
+
+    @precondition(lambda self: self.fitted() and self.oracle.core)
+    @rule()
+    def forget_everything(self):
+        self.clf.forget(ids=self.oracle.ids)
+        self.oracle = self.setting.oracle()
+
+    # -- what changes nothing --------------------------------------------------------------------------------------
+
+    @precondition(lambda self: self.fitted())
+    @rule()
+    def forget_the_unknown(self):
+        assert self.clf.forget(ids=[self.key(9999)]).core_rows_removed == 0
+        assert self.clf.forget(subjects=[self.owner(9999)]).core_rows_removed == 0
+        assert self.clf.forget(ids=[]).core_rows_removed == 0
+
+    @precondition(lambda self: self.fitted())
+    @rule(how=st.sampled_from(["pickle", "copy", "deepcopy"]))
+    def replace_by_a_copy(self, how):
+        duplicate = {"pickle": lambda c: pickle.loads(pickle.dumps(c)), "copy": copy.copy, "deepcopy": copy.deepcopy}
+        old, self.clf = self.clf, duplicate[how](self.clf)
+        if old.n_core_:
+            old.forget(ids=old._state().ids)  # the original must not share anything with its copy
+        assert old.n_core_ == 0
+
+    @precondition(lambda self: self.fitted() and self.oracle.core)
+    @rule()
+    def predict(self):
+        X = np.array(self.pool)
+        assert set(self.clf.predict(X).tolist()) <= set(self.oracle.classes)
+        self.clf.decision_function(X)
+        self.clf.predict_proba(X)
+
+    @precondition(lambda self: self.fitted())
+    @rule()
+    def check(self):
+        assert verify(self.clf).rows == len(self.oracle.core)
+        again = from_bytes(to_bytes(self.clf._state()))
+        assert verify_state(again).digest == self.oracle.digest()
+
+    # -- refusals: an error, and not a bit moves ---------------------------------------------------------------------
+
+    @precondition(lambda self: self.fitted())
+    @rule(data=st.data(), fault=st.sampled_from(["nan", "inf", "narrow", "wide", "labels", "ids", "owners", "empty"]))
+    def refuse_malformed_rows(self, data, fault):
+        batch = self.batch(data, n=3)
+        X, y, ids, owners = np.array(batch.X), batch.y, batch.ids, batch.subjects
+        match fault:
+            case "nan":
+                X[2, 0] = np.nan
+            case "inf":
+                X[0, -1] = -np.inf
+            case "narrow":
+                X = X[:, :-1]
+            case "wide":
+                X = np.column_stack([X, X[:, 0]])
+            case "labels":
+                y = y[:-1]
+            case "ids":
+                ids = ids[:-1]
+            case "owners":
+                owners = [self.owner(1)] * 2
+            case _:
+                X, y, ids, owners = X[:0], [], [], None
+        with pytest.raises((ErasableError, ValueError)):
+            self.clf.partial_fit(X, y, ids=ids, subjects=owners)
+
+    @precondition(lambda self: self.fitted())
+    @rule(data=st.data(), fault=st.sampled_from(["twice", "present", "type", "owner type", "class", "label type"]))
+    def refuse_wrong_names(self, data, fault):
+        batch = self.batch(data, n=3)
+        y, ids, owners = list(batch.y), list(batch.ids), batch.subjects
+        held = [s for s in self.oracle.subjects if s is not None]
+        match fault:
+            case "twice":
+                ids[2] = ids[0]
+            case "present" if self.oracle.ids:
+                ids[1] = self.oracle.ids[0]
+            case "type" if self.oracle.ids:
+                ids = WRONG[self.kind]
+            case "owner type" if held:
+                owners = WRONG[self.owner_kind]
+            case "class" if self.setting.classes is not None:
+                y = [{bool: 2, int: 77, float: 77.0, str: "unseen"}[type(y[0])]] * 3
+            case "label type" if self.oracle.core:
+                y = ["x", "y", "x"] if not isinstance(y[0], str) else [1, 2, 1]
+            case _:
+                return
+        with pytest.raises(ErasableError):
+            self.clf.partial_fit(np.array(batch.X), y, ids=ids, subjects=owners)
+
+    @precondition(lambda self: self.fitted() and not self.oracle.grid.normalises)
+    @rule(data=st.data())
+    def refuse_rows_outside_the_ball(self, data):
+        batch = self.batch(data, n=2)
+        X = np.array(batch.X)
+        X[1] = 3.0 * (self.setting.scaling or 1.0)
+        with pytest.raises(InputError, match="norm above"):
+            self.clf.partial_fit(X, batch.y, ids=batch.ids, subjects=batch.subjects)
+
+    @precondition(lambda self: self.fitted())
+    @rule()
+    def refuse_to_forget_nonsense(self):
+        with pytest.raises(ErasableError):
+            self.clf.forget()
+        with pytest.raises(ErasableError):
+            self.clf.forget(ids=[1.5])
+        with pytest.raises(ErasableError):
+            self.clf.forget(ids=[1, "a"])
+        if self.oracle.ids:
+            with pytest.raises(ErasableError):
+                self.clf.forget(ids=WRONG[self.kind])
+
+    # -- the law, at every moment ------------------------------------------------------------------------------------
+
+    @invariant()
+    def the_state_is_the_oracles(self):
+        if hasattr(self, "clf") and self.fitted():
+            assert_identical(self.clf, self.oracle)
+            assert self.clf.n_core_ == self.clf.stored_rows_ == len(self.oracle.core)
+            assert self.clf.core_ids_.tolist() == self.oracle.ids
+            assert self.clf.classes_.tolist() == list(self.oracle.classes)
+            assert self.clf.threshold_ == self.setting.threshold
+
+
+TestClassifier = Classifier.TestCase
+TestClassifier.settings = settings(max_examples=2 * settings().max_examples)

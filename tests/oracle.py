@@ -1,0 +1,436 @@
+"""The oracle: a slow, obvious second implementation in integers and fractions. It imports nothing from the package.
+
+Everything follows the documents, not the code: rows go on the grid one coordinate at a time, Algorithm 1 takes one row
+at a time and compares ``g'H^-1g > tau`` as rationals, forgetting throws the model away and learns the survivors again,
+and the weights are the rational solution rounded once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+Vector = Sequence[int]
+Matrix = list[list[int]]
+
+
+# -- the grid ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class OracleGrid:
+    """Rows to integers, as the docstring of ``core/grid.py`` says."""
+
+    n_features: int
+    bits: int = 15
+    intercept: bool = True
+    scaling: Any = "row"
+
+    @property
+    def normalises(self) -> bool:
+        return self.scaling == "row" or isinstance(self.scaling, tuple)
+
+    @property
+    def n_columns(self) -> int:
+        return self.n_features + 1 if self.intercept else self.n_features
+
+    @property
+    def radius(self) -> int:
+        return 2**self.bits - 1
+
+    @property
+    def constant(self) -> int:
+        """The largest integer at most ``2**bits / sqrt(2)``."""
+        return largest_root(Fraction(4**self.bits, 2)) if self.intercept else 0
+
+    @property
+    def ball(self) -> int:
+        return largest_root(Fraction(self.radius**2 - self.constant**2))
+
+    @property
+    def unit(self) -> int:
+        return self.ball if self.intercept else 2**self.bits
+
+    @property
+    def reach(self) -> int:
+        root = largest_root(Fraction(self.n_features))
+        diagonal = root if root**2 == self.n_features else root + 1  # sqrt(n_features), rounded up
+        inner = self.ball - 1 - (diagonal + 1) // 2
+        return inner if inner < 2**14 else 64 * (inner // 64)
+
+    def put(self, row: Iterable[float]) -> tuple[int, ...]:
+        """One row on the grid, the constant appended."""
+        z = [float(v) for v in row]
+        if isinstance(self.scaling, tuple):
+            z = [divided(v, s) for v, s in zip(z, self.scaling, strict=True)]
+        elif isinstance(self.scaling, float):
+            z = [divided(v, self.scaling) for v in z]
+        if self.normalises:
+            features = normalised(z, self.reach)
+        else:
+            features = [round(multiplied(v, self.unit)) for v in z]
+            if sum(v * v for v in features) > self.ball**2:
+                features = [round(multiplied(v, self.reach)) for v in z]
+        return (*features, self.constant) if self.intercept else tuple(features)
+
+
+def divided(a: float, b: float) -> float:
+    """``a / b`` rounded once to float64."""
+    return math.copysign(float(abs(Fraction(a)) / Fraction(b)), a)
+
+
+def multiplied(a: float, b: int) -> float:
+    """``a * b`` rounded once to float64."""
+    return float(Fraction(a) * b)
+
+
+def largest_root(square: Fraction) -> int:
+    """The largest integer whose square is at most ``square``."""
+    return math.isqrt(square.numerator // square.denominator)
+
+
+def normalised(z: Sequence[float], reach: int) -> list[int]:
+    """``reach * z / |z|`` with every coordinate rounded to the nearest integer, halves to even."""
+    exact = [Fraction(v) for v in z]
+    square_norm = sum((v * v for v in exact), Fraction(0))
+    if square_norm == 0:
+        return [0] * len(exact)
+    out = []
+    for v in exact:
+        square = reach**2 * v * v / square_norm
+        k = largest_root(square)
+        middle = (k + Fraction(1, 2)) ** 2
+        if square > middle or (square == middle and k % 2 == 1):
+            k += 1
+        out.append(k if v >= 0 else -k)
+    return out
+
+
+# -- exact linear algebra ----------------------------------------------------------------------------------------
+
+
+def scaled_identity(d: int, units: int) -> Matrix:
+    return [[units if i == j else 0 for j in range(d)] for i in range(d)]
+
+
+def add_outer(H: Matrix, g: Vector, times: int = 1) -> None:
+    for i, a in enumerate(g):
+        for j, b in enumerate(g):
+            H[i][j] += times * a * b
+
+
+def gram_matrix(rows: Iterable[Vector], units: int, d: int) -> Matrix:
+    """``units * I`` plus the sum of ``g g'``."""
+    H = scaled_identity(d, units)
+    for g in rows:
+        add_outer(H, g)
+    return H
+
+
+def solve(H: Matrix, rhs: Vector) -> list[Fraction]:
+    """``H^-1 rhs`` by Bareiss' elimination: integers all the way, divisions without remainder."""
+    d = len(H)
+    M = [[*map(int, row), int(b)] for row, b in zip(H, rhs, strict=True)]
+    previous = 1
+    for k in range(d):
+        assert M[k][k] != 0, "a leading minor vanishes: H is not positive definite"
+        for i in range(k + 1, d):
+            for j in range(k + 1, d + 1):
+                M[i][j], remainder = divmod(M[i][j] * M[k][k] - M[i][k] * M[k][j], previous)
+                assert remainder == 0
+            M[i][k] = 0
+        previous = M[k][k]
+    x = [Fraction(0)] * d
+    for i in reversed(range(d)):
+        x[i] = (M[i][d] - sum((M[i][j] * x[j] for j in range(i + 1, d)), Fraction(0))) / M[i][i]
+    return x
+
+
+def leverage(H: Matrix, g: Vector) -> Fraction:
+    """``g'H^-1g``."""
+    return sum((int(a) * z for a, z in zip(g, solve(H, g), strict=True)), Fraction(0))
+
+
+def select(rows: Iterable[Vector], H: Matrix, tau: float) -> list[int]:
+    """Algorithm 1, lines 3 to 6, as printed; ``H`` grows in place."""
+    selected = []
+    for i, g in enumerate(rows):
+        if leverage(H, g) > Fraction(tau):
+            add_outer(H, g)
+            selected.append(i)
+    return selected
+
+
+class GrowingInverse:
+    """``H^-1 = adjugate / determinant`` in integers while ``H`` grows: what :func:`leverage` gives, for larger d.
+
+    With ``a = adj(H) g`` and ``q = g'a``: ``det(H + gg') = det + q`` and ``adj(H + gg') = ((det + q) adj - a a') /
+    det``, where the division leaves no remainder.
+    """
+
+    def __init__(self, d: int, units: int) -> None:
+        self.determinant = units**d
+        self.adjugate = scaled_identity(d, units ** (d - 1))
+
+    def _applied(self, g: Vector) -> tuple[list[int], int]:
+        a = [sum(m * v for m, v in zip(row, g, strict=True)) for row in self.adjugate]
+        return a, sum(v * w for v, w in zip(g, a, strict=True))
+
+    def leverage(self, g: Vector) -> Fraction:
+        return Fraction(self._applied(g)[1], self.determinant)
+
+    def take_if_above(self, g: Vector, tau: float) -> bool:
+        a, q = self._applied(g)
+        above, below = tau.as_integer_ratio()
+        if q * below <= above * self.determinant:
+            return False
+        determinant = self.determinant + q
+        for i, row in enumerate(self.adjugate):
+            for j in range(i + 1):
+                value, remainder = divmod(determinant * row[j] - a[i] * a[j], self.determinant)
+                assert remainder == 0
+                row[j] = self.adjugate[j][i] = value
+        self.determinant = determinant
+        return True
+
+
+# -- rounding ----------------------------------------------------------------------------------------------------
+
+
+def float32_bits(value: Fraction) -> int:
+    """The float32 nearest to a rational as its 32 bits: ties to even, and a zero is positive."""
+    size = abs(value)
+    if size == 0:
+        return 0
+    last_place = size.numerator.bit_length() - size.denominator.bit_length() - 24
+    if size >= Fraction(2) ** (last_place + 24):
+        last_place += 1
+    last_place = max(last_place, -149)
+    steps = size / Fraction(2) ** last_place
+    whole, rest = divmod(steps.numerator, steps.denominator)
+    if 2 * rest > steps.denominator or (2 * rest == steps.denominator and whole % 2 == 1):
+        whole += 1
+    pattern = ((last_place + 149) << 23) + whole  # the hidden bit carries into the exponent
+    assert pattern < 0x7F800000, "too large for float32"
+    return pattern if value > 0 or pattern == 0 else pattern | 1 << 31
+
+
+# -- the model ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class CoreRow:
+    id: Any
+    subject: Any
+    label: Any
+    g: tuple[int, ...]
+
+
+@dataclass
+class OracleModel:
+    """Algorithm 1 with forgetting by starting again."""
+
+    grid: OracleGrid
+    units: int
+    threshold: float
+    fixed_classes: tuple[Any, ...] | None = None
+    core: list[CoreRow] = field(default_factory=list)
+
+    @classmethod
+    def of(
+        cls,
+        n_features: int,
+        *,
+        threshold: float,
+        capacity: float = 1.0,
+        bits: int = 15,
+        intercept: bool = True,
+        scaling: Any = "row",
+        classes: Iterable[Any] | None = None,
+    ) -> OracleModel:
+        """From the parameters a user gives."""
+        grid = OracleGrid(n_features, bits, intercept, scaling)
+        fixed = None if classes is None else tuple(sorted(set(classes)))
+        return cls(grid, round(Fraction(capacity) * 4**bits), threshold, fixed)
+
+    def learn(
+        self, X: Iterable[Iterable[float]], y: Sequence[Any], ids: Sequence[Any], subjects: Sequence[Any] | None = None
+    ) -> None:
+        owners = [None] * len(y) if subjects is None else subjects
+        for x, label, key, owner in zip(X, y, ids, owners, strict=True):
+            self.offer(CoreRow(key, owner, label, self.grid.put(x)))
+
+    def offer(self, row: CoreRow) -> None:
+        if leverage(self.H, row.g) > Fraction(self.threshold):
+            self.core.append(row)
+
+    def forget(self, ids: Iterable[Any] = (), subjects: Iterable[Any] = ()) -> None:
+        gone, owners = set(ids), set(subjects)
+        survivors = [r for r in self.core if r.id not in gone and (r.subject is None or r.subject not in owners)]
+        self.core = []
+        for row in survivors:
+            self.offer(row)
+
+    @property
+    def H(self) -> Matrix:  # noqa: N802
+        return gram_matrix((r.g for r in self.core), self.units, self.grid.n_columns)
+
+    @property
+    def ids(self) -> list[Any]:
+        return [r.id for r in self.core]
+
+    @property
+    def subjects(self) -> list[Any]:
+        return [r.subject for r in self.core]
+
+    @property
+    def labels(self) -> list[Any]:
+        return [r.label for r in self.core]
+
+    @property
+    def rows(self) -> list[tuple[int, ...]]:
+        return [r.g for r in self.core]
+
+    @property
+    def classes(self) -> tuple[Any, ...]:
+        return tuple(sorted(set(self.labels))) if self.fixed_classes is None else self.fixed_classes
+
+    @property
+    def gram(self) -> list[int]:
+        """Lower triangle of the sum of ``g g'``, row by row."""
+        G = gram_matrix(self.rows, 0, self.grid.n_columns)
+        return [G[i][j] for i in range(len(G)) for j in range(i + 1)]
+
+    @property
+    def class_sums(self) -> list[list[int]]:
+        d = self.grid.n_columns
+        return [[sum(r.g[j] for r in self.core if r.label == c) for j in range(d)] for c in self.classes]
+
+    @property
+    def targets(self) -> list[list[int]]:
+        """One vector ``sum of y g`` per linear function, y = +1 or -1 row by row."""
+        positives = self.classes if len(self.classes) > 2 else self.classes[-1:]
+        d = self.grid.n_columns
+        return [[sum(r.g[j] if r.label == c else -r.g[j] for r in self.core) for j in range(d)] for c in positives]
+
+    @property
+    def weight_bits(self) -> list[list[int]]:
+        """Bits of ``w = A^-1 b = 2**bits * H^-1 (sum of y g)``; one zero vector where there is no class."""
+        if not self.classes:
+            return [[0] * self.grid.n_columns]
+        H = self.H
+        return [[float32_bits(2**self.grid.bits * z) for z in solve(H, b)] for b in self.targets]
+
+    # -- canonical bytes, as the docstring of ``core/state.py`` says ---------------------------------------------------
+
+    def to_bytes(self) -> bytes:
+        tensors = self._tensors()
+        entries = ['"__metadata__":{"erasable":' + json_string(self._metadata()) + "}"]
+        offset = 0
+        for name, dtype, shape, data in tensors:
+            sizes = ",".join(map(str, shape))
+            end = offset + len(data)
+            entries.append(f'"{name}":{{"dtype":"{dtype}","shape":[{sizes}],"data_offsets":[{offset},{end}]}}')
+            offset = end
+        header = ("{" + ",".join(entries) + "}").encode("utf-8")
+        header += b" " * ((8 - len(header)) % 8)
+        return struct.pack("<Q", len(header)) + header + b"".join(data for *_, data in tensors)
+
+    def digest(self) -> str:
+        return hashlib.sha256(self.to_bytes()).hexdigest()
+
+    def _metadata(self) -> str:
+        scaling = self.grid.scaling
+        if isinstance(scaling, tuple):
+            scaling_text = "[" + ",".join(json_string(s.hex()) for s in scaling) + "]"
+        else:
+            scaling_text = json_value(scaling.hex() if isinstance(scaling, float) else scaling)
+        fields = {
+            "bits": json_value(self.grid.bits),
+            "capacity_units": json_string(str(self.units)),
+            "class_kind": json_value(kind(self.classes)),
+            "classes": "[" + ",".join(json_string(plain_text(c)) for c in self.classes) + "]",
+            "classes_fixed": json_value(self.fixed_classes is not None),
+            "format": json_string("erasable-state"),
+            "id_kind": json_value(kind(self.ids)),
+            "intercept": json_value(self.grid.intercept),
+            "n_features": json_value(self.grid.n_features),
+            "scaling": scaling_text,
+            "subject_kind": json_value(kind(self.subjects)),
+            "threshold": json_string(self.threshold.hex()),
+            "version": json_value(1),
+        }
+        return "{" + ",".join(f'"{name}":{text}' for name, text in sorted(fields.items())) + "}"
+
+    def _tensors(self) -> list[tuple[str, str, list[int], bytes]]:
+        n, d = len(self.core), self.grid.n_columns
+        numbers_of_ids, texts_of_ids = key_tensors("ids", self.ids)
+        numbers_of_subjects, texts_of_subjects = key_tensors("subjects", self.subjects)
+        codes = [self.classes.index(c) for c in self.labels]
+        weights = self.weight_bits
+        width = "h" if self.grid.bits <= 15 else "i"
+        return [
+            ("gram", "I64", [d * (d + 1) // 2], packed("q", self.gram)),
+            ("class_sums", "I64", [len(self.classes), d], packed("q", flat(self.class_sums))),
+            *numbers_of_ids,
+            *numbers_of_subjects,
+            ("weights", "F32", [len(weights), d], packed("I", flat(weights))),
+            ("labels", "I32", [n], packed("i", codes)),
+            ("rows", "I16" if width == "h" else "I32", [n, d], packed(width, flat(self.rows))),
+            *texts_of_ids,
+            *texts_of_subjects,
+        ]
+
+
+def key_tensors(name: str, keys: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """Wide and narrow tensors that hold ids or subjects: numbers, or ends and text; None only among subjects."""
+    known = [k for k in keys if k is not None]
+    if not known:
+        return [], []
+    n, narrow = len(keys), []
+    if len(known) < n:
+        narrow.append((f"{name}.present", "U8", [n], bytes(k is not None for k in keys)))
+    if isinstance(known[0], int):
+        return [(name, "I64", [n], packed("q", [0 if k is None else k for k in keys]))], narrow
+    texts = [b"" if k is None else k.encode("utf-8") if isinstance(k, str) else k for k in keys]
+    ends = [sum(len(t) for t in texts[: i + 1]) for i in range(n)]
+    blob = b"".join(texts)
+    return [(f"{name}.ends", "I64", [n], packed("q", ends))], [*narrow, (name, "U8", [len(blob)], blob)]
+
+
+def packed(code: str, values: Sequence[int]) -> bytes:
+    return struct.pack(f"<{len(values)}{code}", *values)
+
+
+def flat(rows: Iterable[Iterable[int]]) -> list[int]:
+    return [v for row in rows for v in row]
+
+
+def kind(values: Iterable[Any]) -> str | None:
+    return next((type(v).__name__ for v in values if v is not None), None)
+
+
+def plain_text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value.hex() if isinstance(value, float | bytes) else str(value)
+
+
+def json_value(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return json_string(value) if isinstance(value, str) else str(value)
+
+
+def json_string(text: str) -> str:
+    """RFC 8785: only the quote, the backslash and control characters are escaped, the short way where there is one."""
+    short = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
+    escaped = [short.get(c) or (f"\\u{ord(c):04x}" if ord(c) < 32 else c) for c in text]
+    return '"' + "".join(escaped) + '"'
