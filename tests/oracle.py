@@ -63,6 +63,13 @@ class OracleGrid:
         inner = self.ball - 1 - (diagonal + 1) // 2
         return inner if inner < 2**14 else 64 * (inner // 64)
 
+    @property
+    def longest(self) -> float:
+        """No grid row has a larger squared norm: the reach and half a step in every coordinate, and the constant."""
+        if not self.normalises:
+            return float(self.radius**2)
+        return (self.reach + 0.5 * math.sqrt(self.n_features)) ** 2 + self.constant**2
+
     def put(self, row: Iterable[float]) -> tuple[int, ...]:
         """One row on the grid, the constant appended."""
         z = [float(v) for v in row]

@@ -174,7 +174,7 @@ def thresholds(draw: Any, grid: OracleGrid, units: int, pool: list[tuple[float, 
         nearest = float(leverage(H, g))
         plain = draw(st.sampled_from([nearest, math.nextafter(nearest, math.inf), math.nextafter(nearest, 0.0)]))
     # At or above this nothing could ever be selected, and the classifier refuses.
-    return plain if units * plain < grid.radius**2 else 0.5 * grid.radius**2 / units
+    return plain if units * plain < grid.longest else 0.5 * grid.longest / units
 
 
 @st.composite

@@ -28,7 +28,7 @@ def assert_on_grid(X, grid):
     assert G.tolist() == [list(oracle.put(row)) for row in np.asarray(X, dtype=np.float64).tolist()]
     assert G.dtype == (np.int16 if grid.bits <= 15 else np.int32)
     square = (G.astype(np.int64) ** 2).sum(axis=1)
-    assert (square <= (2**grid.bits - 1) ** 2).all()
+    assert (square <= min((2**grid.bits - 1) ** 2, grid.longest)).all()
     return G
 
 
