@@ -35,17 +35,17 @@ def margin(n=200_000, d=100, gap=0.1, seed=0):
     return X, X @ u > 0
 
 
-def small_sets():
-    """Name, train rows, test rows, train labels, test labels of the sets that scikit-learn bundles."""
+def small_sets(n_splits=20):
+    """Name and random splits (train rows, test rows, train labels, test labels) of the sets scikit-learn bundles."""
     for name, load in (("digits", load_digits), ("breast cancer", load_breast_cancer)):
         X, y = load(return_X_y=True)
-        yield (name, *train_test_split(X, y, test_size=0.3, random_state=0, stratify=y))
+        yield name, [train_test_split(X, y, test_size=0.3, random_state=s, stratify=y) for s in range(n_splits)]
 
 
 def local_sets(folder):
-    """The same for every ``NAME_train.npz``, ``NAME_test.npz`` (SciPy CSR) and ``NAME_labels.npz`` in a folder."""
+    """The same, one split each, for ``NAME_{train,test}.npz`` (SciPy CSR) and ``NAME_labels.npz`` in a folder."""
     for path in sorted(Path(folder).glob("*_train.npz")):
         name = path.name.removesuffix("_train.npz")
         labels = np.load(path.with_name(f"{name}_labels.npz"))
         test = sp.load_npz(path.with_name(f"{name}_test.npz"))
-        yield name, sp.csr_array(sp.load_npz(path)), sp.csr_array(test), labels["y_train"], labels["y_test"]
+        yield name, [(sp.csr_array(sp.load_npz(path)), sp.csr_array(test), labels["y_train"], labels["y_test"])]

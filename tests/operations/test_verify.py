@@ -274,3 +274,26 @@ def test_every_number_of_a_state_is_checked(part):
             verify_state(state)
         flat[i] ^= 1
     verify_state(state)
+
+
+def ghost_id(memory):
+    memory.place["SECRET-ghost"] = memory.place[next(iter(memory.place))]
+
+
+def ghost_subject(memory):
+    memory.of_subject["SECRET-ghost"] = {next(iter(memory.place)): None}
+
+
+def miscount(memory):
+    memory.class_counts[next(iter(memory.class_counts))] += 1
+
+
+@pytest.mark.parametrize("tamper", [ghost_id, ghost_subject, miscount], ids=lambda t: t.__name__)
+def test_tables_that_name_other_rows_are_found(tamper):
+    """A row that is gone must not be found by name either."""
+    clf = fitted()
+    verify(clf)
+    tamper(clf._memory)
+    with pytest.raises(VerificationError, match="tables that find rows") as caught:
+        verify(clf)
+    assert_no_traces(everything_said(caught.value))
