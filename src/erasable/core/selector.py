@@ -170,12 +170,14 @@ def select(
     d = grid.n_columns
     chunk = chunk_rows or min(1024, max(96, (3 * d) // 4))
     block = block_rows or max(chunk, min(32768, 2**21 // d))
+    if tau == 0.0:  # every row but zero is selected: large chunks, nothing to screen
+        chunk = chunk_rows or block
     run = _Run(rows, H, n_core, grid, units, tau)
     low, n = 0, len(rows)
     while low < n:
         # While most rows are selected, screening them first would be work for nothing.
         high = min(n, low + (chunk if run.crowded else block))
-        run.queue(low, high, screening=not run.crowded)
+        run.queue(low, high, screening=tau > 0.0 and not run.crowded)
         while run.waiting >= chunk:
             run.decide(chunk)
         low = high
@@ -261,6 +263,9 @@ class _Run:
 
     def _decide(self, G: Integers) -> Mask:
         """Which rows of a chunk are selected, in order. Algorithm 1, line 4."""
+        if self.tau == 0.0:  # H is positive definite
+            self.decisions.certified += len(G)
+            return np.asarray(G.any(axis=1))
         chosen = np.zeros(len(G), dtype=bool)
         eta, current = np.inf, self.factor
         if current is not None:

@@ -82,13 +82,21 @@ def few_threads(flops: float) -> AbstractContextManager[None]:
     return _ONE_THREAD if flops < _WORTH_SHARING else nullcontext()
 
 
+def alone(H: Float64s) -> AbstractContextManager[None]:
+    """One BLAS thread for factorising ``H`` and solving with it, unless it is very large.
+
+    A threaded factorisation synchronises often: it gains little below some thousand rows, and a busy machine slows it
+    down tenfold.
+    """
+    return few_threads(0.0 if len(H) < _FACTOR_ALONE else np.inf)
+
+
 def factorise(H: Float64s, *, overwrite: bool = False) -> Float64s | None:
     """Lower Cholesky factor of the lower triangle of ``H`` (Fortran order), or None where float64 cannot factor it.
 
-    What stands above the diagonal is zero. A threaded factorisation synchronises often: it gains little below some
-    thousand rows, and a busy machine slows it down tenfold.
+    What stands above the diagonal is zero.
     """
-    with few_threads(0.0 if len(H) < _FACTOR_ALONE else np.inf):
+    with alone(H):
         L, info = lapack.dpotrf(H, lower=1, clean=1, overwrite_a=overwrite)
     return L if info == 0 else None
 

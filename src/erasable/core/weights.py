@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from erasable.core.grid import Float64s, Grid
-from erasable.core.solve import Refined, component, factorise, refine, solve_exactly
+from erasable.core.solve import Refined, alone, component, factorise, refine, solve_exactly
 from erasable.core.sums import symmetric
 
 Float32s = npt.NDArray[np.float32]
@@ -42,12 +42,13 @@ def solve_weights(H: Float64s, B: Float64s, grid: Grid, units: int) -> Float32s:
     R = B.astype(np.int64)
     undecided = np.zeros(B.shape, dtype=bool)
     if R.any():
-        L = factorise(H)
         undecided[:] = True
-        for r in refine(H, L, R) if L is not None else ():
-            _round_certain(W, undecided, r, grid.bits, units)
-            if not undecided.any():
-                break
+        with alone(H):
+            L = factorise(H)
+            for r in refine(H, L, R) if L is not None else ():
+                _round_certain(W, undecided, r, grid.bits, units)
+                if not undecided.any():
+                    break
     if undecided.any():
         _round_rationally(W, undecided, symmetric(H), R, grid.bits)
     return np.ascontiguousarray(W.T) + np.float32(0.0)  # no negative zeros

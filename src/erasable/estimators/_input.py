@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from sklearn.utils.validation import validate_data
 
 from erasable.core.grid import count_outside_ball
 from erasable.core.selector import RawRows
+from erasable.core.state import Key
 from erasable.errors import InputError, InputTypeError
 from erasable.estimators._keys import Column, as_key_column, label_type, plain_labels, same_kind
 from erasable.estimators._memory import CoreMemory
@@ -84,14 +86,14 @@ def check_labels(y: npt.NDArray[Any], memory: CoreMemory) -> None:
         raise InputError(f"y holds labels of type {kind.__name__}, but the model's classes are of type {known}.")
 
 
-def check_ids(ids: Any, n: int, memory: CoreMemory) -> Column | None:
-    """Ids, one per row, distinct and new; None stands for 0, 1, 2, ..."""
+def check_ids(ids: Any, n: int, place: Mapping[Key, Any]) -> Column | None:
+    """Ids, one per row, distinct and none of them a key of ``place`` yet; None stands for 0, 1, 2, ..."""
     if ids is None:
-        if not memory.n_core:
+        if not place:
             return None
-        if not isinstance(next(iter(memory.place)), int):
+        if not isinstance(next(iter(place)), int):
             raise InputError("ids are required: this model's ids are not integers, so rows cannot be numbered on.")
-        start = max(memory.place) + 1  # type: ignore[operator]
+        start = max(place) + 1  # type: ignore[operator]
         if start + n > 2**63:
             raise InputError("ids are required: numbering on from the largest id in the model would pass 64 bits.")
         return range(start, start + n)
@@ -101,10 +103,9 @@ def check_ids(ids: Any, n: int, memory: CoreMemory) -> Column | None:
     distinct = len(np.unique(keys) if isinstance(keys, np.ndarray) else set(keys))
     if distinct < n:
         raise InputError(f"ids must be distinct: {n - distinct} of {n} repeat an earlier one.")
-    known = next(iter(memory.place), None)
-    if known is not None:
-        same_kind(keys, known, "ids")
-        present = sum(key in memory.place for key in (keys.tolist() if isinstance(keys, np.ndarray) else keys))
+    if place:
+        same_kind(keys, type(next(iter(place))), "ids")
+        present = sum(key in place for key in (keys.tolist() if isinstance(keys, np.ndarray) else keys))
         if present:
             raise InputError(
                 f"{present} of {n} ids are already present in the model: forget them first, or leave these rows out."
@@ -118,7 +119,7 @@ def check_subjects(subjects: Any, n: int, memory: CoreMemory) -> Column:
     if len(owners) != n:
         raise InputError(f"subjects has {len(owners)} entries for {n} rows: pass one subject per row.")
     named = owners if isinstance(owners, np.ndarray) else [s for s in owners if s is not None]
-    same_kind(named, next(iter(memory.of_subject), None), "subjects")
+    same_kind(named, memory.subject_type, "subjects")
     return owners
 
 

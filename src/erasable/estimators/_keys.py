@@ -48,7 +48,8 @@ def _is_missing(value: Any) -> bool:
 def pick(column: Sequence[T] | npt.NDArray[Any], index: npt.NDArray[np.intp]) -> list[T]:
     """The entries at these positions, as plain values."""
     if isinstance(column, np.ndarray):
-        return [_plain(v) for v in column[index].tolist()]
+        values: list[T] = column[index].tolist()
+        return values if column.dtype.kind in "iub" else [_plain(v) for v in values]
     return [column[i] for i in index.tolist()]
 
 
@@ -65,6 +66,12 @@ def _plain(value: Any) -> Any:
             return value
 
 
+def array_of(values: Sequence[Any]) -> npt.NDArray[Any]:
+    """Plain values of one type as an array; NumPy's own text types would drop trailing zeros."""
+    lossy = any(isinstance(v, bytes) or (isinstance(v, str) and v.endswith("\0")) for v in values)
+    return np.array(values, dtype=object if lossy else None)
+
+
 def as_keys(values: Any, name: str) -> list[Key]:
     """Ids or subjects as a list of ints, of strings or of bytes; a bare value counts as a list of one.
 
@@ -73,6 +80,8 @@ def as_keys(values: Any, name: str) -> list[Key]:
     InputTypeError
         When the values are of another type, or of several.
     """
+    if type(values) is list and len(values) == 1 and type(values[0]) is int and -(2**63) <= values[0] < 2**63:
+        return values  # one request after another: the most frequent call
     keys = _as_list(values, name)
     types = set(map(type, keys))
     if not types <= _NAMES.keys():
@@ -130,8 +139,8 @@ def _as_list(values: Any, name: str) -> list[Any]:
     return list(values.tolist() if isinstance(values, np.ndarray) else values)
 
 
-def same_kind(new: Sequence[Key] | npt.NDArray[np.int64], known: Key | None, name: str) -> None:
-    """Refuse keys of another type than those the model holds: they could never match.
+def same_kind(new: Sequence[Key] | npt.NDArray[np.int64], known: type | None, name: str) -> None:
+    """Refuse keys of another type than ``known``, that of the model's own: they could never match.
 
     Raises
     ------
@@ -140,10 +149,10 @@ def same_kind(new: Sequence[Key] | npt.NDArray[np.int64], known: Key | None, nam
     if known is None or not len(new):
         return
     kind = int if isinstance(new, np.ndarray) else type(new[0])
-    if kind is not type(known):
+    if kind is not known:
         raise InputTypeError(
-            f"this model's {name} are {_PLURAL[_NAMES[type(known)]]}, but {_PLURAL[_NAMES[kind]]} were given, which "
-            f"can never match: convert them to {type(known).__name__} first."
+            f"this model's {name} are {_PLURAL[_NAMES[known]]}, but {_PLURAL[_NAMES[kind]]} were given, which "
+            f"can never match: convert them to {known.__name__} first."
         )
 
 

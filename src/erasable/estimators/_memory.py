@@ -1,9 +1,9 @@
 """Working memory of an estimator: the core rows in pages, their exact sums, and a cache of the weights.
 
 Truth: the pages, ``H`` and ``class_sums``. Tables made from the pages: ``place``, ``of_subject``, ``class_counts``.
-Cache: ``_weights``, dropped on every change. Learning works on a copy of ``H`` and swaps it in at the end, so a
-refused call changes nothing. Should an interrupt hit while a change is being written, ``moment`` stays None and the
-memory is not used again.
+Caches: ``_weights`` and ``_coefficients``, dropped on every change. Learning works on a copy of ``H`` and swaps it in
+at the end, so a refused call changes nothing. Should an interrupt hit while a change is being written, ``moment``
+stays None and the memory is not used again.
 """
 
 from __future__ import annotations
@@ -56,7 +56,10 @@ class CoreMemory:
     of_subject: dict[Key, dict[Key, None]] = field(default_factory=dict)
     class_sums: dict[Label, Float64s] = field(default_factory=dict)
     class_counts: dict[Label, int] = field(default_factory=dict)
+    id_type: type | None = None  # of the ids and subjects held: the first key of a dictionary is slow to find after
+    subject_type: type | None = None  # many others before it were deleted
     _weights: Float32s | None = None
+    _coefficients: Float64s | None = None
     moment: object | None = field(default_factory=object)  # a fresh token after every change: it counts nothing
 
     @classmethod
@@ -129,14 +132,17 @@ class CoreMemory:
     def _enter(self, page: Page) -> None:
         """Put a page's rows into the tables by id, subject and class."""
         self.place.update((key, (page, i)) for i, key in enumerate(page.ids))
+        self.id_type = type(page.ids[0]) if page.ids else self.id_type
         for key, subject, label in zip(page.ids, page.subjects, page.labels, strict=True):
             if subject is not None:
                 self.of_subject.setdefault(subject, {})[key] = None
+                self.subject_type = type(subject)
             self.class_counts[label] = self.class_counts.get(label, 0) + 1
 
     def _make_tables(self) -> None:
         """The tables anew: they then look as if only the surviving rows had ever been entered."""
         self.place, self.of_subject, self.class_counts = {}, {}, {}
+        self.id_type = self.subject_type = None
         for page in self.pages:
             self._enter(page)
 
@@ -168,6 +174,8 @@ class CoreMemory:
             if 2 * page.gaps > len(page.ids):
                 page.close_up()
                 self.place.update((key, (page, i)) for i, key in enumerate(page.ids))
+        self.id_type = self.id_type if self.place else None
+        self.subject_type = self.subject_type if self.of_subject else None
         if not all(page.ids for page in touched.values()):
             self.pages = [p for p in self.pages if p.ids]
         self._changed()
@@ -190,9 +198,10 @@ class CoreMemory:
         page.gaps += 1
 
     def _changed(self) -> None:
-        if self._weights is not None:
-            self._weights.fill(0.0)
-        self._weights, self.moment = None, object()
+        for cache in (self._weights, self._coefficients):
+            if cache is not None:
+                cache.fill(0.0)
+        self._weights, self._coefficients, self.moment = None, None, object()
 
     def stacked_class_sums(self) -> Float64s:
         """Class sums in the order of the classes, shape (n_classes, n_columns)."""
@@ -203,6 +212,14 @@ class CoreMemory:
         if self._weights is None:
             self._weights = weights_of(self.configuration, self.H, self.stacked_class_sums())
         return self._weights
+
+    def coefficients(self) -> Float64s:
+        """Weights of the features for rows of norm one, shape (n_functions, n_features); a copy for the caller."""
+        if self._coefficients is None:
+            grid = self.configuration.grid
+            # 24 and 15 bits: exact
+            self._coefficients = self.weights()[:, : grid.n_features].astype(np.float64) * grid.stretch
+        return self._coefficients.copy()
 
     def snapshot(self) -> State:
         """The state as a frozen record; gaps are closed and tables made anew first."""

@@ -44,8 +44,8 @@ def configure(given: Parameters, n_features: int, n_samples: int, classes: Any, 
     ------
     ConfigurationError
     """
-    grid = _grid(given, n_features)
-    _check_memory(grid)
+    grid = grid_of_parameters(given, n_features)
+    check_memory(grid)
     capacity = _positive(given.capacity, "capacity")
     units = regulariser(capacity, grid)
     tau = _threshold(given, n_samples, streaming=streaming)
@@ -67,7 +67,7 @@ def configure(given: Parameters, n_features: int, n_samples: int, classes: Any, 
     return Configuration(grid, units, tau, None if fixed is None else sorted_classes(fixed))
 
 
-def _check_memory(grid: Grid) -> None:
+def check_memory(grid: Grid) -> None:
     """Refuse so many features that the four square matrices of learning cannot fit into this machine."""
     needed = 4 * 8 * grid.n_columns**2
     try:
@@ -90,7 +90,7 @@ def check_unchanged(given: Parameters, configuration: Configuration, classes: An
     """
     grid = configuration.grid
     changed = []
-    if _grid(given, grid.n_features) != grid:
+    if grid_of_parameters(given, grid.n_features) != grid:
         changed.append("grid_bits, fit_intercept or scaling")
     if regulariser(_positive(given.capacity, "capacity"), grid) != configuration.units:
         changed.append("capacity")
@@ -107,7 +107,8 @@ def check_unchanged(given: Parameters, configuration: Configuration, classes: An
         )
 
 
-def _grid(given: Parameters, n_features: int) -> Grid:
+def grid_of_parameters(given: Parameters, n_features: int) -> Grid:
+    """How rows become integers under these arguments."""
     scaling = given.scaling
     if isinstance(scaling, numbers.Real) and not isinstance(scaling, bool):
         scaling = _number(scaling, "scaling")

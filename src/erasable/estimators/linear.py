@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -15,8 +14,9 @@ from erasable.core.grid import Float64s, scale_rows
 from erasable.core.selector import Progress, RawRows
 from erasable.core.state import State, digest, from_bytes, to_bytes
 from erasable.errors import ChangedMeanwhileError, InputError, NoRowsError
+from erasable.estimators._guarantee import Guarantee
 from erasable.estimators._input import check_ball, check_ids, check_labels, check_rows, check_subjects
-from erasable.estimators._keys import as_keys, same_kind
+from erasable.estimators._keys import array_of, as_keys, same_kind
 from erasable.estimators._memory import CoreMemory
 from erasable.estimators._parameters import check_unchanged, configure
 from erasable.estimators._reports import ForgetReport, LearnReport
@@ -69,6 +69,8 @@ class ErasableClassifier(ClassifierMixin, BaseEstimator):
     threshold_ : float
     stored_rows_, stored_bytes_ : int
         What the model holds: rows, and bytes of rows, sums and weights.
+    guarantee : Guarantee
+        What holds after ``forget``, as a record.
     n_features_in_ : int
     feature_names_in_ : array of shape (n_features,)
         Only when the input has column names.
@@ -176,7 +178,7 @@ class ErasableClassifier(ClassifierMixin, BaseEstimator):
             memory = self._whole_memory()
             check_unchanged(self, memory.configuration, classes)
         check_labels(y, memory)
-        keys = check_ids(ids, n, memory)
+        keys = check_ids(ids, n, memory.place)
         owners = None if subjects is None else check_subjects(subjects, n, memory)
         rows = RawRows(X, memory.configuration.grid)
         check_ball(rows)
@@ -216,11 +218,12 @@ class ErasableClassifier(ClassifierMixin, BaseEstimator):
         if ids is None and subjects is None:
             raise InputError("forget needs ids= or subjects=.")
         keys = [] if ids is None else as_keys(ids, "ids")
-        owners = [] if subjects is None else as_keys(subjects, "subjects")
-        same_kind(keys, next(iter(memory.place), None), "ids")
-        same_kind(owners, next(iter(memory.of_subject), None), "subjects")
-        removed = (memory.forget(keys) if keys else 0) + (memory.forget_subjects(owners) if owners else 0)
-        return ForgetReport(len(keys) + len(owners), removed, memory)
+        same_kind(keys, memory.id_type, "ids")
+        if subjects is None:
+            return ForgetReport(len(keys), memory.forget(keys), memory)
+        owners = as_keys(subjects, "subjects")
+        same_kind(owners, memory.subject_type, "subjects")
+        return ForgetReport(len(keys) + len(owners), memory.forget(keys) + memory.forget_subjects(owners), memory)
 
     # -- predicting ----------------------------------------------------------------------------------------------
 
@@ -260,13 +263,22 @@ class ErasableClassifier(ClassifierMixin, BaseEstimator):
         """
         scores = self.decision_function(X)
         if scores.ndim > 1:
-            return _nearest_probabilities((1.0 + scores) / 2.0)
+            return nearest_probabilities((1.0 + scores) / 2.0)
         if len(self.classes_) == 1:
             return np.ones((len(scores), 1))
         positive = np.clip((1.0 + scores) / 2.0, 0.0, 1.0)
         return np.column_stack([1.0 - positive, positive])
 
     # -- looking -------------------------------------------------------------------------------------------------
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Exact system-aware unlearning, bitwise."""
+        return Guarantee(
+            "exact system-aware unlearning (Definition 2.3), bitwise: equal to training on the surviving core rows",
+            0.0,
+            0.0,
+        )
 
     def state_digest(self) -> str:
         """SHA-256 of the whole stored state, as 64 hexadecimal digits; equal states have equal digests anywhere."""
@@ -278,14 +290,12 @@ class ErasableClassifier(ClassifierMixin, BaseEstimator):
     @property
     def classes_(self) -> npt.NDArray[Any]:
         """The classes fixed by the caller, or those of the surviving core rows."""
-        return _array_of(self._attribute("classes_").classes)
+        return array_of(self._attribute("classes_").classes)
 
     @property
     def coef_(self) -> Float64s:
         """Weights of the features, for rows as ``scaling`` leaves them."""
-        memory = self._attribute("coef_")
-        grid = memory.configuration.grid
-        return memory.weights()[:, : grid.n_features].astype(np.float64) * grid.stretch  # 24 and 15 bits: exact
+        return self._attribute("coef_").coefficients()
 
     @property
     def intercept_(self) -> Float64s:
@@ -300,7 +310,7 @@ class ErasableClassifier(ClassifierMixin, BaseEstimator):
     def core_ids_(self) -> npt.NDArray[Any]:
         """Ids of the core rows in learning order."""
         ids = self._attribute("core_ids_").ids()
-        return _array_of(ids) if ids else np.empty(0, dtype=np.int64)
+        return array_of(ids) if ids else np.empty(0, dtype=np.int64)
 
     @property
     def n_core_(self) -> int:
@@ -375,13 +385,7 @@ class ErasableClassifier(ClassifierMixin, BaseEstimator):
         return table
 
 
-def _array_of(values: Sequence[Any]) -> npt.NDArray[Any]:
-    """Plain values of one type as an array; NumPy's own text types would drop trailing zeros."""
-    lossy = any(isinstance(v, bytes) or (isinstance(v, str) and v.endswith("\0")) for v in values)
-    return np.array(values, dtype=object if lossy else None)
-
-
-def _nearest_probabilities(P: Float64s) -> Float64s:
+def nearest_probabilities(P: Float64s) -> Float64s:
     """Euclidean projection of each row onto the probability simplex."""
     ordered = -np.sort(-P, axis=1)
     excess = (np.cumsum(ordered, axis=1) - 1.0) / np.arange(1, P.shape[1] + 1)

@@ -1,0 +1,223 @@
+"""The forgetting protocol that the baselines share: ``fit(X, y, ids=...)``, ``forget(ids=...)`` and what is stored."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import NotFittedError
+
+from erasable.core.state import Key
+from erasable.errors import ChangedMeanwhileError, ConfigurationError, InputError, NoRowsError
+from erasable.estimators._guarantee import Guarantee
+from erasable.estimators._input import check_ids, check_rows
+from erasable.estimators._keys import array_of, as_keys, label_type, same_kind
+
+
+@dataclass(frozen=True)
+class RemovalReport:
+    """The outcome of one call of ``forget``; the model keeps nothing of it.
+
+    Attributes
+    ----------
+    requested : int
+        Ids named in the call.
+    rows_removed : int
+        Stored rows that left the model.
+    rows_left : int
+        Stored rows that remain.
+    rows_gone_over : int
+        Rows that had to be trained on again.
+    """
+
+    requested: int
+    rows_removed: int
+    rows_left: int
+    rows_gone_over: int
+
+
+class ForgettingClassifier(ClassifierMixin, BaseEstimator):
+    """A classifier that can forget rows by id. Subclasses say how rows are held, learnt and removed.
+
+    Every check comes before every change. Should an interrupt hit while a removal is being written, the model refuses
+    to work until it is fitted again.
+    """
+
+    _place: dict[Key, Any]  # where each stored row is, by id
+    _key_type: type
+    _whole: bool
+
+    @property
+    @abstractmethod
+    def guarantee(self) -> Guarantee:
+        """What holds after ``forget``."""
+
+    @abstractmethod
+    def _check_parameters(self) -> None:
+        """Refuse constructor arguments that cannot work."""
+
+    @abstractmethod
+    def _learn(self, X: Any, y: npt.NDArray[Any], keys: Sequence[Key]) -> dict[str, Any]:
+        """Every attribute of the model that these rows give, ``_place`` included; nothing is set here."""
+
+    @abstractmethod
+    def _remove(self, keys: list[Key]) -> int:
+        """Remove these stored rows and bring the model up to date; the number of rows trained on again."""
+
+    @abstractmethod
+    def _erase(self) -> None:
+        """Overwrite the rows held: another fit replaces them."""
+
+    def fit(self, X: Any, y: Any, ids: Any = None) -> Self:
+        """Learn from nothing.
+
+        Parameters
+        ----------
+        X : array, SciPy sparse matrix or dataframe of shape (n_samples, n_features)
+        y : array of shape (n_samples,)
+        ids : array of shape (n_samples,), optional
+            Distinct integers, strings or bytes that name the rows; by default 0, 1, 2, ...
+
+        Returns
+        -------
+        self
+        """
+        self._check_parameters()
+        X, y, schema = check_rows(self, X, y, first=True)
+        label_type(y)
+        column = check_ids(ids, X.shape[0], {})
+        keys = range(X.shape[0]) if column is None else column
+        keys = keys.tolist() if isinstance(keys, np.ndarray) else keys
+        fitted = self._learn(X, y, keys)
+        if self.__sklearn_is_fitted__():
+            self._erase()
+        for name in ("feature_names_in_", "n_features_in_"):
+            self.__dict__.pop(name, None)
+        self.__dict__.update(schema, **fitted, _key_type=type(keys[0]), _whole=True)
+        return self
+
+    def forget(self, *, ids: Any) -> RemovalReport:
+        """Rows with these ids stop existing for the model, which is ready to predict afterwards.
+
+        Parameters
+        ----------
+        ids : array-like
+            Unknown ids are no error and change nothing. All rows of one call are removed together.
+
+        Returns
+        -------
+        RemovalReport
+        """
+        self._check_whole("forget")
+        if ids is None:
+            raise InputError("forget needs ids=.")
+        keys = as_keys(ids, "ids")
+        same_kind(keys, self._key_type if self._place else None, "ids")
+        found = [key for key in dict.fromkeys(keys) if key in self._place]
+        gone_over = 0
+        if found:
+            self._whole = False
+            gone_over = self._remove(found)
+            self._whole = True
+        return RemovalReport(len(keys), len(found), len(self._place), gone_over)
+
+    @property
+    def stored_rows_(self) -> int:
+        """Number of training rows the model holds."""
+        if not self.__sklearn_is_fitted__():
+            raise AttributeError(f"{type(self).__name__} has no stored_rows_ before fit.")
+        return len(self._place)
+
+    def _rows_to_predict(self, X: Any) -> Any:
+        """Rows checked for prediction by a model that has rows left."""
+        self._check_whole("predict")
+        X, _, _ = check_rows(self, X, first=False)
+        if not self._place:
+            raise NoRowsError("no rows remain in this model, so it cannot predict: call fit with new rows.")
+        return X
+
+    def _check_whole(self, purpose: str) -> None:
+        if not self.__sklearn_is_fitted__():
+            raise NotFittedError(f"This {type(self).__name__} instance is not fitted yet: call fit before {purpose}.")
+        if not self._whole:
+            raise ChangedMeanwhileError("this model was interrupted while it was forgetting: call fit again.")
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "_place" in vars(self)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+def encode(labels: Sequence[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[np.intp]]:
+    """Distinct plain labels in order, and the position of each label among them.
+
+    The array of classes is made from these labels alone: one cut out of a larger array would be as wide as a label that
+    has been forgotten.
+    """
+    classes = sorted(set(labels))
+    place = {label: i for i, label in enumerate(classes)}
+    return array_of(classes), np.fromiter((place[v] for v in labels), dtype=np.intp, count=len(labels))
+
+
+def lots(keys: Sequence[Key], seed: int) -> npt.NDArray[np.uint64]:
+    """A pseudo-random 64-bit number for each id that depends on the id and the seed alone.
+
+    So where a row goes does not depend on which other rows there are, and forgetting can equal a refit.
+    """
+    salt = hashlib.blake2b(str(seed).encode(), digest_size=16).digest()
+    if isinstance(keys, range) or (len(keys) and isinstance(keys[0], int)):
+        z = np.asarray(keys, dtype=np.int64).view(np.uint64) + np.frombuffer(salt[:8], dtype="<u8")
+        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):  # the mixing steps of SplitMix64
+            z = (z ^ (z >> np.uint64(shift))) * np.uint64(factor)
+        mixed: npt.NDArray[np.uint64] = z ^ (z >> np.uint64(31))
+        return mixed
+    texts = (k.encode() if isinstance(k, str) else k for k in keys)
+    drawn = b"".join(hashlib.blake2b(t, digest_size=8, key=salt).digest() for t in texts)  # type: ignore[arg-type]
+    return np.frombuffer(drawn, dtype="<u8").astype(np.uint64)
+
+
+def check_seed(value: Any, name: str = "random_state") -> int:
+    """A seed that can be written down: forgetting must be able to draw the same lots again."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer) or value < 0:
+        raise ConfigurationError(f"{name} must be a non-negative integer, for a refit to draw the same; got {value!r}.")
+    return int(value)
+
+
+def check_count(value: Any, name: str) -> int:
+    """A positive integer."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer) or value < 1:
+        raise ConfigurationError(f"{name} must be a positive integer; got {value!r}.")
+    return int(value)
+
+
+def check_number(value: Any, name: str, low: float, high: float, *, closed: bool = False) -> float:
+    """A number strictly above ``low`` and below ``high`` (or equal to it when ``closed``)."""
+    right = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool | np.bool_)
+    try:
+        number = float(value) if right else math.nan
+    except OverflowError:
+        number = math.inf
+    if not (low < number < high or (closed and number == high)):
+        limit = f"above {low:g}" + ("" if high == np.inf else f" and {'at most' if closed else 'below'} {high:g}")
+        raise ConfigurationError(f"{name} must be a number {limit}; got {value!r}.")
+    return number
+
+
+def n_bytes(X: Any) -> int:
+    """Bytes of a dense array or of the three arrays of a CSR one."""
+    return int(X.nbytes if isinstance(X, np.ndarray) else X.data.nbytes + X.indices.nbytes + X.indptr.nbytes)
+
+
+def overwrite(X: Any) -> None:
+    """Zeros in place of the entries of a dense array or a CSR one."""
+    (X if isinstance(X, np.ndarray) else X.data).fill(0)

@@ -1,0 +1,5 @@
+"""``python -m erasable.cli``."""
+
+from erasable.cli.app import main
+
+main()

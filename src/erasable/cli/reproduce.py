@@ -1,0 +1,160 @@
+"""``erasable reproduce``: the paper's experiments in one command."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from erasable.operations.reproduce import (
+    METHODS,
+    ORDERS,
+    Settings,
+    TextTable,
+    as_in_the_paper,
+    draw_figure_1,
+    in_detail,
+    speed_ups,
+)
+from erasable.operations.reproduce import reproduce as run
+
+_DEFAULT = Settings("margin")
+
+
+def reproduce(
+    dataset: Annotated[
+        str,
+        typer.Argument(
+            help="`margin`, `purchase` (needs `--data`), `purchase-like`, `digits`, `svm` (Figure 1 alone), "
+            "or a file: .csv, .parquet, .npz, .svmlight.",
+            show_default=False,
+        ),
+    ],
+    deletions: Annotated[
+        int | None, typer.Option(help="Rows to delete. [default: 80000 on the paper's sets, else 40%]")
+    ] = None,
+    order: Annotated[str, typer.Option(help=f"In which order: {', '.join(ORDERS)}.")] = _DEFAULT.order,
+    delete_label: Annotated[
+        str | None, typer.Option(help="The class that order `label` deletes. [default: the smallest]")
+    ] = None,
+    methods: Annotated[str, typer.Option(help="Which methods, separated by commas.")] = ",".join(METHODS),
+    kappa: Annotated[
+        float | None, typer.Option(help="How much ours stores, 0 to 1. [default: by dataset]")
+    ] = _DEFAULT.kappa,
+    capacity: Annotated[float | None, typer.Option(help="Our regulariser. [default: 1]")] = _DEFAULT.capacity,
+    alpha: Annotated[float, typer.Option(help="Ridge regulariser of methods that train on all rows.")] = _DEFAULT.alpha,
+    intercept: Annotated[
+        bool | None, typer.Option("--intercept/--no-intercept", help="[default: none on margin]")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Draws data, splits and orders.")] = _DEFAULT.seed,
+    repeats: Annotated[int, typer.Option(help="Repeats for the confidence bands.")] = _DEFAULT.repeats,
+    points: Annotated[int, typer.Option(help="How often to look at the accuracy.")] = _DEFAULT.points,
+    time_limit: Annotated[
+        float,
+        typer.Option(help="Seconds a method may take for requests one at a time; the rest is estimated."),
+    ] = _DEFAULT.time_limit,
+    out: Annotated[Path | None, typer.Option(help="Folder for results. [default: reproduction/DATASET]")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="A tenth of the rows, one repeat: under a minute.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Start over instead of continuing a stopped run.")] = False,
+    data: Annotated[str | None, typer.Option(help="Folder with data1.npz and data2.npz, for `purchase`.")] = None,
+    label: Annotated[str, typer.Option(help="Column of the labels in a file.")] = _DEFAULT.label,
+    id: Annotated[str | None, typer.Option(help="Column of the row ids in a file.")] = None,
+    subject: Annotated[str | None, typer.Option(help="Column that says whose row it is, for order `subject`.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print results.json instead of tables.")] = False,
+) -> None:
+    """Compare ways of forgetting, as in the paper, on its data or on yours.
+
+    Every method learns the same rows and then deletes the same ones, one request at a time and again in batches. What
+    comes out: the paper's tables beside the paper's own figures, accuracy curves, trade-offs, and `report.html`.
+
+    A run that was stopped continues where it was when started again with the same settings.
+
+    For example:
+
+    - `erasable reproduce margin --quick`
+
+    - `erasable reproduce margin` (the full run of the paper's Table 2, within 15 minutes)
+
+    - `erasable reproduce customers.parquet --label churned --subject user_id --order subject`
+    """
+    screen = Console(stderr=True)
+    folder = out if out is not None else Path("reproduction") / Settings(dataset).name
+    if dataset == "svm":
+        folder.mkdir(parents=True, exist_ok=True)
+        draw_figure_1(folder)
+        screen.print(f"[bold]{folder / 'figure1.png'}[/] and figure1.svg")
+        return
+    settings = Settings(
+        dataset,
+        deletions,
+        order,
+        tuple(name.strip() for name in methods.split(",") if name.strip()),
+        delete_label,
+        kappa,
+        capacity,
+        alpha,
+        intercept,
+        seed,
+        repeats,
+        points,
+        time_limit,
+        quick,
+        data,
+        label,
+        id,
+        subject,
+    )
+    command = "erasable " + shlex.join(sys.argv[1:])
+    bars = _bars(screen)
+    try:
+        results = run(settings, folder, fresh=fresh, watch=_watch(bars), command=command)
+    finally:
+        if bars.live.is_started:  # stopping what never started would print an empty line
+            bars.stop()
+    if as_json:
+        print(json.dumps(results))
+        return
+    page = Console()
+    for table in (as_in_the_paper(results), in_detail(results)):
+        page.print(_rich(table))
+        for note in table.notes:
+            page.print(note, style="dim")
+    for line in speed_ups(results):
+        page.print("•", line, highlight=False)
+    page.print(f"\n[bold]{folder / 'report.html'}[/] has the pictures; results.json the numbers.", highlight=False)
+
+
+def _bars(screen: Console) -> Progress:
+    columns = (TextColumn("{task.description:<34}"), BarColumn(), TimeElapsedColumn(), TextColumn("left:"))
+    return Progress(*columns, TimeRemainingColumn(), console=screen, transient=True)
+
+
+def _watch(bars: Progress):  # type: ignore[no-untyped-def]
+    tasks: dict[str, TaskID] = {}
+
+    def watch(what: str, done: int, total: int) -> None:
+        if what not in tasks:
+            bars.start()
+            tasks[what] = bars.add_task(what, total=total)
+        if done == total:
+            bars.update(tasks[what], completed=bars.tasks[tasks[what]].total)
+        else:
+            bars.update(tasks[what], completed=done, total=total)
+
+    return watch
+
+
+def _rich(table: TextTable) -> Table:
+    shown = Table(title=table.title, title_justify="left")
+    for i, name in enumerate(table.head):
+        shown.add_column(name, justify="left" if i == 0 else "right")
+    for row in table.rows:
+        shown.add_row(*row, style="bold" if row[0].startswith("Algorithm 1") else None)
+    return shown

@@ -1,0 +1,138 @@
+"""Rows, labels and keys as plain arrays, whatever they were read from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from erasable.errors import InputError, InputTypeError
+
+_ARRAYS: dict[type, Any] = {bool: bool, int: np.int64, float: np.float64}
+_INTEGER = re.compile(r"0|-?[1-9][0-9]*")
+_FLOAT = re.compile(
+    r"[+-]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?(nan|inf|infinity)", re.IGNORECASE
+)
+_TRUTH = {"true": True, "false": False}
+
+
+def plain_array(values: Any, name: str) -> npt.NDArray[Any]:
+    """One-dimensional array of the values: of numbers where all are of one kind, of Python objects otherwise.
+
+    Text stays Python text, since NumPy's own drops zeros at its end.
+    """
+    if isinstance(values, np.ndarray):
+        if values.ndim != 1:
+            raise InputError(f"{name} must have one dimension; got {values.ndim}.")
+        return values.astype(object) if values.dtype.kind in "US" else values
+    if isinstance(values, str | bytes) or not isinstance(values, Sequence):
+        raise InputTypeError(f"{name} must be an array or a list; got {type(values).__name__}.")
+    kinds = set(map(type, values))
+    kind = kinds.pop() if len(kinds) == 1 else object
+    fits = kind is not int or (min(values) >= -(2**63) and max(values) < 2**63)
+    array: npt.NDArray[Any] = np.empty(len(values), _ARRAYS.get(kind, object) if fits else object)
+    array[:] = values
+    return array
+
+
+def values_of_texts(texts: list[str], *, keys: bool) -> list[Any]:
+    """What the cells of a text file stand for: None when empty; integers, booleans or floats where all are; else text.
+
+    ``007`` stays text, as it would be one with ``7`` otherwise. Keys become integers or text, nothing else.
+    """
+    filled = [t for t in texts if t]
+    read: Any = str
+    if all(map(_INTEGER.fullmatch, filled)) and all(-(2**63) <= int(t) < 2**63 for t in filled):
+        read = int
+    elif not keys and all(t.lower() in _TRUTH for t in filled):
+        read = _truth
+    elif not keys and all(map(_FLOAT.fullmatch, filled)):
+        read = float
+    return [read(t) if t else None for t in texts]
+
+
+def _truth(text: str) -> bool:
+    return _TRUTH[text.lower()]
+
+
+def check_labels(y: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
+    """Labels, none missing, all of one type that a model can hold."""
+    if y.dtype == object:
+        missing = sum(v is None for v in y)
+    else:
+        missing = int(np.count_nonzero(~np.isfinite(y))) if y.dtype.kind == "f" else 0
+    if missing:
+        raise InputError(f"{where}: {missing} of {len(y)} labels are missing: leave those rows out, or label them.")
+    kinds = {type(v) for v in y} if y.dtype == object else set()
+    if y.dtype.kind not in "biufO" or not kinds <= {str}:
+        found = ", ".join(sorted(t.__name__ for t in kinds)) or str(y.dtype)
+        raise InputTypeError(f"{where}: labels must be all 64-bit integers, strings, booleans or floats; got {found}.")
+    return y
+
+
+def check_keys(keys: npt.NDArray[Any], where: str, *, optional: bool) -> npt.NDArray[Any]:
+    """Ids or subjects: integers, strings or bytes; with ``optional``, None where there is none."""
+    if keys.dtype == object:
+        missing = sum(v is None for v in keys)
+        kinds = {type(v) for v in keys if v is not None}
+    else:
+        missing, kinds = 0, {int if keys.dtype.kind in "iu" else type(np.zeros(1, keys.dtype).tolist()[0])}
+    if missing and not optional:
+        raise InputError(f"{where}: {missing} of {len(keys)} are missing: every row needs one.")
+    if len(kinds) > 1 or not kinds <= {int, str, bytes}:
+        found = ", ".join(sorted(t.__name__ for t in kinds))
+        raise InputTypeError(
+            f"{where}: must be all integers, all strings or all bytes; got {found}: convert them first."
+        )
+    if kinds == {int}:
+        known = [v for v in keys if v is not None] if missing else keys
+        if not (int(np.min(known)) >= -(2**63) and int(np.max(known)) < 2**63):
+            raise InputError(f"{where}: integers must fit 64 bits, signed: store larger ones as strings.")
+        return keys if missing else keys.astype(np.int64)
+    return keys
+
+
+def as_rows(X: Any, where: str, shown: Sequence[str] | None = None) -> Any:
+    """Rows as float32 where that holds every number they can have, as float64 otherwise; sparse ones as a csr_array.
+
+    Raises
+    ------
+    InputError, InputTypeError
+        When there are none, when they are no numbers, or some are missing or not finite.
+    """
+    if X.ndim != 2:
+        raise InputError(f"{where}: X must have two dimensions, rows and features; got {X.ndim}.")
+    if X.dtype.kind not in "biuf":
+        raise InputTypeError(f"{where}: X must hold real numbers or booleans; got {X.dtype}.")
+    if not X.shape[0] or not X.shape[1]:
+        raise InputError(
+            f"{where}: there are {X.shape[0]} rows of {X.shape[1]} features: at least one of each is needed."
+        )
+    if sp.issparse(X):
+        if hasattr(X, "check_format"):  # before anything is computed with them: indices may lie outside
+            X.check_format(full_check=True)
+        X = sp.csr_array(X, dtype=row_dtype([X.dtype]))
+        X.sum_duplicates()
+        bad = np.bincount(X.indices[~np.isfinite(X.data)], minlength=X.shape[1])
+    else:
+        X = np.ascontiguousarray(X, dtype=row_dtype([X.dtype]))
+        bad = X.shape[0] - np.isfinite(X).sum(axis=0)
+    unfit = np.flatnonzero(bad)
+    if len(unfit):
+        first = shown[unfit[0]] if shown else f"column {unfit[0]}"
+        others = f", and {len(unfit) - 1} other columns have some" if len(unfit) > 1 else ""
+        raise InputError(
+            f"{where}: {bad[unfit[0]]} entries of {first} are missing or not finite{others}: "
+            "fill them in with a fixed public number, or leave those rows out."
+        )
+    return X
+
+
+def row_dtype(dtypes: Sequence[np.dtype[Any]]) -> type[np.floating[Any]]:
+    """The smaller of float32 and float64 that holds all numbers of these types, or float64."""
+    small = all(t.itemsize <= (4 if t.kind == "f" else 2) for t in dtypes)
+    return np.float32 if small else np.float64

@@ -1,0 +1,97 @@
+"""The command as a user types it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from erasable.operations.reproduce import METHODS
+from tests.operations.reproduce.cases import table_file
+
+
+def erasable(*arguments, cwd=None):
+    return subprocess.run(
+        [sys.executable, "-m", "erasable.cli", *arguments],
+        capture_output=True,
+        encoding="utf-8",
+        cwd=cwd,
+        timeout=120,
+        check=False,
+        env={"PATH": "/usr/bin:/bin", "COLUMNS": "100", "NO_COLOR": "1", "HOME": str(cwd or "/tmp")},
+    )
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("run")
+    path = table_file(folder)
+    options = ["--deletions", "40", "--points", "2", "--repeats", "1", "--kappa", "0.4"]
+    return erasable("reproduce", path, *options, "--methods", "erasable,retrained", cwd=folder), folder
+
+
+def test_it_prints_the_table_and_says_where_the_report_is(done):
+    run, folder = done
+    assert run.returncode == 0, run.stderr
+    assert "Algorithm 1 (ours)" in run.stdout
+    assert "Exact retraining" in run.stdout
+    assert "training, s" in run.stdout
+    assert "report.html" in run.stdout
+    assert (folder / "reproduction" / "small" / "report.html").exists()
+
+
+def test_the_same_again_is_done_at_once_and_json_is_what_the_file_holds(done):
+    _, folder = done
+    options = ["--deletions", "40", "--points", "2", "--repeats", "1", "--kappa", "0.4"]
+    again = erasable(
+        "reproduce", str(folder / "small.npz"), *options, "--methods", "erasable, retrained", "--json", cwd=folder
+    )
+    assert again.returncode == 0, again.stderr
+    printed = json.loads(again.stdout)
+    assert printed == json.loads((folder / "reproduction" / "small" / "results.json").read_text())
+
+
+def test_an_error_is_one_line_that_says_what_to_do(tmp_path):
+    run = erasable("reproduce", "margins", cwd=tmp_path)
+    assert run.returncode == 2
+    assert run.stderr.startswith("error: there is no dataset or file 'margins': give one of margin")
+    assert run.stderr.count("\n") == 1
+    assert "Traceback" not in run.stderr
+
+
+def test_a_broken_file_is_an_error_and_not_a_traceback(tmp_path):
+    (tmp_path / "broken.npz").write_bytes(b"PK\x03\x04 not a zip")
+    run = erasable("reproduce", "broken.npz", cwd=tmp_path)
+    assert run.returncode == 2
+    assert run.stderr.startswith("error: ")
+    assert "Traceback" not in run.stderr
+
+
+def test_figure_1_on_its_own(tmp_path):
+    run = erasable("reproduce", "svm", "--out", "here", cwd=tmp_path)
+    assert run.returncode == 0, run.stderr
+    assert (tmp_path / "here" / "figure1.png").stat().st_size > 10_000
+
+
+def test_help_names_every_method_and_gives_examples(tmp_path):
+    text = erasable("reproduce", "--help", cwd=tmp_path).stdout
+    assert "erasable reproduce margin --quick" in text
+    for name in METHODS:
+        assert name in text.replace("\n", "")
+
+
+def test_text_labels_and_named_rows_work_too(tmp_path):
+    rng = np.random.default_rng(0)
+    lines = ["who,a,b,answer"]
+    for i in range(120):
+        a, b = rng.standard_normal(2)
+        lines.append(f"u{i},{a},{b},{'yes' if a > 0 else 'no'}")
+    (tmp_path / "people.csv").write_text("\n".join(lines) + "\n")
+    options = ["--label", "answer", "--id", "who", "--deletions", "20", "--points", "2", "--repeats", "1"]
+    run = erasable(
+        "reproduce", "people.csv", *options, "--kappa", "0.6", "--methods", "erasable,sisa,subsample", cwd=tmp_path
+    )
+    assert run.returncode == 0, run.stderr
