@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.datasets import load_breast_cancer, load_digits
+from sklearn.datasets import load_breast_cancer, load_digits, make_moons
 from sklearn.model_selection import train_test_split
 
 
@@ -33,6 +33,25 @@ def margin(n=200_000, d=100, gap=0.1, seed=0):
         found += len(parts[-1])
     X = np.concatenate(parts)[:n]
     return X, X @ u > 0
+
+
+def curved(n=50_000, d=20, seed=0):
+    """Rows near a four-dimensional surface in d dimensions, labelled by a rule that no plane follows."""
+    rng = np.random.default_rng(seed)
+    Z = rng.standard_normal((n, 4))
+    X = np.tanh(Z @ rng.standard_normal((4, d)) / 2.0) + 0.05 * rng.standard_normal((n, d))
+    return X, Z[:, 0] * Z[:, 1] + Z[:, 2] > 0
+
+
+def kernel_cases():
+    """Name, rows, labels, public scale, parameters and number of splits for the kernel classifier's accuracy."""
+    moons = make_moons(2000, noise=0.2, random_state=0)
+    cancer = load_breast_cancer(return_X_y=True)
+    scales = 10.0 ** np.round(np.log10(cancer[0].max(axis=0)))  # orders of magnitude, public knowledge
+    yield "two moons", *moons, 1.0, {"gamma": 2.0, "threshold": 0.5}, 5
+    yield "digits", *load_digits(return_X_y=True), 60.0, {"gamma": 1.0}, 5
+    yield "breast cancer", cancer[0] / scales, cancer[1], 1.0, {"gamma": 1.0, "capacity": 0.01, "threshold": 1.0}, 5
+    yield "curved, 50,000 x 20", *curved(), 1.0, {"gamma": 0.2, "threshold": 0.7}, 1
 
 
 def small_sets(n_splits=20):

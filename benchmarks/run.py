@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import argparse
 import gc
+import json
 import os
 import platform
+import re
 import sys
 import time
 import tracemalloc
@@ -25,17 +27,24 @@ import sklearn
 from rich.console import Console
 from rich.progress import track
 from scipy.linalg import blas, cho_factor, cho_solve
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF
+from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import RidgeClassifier
+from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
 from threadpoolctl import threadpool_info
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from benchmarks.datasets import correlated, local_sets, margin, small_sets
-from erasable import ErasableClassifier, learn, verify
+from benchmarks.datasets import correlated, curved, kernel_cases, local_sets, margin, small_sets
+from erasable import ErasableClassifier, ErasableKernelClassifier, learn, verify
+from erasable.operations.reproduce import as_in_the_paper, in_detail, speed_ups
 
 console = Console(stderr=True)
 CORRELATED = {"kappa": 0.295, "capacity": 1.0}
+CURVED = {"gamma": 0.2, "threshold": 0.7}
 MARGIN = {"kappa": 0.2, "capacity": 1.0, "fit_intercept": False}
 
 
@@ -309,6 +318,87 @@ def accuracy(options):
     return text + table(head, rows)
 
 
+def kernel(options):
+    """The kernel classifier: selection, forgetting against refits, memory, accuracy against its peers."""
+    X, y = curved()
+    clf = ErasableKernelClassifier(**CURVED)
+    gc.collect()
+    tracemalloc.start()
+    clf.fit(X, y)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    times = take_turns({"fit": lambda: clf.fit(X, y).dual_coef_}, 3, "kernel, fit")["fit"]
+    m = clf.n_core_
+    core, rng = clf.core_ids_.tolist(), np.random.default_rng(0)
+    rng.shuffle(core)
+    rows, labels, ours, peer = X[core], np.where(y[core], 1.0, -1.0), [], []
+    for k in track(range(100), description="kernel, forget", console=console, transient=True):
+        start = time.perf_counter()
+        clf.forget(ids=[core[k]])
+        _ = clf.dual_coef_
+        ours.append(time.perf_counter() - start)
+        if k % 10 == 0:  # the peer's cost hardly changes over the sequence: every tenth refit is timed
+            process = GaussianProcessRegressor(RBF((2 * CURVED["gamma"]) ** -0.5), alpha=0.1, optimizer=None)
+            start = time.perf_counter()
+            process.fit(rows[k + 1 :], labels[k + 1 :])
+            peer.append(time.perf_counter() - start)
+    ratio = float(np.mean(peer) / np.mean(ours))
+    start = time.perf_counter()
+    verify(clf)
+    verifying = time.perf_counter() - start
+    bound = 3 * 8 * m * m + min(8192, 4 * m, 2**22 // m) * m * 8 * 2
+    text = f"## Kernel\n\nNon-linear rows, {len(X):,} x {X.shape[1]}, RBF, {m:,} core rows.\n\n"
+    rows_ = [
+        ["fit, s", spread(times)],
+        ["forget one core row, weights read, ms", spread(ours, 1e3, 1)],
+        ["`GaussianProcessRegressor.fit` on the remaining core rows, ms", spread(peer, 1e3, 1)],
+        ["100 deletions: times faster than such refits", f"**{ratio:.1f}**"],
+        [f"`verify`, {clf.n_core_:,} core rows, s", f"{verifying:.2f}"],
+        ["peak memory of fit, MB", f"{peak / 1e6:.0f}"],
+        ["three core x core matrices and two blocks x core, MB", f"{bound / 1e6:.0f}"],
+    ]
+    text += table(["what", "measured"], rows_)
+    text += "\nAccuracy on held-out rows (30%, one split for the large set, medians of five for the small ones):\n\n"
+    return text + table(
+        [
+            "data",
+            "train rows",
+            "stored",
+            "kernel, ours",
+            "after 20% of its core rows left",
+            "SVC",
+            "KernelRidge",
+            "linear, ours",
+        ],
+        [kernel_accuracy(*case) for case in kernel_cases()],
+    )
+
+
+def kernel_accuracy(name, X, y, scale, config, splits):
+    """One row of the table: medians over splits."""
+    found = {key: [] for key in ("share", "ours", "later", "svc", "ridge", "linear")}
+    for seed in track(range(splits), description=f"kernel, {name}", console=console, transient=True):
+        A, B, a, b = train_test_split(X, y, test_size=0.3, random_state=seed, stratify=y)
+        clf = ErasableKernelClassifier(scaling=scale, **config).fit(A, a)
+        found["share"].append(clf.n_core_ / len(A))
+        found["ours"].append(clf.score(B, b))
+        clf.forget(ids=np.random.default_rng(seed).permutation(clf.core_ids_)[: clf.n_core_ // 5])
+        found["later"].append(clf.score(B, b))
+        found["linear"].append(ErasableClassifier(0.1, 0.4, scaling=np.full(X.shape[1], scale)).fit(A, a).score(B, b))
+        if len(A) < 5000:
+            found["svc"].append(SVC(C=10.0, gamma=config["gamma"]).fit(A / scale, a).score(B / scale, b))
+            Y = np.where(a[:, None] == np.unique(y)[None, :], 1.0, -1.0)
+            ridge = KernelRidge(alpha=0.1, kernel="rbf", gamma=config["gamma"]).fit(A / scale, Y)
+            found["ridge"].append(np.mean(np.unique(y)[ridge.predict(B / scale).argmax(axis=1)] == b))
+    text = {k: f"{np.median(v):.3f}" if v else "too large" for k, v in found.items()}
+    return [
+        name,
+        f"{len(A):,}",
+        f"{100 * np.median(found['share']):.1f}%",
+        *(text[k] for k in ("ours", "later", "svc", "ridge", "linear")),
+    ]
+
+
 def machine():
     blas_names = sorted(
         {
@@ -327,26 +417,61 @@ def machine():
     return ", ".join(parts)
 
 
-SECTIONS = {"fit": fit, "loop": loop, "forget": forget, "memory": memory, "growth": growth, "accuracy": accuracy}
+def reproduction(options):
+    """Tables of runs of ``erasable reproduce``, which take too long to be repeated here."""
+    text = "## The paper's experiments\n\nFrom `erasable reproduce`, see docs/reproduction.md; times in seconds.\n"
+    for path in sorted(options.runs.glob("*/results.json")):
+        results = json.loads(path.read_text())
+        s = results["settings"]
+        chosen = ", ".join(f"{k} {s[k]}" for k in ("order", "kappa", "capacity", "seed", "repeats", "time_limit"))
+        label = "" if s["delete_label"] is None else f", label {s['delete_label']} deleted"
+        for table in (as_in_the_paper(results), in_detail(results)):
+            text += f"\n**{table.title}**\n\n{table.markdown()}"
+        text += f"\nSettings: {chosen}{label}. Of the requests, {hits(results)} named a core row of ours.\n\n"
+        text += "".join(f"- {line}\n" for line in speed_ups(results))
+    return text
+
+
+def hits(results):
+    share = results["methods"].get("erasable", {}).get("requests_in_core")
+    return "an unknown share" if share is None else f"{100 * share:.2f}%"
+
+
+SECTIONS = {
+    "fit": fit,
+    "loop": loop,
+    "forget": forget,
+    "memory": memory,
+    "growth": growth,
+    "accuracy": accuracy,
+    "kernel": kernel,
+    "reproduction": reproduction,
+}
+
+
+def sections_of(text):
+    """Sections of an earlier file by name."""
+    parts = re.split(r"<!-- section: (\w+) -->\n", text)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--only", nargs="+", choices=SECTIONS, help="sections to run; the file is written only for a full run"
-    )
+    parser.add_argument("--only", nargs="+", choices=SECTIONS, help="sections to run; the others stay as they are")
     parser.add_argument("--rounds", type=int, default=5, help="rounds per comparison (default 5)")
     parser.add_argument("--data", help="folder with further data sets for the accuracy section")
+    parser.add_argument("--runs", type=Path, default=Path("reproduction"), help="folder of `erasable reproduce` runs")
     parser.add_argument("--out", default=Path(__file__).with_name("RESULTS.md"), type=Path)
     options = parser.parse_args()
-    text = "# Results\n\nMade by `make bench" + (' ARGS="--data DIR"' if options.data else "") + f"`. {machine()}.\n"
+    parts = sections_of(options.out.read_text()) if options.only and options.out.exists() else {}
     for name in options.only or SECTIONS:
-        part = SECTIONS[name](options)
-        print("\n" + part, flush=True)
-        text += "\n" + part
-    if not options.only:
-        options.out.write_text(text)
-        console.print(f"written: {options.out}")
+        parts[name] = SECTIONS[name](options).strip() + "\n\n"
+        print("\n" + parts[name], flush=True)
+    made = 'make bench ARGS="--data DIR"' if options.data else "make bench"
+    text = f"# Results\n\nMade by `{made}`, sections on their own with `--only`. {machine()}.\n\n"
+    text += "".join(f"<!-- section: {name} -->\n{parts[name]}" for name in SECTIONS if name in parts)
+    options.out.write_text(text.rstrip() + "\n")
+    console.print(f"written: {options.out}")
 
 
 if __name__ == "__main__":

@@ -12,7 +12,17 @@ from erasable.errors import (
     StateFormatError,
     VerificationError,
 )
-from erasable.estimators import ErasableClassifier, ForgetReport, LearnReport
+from erasable.estimators import (
+    CoreSetUnlearner,
+    ErasableClassifier,
+    ErasableGeneralClassifier,
+    ErasableKernelClassifier,
+    ErasableMappedClassifier,
+    ForgetReport,
+    Guarantee,
+    InterpolatedClassifier,
+    LearnReport,
+)
 from erasable.operations import VerifyReport, learn, verify
 
 __version__ = "0.1.0"
@@ -20,12 +30,18 @@ __version__ = "0.1.0"
 __all__ = [
     "ChangedMeanwhileError",
     "ConfigurationError",
+    "CoreSetUnlearner",
     "ErasableClassifier",
     "ErasableError",
+    "ErasableGeneralClassifier",
+    "ErasableKernelClassifier",
+    "ErasableMappedClassifier",
     "ExactnessError",
     "ForgetReport",
+    "Guarantee",
     "InputError",
     "InputTypeError",
+    "InterpolatedClassifier",
     "LearnReport",
     "NoRowsError",
     "StaleReportError",

@@ -14,9 +14,9 @@ from scipy.special import expit
 from sklearn.datasets import load_iris
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from erasable.baselines._logistic import UnitRows
 from erasable.baselines.certified import CertifiedRemovalClassifier, _spectral_norm
 from erasable.errors import ConfigurationError, InputError, NoRowsError
+from erasable.estimators._logistic import UnitRows
 
 CURVATURE = 1 / (6 * math.sqrt(3))
 

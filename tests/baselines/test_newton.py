@@ -16,9 +16,9 @@ from sklearn.datasets import load_iris
 from sklearn.linear_model import Ridge
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from erasable.baselines._logistic import noise_for_unit_shift
 from erasable.baselines.newton import NewtonUnlearner
 from erasable.errors import ConfigurationError, InputError, InputTypeError, NoRowsError
+from erasable.estimators._logistic import noise_for_unit_shift
 
 NO_NOISE = 1e300  # an epsilon that leaves noise of some 1e-150
 

@@ -17,8 +17,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 from erasable import ErasableError, NoRowsError
 from erasable.baselines import SISAClassifier
-from erasable.baselines._base import lots
-from erasable.baselines._voters import Constant
+from erasable.core.lots import lots
+from erasable.estimators._voters import Constant
 from tests.baselines.cases import Diary, facts, holds
 
 BASES = {

@@ -17,7 +17,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from erasable import ErasableError, NoRowsError
 from erasable.baselines import SubsampleClassifier
-from erasable.baselines._base import lots
+from erasable.core.lots import lots
 from tests.baselines.cases import facts, holds
 
 BASES = {

@@ -28,7 +28,7 @@ def expected_bits(H, B, bits):
 
 def assert_rounded(H, B, grid, units):
     H = np.asfortranarray(H, dtype=np.float64)
-    W = solve_weights(H, np.asarray(B, dtype=np.float64), grid, units)
+    W = solve_weights(H, np.asarray(B, dtype=np.float64), grid.bits, units)
     assert W.dtype == np.float32
     assert W.flags.c_contiguous
     assert bits_of(W) == expected_bits(H, B, grid.bits)
@@ -127,7 +127,7 @@ def test_zeros_are_exact_and_positive():
     H = np.diag([1000.0, 1003.0, 1007.0])
     W = assert_rounded(H, [[-5, 0, 0], [0, 0, -1], [0, 0, 3]], grid, units)
     assert (W[W == 0].view(np.uint32) == 0).all()
-    assert bits_of(solve_weights(np.asfortranarray(H), np.zeros((3, 2)), grid, units)) == [[0] * 3] * 2
+    assert bits_of(solve_weights(np.asfortranarray(H), np.zeros((3, 2)), grid.bits, units)) == [[0] * 3] * 2
 
 
 def test_a_zero_among_linked_coordinates():

@@ -2,7 +2,7 @@
 
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from erasable import ErasableClassifier
+from erasable import ErasableClassifier, ErasableKernelClassifier
 
 
 @parametrize_with_checks(
@@ -10,6 +10,8 @@ from erasable import ErasableClassifier
         ErasableClassifier(horizon=1000),
         ErasableClassifier(threshold=0.05, fit_intercept=False),
         ErasableClassifier(capacity=0.1, kappa=1.0, horizon=300, grid_bits=12),
+        ErasableKernelClassifier(),
+        ErasableKernelClassifier("matern", capacity=0.01, threshold=1.0),
     ]
 )
 def test_scikit_learn_check(estimator, check):

@@ -12,7 +12,7 @@ import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SCRIPTS = sorted(EXAMPLES.glob("*.py"))
-PICTURE = {"demo.py": "demo.png", "leak.py": "leak.png"}
+PICTURE = {"demo.py": "demo.png", "leak.py": "leak.png", "staged.py": "staged.png", "text_probe.py": "text_probe.png"}
 
 
 def run(script: Path, out: Path) -> str:

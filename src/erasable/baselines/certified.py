@@ -10,8 +10,11 @@ import numpy.typing as npt
 from scipy.linalg import eigh
 from scipy.special import expit
 
-from erasable.baselines._base import check_number
-from erasable.baselines._logistic import (
+from erasable.core.grid import Float64s
+from erasable.core.solve import alone
+from erasable.estimators._forgetting import check_number
+from erasable.estimators._guarantee import Guarantee
+from erasable.estimators._logistic import (
     LIPSCHITZ_CURVATURE,
     UnitBallClassifier,
     UnitRows,
@@ -21,9 +24,6 @@ from erasable.baselines._logistic import (
     solve,
     targets,
 )
-from erasable.core.grid import Float64s
-from erasable.core.solve import alone
-from erasable.estimators._guarantee import Guarantee
 
 _UNIT_ROUNDOFF = 2.0**-53
 

@@ -10,8 +10,13 @@ import numpy.typing as npt
 from scipy.linalg import blas
 from scipy.special import expit
 
-from erasable.baselines._base import check_count, check_number
-from erasable.baselines._logistic import (
+from erasable.core.grid import Float64s
+from erasable.core.solve import few_threads
+from erasable.errors import ConfigurationError
+from erasable.estimators._erasable import nearest_probabilities
+from erasable.estimators._forgetting import check_count, check_number
+from erasable.estimators._guarantee import Guarantee
+from erasable.estimators._logistic import (
     LIPSCHITZ_CURVATURE,
     UnitBallClassifier,
     UnitRows,
@@ -22,11 +27,6 @@ from erasable.baselines._logistic import (
     solve,
     targets,
 )
-from erasable.core.grid import Float64s
-from erasable.core.solve import few_threads
-from erasable.errors import ConfigurationError
-from erasable.estimators._guarantee import Guarantee
-from erasable.estimators.linear import nearest_probabilities
 
 
 class _Plan(NamedTuple):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from erasable.baselines._base import check_number
 from erasable.estimators import ErasableClassifier, Guarantee, LearnReport
+from erasable.estimators._forgetting import check_number
 
 
 class RetrainedRidge(ErasableClassifier):

@@ -14,12 +14,13 @@ import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.linear_model import SGDClassifier
 
-from erasable.baselines._base import ForgettingClassifier, check_count, check_seed, encode, lots, n_bytes, overwrite
-from erasable.baselines._voters import check_estimator_parameter, fit_voter, fresh
-from erasable.core.state import Key
+from erasable.core.layout import Key
+from erasable.core.lots import lots
 from erasable.errors import ConfigurationError
+from erasable.estimators._forgetting import ForgettingClassifier, check_count, check_seed, encode, n_bytes, overwrite
 from erasable.estimators._guarantee import Guarantee
 from erasable.estimators._keys import array_of, pick
+from erasable.estimators._voters import check_estimator_parameter, fit_voter, fresh
 
 
 @dataclass(eq=False, repr=False)

@@ -10,12 +10,13 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.linear_model import RidgeClassifier
 
-from erasable.baselines._base import ForgettingClassifier, check_number, check_seed, encode, lots, n_bytes, overwrite
-from erasable.baselines._voters import check_estimator_parameter, fit_voter, fresh
-from erasable.core.state import Key
+from erasable.core.layout import Key
+from erasable.core.lots import lots
 from erasable.errors import NoRowsError
+from erasable.estimators._forgetting import ForgettingClassifier, check_number, check_seed, encode, n_bytes, overwrite
 from erasable.estimators._guarantee import Guarantee
 from erasable.estimators._keys import pick
+from erasable.estimators._voters import check_estimator_parameter, fit_voter, fresh
 
 
 class SubsampleClassifier(ForgettingClassifier):

@@ -154,7 +154,7 @@ def _watch(bars: Progress):  # type: ignore[no-untyped-def]
 def _rich(table: TextTable) -> Table:
     shown = Table(title=table.title, title_justify="left")
     for i, name in enumerate(table.head):
-        shown.add_column(name, justify="left" if i == 0 else "right")
+        shown.add_column(name, justify="left" if i == 0 else "right", no_wrap=i == 0)
     for row in table.rows:
         shown.add_row(*row, style="bold" if row[0].startswith("Algorithm 1") else None)
     return shown

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -149,25 +150,29 @@ def survivors(X: npt.NDArray[np.float32], factors: Float64s, s: Screen) -> npt.N
     return ~(square <= s.limit)
 
 
-def exceeds(g: Integers, H: Float64s, units: int, tau: float) -> tuple[bool, bool]:
-    """Whether ``g'H^-1g > tau``, decided exactly; and whether rational arithmetic was needed.
+def exceeds(
+    g: Integers, H: Float64s, units: int, tau: float | Fraction, *, or_equals: bool = False
+) -> tuple[bool, bool]:
+    """Whether ``g'H^-1g > tau`` (or ``>= tau``), decided exactly; and whether rational arithmetic was needed.
 
     Parameters
     ----------
     g : array of shape (d,), integers
     H : array of shape (d, d), float64 integers, lower triangle
+    units : int
+        A lower bound on the eigenvalues of H.
 
     Notes
     -----
     *Law*: for any z and rho = g - H z: ``g'H^-1g = g'z + z'rho + rho'H^-1rho`` and ``0 <= rho'H^-1rho <= |rho|^2 /
-    lambda``.
+    units``.
     *Cost*: one Cholesky factor and a few O(d^2) steps; a true tie costs an exact solve over the coordinates linked
     to g.
     """
-    if not g.any():
-        return False, False
-    g_int = g.astype(np.int64)
     above, below = tau.as_integer_ratio()  # tau = above / below
+    if not g.any():
+        return above < 0 or (or_equals and above == 0), False
+    g_int = g.astype(np.int64)
     L = factorise(H)
     for r in refine(H, L, g_int[:, None]) if L is not None else ():
         z = r.Z[:, 0].tolist()
@@ -177,15 +182,17 @@ def exceeds(g: Integers, H: Float64s, units: int, tau: float) -> tuple[bool, boo
             a * b for a, b in zip(z, rho, strict=True)
         )  # over scale^2
         width = sum(a * a for a in rho)  # over scale^2 * units
-        if lower * below > above * scale * scale:
+        margin = lower * below - above * scale * scale
+        if margin > 0 or (or_equals and margin == 0):
             return True, False
-        if (lower * units + width) * below <= above * scale * scale * units:
+        margin = (lower * units + width) * below - above * scale * scale * units
+        if margin < 0 or (margin == 0 and not or_equals):
             return False, False
-    return _exceeds_rationally(g_int, symmetric(H), above, below), True
+    margin = _leverage_rationally(g_int, symmetric(H)) * below - above
+    return bool(margin > 0 or (or_equals and margin == 0)), True
 
 
-def _exceeds_rationally(g: npt.NDArray[np.int64], H: npt.NDArray[np.int64], above: int, below: int) -> bool:
+def _leverage_rationally(g: npt.NDArray[np.int64], H: npt.NDArray[np.int64]) -> Any:
     linked = component(H, np.flatnonzero(g))
     z = solve_exactly(H[np.ix_(linked, linked)], g[linked])
-    leverage: Any = sum((int(a) * b for a, b in zip(g[linked], z, strict=True)), start=0 * z[0])
-    return bool(leverage * below > above)
+    return sum((int(a) * b for a, b in zip(g[linked], z, strict=True)), start=0 * z[0])

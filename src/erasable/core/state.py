@@ -1,17 +1,12 @@
 """The state: everything that is stored, as a frozen record with one canonical form in bytes.
 
-The bytes are a pure function of the record, in the safetensors layout (readable by any safetensors library): an
-8-byte little-endian header length, a JSON header, then the tensors in a fixed order without gaps. One metadata key,
-``erasable``, holds the configuration as canonical JSON (RFC 8785: sorted keys, no spaces; numbers beyond small
-integers are written as strings, floats in hexadecimal, so that nothing is rounded). There are no times, counters or
-gaps.
+The bytes are a pure function of the record, in the layout of :mod:`erasable.core.layout`. There are no times, counters
+or gaps.
 """
 
 from __future__ import annotations
 
 import hashlib
-import itertools
-import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,17 +16,25 @@ import numpy as np
 import numpy.typing as npt
 
 from erasable.core.grid import Float64s, Grid, Integers
+from erasable.core.layout import (
+    Key,
+    Label,
+    Tensors,
+    guarded,
+    key_tensors,
+    kind_of,
+    parse,
+    parts,
+    read_keys,
+    read_label,
+    write_label,
+)
 from erasable.core.selector import GridRows, Progress, Selection, select
 from erasable.core.sums import LARGEST_EXACT, empty_gram, packed, sums_by_class, targets, unpacked
 from erasable.core.weights import Float32s, solve_weights
-from erasable.errors import ConfigurationError, ErasableError, StateFormatError, VerificationError
-
-Key = int | str | bytes
-Label = bool | int | float | str
+from erasable.errors import ConfigurationError, StateFormatError, VerificationError
 
 FORMAT, VERSION = "erasable-state", 1
-_DTYPES = {"I64": "<i8", "F32": "<f4", "I32": "<i4", "I16": "<i2", "U8": "|u1"}
-_KINDS: dict[type, str] = {bool: "bool", int: "int", float: "float", str: "str", bytes: "bytes"}
 
 
 @dataclass(frozen=True)
@@ -101,11 +104,6 @@ def classes_of(configuration: Configuration, labels: Sequence[Label]) -> tuple[L
     return configuration.classes if configuration.classes is not None else tuple(sorted(set(labels)))
 
 
-def kind_of(value: object) -> str:
-    """``"int"``, ``"str"``, ``"bytes"``, ``"bool"`` or ``"float"``."""
-    return _KINDS[type(value)]
-
-
 def relearn(
     configuration: Configuration,
     ids: tuple[Key, ...],
@@ -170,7 +168,7 @@ def weights_of(configuration: Configuration, H: Float64s, class_sums: Float64s) 
     """Weights from the sums; zero where there are no classes yet."""
     if len(class_sums) == 0:
         return np.zeros((1, configuration.grid.n_columns), dtype=np.float32)
-    return solve_weights(H, targets(class_sums), configuration.grid, configuration.units)
+    return solve_weights(H, targets(class_sums), configuration.grid.bits, configuration.units)
 
 
 def gram_of(state: State) -> Float64s:
@@ -197,44 +195,7 @@ def to_bytes(state: State) -> bytes:
 
 
 def _parts(state: State) -> Iterator[bytes | memoryview]:
-    tensors = _tensors(state)
-    header: dict[str, Any] = {"__metadata__": {"erasable": _canonical_json(_metadata(state))}}
-    offset = 0
-    for name, (dtype, array) in tensors.items():
-        header[name] = {"dtype": dtype, "shape": list(array.shape), "data_offsets": [offset, offset + array.nbytes]}
-        offset += array.nbytes
-    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
-    text += b" " * (-len(text) % 8)
-    yield len(text).to_bytes(8, "little") + text
-    for _, array in tensors.values():
-        yield (array.reshape(-1).view(np.uint8).data)
-
-
-def _canonical_json(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-
-
-def _write(value: Label) -> str:
-    match value:
-        case bool():
-            return "true" if value else "false"
-        case float():
-            return value.hex()
-        case _:
-            return str(value)
-
-
-def _read(kind: str, text: str) -> Label:
-    match kind:
-        case "bool":
-            return {"true": True, "false": False}[text]
-        case "float":
-            return float.fromhex(text)
-        case "int":
-            return int(text)
-        case "str":
-            return text
-    raise KeyError(kind)
+    return parts(_metadata(state), _tensors(state))
 
 
 def _metadata(state: State) -> dict[str, Any]:
@@ -252,7 +213,7 @@ def _metadata(state: State) -> dict[str, Any]:
         "scaling": scaling_text,
         "capacity_units": str(state.configuration.units),
         "threshold": state.configuration.threshold.hex(),
-        "classes": [_write(c) for c in state.classes],
+        "classes": [write_label(c) for c in state.classes],
         "class_kind": kind_of(state.classes[0]) if state.classes else None,
         "classes_fixed": state.configuration.classes is not None,
         "id_kind": kind_of(state.ids[0]) if state.ids else None,
@@ -260,30 +221,16 @@ def _metadata(state: State) -> dict[str, Any]:
     }
 
 
-def _tensors(state: State) -> dict[str, tuple[str, npt.NDArray[Any]]]:
+def _tensors(state: State) -> Tensors:
     """Tensors in file order: the widest entries first, so that each is aligned."""
     codes = {c: i for i, c in enumerate(state.classes)}
     labels = [codes[v] for v in state.labels]
-    wide = {"gram": ("I64", state.gram), "class_sums": ("I64", state.class_sums)}
-    narrow: dict[str, tuple[str, Any]] = {}
-    for name, keys in (("ids", state.ids), ("subjects", state.subjects)):
-        present = [k is not None for k in keys]
-        if name == "subjects" and any(present) and not all(present):
-            narrow["subjects.present"] = ("U8", present)
-        if not any(present):
-            continue
-        if all(k is None or type(k) is int for k in keys):
-            wide[name] = ("I64", np.array([k or 0 for k in keys], dtype=np.int64))
-        else:
-            texts = [b"" if k is None else k.encode() if isinstance(k, str) else bytes(k) for k in keys]
-            wide[name + ".ends"] = ("I64", np.cumsum([len(t) for t in texts], dtype=np.int64))
-            narrow[name] = ("U8", np.frombuffer(b"".join(texts), dtype=np.uint8))
+    ids, narrow_ids = key_tensors("ids", state.ids)
+    subjects, narrow_subjects = key_tensors("subjects", state.subjects)
     rows = "I16" if state.rows.dtype.itemsize == 2 else "I32"
-    middle = {"weights": ("F32", state.weights), "labels": ("I32", labels), "rows": (rows, state.rows)}
-    return {
-        name: (dtype, np.ascontiguousarray(array, dtype=_DTYPES[dtype]))
-        for name, (dtype, array) in {**wide, **middle, **narrow}.items()
-    }
+    wide: Tensors = {"gram": ("I64", state.gram), "class_sums": ("I64", state.class_sums), **ids, **subjects}
+    middle: Tensors = {"weights": ("F32", state.weights), "labels": ("I32", labels), "rows": (rows, state.rows)}
+    return {**wide, **middle, **narrow_ids, **narrow_subjects}
 
 
 def from_bytes(data: bytes) -> State:
@@ -295,35 +242,22 @@ def from_bytes(data: bytes) -> State:
         When the bytes are not the canonical bytes of any state, or of a newer version. Whether the state is what
         learning its rows gives is another question: see ``verify``.
     """
-    try:
-        state = _parse(data)
-    except ErasableError as error:
-        raise StateFormatError(f"not a state: {error}") from error
-    except (ValueError, KeyError, TypeError, IndexError, OverflowError, AttributeError, RecursionError) as error:
-        raise StateFormatError("not a state: the bytes are truncated or altered.") from error
-    if to_bytes(state) != data:
-        raise StateFormatError("not a state: the bytes are not in canonical form.")
-    return state
+    return guarded(data, _parse, to_bytes)
 
 
 def _parse(data: bytes) -> State:
-    start = 8 + int.from_bytes(data[:8], "little")
-    if start > len(data):
-        raise StateFormatError("the header is cut off.")
-    header = json.loads(data[8:start].decode())
-    meta = json.loads(header.pop("__metadata__")["erasable"])
+    meta, tensors = parse(data)
     if meta["format"] != FORMAT:
         raise StateFormatError("this is some other safetensors file.")
     if meta["version"] != VERSION:
         raise StateFormatError(f"format version {meta['version']!r} is not {VERSION}: use a matching erasable.")
-    tensors = {name: _tensor(data[start:], entry) for name, entry in header.items()}
     scaling = meta["scaling"]
     if isinstance(scaling, list):
         scaling = tuple(float.fromhex(s) for s in scaling)
     elif scaling is not None and scaling != "row":
         scaling = float.fromhex(scaling)
     grid = Grid(int(meta["n_features"]), int(meta["bits"]), bool(meta["intercept"]), scaling)
-    classes = tuple(_read(meta["class_kind"], c) for c in meta["classes"])
+    classes = tuple(read_label(meta["class_kind"], c) for c in meta["classes"])
     configuration = Configuration(
         grid,
         int(meta["capacity_units"]),
@@ -344,37 +278,16 @@ def _parse(data: bytes) -> State:
     )
     if not fits:
         raise StateFormatError("its parts do not fit together.")
-    ids = _keys(tensors, "ids", meta["id_kind"], n)
+    ids = read_keys(tensors, "ids", meta["id_kind"], n)
     if None in ids or len(set(ids)) != n:
         raise StateFormatError("its ids are not distinct.")
     return State(
         configuration,
         ids,  # type: ignore[arg-type]
-        _keys(tensors, "subjects", meta["subject_kind"], n),
+        read_keys(tensors, "subjects", meta["subject_kind"], n),
         tuple(classes[i] for i in labels.tolist()),
         rows,
         tensors["gram"],
         tensors["class_sums"],
         tensors["weights"],
     )
-
-
-def _tensor(data: bytes, entry: dict[str, Any]) -> npt.NDArray[Any]:
-    low, high = entry["data_offsets"]
-    if not 0 <= low <= high <= len(data):
-        raise StateFormatError("it is cut off.")
-    array: npt.NDArray[Any] = np.frombuffer(data[low:high], dtype=_DTYPES[entry["dtype"]]).reshape(entry["shape"])
-    return array.astype(array.dtype.newbyteorder("="), copy=False)
-
-
-def _keys(tensors: dict[str, npt.NDArray[Any]], name: str, kind: str | None, n: int) -> tuple[Key | None, ...]:
-    if kind is None:
-        return (None,) * n
-    if kind == "int":
-        keys: list[Any] = tensors[name].tolist()
-    else:
-        blob, ends = tensors[name].tobytes(), [0, *tensors[name + ".ends"].tolist()]
-        texts = [blob[a:b] for a, b in itertools.pairwise(ends)]
-        keys = [t.decode() for t in texts] if kind == "str" else texts
-    present = tensors[name + ".present"].tolist() if name + ".present" in tensors else [1] * n
-    return tuple(k if p else None for k, p in zip(keys, present, strict=True))

@@ -115,8 +115,15 @@ def targets(class_sums: Float64s) -> Float64s:
 
 def symmetric(H: Float64s) -> npt.NDArray[np.int64]:
     """The whole matrix as int64, from its lower triangle."""
-    lower = np.tril(H).astype(np.int64)
-    return lower + np.tril(lower, -1).T
+    with np.errstate(invalid="ignore"):  # above the diagonal there may be anything; it is overwritten below
+        whole = H.astype(np.int64, order="F")
+    step = 128
+    for low in range(0, len(H), step):  # block by block: a transposed copy of the whole would miss every cache
+        high = low + step
+        whole[low:high, high:] = whole[high:, low:high].T
+        corner = np.tril(whole[low:high, low:high])
+        whole[low:high, low:high] = corner + np.tril(corner, -1).T
+    return whole.T  # in C order, and the same
 
 
 def packed(H: Float64s) -> npt.NDArray[np.int64]:

@@ -11,14 +11,14 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from erasable.core.grid import Float64s, Grid
+from erasable.core.grid import Float64s
 from erasable.core.solve import Refined, alone, component, factorise, refine, solve_exactly
 from erasable.core.sums import symmetric
 
 Float32s = npt.NDArray[np.float32]
 
 
-def solve_weights(H: Float64s, B: Float64s, grid: Grid, units: int) -> Float32s:
+def solve_weights(H: Float64s, B: Float64s, bits: int, units: int) -> Float32s:
     """``w = A^-1 b``, every entry the float32 nearest to the exact solution (ties to even, zero positive).
 
     Parameters
@@ -26,7 +26,9 @@ def solve_weights(H: Float64s, B: Float64s, grid: Grid, units: int) -> Float32s:
     H : array of shape (d, d), float64 integers, Fortran order
         ``A`` in squared grid units (lower triangle): ``H = 4**bits * A``.
     B : array of shape (d, k), float64 integers
-        ``b`` in grid units: ``B = 2**bits * b``.
+        ``b`` in grid units: ``B = 2**bits * b``. The solution is ``2**bits H^-1 B``.
+    units : int
+        A lower bound on the eigenvalues of H.
 
     Returns
     -------
@@ -46,11 +48,11 @@ def solve_weights(H: Float64s, B: Float64s, grid: Grid, units: int) -> Float32s:
         with alone(H):
             L = factorise(H)
             for r in refine(H, L, R) if L is not None else ():
-                _round_certain(W, undecided, r, grid.bits, units)
+                _round_certain(W, undecided, r, bits, units)
                 if not undecided.any():
                     break
     if undecided.any():
-        _round_rationally(W, undecided, symmetric(H), R, grid.bits)
+        _round_rationally(W, undecided, symmetric(H), R, bits)
     return np.ascontiguousarray(W.T) + np.float32(0.0)  # no negative zeros
 
 

@@ -12,8 +12,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from erasable.core.grid import count_outside_ball
+from erasable.core.layout import Key
 from erasable.core.selector import RawRows
-from erasable.core.state import Key
 from erasable.errors import InputError, InputTypeError
 from erasable.estimators._keys import Column, as_key_column, label_type, plain_labels, same_kind
 from erasable.estimators._memory import CoreMemory

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from erasable.core.state import Key
+from erasable.core.layout import Key
 from erasable.errors import InputError, InputTypeError
 
 _PLURAL = {"int": "integers", "str": "strings", "bytes": "bytes"}

@@ -16,8 +16,19 @@ import numpy as np
 import numpy.typing as npt
 
 from erasable.core.grid import Float64s, Integers
+from erasable.core.layout import Key, Label
 from erasable.core.selector import Decisions, Progress, Rows, select
-from erasable.core.state import Configuration, Key, Label, State, assemble, classes_of, gram_of, stack_sums, weights_of
+from erasable.core.state import (
+    Configuration,
+    State,
+    assemble,
+    classes_of,
+    digest,
+    gram_of,
+    stack_sums,
+    to_bytes,
+    weights_of,
+)
 from erasable.core.sums import add_rows, empty_gram, sums_by_class
 from erasable.core.weights import Float32s
 from erasable.errors import ChangedMeanwhileError
@@ -241,6 +252,14 @@ class CoreMemory:
             self.stacked_class_sums(),
             self.weights().copy(),
         )
+
+    def digest(self) -> str:
+        """SHA-256 of the state."""
+        return digest(self.snapshot())
+
+    def to_bytes(self) -> bytes:
+        """The canonical bytes of the state."""
+        return to_bytes(self.snapshot())
 
     def ids(self) -> list[Key]:
         """Ids of the core rows in learning order."""

@@ -11,7 +11,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from erasable.core.grid import Grid
-from erasable.core.state import Configuration, Label
+from erasable.core.layout import Label
+from erasable.core.state import Configuration
 from erasable.core.sums import regulariser
 from erasable.errors import ConfigurationError
 from erasable.estimators._keys import label_type, pick
@@ -46,7 +47,7 @@ def configure(given: Parameters, n_features: int, n_samples: int, classes: Any, 
     """
     grid = grid_of_parameters(given, n_features)
     check_memory(grid)
-    capacity = _positive(given.capacity, "capacity")
+    capacity = positive_number(given.capacity, "capacity")
     units = regulariser(capacity, grid)
     tau = _threshold(given, n_samples, streaming=streaming)
     if units * tau >= grid.longest:
@@ -92,7 +93,7 @@ def check_unchanged(given: Parameters, configuration: Configuration, classes: An
     changed = []
     if grid_of_parameters(given, grid.n_features) != grid:
         changed.append("grid_bits, fit_intercept or scaling")
-    if regulariser(_positive(given.capacity, "capacity"), grid) != configuration.units:
+    if regulariser(positive_number(given.capacity, "capacity"), grid) != configuration.units:
         changed.append("capacity")
     named = given.threshold is not None or given.horizon is not None
     if named and _threshold(given, 1, streaming=True) != configuration.threshold:
@@ -111,9 +112,9 @@ def grid_of_parameters(given: Parameters, n_features: int) -> Grid:
     """How rows become integers under these arguments."""
     scaling = given.scaling
     if isinstance(scaling, numbers.Real) and not isinstance(scaling, bool):
-        scaling = _number(scaling, "scaling")
+        scaling = finite_number(scaling, "scaling")
     elif scaling is not None and not isinstance(scaling, str):
-        scaling = _scales(scaling)
+        scaling = scales_of(scaling)
     if isinstance(given.grid_bits, bool) or not isinstance(given.grid_bits, numbers.Integral):
         raise ConfigurationError(f"grid_bits must be an integer; got {given.grid_bits!r}.")
     if not isinstance(given.fit_intercept, bool | np.bool_):
@@ -124,11 +125,11 @@ def grid_of_parameters(given: Parameters, n_features: int) -> Grid:
 def _threshold(given: Parameters, n_samples: int, *, streaming: bool) -> float:
     """The threshold given, or ``horizon ** -kappa`` correctly rounded, so that it is the same on every machine."""
     if given.threshold is not None:
-        threshold = _number(given.threshold, "threshold")
+        threshold = finite_number(given.threshold, "threshold")
         if threshold < 0.0:
             raise ConfigurationError(f"threshold must not be negative; got {given.threshold!r}.")
         return threshold + 0.0  # minus zero is zero
-    kappa = _number(given.kappa, "kappa")
+    kappa = finite_number(given.kappa, "kappa")
     if not 0.0 <= kappa <= 1.0:
         raise ConfigurationError(f"kappa must be between 0 and 1; got {given.kappa!r}.")
     if given.horizon is None and streaming:
@@ -144,7 +145,8 @@ def _threshold(given: Parameters, n_samples: int, *, streaming: bool) -> float:
     return float(context.power(decimal.Decimal(int(horizon)), -decimal.Decimal(kappa)))
 
 
-def _number(value: Any, name: str) -> float:
+def finite_number(value: Any, name: str) -> float:
+    """A finite number as a float."""
     try:
         number = math.nan if isinstance(value, bool) or not isinstance(value, numbers.Real) else float(value)
     except OverflowError:
@@ -154,14 +156,16 @@ def _number(value: Any, name: str) -> float:
     return number
 
 
-def _positive(value: Any, name: str) -> float:
-    number = _number(value, name)
+def positive_number(value: Any, name: str) -> float:
+    """A positive finite number as a float."""
+    number = finite_number(value, name)
     if number <= 0.0:
         raise ConfigurationError(f"{name} must be positive; got {value!r}.")
     return number
 
 
-def _scales(scaling: Any) -> tuple[float, ...]:
+def scales_of(scaling: Any) -> tuple[float, ...]:
+    """Scales, one per feature, as floats; whether they are positive is for others to judge."""
     try:
         scales = np.empty((0, 0)) if np.iscomplexobj(scaling) else np.asarray(scaling, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):

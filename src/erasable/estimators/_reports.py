@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import weakref
 from dataclasses import dataclass
+from typing import Any
 
 from erasable.core.selector import Decisions
-from erasable.core.state import digest
 from erasable.errors import StaleReportError
-from erasable.estimators._memory import CoreMemory
 
 
 class ForgetReport:
@@ -29,7 +28,7 @@ class ForgetReport:
 
     __slots__ = ("_digest", "_memory", "_moment", "core_rows_removed", "requested", "rows_left")
 
-    def __init__(self, requested: int, core_rows_removed: int, memory: CoreMemory) -> None:
+    def __init__(self, requested: int, core_rows_removed: int, memory: Any) -> None:
         self.requested = requested
         self.core_rows_removed = core_rows_removed
         self.rows_left = memory.n_core
@@ -47,7 +46,7 @@ class ForgetReport:
                     "the model has changed since this report was made, so its digest can no longer be computed: "
                     "read report.digest right after forget."
                 )
-            self._digest = digest(memory.snapshot())
+            self._digest = str(memory.digest())
         return self._digest
 
     def __repr__(self) -> str:

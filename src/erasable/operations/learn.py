@@ -6,11 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from erasable.errors import InputTypeError
-from erasable.estimators import ErasableClassifier, LearnReport
+from erasable.estimators import LearnReport
+from erasable.estimators._erasable import ErasableBase
 
 
 def learn(
-    clf: ErasableClassifier,
+    clf: ErasableBase,
     X: Any,
     y: Any,
     *,
@@ -25,7 +26,7 @@ def learn(
 
     Parameters
     ----------
-    clf : ErasableClassifier
+    clf : ErasableClassifier, ErasableKernelClassifier or another of their kind
         Fitted or not; changed in place.
     X, y, ids, subjects, classes
         As in ``ErasableClassifier.partial_fit``.
@@ -47,7 +48,7 @@ def learn(
     >>> report.rows, report.decisions.exact
     (5000, 0)
     """
-    if not isinstance(clf, ErasableClassifier):
-        raise InputTypeError(f"learn needs an ErasableClassifier; got {type(clf).__name__}.")
+    if not isinstance(clf, ErasableBase):
+        raise InputTypeError(f"learn needs a model that can forget bit for bit; got {type(clf).__name__}.")
     fresh = not clf.__sklearn_is_fitted__()
     return clf._learn(X, y, ids, subjects, classes=classes, fresh=fresh, progress=progress)

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from erasable.core.kernel_state import KernelState, kernel_digest, relearn_points
+from erasable.core.kernels import REACH
 from erasable.core.state import State, digest, relearn
 from erasable.errors import InputTypeError, VerificationError
-from erasable.estimators import ErasableClassifier
+from erasable.estimators._erasable import ErasableBase
 
 
 @dataclass(frozen=True)
@@ -23,9 +25,9 @@ class VerifyReport:
     rows : int
         Core rows replayed through the selector from nothing; every one was selected again.
     sums : int
-        Entries of A and of the class sums (hence b) compared.
+        Entries of A and of the class sums (hence b) compared; for a kernel, entries of the kernel matrix recomputed.
     weights : int
-        Weights solved for anew and compared bit for bit.
+        Weights solved for anew and compared bit for bit. Models that store none derive them from the rows.
     digest : str
         SHA-256 of the recomputed state, equal to that of the model's.
     """
@@ -36,13 +38,14 @@ class VerifyReport:
     digest: str
 
     def __str__(self) -> str:
+        recomputed = f"; {self.sums:,} sums and {self.weights:,} weights recomputed, all identical"
         return (
-            f"verified: {self.rows:,} core rows replayed and selected again; {self.sums:,} sums and "
-            f"{self.weights:,} weights recomputed, all identical\nstate digest {self.digest}"
+            f"verified: {self.rows:,} core rows replayed and selected again{recomputed if self.sums else ''}\n"
+            f"state digest {self.digest}"
         )
 
 
-def verify(clf: ErasableClassifier, *, progress: Callable[[int, int], None] | None = None) -> VerifyReport:
+def verify(clf: Any, *, progress: Callable[[int, int], None] | None = None) -> VerifyReport:
     """Rerun learning over the stored core rows from nothing and compare everything with what is stored.
 
     This computes the right-hand side of the definition of exact system-aware unlearning, ``I(S' - U, {})``, with no
@@ -50,7 +53,7 @@ def verify(clf: ErasableClassifier, *, progress: Callable[[int, int], None] | No
 
     Parameters
     ----------
-    clf : ErasableClassifier
+    clf : ErasableClassifier, ErasableKernelClassifier or another of their kind
         A fitted model; not changed.
     progress : callable, optional
         Called with (rows done, rows in all) after every block.
@@ -74,34 +77,66 @@ def verify(clf: ErasableClassifier, *, progress: Callable[[int, int], None] | No
     >>> report.rows == clf.n_core_, report.digest == clf.state_digest()
     (True, True)
     """
-    if not isinstance(clf, ErasableClassifier):
-        raise InputTypeError(f"verify needs an ErasableClassifier; got {type(clf).__name__}.")
+    if not isinstance(clf, ErasableBase) and not hasattr(clf, "_recompute"):
+        raise InputTypeError(f"verify needs a model that can forget bit for bit; got {type(clf).__name__}.")
+    if hasattr(clf, "_recompute"):
+        rows, text = clf._recompute(progress)
+        return VerifyReport(rows, 0, 0, text)
     report = verify_state(clf._state(), progress=progress)
     if not clf._memory.tables_agree():
         raise VerificationError("the tables that find rows by id, subject or class do not name the stored rows.")
     return report
 
 
-def verify_state(state: State, *, progress: Callable[[int, int], None] | None = None) -> VerifyReport:
+def verify_state(state: State | KernelState, *, progress: Callable[[int, int], None] | None = None) -> VerifyReport:
     """:func:`verify` for a state on its own."""
+    if isinstance(state, KernelState):
+        return _verify_kernel_state(state, progress)
     _check_consistent(state)
     again, selection = relearn(
         state.configuration, state.ids, state.subjects, state.labels, state.rows, progress=progress
     )
     n = len(state.ids)
-    if len(selection.index) < n:
-        position = int(
-            np.flatnonzero(np.append(selection.index, -1)[:n] != np.arange(n)[: len(selection.index) + 1])[0]
-        )
-        raise VerificationError(
-            f"core row {position + 1} of {n} is not selected again when the rows are learnt from nothing: "
-            f"its leverage is not above the threshold ({n - len(selection.index)} such rows in all)."
-        )
-    for name, stored, right in (
+    _check_all_selected(selection.index, n, "leverage")
+    _compare(
         ("A", state.gram, again.gram),
         ("the class sums b", state.class_sums, again.class_sums),
         ("the weights w", state.weights.view(np.int32), again.weights.view(np.int32)),
-    ):
+    )
+    text = digest(state)
+    if text != digest(again):
+        raise VerificationError("the canonical bytes differ although rows, sums and weights agree.")
+    return VerifyReport(n, state.gram.size + state.class_sums.size, state.weights.size, text)
+
+
+def _verify_kernel_state(state: KernelState, progress: Callable[[int, int], None] | None) -> VerifyReport:
+    _check_names(state)
+    points = state.configuration.points
+    square = np.einsum("ij,ij->i", state.rows, state.rows, dtype=np.int64)
+    if state.rows.shape[1] != points.n_features or (square > REACH**2).any():
+        raise VerificationError("a core row is not a point of the grid.")
+    again, index, _ = relearn_points(
+        state.configuration, state.ids, state.subjects, state.labels, state.rows, progress=progress
+    )
+    _check_all_selected(index, len(state.ids), "disagreement")
+    _compare(("the weights", state.weights.view(np.int32), again.weights.view(np.int32)))
+    text = kernel_digest(state)
+    if text != kernel_digest(again):
+        raise VerificationError("the canonical bytes differ although rows and weights agree.")
+    return VerifyReport(len(state.ids), len(state.ids) ** 2, state.weights.size, text)
+
+
+def _check_all_selected(index: npt.NDArray[np.intp], n: int, what: str) -> None:
+    if len(index) < n:
+        position = int(np.flatnonzero(np.append(index, -1)[:n] != np.arange(n)[: len(index) + 1])[0])
+        raise VerificationError(
+            f"core row {position + 1} of {n} is not selected again when the rows are learnt from nothing: "
+            f"its {what} is not above the threshold ({n - len(index)} such rows in all)."
+        )
+
+
+def _compare(*parts: tuple[str, npt.NDArray[Any], npt.NDArray[Any]]) -> None:
+    for name, stored, right in parts:
         if stored.shape != right.shape:
             raise VerificationError(f"{name} has shape {stored.shape}, but relearning gives {right.shape}.")
         differs = np.flatnonzero(stored.reshape(-1) != right.reshape(-1))
@@ -110,14 +145,11 @@ def verify_state(state: State, *, progress: Callable[[int, int], None] | None = 
                 f"{name} differs from what the stored rows give, first at {_place(name, stored, int(differs[0]))} "
                 f"({len(differs)} of {stored.size} entries differ)."
             )
-    text = digest(state)
-    if text != digest(again):
-        raise VerificationError("the canonical bytes differ although rows, sums and weights agree.")
-    return VerifyReport(n, state.gram.size + state.class_sums.size, state.weights.size, text)
 
 
-def _check_consistent(state: State) -> None:
-    n, grid = len(state.ids), state.configuration.grid
+def _check_names(state: State | KernelState) -> None:
+    """Ids, subjects and labels: one for each row, of one type, ids distinct, labels among the fixed classes."""
+    n = len(state.ids)
     if not (len(state.subjects) == len(state.labels) == len(state.rows) == n):
         raise VerificationError("ids, subjects, labels and rows have different lengths.")
     fixed = state.configuration.classes
@@ -128,6 +160,11 @@ def _check_consistent(state: State) -> None:
         raise VerificationError("a core row has a label that is not among the fixed classes.")
     if len(set(state.ids)) != n:
         raise VerificationError("two core rows have the same id.")
+
+
+def _check_consistent(state: State) -> None:
+    _check_names(state)
+    n, grid = len(state.ids), state.configuration.grid
     square = np.einsum("ij,ij->i", state.rows, state.rows, dtype=np.int64)
     unfit = (square > grid.radius**2) | (state.rows[:, grid.n_features :] != grid.constant).any(axis=1)
     if unfit.any():

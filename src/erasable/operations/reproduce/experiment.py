@@ -93,6 +93,8 @@ class _Experiment:
         place = {_plain(key): i for i, key in enumerate(split.train.ids)}  # type: ignore[arg-type]
         self.core = np.array([place[_plain(key)] for key in ours.core_ids_], dtype=np.intp)
         self.share = ours.n_core_ / split.train.n_rows
+        core_ids = {_plain(key) for key in ours.core_ids_}
+        wanted = [key for request in requests(self.settings, split, self.core) for key in request]
         labels, counts = np.unique(split.train.y, return_counts=True)
         self.journal.once(
             "data",
@@ -104,6 +106,7 @@ class _Experiment:
                 "class_shares": (counts / counts.sum()).round(4).tolist(),
                 "fitted": split.train.fitted,
                 "core_share": self.share,
+                "requests_in_core": sum(key in core_ids for key in wanted) / len(wanted),
             },
         )
 

@@ -64,7 +64,7 @@ class Settings:
     seed: int = 0
     repeats: int = 3
     points: int = 40
-    time_limit: float = 300.0
+    time_limit: float = 240.0
     quick: bool = False
     data: str | None = None
     label: str = "label"

@@ -28,6 +28,8 @@ def summarise(settings: Settings, entries: dict[str, Any]) -> Results:
         if name in printed:
             p = printed[name]
             methods[name]["paper"] = {"training_s": p.training_s, "deletion_s": p.deletion_s, "stored_share": p.stored}
+    if "erasable" in methods:
+        methods["erasable"]["requests_in_core"] = entries["data"].get("requests_in_core")
     sweep = [v for key, v in entries.items() if key.startswith("sweep/") and v is not None]
     return {
         "dataset": settings.name,

@@ -1,4 +1,4 @@
-"""Linear classifiers on rows in the unit ball, one function against the rest for each class: what two baselines share.
+"""Linear classifiers on rows in the unit ball, one function against the rest for each class, with the logistic loss.
 
 The loss of one function on one row is ``log(1 + exp(-s x'w))`` with ``s = 1`` for its class and ``s = -1`` for others.
 """
@@ -17,12 +17,12 @@ import scipy.sparse as sp
 from scipy.linalg import blas, lapack
 from scipy.special import expit, log_expit, softmax
 
-from erasable.baselines._base import ForgettingClassifier, n_bytes, overwrite
 from erasable.core.grid import Float64s, Grid, scale_rows
+from erasable.core.layout import Key
 from erasable.core.selector import RawRows
 from erasable.core.solve import alone, few_threads
-from erasable.core.state import Key
 from erasable.errors import ConfigurationError
+from erasable.estimators._forgetting import ForgettingClassifier, n_bytes, overwrite
 from erasable.estimators._input import check_ball
 from erasable.estimators._parameters import check_memory, grid_of_parameters
 
@@ -182,25 +182,74 @@ def check_generator(random_state: Any) -> np.random.Generator:
     )
 
 
-class UnitBallClassifier(ForgettingClassifier):
+class UnitBallScores(ForgettingClassifier):
+    """What linear functions of unit-ball rows answer. Subclasses say where the functions come from."""
+
+    fit_intercept: Any
+    scaling: Any
+    grid_bits = 20  # only decides how far above one the norm of a row may be
+
+    classes_: npt.NDArray[Any]
+    _grid: Grid
+    _weights: Float64s  # one line per function; zeros where there is but one class
+
+    def decision_function(self, X: Any) -> Float64s:
+        """``w'x`` for each row: shape (n_samples,) for one or two classes, (n_samples, n_classes) otherwise."""
+        X = self._rows_to_predict(X)
+        W, offset, raw = self.coef_, self.intercept_, RawRows(X, self._grid)
+        scores = np.empty((len(raw), len(W)))
+        step = max(1, _BLOCK // self._grid.n_columns)
+        for low in range(0, len(raw), step):
+            scores[low : low + step] = scale_rows(raw.dense(slice(low, low + step)), self._grid) @ W.T + offset
+        return scores if len(W) > 1 else scores[:, 0]
+
+    def predict(self, X: Any) -> npt.NDArray[Any]:
+        """The class of each row: the sign of ``w'x``, or the class with the largest one."""
+        scores = self.decision_function(X)
+        winner = np.argmax(scores, axis=1) if scores.ndim > 1 else (scores > 0).astype(np.intp)
+        chosen: npt.NDArray[Any] = self.classes_[winner]
+        return chosen
+
+    def predict_proba(self, X: Any) -> Float64s:
+        """Probability of each class, shape (n_samples, n_classes): the logistic function of the scores, normalised."""
+        scores = self.decision_function(X)
+        if len(self.classes_) == 1:
+            return np.ones((len(scores), 1))
+        if scores.ndim > 1:
+            shares: Float64s = softmax(log_expit(scores), axis=1)
+            return shares
+        return np.column_stack([expit(-scores), expit(scores)])
+
+    @property
+    def coef_(self) -> Float64s:
+        """Weights of the features, for rows as ``scaling`` leaves them."""
+        self._check_fitted("coef_")
+        return self._weights[:, : self._grid.n_features] * (_HALF if self._grid.intercept else 1.0)
+
+    @property
+    def intercept_(self) -> Float64s:
+        """The constant that the appended coordinate adds to ``w'x``."""
+        self._check_fitted("intercept_")
+        return self._weights[:, -1] * _HALF if self._grid.intercept else np.zeros(len(self._weights))
+
+    def _check_fitted(self, name: str) -> None:
+        if not self.__sklearn_is_fitted__():
+            raise AttributeError(f"{type(self).__name__} has no {name} before fit.")
+
+
+class UnitBallClassifier(UnitBallScores):
     """Linear functions of unit-ball rows. Subclasses say how they are trained and what a removal does to them."""
 
     alpha: Any
     epsilon: Any
     delta: Any
-    fit_intercept: Any
-    scaling: Any
     random_state: Any
-    grid_bits = 20  # only decides how far above one the norm of a row may be
 
-    classes_: npt.NDArray[Any]
-    _grid: Grid
     _plan: Any
     _rng: np.random.Generator
     _rows: UnitRows
     _codes: npt.NDArray[np.intp]
     _counts: npt.NDArray[np.intp]
-    _weights: Float64s
 
     @abstractmethod
     def _plan_of_parameters(self) -> Any:
@@ -269,55 +318,8 @@ class UnitBallClassifier(ForgettingClassifier):
         self.__dict__.update(fitted)
         return len(at)
 
-    # -- predicting ----------------------------------------------------------------------------------------------
-
-    def decision_function(self, X: Any) -> Float64s:
-        """``w'x`` for each row: shape (n_samples,) for one or two classes, (n_samples, n_classes) otherwise."""
-        X = self._rows_to_predict(X)
-        W, offset, raw = self.coef_, self.intercept_, RawRows(X, self._grid)
-        scores = np.empty((len(raw), len(W)))
-        step = max(1, _BLOCK // self._grid.n_columns)
-        for low in range(0, len(raw), step):
-            scores[low : low + step] = scale_rows(raw.dense(slice(low, low + step)), self._grid) @ W.T + offset
-        return scores if len(W) > 1 else scores[:, 0]
-
-    def predict(self, X: Any) -> npt.NDArray[Any]:
-        """The class of each row: the sign of ``w'x``, or the class with the largest one."""
-        scores = self.decision_function(X)
-        winner = np.argmax(scores, axis=1) if scores.ndim > 1 else (scores > 0).astype(np.intp)
-        chosen: npt.NDArray[Any] = self.classes_[winner]
-        return chosen
-
-    def predict_proba(self, X: Any) -> Float64s:
-        """Probability of each class, shape (n_samples, n_classes): the logistic function of the scores, normalised."""
-        scores = self.decision_function(X)
-        if len(self.classes_) == 1:
-            return np.ones((len(scores), 1))
-        if scores.ndim > 1:
-            shares: Float64s = softmax(log_expit(scores), axis=1)
-            return shares
-        return np.column_stack([expit(-scores), expit(scores)])
-
-    # -- looking -------------------------------------------------------------------------------------------------
-
-    @property
-    def coef_(self) -> Float64s:
-        """Weights of the features, for rows as ``scaling`` leaves them."""
-        self._check_fitted("coef_")
-        return self._weights[:, : self._grid.n_features] * (_HALF if self._grid.intercept else 1.0)
-
-    @property
-    def intercept_(self) -> Float64s:
-        """The constant that the appended coordinate adds to ``w'x``."""
-        self._check_fitted("intercept_")
-        return self._weights[:, -1] * _HALF if self._grid.intercept else np.zeros(len(self._weights))
-
     @property
     def stored_bytes_(self) -> int:
         """Bytes of rows, labels, weights and the sums kept for forgetting."""
         self._check_fitted("stored_bytes_")
         return n_bytes(self._rows.X) + sum(a.nbytes for a in [self._codes, self._weights, *self._statistics()])
-
-    def _check_fitted(self, name: str) -> None:
-        if not self.__sklearn_is_fitted__():
-            raise AttributeError(f"{type(self).__name__} has no {name} before fit.")

@@ -1,0 +1,252 @@
+"""A finite class: functions fitted on public data, compared by enumerating all pairs, in integers.
+
+A row is its vector of predictions, each a multiple of ``2**-20`` held as an integer: D², the best fit and the dimension
+depend on nothing else. Squares of differences are integers up to ``2**40``, so sums of them are exact in 64 bits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from erasable.classes._protocol import Float64s, Rows
+from erasable.errors import ConfigurationError, ExactnessError
+
+BITS = 20
+STEPS = 2**BITS  # a prediction of 1
+ONE = 4**BITS  # the 1 in the denominator of D², in squared steps
+MOST_ROWS = 2**22  # sums of squares then stay below 2**63
+_DOUBT = 2.0**-10  # in steps: a value so close to halfway between two of them is asked for again, row by row
+_NUMBERS = 2**20  # handled at once
+Int64s = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class FiniteClass:
+    """A list of given functions with values in [0, 1]; decided exactly.
+
+    Parameters
+    ----------
+    functions : iterable of at least two callables or fitted estimators
+        Each gives a row of ``X`` a number in [0, 1]: ``f(X)``, or ``predict_proba(X)[:, 1]`` of an estimator with two
+        classes, or ``predict(X)``. They must come from public data: a function fitted on a row that is forgotten
+        later would remember it.
+    name : str, default=""
+        Goes into the digest of states, which cannot hold the functions themselves. Change it with them.
+
+    Notes
+    -----
+    A prediction is rounded to a multiple of ``2**-20``, and the rounded functions are the class. Libraries give a row
+    slightly different values beside other rows; a value nearer than ``2**-30`` to where rounding changes is therefore
+    asked for again with the row alone, so that an encoded row does not depend on the rows beside it.
+    """
+
+    functions: tuple[Any, ...]
+    name: str
+    exact = True
+    assumptions = (
+        "the functions of the class were not fitted on rows that may have to be forgotten",
+        "a function gives a row the same value whenever asked alone, and beside other rows one within 2**-30 of it",
+    )
+
+    def __init__(self, functions: Iterable[Any], *, name: str = "") -> None:
+        if isinstance(functions, str | bytes) or not isinstance(functions, Iterable):
+            raise ConfigurationError(f"functions must be a list of functions; got {type(functions).__name__}.")
+        given = tuple(functions)
+        if len(given) < 2:
+            raise ConfigurationError(f"at least two functions are required, for two to disagree; got {len(given)}.")
+        for k, function in enumerate(given):
+            able = callable(function) or hasattr(function, "predict") or hasattr(function, "predict_proba")
+            if isinstance(function, type) or not able:
+                raise ConfigurationError(
+                    f"function {k + 1} of {len(given)} must be a callable or a fitted estimator; "
+                    f"got {'a class' if isinstance(function, type) else type(function).__name__}."
+                )
+        if not isinstance(name, str):
+            raise ConfigurationError(f"name must be text; got {type(name).__name__}.")
+        object.__setattr__(self, "functions", given)
+        object.__setattr__(self, "name", name)
+
+    def __repr__(self) -> str:
+        return f"FiniteClass({len(self.functions)} functions, name={self.name!r})"
+
+    def empty(self, n_features: int) -> Rows:
+        """Vectors of predictions, none of them."""
+        return np.empty((0, len(self.functions)), dtype=np.int32)
+
+    def encode(self, X: Rows) -> Rows:
+        """What each function predicts for each row, in steps of ``2**-20``; shape (n, number of functions), int32."""
+        X = np.ascontiguousarray(X, dtype=np.float64)
+        steps = np.zeros((len(X), len(self.functions)), dtype=np.int32)
+        if len(X):
+            for k in range(len(self.functions)):
+                values = self._ask(k, X)
+                rounded = np.rint(values)
+                if len(X) > 1:
+                    for i in np.flatnonzero(np.abs(values - rounded) > 0.5 - _DOUBT):
+                        rounded[i] = np.rint(self._ask(k, X[i : i + 1])[0])
+                steps[:, k] = rounded
+        return steps
+
+    embed = encode
+
+    def _ask(self, k: int, X: Float64s) -> Float64s:
+        """The values of function k, in steps, not rounded."""
+        function, label = self.functions[k], f"function {k + 1} of {len(self.functions)}"
+        refusal: ConfigurationError | None = None
+        try:
+            if hasattr(function, "predict_proba"):
+                table = np.asarray(function.predict_proba(X.copy()), dtype=np.float64)
+                values = table[:, 1] if table.ndim == 2 and table.shape[1] == 2 else table
+            else:
+                ask = function.predict if hasattr(function, "predict") else function
+                values = np.asarray(ask(X.copy()), dtype=np.float64)
+        except Exception as error:
+            refusal = ConfigurationError(
+                f"{label} failed with {type(error).__name__} on {len(X)} rows of {X.shape[1]} features: "
+                "try it on such an array by itself."
+            )
+        if refusal is not None:
+            raise refusal  # here and not above, where it would carry the original, and with it values, along
+        if values.shape != (len(X),):
+            raise ConfigurationError(
+                f"{label} must give one number a row (or two columns of probabilities): for {len(X)} rows it gave an "
+                f"array of shape {values.shape}."
+            )
+        scaled: Float64s = values * STEPS
+        unfit = ~((np.rint(scaled) >= 0) & (np.rint(scaled) <= STEPS))
+        if unfit.any():
+            raise ConfigurationError(
+                f"{label} must stay in [0, 1]: {int(np.count_nonzero(unfit))} of {len(X)} values leave it or are NaN."
+            )
+        return scaled
+
+    def holds(self, rows: Rows) -> npt.NDArray[np.bool_]:
+        """Whether each is a vector of predictions."""
+        if rows.dtype != np.int32 or rows.shape[1] != len(self.functions):
+            return np.zeros(len(rows), dtype=bool)
+        return np.asarray(((rows >= 0) & (rows <= STEPS)).all(axis=1))
+
+    def start(self, n_features: int) -> FiniteMeasure:
+        """Disagreement of all pairs before any row."""
+        return FiniteMeasure(len(self.functions))
+
+    def fit(self, rows: Rows, y01: npt.NDArray[np.integer[Any]]) -> FiniteFit:
+        """The function with the smallest sum of squares, found by enumeration; of equals the first."""
+        _guard(len(rows))
+        errors = np.asarray(y01, dtype=np.int64)[:, None] * STEPS - rows
+        return FiniteFit(int(np.argmin(np.einsum("ij,ij->j", errors, errors))))  # Algorithm 2, line 4
+
+    def widest(self, n_features: int) -> float:
+        """One: values lie in [0, 1]."""
+        return 1.0
+
+    def dimension(self, rows: Rows) -> float:
+        """The sum over pairs of ``log(1 + sum of (f - g)²)``, or half the number of rows where that is less.
+
+        For one pair, a row with ``a = (f - g)²`` adds ``a / (1 + s + a) <= log((1 + s + a) / (1 + s))`` to D(F, S), s
+        being the sum so far; these telescope in any order of the rows, and the supremum over pairs is at most the sum.
+        No row adds more than 1/2, since ``a <= 1``.
+        """
+        measure = self.start(0)
+        measure.add(rows)
+        return min(float(np.log1p(measure.sums / ONE).sum()), 0.5 * len(rows))
+
+    def rate(self, n_rows: int, delta: float, n_features: int) -> float:
+        """``1 + 2 log(|F| T / delta)``.
+
+        Suppose ``P(label = +1 | x)`` is one of the functions, f*. The best fit f has ``V = sum (f - f*)² <= 2 sum noise
+        (f - f*)``. The noise is sub-Gaussian with constant 1/2, so with probability ``1 - delta / T`` that is at most
+        ``sqrt(2 V log(|F| T / delta))`` for all functions at once, whence ``V <= 2 log(|F| T / delta)``.
+        """
+        return 1.0 + 2.0 * math.log(len(self.functions) * n_rows / delta)
+
+    def stability(self, n_rows: int) -> float | None:
+        """None: one row can decide between two functions that are far apart, for any n."""
+        return None
+
+    def describe(self) -> dict[str, Any]:
+        """Name and number of the functions, and the grid of predictions."""
+        return {"class": "finite", "name": self.name, "functions": len(self.functions), "bits": BITS}
+
+
+class FiniteMeasure:
+    """For every pair of functions the sum of squared differences over the rows added, in squared steps."""
+
+    def __init__(self, n_functions: int) -> None:
+        self.first, self.second = np.triu_indices(n_functions, 1)
+        self.sums: Int64s = np.zeros(len(self.first), dtype=np.int64)
+        self.n_rows = 0
+
+    def _squares(self, rows: Rows) -> Int64s:
+        """Squared differences, shape (n, pairs)."""
+        steps = rows.astype(np.int64)
+        differences: Int64s = steps[:, self.first] - steps[:, self.second]
+        return differences * differences
+
+    def _blocks(self, n: int) -> range:
+        return range(0, n, self._step)
+
+    @property
+    def _step(self) -> int:
+        return max(1, _NUMBERS // len(self.first))
+
+    def squared(self, rows: Rows) -> Float64s:
+        """``D²`` of each row, rounded."""
+        out = np.zeros(len(rows))
+        for low in self._blocks(len(rows)):
+            part = slice(low, low + self._step)
+            out[part] = (self._squares(rows[part]) / (self.sums + ONE)).max(axis=1)
+        return out
+
+    def exceeds(self, rows: Rows, tau: float) -> npt.NDArray[np.bool_]:
+        """Whether ``D² > tau``: for some pair ``(f - g)² > tau (1 + sum)``, compared as integers.
+
+        Notes
+        -----
+        *Law*: the answer is that of the comparison in exact arithmetic; ``tau`` is the float64 it is.
+        *Cost*: one float64 comparison a row and pair; integers of any size where rounding could matter.
+        """
+        above, below = float(tau).as_integer_ratio()
+        limit = float(tau) * (self.sums + ONE)  # two roundings: off by less than 2**-51 of itself
+        out = np.zeros(len(rows), dtype=bool)
+        for low in self._blocks(len(rows)):
+            part = slice(low, low + self._step)
+            squares = self._squares(rows[part])
+            sure = squares > limit * (1.0 + 2.0**-50)
+            verdict = sure.any(axis=1)
+            near = (squares > 0) & (squares >= limit * (1.0 - 2.0**-50)) & ~sure & ~verdict[:, None]
+            for i, p in zip(*np.nonzero(near), strict=True):
+                verdict[i] |= int(squares[i, p]) * below > above * (int(self.sums[p]) + ONE)
+            out[part] = verdict
+        return out
+
+    def add(self, rows: Rows) -> None:
+        """These rows join the sums."""
+        _guard(self.n_rows + len(rows))
+        for low in self._blocks(len(rows)):
+            self.sums += self._squares(rows[low : low + self._step]).sum(axis=0)
+        self.n_rows += len(rows)
+
+
+@dataclass(frozen=True)
+class FiniteFit:
+    """One of the functions, for rows that are vectors of predictions."""
+
+    column: int
+
+    def __call__(self, rows: Rows) -> Float64s:
+        """The predictions of that function, as fractions of one."""
+        return np.ldexp(rows[:, self.column].astype(np.float64), -BITS)
+
+
+def _guard(n_rows: int) -> None:
+    if n_rows > MOST_ROWS:
+        raise ExactnessError(
+            f"sums over {n_rows:,} rows could pass 64 bits; up to {MOST_ROWS:,} are exact: raise the threshold."
+        )

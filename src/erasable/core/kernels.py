@@ -1,0 +1,236 @@
+"""Kernels whose values are the same integers on every machine.
+
+Rows become integer points: multiples of ``2**-bits``. Inner products and squared distances of points are then integers
+that float64 holds exactly, whatever BLAS does, and a kernel is a function of one such integer. Its value is rounded to
+a multiple of ``2**-30``: float64 decides where it can (its error is bounded), ball arithmetic where it cannot. So a
+kernel matrix is a matrix of integers, a mathematical function of the points.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import flint
+import numpy as np
+import numpy.typing as npt
+from scipy.linalg import blas
+
+from erasable.core.grid import Float64s, Floats, Integers
+from erasable.errors import ConfigurationError, InputError
+
+KERNEL_BITS = 30
+ONE = 1 << KERNEL_BITS  # the kernel value 1
+REACH = 2**25  # no point is longer than this, so squared distances stay below 2**53
+_LARGEST = 2.0**50  # no kernel value may be larger than this
+_DOUBT = 2.0**-12  # float64 kernel values, in units, are right to within this (2**-42 of the kernel value 1)
+KERNELS = ("rbf", "matern", "poly", "linear")
+
+
+@dataclass(frozen=True)
+class Points:
+    """How rows become integer points: pure configuration, never fitted on rows.
+
+    Parameters
+    ----------
+    n_features : int
+    bits : int
+        Coordinates are rounded to multiples of ``2**-bits``.
+    scaling : None, float or tuple of float
+        A public number, or one per feature, that divides the columns first.
+    """
+
+    n_features: int
+    bits: int = 12
+    scaling: float | tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.bits <= 20:
+            raise ConfigurationError(f"grid_bits must be between 1 and 20 for kernels; got {self.bits}.")
+        scales = self.scaling if isinstance(self.scaling, tuple) else (self.scaling or 1.0,)
+        if not all(math.isfinite(s) and s > 0 for s in scales) or self.scaling == 0.0:
+            raise ConfigurationError("scaling must be a positive finite number, or one per feature.")
+        if isinstance(self.scaling, tuple) and len(self.scaling) != self.n_features:
+            raise ConfigurationError(
+                f"scaling gives {len(self.scaling)} scales for {self.n_features} features: pass one per feature."
+            )
+
+    @property
+    def radius(self) -> float:
+        """Rows longer than this, after scaling, are refused."""
+        return math.ldexp(REACH, -self.bits)
+
+    def of_rows(self, X: Floats) -> npt.NDArray[np.int32]:
+        """Rows as points, shape (n, n_features).
+
+        *Law*: a row's point depends on that row alone; division and rounding are those of IEEE arithmetic.
+
+        Raises
+        ------
+        InputError
+            When a row is too long for exact distances.
+        """
+        Z = np.asarray(X, dtype=np.float64)
+        with np.errstate(over="ignore", invalid="ignore"):
+            if self.scaling is not None:
+                Z = Z / np.asarray(self.scaling)
+            G = np.rint(np.ldexp(Z, self.bits))
+            outside = int(np.count_nonzero(~(np.einsum("ij,ij->i", G, G) <= float(REACH) ** 2)))
+        if outside:
+            raise InputError(
+                f"{outside} of {len(G)} rows are longer than {self.radius:g} after scaling, too long for exact "
+                "distances: divide the columns by larger public scales (scaling=), or lower grid_bits."
+            )
+        return G.astype(np.int32)
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A positive definite kernel of points.
+
+    Parameters
+    ----------
+    name : "rbf", "matern", "poly", "linear" or "custom"
+        ``exp(-gamma |x - z|^2)``; Matern of order ``nu`` in {0.5, 1.5, 2.5} with length ``1 / gamma``;
+        ``(gamma x'z + coef0) ** degree``; ``x'z``; a function of the caller's.
+    function : callable, only for "custom"
+        Takes two arrays of rows and returns their kernel matrix. The value for a pair of rows must not depend on what
+        else is in the call: a matrix product with BLAS may not keep to that in its last bits, which is harmless unless
+        a value then falls on the other side of a rounding boundary; ``verify`` would tell.
+    """
+
+    name: str = "rbf"
+    gamma: float = 1.0
+    nu: float = 1.5
+    degree: int = 3
+    coef0: float = 1.0
+    function: Callable[[Float64s, Float64s], Any] | None = None
+
+    def __post_init__(self) -> None:
+        if self.name not in (*KERNELS, "custom"):
+            raise ConfigurationError(f"kernel must be one of {', '.join(KERNELS)}, or a function; got {self.name!r}.")
+        if not (math.isfinite(self.gamma) and self.gamma > 0.0):
+            raise ConfigurationError(f"gamma must be a positive finite number; got {self.gamma!r}.")
+        if self.nu not in (0.5, 1.5, 2.5):
+            raise ConfigurationError(f"nu must be 0.5, 1.5 or 2.5; got {self.nu!r}.")
+        if self.degree < 1:
+            raise ConfigurationError(f"degree must be at least 1; got {self.degree!r}.")
+        if not (math.isfinite(self.coef0) and self.coef0 >= 0.0):
+            raise ConfigurationError(
+                f"coef0 must be zero or more, for the kernel to be positive definite; got {self.coef0!r}."
+            )
+
+    @property
+    def of_distance(self) -> bool:
+        """Whether the kernel depends on the distance alone; its values are then at most 1, and 1 at distance 0."""
+        return self.name in ("rbf", "matern")
+
+    def approximate(self, Q: Integers, X: Integers, points: Points) -> Float64s:
+        """Kernel values in units of ``2**-30``, before rounding, shape (len(Q), len(X)), Fortran order."""
+        if self.name == "custom":
+            return self._custom(Q, X, points)
+        return self._values(self._integers(Q, X), points)
+
+    def exact(self, Q: Integers, X: Integers, points: Points) -> Float64s:
+        """Kernel values rounded to units of ``2**-30``: float64 integers, shape (len(Q), len(X)), Fortran order.
+
+        *Law*: entry (i, j) is the integer nearest to ``2**30 k(q_i, x_j)``, whatever the machine (custom kernels: what
+        the function returned, rounded). *Cost*: one matrix product and a few passes over the result.
+        """
+        if self.name == "custom":
+            return np.rint(self._custom(Q, X, points))
+        T = self._integers(Q, X)
+        V = self._values(T, points)
+        K = np.rint(V)
+        if self.name == "linear" and points.bits <= KERNEL_BITS // 2:
+            return K  # a product by a power of two: nothing was rounded
+        unsure = np.abs(V - K) > 0.5 - (_DOUBT if self.of_distance else np.maximum(_DOUBT, np.abs(V) * 2.0**-44))
+        if unsure.any():
+            values, where = np.unique(T[unsure], return_inverse=True)
+            K[unsure] = np.array([self._settle(int(t), points) for t in values])[where]
+        return K
+
+    def diagonal(self, X: Integers, points: Points) -> Float64s:
+        """``exact(x, x)`` for each point."""
+        if self.of_distance:
+            return np.full(len(X), float(ONE))
+        step = 64
+        pieces = [np.diagonal(self.exact(X[i : i + step], X[i : i + step], points)) for i in range(0, len(X), step)]
+        return np.concatenate(pieces) if pieces else np.empty(0)
+
+    def _integers(self, Q: Integers, X: Integers) -> Float64s:
+        """Squared distances or inner products, exact in float64."""
+        A, B = np.asarray(Q, dtype=np.float64), np.asarray(X, dtype=np.float64)
+        if not len(A) or not len(B):
+            return np.empty((len(A), len(B)), order="F")
+        T: Float64s = blas.dgemm(-2.0 if self.of_distance else 1.0, A.T, B.T, trans_a=1)
+        if self.of_distance:
+            T += np.einsum("ij,ij->i", A, A)[:, None]
+            T += np.einsum("ij,ij->i", B, B)[None, :]
+        return T
+
+    def _values(self, T: Float64s, points: Points) -> Float64s:
+        """``2**30 k`` in float64 for exact integers T."""
+        if self.name == "rbf":
+            V = T * math.ldexp(-self.gamma, -2 * points.bits)
+            np.exp(V, out=V)
+        elif self.name == "matern":
+            t = np.sqrt(T) * math.ldexp(self.gamma * math.sqrt(2.0 * self.nu), -points.bits)
+            V = np.exp(-t)
+            if self.nu > 0.5:
+                V *= 1.0 + t if self.nu == 1.5 else 1.0 + t + t * t / 3.0
+        elif self.name == "linear":
+            V = np.ldexp(T, -2 * points.bits)
+        else:
+            V = (T * math.ldexp(self.gamma, -2 * points.bits) + self.coef0) ** self.degree
+        V *= float(ONE)
+        if not self.of_distance and len(V) and float(np.abs(V).max(initial=0.0)) > _LARGEST:
+            raise InputError(
+                f"kernel values reach beyond {_LARGEST / ONE:g}: divide the columns by larger public scales "
+                "(scaling=), or lower gamma, degree or coef0."
+            )
+        return V
+
+    def _custom(self, Q: Integers, X: Integers, points: Points) -> Float64s:
+        assert self.function is not None
+        A, B = (np.ldexp(np.asarray(Z, dtype=np.float64), -points.bits) for Z in (Q, X))
+        if not len(A) or not len(B):
+            return np.empty((len(A), len(B)), order="F")
+        K = np.asarray(self.function(A, B), dtype=np.float64)
+        if K.shape != (len(A), len(B)) or not np.isfinite(K).all():
+            raise InputError(
+                "the kernel function must return a finite array of shape (rows of the first, rows of the second); "
+                f"got shape {K.shape} for ({len(A)}, {len(B)})."
+            )
+        if float(np.abs(K).max()) * ONE > _LARGEST:
+            raise InputError(f"kernel values reach beyond {_LARGEST / ONE:g}: scale the kernel function down.")
+        return np.asfortranarray(K * float(ONE))
+
+    def _settle(self, t: int, points: Points) -> int:
+        """The rounded kernel value of one exact integer, with as much precision as it takes."""
+        unit = Fraction(1, 4**points.bits)
+        if not self.of_distance:
+            value = ONE * (Fraction(self.gamma) * t * unit + Fraction(self.coef0)) ** self.degree
+            return round(value if self.name == "poly" else ONE * t * unit)
+        before = flint.ctx.prec
+        try:
+            for precision in (128, 512, 4096):
+                flint.ctx.prec = precision
+                rounded = (self._ball(t, unit) * ONE + flint.arb(0.5)).floor().unique_fmpz()
+                if rounded is not None:
+                    return int(rounded)
+        finally:
+            flint.ctx.prec = before
+        raise AssertionError("a transcendental number halfway between two integers")
+
+    def _ball(self, t: int, unit: Fraction) -> Any:
+        if self.name == "rbf":
+            x = Fraction(self.gamma) * t * unit
+            return (-flint.arb(flint.fmpq(x.numerator, x.denominator))).exp()
+        square = Fraction(self.gamma) ** 2 * int(2 * self.nu) * t * unit
+        r = flint.arb(flint.fmpq(square.numerator, square.denominator)).sqrt()
+        polynomial: Any = {0.5: 1, 1.5: 1 + r, 2.5: 1 + r + r * r / 3}[self.nu]
+        return (-r).exp() * polynomial

@@ -1,0 +1,212 @@
+"""Algorithm 3, GeneralBBQSampler: stages of shrinking epsilon, largest disagreement first. Not a stable map."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from erasable.coresets.single_pass import MeasuredClass, Rows
+from erasable.errors import ConfigurationError
+
+_CLOSE = 1e-9  # relative difference below which two rounded D² count as equal
+
+
+class FittedClass(MeasuredClass, Protocol):
+    """What the stages need of a function class besides its measure."""
+
+    def fit(self, rows: Rows, y01: Any) -> Callable[[Rows], npt.NDArray[np.float64]]: ...  # noqa: D102
+
+    def dimension(self, rows: Rows) -> float: ...  # noqa: D102
+
+    def rate(self, n_rows: int, delta: float, n_features: int) -> float | None: ...  # noqa: D102
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage: epsilon, the rows queried in order, those set aside as confident, and the sizes that are left."""
+
+    epsilon: float
+    queried: tuple[int, ...]
+    confident: tuple[int, ...]
+    pool: int
+    remainder: int
+
+
+@dataclass(frozen=True)
+class StagedRun:
+    """All stages, and whether the stopping rule ended them (or else the limit on their number)."""
+
+    stages: tuple[Stage, ...]
+    stopped_by_rule: bool
+
+    @property
+    def positions(self) -> npt.NDArray[np.intp]:
+        """Rows queried in all stages, in the order in which they were."""
+        # Algorithm 3, line 17
+        return np.array([i for stage in self.stages for i in stage.queried], dtype=np.intp)
+
+
+@dataclass(frozen=True)
+class Staged:
+    """The rows that Algorithm 3 queries.
+
+    Parameters
+    ----------
+    function_class : FunctionClass
+    rate : float, optional
+        R(T, delta) as a number; by default the class's own, which grows with the number of rows.
+    delta : float in (0, 1], default=0.05
+        The confidence level.
+    max_stages : int, default=64
+        Departure: a limit where the printed rule never stops, as for rows about which all functions agree.
+
+    Notes
+    -----
+    ``stable`` is False: Theorem 5.2 does not hold for this algorithm as printed. Take linear functions of radius 1/2,
+    rows 1 to 5 equal to (-.23, -.46), (.42, .58), (.23, -.88), (-.79, .52), (.9, -.38), and a rate for which epsilon is
+    0.8 and then 0.4. Rows 5, 3 are queried in the first stage and 4, 2, 1 in the second, after which the rule stops.
+    Delete row 5 and run again on rows 1 to 4: the first stage queries row 4, the second rows 3, 2, the rule stops, and
+    row 1, which nobody deleted, is not a core row any more. Who is queried in which stage depends on everybody else;
+    the rate and the stopping rule depend on the number of rows as well.
+    """
+
+    function_class: FittedClass
+    rate: float | None = None
+    delta: float = 0.05
+    max_stages: int = 64
+    stable = False
+
+    def __init__(
+        self, function_class: FittedClass, *, rate: float | None = None, delta: float = 0.05, max_stages: int = 64
+    ) -> None:
+        if rate is not None and not (_is_number(rate) and 0.0 < rate < math.inf):
+            raise ConfigurationError(f"rate must be a positive finite number or None; got {rate!r}.")
+        if not (_is_number(delta) and 0.0 < delta <= 1.0):
+            raise ConfigurationError(f"delta must be a number above 0 and at most 1; got {delta!r}.")
+        whole = isinstance(max_stages, numbers.Integral) and not isinstance(max_stages, bool)
+        if not (whole and 1 <= max_stages <= 256):
+            raise ConfigurationError(f"max_stages must be an integer from 1 to 256; got {max_stages!r}.")
+        object.__setattr__(self, "function_class", function_class)
+        object.__setattr__(self, "rate", None if rate is None else float(rate))
+        object.__setattr__(self, "delta", float(delta))
+        object.__setattr__(self, "max_stages", int(max_stages))
+
+    def select(self, X: Any, y: Any, keys: Sequence[Any] | None = None) -> npt.NDArray[np.intp]:
+        """Positions of the rows queried, in the order in which they are."""
+        return self.stages(X, y).positions
+
+    def stages(self, X: Any, y: Any) -> StagedRun:
+        """The whole run, to look at."""
+        X = X.toarray() if hasattr(X, "toarray") else np.asarray(X)
+        return self.run(self.function_class.encode(X), y, X.shape[1])
+
+    def describe(self) -> dict[str, Any]:
+        """The configuration; floats in hexadecimal."""
+        return {
+            "map": "Staged",
+            "rate": None if self.rate is None else self.rate.hex(),
+            "delta": self.delta.hex(),
+            "max_stages": self.max_stages,
+            "function_class": self.function_class.describe(),
+        }
+
+    def run(self, rows: Rows, y: Any, n_features: int) -> StagedRun:
+        """The run on encoded rows.
+
+        Parameters
+        ----------
+        rows : array of shape (n, columns)
+        y : sequence of n labels
+            The last of two classes counts as +1. Departure: with more classes one function is fitted for each against
+            the rest, and a row is confident when all of them are.
+        n_features : int
+            Columns of the rows before they were encoded.
+
+        Raises
+        ------
+        ConfigurationError
+            When neither the class nor the caller names a rate.
+
+        Notes
+        -----
+        *Cost*: every query evaluates D² of all rows still above epsilon.
+        *Source*: Algorithm 3. Departures: the dimension in line 14 is the class's upper bound on it, over the rows
+        given (P without index is not defined there); of rows whose D² are equal up to rounding the first is picked.
+        """
+        n = len(rows)
+        rate = self._rate(n, n_features)
+        dimension = float(self.function_class.dimension(rows)) if n else 0.0
+        targets = _targets(y)
+        pool, remainder = np.arange(n), np.ones(n, dtype=bool)  # Algorithm 3, line 1
+        stages: list[Stage] = []
+        stopped = False
+        while not stopped and len(stages) < self.max_stages:  # Algorithm 3, line 2
+            width = 2.0 ** -(len(stages) + 1)  # 2 ** -l
+            queried = self._query(rows, pool, width * width / rate, n_features)  # Algorithm 3, lines 3 to 7
+            pool = pool[~np.isin(pool, queried)]  # Algorithm 3, line 13
+            confident = self._confident(rows, targets, queried, pool, 3.0 * width)  # Algorithm 3, lines 8 to 12
+            remainder[queried] = remainder[confident] = False  # Algorithm 3, line 13
+            left = int(np.count_nonzero(remainder))
+            stages.append(Stage(width / math.sqrt(rate), tuple(queried), tuple(confident), len(pool), left))
+            stopped = dimension * rate / (2.0 * width) > 2.0 * width * left  # Algorithm 3, lines 14 to 16
+        return StagedRun(tuple(stages), stopped)
+
+    def _query(self, rows: Rows, pool: npt.NDArray[np.intp], tau: float, n_features: int) -> list[int]:
+        """Rows of the pool queried in a stage with ``epsilon² = tau``."""
+        measure, queried = self.function_class.start(n_features), list[int]()
+        waiting = pool[measure.exceeds(rows[pool], tau)] if len(pool) else pool
+        while len(waiting):  # Algorithm 3, line 4; D only falls, so a row at or below epsilon is out for this stage
+            D2 = measure.squared(rows[waiting])
+            first = int(np.flatnonzero(D2.max() * (1.0 - _CLOSE) <= D2)[0])  # Algorithm 3, line 6
+            chosen = int(waiting[first])
+            measure.add(rows[chosen : chosen + 1])  # Algorithm 3, line 7
+            queried.append(chosen)
+            waiting = np.delete(waiting, first)
+            if len(waiting):
+                waiting = waiting[measure.exceeds(rows[waiting], tau)]
+        return queried
+
+    def _confident(
+        self,
+        rows: Rows,
+        targets: npt.NDArray[np.int64],
+        queried: list[int],
+        rest: npt.NDArray[np.intp],
+        margin: float,
+    ) -> list[int]:
+        """Rows left in the pool about which the fit on this stage's labels is confident."""
+        if not queried or not len(rest):  # Algorithm 3, lines 9 and 12
+            return []
+        sure = np.ones(len(rest), dtype=bool)
+        for y01 in targets.T:
+            fitted = self.function_class.fit(rows[queried], y01[queried])  # Algorithm 3, line 10
+            sure &= np.abs(fitted(rows[rest]) - 0.5) > margin  # Algorithm 3, line 11
+        return [int(i) for i in rest[sure]]
+
+    def _rate(self, n: int, n_features: int) -> float:
+        rate = self.rate if self.rate is not None else self.function_class.rate(max(n, 1), self.delta, n_features)
+        if rate is None:
+            raise ConfigurationError(
+                "stages without a rate: this function class does not know its R(T, delta), from which the stages take "
+                "their epsilon. Give rate=, or use the single pass."
+            )
+        return float(rate)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+def _targets(y: Any) -> npt.NDArray[np.int64]:
+    """Targets 0 and 1, one column per function: the last of two classes, or each of more, against the rest."""
+    labels = list(y.tolist() if isinstance(y, np.ndarray) else y)
+    classes = sorted(set(labels))
+    positive = classes if len(classes) > 2 else classes[-1:]
+    columns = [[int(label == c) for label in labels] for c in positive]
+    return np.array(columns, dtype=np.int64).reshape(len(positive), len(labels)).T

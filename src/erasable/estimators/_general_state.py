@@ -1,0 +1,222 @@
+"""The state of a model over a general function class, as a frozen record with one canonical form in bytes.
+
+It is the configuration and the core rows in order, with labels, ids and subjects. The predictor is no part of it: it is
+a function of the state, fitted when asked for. The bytes are in the layout of :mod:`erasable.core.layout`; float64 rows
+are written as the 64-bit integers that have the same bits.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from erasable.classes._protocol import FunctionClass
+from erasable.core.layout import (
+    Key,
+    Label,
+    Tensors,
+    guarded,
+    key_tensors,
+    kind_of,
+    parse,
+    parts,
+    read_keys,
+    read_label,
+    write_label,
+)
+from erasable.coresets.single_pass import SinglePass
+from erasable.coresets.staged import Staged
+from erasable.errors import StateFormatError, VerificationError
+
+FORMAT, VERSION = "erasable-general-state", 1
+_STORED = {"float64": ("I64", np.int64), "int32": ("I32", np.int32), "int16": ("I16", np.int16)}
+
+
+@dataclass(frozen=True)
+class GeneralConfiguration:
+    """All that the caller fixed: the function class, how rows are selected, the features and, where given, the classes.
+
+    ``classes`` is sorted, or None when classes come from the core rows.
+    """
+
+    function_class: FunctionClass
+    sampler: SinglePass | Staged
+    n_features: int
+    classes: tuple[Label, ...] | None = None
+
+    @property
+    def threshold(self) -> float | None:
+        """The threshold on D²; None for the staged sampler, which has one for each stage."""
+        return self.sampler.threshold if isinstance(self.sampler, SinglePass) else None
+
+    def describe(self) -> dict[str, Any]:
+        """The configuration as plain JSON values."""
+        return {"sampler": self.sampler.describe(), "n_features": self.n_features}
+
+    def select(self, rows: npt.NDArray[Any], labels: Any) -> npt.NDArray[np.intp]:
+        """Positions that the sampler selects among encoded rows, learnt from nothing; ascending."""
+        if isinstance(self.sampler, SinglePass):
+            return self.sampler.pick(rows, self.function_class.start(self.n_features))
+        return np.sort(self.sampler.run(rows, labels, self.n_features).positions)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GeneralState:
+    """Configuration, and core rows in learning order with their names.
+
+    Attributes
+    ----------
+    ids, subjects, labels : tuples of length n_core
+        A subject may be None.
+    rows : array of shape (n_core, columns)
+        Encoded rows, of the type that the function class makes.
+    """
+
+    configuration: GeneralConfiguration
+    ids: tuple[Key, ...]
+    subjects: tuple[Key | None, ...]
+    labels: tuple[Label, ...]
+    rows: npt.NDArray[Any]
+
+    @property
+    def classes(self) -> tuple[Label, ...]:
+        """The classes the caller fixed, or those of the core rows, sorted."""
+        fixed = self.configuration.classes
+        return fixed if fixed is not None else tuple(sorted(set(self.labels)))
+
+    def __repr__(self) -> str:
+        return f"GeneralState({len(self.ids)} core rows, {self.configuration.n_features} features)"
+
+
+def general_digest(state: GeneralState) -> str:
+    """SHA-256 of the canonical bytes, as 64 hexadecimal digits."""
+    sha = hashlib.sha256()
+    for part in _parts(state):
+        sha.update(part)
+    return sha.hexdigest()
+
+
+def general_to_bytes(state: GeneralState) -> bytes:
+    """The canonical bytes of a state."""
+    return b"".join(_parts(state))
+
+
+def _parts(state: GeneralState) -> Iterator[bytes | memoryview]:
+    meta = {
+        "format": FORMAT,
+        "version": VERSION,
+        **state.configuration.describe(),
+        "rows": state.rows.dtype.name,
+        "classes": [write_label(c) for c in state.classes],
+        "class_kind": kind_of(state.classes[0]) if state.classes else None,
+        "classes_fixed": state.configuration.classes is not None,
+        "id_kind": kind_of(state.ids[0]) if state.ids else None,
+        "subject_kind": next((kind_of(s) for s in state.subjects if s is not None), None),
+    }
+    codes = {c: i for i, c in enumerate(state.classes)}
+    name, integers = _STORED[state.rows.dtype.name]
+    rows: Tensors = {"rows": (name, np.ascontiguousarray(state.rows).view(integers))}
+    ids, narrow_ids = key_tensors("ids", state.ids)
+    subjects, narrow_subjects = key_tensors("subjects", state.subjects)
+    labels: Tensors = {"labels": ("I32", [codes[v] for v in state.labels])}
+    before, after = (rows, {}) if name == "I64" else ({}, rows)  # the widest entries first
+    tensors: Tensors = {**before, **ids, **subjects, **labels, **after, **narrow_ids, **narrow_subjects}
+    return parts(meta, tensors)
+
+
+def general_from_bytes(data: bytes, configuration: GeneralConfiguration) -> GeneralState:
+    """The state whose canonical bytes these are, under the configuration that it was written with.
+
+    The bytes describe the function class, but cannot hold it.
+
+    Raises
+    ------
+    StateFormatError
+        When the bytes are not the canonical bytes of a state with this configuration.
+    """
+    return guarded(data, lambda b: _parse(b, configuration), general_to_bytes)
+
+
+def _parse(data: bytes, configuration: GeneralConfiguration) -> GeneralState:
+    meta, tensors = parse(data)
+    if meta["format"] != FORMAT:
+        raise StateFormatError("this is some other safetensors file.")
+    if meta["version"] != VERSION:
+        raise StateFormatError(f"format version {meta['version']!r} is not {VERSION}: use a matching erasable.")
+    like = configuration.function_class.empty(configuration.n_features)
+    rows, labels = tensors["rows"], tensors["labels"]
+    n = len(rows)
+    if meta["rows"] != like.dtype.name or rows.shape != (n, like.shape[1]) or labels.shape != (n,):
+        raise StateFormatError("its parts do not fit together, or not this function class.")
+    classes = tuple(read_label(meta["class_kind"], c) for c in meta["classes"])
+    if n and not (labels.min() >= 0 and labels.max() < len(classes)):
+        raise StateFormatError("it names a class that it does not have.")
+    ids = read_keys(tensors, "ids", meta["id_kind"], n)
+    if None in ids or len(set(ids)) != n:
+        raise StateFormatError("its ids are not distinct.")
+    return GeneralState(
+        configuration,
+        ids,  # type: ignore[arg-type]
+        read_keys(tensors, "subjects", meta["subject_kind"], n),
+        tuple(classes[i] for i in labels.tolist()),
+        rows.view(like.dtype),
+    )
+
+
+def recompute(state: GeneralState) -> tuple[int, str]:
+    """The number of core rows and the digest, once the rows, learnt again from nothing, gave the state again.
+
+    Raises
+    ------
+    VerificationError
+        Naming the first thing that differs.
+
+    Notes
+    -----
+    *Source*: the right-hand side ``I(S' - U, {})`` of Definition 2.3.
+    """
+    c, n = state.configuration, len(state.ids)
+    if not (len(state.subjects) == len(state.labels) == len(state.rows) == n):
+        raise VerificationError("ids, subjects, labels and rows have different lengths.")
+    for name, keys in (("ids", state.ids), ("subjects", state.subjects), ("labels", state.labels)):
+        if len({type(k) for k in keys if k is not None}) > 1:
+            raise VerificationError(f"the {name} are of several types.")
+    if len(set(state.ids)) != n:
+        raise VerificationError("two core rows have the same id.")
+    if c.classes is not None and not set(state.labels) <= set(c.classes):
+        raise VerificationError("a core row has a label that is not among the fixed classes.")
+    unfit = np.flatnonzero(~c.function_class.holds(state.rows))
+    if len(unfit):
+        raise VerificationError(f"core row {int(unfit[0]) + 1} of {n} is no row of this function class.")
+    index = c.select(state.rows, state.labels)
+    if len(index) < n:
+        position = int(np.flatnonzero(~np.isin(np.arange(n), index))[0])
+        raise VerificationError(
+            f"core row {position + 1} of {n} is not selected again when the rows are learnt from nothing "
+            f"({n - len(index)} such rows in all)."
+            + ("" if c.sampler.stable else f" That is to be expected: {_why_not_stable(c.sampler)}.")
+        )
+    # All were selected, in order: learning them from nothing gives these rows under these names.
+    chosen = index.tolist()
+    again = GeneralState(
+        c,
+        tuple(state.ids[i] for i in chosen),
+        tuple(state.subjects[i] for i in chosen),
+        tuple(state.labels[i] for i in chosen),
+        state.rows[index],
+    )
+    text = general_digest(state)
+    if general_digest(again) != text:
+        raise VerificationError("the canonical bytes differ although the rows agree.")
+    return n, text
+
+
+def _why_not_stable(sampler: SinglePass | Staged) -> str:
+    if isinstance(sampler, Staged):
+        return "which rows the staged sampler selects depends on all others, so it is not stable under forgetting"
+    return "this function class decides by rounded numbers, so another run may decide otherwise"

@@ -1,0 +1,195 @@
+"""Algorithm 2 over the ball of a kernel space: a non-linear classifier that forgets bit for bit."""
+
+from __future__ import annotations
+
+import numbers
+from typing import Any
+
+import numpy as np
+
+from erasable.core.grid import Float64s, Integers
+from erasable.core.kernel_state import KernelConfiguration, kernel_from_bytes
+from erasable.core.kernels import KERNEL_BITS, Kernel, Points
+from erasable.errors import ConfigurationError
+from erasable.estimators._erasable import ErasableBase
+from erasable.estimators._guarantee import Guarantee
+from erasable.estimators._kernel_memory import KernelMemory
+from erasable.estimators._parameters import finite_number, positive_number, scales_of, sorted_classes
+
+_PREDICT_BLOCK = 2**21  # kernel values handled at once when predicting
+
+
+class ErasableKernelClassifier(ErasableBase):
+    """A kernel classifier that stores a small core set and forgets rows bit for bit.
+
+    Rows stream through one pass that keeps a row only when the kept ones say little about it: when two functions in
+    the ball of radius B of the kernel's space could agree on the kept rows and still differ there. The model is kernel
+    ridge regression on the kept rows, and nothing else is stored. After ``forget``, the whole state is byte for byte
+    what learning the surviving core rows gives; ``erasable.verify`` recomputes that from the state alone.
+
+    Rows are rounded to multiples of ``2**-grid_bits`` and kernel values to multiples of ``2**-30``, so that both, and
+    every decision about them, are integers and the same on every machine.
+
+    Parameters
+    ----------
+    kernel : "rbf", "matern", "poly", "linear" or callable, default="rbf"
+        A callable takes two arrays of rows and returns their kernel matrix. It must be positive definite and its value
+        for a pair of rows must not depend on what else is in the call.
+    capacity : float, default=0.1
+        The regulariser, ``1 / (4 B**2)`` for a ball of radius B. Lower fits closer and stores more.
+    threshold : float, default=1.0
+        A row is kept while its disagreement D^2 is above this. Lower stores more.
+    gamma : float, default=1.0
+        ``exp(-gamma |x - z|^2)``; for Matern ``1 / length``; for poly ``(gamma x'z + coef0) ** degree``.
+    nu : 0.5, 1.5 or 2.5, default=1.5
+        Order of the Matern kernel.
+    degree, coef0 : int and float, default=3 and 1.0
+        Of the polynomial kernel.
+    scaling : None, float or array of shape (n_features,), default=None
+        Public numbers that divide the columns. Never fitted on rows that may have to be forgotten.
+    classes : array-like, optional
+        All classes, fixed by the caller. Otherwise the classes are those of the surviving core rows.
+    grid_bits : int, default=12
+        Rows are rounded to multiples of ``2**-grid_bits``; a row may be as long as ``2**(25 - grid_bits)``.
+
+    Attributes
+    ----------
+    classes_ : array of shape (n_classes,)
+    dual_coef_ : array of shape (1 or n_classes, n_core_), float32
+        Weights of the core rows, correctly rounded.
+    core_ids_, n_core_, threshold_
+        The core set and the threshold in force.
+    stored_rows_, stored_bytes_ : int
+        What the model holds: rows, and bytes of rows, kernel matrix and weights.
+    guarantee : Guarantee
+        What holds after ``forget``, as a record.
+
+    Examples
+    --------
+    >>> from sklearn.base import clone
+    >>> from sklearn.datasets import make_moons
+    >>> from erasable import ErasableKernelClassifier, verify
+    >>> X, y = make_moons(2000, noise=0.15, random_state=0)
+    >>> clf = ErasableKernelClassifier(gamma=2.0).fit(X, y)
+    >>> clf.score(X, y) > 0.97, clf.n_core_ < 100
+    (True, True)
+    >>> report = clf.forget(ids=clf.core_ids_[:3])
+    >>> kept = clf.core_ids_
+    >>> clone(clf).fit(X[kept], y[kept], ids=kept).state_digest() == clf.state_digest() == verify(clf).digest
+    True
+    """
+
+    _memory: KernelMemory
+
+    def __init__(
+        self,
+        kernel: Any = "rbf",
+        capacity: float = 0.1,
+        threshold: float = 1.0,
+        *,
+        gamma: float = 1.0,
+        nu: float = 1.5,
+        degree: int = 3,
+        coef0: float = 1.0,
+        scaling: Any = None,
+        classes: Any = None,
+        grid_bits: int = 12,
+    ) -> None:
+        self.kernel = kernel
+        self.capacity = capacity
+        self.threshold = threshold
+        self.gamma = gamma
+        self.nu = nu
+        self.degree = degree
+        self.coef0 = coef0
+        self.scaling = scaling
+        self.classes = classes
+        self.grid_bits = grid_bits
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Exact system-aware unlearning, bitwise."""
+        assumptions = ("the kernel function returns the same value for a pair of rows in every call",)
+        return Guarantee(
+            "exact system-aware unlearning (Definition 2.3), bitwise: equal to training on the surviving core rows",
+            0.0,
+            0.0,
+            assumptions if callable(self.kernel) else (),
+        )
+
+    def decision_function(self, X: Any) -> Float64s:
+        """Scores: shape (n_samples,) for one or two classes, (n_samples, n_classes) otherwise."""
+        memory, X = self._rows_to_predict(X)
+        c, W = memory.configuration, memory.weights().astype(np.float64)
+        scores = np.empty((X.shape[0], len(W)))
+        step = max(1, _PREDICT_BLOCK // max(1, memory.n_core))
+        for low in range(0, X.shape[0], step):
+            part = X[low : low + step]
+            part = part if isinstance(part, np.ndarray) else part.toarray()
+            K = c.kernel.approximate(memory.rows, c.points.of_rows(part), c.points)
+            scores[low : low + step] = np.ldexp(K.T @ W.T, -KERNEL_BITS)
+        return scores if len(W) > 1 else scores[:, 0]
+
+    @property
+    def dual_coef_(self) -> Any:
+        """Weights of the core rows."""
+        return self._attribute("dual_coef_").weights().copy()
+
+    # -- how it learns -------------------------------------------------------------------------------------------
+
+    def _configuration(self, n_features: int, classes: Any) -> KernelConfiguration:
+        """The configuration that the constructor arguments name; everything is checked."""
+        if isinstance(self.grid_bits, bool) or not isinstance(self.grid_bits, numbers.Integral):
+            raise ConfigurationError(f"grid_bits must be an integer; got {self.grid_bits!r}.")
+        if isinstance(self.degree, bool) or not isinstance(self.degree, numbers.Integral):
+            raise ConfigurationError(f"degree must be an integer; got {self.degree!r}.")
+        scaling = self.scaling
+        if isinstance(scaling, str | bool):
+            raise ConfigurationError("scaling must be None, a positive number or one positive number per feature.")
+        if scaling is not None:
+            scaling = positive_number(scaling, "scaling") if isinstance(scaling, numbers.Real) else scales_of(scaling)
+        name = "custom" if callable(self.kernel) else self.kernel
+        if not isinstance(name, str):
+            raise ConfigurationError(f"kernel must be a name or a function; got {type(name).__name__}.")
+        kernel = Kernel(
+            name,
+            positive_number(self.gamma, "gamma"),
+            finite_number(self.nu, "nu"),
+            int(self.degree),
+            finite_number(self.coef0, "coef0"),
+            self.kernel if callable(self.kernel) else None,
+        )
+        capacity, threshold = positive_number(self.capacity, "capacity"), positive_number(self.threshold, "threshold")
+        units = round(min(capacity, 2.0**21) * 2**KERNEL_BITS)
+        if kernel.of_distance and capacity * threshold >= 1.0:
+            raise ConfigurationError(
+                "nothing could ever be selected: no row's disagreement exceeds 1 / capacity = "
+                f"{1 / capacity:.6g}, and the threshold is {threshold:.6g}. Lower one of them."
+            )
+        fixed = classes if classes is not None else self.classes
+        if classes is not None and self.classes is not None and sorted_classes(classes) != sorted_classes(self.classes):
+            raise ConfigurationError(
+                "classes given to partial_fit differ from the classes parameter: give one of them."
+            )
+        points = Points(n_features, int(self.grid_bits), scaling)
+        return KernelConfiguration(points, kernel, units, threshold, None if fixed is None else sorted_classes(fixed))
+
+    def _start(self, n_features: int, n_samples: int, classes: Any, *, streaming: bool) -> KernelMemory:
+        return KernelMemory.empty(self._configuration(n_features, classes))
+
+    def _check_unchanged(self, memory: KernelMemory, classes: Any) -> None:
+        there = memory.configuration
+        given = self._configuration(there.points.n_features, classes)
+        free = classes is None and self.classes is None
+        if given != (KernelConfiguration(**{**vars(there), "classes": None}) if free else there):
+            raise ConfigurationError(
+                "parameters changed since the model was first fitted, which would make two models of it: set the old "
+                "values again, or call fit to start anew."
+            )
+
+    def _prepare(self, X: Any, memory: KernelMemory) -> Integers:
+        X = X if isinstance(X, np.ndarray) else X.toarray()
+        return memory.configuration.points.of_rows(X)
+
+    def _restored(self, data: bytes) -> KernelMemory:
+        return KernelMemory.restore(kernel_from_bytes(data, self.kernel if callable(self.kernel) else None))

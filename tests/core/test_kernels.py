@@ -1,0 +1,126 @@
+"""Kernel values are the integers they should be."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from erasable.core.kernels import ONE, REACH, Kernel, Points
+from erasable.errors import ConfigurationError, InputError
+from tests import kernel_oracle as oracle
+
+KERNELS = [
+    Kernel("rbf", 0.7),
+    Kernel("rbf", 123.456),
+    Kernel("matern", 1.3, nu=0.5),
+    Kernel("matern", 0.9, nu=1.5),
+    Kernel("matern", 2.1, nu=2.5),
+    Kernel("poly", 0.5, degree=3, coef0=1.0),
+    Kernel("poly", 1.0, degree=2, coef0=0.0),
+    Kernel("linear"),
+]
+
+
+def options(k):
+    return {"name": k.name, "gamma": k.gamma, "nu": k.nu, "degree": k.degree, "coef0": k.coef0}
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda k: f"{k.name}-{k.gamma}-{k.nu}")
+@given(data=st.data())
+def test_values_are_rounded_as_the_oracle_rounds_them(kernel, data):
+    bits = data.draw(st.sampled_from([4, 12, 16]))
+    top = 2 * 2**bits
+    coordinate = st.integers(-top, top)
+    P = data.draw(st.lists(st.lists(coordinate, min_size=2, max_size=2), min_size=1, max_size=4))
+    G = np.array(P, dtype=np.int32)
+    points = Points(2, bits)
+    found = kernel.exact(G, G, points)
+    wanted = [[oracle.kernel(p, q, bits, **options(kernel)) for q in P] for p in P]
+    assert found.tolist() == wanted
+    assert kernel.diagonal(G, points).tolist() == [row[i] for i, row in enumerate(wanted)]
+    assert np.abs(kernel.approximate(G, G, points) - found).max() <= 0.5 + 2.0**-12
+
+
+@pytest.mark.parametrize("kernel", KERNELS[:5], ids=lambda k: f"{k.name}-{k.gamma}-{k.nu}")
+def test_ball_arithmetic_agrees_with_float64_where_that_is_sure(kernel, monkeypatch):
+    rng = np.random.default_rng(0)
+    G = rng.integers(-4096, 4096, size=(12, 3)).astype(np.int32)
+    points = Points(3, 12)
+    before = kernel.exact(G, G, points)
+    monkeypatch.setattr("erasable.core.kernels._DOUBT", 0.5)  # now everything is unsure
+    assert (kernel.exact(G, G, points) == before).all()
+
+
+def test_squared_distances_are_exact_at_the_edge_of_the_ball():
+    G = np.array([[REACH, 0], [-REACH, 0], [0, REACH - 1]], dtype=np.int32)
+    T = Kernel("rbf")._integers(G, G)
+    assert T[0, 1] == 4 * REACH**2
+    assert T[0, 2] == REACH**2 + (REACH - 1) ** 2
+    assert (np.diagonal(T) == 0).all()
+
+
+def test_the_value_one_at_distance_zero():
+    G = np.array([[5, 7]], dtype=np.int32)
+    for kernel in KERNELS[:5]:
+        assert kernel.exact(G, G, Points(2))[0, 0] == ONE
+
+
+def test_values_do_not_depend_on_what_else_is_in_the_call():
+    rng = np.random.default_rng(1)
+    G = rng.integers(-9000, 9000, size=(300, 7)).astype(np.int32)
+    for kernel in KERNELS:
+        points = Points(7, 12)
+        whole = kernel.exact(G, G, points)
+        assert (kernel.exact(G[17:40], G[100:101], points) == whole[17:40, 100:101]).all()
+        assert (whole == whole.T).all()
+
+
+def test_rows_become_points_one_by_one():
+    points = Points(2, 3, (2.0, 0.5))
+    assert points.of_rows(np.array([[1.0, 1.0], [0.0625, -0.03125]])).tolist() == [[4, 16], [0, 0]]
+    assert points.of_rows(np.array([[1, 1]], dtype=np.float32)).tolist() == [[4, 16]]
+
+
+def test_rows_too_long_are_refused_with_a_count_and_advice():
+    points = Points(2, 12)
+    with pytest.raises(InputError, match=r"1 of 2 rows are longer than 8192.*scaling="):
+        points.of_rows(np.array([[1.0, 1.0], [9000.0, 0.0]]))
+    assert points.of_rows(np.array([[8192.0, 0.0]])).tolist() == [[REACH, 0]]
+    with pytest.raises(InputError):
+        Points(1, 12, 1e-300).of_rows(np.array([[1e300]]))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: Kernel("sigmoid"),
+        lambda: Kernel("rbf", 0.0),
+        lambda: Kernel("rbf", float("nan")),
+        lambda: Kernel("matern", nu=2.0),
+        lambda: Kernel("poly", degree=0),
+        lambda: Kernel("poly", coef0=-1.0),
+        lambda: Points(2, 0),
+        lambda: Points(2, 21),
+        lambda: Points(2, 12, (1.0,)),
+        lambda: Points(2, 12, -1.0),
+        lambda: Points(2, 12, 0.0),
+    ],
+)
+def test_what_cannot_work_is_refused(wrong):
+    with pytest.raises(ConfigurationError):
+        wrong()
+
+
+def test_kernel_values_too_large_are_refused():
+    G = np.array([[REACH, 0]], dtype=np.int32)
+    with pytest.raises(InputError, match="kernel values reach beyond"):
+        Kernel("poly", degree=3).exact(G, G, Points(2, 12))
+
+
+@pytest.mark.parametrize("returned", [np.ones((1, 1)), np.full((2, 2), np.nan), [[1e9, 0], [0, 1e9]], "text"])
+def test_a_custom_kernel_that_returns_nonsense_is_refused(returned):
+    G = np.array([[0, 1], [2, 3]], dtype=np.int32)
+    with pytest.raises((InputError, ValueError)):
+        Kernel("custom", function=lambda A, B: returned).exact(G, G, Points(2))

@@ -1,0 +1,103 @@
+"""A subset by lots: each row by its id alone, with the probability asked for."""
+
+from __future__ import annotations
+
+import math
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from erasable.baselines import SubsampleClassifier
+from erasable.coresets import CoreSetMap, RandomSubsample
+from erasable.errors import ConfigurationError
+from tests.strategies import keys
+
+
+def chosen(core_set, ids):
+    return core_set.select(np.zeros((len(ids), 1)), np.zeros(len(ids)), ids).tolist()
+
+
+@settings(max_examples=500)
+@given(st.integers(1, 30).flatmap(lambda n: keys(n, distinct=True)), st.floats(0.01, 1.0), st.integers(0, 9), st.data())
+def test_it_is_stable(ids, fraction, seed, data):
+    core_set = RandomSubsample(fraction, seed)
+    core = [ids[i] for i in chosen(core_set, ids)]
+    gone = data.draw(st.sets(st.sampled_from(ids)))
+    assert chosen(core_set, core) == list(range(len(core)))
+    for gone_now in (gone, *({key} for key in core)):
+        left = [key for key in core if key not in gone_now]
+        assert chosen(core_set, left) == list(range(len(left)))
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), unique=True), st.randoms(use_true_random=False))
+def test_order_plays_no_part(ids, random):
+    core_set = RandomSubsample(0.5)
+    shuffled = random.sample(ids, len(ids))
+    assert {ids[i] for i in chosen(core_set, ids)} == {shuffled[i] for i in chosen(core_set, shuffled)}
+
+
+@pytest.mark.parametrize("fraction", [0.02, 0.3, 0.9])
+@pytest.mark.parametrize("name", [int, str, lambda i: str(i).encode()])
+def test_the_share_is_the_fraction(fraction, name):
+    n = 20_000
+    kept = len(chosen(RandomSubsample(fraction, 3), [name(i) for i in range(n)]))
+    assert abs(kept - fraction * n) < 5 * math.sqrt(n * fraction * (1 - fraction))
+
+
+def test_the_fraction_one_keeps_everything_and_larger_fractions_keep_more():
+    ids = list(range(5000))
+    subsets = [set(chosen(RandomSubsample(f), ids)) for f in (0.1, 0.2, 0.7, 1.0)]
+    assert subsets[0] < subsets[1] < subsets[2] < subsets[3] == set(ids)
+
+
+def test_seeds_draw_independently():
+    ids = list(range(20_000))
+    one, other = (set(chosen(RandomSubsample(0.5, seed), ids)) for seed in (0, 1))
+    assert abs(len(one & other) - 5000) < 5 * math.sqrt(20_000 * 3 / 16)
+
+
+def test_ids_come_as_a_list_a_range_or_an_array():
+    core_set = RandomSubsample(0.4)
+    right = chosen(core_set, list(range(50)))
+    assert 5 < len(right) < 45
+    assert chosen(core_set, range(50)) == chosen(core_set, np.arange(50)) == right
+    assert chosen(core_set, []) == []
+
+
+def test_it_is_the_subset_of_the_baseline():
+    X, y = np.arange(300.0)[:, None], np.arange(300) % 2
+    baseline = SubsampleClassifier(fraction=0.2, random_state=7).fit(X, y)
+    assert chosen(RandomSubsample(0.2, 7), range(300)) == list(baseline._place)
+
+
+def test_a_map_is_its_configuration():
+    core_set = RandomSubsample(np.float64(0.25), np.int64(3))
+    assert core_set == RandomSubsample(0.25, 3) == pickle.loads(pickle.dumps(core_set))
+    assert isinstance(core_set, CoreSetMap)
+    assert core_set.stable
+    assert core_set.describe() == {"map": "RandomSubsample", "fraction": "0x1.0000000000000p-2", "seed": "3"}
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        (0.0,),
+        (-0.5,),
+        (1.0001,),
+        (math.nan,),
+        ("0.5",),
+        (None,),
+        (True,),
+        (0.5, -1),
+        (0.5, 1.0),
+        (0.5, None),
+        (0.5, True),
+    ],
+    ids=repr,
+)
+def test_a_configuration_that_cannot_work_is_refused(bad):
+    with pytest.raises(ConfigurationError):
+        RandomSubsample(*bad)

@@ -1,0 +1,833 @@
+"""Theorem 3.1 as software: learners on core sets, with and without a way to forget of their own."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import sklearn
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier, SGDClassifier
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.tree import DecisionTreeClassifier
+from sklearn.utils.estimator_checks import parametrize_with_checks
+from threadpoolctl import threadpool_limits
+
+from erasable import ErasableClassifier
+from erasable.baselines import (
+    CertifiedRemovalClassifier,
+    NewtonUnlearner,
+    RetrainedRidge,
+    SISAClassifier,
+    SubsampleClassifier,
+)
+from erasable.coresets import LeverageThreshold, RandomSubsample, SupportVectors
+from erasable.errors import (
+    ChangedMeanwhileError,
+    ConfigurationError,
+    ErasableError,
+    InputError,
+    InputTypeError,
+    NoRowsError,
+    VerificationError,
+)
+from erasable.estimators._voters import Constant, described, fingerprint
+from erasable.estimators.core_set import CoreSetUnlearner
+from erasable.estimators.interpolated import InterpolatedClassifier
+from tests.baselines.cases import FitOnly, facts
+from tests.baselines.test_protocol import BAD_ROWS, spoilt
+from tests.estimators.cases import SECRET_ID, SECRET_TEXT, assert_no_traces, everything_said, make_classes, make_rows
+
+N = 240
+X, Y = make_rows(N)
+IDS = [SECRET_ID + i for i in range(N)]
+LABELS = np.array([SECRET_TEXT + "-a", SECRET_TEXT + "-b"])[Y]
+MAPS = {"leverage": LeverageThreshold(0.02), "subsample": RandomSubsample(0.4)}
+LEARNERS = {
+    "ridge": RidgeClassifier(),
+    "logistic": LogisticRegression(),
+    "tree": DecisionTreeClassifier(max_features=1),
+    "bayes": GaussianNB(),
+    "sgd": SGDClassifier(max_iter=5, tol=None),
+    "neighbours": KNeighborsClassifier(3),
+    "forest": RandomForestClassifier(4),
+    "pipeline": make_pipeline(StandardScaler(), SGDClassifier(max_iter=5, tol=None)),
+    "retrained": RetrainedRidge(),
+    "erasable": ErasableClassifier(threshold=0.05),
+    "sisa": SISAClassifier(SGDClassifier(max_iter=5, tol=None), n_shards=3, n_slices=2),
+    "subsample": SubsampleClassifier(fraction=0.5),
+    "newton": NewtonUnlearner("squared"),
+    "nested": CoreSetUnlearner(RandomSubsample(0.6, seed=9), RidgeClassifier()),
+}
+every_map = pytest.mark.parametrize("core_set", MAPS.values(), ids=MAPS)
+every_learner = pytest.mark.parametrize("name", LEARNERS)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    """On matrices this small more threads only wait for each other."""
+    with threadpool_limits(1):
+        yield
+
+
+def holds(model, needle):
+    """Whether the bytes are in anything that the model would save."""
+    return needle in pickle.dumps(model)
+
+
+def learnt(core_set, name, rows=X, labels=LABELS, ids=IDS):
+    return CoreSetUnlearner(core_set, LEARNERS[name]).fit(rows, labels, ids=ids)
+
+
+def refit(model, rows=X, labels=LABELS):
+    """A new model of the same kind that learns the surviving core rows and nothing else."""
+    at = [IDS.index(key) for key in model.core_ids_.tolist()]
+    return clone(model).fit(rows[at], labels[at], ids=[IDS[i] for i in at])
+
+
+def assert_same(model, other):
+    assert model.state_digest() == other.state_digest()
+    assert model.core_ids_.tolist() == other.core_ids_.tolist()
+    assert model.classes_.tolist() == other.classes_.tolist()
+    if isinstance(model.learner, NewtonUnlearner):
+        np.testing.assert_allclose(model.decision_function(X), other.decision_function(X), rtol=1e-9, atol=1e-12)
+    elif isinstance(model.learner, KNeighborsClassifier):  # its tree counts the questions it was asked
+        assert fingerprint(model._learner) == fingerprint(other._learner)
+    else:
+        assert facts(model._learner) == facts(other._learner)
+    assert (model.predict(X) == other.predict(X)).all()
+    assert model.stored_rows_ == other.stored_rows_
+
+
+# -- the theorem -----------------------------------------------------------------------------------------------------
+
+
+@every_map
+@every_learner
+@pytest.mark.parametrize("classes", [2, 3])
+def test_forgetting_equals_training_on_the_surviving_core_rows(core_set, name, classes):
+    labels = LABELS if classes == 2 else np.array([SECRET_TEXT + c for c in "xyz"])[make_classes(3)]
+    model = learnt(core_set, name, labels=labels)
+    assert 20 < model.n_core_ < N
+    for request in (IDS[:1], IDS[1:90:3], IDS[100:180]):
+        before = model.core_ids_.tolist()
+        report = model.forget(ids=request)
+        assert model.core_ids_.tolist() == [key for key in before if key not in request]
+        assert report.rows_removed == len(before) - model.n_core_
+        assert report.rows_left == model.n_core_ == model.stored_rows_
+        assert_same(model, refit(model, labels=labels))
+        assert model._recompute() == (model.n_core_, model.state_digest())
+
+
+@every_map
+@every_learner
+def test_rows_outside_the_core_leave_no_trace_and_can_be_forgotten_for_free(core_set, name):
+    model = learnt(core_set, name)
+    core = set(model.core_ids_.tolist())
+    before = facts(model.__getstate__())
+    report = model.forget(ids=[key for key in IDS if key not in core])
+    assert (report.rows_removed, report.rows_gone_over) == (0, 0)
+    assert facts(model.__getstate__()) == before
+    assert_same(model, refit(model))
+    saved = pickle.dumps(model)
+    assert model._core.rows.base is None
+    for i, key in enumerate(IDS):
+        assert (X[i].tobytes() in saved) == (key in core)
+
+
+@every_learner
+def test_forgotten_rows_are_nowhere(name):
+    model = learnt(MAPS["subsample"], name)
+    old = model._core.rows
+    gone = model.core_ids_.tolist()[::3]
+    assert all(holds(model, X[IDS.index(key)].tobytes()) for key in gone)
+    model.forget(ids=gone)
+    assert not any(holds(model, X[IDS.index(key)].tobytes()) for key in gone)
+    assert model._core.rows.base is None
+    assert not old.any()  # overwritten
+
+
+@every_learner
+def test_requests_in_any_order_and_number_give_one_state(name):
+    at_once, in_turn = learnt(MAPS["leverage"], name), learnt(MAPS["leverage"], name)
+    gone = at_once.core_ids_.tolist()[::4]
+    at_once.forget(ids=gone)
+    for key in reversed(gone):
+        in_turn.forget(ids=[key])
+        in_turn.predict(X)
+    assert_same(in_turn, at_once)
+
+
+@every_map
+@pytest.mark.parametrize("name", ["ridge", "tree", "sgd", "retrained", "erasable", "sisa"])
+def test_sparse_rows(core_set, name):
+    rows = np.where(np.abs(X) < 0.4, 0.0, X)
+    rows[:, 0] += 1.0
+    explicit = sp.csr_matrix(rows)
+    explicit.data[::7] = 0.0  # zeros that are written down
+    model = learnt(core_set, name, rows=explicit)
+    model.forget(ids=IDS[:60])
+    again = refit(model, rows=sp.csr_array(explicit.toarray()))
+    assert model.state_digest() == again.state_digest()
+    assert (model.predict(explicit) == again.predict(explicit)).all()
+    assert model._recompute()[0] == model.n_core_
+    assert refit(model, rows=explicit.toarray()).state_digest() != model.state_digest()
+
+
+@every_map
+def test_the_type_of_floats_and_the_order_in_memory_do_not_matter(core_set):
+    rows = X.astype(np.float32)
+    digests = {
+        learnt(core_set, "ridge", rows=r).state_digest()
+        for r in (rows, rows.astype(float), np.asfortranarray(X.astype("f4")))
+    }
+    assert len(digests) == 1
+
+
+def test_the_core_rows_are_in_order_of_selection():
+    @dataclasses.dataclass(frozen=True)
+    class Backwards:
+        stable = True
+
+        def select(self, X, y, keys):
+            return np.arange(len(keys))[::-1]
+
+        def describe(self):
+            return {"map": "Backwards"}
+
+    @dataclasses.dataclass(frozen=True)
+    class Largest(Backwards):
+        def select(self, X, y, keys):
+            return np.argsort(-X[:, 0])[: max(1, len(keys))]
+
+    model = CoreSetUnlearner(Largest(), KNeighborsClassifier(1)).fit(X, LABELS, ids=IDS)
+    assert model.core_ids_.tolist() == [IDS[i] for i in np.argsort(-X[:, 0])]
+    model.forget(ids=IDS[::2])
+    model._recompute()
+    assert_same(model, refit(model))
+    # A map that turns the order round each time is not stable, whatever it declares, and verification finds out.
+    with pytest.raises(VerificationError, match="another order"):
+        CoreSetUnlearner(Backwards(), RidgeClassifier()).fit(X, LABELS)._recompute()
+
+
+# -- randomness ------------------------------------------------------------------------------------------------------
+
+
+def test_seeds_come_from_the_surviving_rows():
+    model = learnt(MAPS["subsample"], "sgd")
+    seeds = {model._learner.random_state}
+    for changed in (
+        model.fit(X, LABELS, ids=[i + 1 for i in IDS]),
+        CoreSetUnlearner(RandomSubsample(1.0), LEARNERS["sgd"]).fit(X, LABELS, ids=IDS),
+        CoreSetUnlearner(RandomSubsample(1.0), LEARNERS["sgd"]).fit(-X, LABELS, ids=IDS),
+        CoreSetUnlearner(RandomSubsample(1.0), LEARNERS["sgd"]).fit(X, LABELS[::-1], ids=IDS),
+    ):
+        seeds.add(changed._learner.random_state)
+    assert len(seeds) == 5
+    assert all(isinstance(seed, int) and 0 <= seed < 2**32 for seed in seeds)
+    assert LEARNERS["sgd"].random_state is None
+
+
+def test_a_seed_that_was_given_is_kept_and_parts_have_their_own():
+    model = CoreSetUnlearner(MAPS["subsample"], SGDClassifier(max_iter=5, tol=None, random_state=5)).fit(X, LABELS)
+    assert model._learner.random_state == 5
+    model = learnt(MAPS["subsample"], "pipeline")
+    assert isinstance(model._learner[-1].random_state, int)
+
+
+def test_noise_is_never_seeded():
+    """A seed that follows from the surviving rows would let anyone who holds them take the noise off."""
+    for learner in (NewtonUnlearner(), CertifiedRemovalClassifier()):
+        model = CoreSetUnlearner(MAPS["subsample"], learner).fit(X, LABELS, ids=IDS)
+        assert model._learner.random_state is None
+        twin = CoreSetUnlearner(MAPS["subsample"], learner).fit(X, LABELS, ids=IDS)
+        assert (model._learner.coef_ != twin._learner.coef_).any()
+        assert model.state_digest() == twin.state_digest()
+        model.forget(ids=IDS[:50])
+        assert model._recompute()[0] == model.n_core_
+
+
+class Restless(ClassifierMixin, BaseEstimator):
+    """Never the same twice."""
+
+    turns = np.random.default_rng(0)
+
+    def fit(self, X: Any, y: Any) -> Restless:
+        self.classes_, self.bias_ = np.unique(y), Restless.turns.random()
+        return self
+
+    def predict(self, X: Any) -> Any:
+        return self.classes_[(X[:, 0] > self.bias_).astype(int)]
+
+
+def test_a_learner_that_is_not_reproducible_is_found_out_unless_declared():
+    model = CoreSetUnlearner(MAPS["subsample"], Restless()).fit(X, LABELS)
+    with pytest.raises(VerificationError, match="reproducible=False"):
+        model._recompute()
+    declared = CoreSetUnlearner(MAPS["subsample"], Restless(), reproducible=False).fit(X, LABELS)
+    declared.forget(ids=range(90))
+    assert declared._recompute()[0] == declared.n_core_
+    assert "approximate" in declared.guarantee.definition
+    assert "bitwise" in model.guarantee.definition
+    sgd = CoreSetUnlearner(MAPS["subsample"], LEARNERS["sgd"], reproducible=False).fit(X, LABELS)
+    assert sgd._learner.random_state is None
+
+
+# -- what is promised ------------------------------------------------------------------------------------------------
+
+
+@every_learner
+def test_the_guarantee_is_the_learners_with_the_core_set_as_s(name):
+    model = learnt(MAPS["leverage"], name)
+    for promise in (model.guarantee, CoreSetUnlearner(MAPS["leverage"], LEARNERS[name]).guarantee):
+        assert "system-aware unlearning (Definition 2.3, by Theorem 3.1) with S' = C(S)" in promise.definition
+        assert (promise.epsilon, promise.delta) == (0.0, 0.0)
+        assert promise.definition.startswith("exact")
+    own = getattr(LEARNERS[name], "guarantee", None)
+    if own is not None:
+        assert own.definition in model.guarantee.definition
+        assert model.guarantee.assumptions == own.assumptions
+    else:
+        assert model.guarantee.assumptions == ("the learner is deterministic given its seed",)
+        assert "bitwise" in model.guarantee.definition
+    assert ("passes over" in model.guarantee.definition) == (name in ("erasable", "retrained", "nested"))
+
+
+@pytest.mark.parametrize("learner", [NewtonUnlearner(epsilon=2.5, delta=1e-3), CertifiedRemovalClassifier(epsilon=0.5)])
+def test_epsilon_and_delta_are_inherited(learner):
+    promise = CoreSetUnlearner(MAPS["leverage"], learner).guarantee
+    assert (promise.epsilon, promise.delta) == (learner.epsilon, learner.delta)
+    assert promise.definition.startswith("(epsilon, delta)-system-aware")
+    assert promise.assumptions == learner.guarantee.assumptions
+
+
+class Wordless(RidgeClassifier):
+    """Forgets, and promises nothing."""
+
+    def fit(self, X: Any, y: Any, ids: Any = None) -> Wordless:
+        self.rows_, self.labels_, self.ids_ = X, y, list(ids)
+        super().fit(X, y)
+        return self
+
+    def forget(self, *, ids: Any) -> None:
+        kept = [i for i, key in enumerate(self.ids_) if key not in set(ids)]
+        self.fit(self.rows_[kept], self.labels_[kept], ids=[self.ids_[i] for i in kept])
+
+
+class Pretender(Wordless):
+    """Says that it forgets."""
+
+    def forget(self, *, ids: Any) -> None:
+        pass
+
+
+def test_a_learner_that_promises_nothing_is_taken_at_its_word_and_can_be_verified():
+    model = CoreSetUnlearner(MAPS["leverage"], Wordless()).fit(X, LABELS, ids=IDS)
+    assert model.guarantee.assumptions == ("the learner's forget equals training on the rows it is left with",)
+    model.forget(ids=IDS[:99])
+    assert model._recompute()[0] == model.n_core_ == len(model._learner.ids_)
+    model = CoreSetUnlearner(MAPS["leverage"], Pretender()).fit(X, LABELS, ids=IDS)
+    model._recompute()
+    model.forget(ids=IDS[:99])
+    with pytest.raises(VerificationError, match="not what training it on the stored rows gives"):
+        model._recompute()
+
+
+def test_the_learner_gets_rows_of_its_own():
+    class Scribbler(RidgeClassifier):
+        def fit(self, X, y):
+            super().fit(X, y)
+            X[:] = 0.0
+            return self
+
+    model = CoreSetUnlearner(RandomSubsample(1.0), Scribbler()).fit(X, LABELS, ids=IDS)
+    assert (model._core.rows == X).all()
+
+
+# -- maps that are not stable ----------------------------------------------------------------------------------------
+
+PLANE = np.array([[0.0, 1.0], [3.0, 1.0], [1.0, -1.0], [4.0, -1.0], [1.0, 5.0], [2.0, -6.0]])
+SIDES = np.array(["up", "up", "down", "down", "up", "down"])
+
+
+def test_an_unstable_map_needs_consent():
+    with pytest.raises(ConfigurationError, match="one_shot=True"):
+        CoreSetUnlearner(SupportVectors(), LogisticRegression()).fit(PLANE, SIDES)
+    assert "one-shot" in CoreSetUnlearner(SupportVectors(), RidgeClassifier(), one_shot=True).guarantee.definition
+    with pytest.raises(ConfigurationError, match="stable"):
+        InterpolatedClassifier(SupportVectors(), gamma=0.1, epsilon=1.0, alpha=1.0).fit(PLANE, SIDES)
+
+
+@pytest.mark.parametrize("learner", [LogisticRegression(), RetrainedRidge(), SISAClassifier(n_shards=1)])
+@pytest.mark.parametrize("gone", range(6))
+def test_one_request_leaves_what_training_on_the_core_without_it_gives(learner, gone):
+    model = CoreSetUnlearner(SupportVectors(), learner, one_shot=True).fit(PLANE, SIDES)
+    core = [0, 1, 2, 3]
+    assert model.core_ids_.tolist() == core
+    model.forget(ids=[gone])
+    left = [i for i in core if i != gone]
+    right = CoreSetUnlearner(SupportVectors(), learner, one_shot=True).fit(PLANE[left], SIDES[left], ids=left)
+    assert model.state_digest() == right.state_digest()
+    assert (model.predict(PLANE) == right.predict(PLANE)).all()
+    assert model._recompute()[0] == model.n_core_
+    assert model.n_core_ == [3, 2, 2, 3, 4, 4][gone]
+
+
+def test_two_requests_do_not():
+    """The reason for the word one-shot: this is what an unstable map costs."""
+    model = CoreSetUnlearner(SupportVectors(), LogisticRegression(), one_shot=True).fit(PLANE, SIDES)
+    model.forget(ids=[1])
+    assert model.core_ids_.tolist() == [0, 2]
+    model.forget(ids=[2])
+    at_once = CoreSetUnlearner(SupportVectors(), LogisticRegression(), one_shot=True).fit(PLANE, SIDES)
+    at_once.forget(ids=[1, 2])
+    assert at_once.core_ids_.tolist() == [0, 3]
+    assert model.core_ids_.tolist() == [0]
+    assert any("one request" in assumption for assumption in model.guarantee.assumptions)
+
+
+def test_forgetting_a_whole_class_with_support_vectors():
+    model = CoreSetUnlearner(SupportVectors(), LogisticRegression(), one_shot=True).fit(PLANE, SIDES)
+    model.forget(ids=[0, 1])
+    assert model.predict(PLANE).tolist() == ["down"] * 6
+    assert model.core_ids_.tolist() == [2, 3]
+    model.forget(ids=[2, 3])
+    assert model.n_core_ == 0
+
+
+def test_an_unstable_map_refuses_learners_that_pass_rows_over():
+    learner = CoreSetUnlearner(RandomSubsample(0.3), RidgeClassifier())
+    with pytest.raises(ConfigurationError, match="keeps every row"):
+        CoreSetUnlearner(SupportVectors(), learner, one_shot=True).fit(PLANE, SIDES)
+
+
+# -- learners with core sets of their own ----------------------------------------------------------------------------
+
+
+def test_rows_that_the_learner_passes_over_are_not_stored():
+    model = learnt(RandomSubsample(0.9), "erasable")
+    assert model.core_ids_.tolist() == model._learner.core_ids_.tolist()
+    assert model.n_core_ < 0.7 * len(RandomSubsample(0.9).select(X, LABELS, IDS))
+    saved = pickle.dumps(model)
+    for i, key in enumerate(IDS):
+        assert (X[i].tobytes() in saved) == (key in model._place)
+
+
+def test_a_threshold_that_follows_from_the_number_of_rows_is_refused():
+    for learner in (ErasableClassifier(), CoreSetUnlearner(RandomSubsample(0.5), ErasableClassifier())):
+        with pytest.raises(ConfigurationError, match="threshold= or horizon="):
+            CoreSetUnlearner(RandomSubsample(0.9), learner).fit(X, LABELS)
+    fixed = CoreSetUnlearner(RandomSubsample(0.9), ErasableClassifier(kappa=0.8, horizon=200)).fit(X, LABELS, ids=IDS)
+    fixed.forget(ids=IDS[:150])
+    assert_same(fixed, refit(fixed))
+
+
+# -- one class, or none ----------------------------------------------------------------------------------------------
+
+
+@every_learner
+def test_predicting_goes_on_with_one_class(name):
+    model = learnt(RandomSubsample(1.0), name)
+    at = [i for i in range(N) if LABELS[i].endswith("a")]
+    model.forget(ids=[IDS[i] for i in at])
+    assert set(model.predict(X)) == {SECRET_TEXT + "-b"}
+    assert model.classes_.tolist() == [SECRET_TEXT + "-b"]
+    assert isinstance(model._learner, Constant)
+    if hasattr(model, "predict_proba"):
+        assert (model.predict_proba(X) == np.ones((N, 1))).all()
+    if hasattr(model, "decision_function"):
+        assert model.decision_function(X).shape == (N,)
+    assert_same(model, refit(model))
+    assert model._recompute()[0] == model.n_core_ > 0
+    model.forget(ids=IDS)
+    assert (model.n_core_, model.stored_rows_, model.classes_.tolist(), model.core_ids_.tolist()) == (0, 0, [], [])
+    assert model._recompute() == (0, model.state_digest())
+    with pytest.raises(NoRowsError, match="fit"):
+        model.predict(X)
+    assert_same(model.fit(X, LABELS, ids=IDS), learnt(RandomSubsample(1.0), name))
+
+
+def test_the_width_of_a_forgotten_label_is_forgotten():
+    labels = LABELS.copy().astype(object)
+    labels[0] = "a label much longer than any other"
+    model = learnt(RandomSubsample(1.0), "ridge", labels=labels)
+    assert holds(model, b"much longer")
+    model.forget(ids=IDS[:1])
+    assert model.classes_.dtype == LABELS.dtype
+    assert not holds(model, "much longer".encode("utf-32-le"))
+    assert not holds(model, b"much longer")
+
+
+def test_a_map_or_learner_that_keeps_nothing_is_refused():
+    with pytest.raises(NoRowsError, match="selected none of 3 rows"):
+        CoreSetUnlearner(RandomSubsample(1e-9), RidgeClassifier()).fit(X[:3], LABELS[:3])
+    with pytest.raises(NoRowsError, match="selected none"):
+        CoreSetUnlearner(RandomSubsample(1.0), CoreSetUnlearner(RandomSubsample(1e-9), RidgeClassifier())).fit(X, Y)
+    with pytest.raises(NoRowsError, match="kept none"):
+        CoreSetUnlearner(RandomSubsample(1.0), RetrainedRidge(fit_intercept=False)).fit(np.zeros((4, 2)), [0, 1, 0, 1])
+
+
+# -- digests and verification ----------------------------------------------------------------------------------------
+
+
+def test_the_digest_tells_everything_apart_that_matters():
+    digests = [
+        CoreSetUnlearner(core_set, learner, **options).fit(rows, labels, ids=ids).state_digest()
+        for core_set, learner, rows, labels, ids, options in [
+            (RandomSubsample(1.0), RidgeClassifier(), X, Y, IDS, {}),
+            (RandomSubsample(1.0, 1), RidgeClassifier(), X, Y, IDS, {}),
+            (RandomSubsample(1.0), RidgeClassifier(alpha=2.0), X, Y, IDS, {}),
+            (RandomSubsample(1.0), RidgeClassifier(class_weight={0: 1.0, 1: 2.0}), X, Y, IDS, {}),
+            (RandomSubsample(1.0), LogisticRegression(), X, Y, IDS, {}),
+            (RandomSubsample(1.0), RidgeClassifier(), X, 1 - Y, IDS, {}),
+            (RandomSubsample(1.0), RidgeClassifier(), X, Y.astype(str), IDS, {}),
+            (RandomSubsample(1.0), RidgeClassifier(), X, Y.astype(bool), IDS, {}),
+            (RandomSubsample(1.0), RidgeClassifier(), X + 1e-9, Y, IDS, {}),
+            (RandomSubsample(1.0), RidgeClassifier(), sp.csr_array(X), Y, IDS, {}),
+            (RandomSubsample(1.0), RidgeClassifier(), X, Y, [str(i) for i in IDS], {}),
+            (RandomSubsample(1.0), RidgeClassifier(), X, Y, [str(i).encode() for i in IDS], {}),
+            (RandomSubsample(1.0), RidgeClassifier(), X[::-1], Y[::-1], IDS[::-1], {}),
+            (RandomSubsample(1.0), RidgeClassifier(), X, Y, IDS, {"reproducible": False}),
+            (RandomSubsample(1.0), RidgeClassifier(), X, Y, IDS, {"one_shot": True}),
+        ]
+    ]
+    assert len(set(digests)) == len(digests)
+    assert all(len(d) == 64 and int(d, 16) for d in digests)
+
+
+def test_the_digest_is_the_same_in_another_process():
+    """Golden: rows, labels, ids and parameters as bytes, no more and no less."""
+    model = CoreSetUnlearner(RandomSubsample(1.0), SGDClassifier(max_iter=2, tol=None))
+    digest = model.fit(np.arange(8.0).reshape(4, 2), ["a", "b", "a", "b"]).state_digest()
+    assert digest == pickle.loads(pickle.dumps(model)).state_digest()
+    assert digest == copy.deepcopy(model).state_digest()
+    assert model.set_params(core_set=RandomSubsample(0.1)).state_digest() == digest  # a fitted model stays what it is
+    assert model._core.digest() == "6cc36a5da595999896e8c10cd60250dab930aa07622173c36355978debc25487"
+
+
+def test_a_fitted_model_keeps_to_the_learner_it_was_fitted_with():
+    learner = RidgeClassifier()
+    model = CoreSetUnlearner(MAPS["leverage"], learner).fit(X, LABELS, ids=IDS)
+    learner.alpha = 1e6
+    model.forget(ids=IDS[:50])
+    assert model._learner.alpha == 1.0
+    assert model._recompute()[0] == model.n_core_
+    assert (model.decision_function(X) == refit(model.set_params(learner=RidgeClassifier())).decision_function(X)).all()
+
+
+def test_parameters_are_described_without_addresses():
+    class Odd:
+        pass
+
+    assert described(Odd()) == described(Odd())
+    assert described(np.float32(0.5)) == described(0.5) != described(1)
+    assert described(1) != described("1") != described(True)
+    assert described(np.array([1.0])) != described([1.0])
+    assert described({"b": 1, "a": 2}) == described({"a": 2, "b": 1})
+    assert described(np.tanh) == {"name": "numpy.tanh"} or "repr" in described(np.tanh)
+    assert described(make_rows)["name"].endswith("make_rows")
+    assert described(RidgeClassifier(alpha=2.0)) != described(RidgeClassifier())
+    assert described(LEARNERS["nested"])["parameters"]["core_set"] == RandomSubsample(0.6, seed=9).describe()
+
+
+@every_learner
+def test_fingerprints_are_of_contents(name):
+    learner = learnt(MAPS["subsample"], name)._learner
+    right = fingerprint(learner)
+    assert fingerprint(pickle.loads(pickle.dumps(learner))) == right
+    learner.predict(X)
+    assert fingerprint(learner) == right
+    assert fingerprint(learnt(RandomSubsample(0.4, seed=1), name)._learner) != right
+
+
+def test_fingerprints_survive_a_cycle_and_see_every_part():
+    loop = [1]
+    loop.append(loop)
+    assert fingerprint(loop) != fingerprint([1])
+    values = [0, False, None, "", b"", 0.0, -0.0, (), [], {}, {0}, np.zeros(1), np.zeros(2), np.zeros(1, "f4"), object]
+    values += [np.zeros(1, dtype=[("a", "i1"), ("b", "f8")]), sp.csr_array(np.eye(2)), np.array(["a"], dtype=object)]
+    assert len({fingerprint(v) for v in values}) == len(values)
+
+
+def test_verification_finds_what_was_tampered_with():
+    def verdict(change, name="ridge", core_set="subsample"):
+        model = learnt(MAPS[core_set], name)
+        change(model)
+        with pytest.raises(VerificationError) as caught:
+            model._recompute()
+        assert_no_traces(everything_said(caught.value))
+        return str(caught.value)
+
+    def grow(model):
+        model._core.rows[3] *= 1e-9
+
+    def weights(model):
+        model._learner.coef_.flat[0] = np.nextafter(model._learner.coef_.flat[0], 9.0)
+
+    def swap(model):
+        model._core.labels[0] = SECRET_TEXT + ("-a" if model._core.labels[0].endswith("b") else "-b")
+
+    def rename(model):
+        model._core.ids[0] = 5
+
+    def smuggle(model):
+        outside = next(i for i, key in enumerate(IDS) if key not in model._place)
+        model._core = dataclasses.replace(
+            model._core,
+            rows=np.vstack([model._core.rows, X[outside]]),
+            labels=[*model._core.labels, LABELS[outside]],
+            ids=[*model._core.ids, IDS[outside]],
+        )
+        model._place = {key: i for i, key in enumerate(model._core.ids)}
+
+    assert "not what training" in verdict(grow)
+    assert "not what training" in verdict(weights)
+    assert "not what training" in verdict(swap, "tree")
+    assert "table" in verdict(rename)
+    assert "selects" in verdict(smuggle)
+    assert "selects" in verdict(smuggle, core_set="leverage")
+    assert "different lengths" in verdict(lambda m: m._core.labels.append("x"))
+    assert "not what training" in verdict(lambda m: setattr(m, "_learner", Constant(0)))
+    assert "not what training" in verdict(lambda m: m._learner.forget(ids=[m._core.ids[0]]), "retrained")
+    assert "not what training" in verdict(lambda m: m._learner.forget(ids=[m._core.ids[0]]), "newton")
+    assert "not what training" in verdict(lambda m: m._learner._weights.fill(0.5), "newton")
+    assert "not what training" in verdict(lambda m: weights(m._learner), "nested")
+
+
+def test_verification_reports_progress():
+    seen = []
+    learnt(RandomSubsample(0.4), "ridge")._recompute(lambda done, of: seen.append((done, of)))
+    assert seen[-1][0] == seen[-1][1] > 0
+
+
+# -- the protocol ----------------------------------------------------------------------------------------------------
+
+MODELS = {
+    "ridge": CoreSetUnlearner(LeverageThreshold(0.02), RidgeClassifier()),
+    "retrained": CoreSetUnlearner(RandomSubsample(0.4), RetrainedRidge()),
+    "compressed": InterpolatedClassifier(RandomSubsample(0.4), gamma=0.0, epsilon=1.0, alpha=0.01),
+    "mixed": InterpolatedClassifier(LeverageThreshold(0.02), gamma=0.01, epsilon=5.0, alpha=0.01, random_state=0),
+}
+each = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
+
+
+def fitted(model):
+    return clone(model).fit(X, LABELS, ids=IDS)
+
+
+def stored(model):
+    parameters = model.get_params(deep=False)
+    return {name: facts(value) for name, value in model.__getstate__().items() if name not in parameters}
+
+
+@each
+def test_before_fit_nothing_is_answered(model):
+    model = clone(model)
+    for name in ("stored_rows_", "stored_bytes_", "classes_", "core_ids_", "n_core_"):
+        assert not hasattr(model, name)
+    for work in (lambda: model.predict(X), lambda: model.forget(ids=[0])):
+        with pytest.raises(NotFittedError, match="fit"):
+            work()
+    assert vars(model) == model.get_params(deep=False)
+
+
+@each
+def test_it_learns_counts_and_forgets(model):
+    first = fitted(model)
+    assert first.score(X, LABELS) > 0.7
+    assert first.classes_.tolist() == sorted(set(LABELS))
+    assert 0 < first.stored_rows_ == first.n_core_ < N
+    size = first.stored_bytes_
+    assert size > first.n_core_ * X.shape[1] * 8
+    assert stored(fitted(model)) == stored(first)
+    assert stored(clone(model).fit(X, LABELS)) == stored(clone(model).fit(X, LABELS, ids=np.arange(N, dtype=np.uint8)))
+    before = stored(first)
+    for nothing in ([], [7], range(5)):
+        assert first.forget(ids=nothing).rows_removed == 0
+    assert stored(first) == before
+    report = first.forget(ids=np.array(IDS[:120]))
+    assert (report.requested, report.rows_left) == (120, first.stored_rows_)
+    assert first.stored_bytes_ < size
+    twin = pickle.loads(pickle.dumps(first))
+    assert stored(twin) == stored(first)
+    assert stored(first.fit(X, LABELS, ids=IDS)) == before
+    text = repr(report) + repr(first) + first._repr_html_()
+    assert_no_traces(text)
+
+
+@each
+@pytest.mark.parametrize("wrong", ["SECRET", [b"SECRET"], [1.5], [None], [True], [SECRET_ID, "SECRET"], None], ids=repr)
+def test_requests_of_the_wrong_type_are_refused(model, wrong):
+    model = fitted(model)
+    before = stored(model)
+    with pytest.raises((InputError, InputTypeError)) as caught:
+        model.forget(ids=wrong)
+    assert_no_traces(everything_said(caught.value))
+    assert stored(model) == before
+
+
+@each
+def test_bad_rows_are_refused_and_the_model_stays(model):
+    model, new = fitted(model), clone(model)
+    before = stored(model)
+    for rows, labels, ids in BAD_ROWS.values():
+        for one in (model, new):
+            with pytest.raises(ErasableError) as caught:
+                one.fit(rows, labels, ids=ids)
+            assert_no_traces(everything_said(caught.value))
+    for rows in (spoilt(np.nan), X[:, :2], X[0], None):
+        with pytest.raises(ErasableError) as caught:
+            model.predict(rows)
+        assert_no_traces(everything_said(caught.value))
+    assert stored(model) == before
+    assert vars(new) == new.get_params(deep=False)
+
+
+BAD = {
+    CoreSetUnlearner: [
+        ({"core_set": None}, InputTypeError),
+        ({"core_set": RandomSubsample}, InputTypeError),
+        ({"core_set": RidgeClassifier()}, InputTypeError),
+        ({"learner": RidgeClassifier}, InputTypeError),
+        ({"learner": Ridge()}, InputTypeError),
+        ({"learner": None}, InputTypeError),
+        ({"learner": FunctionTransformer()}, InputTypeError),
+        ({"one_shot": 1}, ConfigurationError),
+        ({"reproducible": None}, ConfigurationError),
+    ],
+    InterpolatedClassifier: [
+        ({"core_set": "SECRET"}, InputTypeError),
+        ({"gamma": -0.1}, ConfigurationError),
+        ({"gamma": 1.0001}, ConfigurationError),
+        ({"gamma": np.nan}, ConfigurationError),
+        ({"gamma": True}, ConfigurationError),
+        ({"gamma": "0.5"}, ConfigurationError),
+        ({"gamma": 10**400}, ConfigurationError),
+        ({"epsilon": 0.0}, ConfigurationError),
+        ({"epsilon": -1.0}, ConfigurationError),
+        ({"epsilon": np.inf}, ConfigurationError),
+        ({"epsilon": None}, ConfigurationError),
+        ({"alpha": 0.0}, ConfigurationError),
+        ({"alpha": np.nan}, ConfigurationError),
+        ({"alpha": 1e-308, "gamma": 0.5}, ConfigurationError),
+        ({"alpha": 1e300, "gamma": 1e-200}, ConfigurationError),
+        ({"random_state": -1}, ConfigurationError),
+        ({"random_state": 0.5}, ConfigurationError),
+        ({"random_state": np.random.default_rng(0)}, ConfigurationError),
+        ({"fit_intercept": "yes"}, ConfigurationError),
+        ({"scaling": "column"}, ConfigurationError),
+        ({"scaling": [1.0]}, ConfigurationError),
+    ],
+}
+
+
+@each
+def test_bad_parameters_are_refused_before_any_change(model):
+    model = fitted(model)
+    before, good = stored(model), model.get_params(deep=False)
+    for bad, error in BAD[type(model)]:
+        with pytest.raises(error) as caught:
+            model.set_params(**bad).fit(-X, LABELS, ids=IDS)
+        assert next(iter(bad)) in str(caught.value)
+        assert stored(model.set_params(**good)) == before
+    for name in good:
+        with pytest.raises((ConfigurationError, InputTypeError)):
+            model.set_params(**{name: object()}).fit(X, LABELS)
+        assert stored(model.set_params(**good)) == before
+
+
+@pytest.mark.parametrize(
+    "positions",
+    [[0, 0], [-1], [N], [0.0], [[0, 1]], [True, False]],
+    ids=["twice", "negative", "beyond", "float", "2-d", "mask"],
+)
+def test_a_map_that_returns_no_positions_is_refused(positions):
+    @dataclasses.dataclass(frozen=True)
+    class Broken:
+        stable = True
+
+        def select(self, X, y, keys):
+            return np.array(positions)
+
+        def describe(self):
+            return {}
+
+    for model in (
+        CoreSetUnlearner(Broken(), RidgeClassifier()),
+        InterpolatedClassifier(Broken(), gamma=0.0, epsilon=1.0, alpha=1.0),
+    ):
+        with pytest.raises(ConfigurationError, match="distinct positions of the 240 rows"):
+            model.fit(X, LABELS)
+
+
+def test_a_learner_that_refuses_what_is_left_refuses_the_request():
+    class Picky(RidgeClassifier):
+        def fit(self, X, y):
+            if len(y) < 60:
+                raise ValueError("too few rows")
+            return super().fit(X, y)
+
+    model = CoreSetUnlearner(RandomSubsample(0.4), Picky()).fit(X, LABELS, ids=IDS)
+    before = stored(model)
+    with pytest.raises(ValueError, match="too few"):
+        model.forget(ids=model.core_ids_[:50])
+    assert stored(model) == before
+    assert model.forget(ids=model.core_ids_[:5]).rows_removed == 5
+
+
+def test_interrupts(monkeypatch):
+    model = CoreSetUnlearner(MAPS["subsample"], FitOnly()).fit(X, LABELS, ids=IDS)
+    before = stored(model)
+    with monkeypatch.context() as patch:
+        patch.setattr(FitOnly, "alarm", True)
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(-X, LABELS)
+        assert stored(model) == before
+        with pytest.raises(KeyboardInterrupt):
+            model.forget(ids=IDS[:100])
+    for work in (lambda: model.predict(X), model.state_digest, model._recompute, lambda: model.forget(ids=IDS[:3])):
+        with pytest.raises(ChangedMeanwhileError, match="fit"):
+            work()
+    assert model.fit(X, LABELS, ids=IDS).predict(X).shape == (N,)
+
+
+@each
+def test_ids_reach_the_last_step_of_a_pipeline(model):
+    right = stored(fitted(model))
+    step = type(model).__name__.lower()
+    pipe = make_pipeline(FunctionTransformer(), clone(model)).fit(X, LABELS, **{f"{step}__ids": IDS})
+    assert stored(pipe[-1]) == right
+    with sklearn.config_context(enable_metadata_routing=True):
+        pipe = make_pipeline(FunctionTransformer(), clone(model).set_fit_request(ids=True)).fit(X, LABELS, ids=IDS)
+        assert (pipe.predict(X) == fitted(model).predict(X)).all()
+
+
+def test_methods_are_those_of_the_learner():
+    assert not hasattr(CoreSetUnlearner(MAPS["leverage"], RidgeClassifier()), "predict_proba")
+    assert not hasattr(learnt(MAPS["leverage"], "tree"), "decision_function")
+    assert learnt(MAPS["leverage"], "tree").predict_proba(X).shape == (N, 2)
+    assert learnt(MAPS["leverage"], "ridge").decision_function(X).shape == (N,)
+    fixed = CoreSetUnlearner(MAPS["leverage"], RetrainedRidge(classes=["SECRET-a", "SECRET-b", "SECRET-c"]))
+    assert fixed.fit(X, LABELS).predict_proba(X).shape == (N, 3)
+    assert fixed.classes_.tolist() == ["SECRET-a", "SECRET-b", "SECRET-c"]
+
+
+@parametrize_with_checks(
+    [
+        CoreSetUnlearner(RandomSubsample(1.0), RidgeClassifier()),
+        CoreSetUnlearner(RandomSubsample(0.9), DecisionTreeClassifier()),
+        CoreSetUnlearner(LeverageThreshold(1e-6), RetrainedRidge()),
+    ]
+)
+def test_scikit_learn_check(estimator, check):
+    check(estimator)

@@ -1,0 +1,208 @@
+"""The kernel classifier: same surface, same laws as the linear one, on problems that are not linear."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.datasets import load_digits, make_moons
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.model_selection import train_test_split
+
+from erasable import (
+    ConfigurationError,
+    ErasableClassifier,
+    ErasableKernelClassifier,
+    InputError,
+    NoRowsError,
+    VerificationError,
+    learn,
+    verify,
+)
+
+X, Y = make_moons(400, noise=0.2, random_state=0)
+
+
+def moons(**changes):
+    return ErasableKernelClassifier(**{"gamma": 2.0, "threshold": 0.5, **changes})
+
+
+def test_it_learns_what_a_linear_one_cannot():
+    kernel, linear = moons().fit(X, Y), ErasableClassifier(kappa=0.9).fit(X, Y)
+    assert kernel.score(X, Y) > 0.95 > linear.score(X, Y) + 0.05
+    assert kernel.n_core_ < 100
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "matern", "poly", "linear"])
+def test_scores_are_those_of_kernel_ridge_on_the_core_rows(kernel):
+    clf = moons(kernel=kernel, capacity=0.25, threshold=0.05, gamma=0.7, degree=2).fit(X, Y)
+    rows = X[clf.core_ids_]
+    names = {"rbf": "rbf", "poly": "poly", "linear": "linear"}
+    if kernel in names:
+        peer = KernelRidge(alpha=0.25, kernel=names[kernel], gamma=0.7, degree=2, coef0=1.0)
+        peer.fit(rows, 2.0 * Y[clf.core_ids_] - 1.0)
+        assert np.abs(peer.predict(X) - clf.decision_function(X)).max() < 0.02
+    assert verify(clf).rows == clf.n_core_
+
+
+@given(
+    st.lists(st.integers(0, 119), max_size=40),
+    st.sampled_from(["rbf", "matern", "poly"]),
+    st.sampled_from([0.02, 0.3]),
+)
+def test_forgetting_equals_refitting(gone, kernel, threshold):
+    part, labels = X[:120], np.array(["a", "b", "c"])[(X[:120, 0] > 0).astype(int) + (X[:120, 1] > 0.2)]
+    clf = moons(kernel=kernel, threshold=threshold, gamma=0.9).fit(part, labels)
+    for k in range(0, len(gone), 3):
+        clf.forget(ids=gone[k : k + 3])
+    kept = clf.core_ids_.tolist()
+    assert not set(kept) & set(gone)
+    if kept:
+        again = clone(clf).fit(part[kept], labels[kept], ids=kept)
+        assert again.state_digest() == clf.state_digest() == verify(clf).digest
+        assert (again.dual_coef_ == clf.dual_coef_).all()
+
+
+def test_streaming_equals_fitting_and_goes_on_after_forgetting():
+    at_once = moons().fit(X, Y)
+    stream = moons()
+    for k in range(0, 400, 37):
+        stream.partial_fit(X[k : k + 37], Y[k : k + 37], ids=np.arange(400)[k : k + 37])
+    assert stream.state_digest() == at_once.state_digest()
+    stream.forget(ids=stream.core_ids_[::2])
+    stream.partial_fit(X[:50] + 0.01, Y[:50], ids=range(1000, 1050))
+    verify(stream)
+
+
+def test_a_digest_does_not_depend_on_container_or_block_size():
+    digest = moons().fit(X, Y).state_digest()
+    assert moons().fit(sp.csr_array(X), Y).state_digest() == digest
+    assert moons().fit(np.asfortranarray(X), Y).state_digest() == digest
+    clf = moons()
+    clf._learn(X, Y, fresh=True, block_rows=7, chunk_rows=3)
+    assert clf.state_digest() == digest
+    assert pickle.loads(pickle.dumps(clf)).state_digest() == digest
+    assert (
+        pickle.loads(pickle.dumps(clf)).forget(ids=clf.core_ids_[:1]).digest == clf.forget(ids=clf.core_ids_[:1]).digest
+    )
+
+
+def test_subjects_leave_with_all_their_rows():
+    owners = [f"p{i % 7}" for i in range(400)]
+    clf = moons().fit(X, Y, subjects=owners)
+    mine = [k for k in clf.core_ids_ if k % 7 == 3]
+    assert clf.forget(subjects=["p3"]).core_rows_removed == len(mine) > 0
+    assert not set(mine) & set(clf.core_ids_.tolist())
+    verify(clf)
+
+
+def test_everything_can_be_forgotten_and_learnt_anew():
+    clf = moons().fit(X, Y)
+    clf.forget(ids=clf.core_ids_)
+    assert clf.n_core_ == 0
+    with pytest.raises(NoRowsError):
+        clf.predict(X)
+    empty = clf.state_digest()
+    assert verify(clf).rows == 0
+    clf.partial_fit(X, Y, ids=np.arange(400))
+    assert clf.state_digest() == moons().fit(X, Y).state_digest() != empty
+
+
+def test_forgotten_rows_leave_the_memory():
+    clf = moons().fit(X, Y)
+    old, H = clf._memory.rows, clf._memory._H
+    _ = clf.dual_coef_
+    H = clf._memory._H
+    clf.forget(ids=clf.core_ids_[:1])
+    assert not old.any()
+    assert not H.any()
+
+
+def test_digits_with_ten_classes():
+    D, t = load_digits(return_X_y=True)
+    A, B, a, b = train_test_split(D, t, random_state=0)
+    clf = ErasableKernelClassifier(gamma=1.0, scaling=60.0).fit(A, a)
+    assert clf.score(B, b) > 0.98
+    assert clf.n_core_ < 400
+    assert clf.predict_proba(B).sum(axis=1) == pytest.approx(1.0)
+    clf.forget(ids=clf.core_ids_[:50])
+    verify(clf)
+
+
+def test_a_kernel_function_of_the_callers():
+    def product(A, B):
+        return np.exp(-np.abs(A[:, None, :] - B[None, :, :]).sum(axis=2))
+
+    clf = moons(kernel=product).fit(X, Y)
+    assert clf.score(X, Y) > 0.9
+    assert "same value for a pair" in str(clf.guarantee)
+    clf.forget(ids=clf.core_ids_[:5])
+    verify(clf)
+
+
+def test_tampering_is_noticed():
+    for tamper in (
+        lambda m: m.rows.__setitem__((0, 0), m.rows[0, 0] + 1),
+        lambda m: m.weights().__setitem__((0, 0), 7.0),
+        lambda m: m.labels.__setitem__(0, 1 - m.labels[0]),
+        lambda m: m.place.popitem(),
+    ):
+        clf = moons().fit(X, Y)
+        _ = clf.dual_coef_
+        tamper(clf._memory)
+        with pytest.raises(VerificationError):
+            verify(clf)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"kernel": "sigmoid"}, "kernel must be one of"),
+        ({"kernel": 3}, "a name or a function"),
+        ({"capacity": 0.0}, "capacity must be positive"),
+        ({"threshold": -1.0}, "threshold must be positive"),
+        ({"capacity": 2.0, "threshold": 0.6}, "nothing could ever be selected"),
+        ({"gamma": np.nan}, "gamma must be"),
+        ({"nu": 1.0, "kernel": "matern"}, "nu must be"),
+        ({"degree": 1.5}, "degree must be an integer"),
+        ({"grid_bits": 40}, "grid_bits must be between"),
+        ({"scaling": "row"}, "scaling must be"),
+        ({"scaling": [1.0, 2.0, 3.0]}, "3 scales for 2 features"),
+        ({"classes": []}, "classes must not be empty"),
+    ],
+)
+def test_bad_parameters_are_refused_and_nothing_changes(changes, message):
+    clf = moons().fit(X, Y)
+    before = clf.state_digest()
+    with pytest.raises(ConfigurationError, match=message):
+        clf.set_params(**changes).fit(X, Y)
+    clf.set_params(**moons().get_params())
+    assert clf.state_digest() == before
+
+
+def test_rows_too_long_are_refused_and_nothing_changes():
+    clf = moons().fit(X, Y)
+    before = clf.state_digest()
+    with pytest.raises(InputError, match="longer than 8192"):
+        clf.partial_fit(X * 1e6, Y, ids=range(1000, 1400))
+    assert clf.state_digest() == before
+
+
+def test_changed_parameters_do_not_make_two_models_of_one():
+    clf = moons().fit(X[:100], Y[:100])
+    with pytest.raises(ConfigurationError, match="parameters changed"):
+        clf.set_params(gamma=3.0).partial_fit(X[100:], Y[100:])
+    clf.set_params(gamma=2.0).partial_fit(X[100:], Y[100:], ids=range(100, 400))
+    assert clf.state_digest() == moons().fit(X, Y).state_digest()
+
+
+def test_learn_reports_who_decided():
+    report = learn(moons(), X, Y)
+    d = report.decisions
+    assert d.screened + d.certified + d.enclosed + d.exact == 400
+    assert report.core_rows == report.core_rows_added > 0

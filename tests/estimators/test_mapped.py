@@ -1,0 +1,467 @@
+"""The classifier behind a feature map: the law of forgetting on raw rows, and what a refused call leaves alone."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from functools import partial
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from hypothesis import event, given
+from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.datasets import make_moons
+from sklearn.model_selection import GridSearchCV
+from sklearn.utils import get_tags
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from erasable import (
+    ConfigurationError,
+    ErasableClassifier,
+    InputError,
+    InputTypeError,
+    NoRowsError,
+    VerificationError,
+    learn,
+    verify,
+)
+from erasable.classes.feature_maps import FrozenMap, HashedText, NystroemFeatures, RandomFourierFeatures
+from erasable.estimators.mapped import ErasableMappedClassifier
+from tests.estimators.cases import SECRET, make_classes, make_rows, refused
+from tests.strategies import splits
+
+X, Y = make_rows()
+N = len(X)
+IDS = np.array([f"row-{i}" for i in range(N)])
+OWNERS = np.arange(N) // 4
+MARKS = np.random.default_rng(5).standard_normal((10, 3))
+WORDS = ["good", "bad", "tea", "pot", "Größe", "漢字", "x", "to", "be", ""]
+TEXTS = [" ".join(np.random.default_rng(i).choice(WORDS, size=i % 5)) for i in range(60)]
+
+
+def squares(rows):
+    return np.hstack([rows, rows**2])
+
+
+def initials(texts):
+    return np.array([[t.count(w[:1]) for w in WORDS[:6]] for t in texts], dtype=np.float32)
+
+
+MAPS = {
+    "fourier": RandomFourierFeatures(12, gamma=0.3, seed=2),
+    "nystroem": NystroemFeatures(MARKS, gamma=0.2),
+    "squares": FrozenMap(squares, "squares", 6),
+    "hashed": HashedText(12),
+    "initials": FrozenMap(initials, "initials", 6, takes="texts", one_at_a_time=True),
+}
+
+
+def raw(name):
+    """Rows and labels for a map."""
+    return (np.array(TEXTS, dtype=object), Y[:60]) if MAPS[name].takes == "texts" else (X, Y)
+
+
+def mapped(name="fourier", **parameters):
+    return ErasableMappedClassifier(MAPS[name], **{"threshold": 0.05, **parameters})
+
+
+def dense(Z):
+    return Z if isinstance(Z, np.ndarray) else Z.toarray()
+
+
+# -- scikit-learn's own checks, with no expected failures ----------------------------------------------------------
+
+
+@parametrize_with_checks(
+    [
+        ErasableMappedClassifier(RandomFourierFeatures(60, gamma=0.05), capacity=0.1, kappa=0.4, horizon=1000),
+        ErasableMappedClassifier(RandomFourierFeatures(40, gamma=0.1), threshold=0.05, scaling=1.5),
+    ]
+)
+def test_scikit_learn_check(estimator, check):
+    check(estimator)
+
+
+# -- the law -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", MAPS)
+def test_the_state_is_that_of_the_classifier_on_mapped_rows(name):
+    rows, labels = raw(name)
+    clf = mapped(name).fit(rows, labels)
+    plain = ErasableClassifier(threshold=0.05).fit(dense(MAPS[name](rows)), labels)
+    assert clf.state_digest() == plain.state_digest()
+    assert 0 < clf.n_core_ < len(rows)
+    Z = dense(MAPS[name](rows))
+    assert clf.decision_function(rows).tobytes() == plain.decision_function(Z).tobytes()
+    assert (clf.predict(rows) == plain.predict(Z)).all()
+    assert (clf.predict_proba(rows) == plain.predict_proba(Z)).all()
+    assert clf.score(rows, labels) == plain.score(Z, labels)
+    assert clf.coef_.shape == (1, MAPS[name].n_features_out)
+
+
+@pytest.mark.parametrize("name", MAPS)
+@given(data=st.data())
+def test_forgetting_equals_refitting_the_raw_survivors(name, data):
+    pool, _ = raw(name)
+    n = data.draw(st.integers(1, 25))
+    rows = pool[data.draw(st.lists(st.integers(0, 11), min_size=n, max_size=n))]  # duplicates abound
+    labels = np.array(data.draw(st.lists(st.sampled_from(["a", "b", "c"]), min_size=n, max_size=n)))
+    owners = np.arange(n) % 4
+    clf = mapped(
+        name,
+        threshold=data.draw(st.sampled_from([0.0, 0.01, 0.1, 0.3])),
+        grid_bits=data.draw(st.sampled_from([15, 6, 18])),
+        fit_intercept=data.draw(st.booleans()),
+    )
+    for part in data.draw(splits(n)):
+        clf.partial_fit(rows[part], labels[part], ids=np.arange(n)[part], subjects=owners[part])
+    report = clf.forget(
+        ids=data.draw(st.lists(st.integers(0, n - 1), unique=True)),
+        subjects=data.draw(st.lists(st.integers(0, 4), unique=True, max_size=2)),
+    )
+    event(f"core rows removed: {min(report.core_rows_removed, 3)}")
+    assert report.digest == clf.state_digest() == verify(clf).digest
+    kept = clf.core_ids_
+    if len(kept):
+        again = clone(clf).fit(rows[kept], labels[kept], ids=kept, subjects=owners[kept])
+        assert again.state_digest() == clf.state_digest()
+        assert (again.decision_function(rows) == clf.decision_function(rows)).all()
+
+
+@pytest.mark.parametrize("name", MAPS)
+@given(data=st.data())
+def test_streaming_equals_one_fit(name, data):
+    rows, labels = raw(name)
+    whole = mapped(name).fit(rows, labels, ids=range(len(rows)))
+    parts = mapped(name)
+    for part in data.draw(splits(len(rows))):
+        parts.partial_fit(rows[part], labels[part], ids=np.arange(len(rows))[part])
+    assert parts.state_digest() == whole.state_digest()
+    assert vars(parts).keys() == vars(whole).keys()
+
+
+@pytest.mark.parametrize("sizes", [{"block_rows": 7, "chunk_rows": 3}, {"block_rows": 64, "chunk_rows": 64}])
+def test_the_size_of_blocks_makes_no_difference(sizes):
+    clf = mapped(threshold=0.1)
+    clf._learn(X, Y, fresh=True, **sizes)
+    assert clf.state_digest() == mapped(threshold=0.1).fit(X, Y).state_digest()
+
+
+def test_rows_are_mapped_a_block_at_a_time():
+    sizes = []
+
+    def spy(rows):
+        sizes.append(len(rows))
+        return squares(rows)
+
+    rows, labels = make_rows(3000)
+    clf = ErasableMappedClassifier(FrozenMap(spy, "spy", 6), threshold=0.05)
+    clf._learn(rows, labels, fresh=True, block_rows=200, chunk_rows=50)
+    assert max(sizes) <= 200
+    assert sum(sizes) < 3000 + 6 * clf.n_core_
+    whole = ErasableMappedClassifier(FrozenMap(squares, "spy", 6), threshold=0.05).fit(rows, labels)
+    assert clf.state_digest() == whole.state_digest()
+
+
+def test_fit_takes_the_horizon_from_the_number_of_raw_rows():
+    clf = ErasableMappedClassifier(MAPS["fourier"], kappa=0.5).fit(X, Y)
+    assert clf.threshold_ == ErasableClassifier(kappa=0.5).fit(X, Y).threshold_
+    with pytest.raises(ConfigurationError, match="partial_fit needs horizon="):
+        ErasableMappedClassifier(MAPS["fourier"]).partial_fit(X, Y)
+
+
+def test_containers_make_no_difference():
+    right = mapped().fit(X, Y)
+    for form in (sp.csr_matrix(X), sp.csc_array(X), X.tolist(), np.asfortranarray(X), pd.DataFrame(X)):
+        clf = mapped().fit(form, Y)
+        assert clf.state_digest() == right.state_digest()
+        assert (clf.predict(form) == right.predict(X)).all()
+
+
+def test_sparse_output_equals_dense_output():
+    Z = HashedText(12)
+    both = [FrozenMap(f, "f", 12, takes="texts") for f in (Z, lambda texts: Z(texts).toarray())]
+    one, other = (ErasableMappedClassifier(m, threshold=0.05).fit(TEXTS, Y[:60]) for m in both)
+    assert one.state_digest() == other.state_digest()
+    assert (one.decision_function(TEXTS) == other.decision_function(TEXTS)).all()
+
+
+def test_columns_of_a_dataframe_are_remembered():
+    table = pd.DataFrame(X, columns=["a", "b", "c"])
+    clf = mapped().fit(table, Y)
+    assert clf.feature_names_in_.tolist() == ["a", "b", "c"]
+    assert clf.n_features_in_ == 3
+    with refused(clf, InputError, "feature names"):
+        clf.predict(table[["b", "a", "c"]])
+    clf.fit(X, Y)
+    assert not hasattr(clf, "feature_names_in_")
+
+
+def test_subjects_leave_with_all_their_texts():
+    owners = [f"user-{i % 7}" for i in range(60)]
+    clf = mapped("hashed").fit(TEXTS, Y[:60], subjects=owners)
+    assert not hasattr(clf, "n_features_in_")
+    report = clf.forget(subjects=["user-3", "nobody"])
+    assert report.core_rows_removed > 0
+    kept = clf.core_ids_
+    assert not any(i % 7 == 3 for i in kept)
+    again = clone(clf).fit([TEXTS[i] for i in kept], Y[kept], ids=kept, subjects=[owners[i] for i in kept])
+    assert again.state_digest() == clf.state_digest() == verify(clf).digest
+
+
+def test_raw_rows_are_not_kept():
+    texts = [f"SECRET{i} good tea" for i in range(60)]
+    clf = mapped("hashed").fit(texts, Y[:60])
+    assert b"SECRET" not in pickle.dumps(clf)
+    rows = X.copy()
+    rows[:, 0] = SECRET
+    assert np.float64(SECRET).tobytes() not in pickle.dumps(mapped().fit(rows, Y))
+
+
+def test_verify_notices_a_changed_weight():
+    clf = mapped().fit(X, Y)
+    clf._memory.weights()[0, 0] += 1
+    with pytest.raises(VerificationError, match="weights"):
+        verify(clf)
+
+
+def test_learn_gives_a_report():
+    clf = mapped("hashed")
+    report = learn(clf, TEXTS, Y[:60])
+    assert (report.rows, report.core_rows_added) == (60, clf.n_core_)
+    assert learn(clf, TEXTS, Y[:60], ids=range(100, 160)).rows == 60
+
+
+# -- what it is for ------------------------------------------------------------------------------------------------
+
+
+def test_two_moons_need_the_map():
+    rows, labels = make_moons(1200, noise=0.15, random_state=0)
+    train, test = slice(0, 800), slice(800, 1200)
+    linear = ErasableClassifier(capacity=0.01, kappa=0.4).fit(rows[train], labels[train])
+    marks = np.stack(np.meshgrid(np.linspace(-1.5, 2.5, 9), np.linspace(-1, 1.5, 6)), axis=-1).reshape(-1, 2)
+    for feature_map in (RandomFourierFeatures(100, gamma=2.0), NystroemFeatures(marks, gamma=2.0)):
+        clf = ErasableMappedClassifier(feature_map, capacity=0.01, kappa=0.4).fit(rows[train], labels[train])
+        assert clf.score(rows[test], labels[test]) > 0.97
+        assert clf.n_core_ < 600
+        clf.forget(ids=clf.core_ids_[:50])
+        verify(clf)
+        assert clf.score(rows[test], labels[test]) > 0.95
+    assert linear.score(rows[test], labels[test]) < 0.9
+
+
+# -- the map as a parameter ----------------------------------------------------------------------------------------
+
+
+def test_the_default_map():
+    clf = ErasableMappedClassifier(threshold=0.05).fit(X[:30], Y[:30])
+    assert clf.feature_map_ == RandomFourierFeatures()
+    assert clf.feature_map is None
+    assert clf.coef_.shape == (1, 500)
+
+
+@pytest.mark.parametrize("name", MAPS)
+def test_copies_pickles_and_clones(name):
+    rows, labels = raw(name)
+    clf = mapped(name).fit(rows, labels)
+    clf.forget(ids=clf.core_ids_[::4])
+    for twin in (copy.deepcopy(clf), copy.copy(clf), pickle.loads(pickle.dumps(clf))):
+        assert twin.state_digest() == clf.state_digest() == verify(twin).digest
+        assert twin.feature_map_ == clf.feature_map_ == twin.feature_map
+        assert (twin.decision_function(rows) == clf.decision_function(rows)).all()
+    assert vars(clone(clf)).keys() == clf.get_params().keys()
+    assert clone(clf).feature_map == clf.feature_map
+    kept = clf.core_ids_
+    fresh = mapped(name).fit(rows[kept], labels[kept], ids=kept)
+    assert pickle.dumps(clf) == pickle.dumps(fresh)
+
+
+def test_set_params_leaves_what_was_learnt():
+    clf = mapped().fit(X, Y)
+    before = clf.decision_function(X)
+    clf.set_params(feature_map=MAPS["squares"])
+    assert clf.guarantee.assumptions == ()
+    clf.set_params(feature_map=RandomFourierFeatures(12, gamma=0.3, seed=9))
+    assert (clf.decision_function(X) == before).all()
+    with refused(clf, ConfigurationError, "feature_map changed since the model was first fitted"):
+        clf.partial_fit(X, Y, ids=np.arange(N) + N)
+    clf.set_params(feature_map=RandomFourierFeatures(12, gamma=0.3, seed=2))  # equal to the first
+    clf.partial_fit(X + 1.0, Y, ids=np.arange(N) + N)
+    assert clf.set_params(feature_map=MAPS["hashed"]).fit(TEXTS, Y[:60]).feature_map_ == MAPS["hashed"]
+    assert not hasattr(clf, "n_features_in_")
+
+
+def test_the_digest_is_that_of_the_mapped_rows_and_not_of_the_map():
+    same = FrozenMap(MAPS["fourier"], "another name", 12)
+    assert ErasableMappedClassifier(same, threshold=0.05).fit(X, Y).state_digest() == mapped().fit(X, Y).state_digest()
+    other = ErasableMappedClassifier(RandomFourierFeatures(12, gamma=0.3, seed=3), threshold=0.05).fit(X, Y)
+    assert other.state_digest() != mapped().fit(X, Y).state_digest()
+
+
+def test_the_guarantee_says_what_the_map_assumes():
+    assert mapped().guarantee == ErasableClassifier().guarantee
+    assert "landmarks are public" in str(mapped("nystroem").guarantee)
+    assert len(mapped("squares").fit(X, Y).guarantee.assumptions) == 2
+
+
+def test_tags_tell_texts_from_numbers():
+    texts, rows = get_tags(mapped("hashed")).input_tags, get_tags(mapped()).input_tags
+    assert (texts.string, texts.two_d_array, rows.string, rows.two_d_array, rows.sparse) == (
+        True,
+        False,
+        False,
+        True,
+        True,
+    )
+
+
+def test_a_grid_search_over_maps():
+    maps = [RandomFourierFeatures(20, gamma=g) for g in (1e-6, 0.3)]
+    search = GridSearchCV(mapped(), {"feature_map": maps}, cv=3, error_score="raise").fit(X, Y)
+    assert search.best_params_["feature_map"] == maps[1]
+
+
+def test_columns_of_mapped_features_may_have_scales():
+    clf = mapped(scaling=np.arange(1.0, 13.0)).fit(X, make_classes(3))
+    plain = ErasableClassifier(threshold=0.05, scaling=np.arange(1.0, 13.0)).fit(MAPS["fourier"](X), make_classes(3))
+    assert clf.state_digest() == plain.state_digest()
+
+
+# -- refusals ------------------------------------------------------------------------------------------------------
+
+
+def fails_on(rows, limit):
+    """Squares, until a row with a number above the limit comes along."""
+    if (rows > limit).any():
+        raise ValueError(f"SECRET {rows}")
+    return squares(rows)
+
+
+@pytest.mark.parametrize("fitted", [False, True])
+def test_a_function_that_fails_midway_changes_nothing(fitted):
+    fussy = FrozenMap(partial(fails_on, limit=1000.0), "fussy", 6)
+    clf = ErasableMappedClassifier(fussy, threshold=0.05)
+    if fitted:
+        clf.fit(X, Y)
+    more, labels = make_rows(5000, seed=3)
+    more[4999] = SECRET
+    for method in ("fit", "partial_fit"):
+        with refused(clf, InputError, "failed on a batch of", "ValueError"):
+            getattr(clf, method)(more, labels, ids=np.arange(5000) + 5000)
+    if fitted:
+        with refused(clf, InputError, "failed on a batch of"):
+            clf.predict(more)
+        clf.partial_fit(more[:100], labels[:100], ids=range(5000, 5100))
+        verify(clf)
+
+
+BAD = {
+    "NaN": (lambda rows: squares(rows) * np.nan, InputError, "NaN or infinite"),
+    "too few rows": (lambda rows: squares(rows)[1:], ConfigurationError, "got shape"),
+    "too wide": (lambda rows: np.hstack([rows, squares(rows)]), ConfigurationError, "got shape"),
+    "one dimension": (lambda rows: rows[:, 0], ConfigurationError, "got shape"),
+    "text": (lambda rows: squares(rows).astype(str), ConfigurationError, "real numbers"),
+}
+
+
+@pytest.mark.parametrize("bad", BAD)
+@pytest.mark.parametrize("scaling", ["row", 100.0])
+def test_bad_output_of_a_function_changes_nothing(bad, scaling):
+    function, error, says = BAD[bad]
+    clf = ErasableMappedClassifier(FrozenMap(squares, "f", 6), threshold=0.01, scaling=scaling).fit(X, Y)
+    clf.set_params(feature_map=FrozenMap(function, "f", 6))  # of the same name, so nobody notices
+    for method in ("fit", "partial_fit"):
+        with refused(clf, error, says):
+            getattr(clf, method)(X, Y, ids=np.arange(N) + N)
+    verify(clf)
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "labels", "error", "says"),
+    [
+        ("fourier", [[SECRET, np.nan, 1.0]], [0], InputError, "NaN"),
+        ("fourier", [[SECRET, 1.0]], [0], InputError, "features"),
+        ("nystroem", np.full((5, 2), SECRET), [0, 1, 0, 1, 0], InputError, "features"),
+        ("fourier", [["SECRET", "a", "b"]], [0], InputError, "text"),
+        ("fourier", X, Y[1:], InputError, "inconsistent"),
+        ("hashed", "SECRET", [0], InputTypeError, "a single one"),
+        ("hashed", ["SECRET", None], [0, 1], InputTypeError, "1 of 2 texts"),
+        ("hashed", [[SECRET]], [0], InputTypeError, "list"),
+        ("hashed", np.array([[SECRET]]), [0], InputError, "one-dimensional"),
+        ("hashed", ["SECRET", "b"], [0], InputError, "inconsistent"),
+        ("hashed", ["SECRET", "b"], [0.5, np.nan], InputError, "NaN"),
+        ("hashed", [], [], InputError, "0 sample"),
+        ("hashed", ["SECRET", "b"], "SECRET", InputError, "single text"),
+    ],
+)
+def test_rows_that_cannot_be_used_change_nothing(name, rows, labels, error, says):
+    fitted_rows, fitted_labels = raw(name)
+    for clf in (mapped(name).fit(fitted_rows, fitted_labels), mapped(name)):
+        if isinstance(rows, list) and rows == [[SECRET, 1.0]] and not hasattr(clf, "_memory"):
+            continue  # two features are as good as three for a model that has seen none
+        with refused(clf, error, says):
+            clf.partial_fit(rows, labels)
+
+
+@pytest.mark.parametrize("changed", [{"capacity": 2.0}, {"threshold": 0.2}, {"scaling": 9.0}, {"grid_bits": 9}])
+def test_other_parameters_may_not_change_between_calls(changed):
+    clf = mapped().fit(X, Y).set_params(**changed)
+    with refused(clf, ConfigurationError, "changed since the model was first fitted"):
+        clf.partial_fit(X, Y, ids=np.arange(N) + N)
+
+
+def test_labels_ids_and_subjects_are_checked():
+    clf = mapped("hashed", classes=[0, 1]).fit(TEXTS, Y[:60], subjects=[f"user-{i}" for i in range(60)])
+    first = clf.core_ids_[0]
+    with refused(clf, InputError, "1 of 2 labels are not among the 2 fixed classes"):
+        clf.partial_fit(["a", "b"], [0, 7], ids=[100, 101])
+    with refused(clf, InputError, "1 of 2 ids are already present"):
+        clf.partial_fit(["a", "b"], [0, 1], ids=[first, 101])
+    with refused(clf, InputError, "subjects has 1 entries for 2 rows"):
+        clf.partial_fit(["a", "b"], [0, 1], ids=[100, 101], subjects=["user-1"])
+    with refused(clf, ConfigurationError, "classes changed"):
+        clf.partial_fit(["a", "b"], [0, 1], ids=[100, 101], classes=[0, 1, 2])
+
+
+def test_a_refit_overwrites_what_was_there():
+    clf = mapped().fit(X, Y)
+    old = clf._memory
+    rows = [page.rows for page in old.pages]
+    clf.fit(X[:20], Y[:20])
+    assert not old.H.any()
+    assert not any(block.any() for block in rows)
+
+
+@pytest.mark.parametrize("rows", ["SECRET", [b"SECRET"], [], np.array([["SECRET"]])])
+def test_texts_that_cannot_be_predicted(rows):
+    clf = mapped("hashed").fit(TEXTS, Y[:60])
+    with refused(clf):
+        clf.predict(rows)
+
+
+@pytest.mark.parametrize("what", [squares, "rbf", RandomFourierFeatures])
+def test_what_is_no_map_is_refused(what):
+    clf = ErasableMappedClassifier(what)
+    with refused(clf, ConfigurationError, "feature_map must be a FeatureMap", "FrozenMap"):
+        clf.fit(X, Y)
+
+
+def test_a_norm_above_the_scaling_is_refused():
+    clf = mapped(scaling=0.5)
+    with refused(clf, InputError, "rows have a norm above scaling=0.5"):
+        clf.fit(X, Y)
+    assert mapped(scaling=2.0**0.5).fit(X, Y).n_core_ > 0
+    assert mapped("nystroem", scaling=None).fit(X, Y).n_core_ > 0
+
+
+def test_nothing_left_to_predict_from():
+    clf = mapped("hashed").fit(TEXTS, Y[:60])
+    clf.forget(ids=clf.core_ids_)
+    with refused(clf, NoRowsError, "no rows remain"):
+        clf.predict(TEXTS)
+    empty = mapped("hashed", fit_intercept=False).fit(["", "", ""], [0, 1, 0])
+    assert empty.n_core_ == 0
