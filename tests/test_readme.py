@@ -21,6 +21,13 @@ def test_the_example_prints_what_its_comments_say():
     assert lines[2].startswith("verified: 876 core rows")
 
 
+def test_every_other_example_runs():
+    blocks = re.findall(r"```python\n(.*?)```", README.read_text(), re.S)[1:]
+    assert len(blocks) == 1
+    for code in blocks:
+        exec(compile(code, "README.md", "exec"), {})
+
+
 def test_every_file_the_readme_links_to_exists():
     links = re.findall(r"\]\(([^)#]+)\)", README.read_text())
     assert len(links) > 5

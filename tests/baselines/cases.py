@@ -31,12 +31,12 @@ def facts(value: Any) -> Any:
     return type(value).__name__, facts(value.__getstate__())
 
 
-def buffers(value: Any, seen: set[int] | None = None) -> Iterator[Any]:
+def buffers(value: Any, seen: dict[int, Any] | None = None) -> Iterator[Any]:
     """Every array and bytes object reachable from a value, with the memory that arrays are views of."""
-    seen = set() if seen is None else seen
+    seen = {} if seen is None else seen
     if id(value) in seen or value is None:
         return
-    seen.add(id(value))
+    seen[id(value)] = value  # kept alive: the id of a temporary object would soon be that of another one
     if isinstance(value, np.ndarray):
         yield value
         yield from buffers(value.base, seen)

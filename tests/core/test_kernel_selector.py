@@ -84,7 +84,7 @@ def test_the_pass_is_stable_under_any_deletion(problem, data):
 
 
 def test_an_exact_tie_is_not_kept():
-    # One point q kept before x with k(q, x) = c: the pivot condition k'H^-1k < k(x,x) - tau mu is a tie for this mu, tau.
+    # One point is kept before its equal: the condition k'H^-1 k < k(x, x) - tau mu is a tie for this mu and tau.
     kernel, P = Kernel("linear"), [[64, 0], [64, 0]]  # k = 2**30 for all pairs
     units = ONE
     tie = Fraction(ONE) - Fraction(ONE) ** 2 / (ONE + units)  # what is left of k(x, x)

@@ -7,6 +7,7 @@ import sys
 import typer
 from rich.console import Console
 
+from erasable.cli.plan import plan
 from erasable.cli.reproduce import reproduce
 from erasable.errors import ErasableError
 
@@ -24,6 +25,7 @@ def version_only() -> None:
     """Machine learning that can forget, bit for bit."""
 
 
+app.command()(plan)
 app.command()(reproduce)
 
 

@@ -85,7 +85,7 @@ class SupportVectors:
             )
         margins = _margins(Z, signs)
         near = margins <= 1.0 + _ON_THE_MARGIN
-        if not (margins >= 1.0 - _ON_THE_MARGIN).all():
+        if not margins.all():
             raise InputError(
                 "the two classes are so close to each other that float64 does not find the hard margin: "
                 "use another core-set map."
@@ -107,28 +107,19 @@ def _centred(X: Any) -> npt.NDArray[np.float64]:
 
 
 def _margins(Z: npt.NDArray[np.float64], signs: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Functional margins ``s (w'z + b)`` under the widest separator: 1 or more, or no such separator was found.
+    """Functional margins ``s (w'z + b)`` under the widest separator, all at least one; zeros where it was not found.
 
-    The solver of the SVM works with kernels in float32. From the rows it gives weight, the least ``w`` with margins of
-    exactly one is solved for in float64, until that is a positive combination of them and no other row is too near.
+    The solver of the SVM holds kernels in float32. So the least ``w`` that gives the rows it names margins of exactly
+    one is solved for in float64; it is the widest separator if it is a positive combination of these rows, with weights
+    that balance, and no other row is nearer.
     """
     svm = SVC(kernel="linear", C=_HARD, tol=1e-9, max_iter=_MOST_STEPS)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        active = set(svm.fit(Z, signs).support_.tolist())
-    margins = np.zeros(len(Z))
-    for _ in range(len(Z) + 10):
-        on = sorted(active)
-        first = Z[on[0]]
-        w = np.linalg.lstsq(Z[on] - first, signs[on] - signs[on[0]])[0]
-        margins = signs * (Z @ w + (signs[on[0]] - first @ w))
-        size = max(float(np.linalg.norm(w)), 1.0)
-        weights, left = nnls(np.vstack([signs[on] * Z[on].T, signs[on]]), np.append(w, 0.0) / size)
-        idle = {i for i, weight in zip(on, weights, strict=True) if weight == 0.0}
-        if left > 1e-9 and idle:
-            active -= idle
-        elif np.min(margins) < 1.0 - _ON_THE_MARGIN and int(np.argmin(margins)) not in active:
-            active.add(int(np.argmin(margins)))
-        else:
-            return margins if left <= 1e-6 else np.zeros(len(Z))
-    return np.zeros(len(Z))
+        warnings.simplefilter("ignore", ConvergenceWarning)  # found out below
+        on = svm.fit(Z, signs).support_
+    w = np.linalg.lstsq(Z[on] - Z[on[0]], signs[on] - signs[on[0]])[0]
+    margins = signs * (Z @ w + (signs[on[0]] - Z[on[0]] @ w))
+    combination = np.vstack([signs[on] * Z[on].T, signs[on]])
+    _, left = nnls(combination, np.append(w, 0.0) / (float(np.linalg.norm(w)) or 1.0))
+    found = left <= _ON_THE_MARGIN and np.min(margins) >= 1.0 - _ON_THE_MARGIN
+    return margins if found else np.zeros(len(Z))

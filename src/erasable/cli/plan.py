@@ -1,0 +1,191 @@
+"""``erasable plan``: which parameters to choose, and how many deletions until a refresh."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table as RichTable
+
+from erasable.datasets import Table, load_bundled, load_split, load_table, make_margin
+from erasable.errors import ConfigurationError, InputError
+from erasable.operations.plan import DISTRIBUTIONS, EFFORTS, Plan, draw_frontier
+from erasable.operations.plan import plan as make_plan
+from erasable.operations.reproduce import TextTable
+
+_NAMED = ("margin", "digits")
+
+
+def plan(
+    file: Annotated[
+        str,
+        typer.Argument(
+            help="A file: .csv, .parquet, .npz, .svmlight; or `margin` or `digits`, to try it out.",
+            show_default=False,
+        ),
+    ],
+    label: Annotated[str, typer.Option(help="Column of the labels.")] = "label",
+    id: Annotated[str | None, typer.Option(help="Column of the row ids, which is then no feature.")] = None,
+    subject: Annotated[str | None, typer.Option(help="Column that says whose row it is.")] = None,
+    weights: Annotated[
+        str | None, typer.Option(help="Column that says how likely a row is to be deleted, up to a factor.")
+    ] = None,
+    deletions_per_month: Annotated[
+        float | None, typer.Option(help="Deletions expected: rows, or subjects with `--distribution subject`.")
+    ] = None,
+    months: Annotated[float | None, typer.Option(help="How long the model is to hold. [default: 12]")] = None,
+    distribution: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Which rows are deleted: {', '.join(DISTRIBUTIONS)}. "
+            "[default: by weights or subject where named, else uniform]"
+        ),
+    ] = None,
+    delete_label: Annotated[
+        str | None, typer.Option(help="The class that distribution `label` deletes. [default: the smallest]")
+    ] = None,
+    max_loss: Annotated[float, typer.Option(help="Accuracy that may be lost.")] = 0.01,
+    max_stored: Annotated[float | None, typer.Option(help="The largest share of rows that may be stored.")] = None,
+    max_bytes: Annotated[int | None, typer.Option(help="The most bytes that may be stored.")] = None,
+    horizon: Annotated[
+        int | None, typer.Option(help="Rows the model will see, if the file is a sample. [default: rows of the file]")
+    ] = None,
+    intercept: Annotated[bool, typer.Option("--intercept/--no-intercept", help="Append a constant to rows.")] = True,
+    effort: Annotated[str, typer.Option(help=f"How hard to look: {', '.join(EFFORTS)}.")] = "default",
+    seed: Annotated[int, typer.Option(help="Draws divisions of the rows and orders of deletion.")] = 0,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for plan.json, frontier.png and frontier.svg. [default: none written]")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON instead of tables.")] = False,
+) -> None:
+    """Plan a classifier that will have to forget: parameters, storage, accuracy, and deletions until a refresh.
+
+    Candidates learn a part of the rows and are scored on the rest; deletions are simulated until the tolerated
+    accuracy is lost. The least storage that meets all targets is recommended. No row is kept in what is written.
+
+    For example:
+
+    - `erasable plan digits --deletions-per-month 20 --months 12`
+
+    - `erasable plan customers.parquet --label churned --subject user_id --deletions-per-month 300 --max-stored 0.2`
+    """
+    screen = Console(stderr=True)
+    table, likely = _read(file, label, id, subject, weights)
+    if out is not None:
+        _make_folder(out)
+    bars = _bars(screen)
+    try:
+        found = make_plan(
+            table.X,
+            table.y,
+            subjects=table.subjects,
+            weights=likely,
+            max_loss=max_loss,
+            max_stored=max_stored,
+            max_bytes=max_bytes,
+            deletions_per_month=deletions_per_month,
+            months=months,
+            distribution=distribution,
+            delete_label=delete_label,
+            horizon=horizon,
+            fit_intercept=intercept,
+            effort=effort,
+            seed=seed,
+            progress=_watch(bars),
+        )
+    finally:
+        if bars.live.is_started:  # stopping what never started would print an empty line
+            bars.stop()
+    text = json.dumps(found.as_json(), indent=1, allow_nan=False)
+    if out is not None:
+        draw_frontier(found, out)
+        (out / "plan.json").write_text(text + "\n", encoding="utf-8")
+    if as_json:
+        print(text)
+        return
+    _show(found, out)
+
+
+def _read(
+    file: str, label: str, id: str | None, subject: str | None, weights: str | None
+) -> tuple[Table, np.ndarray[Any, Any] | None]:
+    """The rows, and the column of weights, which is then no feature."""
+    if file in _NAMED:
+        if weights is not None:
+            raise ConfigurationError(f"{file} has no column of weights: leave --weights out.")
+        return (make_margin() if file == "margin" else load_bundled()), None
+    path = Path(file)
+    if not path.is_file():
+        raise ConfigurationError(
+            f"there is no file {file!r}: give a .csv, .parquet, .npz or .svmlight file, or one of {', '.join(_NAMED)}."
+        )
+    if path.name.endswith("_train.npz"):
+        table = load_split(path, label=label, id=id, subject=subject).train
+    else:
+        table = load_table(path, label=label, id=id, subject=subject)
+    if weights is None:
+        return table, None
+    if table.feature_names is None:
+        raise ConfigurationError(
+            "--weights names a column, which this kind of file does not have: use .csv or .parquet."
+        )
+    if weights not in table.feature_names:
+        raise InputError(f"{path.name} has no numeric column {weights!r} beside those named already: see --weights.")
+    j = table.feature_names.index(weights)
+    if len(table.feature_names) == 1:
+        raise InputError(f"{path.name}: there are no feature columns beside {weights!r}.")
+    names = tuple(n for n in table.feature_names if n != weights)
+    rest = Table(np.delete(table.X, j, axis=1), table.y, table.ids, table.subjects, table.name, names)
+    return rest, np.asarray(table.X[:, j], dtype=np.float64)
+
+
+def _make_folder(out: Path) -> None:
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigurationError(f"--out {out} cannot be made: {error.strerror}.") from None
+
+
+def _show(found: Plan, out: Path | None) -> None:
+    page = Console()
+    for table in (found.table(), found.predictions()):
+        page.print(_rich(table))
+    for warning in found.warnings:
+        page.print(f"[bold yellow]warning:[/] {warning}", highlight=False, soft_wrap=True)
+    page.print(f"\n[bold]{found.line}[/]", highlight=False, soft_wrap=True)
+    if out is not None:
+        page.print(f"\n{out / 'frontier.png'} has the picture; plan.json the numbers.", highlight=False, soft_wrap=True)
+
+
+def _bars(screen: Console) -> Progress:
+    columns = (TextColumn("{task.description:<22}"), BarColumn(), TimeElapsedColumn())
+    return Progress(*columns, console=screen, transient=True)
+
+
+def _watch(bars: Progress):  # type: ignore[no-untyped-def]
+    tasks: dict[str, TaskID] = {}
+
+    def watch(what: str, done: int, total: int) -> None:
+        if what not in tasks:
+            bars.start()
+            tasks[what] = bars.add_task(what, total=total)
+        if done == total:
+            bars.update(tasks[what], completed=bars.tasks[tasks[what]].total)
+        else:
+            bars.update(tasks[what], completed=done, total=total)
+
+    return watch
+
+
+def _rich(table: TextTable) -> RichTable:
+    shown = RichTable(title=table.title, title_justify="left")
+    for name in table.head:
+        shown.add_column(name, justify="left" if table.head[0] else "right")
+    for row in table.rows:
+        shown.add_row(*row, style="bold" if row[0] == "→" else None)
+    return shown

@@ -1,0 +1,243 @@
+"""How many deletions a candidate survives: simulated, and as the paper bounds it."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.isotonic import isotonic_regression
+
+from erasable.estimators import ErasableClassifier
+from erasable.operations.plan._sample import HeldOut, Index, Sample
+
+Float64s = npt.NDArray[np.float64]
+
+# Shares of what can be deleted at which the accuracy is looked at: dense where few are deleted and where few are left.
+STEPS = np.array(
+    [0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.055, 0.07, 0.09, 0.12, 0.15, 0.19, 0.24, 0.3, 0.36, 0.43]
+    + [0.5, 0.57, 0.64, 0.7, 0.76, 0.81, 0.85, 0.88, 0.91, 0.93, 0.95, 0.97, 0.985, 1.0]
+)
+_RESAMPLES = 200
+_CONFIDENCE = 0.8
+
+
+@dataclass(frozen=True)
+class Survival:
+    """Deletions until the tolerated loss of accuracy is reached, from simulations.
+
+    Attributes
+    ----------
+    deletions : int, optional
+        Where the mean loss over all runs, smoothed to be rising, reaches the tolerance. None: not within ``limit``.
+    low, high : int, optional
+        80% confidence band of that number, from resampling the runs. None: not within ``limit``.
+    limit : int
+        How many could be deleted at most: all rows, rows of the class, subjects or core rows.
+    rows : int, optional
+        Rows that go with those deletions, where a deletion is a subject.
+    unit : str
+        What a deletion is: ``rows``, ``subjects`` or ``core rows``.
+    runs : int
+        Simulated sequences of deletions.
+    curve : tuple of (deletions, mean loss)
+    """
+
+    deletions: int | None
+    low: int | None
+    high: int | None
+    limit: int
+    rows: int | None
+    unit: str
+    runs: int
+    curve: tuple[tuple[int, float], ...]
+
+    def reaches(self, wanted: float) -> bool:
+        """Whether so many deletions are survived, with the caution of the band's lower end."""
+        return wanted <= (self.limit if self.low is None else self.low)
+
+    def text(self) -> str:
+        """The number with its band, or that it was never reached."""
+        if self.deletions is None:
+            after = "" if self.low is None else f" (possibly after {self.low:,})"
+            return f"never within {self.limit:,}{after}"
+        high = f"> {self.limit:,}" if self.high is None else f"{self.high:,}"
+        return f"{self.deletions:,} ({self.low:,} to {high})"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One simulated sequence: losses and shares of rows gone at ``STEPS``, as shares of what could be deleted."""
+
+    loss: Float64s
+    rows: Float64s
+
+
+@dataclass(frozen=True)
+class Theoretical:
+    """Core deletions that a bound allows.
+
+    Attributes
+    ----------
+    core_deletions : float
+        Below 1 where the bound says nothing.
+    vacuous : bool
+    source : str
+        Which bound, and what was put in.
+    """
+
+    core_deletions: float
+    vacuous: bool
+    source: str
+
+
+def simulate(
+    clf: ErasableClassifier,
+    part: Sample,
+    held_out: HeldOut,
+    distribution: str,
+    *,
+    max_loss: float,
+    rng: np.random.Generator,
+) -> Run:
+    """The loss of accuracy while rows are deleted from a copy of a model.
+
+    Parameters
+    ----------
+    clf : ErasableClassifier
+        Learnt from ``part``, its rows named 0, 1, 2, ...; left as it is.
+    part : Sample
+        The rows it learnt.
+    held_out : HeldOut
+        The rows to score with.
+    distribution : str
+        One of ``DISTRIBUTIONS``.
+    max_loss : float
+        The simulation ends when several times this is lost.
+    """
+    rows, ends = draw_requests(clf, part, distribution, rng)
+    model = copy.deepcopy(clf)
+    core = np.zeros(part.n_rows, dtype=bool)
+    core[clf.core_ids_] = True
+    before, _ = held_out.scores(model)
+    share, loss, gone = [0.0], [0.0], [0.0]
+    enough = max(5.0 * max_loss, 0.05)
+    done = 0
+    for step in np.unique(np.maximum(1, np.round(STEPS * len(ends)).astype(np.intp))).tolist():
+        batch, done = rows[done : ends[step - 1]], int(ends[step - 1])
+        batch = batch[core[batch]]
+        if len(batch):
+            model.forget(ids=batch)
+        share.append(step / len(ends))
+        gone.append(done / part.n_rows)
+        loss.append(before - held_out.scores(model)[0] if len(batch) else loss[-1])
+        if loss[-1] >= enough:
+            break
+    return Run(np.interp(STEPS, share, loss), np.interp(STEPS, share, gone))
+
+
+def draw_requests(
+    clf: ErasableClassifier, part: Sample, distribution: str, rng: np.random.Generator
+) -> tuple[Index, Index]:
+    """Positions of rows in the order in which they are deleted, and where in it each request ends."""
+    n = part.n_rows
+    match distribution:
+        case "worst":
+            rows = rng.permutation(clf.core_ids_).astype(np.intp)
+        case "label":
+            rows = rng.permutation(np.flatnonzero(part.y == part.delete_class))
+        case "weights":
+            assert part.weights is not None
+            there = np.flatnonzero(part.weights > 0.0)
+            # The order of exponential waiting times is that of drawing without replacement.
+            rows = there[np.argsort(rng.standard_exponential(len(there)) / part.weights[there], kind="stable")]
+        case "subject":
+            assert part.owners is not None
+            owned = np.flatnonzero(part.owners >= 0)
+            codes, group = np.unique(part.owners[owned], return_inverse=True)
+            place = rng.permutation(len(codes))[group]
+            order = np.argsort(place, kind="stable")
+            return owned[order], np.cumsum(np.bincount(place, minlength=len(codes)))
+        case _:
+            rows = rng.permutation(n)
+    return rows, np.arange(1, len(rows) + 1)
+
+
+def deletable(sample: Sample, distribution: str, stored_rows: float) -> tuple[int, str]:
+    """How many deletions there can be at most at the horizon, and of what."""
+    growth = sample.horizon / sample.n_rows
+    match distribution:
+        case "worst":
+            return max(1, round(stored_rows)), "core rows"
+        case "label":
+            return round(growth * np.count_nonzero(sample.y == sample.delete_class)), "rows"
+        case "weights":
+            assert sample.weights is not None
+            return round(growth * np.count_nonzero(sample.weights)), "rows"
+        case "subject":
+            assert sample.owners is not None
+            # Horizon over rows given: a sample of subjects, so that their number grows with the rows.
+            return round(growth * len(np.unique(sample.owners[sample.owners >= 0]))), "subjects"
+        case _:
+            return sample.horizon, "rows"
+
+
+def survival(runs: Sequence[Run], *, max_loss: float, limit: int, unit: str, horizon: int, seed: int) -> Survival:
+    """What simulated runs say together."""
+    losses = np.array([r.loss for r in runs])
+    rng = np.random.default_rng(seed)
+    typical = crossing(losses.mean(axis=0), max_loss)
+    drawn = rng.integers(len(runs), size=(_RESAMPLES, len(runs)))
+    found = np.sort([crossing(losses[d].mean(axis=0), max_loss) for d in drawn])
+    tail = round((1.0 - _CONFIDENCE) / 2.0 * _RESAMPLES)
+    low, high = min(found[tail], typical), max(found[_RESAMPLES - 1 - tail], typical)
+    gone = np.mean([r.rows for r in runs], axis=0)
+    rows = None
+    if unit == "subjects" and math.isfinite(typical):
+        rows = round(horizon * float(np.interp(typical, np.append(0.0, STEPS), np.append(0.0, gone))))
+    curve = [(round(limit * s), round(float(v), 6)) for s, v in zip(STEPS, losses.mean(axis=0), strict=True)]
+    number = [None if math.isinf(x) else int(x * limit) for x in (typical, low, high)]
+    return Survival(number[0], number[1], number[2], limit, rows, unit, len(runs), tuple(curve))
+
+
+def crossing(loss: Float64s, max_loss: float) -> float:
+    """The share of deletions at which a loss, smoothed to be rising, reaches the tolerance; infinite if it does not."""
+    rising = np.append(0.0, isotonic_regression(loss))
+    above = np.flatnonzero(rising >= max_loss)
+    if not len(above):
+        return math.inf
+    i = int(above[0])
+    share = np.append(0.0, STEPS)
+    step = (max_loss - rising[i - 1]) / (rising[i] - rising[i - 1])
+    return float(share[i - 1] + step * (share[i] - share[i - 1]))
+
+
+def bound_of_theorem_4_3(horizon: int, kappa: float, n_columns: int, margin: float, delta: float = 0.05) -> Theoretical:
+    """Core deletions K that Theorem 4.3 allows: ``K <= eps^2 T^kappa / (16 e d log T log(1/delta)) - 1``.
+
+    Parameters
+    ----------
+    horizon, kappa, n_columns
+        The paper's T, kappa and d.
+    margin : float
+        The paper's epsilon: how far from the boundary rows are, at most 1.
+    delta : float
+        The probability that the bound fails.
+    """
+    below = 16.0 * math.e * n_columns * math.log(max(horizon, 2)) * math.log(1.0 / delta)
+    allowed = margin**2 * float(horizon) ** kappa / below - 1.0
+    return Theoretical(
+        allowed, allowed < 1.0, f"Theorem 4.3 with epsilon = {margin:.3g} (of the rows scored) and delta = {delta:g}"
+    )
+
+
+def as_theoretical(value: Any) -> Theoretical:
+    """What a caller's own bound returned: a number of core deletions, or a record like ours."""
+    if isinstance(value, Theoretical):
+        return value
+    number = float(getattr(value, "value", value))
+    return Theoretical(number, bool(getattr(value, "vacuous", number < 1.0)), str(getattr(value, "source", "given")))

@@ -1,0 +1,138 @@
+"""What a plan has to reach, and how hard to look for it; checked before any row is looked at."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from dataclasses import dataclass
+from typing import Any
+
+from erasable.errors import ConfigurationError, InputTypeError
+
+DISTRIBUTIONS = ("uniform", "subject", "label", "worst", "weights")
+_MONTHS = 12.0
+
+
+@dataclass(frozen=True)
+class Targets:
+    """What the planned classifier has to reach. ``None`` stands for no such target.
+
+    Parameters
+    ----------
+    max_loss : float, default=0.01
+        Accuracy that may be lost, twice: by storing a core set instead of all rows, and then by deletions until the
+        model has to be learnt afresh.
+    max_stored : float in (0, 1], optional
+        The largest share of the rows that may be stored.
+    max_bytes : int, optional
+        The most bytes of rows, sums and weights that may be stored.
+    deletions_per_month : float, optional
+        Requests expected: rows, or subjects where whole subjects are deleted.
+    months : float, optional
+        How long the model is to hold. Default: 12, where deletions are expected.
+    distribution : str, default="uniform"
+        ``uniform``: any rows. ``subject``: all rows of a subject at once. ``label``: rows of one class. ``worst``:
+        core rows only. ``weights``: rows with probability in proportion to their weights.
+
+    Raises
+    ------
+    ConfigurationError, InputTypeError
+        When a target is out of range or no number.
+
+    Examples
+    --------
+    >>> from erasable.operations.plan import Targets
+    >>> Targets(max_stored=0.2, deletions_per_month=500, months=6).deletions
+    3000.0
+    """
+
+    max_loss: float = 0.01
+    max_stored: float | None = None
+    max_bytes: int | None = None
+    deletions_per_month: float | None = None
+    months: float | None = None
+    distribution: str = "uniform"
+
+    def __post_init__(self) -> None:
+        self._number("max_loss", 0.0, 1.0)
+        self._number("max_stored", 0.0, 1.0)
+        for name in ("max_bytes", "deletions_per_month", "months"):
+            self._number(name, 0.0, math.inf)
+        if self.distribution not in DISTRIBUTIONS:
+            raise ConfigurationError(
+                f"distribution must be one of {', '.join(DISTRIBUTIONS)}; got {self.distribution!r}."
+            )
+        if self.months is not None and self.deletions_per_month is None:
+            raise ConfigurationError("months needs deletions_per_month: how many deletions are expected in each?")
+
+    def _number(self, name: str, low: float, high: float) -> None:
+        value: Any = getattr(self, name)
+        if value is None and name != "max_loss":
+            return
+        if isinstance(value, bool) or not isinstance(value, numbers.Real):
+            raise InputTypeError(f"{name} must be a number; got {type(value).__name__}.")
+        if not (low < value <= high and math.isfinite(value)):
+            limits = f"above 0 and at most {high:g}" if high < math.inf else "positive and finite"
+            raise ConfigurationError(f"{name} must be {limits}; got {value!r}.")
+
+    @property
+    def unit(self) -> str:
+        """What one deletion takes away: ``rows`` or ``subjects``."""
+        return "subjects" if self.distribution == "subject" else "rows"
+
+    @property
+    def deletions(self) -> float | None:
+        """Deletions that have to be survived, over all months."""
+        if self.deletions_per_month is None:
+            return None
+        return float(self.deletions_per_month) * float(_MONTHS if self.months is None else self.months)
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much is tried: numbers of candidates, of divisions of the rows, and of simulated orders.
+
+    Attributes
+    ----------
+    capacities, kappas
+        The candidates.
+    splits, small_splits : int
+        Divisions into rows to learn and rows to score, for large and for small samples.
+    orders : int
+        Simulated orders of deletion for each division.
+    simulated : int
+        Candidates for which deletions are simulated at a time.
+    numbers : float
+        Rows times features looked at; a larger sample is thinned at random.
+    """
+
+    capacities: tuple[float, ...]
+    kappas: tuple[float, ...]
+    splits: int
+    small_splits: int
+    orders: int
+    simulated: int
+    numbers: float
+
+
+def _steps(step: float) -> tuple[float, ...]:
+    return tuple(round(0.1 + i * step, 6) for i in range(round(0.6 / step) + 1))
+
+
+EFFORTS = {
+    "quick": Effort((1.0, 0.1), _steps(0.1), 1, 5, 3, 2, 2.5e7),
+    "default": Effort((1.0, 0.1, 0.01), _steps(0.05), 3, 12, 2, 4, 1e8),
+    "thorough": Effort((10.0, 1.0, 0.1, 0.01), _steps(0.025), 6, 40, 4, 8, math.inf),
+}
+
+
+def effort_named(name: object) -> Effort:
+    """The effort of that name.
+
+    Raises
+    ------
+    ConfigurationError
+    """
+    if not isinstance(name, str) or name not in EFFORTS:
+        raise ConfigurationError(f"effort must be one of {', '.join(EFFORTS)}; got {name!r}.")
+    return EFFORTS[name]
