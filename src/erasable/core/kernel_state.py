@@ -20,12 +20,11 @@ from erasable.core.layout import (
     Tensors,
     guarded,
     key_tensors,
-    kind_of,
+    name_fields,
     parse,
     parts,
     read_keys,
     read_label,
-    write_label,
 )
 from erasable.core.selector import Decisions, Progress
 from erasable.core.weights import Float32s, solve_weights
@@ -153,11 +152,7 @@ def _parts(state: KernelState) -> Iterator[bytes | memoryview]:
         "coef0": float(kernel.coef0).hex(),
         "capacity_units": str(c.units),
         "threshold": c.threshold.hex(),
-        "classes": [write_label(v) for v in state.classes],
-        "class_kind": kind_of(state.classes[0]) if state.classes else None,
-        "classes_fixed": c.classes is not None,
-        "id_kind": kind_of(state.ids[0]) if state.ids else None,
-        "subject_kind": next((kind_of(s) for s in state.subjects if s is not None), None),
+        **name_fields(state.classes, state.ids, state.subjects, fixed=c.classes is not None),
     }
     codes = {label: i for i, label in enumerate(state.classes)}
     ids, narrow_ids = key_tensors("ids", state.ids)

@@ -113,6 +113,19 @@ def read_label(kind: str, text: str) -> Label:
     raise KeyError(kind)
 
 
+def name_fields(
+    classes: Sequence[Label], ids: Sequence[Key], subjects: Sequence[Key | None], *, fixed: bool
+) -> dict[str, Any]:
+    """What the header says of labels, ids and subjects: the classes, and of what kind each is."""
+    return {
+        "classes": [write_label(c) for c in classes],
+        "class_kind": kind_of(classes[0]) if classes else None,
+        "classes_fixed": fixed,
+        "id_kind": kind_of(ids[0]) if ids else None,
+        "subject_kind": next((kind_of(s) for s in subjects if s is not None), None),
+    }
+
+
 def key_tensors(name: str, keys: Sequence[Key | None]) -> tuple[Tensors, Tensors]:
     """Ids or subjects as wide and as narrow tensors; a subject may be missing, and so may all of them."""
     wide: Tensors = {}

@@ -22,12 +22,11 @@ from erasable.core.layout import (
     Tensors,
     guarded,
     key_tensors,
-    kind_of,
+    name_fields,
     parse,
     parts,
     read_keys,
     read_label,
-    write_label,
 )
 from erasable.core.selector import GridRows, Progress, Selection, select
 from erasable.core.sums import LARGEST_EXACT, empty_gram, packed, sums_by_class, targets, unpacked
@@ -213,11 +212,7 @@ def _metadata(state: State) -> dict[str, Any]:
         "scaling": scaling_text,
         "capacity_units": str(state.configuration.units),
         "threshold": state.configuration.threshold.hex(),
-        "classes": [write_label(c) for c in state.classes],
-        "class_kind": kind_of(state.classes[0]) if state.classes else None,
-        "classes_fixed": state.configuration.classes is not None,
-        "id_kind": kind_of(state.ids[0]) if state.ids else None,
-        "subject_kind": next((kind_of(s) for s in state.subjects if s is not None), None),
+        **name_fields(state.classes, state.ids, state.subjects, fixed=state.configuration.classes is not None),
     }
 
 

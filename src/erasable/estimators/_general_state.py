@@ -22,12 +22,11 @@ from erasable.core.layout import (
     Tensors,
     guarded,
     key_tensors,
-    kind_of,
+    name_fields,
     parse,
     parts,
     read_keys,
     read_label,
-    write_label,
 )
 from erasable.coresets.single_pass import SinglePass
 from erasable.coresets.staged import Staged
@@ -112,11 +111,7 @@ def _parts(state: GeneralState) -> Iterator[bytes | memoryview]:
         "version": VERSION,
         **state.configuration.describe(),
         "rows": state.rows.dtype.name,
-        "classes": [write_label(c) for c in state.classes],
-        "class_kind": kind_of(state.classes[0]) if state.classes else None,
-        "classes_fixed": state.configuration.classes is not None,
-        "id_kind": kind_of(state.ids[0]) if state.ids else None,
-        "subject_kind": next((kind_of(s) for s in state.subjects if s is not None), None),
+        **name_fields(state.classes, state.ids, state.subjects, fixed=state.configuration.classes is not None),
     }
     codes = {c: i for i, c in enumerate(state.classes)}
     name, integers = _STORED[state.rows.dtype.name]

@@ -1,15 +1,8 @@
-"""Working memory of a kernel classifier: core points, their kernel matrix, and a cache of the weights.
-
-Truth: ``rows``, ``ids_``, ``subjects``, ``labels``. Tables made from them: ``place``, ``of_subject``, ``class_counts``.
-Caches: ``H``, the kernel matrix of the points, and the weights. Arrays are replaced, never left with gaps, and what
-they replace is overwritten. Should an interrupt hit while a change is being written, ``moment`` stays None and the
-memory is not used again.
-"""
+"""Working memory of a kernel classifier: named points, their kernel matrix, and a cache of the weights."""
 
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -27,12 +20,14 @@ from erasable.core.kernel_state import (
 from erasable.core.layout import Key, Label
 from erasable.core.selector import Decisions, Progress
 from erasable.core.weights import Float32s
-from erasable.errors import ChangedMeanwhileError
-from erasable.estimators._keys import Column, pick
+from erasable.estimators._keys import Column
+from erasable.estimators._named_rows import NamedRows
 
 
-class KernelMemory:
+class KernelMemory(NamedRows):
     """Core points, kernel matrix and weights of one model."""
+
+    configuration: KernelConfiguration
 
     def __init__(
         self,
@@ -43,11 +38,9 @@ class KernelMemory:
         labels: list[Label],
     ) -> None:
         self.configuration = configuration
-        self.rows, self.ids_, self.subjects, self.labels = rows, ids, subjects, labels
-        self._H: Float64s | None = None
+        self._H: Float64s | None = None  # the kernel matrix of the points
         self._weights: Float32s | None = None
-        self.moment: object | None = object()
-        self._make_tables()
+        super().__init__(rows, ids, subjects, labels)
 
     @classmethod
     def empty(cls, configuration: KernelConfiguration) -> KernelMemory:
@@ -60,27 +53,6 @@ class KernelMemory:
         memory = cls(state.configuration, state.rows.copy(), list(state.ids), list(state.subjects), list(state.labels))
         memory._weights = state.weights.copy()
         return memory
-
-    def _make_tables(self) -> None:
-        self.place: dict[Key, int] = {key: i for i, key in enumerate(self.ids_)}
-        self.of_subject: dict[Key, list[Key]] = {}
-        for key, owner in zip(self.ids_, self.subjects, strict=True):
-            if owner is not None:
-                self.of_subject.setdefault(owner, []).append(key)
-        self.class_counts = Counter(self.labels)
-        self.id_type = type(self.ids_[0]) if self.ids_ else None
-        self.subject_type = type(next(iter(self.of_subject))) if self.of_subject else None
-
-    @property
-    def n_core(self) -> int:
-        """Number of core rows."""
-        return len(self.ids_)
-
-    @property
-    def classes(self) -> tuple[Label, ...]:
-        """The classes the caller fixed, or those of the core rows."""
-        fixed = self.configuration.classes
-        return fixed if fixed is not None else tuple(sorted(self.class_counts))
 
     @property
     def nbytes(self) -> int:
@@ -110,44 +82,11 @@ class KernelMemory:
             progress=progress,
             **sizes,
         )
-        keys = index.tolist() if ids is None else pick(ids, index)
-        owners: list[Key | None] = [None] * len(index) if subjects is None else pick(subjects, index)
-        named: list[Label] = pick(labels, index)
-        if self.moment is not before:
-            raise ChangedMeanwhileError("the model changed while rows were being learnt, so none of them was learnt.")
-        old = self.rows
-        self.moment = None
-        self.rows = np.concatenate([old, rows[index]])
-        old.fill(0)
-        self.ids_, self.subjects, self.labels = self.ids_ + keys, self.subjects + owners, self.labels + named
-        self._make_tables()
-        self._drop_caches()
-        self.moment = object()
+        self._append(rows[index], index, labels, ids, subjects, before)
         return decisions
 
-    def forget(self, ids: list[Key]) -> int:
-        """Rows of these ids leave; the number that were core rows. Algorithm 2, procedure DeletionUpdate."""
-        leaving = {self.place[key] for key in ids if key in self.place}
-        if not leaving:
-            return 0
-        kept = [i for i in range(self.n_core) if i not in leaving]
-        rows, H = self.rows[kept], None
-        if self._H is not None:
-            H = _without(self._H, leaving)
-        self.moment = None
-        self.rows.fill(0)
-        self._drop_caches()
-        self.rows, self._H = rows, H
-        self.ids_ = [self.ids_[i] for i in kept]
-        self.subjects = [self.subjects[i] for i in kept]
-        self.labels = [self.labels[i] for i in kept]
-        self._make_tables()
-        self.moment = object()
-        return len(leaving)
-
-    def forget_subjects(self, subjects: list[Key]) -> int:
-        """Rows of these subjects leave; the number of core rows among them."""
-        return self.forget([key for s in subjects for key in self.of_subject.get(s, ())])
+    def _keep_of_caches(self, leaving: set[int]) -> dict[str, Any]:
+        return {} if self._H is None else {"_H": _without(self._H, leaving)}
 
     def _drop_caches(self) -> None:
         for cache in (self._H, self._weights):
@@ -182,25 +121,6 @@ class KernelMemory:
     def to_bytes(self) -> bytes:
         """The canonical bytes of the state."""
         return kernel_to_bytes(self.snapshot())
-
-    def ids(self) -> list[Key]:
-        """Ids of the core rows in learning order."""
-        return list(self.ids_)
-
-    def tables_agree(self) -> bool:
-        """Whether the tables by id, subject and class name exactly the rows."""
-        found = self.place, self.of_subject, self.class_counts
-        try:
-            self._make_tables()
-            return found == (self.place, self.of_subject, self.class_counts)
-        finally:
-            self.place, self.of_subject, self.class_counts = found
-
-    def erase(self) -> None:
-        """Overwrite every array this memory holds."""
-        self.rows.fill(0)
-        self._drop_caches()
-        self.moment = object()
 
 
 def _without(H: Float64s, leaving: set[int]) -> Float64s:

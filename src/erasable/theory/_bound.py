@@ -31,9 +31,9 @@ class Bound:
     >>> from erasable.theory import core_set_size
     >>> bound = core_set_size(1_000_000, 10, lam=10.0, tau=0.01)
     >>> float(bound), bound.vacuous
-    (4105.0, False)
+    (3639.0, False)
     >>> print(bound)
-    4105 [Theorem 4.3 with Theorem D.7, explicit] if rows have norm at most 1
+    3639 [Theorem 4.3 with Theorem D.7, explicit] if rows have norm at most 1
     """
 
     value: float
@@ -65,6 +65,8 @@ def integer(name: str, value: Any, least: int) -> int:
         When it is something else.
     """
     right = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    if right and int(value) > 10**300:
+        raise ConfigurationError(f"{name} must be at most 1e300, so that float64 holds it; got a larger integer.")
     if not right or int(value) < least:
         raise ConfigurationError(f"{name} must be an integer of at least {least}; got {value!r}.")
     return int(value)

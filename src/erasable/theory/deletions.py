@@ -1,13 +1,14 @@
 """How many deletions it takes to exhaust the core-set capacity, when people ask at random.
 
 Letters: the rows S are learnt in a uniformly random order, deletions are drawn without replacement with probabilities
-proportional to weights mu, ``K_total`` of them in all, and ``K_csd`` of these fall on core rows. Order and deletions are
-independent. S is given: an expectation over S in the paper is an average over samples.
+proportional to weights mu, ``K_total`` of them in all, and ``K_csd`` of these fall on core rows. Order and deletions
+are independent. S is given: an expectation over S in the paper is an average over samples.
 
 Theorem 4.4 has two halves. The first, ``E[K_csd] = sum over rows of P(row is kept) P(row is deleted)`` with Markov's
-inequality, holds. The second bounds ``P(row is kept)`` by ``T**kappa x'Mbar x`` and the deletions by draws with replacement,
-and neither step is valid in general: see :func:`printed_core_deletions`. What is used here in their place is the leverage
-that a row has *when it is met*, which is above tau whenever the row is kept, and draws without replacement as they are.
+inequality, holds. The second bounds ``P(row is kept)`` by ``T**kappa x'Mbar x`` and the deletions by draws with
+replacement, and neither step is valid in general: see :func:`printed_core_deletions`. In their place stand
+the frequency with which a row is kept, or the leverage that it has *when it is met*, which is above tau whenever the
+row is kept, and draws without replacement as they are.
 """
 
 from __future__ import annotations
@@ -70,15 +71,13 @@ def encounters(X: Any, *, lam: float, tau: float, orders: Any = None, n_orders: 
     orders : array of shape (m, T), optional
         The orders to try; ``n_orders`` random ones when not given.
 
-    Notes
-    -----
-    A changes only when a row is kept, so Mbar is summed exactly: each ``A^-1`` counts as often as rows meet it. Rows go in
-    blocks; inside one, keeping a row updates ``A^-1`` and the leverages of the rows after it by a rank-one formula, and
-    each block that kept rows starts from a fresh Cholesky factor. float64: a statistic, not the exact selection of
-    ``core``. *Cost*: T d^2 and, for each row kept, d^2 + d * block, for each order.
+    Notes ----- A changes only when a row is kept, so Mbar is summed exactly: each ``A^-1`` counts as often as rows meet
+    it. Rows go in blocks; inside one, keeping a row updates ``A^-1`` and the leverages of the rows after it by a
+    rank-one formula, and each block that kept rows starts from a fresh Cholesky factor. float64: a statistic, not the
+    exact selection of ``core``. *Cost*: T d^2 and, for each row kept, d^2 + d * block, for each order.
     """
     X = _rows(X)
-    T, d = X.shape
+    T = len(X)
     lam, tau = real("lam", lam, 0.0), real("tau", tau, 0.0)
     if orders is None:
         rng = np.random.default_rng(integer("seed", seed, 0))
@@ -141,8 +140,9 @@ def deletion_probabilities(weights: Any, K_total: int, *, n_draws: int = 64, see
     """For each row the probability that it is among ``K_total`` deletions drawn without replacement.
 
     Equal weights give ``K_total`` over their number. Otherwise: give each row an exponential clock with its weight as
-    rate; the first ``K_total`` to ring are such a draw. Given the other clocks, a row is among them with probability ``1 -
-    exp(-weight * c)``, c being the ``K_total``-th of the others; that is averaged over ``n_draws`` sets of clocks.
+    rate; the first ``K_total`` to ring are such a draw. Given the other clocks, a row is among them with probability
+    ``1 - exp(-weight * c)``, c being the ``K_total``-th of the others; that is averaged over ``n_draws`` sets of
+    clocks.
     """
     mu = _weights(weights)
     K_total, open_rows = integer("K_total", K_total, 0), int(np.count_nonzero(mu))
@@ -165,14 +165,25 @@ def deletion_probabilities(weights: Any, K_total: int, *, n_draws: int = 64, see
 
 
 def core_deletions(met: Encounters, weights: Any, K_total: int, *, n_draws: int = 64, seed: int = 0) -> Bound:
-    """A bound on the expected number of core rows among ``K_total`` deletions, for any weights.
+    """The expected number of core rows among ``K_total`` deletions, for any weights.
 
-    ``sum over rows of min(1, leverage when met / tau) P(deleted)``: the first half of Theorem 4.4, with Markov's
-    inequality for each row at its turn.
+    ``sum over rows of P(kept) P(deleted)``, with the frequencies of the orders tried: the first half of Theorem 4.4.
+    """
+    P = deletion_probabilities(_matching(weights, met), K_total, n_draws=n_draws, seed=seed)
+    value = float(met.frequency @ P)
+    return Bound(value, value >= K_total, "Theorem 4.4, first half", (ORDER, WEIGHTED, AVERAGED))
+
+
+def leverage_core_deletions(met: Encounters, weights: Any, K_total: int, *, n_draws: int = 64, seed: int = 0) -> Bound:
+    """A bound on the expected number of core rows among ``K_total`` deletions by leverages alone, for any weights.
+
+    ``sum over rows of min(1, leverage when met / tau) P(deleted)``: the second half of Theorem 4.4, repaired. A row
+    that is kept had a leverage above tau when it was met, so the frequency is at most the mean of leverage / tau. Once
+    A has grown, rows are met with a leverage of about tau, kept or not, so this tells little.
     """
     P = deletion_probabilities(_matching(weights, met), K_total, n_draws=n_draws, seed=seed)
     value = float(np.minimum(1.0, met.leverage / met.tau) @ P)
-    return Bound(value, value >= K_total, "Theorem 4.4, first half", (ORDER, WEIGHTED, AVERAGED))
+    return Bound(value, value >= K_total, "Theorem 4.4, second half, repaired", (ORDER, WEIGHTED, AVERAGED))
 
 
 def printed_core_deletions(met: Encounters, weights: Any, K_total: int) -> Bound:
@@ -226,12 +237,12 @@ def printed_total_deletions(met: Encounters, weights: Any, *, K: int, c: float) 
 def total_deletions_uniform(T: int, N: float, *, K: int, c: float) -> Bound:
     """How many uniform deletions there may be before more than K core deletions have probability c (Lemma 4.5).
 
-    ``c (K + 1) T / N``: a uniform deletion hits one of N core rows with probability ``N / T``, in any order of the rows.
-    N may be the actual size or the bound of :func:`erasable.theory.linear.core_set_size`.
+    ``c (K + 1) T / N``: a uniform deletion hits one of N core rows with probability ``N / T``, in any order of the
+    rows. N may be the actual size or the bound of :func:`erasable.theory.linear.core_set_size`.
 
-    The lemma is right where ``N <= d T**kappa log T``, but its proof is not: it says ``sum of x'Mbar x <= d log T``, and rows
-    that are not kept have leverages up to ``T**-kappa`` each. T copies of one row of norm 1 make that sum about ``T**(1 - kappa)``;
-    through the second half of Theorem 4.4 one gets no more than about ``c K`` deletions then.
+    The lemma is right where ``N <= d T**kappa log T``, but its proof is not: it says ``sum of x'Mbar x <= d log T``,
+    and rows that are not kept have leverages up to ``T**-kappa`` each. T copies of one row of norm 1 make that sum
+    about ``T**(1 - kappa)``; through the second half of Theorem 4.4 one gets no more than about ``c K`` deletions then.
     """
     T, N = integer("T", T, 1), real("N", N, 0.0, float(T), ends=True)
     K, c = integer("K", K, 0), probability("c", c)
@@ -250,7 +261,8 @@ def printed_total_deletions_uniform(T: int, d: int, *, kappa: float, K: int, c: 
 def deletion_time(K: int, K_total: float, *, core_time: float = 1.0) -> Bound:
     """A bound on the expected time of one deletion: ``K / K_total`` times that of a core deletion (Theorem 4.6).
 
-    It rests on ``E[K_csd] <= K``, which a ``K_total`` from :func:`total_deletions` with c up to ``K / (K + 1)`` ensures.
+    It rests on ``E[K_csd] <= K``, which a ``K_total`` from :func:`total_deletions` with c up to ``K / (K + 1)``
+    ensures.
     """
     K, K_total = integer("K", K, 1), real("K_total", K_total, 0.0)
     share = K / K_total
@@ -262,11 +274,11 @@ def _rows(X: Any) -> Float64s:
     X = np.asarray(X)
     if X.ndim != 2 or 0 in X.shape or X.dtype.kind not in "biuf" or not np.isfinite(X).all():
         raise InputError(f"X must be a two-dimensional array of finite numbers with a row and a column; got {X.shape}.")
-    X = X.astype(np.float64)
-    outside = int(np.count_nonzero(np.einsum("ij,ij->i", X, X) > 1.0 + 1e-9))
+    Z: Float64s = X.astype(np.float64)
+    outside = int(np.count_nonzero(np.einsum("ij,ij->i", Z, Z) > 1.0 + 1e-9))
     if outside:
         raise InputError(f"rows of X must have norm at most 1; {outside} of {len(X)} have more: scale them first.")
-    return X
+    return Z
 
 
 def _weights(weights: Any) -> Float64s:

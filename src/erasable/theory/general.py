@@ -1,9 +1,9 @@
 """Bounds for Algorithm 2: core sets chosen by the disagreement of a class of functions (section 5).
 
-Letters: ``dimension`` is D(F, S), ``rate`` is R(T, delta) with the one of Lemma F.1 in it (``sum of (f* - f)**2 + 1 <= rate`` over
-the core rows), ``beta`` is the stability of Definition 5.4. A class in ``erasable.classes`` gives these numbers where it
-knows them (``dimension(rows)``, ``rate(T, delta, d)``, ``stability(n)``). Labels: ``P(y = +1 | x) = f*(x)``, which the paper writes
-as ``E[y | x]``; a *margin* is ``|f*(x) - 1/2|``.
+Letters: ``dimension`` is D(F, S), ``rate`` is R(T, delta) with the one of Lemma F.1 in it (``sum of (f* - f)**2 + 1 <=
+rate`` over the core rows), ``beta`` is the stability of Definition 5.4. A class in ``erasable.classes`` gives these
+numbers where it knows them (``dimension(rows)``, ``rate(T, delta, d)``, ``stability(n)``). Labels: ``P(y = +1 | x) =
+f*(x)``, which the paper writes as ``E[y | x]``; a *margin* is ``|f*(x) - 1/2|``.
 """
 
 from __future__ import annotations
@@ -24,23 +24,24 @@ RATE = "sum of (f* - f)**2 over the core rows, plus one, is at most the rate"
 def single_pass_size(T: int, *, dimension: float, tau: float) -> Bound:
     """``(1 + 1 / tau) D(F, S)``: how many of T rows one pass with threshold tau keeps at most.
 
-    A kept row has ``D**2 > tau`` against the rows kept before it; with itself in the denominator the same supremum is at
-    least ``D**2 / (1 + D**2) > tau / (1 + tau)``, and these are terms of D(F, S) along an order that starts with the kept
-    rows. It takes the place of Theorem 5.3 for the single pass.
+    A kept row has ``D**2 > tau`` against the rows kept before it; with itself in the denominator the same supremum is
+    at least ``D**2 / (1 + D**2) > tau / (1 + tau)``, and these are terms of D(F, S) along an order that starts with the
+    kept rows. It takes the place of Theorem 5.3 for the single pass.
     """
     T = integer("T", T, 1)
     dimension, tau = real("dimension", dimension, 0.0, ends=True), real("tau", tau, 0.0)
-    value = min(float(T), math.floor((1.0 + 1.0 / tau) * dimension * (1.0 + 1e-12)))
+    value = float(math.floor(min(float(T), (1.0 + 1.0 / tau) * dimension * (1.0 + 1e-12))))
     return Bound(value, value >= T, "Theorem 5.3 for the single pass", ("dimension is at least D(F, S)",))
 
 
 def staged_size(margins: Any, *, dimension: float, rate: float) -> Bound:
-    """How many rows Algorithm 3 keeps at most: the minimum over epsilon of ``64 T_eps + 256 rate dimension / epsilon**2``.
+    """How many rows Algorithm 3 keeps at most: the least ``64 T_eps + 256 rate dimension / epsilon**2``, over epsilon.
 
-    Theorem 5.3 with its constants. Let L be the last stage. Theorem G.3 gives ``N <= 4**(L + 1) R D``. Stage L - 1 did not
-    stop, so ``4**(L - 2) R D`` is at most the number of rows left then, all of which have a margin of at most ``2**(3 - L)``.
-    Either ``2**(3 - L) <= epsilon``, and that number is at most ``T_eps``, or ``4**L < 64 / epsilon**2``. (The proof in the paper
-    uses the rows left at stage L, for which the inequality points the other way, and so has 16 and 64.)
+    Theorem 5.3 with its constants. Let L be the last stage. Theorem G.3 gives ``N <= 4**(L + 1) R D``. Stage L - 1 did
+    not stop, so ``4**(L - 2) R D`` is at most the number of rows left then, all of which have a margin of at most
+    ``2**(3 - L)``. Either ``2**(3 - L) <= epsilon``, and that number is at most ``T_eps``, or ``4**L < 64 /
+    epsilon**2``. (The proof in the paper uses the rows left at stage L, for which the inequality points the other way,
+    and so has 16 and 64.)
 
     Parameters
     ----------
@@ -54,17 +55,17 @@ def staged_size(margins: Any, *, dimension: float, rate: float) -> Bound:
     positive = ends > 0.0
     with np.errstate(over="ignore", divide="ignore"):
         values = 64.0 * counts[positive] + 256.0 * rate * dimension / ends[positive] ** 2
-    value = min(float(len(m)), math.floor(float(values.min())))
+    value = float(math.floor(min(float(len(m)), float(values.min()))))
     return Bound(value, value >= len(m), "Theorem 5.3, explicit", (REALISABLE, RATE, "dimension is at least D(F, S)"))
 
 
 def general_capacity(N: int, *, rate: float, beta: float) -> Bound:
     """``sqrt(rate - 1) / (sqrt(N) beta)``: how many core deletions keep the signs on rows that were not kept.
 
-    Theorem 5.5: K refits move the function by ``K**2 N beta**2`` in sum of squares over the core rows (Lemma F.3), so at a row
-    of stage l by at most ``eps_l sqrt(K**2 N beta**2 + 1)`` with ``eps_l = 2**-l / sqrt(rate)``, and that must be at most the
-    margin ``2**-l``. The paper loses the one under the root and has ``sqrt(rate)``. Beta must be valid for every size
-    from ``N - K + 1`` to N, where the paper takes it at N.
+    Theorem 5.5: K refits move the function by ``K**2 N beta**2`` in sum of squares over the core rows (Lemma F.3), so
+    at a row of stage l by at most ``eps_l sqrt(K**2 N beta**2 + 1)`` with ``eps_l = 2**-l / sqrt(rate)``, and that must
+    be at most the margin ``2**-l``. The paper loses the one under the root and has ``sqrt(rate)``. Beta must be valid
+    for every size from ``N - K + 1`` to N, where the paper takes it at N.
     """
     N = integer("N", N, 1)
     rate, beta = real("rate", rate, 1.0, ends=True), real("beta", beta, 0.0)

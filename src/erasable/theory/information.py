@@ -1,14 +1,14 @@
 """What a core set tells about the rows deleted from it, exactly, on small finite processes (Theorem 2.4).
 
-The theorem says that for rows S, deletions U and a core set S' = C(S), the mutual information obeys ``I(U; S' - U) <= I(U; S - U)``:
-what is left of the core set tells no more about the deleted rows than what is left of the data. The proof splits ``S - U`` into
-the rows in S' and the others. Which rows are in S' may depend on deleted rows, and then that split is not a function
-of ``S - U``. What holds always is::
+The theorem says that for rows S, deletions U and a core set S' = C(S), the mutual information obeys ``I(U; S' - U) <=
+I(U; S - U)``: what is left of the core set tells no more about the deleted rows than what is left of the data. The
+proof splits ``S - U`` into the rows in S' and the others. Which rows are in S' may depend on deleted rows, and then
+that split is not a function of ``S - U``. What holds always is::
 
     I(U; S' - U)  <=  I(U; S - U) + I(U; S' - U | S - U),
 
-and the last term, the *extra* information, is zero when ``S' - U`` is a function of ``S - U`` and chance: for instance when
-each row is kept or not by itself alone. :func:`smallest_counterexample` is Algorithm 1 on two numbers.
+and the last term, the *extra* information, is zero when ``S' - U`` is a function of ``S - U`` and chance: for instance
+when each row is kept or not by itself alone. :func:`smallest_counterexample` is Algorithm 1 on two numbers.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ class Information:
     rest : float
         ``I(U; S - U)``: what is left of the data.
     extra : float
-        ``I(U; S' - U | S - U)``: what the core set adds for one who knows the rest of the data. The excess is never larger.
+        ``I(U; S' - U | S - U)``: what the core set adds for one who knows the rest of the data. The excess is never
+        larger.
     """
 
     core: float
@@ -134,10 +135,10 @@ def leverage_map(*, lam: float, tau: float) -> CoreSetMap:
 def smallest_counterexample() -> tuple[dict[tuple[Sample, Positions], float], CoreSetMap]:
     """Two numbers for which Algorithm 1 violates Theorem 2.4 by one bit, as (process, core-set map).
 
-    The first row is 0.5 or 1, a fair coin; the second is 0.9; T = 2, ``lam = K = 1``, kappa = 1/2, so tau = 0.707. The first
-    row is deleted. After 0.5 (leverage 0.25, not kept) the second row has leverage 0.81 and is kept; after 1 (kept) it
-    has 0.405 and is not. So the core set after deletion is (0.9) or empty, and says which it was, while the rest of the data is
-    (0.9) in any case. One row is too few: then ``S - U`` determines ``S' - U``.
+    The first row is 0.5 or 1, a fair coin; the second is 0.9; T = 2, ``lam = K = 1``, kappa = 1/2, so tau = 0.707. The
+    first row is deleted. After 0.5 (leverage 0.25, not kept) the second row has leverage 0.81 and is kept; after 1
+    (kept) it has 0.405 and is not. So the core set after deletion is (0.9) or empty, and says which it was, while the
+    rest of the data is (0.9) in any case. One row is too few: then ``S - U`` determines ``S' - U``.
     """
     process: dict[tuple[Sample, Positions], float] = {((0.5, 0.9), (0,)): 0.5, ((1.0, 0.9), (0,)): 0.5}
     return process, leverage_map(lam=1.0, tau=2.0**-0.5)

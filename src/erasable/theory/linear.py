@@ -1,8 +1,9 @@
 """Bounds for Algorithm 1: how many rows it keeps, how well it predicts, how many deletions it stands.
 
-Letters: T rows of norm at most 1 in d dimensions, regulariser ``lam`` (K in the paper), threshold ``tau = T**-kappa``, N
-core rows, ``A = lam I + sum of xx'`` over them, ``w = A^-1 b``. A function without ``printed`` in its name is proved in
-its docstring with all constants; one with ``printed`` is what the paper states, the constant in its O() taken as one.
+Letters: T rows of norm at most 1 in d dimensions, regulariser ``lam`` (K in the paper), threshold ``tau = T**-kappa``,
+N core rows, ``A = lam I + sum of xx'`` over them, ``w = A^-1 b``. A function without ``printed`` in its name is proved
+in its docstring with all constants; one with ``printed`` is what the paper states, the constant in its O() taken as
+one.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ MARTINGALE = "whether a row is kept does not depend on labels, and labels are in
 
 def threshold(T: int, kappa: float) -> float:
     """``tau = T**-kappa``, the leverage above which Algorithm 1 keeps a row (line 4)."""
-    return float(integer("T", T, 1)) ** -real("kappa", kappa, 0.0, 1.0, ends=True)
+    return math.pow(integer("T", T, 1), -real("kappa", kappa, 0.0, 1.0, ends=True))
 
 
 def core_set_size(T: int, d: int, *, lam: float, tau: float) -> Bound:
@@ -43,7 +44,7 @@ def core_set_size(T: int, d: int, *, lam: float, tau: float) -> Bound:
     N = 0.0  # a >= 1 means tau >= 1 / lam, and no leverage is larger than that
     if a < 1.0 and tau * lam < 1.0:
         v = -float(lambertw(-a * math.exp(-a), -1).real) / a if a > 1e-290 else math.inf  # v = 1 + N / (lam d)
-        N = min(float(T), math.floor(lam * d * max(v - 1.0, 0.0) * (1.0 + 1e-9)))
+        N = float(math.floor(min(float(T), lam * d * max(v - 1.0, 0.0) * (1.0 + 1e-9))))
     return Bound(N, N >= T, "Theorem 4.3 with Theorem D.7, explicit", (NORM,))
 
 
@@ -51,8 +52,8 @@ def confidence_radius(N: int, d: int, *, lam: float, delta: float) -> Bound:
     """A bound on ``|w - u|_A``, at all times together, with probability at least 1 - delta (Proposition G.1).
 
     ``sqrt(d log(1 + N / (lam d)) + 2 log(1 / delta)) + sqrt(lam)``: theorem 2 of Abbasi-Yadkori, Pal and Szepesvari
-    (2011), for noise of range 2 and so sub-Gaussian with constant 1, and ``|u| <= 1``. The paper's order, ``sqrt(d log T
-    log(1 / delta))``, leaves out ``sqrt(lam)``, which is ``sqrt(K)`` there.
+    (2011), for noise of range 2 and so sub-Gaussian with constant 1, and ``|u| <= 1``. The paper's order, ``sqrt(d log
+    T log(1 / delta))``, leaves out ``sqrt(lam)``, which is ``sqrt(K)`` there.
     """
     N, d = integer("N", N, 0), integer("d", d, 1)
     lam, delta = real("lam", lam, 0.0), probability("delta", delta)
@@ -97,8 +98,8 @@ def printed_leverage_after_deletions(leverage: float, K: int, *, lam: float) -> 
 def score_shift(K: int, *, T: int, d: int, lam: float, tau: float, delta: float) -> Bound:
     """How far K core deletions, however chosen, can move the score ``w'x`` of a row that was not kept.
 
-    With ``r_i = y_i - w'x_i`` for the deleted rows, ``w_U - w = -A_U^-1 sum of r_i x_i``. By Cauchy-Schwarz, ``A <= (1 + K /
-    lam) A_U`` and ``X_U A_U^-1 X_U' <= K / lam``::
+    With ``r_i = y_i - w'x_i`` for the deleted rows, ``w_U - w = -A_U^-1 sum of r_i x_i``. By Cauchy-Schwarz, ``A <= (1
+    + K / lam) A_U`` and ``X_U A_U^-1 X_U' <= K / lam``::
 
         |w_U'x - w'x|  <=  sqrt((1 + K / lam) (K / lam) x'A^-1x)  sqrt(sum of r_i**2),   x'A^-1x <= tau,
         |r_i|  <=  2 + |w - u|_A / sqrt(lam + 1)                                  (Lemma D.5).
@@ -131,8 +132,8 @@ def capacity(epsilon: float, *, T: int, d: int, tau: float, delta: float) -> Bou
     epsilon: ``sqrt(tau) |w - u|_A + score_shift(K) <= epsilon``, with probability at least 1 - delta. Both are bounded
     from above by expressions that grow with K (the core set size is taken for ``lam = 1``).
 
-    For large T it approaches ``epsilon**2 T**kappa / (1 + 3 sqrt(2))**2``. The printed capacity is smaller by the factor
-    ``d log T log(1 / delta)``, which the additive confidence radius of :func:`score_shift` makes unnecessary.
+    For large T it approaches ``epsilon**2 T**kappa / (1 + 3 sqrt(2))**2``. The printed capacity is smaller by the
+    factor ``d log T log(1 / delta)``, which the additive confidence radius of :func:`score_shift` makes unnecessary.
     """
     epsilon = real("epsilon", epsilon, 0.0, 1.0, ends=True)
     tau, delta = real("tau", tau, 0.0), probability("delta", delta)
@@ -165,9 +166,9 @@ def printed_capacity(epsilon: float, *, T: int, d: int, tau: float, delta: float
 def compression_risk(T: int, N: int, delta: float) -> float:
     """A bound on the probability that a fit from N of T rows errs, given that it errs on none of the other T - N.
 
-    The fit uses a subset of N rows of the T, whichever N turns out to be: there are at most ``C(T, N) 2**N`` such
-    pairs for each of T values of N. A fit that errs with probability p is right on the rest with probability
-    ``(1 - p)**(T - N)``, so ``p <= (log C(T, N) + N log 2 + log T + log(1 / delta)) / (T - N)`` for all of them at once.
+    The fit uses a subset of N rows of the T, whichever N turns out to be: there are at most ``C(T, N) 2**N`` such pairs
+    for each of T values of N. A fit that errs with probability p is right on the rest with probability ``(1 - p)**(T -
+    N)``, so ``p <= (log C(T, N) + N log 2 + log T + log(1 / delta)) / (T - N)`` for all of them at once.
     """
     T, N = integer("T", T, 1), integer("N", N, 0)
     if N >= T:
@@ -179,10 +180,11 @@ def compression_risk(T: int, N: int, delta: float) -> float:
 def excess_risk(T: int, N: int, T_eps: int, *, epsilon: float, delta: float) -> Bound:
     """A bound on the excess risk after deletions, with probability at least 1 - delta.
 
-    ``epsilon (T_eps / T + sqrt(log(2 / delta) / (2 T))) + compression_risk(T, N, delta / 2)``, for N core rows before the
-    deletions, all of which may be misclassified, and ``T_eps`` rows with ``|u'x| <= epsilon``. A wrong sign costs ``|u'x|``,
-    so rows near the boundary cost at most epsilon; their share is at most the observed one plus the second term
-    (Dvoretzky, Kiefer, Wolfowitz; Massart's constant). It holds for all epsilon at once, also one chosen by the data.
+    ``epsilon (T_eps / T + sqrt(log(2 / delta) / (2 T))) + compression_risk(T, N, delta / 2)``, for N core rows before
+    the deletions, all of which may be misclassified, and ``T_eps`` rows with ``|u'x| <= epsilon``. A wrong sign costs
+    ``|u'x|``, so rows near the boundary cost at most epsilon; their share is at most the observed one plus the second
+    term (Dvoretzky, Kiefer, Wolfowitz; Massart's constant). It holds for all epsilon at once, also one chosen by the
+    data.
     """
     T, N, T_eps = integer("T", T, 1), integer("N", N, 0), integer("T_eps", T_eps, 0)
     epsilon, delta = real("epsilon", epsilon, 0.0, 1.0, ends=True), probability("delta", delta)
@@ -195,11 +197,12 @@ def excess_risk(T: int, N: int, T_eps: int, *, epsilon: float, delta: float) -> 
 def printed_excess_risk(T: int, N: int, T_eps: int, *, delta: float) -> Bound:
     """``((N + 1) log T + log(1 / delta)) / (T - N - T_eps)``: the risk in Theorem 4.3, which fails when ``T_eps > 0``.
 
-    The proof bounds the probability of at most k errors among m rows by ``(1 - p)**(m - k)``, without the factor ``C(m, k)``.
-    Rows near the boundary can then cost more than the bound. Let x be e1 or e2 with equal probability, ``u = (0.9, a)``
-    with ``a = T**(-kappa / 2)``, and kappa below 2/3. About ``T**kappa`` rows e2 are kept, the sign of their label sum is
-    wrong with probability near 0.16, and then the excess risk is ``a / 2 = T**(-kappa / 2) / 2``, while the bound is of
-    order ``T**(kappa - 1) log T``; the minimising epsilon of the regret bound, ``T**(-kappa / (2 + kappa))``, is above a.
+    The proof bounds the probability of at most k errors among m rows by ``(1 - p)**(m - k)``, without the factor ``C(m,
+    k)``. Rows near the boundary can then cost more than the bound. Let x be e1 or e2 with equal probability, ``u =
+    (0.9, a)`` with ``a = T**(-kappa / 2)``, and kappa below 2/3. About ``T**kappa`` rows e2 are kept, the sign of their
+    label sum is wrong with probability near 0.16, and then the excess risk is ``a / 2 = T**(-kappa / 2) / 2``, while
+    the bound is of order ``T**(kappa - 1) log T``; the minimising epsilon of the regret bound, ``T**(-kappa / (2 +
+    kappa))``, is above a.
     """
     T, N, T_eps = integer("T", T, 1), integer("N", N, 0), integer("T_eps", T_eps, 0)
     delta = probability("delta", delta)
@@ -220,10 +223,11 @@ class Margin:
 def minimising_epsilon(scores: Any, *, d: int, lam: float, kappa: float, delta: float) -> Margin:
     """The epsilon of Theorem 4.3: the one that minimises the regret bound of Theorem D.7 on these rows.
 
-    ``epsilon T_eps + c1 / epsilon + c2 / epsilon**(2 / kappa)`` with ``T_eps`` the number of scores of size at most epsilon,
-    ``c1 = 4 (lam / 2 + 2 d log(1 + N / (lam d)) + 144 log(T / delta))`` and ``c2 = (2 + e) ceil(1 / kappa)! 8**(1 / kappa)``.
-    These constants are those of the proof, which loses a factor 2 in the last step for c1; its two citations (Dekel
-    et al. 2012, lemmas 23 to 25; Cesa-Bianchi et al. 2009, theorem 1, stated for ``lam = 1``) are taken as they are.
+    ``epsilon T_eps + c1 / epsilon + c2 / epsilon**(2 / kappa)`` with ``T_eps`` the number of scores of size at most
+    epsilon, ``c1 = 4 (lam / 2 + 2 d log(1 + N / (lam d)) + 144 log(T / delta))`` and ``c2 = (2 + e) ceil(1 / kappa)!
+    8**(1 / kappa)``. These constants are those of the proof, which loses a factor 2 in the last step for c1; its two
+    citations (Dekel et al. 2012, lemmas 23 to 25; Cesa-Bianchi et al. 2009, theorem 1, stated for ``lam = 1``) are
+    taken as they are.
 
     Parameters
     ----------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Callable
 from typing import Any
 
@@ -119,8 +120,7 @@ def plan(
         raise ConfigurationError(
             f"weights are given, but distribution={distribution!r} does not use them: leave one of them out."
         )
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise InputTypeError("seed must be an integer that is not negative.")
+    seed = _checked_seed(seed)
     chosen = effort_named(effort)
     model = ErasableClassifier(fit_intercept=fit_intercept, scaling=scaling)
     sample = check_sample(
@@ -132,9 +132,9 @@ def plan(
         horizon=horizon,
         delete_label=delete_label,
         numbers_at_most=chosen.numbers,
-        rng=np.random.default_rng([int(seed), 0]),
+        rng=np.random.default_rng([seed, 0]),
     )
-    planner = Planner(sample, model, targets, chosen, int(seed), progress or (lambda *_: None))
+    planner = Planner(sample, model, targets, chosen, seed, progress or (lambda *_: None))
 
     def line(trial: Trial) -> str:
         options = [f"capacity={trial.capacity:g}", f"kappa={trial.kappa:g}", f"horizon={sample.horizon}"]
@@ -144,3 +144,11 @@ def plan(
         return f"ErasableClassifier({', '.join(options)})"
 
     return make_plan(planner, effort=effort, line=line, theoretical=theoretical)
+
+
+def _checked_seed(seed: Any) -> int:
+    if isinstance(seed, bool) or not isinstance(seed, numbers.Integral):
+        raise InputTypeError(f"seed must be an integer; got {type(seed).__name__}.")
+    if seed < 0:
+        raise ConfigurationError(f"seed must not be negative; got {seed}.")
+    return int(seed)

@@ -176,6 +176,7 @@ def observe_whole(trial: Trial, model: ErasableClassifier, sample: Sample, rng: 
     trial.whole = rows_at(core, sample.n_rows, sample.horizon)
     seconds = []
     _ = clf.coef_
+    time.sleep(0.1)  # threads of BLAS libraries fall asleep: awake they take a core from whoever comes next
     for key in rng.permutation(core)[: min(_TIMED, len(core) - 1)].tolist():
         start = time.perf_counter()
         clf.forget(ids=[key])

@@ -47,8 +47,8 @@ class Planner:
         self.effort, self.seed, self.watch = effort, seed, watch
         small = sample.n_rows < SMALL
         self.n_splits = effort.small_splits if small else effort.splits
-        # Small samples are tried on every division; of large ones one is enough to see which candidates matter.
-        self.kept = [self._divide(i) for i in range(self.n_splits if small else 1)]
+        tried = effort.small_tried if small else effort.tried
+        self.kept = [self._divide(i) for i in range(tried)]
         self.trials: list[Trial] = []
         self.simulated: list[Trial] = []
         self.all_rows: list[list[float]] = []  # accuracy with all rows stored, of each division and capacity
@@ -106,8 +106,9 @@ class Planner:
         limit, unit = deletable(self.sample, t.distribution, 0.0)
         if t.deletions > limit:
             raise ConfigurationError(
-                f"{t.deletions:,.0f} deletions are expected (deletions_per_month times months), but only {limit:,} {unit} "
-                f"could be deleted ({t.distribution}): ask for fewer months, or give horizon= if these rows are a sample."
+                f"{t.deletions:,.0f} deletions are expected (deletions_per_month times months), but only {limit:,} "
+                f"{unit} could be deleted ({t.distribution}): ask for fewer months, or give horizon= where the rows "
+                "are a sample."
             )
 
     def reference(self, n_splits: int) -> float:
@@ -134,13 +135,16 @@ class Planner:
         able = [t for t in self.trials if self._stores_little(t) and self._is_accurate(t)]
         size = self.effort.simulated
         if not self.simulated:
-            return pareto(able)[:size]
+            first = pareto(able)[:size]
+            others = sorted((t for t in able if first and t.stored_rows > first[0].stored_rows), key=_stored)
+            return [*first, *(t for t in others if t not in first)][:size]
         if len(self.simulated) >= _MOST_BATCHES * size:
             return []
         largest = max(t.stored_rows for t in self.simulated)
         larger = sorted((t for t in able if t.stored_rows > largest and t not in self.simulated), key=_stored)
-        places = np.unique(np.linspace(0, len(larger) - 1, size).round().astype(int)) if larger else []
-        return [larger[i] for i in places]
+        if not larger:
+            return []
+        return [larger[i] for i in np.unique(np.linspace(0, len(larger) - 1, size).round().astype(int))]
 
     def _simulate(self, trials: Sequence[Trial]) -> None:
         t = self.targets

@@ -122,8 +122,10 @@ class HeldOut:
     def _winners(self, clf: ErasableClassifier) -> Index:
         S = self._decisions(clf)
         if S.shape[1] > 1:
-            return np.argmax(S, axis=1)
-        return np.asarray((S[:, 0] > 0).astype(np.intp) * (len(clf.classes_) > 1))
+            best: Index = np.argmax(S, axis=1)
+            return best
+        winners: Index = (S[:, 0] > 0).astype(np.intp) * (len(clf.classes_) > 1)
+        return winners
 
 
 def blocks(X: Any, grid: Grid) -> Any:
@@ -195,7 +197,7 @@ def _owner_codes(subjects: Any, n: int) -> Index:
         codes = np.array([-1 if s is None else seen.setdefault(s, len(seen)) for s in owners], dtype=np.intp)
     if codes.max() < LEAST_SUBJECTS - 1:
         raise InputError(
-            f"subjects names {codes.max() + 1} subjects: at least {LEAST_SUBJECTS} are needed to divide the rows by them."
+            f"subjects names {codes.max() + 1} subjects: at least {LEAST_SUBJECTS} are needed to divide rows by them."
         )
     return codes
 

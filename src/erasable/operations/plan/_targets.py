@@ -71,7 +71,7 @@ class Targets:
             return
         if isinstance(value, bool) or not isinstance(value, numbers.Real):
             raise InputTypeError(f"{name} must be a number; got {type(value).__name__}.")
-        if not (low < value <= high and math.isfinite(value)):
+        if not (low < float(value) <= high and math.isfinite(value)):
             limits = f"above 0 and at most {high:g}" if high < math.inf else "positive and finite"
             raise ConfigurationError(f"{name} must be {limits}; got {value!r}.")
 
@@ -96,8 +96,10 @@ class Effort:
     ----------
     capacities, kappas
         The candidates.
-    splits, small_splits : int
-        Divisions into rows to learn and rows to score, for large and for small samples.
+    tried, splits : int
+        Divisions into rows to learn and rows to score: for trying candidates, and for simulating deletions.
+    small_tried, small_splits : int
+        The same for small samples.
     orders : int
         Simulated orders of deletion for each division.
     simulated : int
@@ -108,7 +110,9 @@ class Effort:
 
     capacities: tuple[float, ...]
     kappas: tuple[float, ...]
+    tried: int
     splits: int
+    small_tried: int
     small_splits: int
     orders: int
     simulated: int
@@ -116,13 +120,13 @@ class Effort:
 
 
 def _steps(step: float) -> tuple[float, ...]:
-    return tuple(round(0.1 + i * step, 6) for i in range(round(0.6 / step) + 1))
+    return tuple(round(0.05 + i * step, 6) for i in range(round(0.65 / step) + 1))
 
 
 EFFORTS = {
-    "quick": Effort((1.0, 0.1), _steps(0.1), 1, 5, 3, 2, 2.5e7),
-    "default": Effort((1.0, 0.1, 0.01), _steps(0.05), 3, 12, 2, 4, 1e8),
-    "thorough": Effort((10.0, 1.0, 0.1, 0.01), _steps(0.025), 6, 40, 4, 8, math.inf),
+    "quick": Effort((1.0, 0.1), _steps(0.1), 1, 1, 4, 8, 3, 2, 2.5e7),
+    "default": Effort((1.0, 0.1, 0.01), _steps(0.05), 1, 3, 8, 32, 2, 4, 1e8),
+    "thorough": Effort((10.0, 1.0, 0.1, 0.01), _steps(0.025), 2, 6, 20, 80, 4, 8, math.inf),
 }
 
 

@@ -57,7 +57,7 @@ def _skew(plan: Plan) -> list[str]:
         return []
     return [
         f"classes are skewed in the core set, since selection never looks at labels: class {worst + 1} of "
-        f"{plan.classes} (in sorted order) is {percent(data[worst])} of the rows and {percent(core[worst])} of the core "
-        "rows. Watch balanced accuracy, also after deletions; public column scales, a lower capacity or a higher kappa "
-        "help."
+        f"{plan.classes} (in sorted order) is {percent(data[worst])} of the rows and {percent(core[worst])} of the "
+        "core rows. Watch balanced accuracy, also after deletions; public column scales, a lower capacity or a "
+        "higher kappa help."
     ]
