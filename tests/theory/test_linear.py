@@ -188,6 +188,27 @@ def test_scores_of_rows_not_kept_shift_no_more_than_promised(d: int, K: int) -> 
     assert np.count_nonzero(np.array(worst) > printed) <= delta * len(worst)
 
 
+@pytest.mark.parametrize("K", [1, 8, 100])
+def test_copies_of_one_row_shift_scores_by_a_fair_part_of_the_promise(K: int) -> None:
+    # K rows e1, all labelled +1, are all of the core set; x = b e1 has leverage tau. Its score b / 2 goes to 0.
+    T, tau = 10**4, 1e-3
+    b = math.sqrt(2 * K * tau)
+    shift = b * K / (2 * K)
+    promised = score_shift(K, T=T, d=1, lam=float(K), tau=tau, delta=0.1).value
+    assert promised / 11 < shift <= promised
+
+
+def test_the_printed_shift_and_capacity_follow_from_the_explicit_ones() -> None:
+    for d, T, kappa, delta in itertools.product([2, 10, 100], [10**3, 10**6, 10**12], [0.3, 0.6, 0.9], [0.1, 1e-4]):
+        tau = threshold(T, kappa)
+        for K in (1, 5, 50):
+            explicit = score_shift(K, T=T, d=d, lam=float(K), tau=tau, delta=delta).value
+            assert explicit <= printed_score_shift(K, T=T, d=d, tau=tau, delta=delta).value
+        printed = printed_capacity(1.0, T=T, d=d, tau=tau, delta=delta)
+        if not printed.vacuous:
+            assert capacity(1.0, T=T, d=d, tau=tau, delta=delta).value >= math.floor(printed.value)
+
+
 def test_within_the_capacity_signs_stay_right_on_rows_not_kept() -> None:
     T, d, delta, epsilon = 4000, 1, 0.1, 0.9
     tau = threshold(T, 0.85)
@@ -275,7 +296,7 @@ def test_the_printed_excess_risk_fails_with_every_premise_of_the_theorem_met() -
     log_t, kappa, delta, d = 200.0, 0.36, 0.1, 2
     T = int(math.exp(log_t))
     tau, a = threshold(T, kappa), math.exp(-kappa * log_t / 2)
-    # Minimiser of epsilon T / 2 + epsilon**(-2 / kappa), the regret bound with constants one: above a, so e2 rows are near.
+    # Minimiser of epsilon T / 2 + epsilon**(-2 / kappa), the regret bound with constants one; e2 rows are within it.
     epsilon = (4 / kappa / T) ** (kappa / (2 + kappa))
     assert a < epsilon < 0.9
     assert math.sqrt(tau * d * log_t * math.log(1 / delta)) <= epsilon / 2
@@ -291,6 +312,7 @@ def test_compression_risk_is_infinite_when_no_rows_are_left_and_grows_with_the_c
     assert printed_excess_risk(10, 5, 5, delta=0.1).vacuous
     values = [compression_risk(1000, n, 0.1) for n in range(0, 500, 50)]
     assert values == sorted(values)
+    assert compression_risk(10**9 + 1, 1000, 0.1) == pytest.approx(compression_risk(10**9, 1000, 0.1), rel=0.01)
 
 
 # -- regret ------------------------------------------------------------------------------------------------------

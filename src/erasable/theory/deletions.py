@@ -32,7 +32,7 @@ AVERAGED = "averages over the orders tried stand for expectations"
 WEIGHTED = "deletions are drawn without replacement, with probabilities proportional to the weights"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Encounters:
     """How Algorithm 1 meets each row, averaged over orders of the rows.
 
@@ -59,6 +59,9 @@ class Encounters:
     form: Float64s
     size: float
     tau: float
+
+    def __repr__(self) -> str:
+        return f"Encounters(T={len(self.leverage)}, d={len(self.mean_inverse)}, size={self.size:g}, tau={self.tau:g})"
 
 
 def encounters(X: Any, *, lam: float, tau: float, orders: Any = None, n_orders: int = 8, seed: int = 0) -> Encounters:
@@ -95,7 +98,7 @@ def encounters(X: Any, *, lam: float, tau: float, orders: Any = None, n_orders: 
     M = run.inverses / (m * T)
     frequency = run.kept / m
     return Encounters(
-        run.leverage / m, frequency, M, np.einsum("ij,jk,ik->i", X, M, X, optimize=True), float(frequency.sum()), tau
+        run.leverage / m, frequency, M, np.einsum("ij,jk,ik->i", X, M, X, optimize=True), float(run.kept.sum()) / m, tau
     )
 
 

@@ -91,8 +91,9 @@ def general_excess_risk(T: int, N: int, T_eps: int, *, epsilon: float, delta: fl
 def printed_general_excess_risk(T: int, N: int, *, delta: float) -> Bound:
     """``((N + 1) log T + log(1 / delta)) / (T - 2 N)``: the risk in Theorem 5.5.
 
-    It allows N errors outside the core set and, like Theorem 4.3, leaves out the number of ways to place them; see
-    :func:`erasable.theory.linear.printed_excess_risk` for an example where that matters.
+    The proof allows N errors outside the core set, taking the rows left over by Algorithm 3 for at most N, and like
+    that of Theorem 4.3 leaves out the number of ways to place them. That is at most ``T**N`` here: ``2 N + 1`` in place
+    of ``N + 1`` is enough, so the order stands where the number of rows left over is at most N.
     """
     T, N = integer("T", T, 1), integer("N", N, 0)
     delta = probability("delta", delta)

@@ -166,15 +166,18 @@ def printed_capacity(epsilon: float, *, T: int, d: int, tau: float, delta: float
 def compression_risk(T: int, N: int, delta: float) -> float:
     """A bound on the probability that a fit from N of T rows errs, given that it errs on none of the other T - N.
 
-    The fit uses a subset of N rows of the T, whichever N turns out to be: there are at most ``C(T, N) 2**N`` such pairs
-    for each of T values of N. A fit that errs with probability p is right on the rest with probability ``(1 - p)**(T -
-    N)``, so ``p <= (log C(T, N) + N log 2 + log T + log(1 / delta)) / (T - N)`` for all of them at once.
+    The fit uses survivors of N core rows out of T, whatever N turns out to be: there are at most ``C(T, N) 2**N``
+    choices for each of T values of N. A fit that errs with probability p is right on the rest with probability ``(1 -
+    p)**(T - N)``, so ``p <= (log C(T, N) + N log 2 + log T + log(1 / delta)) / (T - N)`` for all of them at once.
     """
     T, N = integer("T", T, 1), integer("N", N, 0)
     if N >= T:
         return math.inf
-    choices = math.lgamma(T + 1.0) - math.lgamma(N + 1.0) - math.lgamma(T - N + 1.0) + N * math.log(2.0)
-    return (choices + math.log(T) + math.log(1.0 / probability("delta", delta))) / (T - N)
+    if T <= 10**9:
+        choices = math.lgamma(T + 1.0) - math.lgamma(N + 1.0) - math.lgamma(T - N + 1.0)
+    else:  # the difference would cancel; C(T, N) <= (e T / N)**N
+        choices = N * (1.0 + math.log(T) - math.log(max(N, 1)))
+    return (choices + N * math.log(2.0) + math.log(T) + math.log(1.0 / probability("delta", delta))) / (T - N)
 
 
 def excess_risk(T: int, N: int, T_eps: int, *, epsilon: float, delta: float) -> Bound:

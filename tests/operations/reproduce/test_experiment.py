@@ -9,7 +9,7 @@ import pytest
 
 from erasable import ConfigurationError, ErasableClassifier, ErasableError, InputError
 from erasable.baselines import RetrainedRidge
-from erasable.operations.reproduce import METHODS, reproduce
+from erasable.operations.reproduce import METHODS, in_detail, reproduce
 from erasable.operations.reproduce import experiment as engine
 from erasable.operations.reproduce.requests import load, requests
 from erasable.operations.reproduce.settings import complete
@@ -190,6 +190,15 @@ def test_what_cannot_work_is_refused_before_any_long_work(path, tmp_path, monkey
     settings = small(path, **changes)
     with pytest.raises(ErasableError, match=message):
         reproduce(settings, tmp_path / "out")
+
+
+def test_a_model_whose_rows_are_all_gone_counts_as_always_wrong(path, tmp_path):
+    results = reproduce(small(path, order="core-first", deletions=300), tmp_path / "out")
+    ours, retrained = results["methods"]["erasable"], results["methods"]["retrained"]
+    assert ours["stored_rows"] < 300
+    assert ours["accuracy"]["mean"][-1] == 0.0
+    assert retrained["accuracy"]["mean"][-1] > 0.5
+    assert "cannot predict" in in_detail(results).notes[0]
 
 
 def test_an_unknown_dataset_names_the_known_ones(tmp_path):

@@ -17,7 +17,7 @@ import numpy as np
 from sklearn.metrics import accuracy_score, balanced_accuracy_score
 
 from erasable.datasets import Split, Table
-from erasable.errors import ConfigurationError, ErasableError
+from erasable.errors import ConfigurationError, ErasableError, NoRowsError
 from erasable.estimators import ErasableClassifier
 from erasable.operations.reproduce.journal import Journal, fingerprint
 from erasable.operations.reproduce.methods import METHODS, Method
@@ -296,8 +296,11 @@ def timed_requests(model: Any, wanted: list[Request], method: Method, limit: flo
 
 
 def scores(model: Any, test: Table) -> dict[str, float]:
-    """Accuracy and balanced accuracy on the test rows."""
-    predicted = model.predict(test.X)
+    """Accuracy and balanced accuracy on the test rows; zero for a model that has no rows left to predict from."""
+    try:
+        predicted = model.predict(test.X)
+    except NoRowsError:
+        return {"accuracy": 0.0, "balanced": 0.0}
     return {
         "accuracy": float(accuracy_score(test.y, predicted)),
         "balanced": float(balanced_accuracy_score(test.y, predicted)),

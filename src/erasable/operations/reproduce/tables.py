@@ -74,7 +74,9 @@ def in_detail(results: Results) -> TextTable:
         )
     s = results["settings"]
     over = f"means of {s['repeats']} repeats" if s["repeats"] > 1 else "one repeat"
+    empty = any(0.0 in m["accuracy"]["mean"] for m in results["methods"].values())
     notes = (
+        *(("Accuracy 0: every row that the method stored was deleted, so it cannot predict.",) if empty else ()),
         "Batches: seconds to delete in that many batches. Stored and peaks: MB. Accuracy: before the first deletion, "
         "at its lowest, after the last one, and balanced over the classes after the last one.",
     )
