@@ -22,6 +22,7 @@ from erasable.estimators import (
     Guarantee,
     InterpolatedClassifier,
     LearnReport,
+    RemovalReport,
 )
 from erasable.operations import VerifyReport, learn, verify
 
@@ -44,6 +45,7 @@ __all__ = [
     "InterpolatedClassifier",
     "LearnReport",
     "NoRowsError",
+    "RemovalReport",
     "StaleReportError",
     "StateFormatError",
     "VerificationError",

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import sys
+from importlib.metadata import version
+from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from erasable.cli.plan import plan
 from erasable.cli.reproduce import reproduce
@@ -20,8 +23,18 @@ app = typer.Typer(
 )
 
 
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(version("erasable"))
+        raise typer.Exit
+
+
 @app.callback()
-def version_only() -> None:
+def options(
+    show: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version and exit.")
+    ] = False,
+) -> None:
     """Machine learning that can forget, bit for bit."""
 
 
@@ -34,7 +47,7 @@ def main() -> None:
     try:
         app()
     except ErasableError as error:
-        Console(stderr=True, highlight=False, soft_wrap=True).print(f"[bold red]error:[/] {error}", markup=True)
+        Console(stderr=True, highlight=False, soft_wrap=True).print(f"[bold red]error:[/] {escape(str(error))}")
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)

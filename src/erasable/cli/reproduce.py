@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shlex
 import sys
@@ -10,6 +11,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
@@ -20,7 +22,9 @@ from erasable.operations.reproduce import (
     TextTable,
     as_in_the_paper,
     draw_figure_1,
+    hints,
     in_detail,
+    make_folder,
     speed_ups,
 )
 from erasable.operations.reproduce import reproduce as run
@@ -42,7 +46,7 @@ def reproduce(
     ] = None,
     order: Annotated[str, typer.Option(help=f"In which order: {', '.join(ORDERS)}.")] = _DEFAULT.order,
     delete_label: Annotated[
-        str | None, typer.Option(help="The class that order `label` deletes. [default: the smallest]")
+        str | None, typer.Option(help="The class that order `label` deletes. [default: the first in sorted order]")
     ] = None,
     methods: Annotated[str, typer.Option(help="Which methods, separated by commas.")] = ",".join(METHODS),
     kappa: Annotated[
@@ -61,7 +65,13 @@ def reproduce(
         typer.Option(help="Seconds a method may take for requests one at a time; the rest is estimated."),
     ] = _DEFAULT.time_limit,
     out: Annotated[Path | None, typer.Option(help="Folder for results. [default: reproduction/DATASET]")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="A tenth of the rows, one repeat: under a minute.")] = False,
+    quick: Annotated[
+        bool,
+        typer.Option(
+            "--quick",
+            help="To see what comes out: a tenth of the rows of margin and purchase-like, one repeat, few points.",
+        ),
+    ] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Start over instead of continuing a stopped run.")] = False,
     data: Annotated[str | None, typer.Option(help="Folder with data1.npz and data2.npz, for `purchase`.")] = None,
     label: Annotated[str, typer.Option(help="Column of the labels in a file.")] = _DEFAULT.label,
@@ -87,9 +97,9 @@ def reproduce(
     screen = Console(stderr=True)
     folder = out if out is not None else Path("reproduction") / Settings(dataset).name
     if dataset == "svm":
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         draw_figure_1(folder)
-        screen.print(f"[bold]{folder / 'figure1.png'}[/] and figure1.svg")
+        screen.print(f"[bold]{escape(str(folder / 'figure1.png'))}[/] and figure1.svg")
         return
     settings = Settings(
         dataset,
@@ -115,6 +125,10 @@ def reproduce(
     bars = _bars(screen)
     try:
         results = run(settings, folder, fresh=fresh, watch=_watch(bars), command=command)
+    except KeyboardInterrupt:
+        bars.stop()
+        screen.print("stopped; the same command continues where it was")
+        raise typer.Exit(130) from None
     finally:
         if bars.live.is_started:  # stopping what never started would print an empty line
             bars.stop()
@@ -122,13 +136,22 @@ def reproduce(
         print(json.dumps(results))
         return
     page = Console()
-    for table in (as_in_the_paper(results), in_detail(results)):
+    detail = in_detail(results)
+    halves = [
+        dataclasses.replace(
+            detail, head=tuple(detail.head[i] for i in at), rows=[tuple(r[i] for i in at) for r in detail.rows]
+        )
+        for at in ((0, 1, 2, 3, 4), (0, 5, 6, 7, 8))  # one after the other, so that no number is cut off
+    ]
+    halves = [dataclasses.replace(halves[0], notes=()), dataclasses.replace(halves[1], title="")]
+    for table in (as_in_the_paper(results), *halves):
         page.print(_rich(table))
         for note in table.notes:
             page.print(note, style="dim")
-    for line in speed_ups(results):
-        page.print("•", line, highlight=False)
-    page.print(f"\n[bold]{folder / 'report.html'}[/] has the pictures; results.json the numbers.", highlight=False)
+    for line in [*speed_ups(results), *hints(results)]:
+        page.print("•", escape(line), highlight=False)
+    path = escape(str(folder / "report.html"))
+    page.print(f"\n[bold]{path}[/] has the pictures; results.json the numbers.", highlight=False, soft_wrap=True)
 
 
 def _bars(screen: Console) -> Progress:
@@ -152,7 +175,7 @@ def _watch(bars: Progress):  # type: ignore[no-untyped-def]
 
 
 def _rich(table: TextTable) -> Table:
-    shown = Table(title=table.title, title_justify="left")
+    shown = Table(title=escape(table.title) or None, title_justify="left")
     for i, name in enumerate(table.head):
         shown.add_column(name, justify="left" if i == 0 else "right", no_wrap=i == 0)
     for row in table.rows:

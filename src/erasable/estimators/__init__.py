@@ -1,5 +1,6 @@
 """Classifiers that can forget."""
 
+from erasable.estimators._forgetting import RemovalReport
 from erasable.estimators._guarantee import Guarantee
 from erasable.estimators._reports import ForgetReport, LearnReport
 from erasable.estimators.core_set import CoreSetUnlearner
@@ -19,4 +20,5 @@ __all__ = [
     "Guarantee",
     "InterpolatedClassifier",
     "LearnReport",
+    "RemovalReport",
 ]

@@ -42,17 +42,25 @@ def check_rows(
     refusal: InputError | InputTypeError
     try:
         if y is _NO_LABELS:
-            return validate_data(stand_in, X, **options), np.empty(0), {}
+            return _narrow(validate_data(stand_in, X, **options)), np.empty(0), {}
         if isinstance(y, str | bytes):
             raise ValueError("y must be an array of labels, one per row; got a single text.")
         X, y = validate_data(stand_in, X, plain_labels(y), **options)
         check_classification_targets(y)
-        return X, y, {k: v for k, v in vars(stand_in).items() if k in _SCHEMA}
+        return _narrow(X), y, {k: v for k, v in vars(stand_in).items() if k in _SCHEMA}
     except (ValueError, OverflowError) as error:
         refusal = InputError(_without_values(str(error)))
     except TypeError as error:
         refusal = InputTypeError(_without_values(str(error)))
     raise refusal  # here and not above, where it would carry the original, and with it values, along
+
+
+def _narrow(X: Any) -> Any:
+    """CSR with 32-bit indices where they suffice: many estimators of scikit-learn take no others."""
+    if isinstance(X, np.ndarray) or X.indices.dtype == np.int32 or max(*X.shape, X.nnz) >= 2**31:
+        return X
+    parts = X.data, X.indices.astype(np.int32), X.indptr.astype(np.int32)
+    return type(X)(parts, shape=X.shape)
 
 
 def _without_values(message: str) -> str:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
+from sklearn.datasets import dump_svmlight_file
 
 from erasable import ConfigurationError, ErasableClassifier, ErasableError, InputError
 from erasable.baselines import RetrainedRidge
-from erasable.operations.reproduce import METHODS, in_detail, reproduce
+from erasable.datasets import Split
+from erasable.operations.reproduce import METHODS, Settings, as_in_the_paper, hints, in_detail, reproduce
 from erasable.operations.reproduce import experiment as engine
 from erasable.operations.reproduce.requests import load, requests
 from erasable.operations.reproduce.settings import complete
@@ -223,3 +227,65 @@ def test_a_folder_that_cannot_be_written_is_refused(path, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigurationError, match="cannot be used"):
         reproduce(small(path), tmp_path / "file" / "out")
+
+
+def test_few_subjects_make_few_points_and_the_count_is_that_of_their_rows(tmp_path):
+    path = table_file(tmp_path, subjects=True)
+    results = reproduce(small(path, order="subject", deletions=25, points=40), tmp_path / "out")
+    ours = results["methods"]["erasable"]
+    assert results["settings"]["points"] == ours["requests"] < 25
+    assert ours["deleted"][-1] == results["settings"]["deletions"] >= 25
+    assert str(ours["deleted"][-1]) in as_in_the_paper(results).title
+
+
+def test_a_row_of_nobody_is_a_request_of_its_own(tmp_path):
+    settings = small(table_file(tmp_path, subjects=True), order="subject")
+    split = load(settings)
+    owners = np.asarray(split.train.subjects, dtype=object)
+    owners[:50] = ""
+    split = Split(dataclasses.replace(split.train, subjects=owners), split.test)
+    nobody = set(split.train.ids[:50].tolist())
+    for request in requests(complete(settings, split), split, np.array([], dtype=int)):
+        assert len(request) == 1 or not set(request) & nobody
+
+
+def test_fresh_throws_nothing_away_before_the_settings_are_checked(path, tmp_path):
+    out = tmp_path / "out"
+    reproduce(small(path), out)
+    before = (out / "journal.json").read_bytes()
+    with pytest.raises(ConfigurationError):
+        reproduce(small(path, order="bogus"), out, fresh=True)
+    assert (out / "journal.json").read_bytes() == before
+
+
+def test_a_run_that_was_stopped_before_its_digests_still_compares_them(path, tmp_path):
+    out = tmp_path / "out"
+    results = reproduce(small(path), out)
+    journal = json.loads((out / "journal.json").read_text())
+    del journal["entries"]["digests/one"]
+    (out / "journal.json").write_text(json.dumps(journal))
+    again = reproduce(small(path), out)
+    assert again["checks"] == results["checks"]
+    assert "digest" in again["checks"][0]["what"]
+
+
+def test_quick_leaves_alone_what_the_caller_chose(path):
+    split = load(small(path))
+    quick = complete(Settings(path, quick=True), split)
+    chosen = complete(Settings(path, quick=True, repeats=5, points=30, time_limit=9.0), split)
+    assert (quick.repeats, quick.points, quick.time_limit) == (1, 10, 1.0)
+    assert (chosen.repeats, chosen.points, chosen.time_limit) == (5, 30, 9.0)
+
+
+def test_sparse_rows_with_wide_indices_reach_every_method(tmp_path):
+    rng = np.random.default_rng(0)
+    X = sp.random_array((300, 30), density=0.2, rng=rng, format="csr")
+    dump_svmlight_file(X, np.where(X.sum(axis=1) > 3.0, 1, -1), str(tmp_path / "wide.svmlight"))
+    settings = small(str(tmp_path / "wide.svmlight"), methods=tuple(METHODS), deletions=20, points=2)
+    assert all(check["same"] for check in reproduce(settings, tmp_path / "out")["checks"])
+
+
+def test_a_hint_says_which_kappa_would_do_better(tmp_path):
+    results = reproduce(small(table_file(tmp_path, n=800, d=12), kappa=0.05), tmp_path / "out")
+    assert "--kappa" in hints(results)[0]
+    assert hints(results)[0].split(". ")[0] in (tmp_path / "out" / "report.html").read_text()

@@ -38,23 +38,17 @@ def _accuracy(axis: Any, plan: Plan) -> None:
     axis.axhline(plan.reference, color=GREY, linestyle="--", linewidth=1)
     axis.annotate(
         "all rows stored",
-        (0.98, plan.reference),
+        (0.02, plan.reference),
         xycoords=("axes fraction", "data"),
-        ha="right",
+        ha="left",
         va="bottom",
         fontsize=8.5,
     )
     r = plan.recommended
     axis.scatter(_percent(r), r.accuracy.mean, s=90, color=_OURS, zorder=4)
-    axis.annotate(
-        f"capacity {r.capacity:g}, kappa {r.kappa:g}",
-        (_percent(r), r.accuracy.mean),
-        xytext=(6, -14),
-        textcoords="offset points",
-        fontsize=8.5,
-    )
+    axis.set_title(f"recommended: capacity {r.capacity:g}, kappa {r.kappa:g}", fontsize=9, loc="left", color=_OURS)
     axis.set_ylabel("accuracy on rows not learnt")
-    _stored(axis, plan)
+    _stored(axis, plan, list(plan.frontier))
 
 
 def _deletions(axis: Any, plan: Plan) -> None:
@@ -80,7 +74,7 @@ def _deletions(axis: Any, plan: Plan) -> None:
     axis.set_ylim(0, None)
     axis.set_ylabel(f"{plan.survival.unit} deleted until {plan.targets.max_loss:g} is lost")
     axis.yaxis.set_major_formatter(lambda v, _: f"{int(v):,}")
-    _stored(axis, plan)
+    _stored(axis, plan, [c for c in plan.frontier if c.survival is not None])
 
 
 def _curve(axis: Any, plan: Plan) -> None:
@@ -99,11 +93,14 @@ def _curve(axis: Any, plan: Plan) -> None:
     axis.locator_params(axis="x", nbins=5)
 
 
-def _stored(axis: Any, plan: Plan) -> None:
+def _stored(axis: Any, plan: Plan, shown: list[Candidate]) -> None:
     axis.set_xlabel("rows stored, %")
-    shares = [_percent(c) for c in plan.frontier]
+    shares = [_percent(c) for c in shown]
     if max(shares) > 20 * min(shares) > 0:
         axis.set_xscale("log")
+        axis.xaxis.set_major_formatter(lambda v, _: f"{v:g}")
+    else:
+        axis.set_xlim(0, None)
     if plan.targets.max_stored is not None:
         axis.axvline(100 * plan.targets.max_stored, color=GREY, linestyle=":", linewidth=1)
 

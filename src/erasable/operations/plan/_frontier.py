@@ -20,8 +20,10 @@ from erasable.operations.plan._sample import HeldOut, Sample, blocks
 from erasable.operations.plan._survival import Run, Survival
 
 Float64s = npt.NDArray[np.float64]
+SLACK = 1.05  # storage known from a part of the rows may be off by this factor
 _TIMED = 15  # core rows forgotten one at a time to see how long one takes
 _CEILING = 0.5  # share of rows beyond which storing a core set has little point, where the caller sets no limit
+_FURTHER = 1.5  # a path is left once it stores so many times as much as an accurate candidate of another
 
 
 @dataclass(frozen=True)
@@ -131,7 +133,7 @@ class Path:
     capacity: float
     kappas: tuple[float, ...]
     at: int = 0
-    reached: int = 0  # candidates in a row that are about as accurate as all rows
+    reached: int = 0  # candidates in a row that are accurate enough
     ended: bool = False
 
     def step(self) -> float | None:
@@ -215,15 +217,16 @@ def explore(
     steps: int | None = None,
     watch: Any = lambda *_: None,
 ) -> list[Trial]:
-    """Measure candidates along each path, until it stores too much or more storage would buy no accuracy.
+    """Measure candidates along each path, until it stores too much or more storage is not needed for accuracy.
 
     Parameters
     ----------
     steps : int, optional
         Go on so many steps on each path whatever the accuracy: more storage may still survive more deletions.
     """
-    found = []
+    found: list[Trial] = []
     most = _CEILING if max_share is None else max_share
+    least = math.inf  # storage of the smallest candidate that is accurate enough
     for i, path in enumerate(paths):
         taken = 0
         while True:
@@ -239,9 +242,11 @@ def explore(
             if len(trial.accuracy) < len(parts):
                 continue
             found.append(trial)
-            path.reached = path.reached + 1 if trial.mean_accuracy >= reference - max_loss / 4.0 else 0
-            path.ended = trial.stored_rows > most * parts[0][0].horizon
-            if path.ended:
+            accurate = trial.mean_accuracy >= reference - max_loss
+            path.reached = path.reached + 1 if accurate else 0
+            least = min(least, trial.stored_rows) if accurate else least
+            path.ended = trial.stored_rows > SLACK * most * parts[0][0].horizon
+            if path.ended or (steps is None and trial.stored_rows > _FURTHER * least):
                 break
     watch("trying candidates", 1, 1)
     return found

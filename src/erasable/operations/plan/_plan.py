@@ -11,6 +11,7 @@ import numpy as np
 from erasable.errors import ConfigurationError
 from erasable.estimators import ErasableClassifier
 from erasable.operations.plan._frontier import (
+    SLACK,
     Path,
     Trial,
     explore,
@@ -45,8 +46,9 @@ class Planner:
     ) -> None:
         self.sample, self.model, self.targets = sample, model, targets
         self.effort, self.seed, self.watch = effort, seed, watch
-        small = sample.n_rows < SMALL
-        self.n_splits = effort.small_splits if small else effort.splits
+        small, heavy = sample.n_rows < SMALL, sample.n_rows * sample.grid.n_columns > effort.heavy
+        self.n_splits = effort.small_splits if small else max(1, effort.splits // (1 + heavy))
+        self.batch = max(2, effort.simulated // 2) if heavy else effort.simulated
         tried = effort.small_tried if small else effort.tried
         self.kept = [self._divide(i) for i in range(tried)]
         self.trials: list[Trial] = []
@@ -73,16 +75,7 @@ class Planner:
         paths = [Path(capacity, self.effort.kappas) for capacity in self.effort.capacities]
         steps = None
         for _ in range(_ROUNDS):
-            self.trials += explore(
-                paths,
-                self.kept,
-                self.model,
-                reference=self.reference(len(self.kept)),
-                max_loss=self.targets.max_loss,
-                max_share=self._most_stored(),
-                steps=steps,
-                watch=self.watch,
-            )
+            self.trials += self._explore(paths, self._most_stored(), steps)
             while waiting := self._worth_simulating():
                 self._simulate(waiting)
                 chosen = [trial for trial in self.simulated if self._meets(trial)]
@@ -96,7 +89,47 @@ class Planner:
                 "no candidate selects any rows: the rows are all zero, or the horizon is too small. Give more rows, "
                 "or a larger horizon."
             )
+        self._look_beyond(paths)
         raise ConfigurationError(self._why_not())
+
+    def _look_beyond(self, paths: list[Path]) -> None:
+        """Where the storage targets leave no accurate candidate: find out how much storage one would need."""
+        if self._most_stored() is None or any(self._is_accurate(trial) for trial in self.trials):
+            return
+        little = [trial for trial in self.trials if self._stores_little(trial)]
+        for path in paths:
+            path.ended = False
+        self.trials += self._explore(paths, 1.0)
+        if little:
+            self._score_again(max(little, key=lambda trial: trial.mean_accuracy))
+        for trial in sorted(self.trials, key=_stored):
+            if self._is_accurate(trial):
+                self._score_again(trial)
+                if self._is_accurate(trial):
+                    break
+
+    def _score_again(self, trial: Trial) -> None:
+        """Score a candidate on the divisions that it has not been tried on."""
+        for i in range(len(trial.accuracy), self.n_splits):
+            part, held_out = self.part(i)
+            if i == len(self.all_rows):
+                self.all_rows.append(ridge_on_all(part, held_out, self.effort.capacities))
+            clf = fitted(self.model, part, trial.capacity, trial.kappa)
+            if clf is not None:
+                observe(trial, clf, part, held_out, self.targets.max_loss)
+        observe_whole(trial, self.model, self.sample, np.random.default_rng([self.seed, 3]))
+
+    def _explore(self, paths: list[Path], most: float | None, steps: int | None = None) -> list[Trial]:
+        return explore(
+            paths,
+            self.kept,
+            self.model,
+            reference=self.reference(len(self.kept)),
+            max_loss=self.targets.max_loss,
+            max_share=most,
+            steps=steps,
+            watch=self.watch,
+        )
 
     def _check_there_are_enough(self) -> None:
         """Refuse to plan for more deletions than there are rows or subjects to delete."""
@@ -133,10 +166,13 @@ class Planner:
         First the smallest of the frontier; when those survive too few deletions, some that store more.
         """
         able = [t for t in self.trials if self._stores_little(t) and self._is_accurate(t)]
-        size = self.effort.simulated
+        size = self.batch
         if not self.simulated:
             first = pareto(able)[:size]
-            others = sorted((t for t in able if first and t.stored_rows > first[0].stored_rows), key=_stored)
+            larger = [t for t in able if first and t.stored_rows > first[0].stored_rows]
+            smaller = pareto([t for t in self.trials if first and t.stored_rows < first[0].stored_rows])
+            # For the picture: what storing more would buy, or, where nothing else is able, what storing less would cost.
+            others = [*sorted(larger, key=_stored), *reversed(smaller)]
             return [*first, *(t for t in others if t not in first)][:size]
         if len(self.simulated) >= _MOST_BATCHES * size:
             return []
@@ -182,8 +218,9 @@ class Planner:
 
     def _stores_little(self, trial: Trial) -> bool:
         t = self.targets
+        slack = 1.0 if trial.whole is not None else SLACK
         share, most = trial.stored_rows / self.sample.horizon, 1.0 if t.max_stored is None else t.max_stored
-        return share <= most and (t.max_bytes is None or trial.stored_bytes <= t.max_bytes)
+        return share <= slack * most and (t.max_bytes is None or trial.stored_bytes <= slack * t.max_bytes)
 
     def _is_accurate(self, trial: Trial) -> bool:
         return trial.mean_accuracy >= self.reference(len(trial.accuracy)) - self.targets.max_loss
@@ -215,7 +252,7 @@ class Planner:
             whole = self.reference(len(best.accuracy))
             more = ""
             if accurate:
-                least = min(accurate, key=lambda trial: trial.stored_rows)
+                least = min(accurate, key=_stored)
                 more = f"max_stored={_up(least.stored_rows / horizon)} ({math.ceil(least.stored_bytes):,} bytes), or "
             return (
                 f"max_loss={t.max_loss:g} cannot be met with {limits}: the best accuracy there is "
@@ -259,7 +296,7 @@ def make_plan(
         sample.grid.n_features,
         sample.n_classes,
     )
-    scored = sum(len(held_out.y) for _, held_out in planner.kept)
+    scored = min(sample.n_rows, planner.n_splits * len(planner.kept[0][1].y))
     return cautions(plan, scored)
 
 

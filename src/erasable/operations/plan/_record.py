@@ -124,7 +124,7 @@ class Plan:
             rows.append(("months until refresh", f"{self.months_until_refresh:,.1f}", "simulated"))
         t = self.theoretical
         bound = "none (the bound is vacuous)" if t.vacuous else f"{math.floor(t.core_deletions):,}"
-        rows.append(("core deletions, guaranteed", bound, f"theoretical: {t.source}"))
+        rows.append(("core deletions, by the bound", bound, f"theoretical: {t.source}"))
         return TextTable("What to expect", ("what", "prediction", "where it comes from"), rows)
 
     def _what(self, s: Survival) -> str:

@@ -104,6 +104,8 @@ class Effort:
         Simulated orders of deletion for each division.
     simulated : int
         Candidates for which deletions are simulated at a time.
+    heavy : float
+        Rows times features above which fewer candidates and divisions are simulated.
     numbers : float
         Rows times features looked at; a larger sample is thinned at random.
     """
@@ -116,6 +118,7 @@ class Effort:
     small_splits: int
     orders: int
     simulated: int
+    heavy: float
     numbers: float
 
 
@@ -124,9 +127,9 @@ def _steps(step: float) -> tuple[float, ...]:
 
 
 EFFORTS = {
-    "quick": Effort((1.0, 0.1), _steps(0.1), 1, 1, 4, 8, 3, 2, 2.5e7),
-    "default": Effort((1.0, 0.1, 0.01), _steps(0.05), 1, 3, 8, 32, 2, 4, 1e8),
-    "thorough": Effort((10.0, 1.0, 0.1, 0.01), _steps(0.025), 2, 6, 20, 80, 4, 8, math.inf),
+    "quick": Effort((1.0, 0.1), _steps(0.1), 1, 1, 4, 8, 3, 2, 1e7, 2.5e7),
+    "default": Effort((1.0, 0.1, 0.01), _steps(0.05), 1, 4, 8, 32, 2, 4, 3e7, 1e8),
+    "thorough": Effort((10.0, 1.0, 0.1, 0.01), _steps(0.025), 2, 6, 20, 80, 4, 8, math.inf, math.inf),
 }
 
 

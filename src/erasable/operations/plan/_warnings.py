@@ -9,6 +9,8 @@ from erasable.operations.reproduce.tables import percent
 
 _SKEW = 2.0  # a class that is this many times rarer or more common among the core rows is worth a word
 _FEW = 30  # core rows
+_SEEN = 10  # rows that the tolerated loss should be
+_GAP = 0.05  # between accuracy and balanced accuracy
 
 
 def cautions(plan: Plan, scored: int) -> Plan:
@@ -17,7 +19,7 @@ def cautions(plan: Plan, scored: int) -> Plan:
     Parameters
     ----------
     scored : int
-        Rows that accuracy was measured with, all divisions together.
+        Different rows that accuracy was measured with.
     """
     r, found = plan.recommended, []
     found += _skew(plan)
@@ -28,12 +30,17 @@ def cautions(plan: Plan, scored: int) -> Plan:
             "linear model of these columns does not help. Give columns of different size public scales, or use "
             "ErasableMappedClassifier or ErasableKernelClassifier."
         )
+    if r.balanced.mean < r.accuracy.mean - _GAP:
+        found.append(
+            f"balanced accuracy is {r.balanced.mean:.4f} beside an accuracy of {r.accuracy.mean:.4f}: rare classes are "
+            "predicted worse than common ones. Judge the plan by what such an error costs."
+        )
     if r.stored_rows < _FEW:
         found.append(f"the core set has only {r.stored_rows} rows: results vary much with the order of the rows.")
-    if scored * plan.targets.max_loss < 5:
+    if scored * plan.targets.max_loss < _SEEN:
         found.append(
-            f"accuracy was measured with {scored:,} rows, too few to see a loss of {plan.targets.max_loss:g} well: "
-            "give more rows."
+            f"accuracy was measured with {scored:,} different rows, too few to see a loss of "
+            f"{plan.targets.max_loss:g} well: give more rows."
         )
     if plan.horizon > plan.rows_used:
         found.append(

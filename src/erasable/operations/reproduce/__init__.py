@@ -7,12 +7,12 @@ from pathlib import Path
 
 from erasable.operations.reproduce.experiment import Watch, run_experiment
 from erasable.operations.reproduce.figures import check_available, draw_all, draw_figure_1
-from erasable.operations.reproduce.journal import write
+from erasable.operations.reproduce.journal import make_folder, write
 from erasable.operations.reproduce.methods import METHODS
 from erasable.operations.reproduce.report import page
 from erasable.operations.reproduce.settings import NAMED, ORDERS, Settings
 from erasable.operations.reproduce.summary import Results, summarise
-from erasable.operations.reproduce.tables import TextTable, as_in_the_paper, in_detail, promises, speed_ups
+from erasable.operations.reproduce.tables import TextTable, as_in_the_paper, hints, in_detail, promises, speed_ups
 
 __all__ = [
     "METHODS",
@@ -23,7 +23,9 @@ __all__ = [
     "TextTable",
     "as_in_the_paper",
     "draw_figure_1",
+    "hints",
     "in_detail",
+    "make_folder",
     "promises",
     "reproduce",
     "speed_ups",
@@ -76,9 +78,7 @@ def reproduce(
     """
     folder = Path(out)
     check_available()
-    if fresh:
-        (folder / "journal.json").unlink(missing_ok=True)
-    full, entries = run_experiment(settings, folder, watch)
+    full, entries = run_experiment(settings, folder, watch, fresh=fresh)
     results = summarise(full, entries)
     watch("drawing", 0, 1)
     write(folder / "results.json", json.dumps(results, indent=1) + "\n")

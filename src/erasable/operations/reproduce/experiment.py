@@ -6,6 +6,7 @@ of its own. Requests are timed one at a time, with the model ready to predict af
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import time
 import tracemalloc
@@ -28,7 +29,9 @@ Watch = Callable[[str, int, int], None]  # what is being done, how much is done,
 _LONG = 5.0  # seconds: a fit longer than this is timed once
 
 
-def run_experiment(settings: Settings, out: Path, watch: Watch = lambda *_: None) -> tuple[Settings, dict[str, Any]]:
+def run_experiment(
+    settings: Settings, out: Path, watch: Watch = lambda *_: None, *, fresh: bool = False
+) -> tuple[Settings, dict[str, Any]]:
     """Run an experiment, or what is left of it, and get the settings in full and all measurements.
 
     Parameters
@@ -38,6 +41,8 @@ def run_experiment(settings: Settings, out: Path, watch: Watch = lambda *_: None
         Folder of the journal. Measurements found there are not made again.
     watch : callable, optional
         Called with (what is being done, how much is done, how much there is).
+    fresh : bool
+        Pay no heed to measurements found there.
 
     Raises
     ------
@@ -47,9 +52,13 @@ def run_experiment(settings: Settings, out: Path, watch: Watch = lambda *_: None
     check(settings, tuple(METHODS))
     split = load(settings)
     settings = complete(settings, split)
+    # Requests by subject are fewer than rows, and name whole subjects.
+    wanted = requests(settings, split, np.empty(0, dtype=np.intp))
+    points = min(settings.points, len(wanted))
+    settings = dataclasses.replace(settings, points=points, deletions=sum(map(len, wanted)))
     identity = {**settings.as_json(), "file": fingerprint(settings.dataset), "rows": split.train.n_rows}
-    journal = Journal(out, identity)
-    experiment = _Experiment(settings, journal, watch)
+    identity["dataset"] = settings.name if identity["file"] else settings.dataset  # the same file under another path
+    experiment = _Experiment(settings, Journal(out, identity, fresh=fresh), watch)
     for name in settings.methods:
         experiment.rehearse(name, split)
     experiment.describe(split)
@@ -58,7 +67,7 @@ def run_experiment(settings: Settings, out: Path, watch: Watch = lambda *_: None
     experiment.memory(split)
     experiment.sweep(split)
     experiment.batches(split)
-    return settings, journal.entries
+    return settings, experiment.journal.entries
 
 
 class _Experiment:
@@ -83,7 +92,7 @@ class _Experiment:
             fit(model, part, method)
             forget(model, [[_plain(key) for key in part.ids[:1]]], method)  # type: ignore[index]
             model.predict(split.test.X[:10])
-        except ErasableError as error:
+        except (ErasableError, TypeError, ValueError) as error:
             raise ConfigurationError(f"{name} cannot take this data: {error}") from None
 
     def describe(self, split: Split) -> None:
@@ -148,14 +157,14 @@ class _Experiment:
         wanted = requests(s, split, self.core)
         stretches = [list(part) for part in np.array_split(np.arange(len(wanted)), s.points)]
         done = sum(f"one/{i}" in entries for i in range(s.points))
-        if done == s.points:
+        if done == s.points and "digests/one" in entries:
             return
         models = {}
         for name in s.methods:
             method, model = self.method(name, split.train.n_rows)
             fit(model, split.train, method)
             if done:  # a stopped run: what was deleted then is deleted at once now
-                forget(model, [[k for i in range(int(stretches[done][0])) for k in wanted[i]]], method)
+                forget(model, [[k for part in stretches[:done] for i in part for k in wanted[int(i)]]], method)
             models[name] = model
         if not done:
             self.journal.once("start", lambda: {name: scores(models[name], split.test) for name in s.methods})

@@ -63,7 +63,7 @@ def draw_all(results: Results, folder: Path) -> dict[str, str]:
     _curves(axes[0], results, "accuracy", "test accuracy")
     _curves(axes[1], results, "balanced", "balanced accuracy")
     lines, titles = axes[0].get_legend_handles_labels()
-    axes[0].legend(lines[::-1], titles[::-1], frameon=False, fontsize=8.5, loc="lower left")
+    axes[0].legend(lines[::-1], titles[::-1], frameon=False, fontsize=8.5)
     figure.suptitle(f"Accuracy while rows are deleted: {results['dataset']}", x=0.01, ha="left", weight="bold")
     pictures["accuracy"] = figure
     figure, axes = plt.subplots(1, 2, figsize=(10, 3.9), layout="constrained")
@@ -104,8 +104,8 @@ def _curves(axis: Any, results: Results, key: str, label: str) -> None:
             axis.fill_between(x, band["low"], band["high"], color=COLOURS[name], alpha=0.15, linewidth=0)
     axis.set_xlabel("rows deleted")
     axis.set_ylabel(label)
+    axis.xaxis.get_major_locator().set_params(nbins=5, integer=True)
     axis.xaxis.set_major_formatter(lambda v, _: f"{int(v):,}")
-    axis.locator_params(axis="x", nbins=5)
     everything = np.array([m[key]["mean"] for m in results["methods"].values()])
     low = float(everything.min())
     if len(everything) > 1 and np.ptp(everything, axis=0).max() < 5e-4:
@@ -143,7 +143,8 @@ def _sweep(axis: Any, results: Results) -> None:
     other.set_ylim(min(0.5, *(v["accuracy"] for v in sweep)), 1.01)
     chosen = results["settings"]["kappa"]
     axis.axvline(chosen, color=GREY, linewidth=1, linestyle=":")
-    axis.annotate("used here", (chosen, axis.get_ylim()[1]), xytext=(5, -60), textcoords="offset points", fontsize=8.5)
+    side = {"xytext": (-5, -60), "ha": "right"} if chosen == max(kappa) else {"xytext": (5, -60)}
+    axis.annotate("used here", (chosen, axis.get_ylim()[1]), textcoords="offset points", fontsize=8.5, **side)
 
 
 def _figure_1(plt: Any, f: Figure1) -> Any:

@@ -23,17 +23,16 @@ class Journal:
         Made if it is not there.
     settings : dict
         What the run is about. A folder that holds another run is refused.
+    fresh : bool
+        Start over; what the folder holds is replaced when the first entry is made.
     """
 
-    def __init__(self, folder: Path, settings: dict[str, Any]) -> None:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ConfigurationError(f"--out {folder} cannot be used: {error.strerror}.") from None
+    def __init__(self, folder: Path, settings: dict[str, Any], *, fresh: bool = False) -> None:
+        make_folder(folder)
         self.path = folder / "journal.json"
         self.entries: dict[str, Any] = {}
         about = {"format": FORMAT, "settings": json.loads(json.dumps(settings))}
-        if self.path.exists():
+        if self.path.exists() and not fresh:
             found = self._read()
             if {key: found.get(key) for key in about} != about:
                 old = found.get("settings", {})
@@ -64,6 +63,14 @@ class Journal:
         """Write an entry down."""
         self.entries[name] = value
         write(self.path, json.dumps({**self.about, "entries": self.entries}))
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder for results, or say why it cannot be used."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigurationError(f"--out {folder} cannot be used: {error.strerror}.") from None
 
 
 def write(path: Path, text: str) -> None:

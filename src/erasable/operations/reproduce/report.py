@@ -6,7 +6,15 @@ import html
 import re
 
 from erasable.operations.reproduce.summary import Results
-from erasable.operations.reproduce.tables import TextTable, as_in_the_paper, in_detail, percent, promises, seconds
+from erasable.operations.reproduce.tables import (
+    TextTable,
+    as_in_the_paper,
+    hints,
+    in_detail,
+    percent,
+    promises,
+    seconds,
+)
 
 _STYLE = """
 :root { color-scheme: light; }
@@ -48,8 +56,7 @@ def page(results: Results, pictures: dict[str, str], command: str) -> str:
         _headline(results),
         "<h2>Time and memory</h2>",
         _table(as_in_the_paper(results)),
-        "<p>Initial training is the median of several fits. Deletions are timed one request at a time, and a request "
-        "is over when the model can predict again.</p>",
+        *(f"<p>{html.escape(hint)}</p>" for hint in hints(results)),
         "<h2>Accuracy while rows leave</h2>",
         _figure(pictures["accuracy"], _accuracy_caption(results)),
         "<h2>The trade</h2>",
@@ -126,7 +133,7 @@ def _headline(results: Results) -> str:
 
 def _accuracy_caption(results: Results) -> str:
     repeats = results["settings"]["repeats"]
-    bands = f"Means of {repeats} repeats with 95% confidence bands." if repeats > 2 else "Means of the repeats."
+    bands = f"Means of {repeats} repeats with 95% confidence bands." if repeats > 2 else f"Repeats: {repeats}."
     extra = ""
     if results["settings"]["order"] == "label":
         extra = " All deleted rows are of one class, so what remains is less and less like the test rows."

@@ -94,7 +94,8 @@ def _by_subject(train: Table, ids: list[Any], k: int, rng: np.random.Generator) 
     assert train.subjects is not None
     rows: dict[Any, Request] = {}
     for key, owner in zip(ids, train.subjects, strict=True):
-        rows.setdefault(owner, []).append(key)
+        nobody = owner is None or owner == "" or owner != owner
+        rows.setdefault(("nobody", key) if nobody else ("subject", owner), []).append(key)  # nobody's row is on its own
     owners = list(rows)
     named = 0
     found: list[Request] = []

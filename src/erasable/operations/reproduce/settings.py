@@ -33,7 +33,7 @@ class Settings:
         the core rows first, the worst case for us. ``subject``: all rows of a subject at once.
     methods : tuple of str
     delete_label : str, optional
-        The class whose rows ``label`` deletes. Default: the smallest label, -1 in the paper.
+        The class whose rows ``label`` deletes. Default: the first in sorted order, -1 in the paper.
     kappa, capacity : float, optional
         Of ``ErasableClassifier``.
     alpha : float
@@ -45,7 +45,8 @@ class Settings:
     time_limit : float
         Seconds a method may spend on requests one at a time; the rest is then estimated from those timed.
     quick : bool
-        A tenth of the rows, one repeat, few points: to see what comes out.
+        A tenth of the rows where the data is made here, one repeat, few points and a second for each method, wherever
+        these were left at their defaults: to see what comes out.
     data : str, optional
         Where files are that cannot be made (Purchase).
     label, id, subject : str, optional
@@ -148,13 +149,19 @@ def complete(settings: Settings, split: Split) -> Settings:
     return dataclasses.replace(
         settings,
         deletions=deletions,
-        points=min(10 if settings.quick else settings.points, deletions),
-        repeats=1 if settings.quick else settings.repeats,
-        time_limit=min(settings.time_limit, 1.0) if settings.quick else settings.time_limit,
+        points=min(_quickly(settings, "points", 10), deletions),
+        repeats=_quickly(settings, "repeats", 1),
+        time_limit=_quickly(settings, "time_limit", 1.0),
         kappa=kappa if settings.kappa is None else settings.kappa,
         capacity=1.0 if settings.capacity is None else settings.capacity,
         intercept=not margin if settings.intercept is None else settings.intercept,
     )
+
+
+def _quickly(settings: Settings, name: str, value: Any) -> Any:
+    """The value for a quick run, unless the caller chose one."""
+    chosen, default = getattr(settings, name), Settings.__dataclass_fields__[name].default
+    return value if settings.quick and chosen == default else chosen
 
 
 def class_to_delete(settings: Settings, labels: npt.NDArray[Any]) -> int:

@@ -49,7 +49,7 @@ def as_in_the_paper(results: Results) -> TextTable:
         ]
         notes.append(f"~ estimated from requests spread over the whole sequence: {'; '.join(parts)}.")
     notes.append(
-        "Training: the first fit. Deletion: all requests, one at a time, the model ready after each. Stored: rows."
+        "Training: median of fits. Deletion: all requests, one at a time, the model ready after each. Stored: rows."
     )
     deletions = f"{results['settings']['deletions']:,} rows deleted"
     return TextTable(f"{title} ({n:,} x {d}, {deletions})", tuple(head), rows, tuple(notes))
@@ -108,6 +108,22 @@ def speed_ups(results: Results) -> list[str]:
                 f"{max(0.0, -gap):.4f} below."
             )
     return lines
+
+
+def hints(results: Results) -> list[str]:
+    """What to try when ours falls short of exact retraining from the start."""
+    ours, again = results["methods"].get("erasable"), results["methods"].get("retrained")
+    sweep = results["sweep"]
+    if ours is None or again is None or not sweep or ours["accuracy"]["mean"][0] > again["accuracy"]["mean"][0] - 0.02:
+        return []
+    good = max(v["accuracy"] for v in sweep) - 0.01
+    best = next(v for v in sweep if v["accuracy"] >= good)
+    if best["kappa"] == results["settings"]["kappa"]:
+        return []
+    return [
+        f"Ours starts below exact retraining. --kappa {best['kappa']:g} would store {percent(best['share'])} of the "
+        f"rows and score {best['accuracy']:.3f} at first."
+    ]
 
 
 def seconds(value: float) -> str:

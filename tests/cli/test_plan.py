@@ -1,0 +1,99 @@
+"""``erasable plan`` as a user types it."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from erasable.cli import main
+from tests.cli.test_reproduce import erasable
+
+
+@pytest.fixture
+def command(monkeypatch, tmp_path, capsys):
+    """Run the command inside this process: exit status, standard output, standard error."""
+
+    def run(*arguments):
+        monkeypatch.setattr("sys.argv", ["erasable", *arguments])
+        monkeypatch.setenv("COLUMNS", "100")
+        monkeypatch.setenv("NO_COLOR", "1")
+        monkeypatch.chdir(tmp_path)
+        with pytest.raises(SystemExit) as end:
+            main()
+        return end.value.code, *capsys.readouterr()
+
+    return run
+
+
+def people(folder, n=300):
+    """A CSV with a label, a subject, a column of weights and two features."""
+    rng = np.random.default_rng(0)
+    lines = ["who,a,b,likely,answer"]
+    for i in range(n):
+        a, b = rng.standard_normal(2)
+        lines.append(f"u{i % 60},{a},{b},{1 + i % 3},{'yes' if a > 0 else 'no'}")
+    (folder / "people.csv").write_text("\n".join(lines) + "\n")
+    return "people.csv"
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("run")
+    options = ["--label", "answer", "--subject", "who", "--weights", "likely", "--distribution", "weights"]
+    options += ["--deletions-per-month", "5", "--effort", "quick", "--max-loss", "0.05", "--out", "plans/people"]
+    return erasable("plan", people(folder), *options, cwd=folder), folder
+
+
+def test_it_prints_tables_and_the_line_and_writes_what_it_says(done):
+    run, folder = done
+    assert run.returncode == 0, run.stderr
+    for text in ("Candidates (300 x 2", "What to expect", "ErasableClassifier(capacity=", "frontier.png"):
+        assert text in run.stdout
+    out = folder / "plans" / "people"
+    assert (out / "frontier.png").stat().st_size > 10_000
+    assert (out / "frontier.svg").exists()
+    written = json.loads((out / "plan.json").read_text())
+    assert written["features"] == 2
+    assert written["targets"]["distribution"] == "weights"
+    assert written["line"] in run.stdout
+
+
+def test_json_is_all_that_is_printed_on_request(command, tmp_path):
+    options = ["--label", "answer", "--subject", "who", "--weights", "likely", "--distribution", "weights"]
+    status, shown, said = command(
+        "plan", people(tmp_path), *options, "--effort", "quick", "--max-loss", "0.1", "--json"
+    )
+    assert status == 0, said
+    assert json.loads(shown)["recommended"]["stored_rows"] > 0
+    assert not (tmp_path / "plan.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["margins"], "there is no file 'margins': give a .csv"),
+        (["digits", "--weights", "w"], "digits has no column of weights"),
+        (["people.csv", "--label", "answers"], "people.csv has no column 'answers'"),
+        (["people.csv", "--label", "answer", "--subject", "who", "--weights", "w"], "no numeric column 'w'"),
+        (["digits", "--effort", "much"], "effort must be one of quick"),
+        (["digits", "--distribution", "subject"], "distribution='subject' needs subjects="),
+        (["digits", "--max-stored", "3"], "max_stored must be above 0"),
+        (["digits", "--max-bytes", "10", "--effort", "quick"], "no candidate meets the storage target"),
+    ],
+)
+def test_an_error_is_one_line_that_says_what_to_do(command, tmp_path, arguments, message):
+    people(tmp_path)
+    status, shown, said = command("plan", *arguments)
+    assert status == 2
+    assert said.strip().startswith("error: ")
+    assert message in said
+    assert said.strip().count("\n") == 0
+    assert shown == ""
+
+
+def test_help_names_every_effort_and_gives_examples(command):
+    _, text, _ = command("plan", "--help")
+    for word in ("quick", "thorough", "erasable plan digits", "worst"):
+        assert word in text

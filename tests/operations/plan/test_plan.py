@@ -1,0 +1,332 @@
+"""Plans: the same for the same seed, close to what a fit gives, without rows, and refused for a stated reason."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pickle
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from erasable import ConfigurationError, ErasableClassifier, InputError, InputTypeError
+from erasable.datasets import load_sklearn, make_margin
+from erasable.operations.plan import (
+    DISTRIBUTIONS,
+    Plan,
+    Targets,
+    Theoretical,
+    bound_of_theorem_4_3,
+    draw_frontier,
+    plan,
+)
+from erasable.operations.plan._frontier import rows_at
+from erasable.operations.plan._sample import HeldOut, check_sample
+from erasable.operations.plan._survival import STEPS, crossing, deletable, draw_requests, simulate, survival
+
+
+def rows(n=3000, d=8, seed=0, noise=0.3):
+    """Rows that a plane divides, up to noise in the labels near it; the last 1,000 are for measuring."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n + 1000, d))
+    y = X[:, 0] + 0.5 * X[:, 1] + noise * rng.standard_normal(n + 1000) > 0
+    return X[:n], y[:n], X[n:], y[n:]
+
+
+@pytest.fixture(scope="module")
+def easy():
+    X, y, X_test, y_test = rows()
+    subjects = np.arange(len(X)) % 300
+    found = plan(X, y, subjects=subjects, distribution="uniform", deletions_per_month=50, months=12, effort="quick")
+    return found, X, y, X_test, y_test
+
+
+def build(line):
+    return eval(line, {"ErasableClassifier": ErasableClassifier})
+
+
+# -- laws ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_same_seed_gives_the_same_plan_and_another_seed_another(easy):
+    found, X, y, *_ = easy
+    subjects = np.arange(len(X)) % 300
+    options = {"subjects": subjects, "distribution": "uniform", "deletions_per_month": 50, "effort": "quick"}
+    assert plan(X, y, **options, months=12) == found
+    assert plan(X, y, **options, months=12, seed=1) != found
+
+
+def test_the_line_builds_what_was_predicted(easy):
+    found, X, y, X_test, y_test = easy
+    clf = build(found.line).fit(X, y)
+    assert clf.threshold_ == found.threshold
+    assert clf.n_core_ == found.recommended.stored_rows
+    assert clf.stored_bytes_ == found.recommended.stored_bytes
+    assert abs(clf.score(X_test, y_test) - found.recommended.accuracy.mean) < 0.03
+    assert found.recommended.accuracy.low <= found.recommended.accuracy.mean <= found.recommended.accuracy.high
+    assert found.reference - found.recommended.accuracy.mean <= 0.01
+    assert found.recommended.seconds_per_deletion > 0.0
+
+
+def test_simulated_deletions_are_close_to_those_of_other_rows_and_another_seed():
+    X, y = make_margin(12_000, 15, return_X_y=True)
+    X, y, X_test, y_test = X[:10_000], y[:10_000], X[10_000:], y[10_000:]
+    found = plan(X, y, effort="quick")
+    sample = checked(X, y)
+    clf = build(found.line).fit(X, sample.y)
+    held_out = HeldOut.of(X_test, (y_test > 0).astype(np.intp), sample.grid, 2)
+    rngs = (np.random.default_rng([77, k]) for k in range(6))
+    runs = [simulate(clf, sample, held_out, "uniform", max_loss=0.01, rng=rng) for rng in rngs]
+    limit, unit = deletable(sample, "uniform", clf.n_core_)
+    again = survival(runs, max_loss=0.01, limit=limit, unit=unit, horizon=10_000, seed=9)
+    assert abs(again.deletions - found.survival.deletions) <= 0.25 * again.deletions
+    assert found.survival.low <= found.survival.deletions <= found.survival.high
+
+
+def test_nothing_of_the_rows_is_in_a_plan():
+    X, _, _, _ = rows(n=400)
+    y = np.where(X[:, 0] > 0, "secret-yes", "secret-no")
+    subjects = [f"patient-{i % 80}" for i in range(len(X))]
+    found = plan(X, y, subjects=subjects, distribution="label", delete_label="secret-yes", effort="quick")
+    texts = [pickle.dumps(found), json.dumps(found.as_json()).encode(), repr(found).encode()]
+    texts += [found.table().markdown().encode(), found.predictions().markdown().encode()]
+    for text in texts:
+        assert b"secret" not in text
+        assert b"patient" not in text
+        assert not any(value.tobytes() in text for value in X[:, 1])
+        assert not any(repr(float(value)).encode() in text for value in X[:, 1])
+
+
+def test_the_rows_are_left_as_they_were_and_containers_do_not_matter():
+    X, y, _, _ = rows(n=600)
+    X[np.abs(X) < 0.5] = 0.0
+    before = X.copy()
+    dense = plan(X, y, effort="quick", max_loss=0.05)
+    assert np.array_equal(X, before)
+    assert plan(sp.csr_array(X), y, effort="quick", max_loss=0.05) == dense
+
+
+def test_a_plan_is_frozen_and_its_json_is_plain(easy):
+    found = easy[0]
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        found.rows = 1
+    plain = json.loads(json.dumps(found.as_json(), allow_nan=False))
+    assert plain["recommended"]["kappa"] == found.kappa
+    assert plain["targets"]["deletions_per_month"] == 50
+    assert plain["months_until_refresh"] == found.survival.deletions / 50
+
+
+def test_tables_say_where_each_number_comes_from(easy):
+    found = easy[0]
+    assert [row[0] for row in found.table().rows].count("→") == 1
+    text = found.predictions().markdown()
+    for word in ("simulated", "theoretical", "measured on rows not learnt", "measured on all rows"):
+        assert word in text
+
+
+def test_progress_is_told(easy):
+    _, X, y, *_ = easy
+    seen = []
+    plan(X[:300], y[:300], effort="quick", max_loss=0.1, progress=lambda *told: seen.append(told))
+    assert {what for what, _, _ in seen} == {"trying candidates", "simulating deletions"}
+    assert all(0 <= done <= total for _, done, total in seen)
+
+
+def test_the_picture_is_drawn(easy, tmp_path):
+    svg = draw_frontier(easy[0], tmp_path)
+    assert "rows stored, %" in svg
+    assert (tmp_path / "frontier.png").stat().st_size > 10_000
+
+
+# -- deletions -----------------------------------------------------------------------------------------------------
+
+
+def checked(X, y, subjects=None, weights=None, delete_label=None):
+    return check_sample(
+        X,
+        y,
+        subjects,
+        weights,
+        model=ErasableClassifier(),
+        horizon=None,
+        delete_label=delete_label,
+        numbers_at_most=np.inf,
+        rng=np.random.default_rng(0),
+    )
+
+
+def test_each_distribution_deletes_what_it_says():
+    X, y, _, _ = rows(n=400)
+    weights = np.where(np.arange(400) < 100, 0.0, 1.0 + np.arange(400))
+    subjects = [None if i % 7 == 0 else i % 40 for i in range(400)]
+    sample = checked(X, y, subjects, weights, delete_label=True)
+    clf = ErasableClassifier(kappa=0.4, capacity=0.1).fit(X, sample.y)
+    drawn = {d: draw_requests(clf, sample, d, np.random.default_rng(3)) for d in DISTRIBUTIONS}
+    for deleted, ends in drawn.values():
+        assert len(set(deleted.tolist())) == len(deleted) == ends[-1]
+    assert sorted(drawn["uniform"][0]) == list(range(400))
+    assert sorted(drawn["worst"][0]) == sorted(clf.core_ids_)
+    assert sorted(drawn["label"][0]) == np.flatnonzero(y).tolist()
+    assert min(drawn["weights"][0]) == 100
+    assert drawn["weights"][0][:100].mean() > drawn["weights"][0][-100:].mean()
+    deleted, ends = drawn["subject"]
+    for low, high in zip([0, *ends], ends, strict=False):
+        assert len({subjects[i] for i in deleted[low:high]}) == 1
+        assert None not in {subjects[i] for i in deleted[low:high]}
+    assert len(ends) == len({s for s in subjects if s is not None})
+
+
+def test_simulating_leaves_the_model_as_it_was_and_ends_at_the_last_row():
+    X, y, X_test, y_test = rows(n=400)
+    sample = checked(X, y)
+    clf = ErasableClassifier(kappa=0.4, capacity=0.1).fit(X, sample.y)
+    before = clf.state_digest()
+    held_out = HeldOut.of(X_test, y_test.astype(np.intp), sample.grid, 2)
+    run = simulate(clf, sample, held_out, "uniform", max_loss=0.5, rng=np.random.default_rng(0))
+    assert clf.state_digest() == before
+    assert run.loss[-1] == pytest.approx(clf.score(X_test, y_test.astype(int)))  # no rows left: all of it is lost
+    assert run.rows[-1] == 1.0
+
+
+def test_scores_are_those_of_the_classifier():
+    X, _, X_test, _ = rows(n=600)
+    for k in (2, 4):
+        y, y_test = (np.digitize(Z[:, 0], np.linspace(-1, 1, k - 1)) for Z in (X, X_test))
+        sample = checked(X, y)
+        clf = ErasableClassifier(kappa=0.4, capacity=0.1).fit(X, y)
+        held_out = HeldOut.of(X_test, y_test, sample.grid, k)
+        assert held_out.scores(clf)[0] == pytest.approx(clf.score(X_test, y_test), abs=0.002)
+
+
+def test_a_loss_is_reached_where_its_smoothed_curve_does():
+    assert crossing(np.zeros(len(STEPS)), 0.01) == np.inf
+    assert crossing(0.1 * STEPS, 0.05) == pytest.approx(0.5)
+    noisy = 0.1 * STEPS
+    noisy[3], noisy[4] = 0.06, -0.05  # one look above the tolerance among many below
+    assert crossing(noisy, 0.05) == pytest.approx(0.5, abs=0.02)
+
+
+def test_what_was_never_reached_is_said_as_such():
+    X, y = make_margin(500, 3, margin=0.5, return_X_y=True)
+    found = plan(X, y, distribution="label", effort="quick", max_loss=0.9)
+    assert found.survival.deletions is None
+    assert found.survival.text().startswith(f"never within {np.count_nonzero(y < 0)}")
+    assert any("never reached" in w for w in found.warnings)
+
+
+def test_whole_subjects_are_planned_for_by_default_where_they_are_known():
+    X, y, _, _ = rows(n=800)
+    found = plan(X, y, subjects=np.arange(800) // 4, effort="quick", max_loss=0.05)
+    assert found.targets.distribution == "subject"
+    assert found.survival.unit == "subjects"
+    assert found.survival.limit == 200
+    assert found.survival.rows == pytest.approx(4 * found.survival.deletions, rel=0.05)
+
+
+def test_the_bound_of_the_paper_and_a_bound_of_the_callers():
+    allowed = bound_of_theorem_4_3(10**9, 1.0, 2, 1.0, delta=0.5)
+    assert not allowed.vacuous
+    assert allowed.core_deletions == pytest.approx(10**9 / (16 * np.e * 2 * np.log(10**9) * np.log(2)) - 1)
+    assert bound_of_theorem_4_3(1000, 0.2, 20, 0.5).vacuous
+    X, y, _, _ = rows(n=300)
+    found = plan(X, y, effort="quick", max_loss=0.1, theoretical=lambda *_: 7.0)
+    assert found.theoretical == Theoretical(7.0, False, "given")
+
+
+# -- samples -------------------------------------------------------------------------------------------------------
+
+
+def test_storage_at_a_larger_horizon_is_extrapolated():
+    X, y = make_margin(40_000, 20, return_X_y=True)
+    clf = ErasableClassifier(kappa=0.4, horizon=40_000).fit(X, y)
+    early = clf.core_ids_[clf.core_ids_ < 10_000]
+    assert rows_at(early, 10_000, 40_000) == pytest.approx(clf.n_core_, rel=0.1)
+    assert rows_at(early, 10_000, 10_000) == len(early)
+    found = plan(X[:10_000], y[:10_000], horizon=40_000, effort="quick")
+    assert found.line.endswith("horizon=40000)")
+    assert any("extrapolated" in w for w in found.warnings)
+    whole = build(found.line).fit(X, y)
+    assert found.recommended.stored_rows == pytest.approx(whole.n_core_, rel=0.1)
+
+
+def test_skewed_classes_are_warned_of():
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.standard_normal((200, 20)), 5.0 + 0.1 * rng.standard_normal((1800, 20))])
+    y = np.arange(2000) < 200
+    order = rng.permutation(2000)
+    found = plan(X[order], y[order], effort="quick", max_stored=0.2)
+    assert any("classes are skewed in the core set" in w for w in found.warnings)
+
+
+# -- refusals ------------------------------------------------------------------------------------------------------
+
+
+def test_targets_that_cannot_be_met_name_the_one_that_binds_and_what_would_do():
+    X, y, _, _ = rows(n=500, d=6, noise=2.0)
+    with pytest.raises(ConfigurationError, match=r"storage target \(max_bytes=100\).*bytes\. Allow that"):
+        plan(X, y, max_bytes=100, effort="quick")
+    with pytest.raises(ConfigurationError, match=r"max_loss=0\.0001 cannot be met.*max_stored=0\.02.*would do"):
+        plan(X, y, max_stored=0.02, max_loss=0.0001, effort="quick")
+
+
+def test_the_storage_that_a_refusal_proposes_is_enough():
+    X, y = load_sklearn("breast_cancer", return_X_y=True)
+    with pytest.raises(ConfigurationError, match=r"max_stored=0\.1: the best accuracy there is") as refused:
+        plan(X, y, max_stored=0.1, effort="quick")
+    proposed = float(str(refused.value).split("would do: max_stored=")[1].split(" ")[0])
+    found = plan(X, y, max_stored=proposed, effort="quick")
+    assert 0.1 < found.recommended.stored_share <= proposed
+
+
+def test_the_months_that_a_refusal_proposes_are_survived():
+    X, y, _, _ = rows(n=300, d=4, noise=2.0)
+    options = {"max_loss": 0.1, "deletions_per_month": 299, "effort": "quick"}
+    with pytest.raises(ConfigurationError, match=r"299 deletions \(uniform\) cannot be survived") as refused:
+        plan(X, y, months=1, **options)
+    months = float(str(refused.value).split("months=")[1].split(",")[0])
+    assert isinstance(plan(X, y, months=months, **options), Plan)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"X": np.empty((0, 3)), "y": []}, InputError, "0 sample"),
+        ({"n": 20}, InputError, "at least 50 rows"),
+        ({"y": np.zeros(200, dtype=int)}, InputError, "all of one class"),
+        ({"y": np.arange(200) // 4}, InputError, "ten rows a class"),
+        ({"weights": np.ones(3)}, InputError, r"one entry per row, shape \(200,\); got shape \(3,\)"),
+        ({"weights": -np.ones(200)}, InputError, "200 of 200 are not"),
+        ({"weights": np.zeros(200)}, InputError, "positive for 0 of 200 rows"),
+        ({"weights": ["a"] * 200}, InputTypeError, "weights must be numbers"),
+        ({"weights": np.ones(200), "distribution": "uniform"}, ConfigurationError, "leave one of them out"),
+        ({"distribution": "weights"}, InputError, "needs weights="),
+        ({"distribution": "subject"}, InputError, "needs subjects="),
+        ({"subjects": [1, 2]}, InputError, "2 entries for 200 rows"),
+        ({"subjects": [1] * 200}, InputError, "1 subjects: at least 10"),
+        ({"distribution": "most"}, ConfigurationError, "distribution must be one of uniform"),
+        ({"distribution": "label", "delete_label": "none"}, InputError, "none of the 2 classes"),
+        ({"effort": "some"}, ConfigurationError, "effort must be one of quick"),
+        ({"max_loss": 0.0}, ConfigurationError, "max_loss must be above 0"),
+        ({"max_stored": 2.0}, ConfigurationError, "max_stored must be above 0 and at most 1"),
+        ({"max_stored": "much"}, InputTypeError, "max_stored must be a number; got str"),
+        ({"deletions_per_month": -1}, ConfigurationError, "deletions_per_month must be positive"),
+        ({"months": 3}, ConfigurationError, "months needs deletions_per_month"),
+        ({"deletions_per_month": 100, "months": 3}, ConfigurationError, "only 200 rows could be deleted"),
+        ({"horizon": 100}, ConfigurationError, "give at least 200"),
+        ({"horizon": 1e6}, InputTypeError, "horizon must be an integer"),
+        ({"seed": -1}, ConfigurationError, "seed must not be negative"),
+        ({"seed": None}, InputTypeError, "seed must be an integer"),
+        ({"scaling": "column"}, ConfigurationError, "scaling"),
+    ],
+)
+def test_bad_input_is_refused_with_a_reason(change, error, message):
+    n = change.pop("n", 200)
+    X, y, _, _ = rows(n=n)
+    with pytest.raises(error, match=message):
+        plan(change.pop("X", X), change.pop("y", y), **change)
+
+
+def test_targets_know_how_many_deletions_they_are():
+    assert Targets().deletions is None
+    assert Targets(deletions_per_month=10).deletions == 120
