@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import io
 import json
 import pickle
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -330,3 +334,17 @@ def test_bad_input_is_refused_with_a_reason(change, error, message):
 def test_targets_know_how_many_deletions_they_are():
     assert Targets().deletions is None
     assert Targets(deletions_per_month=10).deletions == 120
+
+
+def test_the_example_in_the_docs_prints_what_its_comments_say():
+    text = (Path(__file__).parents[3] / "docs" / "planning.md").read_text(encoding="utf-8")
+    code = re.search(r"```python\n(.*?)```", text, re.S).group(1)
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(code, "planning.md", "exec"), {})
+    said = re.findall(r"print\(.*\)  # (.*)", code)
+    assert len(said) == 3
+    line, deletions, same = printed.getvalue().splitlines()
+    assert [line, same] == [said[0], said[2]]
+    number, expected = (int(text.split(" ")[0].replace(",", "")) for text in (deletions, said[1]))
+    assert number == pytest.approx(expected, rel=0.05)  # rounding differs between machines

@@ -73,17 +73,21 @@ class Planner:
         self._check_there_are_enough()
         self.all_rows = [ridge_on_all(*part, self.effort.capacities) for part in self.kept]
         paths = [Path(capacity, self.effort.kappas) for capacity in self.effort.capacities]
-        steps = None
+        most, steps = self._most_stored(), None
         for _ in range(_ROUNDS):
-            self.trials += self._explore(paths, self._most_stored(), steps)
+            self.trials += self._explore(paths, most, steps)
             while waiting := self._worth_simulating():
                 self._simulate(waiting)
                 chosen = [trial for trial in self.simulated if self._meets(trial)]
                 if chosen:
                     return min(chosen, key=_stored)
+            if most is None:  # there is no storage target, so what seemed much is tried after all
+                most = 1.0
+                for path in paths:
+                    path.ended = False
             if all(path.ended or path.at == len(path.kappas) for path in paths):
                 break
-            steps = 2  # more storage may survive more deletions
+            steps = 2  # more storage may survive more deletions, and be more accurate
         if not self.trials:
             raise ConfigurationError(
                 "no candidate selects any rows: the rows are all zero, or the horizon is too small. Give more rows, "
@@ -171,7 +175,7 @@ class Planner:
             first = pareto(able)[:size]
             larger = [t for t in able if first and t.stored_rows > first[0].stored_rows]
             smaller = pareto([t for t in self.trials if first and t.stored_rows < first[0].stored_rows])
-            # For the picture: what storing more would buy, or, where nothing else is able, what storing less would cost.
+            # For the picture: what storing more would buy and, where little else is able, what storing less would cost.
             others = [*sorted(larger, key=_stored), *reversed(smaller)]
             return [*first, *(t for t in others if t not in first)][:size]
         if len(self.simulated) >= _MOST_BATCHES * size:
