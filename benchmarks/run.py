@@ -39,6 +39,7 @@ from threadpoolctl import threadpool_info
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.datasets import correlated, curved, kernel_cases, local_sets, margin, small_sets
+from benchmarks.planning import cases, row
 from erasable import ErasableClassifier, ErasableKernelClassifier, learn, verify
 from erasable.operations.reproduce import as_in_the_paper, in_detail, speed_ups
 
@@ -455,6 +456,17 @@ def reproduction(options):
     return text
 
 
+def planning(options):
+    """The planner's predictions against what happens."""
+    text = (
+        "## Planner\n\nPlans made on the training rows; what they predict / what a fit on those rows gives on the test "
+    )
+    text += "rows, deletions simulated with other seeds.\n\n"
+    found = [row(*case, seed=i) for i, case in enumerate(track(list(cases(options.data)), "planner", console=console))]
+    head = ["data", "deletions", "loss", "plan", "rows stored", "accuracy", "deletions until that loss", "took, s"]
+    return text + table(head, found)
+
+
 def hits(results):
     share = results["methods"].get("erasable", {}).get("requests_in_core")
     return "an unknown share" if share is None else f"{100 * share:.2f}%"
@@ -468,6 +480,7 @@ SECTIONS = {
     "growth": growth,
     "accuracy": accuracy,
     "kernel": kernel,
+    "planning": planning,
     "reproduction": reproduction,
 }
 

@@ -25,6 +25,7 @@ from erasable.estimators import (
     RemovalReport,
 )
 from erasable.operations import VerifyReport, learn, verify
+from erasable.operations.plan import Plan, plan
 
 __version__ = "0.1.0"
 
@@ -45,11 +46,13 @@ __all__ = [
     "InterpolatedClassifier",
     "LearnReport",
     "NoRowsError",
+    "Plan",
     "RemovalReport",
     "StaleReportError",
     "StateFormatError",
     "VerificationError",
     "VerifyReport",
     "learn",
+    "plan",
     "verify",
 ]

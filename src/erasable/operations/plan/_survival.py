@@ -14,6 +14,7 @@ from sklearn.isotonic import isotonic_regression
 
 from erasable.estimators import ErasableClassifier
 from erasable.operations.plan._sample import HeldOut, Index, Sample
+from erasable.theory import capacity
 
 Float64s = npt.NDArray[np.float64]
 
@@ -219,7 +220,7 @@ def crossing(loss: Float64s, max_loss: float) -> float:
 
 
 def bound_of_theorem_4_3(horizon: int, kappa: float, n_columns: int, margin: float, delta: float = 0.05) -> Theoretical:
-    """Core deletions K that Theorem 4.3 allows: ``K <= eps^2 T^kappa / (16 e d log T log(1/delta)) - 1``.
+    """Core deletions K that Theorem 4.3 allows, with explicit constants (:func:`erasable.theory.capacity`).
 
     Parameters
     ----------
@@ -230,11 +231,10 @@ def bound_of_theorem_4_3(horizon: int, kappa: float, n_columns: int, margin: flo
     delta : float
         The probability that the bound fails.
     """
-    below = 16.0 * math.e * n_columns * math.log(max(horizon, 2)) * math.log(1.0 / delta)
-    allowed = margin**2 * float(horizon) ** kappa / below - 1.0
-    return Theoretical(
-        allowed, allowed < 1.0, f"Theorem 4.3 with epsilon = {margin:.3g} (of the rows scored) and delta = {delta:g}"
-    )
+    tau = float(max(horizon, 2)) ** -kappa
+    bound = capacity(min(1.0, max(0.0, margin)), T=max(horizon, 2), d=n_columns, tau=tau, delta=delta)
+    put_in = f"with epsilon = {margin:.3g} (of the rows scored) and delta = {delta:g}"
+    return Theoretical(bound.value, bound.vacuous, f"{bound.source} {put_in}")
 
 
 def as_theoretical(value: Any) -> Theoretical:

@@ -1,0 +1,73 @@
+"""What the planner predicts against what a fit and a simulation with other seeds give on held-out rows."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import numpy as np
+
+from erasable import ErasableClassifier, plan
+from erasable.datasets import load_bundled, load_split, make_margin
+from erasable.operations.plan._sample import HeldOut, check_sample
+from erasable.operations.plan._survival import deletable, simulate, survival
+
+
+def cases(folder):
+    """Name, split, distribution, tolerated loss and targets of each case."""
+    margin = make_margin(220_000).split(20_000, random_state=0)
+    for distribution in ("uniform", "label", "worst"):
+        yield "Margin", margin, distribution, 0.01, {}
+    for seed in range(6):
+        yield f"digits, two classes, split {seed}", load_bundled().split(0.3, random_state=seed), "uniform", 0.02, {}
+    for path in sorted(Path(folder).glob("*_train.npz")) if folder else ():
+        split = load_split(str(path))
+        by_subject = split.train.subjects is not None
+        targets = {} if by_subject else {"max_stored": 0.2}
+        yield split.train.name, split, "subject" if by_subject else "uniform", 0.01, targets
+
+
+def row(name, split, distribution, loss, targets, seed):
+    """One case: predicted and found, side by side."""
+    train, test = split.train, split.test
+    start = time.perf_counter()
+    made = plan(
+        train.X, train.y, subjects=train.subjects, distribution=distribution, max_loss=loss, seed=seed, **targets
+    )
+    took = time.perf_counter() - start
+    recommended = eval(made.line, {"ErasableClassifier": ErasableClassifier})
+    sample = check_sample(
+        train.X,
+        train.y,
+        train.subjects,
+        None,
+        model=ErasableClassifier(),
+        horizon=None,
+        delete_label=None,
+        numbers_at_most=np.inf,
+        rng=None,
+    )
+    clf = recommended.fit(train.X, sample.y)
+    codes = np.searchsorted(np.unique(train.y), test.y)
+    held_out = HeldOut.of(test.X, codes, sample.grid, sample.n_classes)
+    runs = [
+        simulate(clf, sample, held_out, distribution, max_loss=loss, rng=np.random.default_rng([991 + seed, k]))
+        for k in range(6)
+    ]
+    limit, unit = deletable(sample, distribution, clf.n_core_)
+    found = survival(runs, max_loss=loss, limit=limit, unit=unit, horizon=sample.horizon, seed=5)
+    accuracy = clf.score(test.X, codes)
+    predicted = made.recommended
+    off = "never reached"
+    if made.survival.deletions is not None and found.deletions is not None:
+        off = f"{100 * (made.survival.deletions / found.deletions - 1):+.0f}%"
+    return [
+        name,
+        distribution,
+        loss,
+        f"`{made.line}`",
+        f"{100 * predicted.stored_share:.3g}% / {100 * clf.n_core_ / train.n_rows:.3g}%",
+        f"{predicted.accuracy.mean:.4f} / {accuracy:.4f}",
+        f"{made.survival.text().split(' (')[0]} / {found.text().split(' (')[0]} ({off})",
+        f"{took:.0f}",
+    ]
