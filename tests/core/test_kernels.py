@@ -53,6 +53,15 @@ def test_ball_arithmetic_agrees_with_float64_where_that_is_sure(kernel, monkeypa
     assert (kernel.exact(G, G, points) == before).all()
 
 
+def test_large_values_that_float64_would_round_wrongly_are_settled():
+    kernel, points = Kernel("poly", 0.7, degree=3, coef0=0.3), Points(2, 4)
+    G = np.random.default_rng(0).integers(-115, 115, size=(40, 2)).astype(np.int32)
+    found = kernel.exact(G, G, points)
+    wanted = [[oracle.kernel(p, q, 4, **options(kernel)) for q in G.tolist()] for p in G.tolist()]
+    assert found.tolist() == wanted
+    assert (np.rint(kernel.approximate(G, G, points)) != found).any()
+
+
 def test_squared_distances_are_exact_at_the_edge_of_the_ball():
     G = np.array([[REACH, 0], [-REACH, 0], [0, REACH - 1]], dtype=np.int32)
     T = Kernel("rbf")._integers(G, G)

@@ -68,6 +68,17 @@ def test_forgetting_equals_refitting(gone, kernel, threshold):
         assert (again.dual_coef_ == clf.dual_coef_).all()
 
 
+@pytest.mark.parametrize("gone", [[0], [3, 4, 5], [1, 7, 20, 21], list(range(0, 80, 2))])
+def test_forgetting_after_the_weights_were_read_equals_refitting(gone):
+    clf = moons(threshold=0.02).fit(X, Y)
+    _ = clf.dual_coef_  # from here on the kernel matrix is kept and shrinks with the rows
+    clf.forget(ids=clf.core_ids_[gone])
+    kept = clf.core_ids_
+    again = clone(clf).fit(X[kept], Y[kept], ids=kept)
+    assert (clf.dual_coef_ == again.dual_coef_).all()
+    assert clf.state_digest() == again.state_digest() == verify(clf).digest
+
+
 def test_streaming_equals_fitting_and_goes_on_after_forgetting():
     at_once = moons().fit(X, Y)
     stream = moons()
