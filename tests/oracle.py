@@ -336,8 +336,12 @@ class OracleModel:
     # -- canonical bytes, as the docstring of ``core/state.py`` says ---------------------------------------------------
 
     def to_bytes(self) -> bytes:
+        blank = self._to_bytes("0" * 64)
+        return self._to_bytes(hashlib.sha256(blank).hexdigest())
+
+    def _to_bytes(self, checksum: str) -> bytes:
         tensors = self._tensors()
-        entries = ['"__metadata__":{"erasable":' + json_string(self._metadata()) + "}"]
+        entries = ['"__metadata__":{"erasable":' + json_string(self._metadata(checksum)) + "}"]
         offset = 0
         for name, dtype, shape, data in tensors:
             sizes = ",".join(map(str, shape))
@@ -351,7 +355,7 @@ class OracleModel:
     def digest(self) -> str:
         return hashlib.sha256(self.to_bytes()).hexdigest()
 
-    def _metadata(self) -> str:
+    def _metadata(self, checksum: str) -> str:
         scaling = self.grid.scaling
         if isinstance(scaling, tuple):
             scaling_text = "[" + ",".join(json_string(s.hex()) for s in scaling) + "]"
@@ -360,9 +364,12 @@ class OracleModel:
         fields = {
             "bits": json_value(self.grid.bits),
             "capacity_units": json_string(str(self.units)),
+            "checksum": json_string(checksum),
             "class_kind": json_value(kind(self.classes)),
             "classes": "[" + ",".join(json_string(plain_text(c)) for c in self.classes) + "]",
             "classes_fixed": json_value(self.fixed_classes is not None),
+            "feature_map": "null",
+            "feature_names": "null",
             "format": json_string("erasable-state"),
             "id_kind": json_value(kind(self.ids)),
             "intercept": json_value(self.grid.intercept),

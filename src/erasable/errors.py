@@ -41,3 +41,23 @@ class ChangedMeanwhileError(ErasableError, RuntimeError):
 
 class StaleReportError(ErasableError, RuntimeError):
     """A report was asked about a state that has changed since."""
+
+
+class StoreError(ErasableError, OSError):
+    """A file could not be read or written. Unless it is one of its children, what was there before is there, whole."""
+
+
+class NotErasedError(StoreError):
+    """The new content is in place, but what it replaced could not be erased from the disk."""
+
+
+class BusyError(StoreError, TimeoutError):
+    """Another process is changing the file and did not finish in time."""
+
+
+class ReceiptError(ErasableError, ValueError):
+    """A receipt, or what it speaks of, is not what it should be."""
+
+
+class SignatureError(ReceiptError):
+    """A receipt was not signed with the key that was given, or was altered after it was signed."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 
 import numpy as np
 import pytest
 
 from erasable.cli import main
+from erasable.cli.plan import plan
+from erasable.operations.plan import DISTRIBUTIONS, EFFORTS
+from erasable.operations.plan import plan as operation
 from tests.cli.test_reproduce import erasable
 
 
@@ -93,7 +97,15 @@ def test_an_error_is_one_line_that_says_what_to_do(command, tmp_path, arguments,
     assert shown == ""
 
 
-def test_help_names_every_effort_and_gives_examples(command):
+def test_help_names_every_effort_and_distribution_and_gives_examples(command):
     _, text, _ = command("plan", "--help")
-    for word in ("quick", "thorough", "erasable plan digits", "worst"):
+    for word in (*EFFORTS, *DISTRIBUTIONS, "erasable plan digits"):
         assert word in text
+
+
+def test_the_defaults_are_those_of_the_operation():
+    theirs = inspect.signature(operation).parameters
+    shared = {n: p.default for n, p in inspect.signature(plan).parameters.items() if n in theirs and n != "weights"}
+    assert len(shared) >= 9
+    assert shared == {name: theirs[name].default for name in shared}
+    assert inspect.signature(plan).parameters["intercept"].default == theirs["fit_intercept"].default

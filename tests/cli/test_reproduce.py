@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import subprocess
 import sys
@@ -9,7 +10,9 @@ import sys
 import numpy as np
 import pytest
 
-from erasable.operations.reproduce import METHODS
+from erasable.cli.app import run
+from erasable.cli.reproduce import reproduce
+from erasable.operations.reproduce import METHODS, ORDERS, Settings
 from tests.operations.reproduce.cases import table_file
 
 
@@ -76,8 +79,26 @@ def test_figure_1_on_its_own(tmp_path):
     assert (tmp_path / "here" / "figure1.png").stat().st_size > 10_000
 
 
-def test_help_names_every_method_and_gives_examples(tmp_path):
+def test_figure_1_on_its_own_as_json(tmp_path, capsys):
+    assert run(["reproduce", "svm", "--out", str(tmp_path), "--json"]) == 0
+    figures = json.loads(capsys.readouterr().out)["figures"]
+    assert figures == [str(tmp_path / "figure1.png"), str(tmp_path / "figure1.svg")]
+    assert (tmp_path / "figure1.svg").exists()
+
+
+def test_the_defaults_are_those_of_the_settings():
+    ours = {name: p.default for name, p in inspect.signature(reproduce).parameters.items()}
+    default = Settings("margin")
+    assert ours.pop("methods") == ",".join(default.methods) == ",".join(METHODS)
+    shared = {name for name in ours if name in default.as_json() and name != "dataset"}
+    assert len(shared) >= 14
+    assert {name: ours[name] for name in shared} == {name: getattr(default, name) for name in shared}
+
+
+def test_help_names_every_method_and_order_and_gives_examples(tmp_path):
     text = erasable("reproduce", "--help", cwd=tmp_path).stdout
+    for name in ORDERS:
+        assert name in text
     assert "erasable reproduce margin --quick" in text
     for name in METHODS:
         assert name in text.replace("\n", "")

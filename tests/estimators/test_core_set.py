@@ -512,7 +512,7 @@ def test_the_digest_is_the_same_in_another_process():
     assert digest == pickle.loads(pickle.dumps(model)).state_digest()
     assert digest == copy.deepcopy(model).state_digest()
     assert model.set_params(core_set=RandomSubsample(0.1)).state_digest() == digest  # a fitted model stays what it is
-    assert model._core.digest() == "6cc36a5da595999896e8c10cd60250dab930aa07622173c36355978debc25487"
+    assert model._core.digest() == "ec484318a1e926fd4efe0b1136cc6e46ad43123ca1ae0e2953b027787afdc669"
 
 
 def test_a_fitted_model_keeps_to_the_learner_it_was_fitted_with():

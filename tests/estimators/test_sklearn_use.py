@@ -42,6 +42,7 @@ def test_parameters_are_stored_as_given():
         "fit_intercept": False,
         "scaling": np.ones(3),
         "classes": ["a", "b"],
+        "feature_names": ["u", "v", "w"],
         "grid_bits": 12,
     }
     clf = ErasableClassifier(**given)

@@ -3,20 +3,90 @@
 from __future__ import annotations
 
 import sys
-from importlib.metadata import version
-from typing import Annotated
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.markup import escape
+import typer.main
+from typer.core import TyperCommand, TyperGroup
 
-from erasable.cli.plan import plan
-from erasable.cli.reproduce import reproduce
+from erasable.cli._exits import BAD_INPUT, EXIT_CODES, FAILED, INTERRUPTED, exit_code, message, mute, report, wants_json
 from erasable.errors import ErasableError
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A line of ``erasable --help``, and the module that is imported when the command is run."""
+
+    module: str
+    panel: str
+    line: str
+
+
+#: Every command. A module holds a function of its command's name, or ``app``, a Typer, for a group of commands.
+COMMANDS = {
+    "learn": Entry("erasable.cli.learn", "Model", "Learn rows of a table into a model file, new or existing."),
+    "forget": Entry("erasable.cli.forget", "Model", "Forget rows or all rows of subjects, durably."),
+    "verify": Entry("erasable.cli.verify", "Model", "Recompute a model from its own rows and compare every bit."),
+    "predict": Entry("erasable.cli.predict", "Model", "Predict labels for the rows of a table."),
+    "inspect": Entry("erasable.cli.inspect", "Model", "Show configuration, size and digest; no rows unless asked."),
+    "export": Entry("erasable.cli.export", "Model", "Write the weights for other programs, stamped with the digest."),
+    "receipt": Entry("erasable.cli.receipt", "Proof", "Check receipts of forgetting."),
+    "keys": Entry("erasable.cli.keys", "Proof", "Make keys that sign receipts."),
+    "scan": Entry("erasable.cli.scan", "Proof", "Look for remains of rows in every file of a folder."),
+    "plan": Entry("erasable.cli.plan", "Research", "Choose parameters; foresee accuracy, storage and lifetime."),
+    "reproduce": Entry("erasable.cli.reproduce", "Research", "Run the paper's experiments, on its data or on yours."),
+    "bench": Entry("erasable.cli.bench", "Research", "Measure learning, forgetting and verifying on this machine."),
+    "demo": Entry("erasable.cli.demo", "Research", "Learn, forget, verify: the whole idea in one short run."),
+}
+
+
+def load_command(name: str) -> Any:
+    """The command of this name, its module imported."""
+    module = import_module(COMMANDS[name].module)
+    if isinstance(group := getattr(module, "app", None), typer.Typer):
+        group.rich_markup_mode = "markdown"
+        command: Any = typer.main.get_group(group)
+        command.no_args_is_help = True
+    else:
+        alone = typer.Typer(add_completion=False, rich_markup_mode="markdown")
+        alone.command(name)(getattr(module, name))
+        command = typer.main.get_command(alone)
+    command.name = name
+    return command
+
+
+class LazyGroup(TyperGroup):
+    """Lists commands without importing them; the one that is run, helped with or completed is imported."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for name, entry in COMMANDS.items():
+            self.add_command(TyperCommand(name, help=entry.line, rich_help_panel=entry.panel))
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Names in the order of the table."""
+        return list(self.commands)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The name, the command itself, and the arguments left."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, load_command(name) if name in COMMANDS else command, rest
+
+
+_EPILOG = "\n\n".join(
+    [
+        "With `--json`, results and errors are JSON on standard output. `--install-completion` teaches your shell to "
+        "complete commands and options with the tab key.",
+        "**Exit codes**",
+        *(f"- {code}: {meaning}" for code, meaning in EXIT_CODES.items()),
+    ]
+)
 
 app = typer.Typer(
     name="erasable",
-    help="Machine learning that can forget, bit for bit.",
+    cls=LazyGroup,
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
@@ -25,11 +95,13 @@ app = typer.Typer(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
+        from importlib.metadata import version
+
         print(version("erasable"))
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(epilog=_EPILOG)
 def options(
     show: Annotated[
         bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version and exit.")
@@ -38,16 +110,53 @@ def options(
     """Machine learning that can forget, bit for bit."""
 
 
-app.command()(plan)
-app.command()(reproduce)
+# Of all errors in a command line. Typer exports only the most special one, and it may bring its own copy of Click.
+_ClickException: type[Exception] = typer.BadParameter.__mro__[2]
 
 
 def main() -> None:
-    """Run the command line; an error that was foreseen becomes one line and exit status 2."""
+    """Run the command line and end the process; an error that was foreseen becomes one line and an exit code."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command and get its exit code; see ``EXIT_CODES``.
+
+    Only what nobody foresaw is raised.
+    """
+    as_json = wants_json(arguments)
     try:
-        app()
-    except ErasableError as error:
-        Console(stderr=True, highlight=False, soft_wrap=True).print(f"[bold red]error:[/] {escape(str(error))}")
-        sys.exit(2)
-    except KeyboardInterrupt:
-        sys.exit(130)
+        result = typer.main.get_command(app).main(arguments, prog_name="erasable", standalone_mode=False)
+        sys.stdout.flush()  # here, where an error can still be told
+        code = result if isinstance(result, int) else 0
+        if code != INTERRUPTED:
+            return code
+        kind, text = "KeyboardInterrupt", "interrupted."
+        if not as_json:
+            return code
+    except BrokenPipeError:  # who read our output has seen enough
+        mute(sys.stdout)
+        return FAILED
+    except (ErasableError, OSError, MemoryError) as error:
+        code, kind, text = exit_code(error), type(error).__name__, message(error)
+    except (KeyboardInterrupt, typer.Abort):
+        code, kind, text = INTERRUPTED, "KeyboardInterrupt", "interrupted."
+        if not as_json:
+            return code
+    except _ClickException as error:
+        if type(error).__name__ == "NoArgsIsHelpError":  # the help is on the screen already
+            return BAD_INPUT
+        code, kind, text = getattr(error, "exit_code", BAD_INPUT), "UsageError", _usage(error)
+    except Exception as error:
+        if as_json:
+            report(type(error).__name__, "unexpected: see the traceback on standard error.", FAILED, as_json=True)
+        raise
+    report(kind, text, code, as_json=as_json)
+    return code
+
+
+def _usage(error: Any) -> str:
+    """A usage error on one line, with where to read on."""
+    where = getattr(getattr(error, "ctx", None), "command_path", "erasable")
+    text = " ".join(error.format_message().split()).rstrip(".")
+    return f"{text}{'' if text.endswith('?') else '.'} See {where} --help."

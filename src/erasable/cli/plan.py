@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
-from rich.table import Table as RichTable
 
-from erasable.datasets import Table, load_bundled, load_split, load_table, make_margin
+from erasable.cli._shared import Bars, Json, print_json, text_table
 from erasable.errors import ConfigurationError, InputError
-from erasable.operations.plan import DISTRIBUTIONS, EFFORTS, Plan, draw_frontier
-from erasable.operations.plan import plan as make_plan
-from erasable.operations.reproduce import TextTable
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from erasable.datasets import Table
+    from erasable.operations.plan import Plan
 
 _NAMED = ("margin", "digits")
 
@@ -42,7 +41,7 @@ def plan(
     distribution: Annotated[
         str | None,
         typer.Option(
-            help=f"Which rows are deleted: {', '.join(DISTRIBUTIONS)}. "
+            help="Which rows are deleted: uniform, subject, label, worst, weights. "
             "[default: by weights or subject where named, else uniform]"
         ),
     ] = None,
@@ -56,12 +55,12 @@ def plan(
         int | None, typer.Option(help="Rows the model will see, if the file is a sample. [default: rows of the file]")
     ] = None,
     intercept: Annotated[bool, typer.Option("--intercept/--no-intercept", help="Append a constant to rows.")] = True,
-    effort: Annotated[str, typer.Option(help=f"How hard to look: {', '.join(EFFORTS)}.")] = "default",
+    effort: Annotated[str, typer.Option(help="How hard to look: quick, default, thorough.")] = "default",
     seed: Annotated[int, typer.Option(help="Draws divisions of the rows and orders of deletion.")] = 0,
     out: Annotated[
         Path | None, typer.Option(help="Folder for plan.json, frontier.png and frontier.svg. [default: none written]")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON instead of tables.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Plan a classifier that will have to forget: parameters, storage, accuracy, and deletions until a refresh.
 
@@ -74,12 +73,13 @@ def plan(
 
     - `erasable plan customers.parquet --label churned --subject user_id --deletions-per-month 300 --max-stored 0.2`
     """
-    screen = Console(stderr=True)
+    from erasable.operations.plan import draw_frontier
+    from erasable.operations.plan import plan as make_plan
+
     table, likely = _read(file, label, id, subject, weights)
     if out is not None:
         _make_folder(out)
-    bars = _bars(screen)
-    try:
+    with Bars(quiet=as_json) as bars:
         found = make_plan(
             table.X,
             table.y,
@@ -96,17 +96,14 @@ def plan(
             fit_intercept=intercept,
             effort=effort,
             seed=seed,
-            progress=_watch(bars),
+            progress=bars.tick,
         )
-    finally:
-        if bars.live.is_started:  # stopping what never started would print an empty line
-            bars.stop()
-    text = json.dumps(found.as_json(), indent=1, allow_nan=False)
     if out is not None:
         draw_frontier(found, out)
+        text = json.dumps(found.as_json(), indent=1, allow_nan=False)
         (out / "plan.json").write_text(text + "\n", encoding="utf-8")
     if as_json:
-        print(text)
+        print_json(found.as_json())
         return
     _show(found, out)
 
@@ -115,6 +112,10 @@ def _read(
     file: str, label: str, id: str | None, subject: str | None, weights: str | None
 ) -> tuple[Table, np.ndarray[Any, Any] | None]:
     """The rows, and the column of weights, which is then no feature."""
+    import numpy as np
+
+    from erasable.datasets import Table, load_bundled, load_split, load_table, make_margin
+
     if file in _NAMED:
         if weights is not None:
             raise ConfigurationError(f"{file} has no column of weights: leave --weights out.")
@@ -152,40 +153,16 @@ def _make_folder(out: Path) -> None:
 
 
 def _show(found: Plan, out: Path | None) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+
     page = Console()
     for table in (found.table(), found.predictions()):
-        page.print(_rich(table))
+        marked = not table.head[0]  # the first column holds the arrow at what is recommended
+        page.print(text_table(table.title, table.head, table.rows, numbers=marked, bold=lambda row: row[0] == "→"))
     for warning in found.warnings:
-        page.print(f"[bold yellow]warning:[/] {warning}", highlight=False, soft_wrap=True)
-    page.print(f"\n[bold]{found.line}[/]", highlight=False, soft_wrap=True)
+        page.print(f"[bold yellow]warning:[/] {escape(warning)}", highlight=False, soft_wrap=True)
+    page.print(f"\n[bold]{escape(found.line)}[/]", highlight=False, soft_wrap=True)
     if out is not None:
-        page.print(f"\n{out / 'frontier.png'} has the picture; plan.json the numbers.", highlight=False, soft_wrap=True)
-
-
-def _bars(screen: Console) -> Progress:
-    columns = (TextColumn("{task.description:<22}"), BarColumn(), TimeElapsedColumn())
-    return Progress(*columns, console=screen, transient=True)
-
-
-def _watch(bars: Progress):  # type: ignore[no-untyped-def]
-    tasks: dict[str, TaskID] = {}
-
-    def watch(what: str, done: int, total: int) -> None:
-        if what not in tasks:
-            bars.start()
-            tasks[what] = bars.add_task(what, total=total)
-        if done == total:
-            bars.update(tasks[what], completed=bars.tasks[tasks[what]].total)
-        else:
-            bars.update(tasks[what], completed=done, total=total)
-
-    return watch
-
-
-def _rich(table: TextTable) -> RichTable:
-    shown = RichTable(title=table.title, title_justify="left")
-    for name in table.head:
-        shown.add_column(name, justify="left" if table.head[0] else "right")
-    for row in table.rows:
-        shown.add_row(*row, style="bold" if row[0] == "→" else None)
-    return shown
+        picture = escape(str(out / "frontier.png"))
+        page.print(f"\n{picture} has the picture; plan.json the numbers.", highlight=False, soft_wrap=True)

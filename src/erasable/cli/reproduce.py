@@ -3,33 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import shlex
 import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.table import Table
 
-from erasable.operations.reproduce import (
-    METHODS,
-    ORDERS,
-    Settings,
-    TextTable,
-    as_in_the_paper,
-    draw_figure_1,
-    hints,
-    in_detail,
-    make_folder,
-    speed_ups,
-)
-from erasable.operations.reproduce import reproduce as run
-
-_DEFAULT = Settings("margin")
+from erasable.cli._shared import Bars, Json, print_json, text_table
 
 
 def reproduce(
@@ -44,26 +25,26 @@ def reproduce(
     deletions: Annotated[
         int | None, typer.Option(help="Rows to delete. [default: 80000 on the paper's sets, else 40%]")
     ] = None,
-    order: Annotated[str, typer.Option(help=f"In which order: {', '.join(ORDERS)}.")] = _DEFAULT.order,
+    order: Annotated[str, typer.Option(help="In which order: label, uniform, core-first, subject.")] = "label",
     delete_label: Annotated[
         str | None, typer.Option(help="The class that order `label` deletes. [default: the first in sorted order]")
     ] = None,
-    methods: Annotated[str, typer.Option(help="Which methods, separated by commas.")] = ",".join(METHODS),
-    kappa: Annotated[
-        float | None, typer.Option(help="How much ours stores, 0 to 1. [default: by dataset]")
-    ] = _DEFAULT.kappa,
-    capacity: Annotated[float | None, typer.Option(help="Our regulariser. [default: 1]")] = _DEFAULT.capacity,
-    alpha: Annotated[float, typer.Option(help="Ridge regulariser of methods that train on all rows.")] = _DEFAULT.alpha,
+    methods: Annotated[
+        str, typer.Option(help="Which methods, separated by commas.")
+    ] = "erasable,retrained,sisa,newton,certified,subsample",
+    kappa: Annotated[float | None, typer.Option(help="How much ours stores, 0 to 1. [default: by dataset]")] = None,
+    capacity: Annotated[float | None, typer.Option(help="Our regulariser. [default: 1]")] = None,
+    alpha: Annotated[float, typer.Option(help="Ridge regulariser of methods that train on all rows.")] = 1.0,
     intercept: Annotated[
         bool | None, typer.Option("--intercept/--no-intercept", help="[default: none on margin]")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Draws data, splits and orders.")] = _DEFAULT.seed,
-    repeats: Annotated[int, typer.Option(help="Repeats for the confidence bands.")] = _DEFAULT.repeats,
-    points: Annotated[int, typer.Option(help="How often to look at the accuracy.")] = _DEFAULT.points,
+    seed: Annotated[int, typer.Option(help="Draws data, splits and orders.")] = 0,
+    repeats: Annotated[int, typer.Option(help="Repeats for the confidence bands.")] = 3,
+    points: Annotated[int, typer.Option(help="How often to look at the accuracy.")] = 40,
     time_limit: Annotated[
         float,
         typer.Option(help="Seconds a method may take for requests one at a time; the rest is estimated."),
-    ] = _DEFAULT.time_limit,
+    ] = 240.0,
     out: Annotated[Path | None, typer.Option(help="Folder for results. [default: reproduction/DATASET]")] = None,
     quick: Annotated[
         bool,
@@ -74,10 +55,10 @@ def reproduce(
     ] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Start over instead of continuing a stopped run.")] = False,
     data: Annotated[str | None, typer.Option(help="Folder with data1.npz and data2.npz, for `purchase`.")] = None,
-    label: Annotated[str, typer.Option(help="Column of the labels in a file.")] = _DEFAULT.label,
+    label: Annotated[str, typer.Option(help="Column of the labels in a file.")] = "label",
     id: Annotated[str | None, typer.Option(help="Column of the row ids in a file.")] = None,
     subject: Annotated[str | None, typer.Option(help="Column that says whose row it is, for order `subject`.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print results.json instead of tables.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Compare ways of forgetting, as in the paper, on its data or on yours.
 
@@ -94,12 +75,29 @@ def reproduce(
 
     - `erasable reproduce customers.parquet --label churned --subject user_id --order subject`
     """
+    from rich.console import Console
+    from rich.markup import escape
+
+    from erasable.operations.reproduce import (
+        Settings,
+        as_in_the_paper,
+        draw_figure_1,
+        hints,
+        in_detail,
+        make_folder,
+        speed_ups,
+    )
+    from erasable.operations.reproduce import reproduce as run
+
     screen = Console(stderr=True)
     folder = out if out is not None else Path("reproduction") / Settings(dataset).name
     if dataset == "svm":
         make_folder(folder)
         draw_figure_1(folder)
-        screen.print(f"[bold]{escape(str(folder / 'figure1.png'))}[/] and figure1.svg")
+        if as_json:
+            print_json({"figures": [str(folder / name) for name in ("figure1.png", "figure1.svg")]})
+        else:
+            screen.print(f"[bold]{escape(str(folder / 'figure1.png'))}[/] and figure1.svg")
         return
     settings = Settings(
         dataset,
@@ -122,18 +120,14 @@ def reproduce(
         subject,
     )
     command = "erasable " + shlex.join(sys.argv[1:])
-    bars = _bars(screen)
     try:
-        results = run(settings, folder, fresh=fresh, watch=_watch(bars), command=command)
+        with Bars(quiet=as_json, remaining=True) as bars:
+            results = run(settings, folder, fresh=fresh, watch=bars.tick, command=command)
     except KeyboardInterrupt:
-        bars.stop()
         screen.print("stopped; the same command continues where it was")
         raise typer.Exit(130) from None
-    finally:
-        if bars.live.is_started:  # stopping what never started would print an empty line
-            bars.stop()
     if as_json:
-        print(json.dumps(results))
+        print_json(results)
         return
     page = Console()
     detail = in_detail(results)
@@ -145,39 +139,11 @@ def reproduce(
     ]
     halves = [dataclasses.replace(halves[0], notes=()), dataclasses.replace(halves[1], title="")]
     for table in (as_in_the_paper(results), *halves):
-        page.print(_rich(table))
+        shown = text_table(table.title, table.head, table.rows, bold=lambda row: row[0].startswith("Algorithm 1"))
+        page.print(shown)
         for note in table.notes:
-            page.print(note, style="dim")
+            page.print(escape(note), style="dim")
     for line in [*speed_ups(results), *hints(results)]:
         page.print("•", escape(line), highlight=False)
     path = escape(str(folder / "report.html"))
     page.print(f"\n[bold]{path}[/] has the pictures; results.json the numbers.", highlight=False, soft_wrap=True)
-
-
-def _bars(screen: Console) -> Progress:
-    columns = (TextColumn("{task.description:<34}"), BarColumn(), TimeElapsedColumn(), TextColumn("left:"))
-    return Progress(*columns, TimeRemainingColumn(), console=screen, transient=True)
-
-
-def _watch(bars: Progress):  # type: ignore[no-untyped-def]
-    tasks: dict[str, TaskID] = {}
-
-    def watch(what: str, done: int, total: int) -> None:
-        if what not in tasks:
-            bars.start()
-            tasks[what] = bars.add_task(what, total=total)
-        if done == total:
-            bars.update(tasks[what], completed=bars.tasks[tasks[what]].total)
-        else:
-            bars.update(tasks[what], completed=done, total=total)
-
-    return watch
-
-
-def _rich(table: TextTable) -> Table:
-    shown = Table(title=escape(table.title) or None, title_justify="left")
-    for i, name in enumerate(table.head):
-        shown.add_column(name, justify="left" if i == 0 else "right", no_wrap=i == 0)
-    for row in table.rows:
-        shown.add_row(*row, style="bold" if row[0].startswith("Algorithm 1") else None)
-    return shown

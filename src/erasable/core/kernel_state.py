@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,16 +14,20 @@ from erasable.core.grid import Float64s, Integers
 from erasable.core.kernel_selector import kernel_matrix, select_points, smallest_eigenvalue
 from erasable.core.kernels import KERNEL_BITS, Kernel, Points
 from erasable.core.layout import (
+    Buffer,
     Key,
     Label,
-    Tensors,
+    Piece,
+    check_feature_names,
+    check_format,
+    digest_of,
     guarded,
-    key_tensors,
     name_fields,
+    named_row_tensors,
     parse,
     parts,
-    read_keys,
     read_label,
+    read_names,
 )
 from erasable.core.selector import Decisions, Progress
 from erasable.core.weights import Float32s, solve_weights
@@ -42,8 +45,11 @@ class KernelConfiguration:
     units: int
     threshold: float
     classes: tuple[Label, ...] | None = None
+    feature_names: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
+        if self.feature_names is not None:
+            check_feature_names(self.feature_names, self.points.n_features)
         if not 2 <= self.units < 2**50:
             raise ConfigurationError("capacity is outside what kernels can hold: between 2**-29 and 2**20.")
         if not 0.0 < self.threshold < math.inf:
@@ -124,18 +130,16 @@ def relearn_points(
 
 def kernel_digest(state: KernelState) -> str:
     """SHA-256 of the canonical bytes, as 64 hexadecimal digits."""
-    sha = hashlib.sha256()
-    for part in _parts(state):
-        sha.update(part)
-    return sha.hexdigest()
+    return digest_of(kernel_to_pieces(state))
 
 
 def kernel_to_bytes(state: KernelState) -> bytes:
     """The canonical bytes of a state."""
-    return b"".join(_parts(state))
+    return b"".join(kernel_to_pieces(state))
 
 
-def _parts(state: KernelState) -> Iterator[bytes | memoryview]:
+def kernel_to_pieces(state: KernelState) -> list[Piece]:
+    """The canonical bytes of a state in pieces."""
     c, kernel, points = state.configuration, state.configuration.kernel, state.configuration.points
     scaling = points.scaling
     meta = {
@@ -152,41 +156,33 @@ def _parts(state: KernelState) -> Iterator[bytes | memoryview]:
         "coef0": float(kernel.coef0).hex(),
         "capacity_units": str(c.units),
         "threshold": c.threshold.hex(),
+        "feature_names": None if c.feature_names is None else list(c.feature_names),
         **name_fields(state.classes, state.ids, state.subjects, fixed=c.classes is not None),
     }
     codes = {label: i for i, label in enumerate(state.classes)}
-    ids, narrow_ids = key_tensors("ids", state.ids)
-    subjects, narrow_subjects = key_tensors("subjects", state.subjects)
-    middle: Tensors = {
-        "weights": ("F32", state.weights),
-        "labels": ("I32", [codes[v] for v in state.labels]),
-        "rows": ("I32", state.rows),
-    }
-    return parts(meta, {**ids, **subjects, **middle, **narrow_ids, **narrow_subjects})
+    named = named_row_tensors(state.ids, state.subjects, [codes[v] for v in state.labels], ("I32", state.rows))
+    return parts(meta, {"weights": ("F32", state.weights), **named})
 
 
-def kernel_from_bytes(data: bytes, function: Callable[[Float64s, Float64s], Any] | None = None) -> KernelState:
+def kernel_from_bytes(data: Buffer, function: Callable[[Float64s, Float64s], Any] | None = None) -> KernelState:
     """The state whose canonical bytes these are; a custom kernel's function is not in them and must be given.
 
     Raises
     ------
     StateFormatError
     """
-    return guarded(data, lambda raw: _parse(raw, function), kernel_to_bytes)
+    return guarded(data, lambda raw: _parse(raw, function), kernel_to_pieces)
 
 
-def _parse(data: bytes, function: Callable[[Float64s, Float64s], Any] | None) -> KernelState:
+def _parse(data: Buffer, function: Callable[[Float64s, Float64s], Any] | None) -> KernelState:
     meta, tensors = parse(data)
-    if meta["format"] != FORMAT:
-        raise StateFormatError("this is some other safetensors file.")
-    if meta["version"] != VERSION:
-        raise StateFormatError(f"format version {meta['version']!r} is not {VERSION}: use a matching erasable.")
+    check_format(meta, FORMAT, VERSION)
     scaling = meta["scaling"]
     if scaling is not None:
         scaling = tuple(map(float.fromhex, scaling)) if isinstance(scaling, list) else float.fromhex(scaling)
     custom = meta["kernel"] == "custom"
     if custom and function is None:
-        raise StateFormatError("it has a kernel function of the caller's, which must be given.")
+        raise StateFormatError("it has a kernel function of the caller's, which a file cannot hold: give it again.")
     kernel = Kernel(
         meta["kernel"],
         float.fromhex(meta["gamma"]),
@@ -197,26 +193,22 @@ def _parse(data: bytes, function: Callable[[Float64s, Float64s], Any] | None) ->
     )
     points = Points(int(meta["n_features"]), int(meta["bits"]), scaling)
     classes = tuple(read_label(meta["class_kind"], v) for v in meta["classes"])
+    names = meta["feature_names"]
     c = KernelConfiguration(
         points,
         kernel,
         int(meta["capacity_units"]),
         float.fromhex(meta["threshold"]),
         classes if meta["classes_fixed"] else None,
+        None if names is None else tuple(names),
     )
-    rows, labels = tensors["rows"], tensors["labels"]
-    n = len(rows)
+    rows, n = tensors["rows"], len(tensors["rows"])
     fits = (
         rows.shape == (n, points.n_features)
         and rows.dtype == np.int32
-        and labels.shape == (n,)
         and tensors["weights"].shape == (len(classes) if len(classes) > 2 else 1, n)
-        and (n == 0 or (labels.min() >= 0 and labels.max() < len(classes)))
     )
     if not fits:
         raise StateFormatError("its parts do not fit together.")
-    ids = read_keys(tensors, "ids", meta["id_kind"], n)
-    if None in ids or len(set(ids)) != n:
-        raise StateFormatError("its ids are not distinct.")
-    subjects = read_keys(tensors, "subjects", meta["subject_kind"], n)
-    return KernelState(c, ids, subjects, tuple(classes[i] for i in labels.tolist()), rows, tensors["weights"])  # type: ignore[arg-type]
+    ids, subjects, labels = read_names(meta, tensors, classes, n)
+    return KernelState(c, ids, subjects, labels, rows, tensors["weights"])

@@ -2,27 +2,33 @@
 
 An 8-byte little-endian header length, a JSON header, then the tensors in the order given, no gaps. One metadata key,
 ``erasable``, holds canonical JSON (RFC 8785: sorted keys, no spaces; numbers beyond small integers are written as
-strings, floats in hexadecimal, so that nothing is rounded).
+strings, floats in hexadecimal, so that nothing is rounded), among it a checksum of all the bytes. ``docs/format.md``
+specifies all of it.
 """
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from erasable.errors import ErasableError, StateFormatError
+from erasable.errors import ConfigurationError, ErasableError, StateFormatError, StoreError
 
 Key = int | str | bytes
 Label = bool | int | float | str
 Tensors = dict[str, tuple[str, Any]]
+Piece = bytes | bytearray | memoryview
+Buffer = bytes | bytearray | memoryview
 
 DTYPES = {"I64": "<i8", "F32": "<f4", "I32": "<i4", "I16": "<i2", "U8": "|u1"}
 _KINDS: dict[type, str] = {bool: "bool", int: "int", float: "float", str: "str", bytes: "bytes"}
+LONGEST_HEADER = 2**23  # bytes; names and scales of a hundred thousand features fit
+MOST_VALUES = 2**19  # in the header: parsed, each takes up to a hundred bytes, however short it is written
 S = TypeVar("S")
 
 
@@ -32,13 +38,47 @@ def kind_of(value: object) -> str:
 
 
 def canonical_json(value: Any) -> str:
-    """JSON with sorted keys and no spaces."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    """JSON with sorted keys and no spaces, floats as text in hexadecimal."""
+    return json.dumps(_without_floats(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
-def parts(meta: dict[str, Any], tensors: Tensors) -> Iterator[bytes | memoryview]:
-    """The bytes of a file, piece by piece; ``tensors`` in file order, the widest entries first."""
+def _without_floats(value: Any) -> Any:
+    match value:
+        case float():
+            return value.hex()
+        case dict():
+            return {name: _without_floats(v) for name, v in value.items()}
+        case list() | tuple():
+            return [_without_floats(v) for v in value]
+    return value
+
+
+def parts(meta: dict[str, Any], tensors: Tensors) -> list[Piece]:
+    """The bytes of a file in pieces: header, then ``tensors``, those with the widest entries first, so all are aligned.
+
+    ``meta`` gets a ``checksum``: the SHA-256, in hexadecimal, of all the bytes with zeros where its digits stand.
+    """
     arrays = {name: (t, np.ascontiguousarray(array, dtype=DTYPES[t])) for name, (t, array) in tensors.items()}
+    arrays = dict(sorted(arrays.items(), key=lambda entry: -entry[1][1].itemsize))  # the sort keeps the order of equals
+    data: list[Piece] = [array.reshape(-1).view(np.uint8).data for _, array in arrays.values()]
+    sha = hashlib.sha256(_header({**meta, "checksum": "0" * 64}, arrays))
+    for piece in data:
+        sha.update(piece)
+    header = _header({**meta, "checksum": sha.hexdigest()}, arrays)
+    _check_header(header)
+    return [header, *data]
+
+
+def _check_header(text: bytes) -> None:
+    """Refuse a header that is too long, or that would take up much more memory than its length says."""
+    if len(text) > LONGEST_HEADER:
+        raise StateFormatError(f"the header has {len(text):,} bytes; at most {LONGEST_HEADER:,} are allowed.")
+    values = sum(map(text.count, (b",", b"[", b"{")))
+    if values > MOST_VALUES:
+        raise StateFormatError(f"the header has some {values:,} values; at most {MOST_VALUES:,} are allowed.")
+
+
+def _header(meta: dict[str, Any], arrays: dict[str, tuple[str, npt.NDArray[Any]]]) -> bytes:
     header: dict[str, Any] = {"__metadata__": {"erasable": canonical_json(meta)}}
     offset = 0
     for name, (dtype, array) in arrays.items():
@@ -46,46 +86,150 @@ def parts(meta: dict[str, Any], tensors: Tensors) -> Iterator[bytes | memoryview
         offset += array.nbytes
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-len(text) % 8)
-    yield len(text).to_bytes(8, "little") + text
-    for _, array in arrays.values():
-        yield (array.reshape(-1).view(np.uint8).data)
+    return len(text).to_bytes(8, "little") + text
 
 
-def parse(data: bytes) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
-    """Metadata and tensors; anything may be raised for bytes that are in no such layout: see :func:`guarded`."""
-    start = 8 + int.from_bytes(data[:8], "little")
-    if start > len(data):
-        raise StateFormatError("the header is cut off.")
-    header = json.loads(data[8:start].decode())
-    meta = json.loads(header.pop("__metadata__")["erasable"])
-    return meta, {name: _tensor(data[start:], entry) for name, entry in header.items()}
+def digest_of(pieces: Iterable[Piece]) -> str:
+    """SHA-256 of the pieces, as 64 hexadecimal digits."""
+    sha = hashlib.sha256()
+    for piece in pieces:
+        sha.update(piece)
+    return sha.hexdigest()
 
 
-def _tensor(data: bytes, entry: dict[str, Any]) -> npt.NDArray[Any]:
+def parse(data: Buffer) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+    """Metadata and tensors, which are read-only views of ``data``.
+
+    Anything may be raised for bytes that are in no such layout: see :func:`guarded`. Nothing larger than the header is
+    allocated, and that is bounded.
+    """
+    view = memoryview(data).cast("B").toreadonly()
+    length = int.from_bytes(view[:8], "little")
+    if len(view) < 8 or 8 + length > len(view):
+        raise StateFormatError("the file is cut off, or no safetensors file.")
+    if length > LONGEST_HEADER:
+        raise StateFormatError(f"the header has {length:,} bytes; at most {LONGEST_HEADER:,} are allowed.")
+    text = bytes(view[8 : 8 + length])
+    _check_header(text)
+    header = json.loads(text.decode())
+    metadata = header.pop("__metadata__", None)
+    if not isinstance(metadata, dict) or "erasable" not in metadata:
+        raise StateFormatError("this is some other safetensors file: it has no metadata of erasable.")
+    meta = json.loads(metadata["erasable"])
+    body = view[8 + length :]
+    end = 0
+    for entry in header.values():  # one after the other: no byte stands for two things
+        low, high = entry["data_offsets"]
+        if low != end or not end <= high <= len(body):
+            raise StateFormatError("its tensors overlap, leave gaps, or are cut off.")
+        end = high
+    if end != len(body):
+        raise StateFormatError("there are bytes after its last tensor.")
+    return meta, {name: _tensor(body, entry) for name, entry in header.items()}
+
+
+def read_meta(head: Buffer) -> dict[str, Any]:
+    """The metadata alone, of bytes that begin with the header.
+
+    Raises
+    ------
+    StateFormatError
+        When there is none of erasable's.
+    """
+    try:
+        view = memoryview(head).cast("B")
+        length = int.from_bytes(view[:8], "little")
+        if not 8 + length <= len(view) or length > LONGEST_HEADER:
+            raise ValueError
+        text = bytes(view[8 : 8 + length])
+        _check_header(text)
+        meta = json.loads(json.loads(text.decode())["__metadata__"]["erasable"])
+        if not isinstance(meta["format"], str) or not isinstance(meta["checksum"], str):
+            raise TypeError
+    except (AttributeError, KeyError, IndexError, OverflowError, RecursionError, TypeError, ValueError):
+        raise StateFormatError("not a state: this is no file of erasable's, or it is truncated or altered.") from None
+    found: dict[str, Any] = meta
+    return found
+
+
+def _tensor(data: memoryview, entry: dict[str, Any]) -> npt.NDArray[Any]:
     low, high = entry["data_offsets"]
-    if not 0 <= low <= high <= len(data):
-        raise StateFormatError("it is cut off.")
     array: npt.NDArray[Any] = np.frombuffer(data[low:high], dtype=DTYPES[entry["dtype"]]).reshape(entry["shape"])
     return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
-def guarded(data: bytes, read: Callable[[bytes], S], write: Callable[[S], bytes]) -> S:
-    """What ``read`` makes of the bytes, provided that ``write`` gives the same bytes back.
+def check_format(meta: dict[str, Any], form: str, version: int) -> None:
+    """Refuse another format, and by name a version that this program does not know.
+
+    Raises
+    ------
+    StateFormatError
+    """
+    found, given = meta.get("format"), meta.get("version")
+    if found != form:
+        raise StateFormatError(f"it holds {str(found)[:40]!r}, where {form!r} is required.")
+    if isinstance(given, bool) or given != version:
+        newer = isinstance(given, int) and given > version
+        raise StateFormatError(
+            f"it is version {str(given)[:40]} of {form!r}, and this erasable reads version {version}: "
+            + ("install a newer erasable." if newer else "there is no such version.")
+        )
+
+
+def guarded(data: Buffer, read: Callable[[Buffer], S], write: Callable[[S], Iterable[Piece]]) -> S:
+    """What ``read`` makes of the bytes, provided that ``write`` gives the same bytes back, checksum and all.
 
     Raises
     ------
     StateFormatError
         When the bytes are not the canonical bytes of anything.
+    StoreError
+        When ``read`` needs other files, and they cannot be read.
     """
     try:
         state = read(data)
+        pieces = write(state)
+    except StoreError:
+        raise
     except ErasableError as error:
         raise StateFormatError(f"not a state: {error}") from error
     except (AttributeError, KeyError, IndexError, OverflowError, RecursionError, TypeError, ValueError) as error:
         raise StateFormatError("not a state: the bytes are truncated or altered.") from error
-    if write(state) != data:
-        raise StateFormatError("not a state: the bytes are not in canonical form.")
+    if not same_bytes(data, pieces):
+        raise StateFormatError("not a state: its bytes were altered, or are not in canonical form.")
     return state
+
+
+def read_sealed(data: Buffer) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+    """Metadata and tensors of a file of any of our formats; its layout and its checksum are tested, no more.
+
+    Raises
+    ------
+    StateFormatError
+    """
+    names = {np.dtype(code).newbyteorder("="): name for name, code in DTYPES.items()}
+
+    def write(found: tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]) -> list[Piece]:
+        meta, tensors = found
+        plain = {name: value for name, value in meta.items() if name != "checksum"}
+        return parts(plain, {name: (names[array.dtype], array) for name, array in tensors.items()})
+
+    return guarded(data, parse, write)
+
+
+def same_bytes(data: Buffer, pieces: Iterable[Piece]) -> bool:
+    """Whether the pieces, one after the other, are the data; nothing is copied."""
+    whole = np.frombuffer(data, dtype=np.uint8)
+    at = 0
+    for piece in pieces:
+        if not len(piece):
+            continue
+        part = np.frombuffer(piece, dtype=np.uint8)
+        there = whole[at : at + len(part)]
+        if part.ctypes.data != there.ctypes.data and not np.array_equal(part, there):  # else it is that very memory
+            return False
+        at += len(part)
+    return at == len(whole)
 
 
 def write_label(value: Label) -> str:
@@ -126,22 +270,62 @@ def name_fields(
     }
 
 
-def key_tensors(name: str, keys: Sequence[Key | None]) -> tuple[Tensors, Tensors]:
-    """Ids or subjects as wide and as narrow tensors; a subject may be missing, and so may all of them."""
-    wide: Tensors = {}
-    narrow: Tensors = {}
-    present = [k is not None for k in keys]
-    if any(present) and not all(present):
-        narrow[name + ".present"] = ("U8", present)
-    if not any(present):
-        return wide, narrow
-    if all(k is None or type(k) is int for k in keys):
-        wide[name] = ("I64", np.array([k or 0 for k in keys], dtype=np.int64))
+def named_row_tensors(
+    ids: Sequence[Key], subjects: Sequence[Key | None], codes: Sequence[int], rows: tuple[str, Any]
+) -> Tensors:
+    """Rows with ids, subjects and the numbers of their classes."""
+    labels: Tensors = {"labels": ("I32", np.asarray(codes, dtype=np.int32)), "rows": rows}
+    return {**labels, **key_tensors("ids", ids), **key_tensors("subjects", subjects)}
+
+
+def read_names(
+    meta: dict[str, Any], tensors: dict[str, npt.NDArray[Any]], classes: tuple[Label, ...], n: int
+) -> tuple[tuple[Key, ...], tuple[Key | None, ...], tuple[Label, ...]]:
+    """Ids, subjects and labels of n rows.
+
+    Raises
+    ------
+    StateFormatError
+    """
+    codes = tensors["labels"]
+    if codes.shape != (n,) or (n and not (codes.min() >= 0 and codes.max() < len(classes))):
+        raise StateFormatError("its labels do not fit its rows or its classes.")
+    ids = read_keys(tensors, "ids", meta["id_kind"], n)
+    if (n and meta["id_kind"] is None) or "ids.present" in tensors or len(set(ids)) != n:
+        raise StateFormatError("its ids are not distinct.")
+    subjects = read_keys(tensors, "subjects", meta["subject_kind"], n)
+    return ids, subjects, tuple(classes[i] for i in codes.tolist())  # type: ignore[return-value]
+
+
+def check_feature_names(names: Sequence[Any], n_features: int) -> None:
+    """Refuse names of columns that are not one text for each.
+
+    Raises
+    ------
+    ConfigurationError
+    """
+    if len(names) != n_features:
+        raise ConfigurationError(f"{len(names)} names of columns are given for {n_features} features.")
+    for name in names:
+        if not isinstance(name, str) or any("\ud800" <= c <= "\udfff" for c in name):
+            raise ConfigurationError("the names of columns must be texts in Unicode: rename those that are not.")
+
+
+def key_tensors(name: str, keys: Sequence[Key | None]) -> Tensors:
+    """Ids or subjects; a subject may be missing, and so may all of them."""
+    tensors: Tensors = {}
+    kinds = set(map(type, keys))
+    if not kinds - {type(None)}:
+        return tensors
+    if type(None) in kinds:
+        tensors[name + ".present"] = ("U8", [k is not None for k in keys])
+    if kinds <= {int, type(None)}:
+        tensors[name] = ("I64", np.array([k or 0 for k in keys], dtype=np.int64))
     else:
         texts = [b"" if k is None else k.encode() if isinstance(k, str) else bytes(k) for k in keys]
-        wide[name + ".ends"] = ("I64", np.cumsum([len(t) for t in texts], dtype=np.int64))
-        narrow[name] = ("U8", np.frombuffer(b"".join(texts), dtype=np.uint8))
-    return wide, narrow
+        tensors[name + ".ends"] = ("I64", np.cumsum([len(t) for t in texts], dtype=np.int64))
+        tensors[name] = ("U8", np.frombuffer(b"".join(texts), dtype=np.uint8))
+    return tensors
 
 
 def read_keys(tensors: dict[str, npt.NDArray[Any]], name: str, kind: str | None, n: int) -> tuple[Key | None, ...]:
@@ -152,7 +336,10 @@ def read_keys(tensors: dict[str, npt.NDArray[Any]], name: str, kind: str | None,
         keys: list[Any] = tensors[name].tolist()
     else:
         blob, ends = tensors[name].tobytes(), [0, *tensors[name + ".ends"].tolist()]
+        if any(a > b for a, b in itertools.pairwise(ends)) or ends[-1] != len(blob):
+            raise StateFormatError(f"its {name} do not fit together.")  # and might be cut out of it over and over
         texts = [blob[a:b] for a, b in itertools.pairwise(ends)]
         keys = [t.decode() for t in texts] if kind == "str" else texts
-    present = tensors[name + ".present"].tolist() if name + ".present" in tensors else [1] * n
-    return tuple(k if p else None for k, p in zip(keys, present, strict=True))
+    if name + ".present" not in tensors and len(keys) == n:
+        return tuple(keys)
+    return tuple(k if p else None for k, p in zip(keys, tensors[name + ".present"].tolist(), strict=True))

@@ -15,7 +15,7 @@ BLAS-3:
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -121,6 +121,9 @@ class Decisions:
     certified: int = 0  # decided in float64, with a bound
     enclosed: int = 0  # decided by an enclosure with exact residuals
     exact: int = 0  # decided in rational arithmetic
+
+    def __add__(self, other: Decisions) -> Decisions:
+        return Decisions(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,8 @@ or gaps.
 
 from __future__ import annotations
 
-import hashlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,16 +16,21 @@ import numpy.typing as npt
 
 from erasable.core.grid import Float64s, Grid, Integers
 from erasable.core.layout import (
+    Buffer,
     Key,
     Label,
+    Piece,
     Tensors,
+    check_feature_names,
+    check_format,
+    digest_of,
     guarded,
-    key_tensors,
     name_fields,
+    named_row_tensors,
     parse,
     parts,
-    read_keys,
     read_label,
+    read_names,
 )
 from erasable.core.selector import GridRows, Progress, Selection, select
 from erasable.core.sums import LARGEST_EXACT, empty_gram, packed, sums_by_class, targets, unpacked
@@ -41,12 +45,16 @@ class Configuration:
     """All that the caller fixed: how rows become integers, ``lambda``, the threshold and, where given, the classes.
 
     ``units`` is lambda in squared grid steps; ``classes`` is sorted, or None when classes come from the core rows.
+    ``feature_names`` are those of the columns of the input, where it has any; ``feature_map`` describes, as canonical
+    JSON, the map that rows went through before they came here.
     """
 
     grid: Grid
     units: int
     threshold: float
     classes: tuple[Label, ...] | None = None
+    feature_names: tuple[str, ...] | None = None
+    feature_map: str | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.units < LARGEST_EXACT // 2:
@@ -56,6 +64,8 @@ class Configuration:
         fixed = self.classes
         if fixed is not None and (not fixed or list(fixed) != sorted(set(fixed)) or len({type(c) for c in fixed}) > 1):
             raise ConfigurationError("fixed classes must be sorted, distinct and of one type.")
+        if self.feature_names is not None and self.feature_map is None:
+            check_feature_names(self.feature_names, self.grid.n_features)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -182,23 +192,22 @@ def gram_of(state: State) -> Float64s:
 
 def digest(state: State) -> str:
     """SHA-256 of the canonical bytes, as 64 hexadecimal digits. Equal states, equal digests, on any machine."""
-    sha = hashlib.sha256()
-    for part in _parts(state):
-        sha.update(part)
-    return sha.hexdigest()
+    return digest_of(to_pieces(state))
 
 
 def to_bytes(state: State) -> bytes:
     """The canonical bytes of a state."""
-    return b"".join(_parts(state))
+    return b"".join(to_pieces(state))
 
 
-def _parts(state: State) -> Iterator[bytes | memoryview]:
-    return parts(_metadata(state), _tensors(state))
+def to_pieces(state: State) -> list[Piece]:
+    """The canonical bytes of a state in pieces, so that the rows are not copied."""
+    return parts(metadata(state), {**sum_tensors(state), **row_tensors(state)})
 
 
-def _metadata(state: State) -> dict[str, Any]:
-    grid, scaling = state.configuration.grid, state.configuration.grid.scaling
+def metadata(state: State) -> dict[str, Any]:
+    """What the header says of a state."""
+    c, grid, scaling = state.configuration, state.configuration.grid, state.configuration.grid.scaling
     if isinstance(scaling, float):
         scaling_text: Any = scaling.hex()
     else:
@@ -210,26 +219,32 @@ def _metadata(state: State) -> dict[str, Any]:
         "bits": grid.bits,
         "intercept": grid.intercept,
         "scaling": scaling_text,
-        "capacity_units": str(state.configuration.units),
-        "threshold": state.configuration.threshold.hex(),
-        **name_fields(state.classes, state.ids, state.subjects, fixed=state.configuration.classes is not None),
+        "capacity_units": str(c.units),
+        "threshold": c.threshold.hex(),
+        "feature_names": None if c.feature_names is None else list(c.feature_names),
+        "feature_map": c.feature_map,
+        **name_fields(state.classes, state.ids, state.subjects, fixed=c.classes is not None),
     }
 
 
-def _tensors(state: State) -> Tensors:
-    """Tensors in file order: the widest entries first, so that each is aligned."""
+def sum_tensors(state: State) -> Tensors:
+    """What is derived from the rows."""
+    return {
+        "gram": ("I64", state.gram),
+        "class_sums": ("I64", state.class_sums),
+        "weights": ("F32", state.weights),
+    }
+
+
+def row_tensors(state: State) -> Tensors:
+    """The rows with their names."""
     codes = {c: i for i, c in enumerate(state.classes)}
-    labels = [codes[v] for v in state.labels]
-    ids, narrow_ids = key_tensors("ids", state.ids)
-    subjects, narrow_subjects = key_tensors("subjects", state.subjects)
     rows = "I16" if state.rows.dtype.itemsize == 2 else "I32"
-    wide: Tensors = {"gram": ("I64", state.gram), "class_sums": ("I64", state.class_sums), **ids, **subjects}
-    middle: Tensors = {"weights": ("F32", state.weights), "labels": ("I32", labels), "rows": (rows, state.rows)}
-    return {**wide, **middle, **narrow_ids, **narrow_subjects}
+    return named_row_tensors(state.ids, state.subjects, [codes[v] for v in state.labels], (rows, state.rows))
 
 
-def from_bytes(data: bytes) -> State:
-    """The state whose canonical bytes these are.
+def from_bytes(data: Buffer) -> State:
+    """The state whose canonical bytes these are; its arrays are read-only views of ``data``.
 
     Raises
     ------
@@ -237,15 +252,23 @@ def from_bytes(data: bytes) -> State:
         When the bytes are not the canonical bytes of any state, or of a newer version. Whether the state is what
         learning its rows gives is another question: see ``verify``.
     """
-    return guarded(data, _parse, to_bytes)
+    return guarded(data, _parse, to_pieces)
 
 
-def _parse(data: bytes) -> State:
+def _parse(data: Buffer) -> State:
     meta, tensors = parse(data)
-    if meta["format"] != FORMAT:
-        raise StateFormatError("this is some other safetensors file.")
-    if meta["version"] != VERSION:
-        raise StateFormatError(f"format version {meta['version']!r} is not {VERSION}: use a matching erasable.")
+    check_format(meta, FORMAT, VERSION)
+    return state_of(meta, tensors)
+
+
+def state_of(meta: dict[str, Any], tensors: dict[str, npt.NDArray[Any]]) -> State:
+    """The state that metadata and tensors describe; :func:`from_bytes` then checks that they are written as they are.
+
+    Raises
+    ------
+    StateFormatError
+        When the parts do not fit together. Anything may be raised for values of other types.
+    """
     scaling = meta["scaling"]
     if isinstance(scaling, list):
         scaling = tuple(float.fromhex(s) for s in scaling)
@@ -253,36 +276,24 @@ def _parse(data: bytes) -> State:
         scaling = float.fromhex(scaling)
     grid = Grid(int(meta["n_features"]), int(meta["bits"]), bool(meta["intercept"]), scaling)
     classes = tuple(read_label(meta["class_kind"], c) for c in meta["classes"])
+    names = meta["feature_names"]
     configuration = Configuration(
         grid,
         int(meta["capacity_units"]),
         float.fromhex(meta["threshold"]),
         classes if meta["classes_fixed"] else None,
+        None if names is None else tuple(names),
+        meta["feature_map"],
     )
     d, rows = grid.n_columns, tensors["rows"]
-    n = len(rows)
-    labels = tensors["labels"]
     fits = (
-        rows.shape == (n, d)
+        rows.shape[1:] == (d,)
         and rows.dtype == grid.dtype
         and tensors["gram"].shape == (d * (d + 1) // 2,)
         and tensors["class_sums"].shape == (len(classes), d)
         and tensors["weights"].shape == (len(classes) if len(classes) > 2 else 1, d)
-        and labels.shape == (n,)
-        and (n == 0 or (labels.min() >= 0 and labels.max() < len(classes)))
     )
     if not fits:
         raise StateFormatError("its parts do not fit together.")
-    ids = read_keys(tensors, "ids", meta["id_kind"], n)
-    if None in ids or len(set(ids)) != n:
-        raise StateFormatError("its ids are not distinct.")
-    return State(
-        configuration,
-        ids,  # type: ignore[arg-type]
-        read_keys(tensors, "subjects", meta["subject_kind"], n),
-        tuple(classes[i] for i in labels.tolist()),
-        rows,
-        tensors["gram"],
-        tensors["class_sums"],
-        tensors["weights"],
-    )
+    ids, subjects, labels = read_names(meta, tensors, classes, len(rows))
+    return State(configuration, ids, subjects, labels, rows, tensors["gram"], tensors["class_sums"], tensors["weights"])

@@ -39,19 +39,27 @@ def plain_array(values: Any, name: str) -> npt.NDArray[Any]:
     return array
 
 
-def values_of_texts(texts: list[str], *, keys: bool) -> list[Any]:
-    """What the cells of a text file stand for: None when empty; integers, booleans or floats where all are; else text.
+def fitting_kinds(texts: Sequence[str], *, keys: bool) -> list[type]:
+    """What all cells of a text file can stand for, the best first; empty cells can be anything. Text always fits.
 
-    ``007`` stays text, as it would be one with ``7`` otherwise. Keys become integers or text, nothing else.
+    ``007`` is text, as it would be one with ``7`` otherwise. Keys are integers or text, nothing else.
+
+    *Law*: the kinds that fit a column are those that fit each of its blocks.
     """
     filled = [t for t in texts if t]
-    read: Any = str
+    kinds: list[type] = []
     if all(map(_INTEGER.fullmatch, filled)) and all(-(2**63) <= int(t) < 2**63 for t in filled):
-        read = int
-    elif not keys and all(t.lower() in _TRUTH for t in filled):
-        read = _truth
-    elif not keys and all(map(_FLOAT.fullmatch, filled)):
-        read = float
+        kinds.append(int)
+    if not keys and all(t.lower() in _TRUTH for t in filled):
+        kinds.append(bool)
+    if not keys and all(map(_FLOAT.fullmatch, filled)):
+        kinds.append(float)
+    return [*kinds, str]
+
+
+def read_texts(texts: Sequence[str], kind: type) -> list[Any]:
+    """Cells that are known to be of one kind as what they stand for, None when empty."""
+    read: Any = _truth if kind is bool else kind
     return [read(t) if t else None for t in texts]
 
 

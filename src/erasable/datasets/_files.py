@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from erasable.datasets._arrow import Roles, read_csv, read_parquet
+from erasable.datasets._arrow import read_csv, read_parquet
 from erasable.datasets._npz import is_half_of_split, read_npz, read_split
 from erasable.datasets._reading import as_path, existing_file
+from erasable.datasets._roles import Roles
 from erasable.datasets._svmlight import read_svmlight
 from erasable.datasets._table import Split, Table
 from erasable.errors import ConfigurationError
 
 _PACKED = (".gz", ".bz2")
-_SVMLIGHT = (".svmlight", ".libsvm", ".txt")
+SVMLIGHT = (".svmlight", ".libsvm", ".txt")
 _FORMS = ".csv, .parquet, .npz, .svmlight, .libsvm, .txt (text also with .gz or .bz2)"
 
 
@@ -31,7 +32,8 @@ def load_table(
 
     CSV and SVMlight files may be compressed (``.gz``, ``.bz2``). Features are numbers or booleans, all there and
     finite. In a CSV the first line holds the names of columns; labels, ids and subjects are integers when all of them
-    are written like integers, so ``007`` stays text, and an empty cell is a missing one.
+    are written like integers, so ``007`` stays text, and an empty cell is a missing one. ``stream_table`` reads files
+    that are larger than memory, ``load_rows`` rows without labels.
 
     Parameters
     ----------
@@ -68,30 +70,36 @@ def load_table(
     <Table 'visits': 3 rows × 2 features, dense float64, with subjects>
     """
     file = as_path(path)
-    form, name = _form(file)
+    form, name = form_of(file)
     roles = Roles(label, id, subject)
-    if form == ".npz" and roles != Roles("label"):
-        raise ConfigurationError(
-            "label, id and subject name columns, which an .npz file does not have: store arrays y, ids and subjects."
-        )
-    if form in _SVMLIGHT and (label != "label" or id is not None or subject not in (None, "qid")):
-        raise ConfigurationError(
-            f"{form} files have no named columns: leave label and id out; subject may be 'qid', the query ids."
-        )
+    check_nameless(form, roles)
     existing_file(file)
     if form == ".npz":
         return read_npz(file)
-    if form in _SVMLIGHT:
+    if form in SVMLIGHT:
         return read_svmlight(file, name, subjects=subject is not None)
     return (read_csv if form == ".csv" else read_parquet)(file, name, roles)
 
 
-def _form(path: Path) -> tuple[str, str]:
+def check_nameless(form: str, roles: Roles) -> None:
+    """Refuse names of columns where a format has none."""
+    unnamed = roles.label in ("label", None) and roles.id is None and roles.features is None
+    if form == ".npz" and not (unnamed and roles.subject is None):
+        raise ConfigurationError(
+            "label, id and subject name columns, which an .npz file does not have: store arrays y, ids and subjects."
+        )
+    if form in SVMLIGHT and not (unnamed and roles.subject in (None, "qid")):
+        raise ConfigurationError(
+            f"{form} files have no named columns: leave label and id out; subject may be 'qid', the query ids."
+        )
+
+
+def form_of(path: Path) -> tuple[str, str]:
     """The ending that says what the file is, and its name without endings."""
     packed = path.suffix in _PACKED  # in lower case: readers unpack by it
     inner = Path(path.stem) if packed else Path(path.name)
     form = inner.suffix.lower()
-    if form not in (".csv", *_SVMLIGHT, *(() if packed else (".parquet", ".npz"))):
+    if form not in (".csv", *SVMLIGHT, *(() if packed else (".parquet", ".npz"))):
         raise ConfigurationError(f"{path.name} has an ending that is not known here: known are {_FORMS}.")
     return form, inner.stem
 

@@ -1,5 +1,6 @@
 """Classifiers that can forget."""
 
+from erasable.estimators._files import load
 from erasable.estimators._forgetting import RemovalReport
 from erasable.estimators._guarantee import Guarantee
 from erasable.estimators._reports import ForgetReport, LearnReport
@@ -21,4 +22,5 @@ __all__ = [
     "InterpolatedClassifier",
     "LearnReport",
     "RemovalReport",
+    "load",
 ]

@@ -12,14 +12,16 @@ from sklearn.exceptions import NotFittedError
 
 from erasable.core.grid import Float64s
 from erasable.core.selector import Progress
+from erasable.core.shards import Files
 from erasable.errors import ChangedMeanwhileError, InputError, NoRowsError
 from erasable.estimators._guarantee import Guarantee
 from erasable.estimators._input import check_ids, check_labels, check_rows, check_subjects
 from erasable.estimators._keys import array_of, as_keys, same_kind
 from erasable.estimators._reports import ForgetReport, LearnReport
+from erasable.estimators._saving import Savable, without_file
 
 
-class ErasableBase(ClassifierMixin, BaseEstimator):
+class ErasableBase(Savable, ClassifierMixin, BaseEstimator):
     """A classifier whose whole state lives in one memory object: core rows, what is derived from them, and tables.
 
     Subclasses say how a memory is started and restored, how rows are prepared for it, and how it predicts.
@@ -149,15 +151,20 @@ class ErasableBase(ClassifierMixin, BaseEstimator):
         *Cost*: a hash look-up for a row outside the core, one exact rank-k downdate for all others together.
         """
         memory = self._fitted("forget")
+        requested, keys = self._named(ids, subjects)
+        return ForgetReport(requested, memory.forget(keys), memory)
+
+    def _named(self, ids: Any, subjects: Any) -> tuple[int, list[Any]]:
+        """How many ids and subjects a request names, and the ids of all core rows among them; refused if unfit."""
+        memory = self._fitted("forget")
         if ids is None and subjects is None:
             raise InputError("forget needs ids= or subjects=.")
         keys = [] if ids is None else as_keys(ids, "ids")
         same_kind(keys, memory.id_type, "ids")
-        if subjects is None:
-            return ForgetReport(len(keys), memory.forget(keys), memory)
-        owners = as_keys(subjects, "subjects")
+        owners = [] if subjects is None else as_keys(subjects, "subjects")
         same_kind(owners, memory.subject_type, "subjects")
-        return ForgetReport(len(keys) + len(owners), memory.forget(keys) + memory.forget_subjects(owners), memory)
+        theirs = [key for owner in owners for key in memory.of_subject.get(owner, ())]
+        return len(keys) + len(owners), [key for key in dict.fromkeys([*keys, *theirs]) if key in memory.place]
 
     # -- predicting ----------------------------------------------------------------------------------------------
 
@@ -199,6 +206,10 @@ class ErasableBase(ClassifierMixin, BaseEstimator):
     def state_digest(self) -> str:
         """SHA-256 of the whole stored state, as 64 hexadecimal digits; equal states have equal digests anywhere."""
         return str(self._fitted("state_digest").digest())
+
+    def _files(self) -> Files:
+        files: Files = self._fitted("save").to_files()
+        return files
 
     def _state(self) -> Any:
         return self._fitted("state_digest").snapshot()
@@ -276,7 +287,7 @@ class ErasableBase(ClassifierMixin, BaseEstimator):
         return tags
 
     def __getstate__(self) -> dict[str, Any]:
-        attributes = dict(super().__getstate__())
+        attributes = without_file(super().__getstate__())
         if "_memory" in attributes:
             attributes["_memory"] = self._whole_memory().to_bytes()
         return attributes

@@ -114,18 +114,24 @@ class ForgettingClassifier(ClassifierMixin, BaseEstimator):
         -------
         RemovalReport
         """
-        self._check_whole("forget")
-        if ids is None:
-            raise InputError("forget needs ids=.")
-        keys = as_keys(ids, "ids")
-        same_kind(keys, self._key_type if self._place else None, "ids")
-        found = [key for key in dict.fromkeys(keys) if key in self._place]
+        requested, found = self._named(ids)
         gone_over = 0
         if found:
             self._whole = False
             gone_over = self._remove(found)
             self._whole = True
-        return RemovalReport(len(keys), len(found), len(self._place), gone_over)
+        return RemovalReport(requested, len(found), len(self._place), gone_over)
+
+    def _named(self, ids: Any, subjects: Any = None) -> tuple[int, list[Key]]:
+        """How many ids a request names, and those of stored rows among them; refused if unfit."""
+        self._check_whole("forget")
+        if subjects is not None:
+            raise InputError(f"{type(self).__name__} knows no subjects: give ids.")
+        if ids is None:
+            raise InputError("forget needs ids=.")
+        keys = as_keys(ids, "ids")
+        same_kind(keys, self._key_type if self._place else None, "ids")
+        return len(keys), [key for key in dict.fromkeys(keys) if key in self._place]
 
     @property
     def stored_rows_(self) -> int:

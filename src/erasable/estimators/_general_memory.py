@@ -10,12 +10,13 @@ import numpy.typing as npt
 from erasable.classes._protocol import Predictor
 from erasable.core.layout import Key, Label
 from erasable.core.selector import Decisions, Progress
+from erasable.core.shards import Files
 from erasable.coresets.single_pass import SinglePass
 from erasable.estimators._general_state import (
     GeneralConfiguration,
     GeneralState,
     general_digest,
-    general_to_bytes,
+    general_to_pieces,
 )
 from erasable.estimators._keys import Column, pick
 from erasable.estimators._named_rows import NamedRows
@@ -113,4 +114,8 @@ class GeneralMemory(NamedRows):
 
     def to_bytes(self) -> bytes:
         """The canonical bytes of the state."""
-        return general_to_bytes(self.snapshot())
+        return b"".join(general_to_pieces(self.snapshot()))
+
+    def to_files(self) -> Files:
+        """The canonical bytes as they are to be written."""
+        return Files(general_to_pieces(self.snapshot()))

@@ -7,9 +7,7 @@ are written as the 64-bit integers that have the same bits.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,16 +15,19 @@ import numpy.typing as npt
 
 from erasable.classes._protocol import FunctionClass
 from erasable.core.layout import (
+    Buffer,
     Key,
     Label,
-    Tensors,
+    Piece,
+    check_format,
+    digest_of,
     guarded,
-    key_tensors,
     name_fields,
+    named_row_tensors,
     parse,
     parts,
-    read_keys,
     read_label,
+    read_names,
 )
 from erasable.coresets.single_pass import SinglePass
 from erasable.coresets.staged import Staged
@@ -94,73 +95,56 @@ class GeneralState:
 
 def general_digest(state: GeneralState) -> str:
     """SHA-256 of the canonical bytes, as 64 hexadecimal digits."""
-    sha = hashlib.sha256()
-    for part in _parts(state):
-        sha.update(part)
-    return sha.hexdigest()
+    return digest_of(general_to_pieces(state))
 
 
 def general_to_bytes(state: GeneralState) -> bytes:
     """The canonical bytes of a state."""
-    return b"".join(_parts(state))
+    return b"".join(general_to_pieces(state))
 
 
-def _parts(state: GeneralState) -> Iterator[bytes | memoryview]:
+def general_to_pieces(state: GeneralState) -> list[Piece]:
+    """The canonical bytes of a state in pieces."""
+    c = state.configuration
     meta = {
         "format": FORMAT,
         "version": VERSION,
-        **state.configuration.describe(),
+        **c.describe(),
         "rows": state.rows.dtype.name,
-        **name_fields(state.classes, state.ids, state.subjects, fixed=state.configuration.classes is not None),
+        **name_fields(state.classes, state.ids, state.subjects, fixed=c.classes is not None),
     }
-    codes = {c: i for i, c in enumerate(state.classes)}
+    codes = {label: i for i, label in enumerate(state.classes)}
     name, integers = _STORED[state.rows.dtype.name]
-    rows: Tensors = {"rows": (name, np.ascontiguousarray(state.rows).view(integers))}
-    ids, narrow_ids = key_tensors("ids", state.ids)
-    subjects, narrow_subjects = key_tensors("subjects", state.subjects)
-    labels: Tensors = {"labels": ("I32", [codes[v] for v in state.labels])}
-    before, after = (rows, {}) if name == "I64" else ({}, rows)  # the widest entries first
-    tensors: Tensors = {**before, **ids, **subjects, **labels, **after, **narrow_ids, **narrow_subjects}
-    return parts(meta, tensors)
+    rows = name, np.ascontiguousarray(state.rows).view(integers)
+    return parts(meta, named_row_tensors(state.ids, state.subjects, [codes[v] for v in state.labels], rows))
 
 
-def general_from_bytes(data: bytes, configuration: GeneralConfiguration) -> GeneralState:
+def general_from_bytes(data: Buffer, configuration: GeneralConfiguration) -> GeneralState:
     """The state whose canonical bytes these are, under the configuration that it was written with.
 
-    The bytes describe the function class, but cannot hold it.
+    The bytes describe the function class, but cannot hold it. Fixed classes are the bytes' own.
 
     Raises
     ------
     StateFormatError
         When the bytes are not the canonical bytes of a state with this configuration.
     """
-    return guarded(data, lambda b: _parse(b, configuration), general_to_bytes)
+    return guarded(data, lambda b: _parse(b, configuration), general_to_pieces)
 
 
-def _parse(data: bytes, configuration: GeneralConfiguration) -> GeneralState:
+def _parse(data: Buffer, configuration: GeneralConfiguration) -> GeneralState:
     meta, tensors = parse(data)
-    if meta["format"] != FORMAT:
-        raise StateFormatError("this is some other safetensors file.")
-    if meta["version"] != VERSION:
-        raise StateFormatError(f"format version {meta['version']!r} is not {VERSION}: use a matching erasable.")
+    check_format(meta, FORMAT, VERSION)
     like = configuration.function_class.empty(configuration.n_features)
-    rows, labels = tensors["rows"], tensors["labels"]
-    n = len(rows)
-    if meta["rows"] != like.dtype.name or rows.shape != (n, like.shape[1]) or labels.shape != (n,):
+    rows = tensors["rows"]
+    if meta["rows"] != like.dtype.name or rows.shape != (len(rows), like.shape[1]):
         raise StateFormatError("its parts do not fit together, or not this function class.")
+    if {k: meta.get(k) for k in configuration.describe()} != configuration.describe():
+        raise StateFormatError("it was written with another function class, sampler or threshold.")
     classes = tuple(read_label(meta["class_kind"], c) for c in meta["classes"])
-    if n and not (labels.min() >= 0 and labels.max() < len(classes)):
-        raise StateFormatError("it names a class that it does not have.")
-    ids = read_keys(tensors, "ids", meta["id_kind"], n)
-    if None in ids or len(set(ids)) != n:
-        raise StateFormatError("its ids are not distinct.")
-    return GeneralState(
-        configuration,
-        ids,  # type: ignore[arg-type]
-        read_keys(tensors, "subjects", meta["subject_kind"], n),
-        tuple(classes[i] for i in labels.tolist()),
-        rows.view(like.dtype),
-    )
+    written_with = replace(configuration, classes=classes if meta["classes_fixed"] else None)
+    ids, subjects, labels = read_names(meta, tensors, classes, len(rows))
+    return GeneralState(written_with, ids, subjects, labels, rows.view(like.dtype))
 
 
 def recompute(state: GeneralState) -> tuple[int, str]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import _get_feature_names, validate_data
 
 from erasable.core.grid import count_outside_ball
 from erasable.core.layout import Key
@@ -36,8 +36,11 @@ def check_rows(
         For NaN, infinities, ragged, empty or non-numeric input, and for lengths or feature counts that do not match.
     """
     stand_in = object.__new__(type(estimator))
+    fixed = getattr(estimator, "feature_names", None)
     if not first:
         vars(stand_in).update({k: v for k, v in vars(estimator).items() if k in _SCHEMA})
+        if fixed is not None and names_of_columns(X) is not None:
+            stand_in.feature_names_in_ = np.asarray(fixed, dtype=object)
     options: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "reset": first}
     refusal: InputError | InputTypeError
     try:
@@ -45,6 +48,9 @@ def check_rows(
             return _narrow(validate_data(stand_in, X, **options)), np.empty(0), {}
         if isinstance(y, str | bytes):
             raise ValueError("y must be an array of labels, one per row; got a single text.")
+        found = names_of_columns(X)
+        if fixed is not None and found is not None and list(found) != list(fixed):
+            raise ValueError("the columns of X have other names, or another order, than feature_names says.")
         X, y = validate_data(stand_in, X, plain_labels(y), **options)
         check_classification_targets(y)
         return _narrow(X), y, {k: v for k, v in vars(stand_in).items() if k in _SCHEMA}
@@ -53,6 +59,12 @@ def check_rows(
     except TypeError as error:
         refusal = InputTypeError(_without_values(str(error)))
     raise refusal  # here and not above, where it would carry the original, and with it values, along
+
+
+def names_of_columns(X: Any) -> npt.NDArray[Any] | None:
+    """The names of the columns, where the rows come with any."""
+    names: npt.NDArray[Any] | None = _get_feature_names(X)
+    return names
 
 
 def _narrow(X: Any) -> Any:

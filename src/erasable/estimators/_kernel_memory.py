@@ -14,11 +14,12 @@ from erasable.core.kernel_state import (
     KernelConfiguration,
     KernelState,
     kernel_digest,
-    kernel_to_bytes,
+    kernel_to_pieces,
     kernel_weights,
 )
 from erasable.core.layout import Key, Label
 from erasable.core.selector import Decisions, Progress
+from erasable.core.shards import Files
 from erasable.core.weights import Float32s
 from erasable.estimators._keys import Column
 from erasable.estimators._named_rows import NamedRows
@@ -120,7 +121,11 @@ class KernelMemory(NamedRows):
 
     def to_bytes(self) -> bytes:
         """The canonical bytes of the state."""
-        return kernel_to_bytes(self.snapshot())
+        return b"".join(kernel_to_pieces(self.snapshot()))
+
+    def to_files(self) -> Files:
+        """The canonical bytes as they are to be written."""
+        return Files(kernel_to_pieces(self.snapshot()))
 
 
 def _without(H: Float64s, leaving: set[int]) -> Float64s:

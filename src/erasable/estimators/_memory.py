@@ -8,8 +8,9 @@ stays None and the memory is not used again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
 from dataclasses import dataclass, field
+from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ import numpy.typing as npt
 from erasable.core.grid import Float64s, Integers
 from erasable.core.layout import Key, Label
 from erasable.core.selector import Decisions, Progress, Rows, select
+from erasable.core.shards import Files, to_files
 from erasable.core.state import (
     Configuration,
     State,
@@ -26,13 +28,15 @@ from erasable.core.state import (
     digest,
     gram_of,
     stack_sums,
-    to_bytes,
+    to_pieces,
     weights_of,
 )
 from erasable.core.sums import add_rows, empty_gram, sums_by_class
 from erasable.core.weights import Float32s
 from erasable.errors import ChangedMeanwhileError
 from erasable.estimators._keys import Column, pick
+
+_PAGE = 512  # rows: closing a gap copies a page
 
 
 @dataclass(eq=False, repr=False)
@@ -81,8 +85,10 @@ class CoreMemory:
     @classmethod
     def restore(cls, state: State) -> CoreMemory:
         """Memory holding a state as it is; sums and weights are taken over, for ``verify`` to judge."""
-        page = Page(state.rows.copy(), list(state.ids), list(state.subjects), list(state.labels))
-        memory = cls(state.configuration, gram_of(state), [page])
+        ids, subjects, labels = list(state.ids), list(state.subjects), list(state.labels)
+        cuts = [slice(low, low + _PAGE) for low in range(0, len(ids), _PAGE)]
+        pages = [Page(state.rows[c].copy(), ids[c], subjects[c], labels[c]) for c in cuts]
+        memory = cls(state.configuration, gram_of(state), pages)
         memory._make_tables()
         memory.class_sums = {c: s.astype(np.float64) for c, s in zip(state.classes, state.class_sums, strict=True)}
         memory._weights = state.weights.copy()
@@ -142,13 +148,21 @@ class CoreMemory:
 
     def _enter(self, page: Page) -> None:
         """Put a page's rows into the tables by id, subject and class."""
-        self.place.update((key, (page, i)) for i, key in enumerate(page.ids))
+        self._place_rows(page)
         self.id_type = type(page.ids[0]) if page.ids else self.id_type
-        for key, subject, label in zip(page.ids, page.subjects, page.labels, strict=True):
-            if subject is not None:
-                self.of_subject.setdefault(subject, {})[key] = None
-                self.subject_type = type(subject)
-            self.class_counts[label] = self.class_counts.get(label, 0) + 1
+        self._count_rows(page)
+
+    def _place_rows(self, page: Page) -> None:
+        self.place.update(zip(page.ids, zip(repeat(page), range(len(page.ids)), strict=False), strict=True))
+
+    def _count_rows(self, page: Page) -> None:
+        if page.subjects.count(None) < len(page.subjects):
+            for key, subject in zip(page.ids, page.subjects, strict=True):
+                if subject is not None:
+                    self.of_subject.setdefault(subject, {})[key] = None
+                    self.subject_type = type(subject)
+        for label, count in Counter(page.labels).items():
+            self.class_counts[label] = self.class_counts.get(label, 0) + count
 
     def _make_tables(self) -> None:
         """The tables anew: they then look as if only the surviving rows had ever been entered."""
@@ -165,10 +179,6 @@ class CoreMemory:
             self._remove(found)
         return len(found)
 
-    def forget_subjects(self, subjects: list[Key]) -> int:
-        """Rows of these subjects leave; the number of core rows among them."""
-        return self.forget([key for s in subjects for key in self.of_subject.get(s, ())])
-
     def _remove(self, found: dict[Key, tuple[Page, int]]) -> None:
         rows = np.empty((len(found), len(self.H)))
         for k, (page, i) in enumerate(found.values()):
@@ -184,7 +194,7 @@ class CoreMemory:
         for page in touched.values():
             if 2 * page.gaps > len(page.ids):
                 page.close_up()
-                self.place.update((key, (page, i)) for i, key in enumerate(page.ids))
+                self._place_rows(page)
         self.id_type = self.id_type if self.place else None
         self.subject_type = self.subject_type if self.of_subject else None
         if not all(page.ids for page in touched.values()):
@@ -233,20 +243,23 @@ class CoreMemory:
         return self._coefficients.copy()
 
     def snapshot(self) -> State:
-        """The state as a frozen record; gaps are closed and tables made anew first."""
-        if any(page.gaps for page in self.pages):
-            for page in self.pages:
-                if page.gaps:
-                    page.close_up()
+        """The state as a frozen record; gaps are closed and tables are those of the rows left, in order too, first."""
+        gaps = [page for page in self.pages if page.gaps]
+        for page in gaps:
+            page.close_up()
+            self._place_rows(page)
+        if gaps:
             self.pages = [p for p in self.pages if p.ids]
-            self._make_tables()
+            self.of_subject, self.class_counts = {}, {}
+            for page in self.pages:
+                self._count_rows(page)
         grid = self.configuration.grid
         rows = [p.rows for p in self.pages] or [np.empty((0, grid.n_columns), dtype=grid.dtype)]
         return assemble(
             self.configuration,
-            self._column(lambda p: p.ids),
-            self._column(lambda p: p.subjects),
-            self._column(lambda p: p.labels),
+            tuple(chain.from_iterable(p.ids for p in self.pages)),
+            tuple(chain.from_iterable(p.subjects for p in self.pages)),
+            tuple(chain.from_iterable(p.labels for p in self.pages)),
             np.concatenate(rows),
             self.H,
             self.stacked_class_sums(),
@@ -259,14 +272,15 @@ class CoreMemory:
 
     def to_bytes(self) -> bytes:
         """The canonical bytes of the state."""
-        return to_bytes(self.snapshot())
+        return b"".join(to_pieces(self.snapshot()))
+
+    def to_files(self) -> Files:
+        """The canonical bytes as they are to be written."""
+        return to_files(self.snapshot())
 
     def ids(self) -> list[Key]:
         """Ids of the core rows in learning order."""
         return [key for p in self.pages for key, label in zip(p.ids, p.labels, strict=True) if label is not None]
-
-    def _column(self, read: Callable[[Page], list[Any]]) -> tuple[Any, ...]:
-        return tuple(value for p in self.pages for value in read(p))
 
     def tables_agree(self) -> bool:
         """Whether the tables by id, subject and class name exactly the rows in the pages."""

@@ -109,10 +109,6 @@ class NamedRows:
             )
         return len(leaving)
 
-    def forget_subjects(self, subjects: list[Key]) -> int:
-        """Rows of these subjects leave; the number of core rows among them."""
-        return self.forget([key for s in subjects for key in self.of_subject.get(s, ())])
-
     def tables_agree(self) -> bool:
         """Whether the tables by id, subject and class name exactly the rows."""
         found = self.place, self.of_subject, self.class_counts

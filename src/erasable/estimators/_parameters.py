@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from erasable.core.grid import Grid
-from erasable.core.layout import Label
+from erasable.core.layout import Label, check_feature_names
 from erasable.core.state import Configuration
 from erasable.core.sums import regulariser
 from erasable.errors import ConfigurationError
@@ -65,7 +65,9 @@ def configure(given: Parameters, n_features: int, n_samples: int, classes: Any, 
         and sorted_classes(fixed) != sorted_classes(given.classes)
     ):
         raise ConfigurationError("classes given to partial_fit differ from the classes parameter: give one of them.")
-    return Configuration(grid, units, tau, None if fixed is None else sorted_classes(fixed))
+    return Configuration(
+        grid, units, tau, None if fixed is None else sorted_classes(fixed), names_of_features(given, n_features)
+    )
 
 
 def check_memory(grid: Grid) -> None:
@@ -101,6 +103,8 @@ def check_unchanged(given: Parameters, configuration: Configuration, classes: An
     for fixed in (given.classes, classes):
         if fixed is not None and sorted_classes(fixed) != configuration.classes:
             changed.append("classes")
+    if names_of_features(given, grid.n_features) not in (None, configuration.feature_names):
+        changed.append("feature_names")
     if changed:
         raise ConfigurationError(
             f"{' and '.join(changed)} changed since the model was first fitted, which would make two models of it: "
@@ -162,6 +166,18 @@ def positive_number(value: Any, name: str) -> float:
     if number <= 0.0:
         raise ConfigurationError(f"{name} must be positive; got {value!r}.")
     return number
+
+
+def names_of_features(given: Any, n_features: int) -> tuple[str, ...] | None:
+    """The names of columns that the caller fixed, where the class takes any; checked."""
+    names = getattr(given, "feature_names", None)
+    if names is None:
+        return None
+    if isinstance(names, str | bytes) or not hasattr(names, "__iter__"):
+        raise ConfigurationError(f"feature_names must be a list of texts; got {type(names).__name__}.")
+    fixed = tuple(str(name) if isinstance(name, str) else name for name in names)
+    check_feature_names(fixed, n_features)
+    return fixed
 
 
 def scales_of(scaling: Any) -> tuple[float, ...]:

@@ -15,7 +15,7 @@ from sklearn.base import clone, is_regressor
 from sklearn.neighbors import BallTree, KDTree
 from sklearn.utils.validation import has_fit_parameter
 
-from erasable.core.layout import Key, canonical_json, key_tensors, kind_of, parts, write_label
+from erasable.core.layout import Key, Tensors, canonical_json, digest_of, key_tensors, kind_of, parts, write_label
 from erasable.coresets._protocol import CoreSetMap
 from erasable.errors import ConfigurationError, InputTypeError
 from erasable.estimators._forgetting import encode
@@ -93,27 +93,24 @@ class CoreRows:
         """How many classes they are of."""
         return len(set(self.labels))
 
+    def tensors(self) -> Tensors:
+        """The rows in the layout of files: 64-bit integers with the bits of the numbers, and where they stand."""
+        if isinstance(self.rows, np.ndarray):
+            return {"rows": ("I64", self.rows.view(np.int64))}
+        values = {"data": self.rows.data.view(np.int64), "indices": self.rows.indices, "ends": self.rows.indptr}
+        return {f"rows.{name}": ("I64", array) for name, array in values.items()}
+
     def digest(self) -> str:
         """SHA-256 of the rows, labels and ids in order."""
-        _, codes = encode(self.labels)
-        dense = isinstance(self.rows, np.ndarray)
-        wide, narrow = key_tensors("ids", self.ids)
-        if dense:
-            tensors = {"rows": ("I64", self.rows.view(np.int64))}
-        else:
-            values = {"data": self.rows.data.view(np.int64), "indices": self.rows.indices, "ends": self.rows.indptr}
-            tensors = {f"rows.{name}": ("I64", array) for name, array in values.items()}
         meta = {
             "n_features": int(self.rows.shape[1]),
-            "layout": "dense" if dense else "csr",
+            "layout": "dense" if isinstance(self.rows, np.ndarray) else "csr",
             "classes": [write_label(c) for c in sorted(set(self.labels))],
             "class_kind": kind_of(self.labels[0]) if self.labels else None,
             "id_kind": kind_of(self.ids[0]) if self.ids else None,
         }
-        sha = hashlib.sha256()
-        for part in parts(meta, {**wide, **tensors, "labels": ("I32", codes), **narrow}):
-            sha.update(part)
-        return sha.hexdigest()
+        labels: Tensors = {"labels": ("I32", encode(self.labels)[1])}
+        return digest_of(parts(meta, {**self.tensors(), **labels, **key_tensors("ids", self.ids)}))
 
 
 def train_on(core: CoreRows, core_set: CoreSetMap, base: Any, reproducible: bool) -> tuple[CoreRows, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 import pickle
 from collections.abc import Sequence
 from typing import Any
@@ -14,13 +13,16 @@ from sklearn.base import clone
 from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 
-from erasable.core.layout import Key, canonical_json
+from erasable.core.layout import Buffer, Key, Piece, canonical_json, digest_of
 from erasable.core.selector import Progress
+from erasable.core.shards import Files
 from erasable.coresets._protocol import CoreSetMap, check_core_set, core_positions
-from erasable.errors import ConfigurationError, ErasableError, NoRowsError, VerificationError
+from erasable.errors import ConfigurationError, ErasableError, NoRowsError, StateFormatError, VerificationError
+from erasable.estimators._core_set_state import core_set_from_bytes, core_set_pieces
 from erasable.estimators._forgetting import ForgettingClassifier, encode, n_bytes, overwrite
 from erasable.estimators._guarantee import Guarantee
 from erasable.estimators._keys import array_of
+from erasable.estimators._saving import Savable, without_file
 from erasable.estimators._voters import (
     Constant,
     CoreRows,
@@ -43,7 +45,7 @@ def _offers(method: str) -> Any:
     return available_if(lambda self: hasattr(self._base if self.__sklearn_is_fitted__() else self.learner, method))
 
 
-class CoreSetUnlearner(ForgettingClassifier):
+class CoreSetUnlearner(Savable, ForgettingClassifier):
     """Any learner, trained on the core rows that a map selects; nothing else of the data is stored.
 
     This is the algorithm A_CS of Theorem 3.1. A row outside the core set leaves no trace, so forgetting it changes
@@ -258,16 +260,59 @@ class CoreSetUnlearner(ForgettingClassifier):
         learners do not treat them alike.
         """
         self._check_whole("state_digest")
-        configuration = {
-            "format": "erasable-core-set",
-            "version": 1,
-            "core_set": self._map.describe(),
-            "learner": described(self._base),
-            "one_shot": self._one_shot,
-            "reproducible": self._reproducible,
-            "core": self._core.digest(),
+        return digest_of(self._pieces())
+
+    def _pieces(self) -> list[Piece]:
+        """The canonical bytes of the state."""
+        return core_set_pieces(self._core, self._described(self._map, self._base))
+
+    def _files(self) -> Files:
+        self._check_whole("save")
+        own = getattr(self._base, "guarantee", None) if forgets(self._base) else None
+        if not self._reproducible or (forgets(self._base) and "bitwise" not in getattr(own, "definition", "")):
+            raise ConfigurationError(
+                "this model cannot be saved: its learner is not a function of the core rows, to the bit, so a file of "
+                "them could not bring it back. Use a learner that is deterministic given its seed."
+            )
+        return Files(self._pieces())
+
+    def _restore(self, head: Buffer, meta: dict[str, Any]) -> None:
+        """Take over the core rows of a file, and train the learner on them; only for a model that is not fitted."""
+        self._check_parameters()
+        core_set, base = copy.deepcopy(self.core_set), clone(self.learner)
+        configuration = self._described(core_set, base)
+        for name, wanted in configuration.items():
+            if canonical_json(meta.get(name)) != canonical_json(wanted):
+                raise ConfigurationError(f"like has another {name} than the file was made with: give the same.")
+        stored, _ = core_set_from_bytes(head, configuration)
+        core, learner = train_on(stored, core_set, base, bool(self.reproducible))
+        if core.ids != stored.ids:
+            raise StateFormatError("not a state: the learner does not keep all of the stored rows.")
+        self.__dict__.update(
+            n_features_in_=int(stored.rows.shape[1]),
+            _map=core_set,
+            _base=base,
+            _one_shot=bool(self.one_shot),
+            _reproducible=bool(self.reproducible),
+            _core=core,
+            _learner=learner,
+            _place={key: i for i, key in enumerate(core.ids)},
+            _key_type=type(core.ids[0]) if core.ids else int,
+            _whole=True,
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return without_file(super().__getstate__())
+
+    def _described(self, core_set: CoreSetMap, base: Any) -> dict[str, Any]:
+        """Everything that the state is a function of, beside its rows."""
+        fitted = self.__sklearn_is_fitted__()
+        return {
+            "core_set": core_set.describe(),
+            "learner": described(base),
+            "one_shot": self._one_shot if fitted else bool(self.one_shot),
+            "reproducible": self._reproducible if fitted else bool(self.reproducible),
         }
-        return hashlib.sha256(canonical_json(configuration).encode()).hexdigest()
 
     def _recompute(self, progress: Progress | None = None) -> tuple[int, str]:
         """Select from the stored rows and train on them from nothing; the number of rows, and the digest.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,13 @@ from erasable.errors import ConfigurationError
 from erasable.estimators._erasable import ErasableBase
 from erasable.estimators._guarantee import Guarantee
 from erasable.estimators._kernel_memory import KernelMemory
-from erasable.estimators._parameters import finite_number, positive_number, scales_of, sorted_classes
+from erasable.estimators._parameters import (
+    finite_number,
+    names_of_features,
+    positive_number,
+    scales_of,
+    sorted_classes,
+)
 
 _PREDICT_BLOCK = 2**21  # kernel values handled at once when predicting
 
@@ -49,6 +56,10 @@ class ErasableKernelClassifier(ErasableBase):
         Public numbers that divide the columns. Never fitted on rows that may have to be forgotten.
     classes : array-like, optional
         All classes, fixed by the caller. Otherwise the classes are those of the surviving core rows.
+    feature_names : array-like of str, optional
+        Names of the columns, fixed by the caller and stored with the model. Rows with other names are refused. Names
+        that come with a dataframe alone are kept as scikit-learn keeps them, in memory and not in the state, so that
+        the state does not depend on what rows were handed in as.
     grid_bits : int, default=12
         Rows are rounded to multiples of ``2**-grid_bits``; a row may be as long as ``2**(25 - grid_bits)``.
 
@@ -93,6 +104,7 @@ class ErasableKernelClassifier(ErasableBase):
         coef0: float = 1.0,
         scaling: Any = None,
         classes: Any = None,
+        feature_names: Any = None,
         grid_bits: int = 12,
     ) -> None:
         self.kernel = kernel
@@ -104,6 +116,7 @@ class ErasableKernelClassifier(ErasableBase):
         self.coef0 = coef0
         self.scaling = scaling
         self.classes = classes
+        self.feature_names = feature_names
         self.grid_bits = grid_bits
 
     @property
@@ -172,7 +185,14 @@ class ErasableKernelClassifier(ErasableBase):
                 "classes given to partial_fit differ from the classes parameter: give one of them."
             )
         points = Points(n_features, int(self.grid_bits), scaling)
-        return KernelConfiguration(points, kernel, units, threshold, None if fixed is None else sorted_classes(fixed))
+        return KernelConfiguration(
+            points,
+            kernel,
+            units,
+            threshold,
+            None if fixed is None else sorted_classes(fixed),
+            names_of_features(self, n_features),
+        )
 
     def _start(self, n_features: int, n_samples: int, classes: Any, *, streaming: bool) -> KernelMemory:
         return KernelMemory.empty(self._configuration(n_features, classes))
@@ -180,8 +200,10 @@ class ErasableKernelClassifier(ErasableBase):
     def _check_unchanged(self, memory: KernelMemory, classes: Any) -> None:
         there = memory.configuration
         given = self._configuration(there.points.n_features, classes)
+        if given.feature_names is None:
+            given = replace(given, feature_names=there.feature_names)
         free = classes is None and self.classes is None
-        if given != (KernelConfiguration(**{**vars(there), "classes": None}) if free else there):
+        if given != (replace(there, classes=None) if free else there):
             raise ConfigurationError(
                 "parameters changed since the model was first fitted, which would make two models of it: set the old "
                 "values again, or call fit to start anew."

@@ -47,6 +47,10 @@ class ErasableClassifier(ErasableBase):
         norm at most one. This is configuration: it must not be fitted on rows that may have to be forgotten.
     classes : array-like, optional
         All classes, fixed by the caller. Otherwise the classes are those of the surviving core rows.
+    feature_names : array-like of str, optional
+        Names of the columns, fixed by the caller and stored with the model. Rows with other names are refused. Names
+        that come with a dataframe alone are kept as scikit-learn keeps them, in memory and not in the state, so that
+        the state does not depend on what rows were handed in as.
     grid_bits : int, default=15
         Rows are rounded to multiples of ``2**-grid_bits``.
 
@@ -99,6 +103,7 @@ class ErasableClassifier(ErasableBase):
         fit_intercept: bool = True,
         scaling: Any = "row",
         classes: Any = None,
+        feature_names: Any = None,
         grid_bits: int = 15,
     ) -> None:
         self.capacity = capacity
@@ -108,6 +113,7 @@ class ErasableClassifier(ErasableBase):
         self.fit_intercept = fit_intercept
         self.scaling = scaling
         self.classes = classes
+        self.feature_names = feature_names
         self.grid_bits = grid_bits
 
     # -- how it learns -------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from erasable.classes.feature_maps import FeatureMap, RandomFourierFeatures
 from erasable.classes.feature_maps._base import TEXTS
 from erasable.classes.feature_maps._texts import as_texts
 from erasable.core.grid import Float64s
+from erasable.core.layout import canonical_json
 from erasable.core.selector import RawRows
 from erasable.errors import ConfigurationError, InputError
 from erasable.estimators._guarantee import Guarantee
@@ -65,9 +66,8 @@ class ErasableMappedClassifier(ErasableClassifier):
 
     Notes
     -----
-    *Law*: bitwise, as for ``ErasableClassifier``. ``state_digest`` covers the mapped rows and all that follows from
-    them, not the map: two maps that give the same rows give the same digest. To say which model a digest is of,
-    keep ``feature_map_.describe()`` with it.
+    *Law*: bitwise, as for ``ErasableClassifier``. ``state_digest`` covers the mapped rows, all that follows from them,
+    and the description of the map; the map itself is not stored.
     *Cost*: a row is mapped once, and once more if it is a candidate for the core set; also once more with ``scaling``
     None or a number, which needs its norm first. Memory beside the raw rows: the core set, the sums and one block of
     mapped rows.
@@ -102,18 +102,17 @@ class ErasableMappedClassifier(ErasableClassifier):
         classes: Any = None,
         grid_bits: int = 15,
     ) -> None:
-        super().__init__(
-            capacity,
-            kappa,
-            threshold=threshold,
-            horizon=horizon,
-            fit_intercept=fit_intercept,
-            scaling=scaling,
-            classes=classes,
-            grid_bits=grid_bits,
-        )
         self.feature_map = feature_map
+        self.capacity = capacity
+        self.kappa = kappa
+        self.threshold = threshold
+        self.horizon = horizon
+        self.fit_intercept = fit_intercept
+        self.scaling = scaling
+        self.classes = classes
+        self.grid_bits = grid_bits
 
+    feature_names = None  # of the columns that the map makes; it makes none
     feature_map_: FeatureMap
 
     # -- learning and predicting ---------------------------------------------------------------------------------
@@ -124,7 +123,12 @@ class ErasableMappedClassifier(ErasableClassifier):
         return X, y, {**schema, "feature_map_": feature_map}
 
     def _start(self, n_features: int, n_samples: int, classes: Any, *, streaming: bool) -> CoreMemory:
-        return super()._start(self._chosen_map().n_features_out, n_samples, classes, streaming=streaming)
+        chosen = self._chosen_map()
+        memory = super()._start(chosen.n_features_out, n_samples, classes, streaming=streaming)
+        taken = None if chosen.takes == TEXTS else n_features
+        text = canonical_json({"map": chosen.describe(), "n_features": taken})
+        memory.configuration = dataclasses.replace(memory.configuration, feature_map=text)
+        return memory
 
     def _check_unchanged(self, memory: CoreMemory, classes: Any) -> None:
         if self._chosen_map() != self.feature_map_:

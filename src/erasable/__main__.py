@@ -1,0 +1,5 @@
+"""``python -m erasable``."""
+
+from erasable.cli.app import main
+
+main()

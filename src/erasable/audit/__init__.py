@@ -1,0 +1,1 @@
+"""What others can check: receipts, and a forensic look for remains of rows."""

@@ -1,0 +1,155 @@
+"""What rows look like as bytes: every encoding in which a row may have been left behind."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from erasable.core.grid import Grid, to_grid
+from erasable.core.kernels import Points
+from erasable.errors import ConfigurationError, InputError
+
+Bytes = npt.NDArray[np.uint8]
+Form = Grid | Points
+
+_AT_ONCE = 1 << 21  # numbers in the rows of a batch
+FEWEST_BYTES = 8  # of a row, and of those that are not zero: fewer are found everywhere by chance
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Encoding:
+    """Rows of the table in one encoding.
+
+    Attributes
+    ----------
+    what : str
+        ``"float32 row"``, ``"float64 row"`` or ``"grid row"``.
+    rows : array of shape (k, columns), little endian
+    numbers : array of shape (k,)
+        The table's numbers of these rows: an encoding may not be able to hold all of them.
+    """
+
+    what: str
+    rows: npt.NDArray[Any]
+    numbers: npt.NDArray[np.intp]
+
+    @property
+    def kind(self) -> tuple[str, int]:
+        """Type and number of the entries: what a stored array must have to be compared with it."""
+        return self.rows.dtype.str, int(self.rows.shape[1])
+
+    @property
+    def raw(self) -> Bytes:
+        """The bytes, shape (k, bytes of a row)."""
+        return self.rows.view(np.uint8).reshape(len(self.rows), -1)
+
+
+def batches(X: npt.NDArray[Any]) -> list[npt.NDArray[np.intp]]:
+    """Numbers of rows to be looked for in one go, so that memory is bounded; of equal rows, the first."""
+    first: dict[bytes, int] = {}
+    for i, row in enumerate(X):
+        first.setdefault(row.tobytes(), i)
+    numbers, step = np.array(list(first.values())), max(1, _AT_ONCE // X.shape[1])
+    return [numbers[i : i + step] for i in range(0, len(numbers), step)]
+
+
+def encodings(X: npt.NDArray[Any], forms: Iterable[Form], numbers: npt.NDArray[np.intp]) -> list[Encoding]:
+    """Some rows as float32, as float64, and on every grid that is given and the default ones; no encoding twice."""
+    d = X.shape[1]
+    X = X[numbers]
+    with np.errstate(over="ignore"):
+        single = X.astype("<f4")
+    held = np.flatnonzero(np.isfinite(single).all(axis=1))
+    found = [
+        Encoding("float32 row", single[held], held),
+        Encoding("float64 row", X.astype("<f8"), np.arange(len(X))),
+        Encoding("float64 row", single[held].astype("<f8"), held),
+    ]
+    grids = {form: None for form in (*default_forms(d), *forms) if form.n_features == d}
+    found += [encoding for form in grids if len((encoding := _on_grid(X, form)).rows)]
+    kept: list[Encoding] = []
+    for new in found:
+        if not any(old.kind == new.kind and old.rows.tobytes() == new.rows.tobytes() for old in kept):
+            kept.append(new)
+    return [Encoding(e.what, e.rows, numbers[e.numbers]) for e in kept]
+
+
+def default_forms(n_features: int) -> list[Form]:
+    """What a classifier does with rows unless it is told otherwise, with and without intercept."""
+    made: list[Form] = []
+    for intercept in (True, False):
+        try:
+            made.append(Grid(n_features, intercept=intercept))
+        except ConfigurationError:  # too many features for that grid: no model can have it
+            continue
+    return made
+
+
+def _on_grid(X: npt.NDArray[Any], form: Form) -> Encoding:
+    """The rows that the form can hold, as it holds them."""
+    numbers = np.arange(len(X))
+    if isinstance(form, Points):
+        return _points(X, form)
+    if not form.normalises:
+        with np.errstate(over="ignore", invalid="ignore"):
+            Z = X.astype(np.float64) / (form.scaling if isinstance(form.scaling, float) else 1.0)
+            longest = 1.0 + math.ldexp(1.001, -form.bits)
+            numbers = np.flatnonzero(np.einsum("ij,ij->i", Z, Z) <= longest**2)
+    try:
+        rows = to_grid(X[numbers], form)
+    except InputError:  # some row overflows: no model can have held it
+        return _one_by_one(X, numbers, form)
+    return Encoding("grid row", rows.astype(rows.dtype.newbyteorder("<")), numbers)
+
+
+def _points(X: npt.NDArray[Any], form: Points) -> Encoding:
+    try:
+        return Encoding("grid row", form.of_rows(X).astype("<i4"), np.arange(len(X)))
+    except InputError:
+        return _one_by_one(X, np.arange(len(X)), form)
+
+
+def _one_by_one(X: npt.NDArray[Any], numbers: npt.NDArray[np.intp], form: Form) -> Encoding:
+    rows, kept = [], []
+    for i in numbers.tolist():
+        try:
+            rows.append(form.of_rows(X[i : i + 1]) if isinstance(form, Points) else to_grid(X[i : i + 1], form))
+        except InputError:
+            continue
+        kept.append(i)
+    stacked = np.concatenate(rows) if rows else np.empty((0, form.n_features), np.int32)
+    return Encoding("grid row", stacked.astype(stacked.dtype.newbyteorder("<")), np.array(kept, dtype=np.intp))
+
+
+def telling(encoding: Encoding) -> npt.NDArray[np.bool_]:
+    """Which rows can be told from filling: long enough, not nearly all zero bytes, not one entry over and over."""
+    raw, rows = encoding.raw, encoding.rows
+    return np.asarray((np.count_nonzero(raw, axis=1) >= FEWEST_BYTES) & (rows != rows[:, :1]).any(axis=1))
+
+
+def form_of(meta: dict[str, Any]) -> Form | None:
+    """How a model makes integers of rows, as its metadata says; None where it does not, or in no way known here."""
+    try:
+        match meta.get("format"):
+            case "erasable-kernel-state":
+                return Points(int(meta["n_features"]), int(meta["bits"]), _scales(meta["scaling"]))  # type: ignore[arg-type]
+            case "erasable-general-state":
+                of = meta["sampler"]["function_class"]
+                bits = int(of["grid_bits"])
+                if of["class"] == "KernelBall":
+                    return Points(int(meta["n_features"]), bits, _scales(of["scaling"]))  # type: ignore[arg-type]
+                return Grid(int(meta["n_features"]), bits, bool(of["fit_intercept"]), _scales(of["scaling"]))
+        return Grid(int(meta["n_features"]), int(meta["bits"]), bool(meta["intercept"]), _scales(meta["scaling"]))
+    except (ConfigurationError, AttributeError, KeyError, TypeError, ValueError, OverflowError):
+        return None
+
+
+def _scales(written: str | Sequence[str] | None) -> str | float | tuple[float, ...] | None:
+    if written is None or written == "row":
+        return written
+    return float.fromhex(written) if isinstance(written, str) else tuple(map(float.fromhex, written))

@@ -1,0 +1,293 @@
+"""One scan: first the headers of all files, for the grids that they use, then every byte."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from erasable.audit._needles import Encoding, Form, batches, encodings
+from erasable.audit._ours import Ours, read_header
+from erasable.audit._report import MOST_LISTED, Remain, ScanReport, Unread
+from erasable.audit._search import CrowdedError, Search
+from erasable.audit._walk import ChangedError, Interval, blank, blocks, is_packed, list_files, open_file, shown, why
+from erasable.audit._wanted import Wanted
+from erasable.audit._words import Key, Words, as_text, is_too_short
+
+Progress = Callable[[int, int], None]
+_MOST_PARTS = 1000  # that are compared with the rows that models hold; more than that count as remains
+Stored = dict[bytes, tuple[Encoding, int]]
+
+
+class Run:
+    """One run: first the headers of all files, for the grids that they use, then every byte."""
+
+    def __init__(
+        self,
+        wanted: Wanted,
+        folder: str | os.PathLike[str],
+        skip: Sequence[str | os.PathLike[str]],
+        exclude: Sequence[str],
+        progress: Progress | None,
+    ) -> None:
+        self.wanted, self.progress = wanted, progress
+        self.listing = list_files(folder, skip, exclude)
+        self.batches = batches(wanted.X)
+        self.total = sum(size for _, _, size in self.listing.files)
+        self.done = self.found = self.files = self.bytes = 0
+        self.remains: list[Remain] = []
+        self.twins: list[Remain] = []
+        self.unsure: list[tuple[Remain, int, int, int, int]] = []  # parts: with encoding, row, first and last column
+        self.packed: list[str] = []
+        self.ids_only: list[str] = []
+        self.untold: set[int] = set()
+        self.unread = {u.file: u.why for u in self.listing.unreadable}
+        self.models: list[str] = []
+        self.forms = self._forms()
+        self.search = Search([])
+        self.words = Words([(what, row, key) for what, keys in wanted.named() for key, row in keys.items()])
+        self.first = True  # time that the files are read: then, names are looked for as well
+        self.texts = {
+            what: {as_text(key): row for key, row in keys.items()} for what, keys in wanted.named()
+        }  # 12 and "12" are one: a table may have turned one into the other
+        self._known: dict[tuple[str, int], Stored] = {}
+
+    def _forms(self) -> list[Form]:
+        found: list[Form] = []
+        for path, _, size in self.listing.files:
+            try:
+                fd = open_file(path)
+            except (OSError, ChangedError):
+                continue  # said when the file is looked at
+            try:
+                ours = read_header(fd, size)
+            except OSError:
+                continue
+            finally:
+                os.close(fd)
+            if ours is not None:
+                self.models.append(path)
+                if (form := ours.form) is not None:
+                    found.append(form)
+        return found
+
+    def report(self) -> ScanReport:
+        """Look at every file, as often as there are batches of rows."""
+        for numbers in self.batches:
+            self.search = Search(encodings(self.wanted.X, self.forms, numbers))
+            self.untold |= self.search.untold
+            self._known.clear()
+            self.unsure.clear()
+            for path, relative, size in self.listing.files:
+                before = self.done
+                self._open(path, relative, size)
+                self._tick(before + size - self.done)
+            self._settle()
+            self.first = False
+        kinds = (("ids", self.wanted.ids), ("subjects", self.wanted.subjects))
+        short = {name: sum(map(is_too_short, keys or ())) for name, keys in kinds}
+        return ScanReport(
+            rows=len(self.wanted.X),
+            files=self.files,
+            bytes=self.bytes,
+            found=self.found,
+            remains=tuple(sorted(self.remains, key=_place)),
+            twins=tuple(sorted(self.twins, key=_place)),
+            too_short=short | {"rows": len(self.untold)},
+            not_looked_into=tuple(self.packed),
+            ids_only=tuple(self.ids_only),
+            unreadable=tuple(Unread(file, reason) for file, reason in self.unread.items()),
+            skipped=tuple(self.listing.skipped),
+            links=self.listing.links,
+        )
+
+    def _tick(self, more: int) -> None:
+        self.done += more
+        if self.progress is not None:
+            self.progress(self.done, self.total * len(self.batches))
+
+    def _add(self, remain: Remain) -> None:
+        self.found += 1
+        if len(self.remains) < MOST_LISTED:
+            self.remains.append(remain)
+
+    def _twin(self, remain: Remain) -> None:
+        if len(self.twins) < MOST_LISTED:
+            self.twins.append(remain)
+
+    # -- one file ------------------------------------------------------------------------------------------------
+
+    def _open(self, path: str, relative: str, size: int) -> None:
+        file = shown(relative)
+        try:
+            if self.first:
+                self._name(relative)
+            fd = open_file(path)
+            try:
+                self._file(fd, file)
+            finally:
+                os.close(fd)
+            self.files += self.first
+            self.bytes += size * self.first
+        except OSError as error:
+            self.unread[file] = why(error)
+        except ChangedError:
+            self.unread[file] = "changed while it was read: scan again"
+        except CrowdedError:
+            self.unread[file] = "too many near misses to look at all of them: look for fewer rows at a time"
+
+    def _name(self, relative: str) -> None:
+        path = np.frombuffer(os.fsencode(relative), dtype=np.uint8)
+        for word in self.words.matches(path, 0, len(path)):
+            self._add(Remain(shown(relative), word.offset, word.length, f"{word.what} in a file name", word.row))
+
+    def _file(self, fd: int, file: str) -> None:
+        facts = os.fstat(fd)
+        size = facts.st_size
+        if self.first and is_packed(fd):
+            self.packed.append(file)
+        ours = read_header(fd, size)
+        seen: set[tuple[int, int, str]] = set()
+        no_rows, no_text = ([], []) if ours is None else self._by_its_own_account(fd, file, ours, seen)
+        reach = max(self.search.reach, self.words.reach)
+        for low, block, start, stop in blocks(fd, size, reach, no_rows):
+            for match in self.search.matches(block, start, stop):
+                encoding = self.search.encodings[match.encoding]
+                remain = Remain(
+                    file,
+                    low + match.offset,
+                    match.last - match.first,
+                    encoding.what if match.whole else "part of a row",
+                    int(encoding.numbers[match.row]),
+                )
+                place = (remain.offset, remain.length, remain.what)
+                if place in seen:  # found in two blocks, or the same as an earlier row
+                    continue
+                seen.add(place)
+                if match.whole:
+                    self._add(remain)
+                else:
+                    columns = self.search.columns(match.encoding, match.first, match.last)
+                    self.unsure.append((remain, match.encoding, match.row, *columns))
+            if self.first:
+                blank(block, low, no_text)
+                for word in self.words.matches(block, start, stop):
+                    self._add(Remain(file, low + word.offset, word.length, word.what, word.row))
+            self._tick(stop - start)
+        after = os.fstat(fd)
+        if (after.st_size, after.st_mtime_ns) != (size, facts.st_mtime_ns):
+            raise ChangedError
+
+    def _by_its_own_account(
+        self, fd: int, file: str, ours: Ours, seen: set[tuple[int, int, str]]
+    ) -> tuple[list[Interval], list[Interval]]:
+        """Compare ids, subjects and stored rows; which stretches need not be searched for rows, and for text."""
+        undecoded = []
+        names: list[tuple[Key, int, int]] | None = None
+        for what, name in (("id", "ids"), ("subject", "subjects")):
+            held = ours.keys(fd, name)
+            if held is None and name in ours.tensors:
+                undecoded.append(ours.tensors[name])
+            names = list(held) if what == "id" and held is not None else names
+            for key, offset, length in held or ():
+                row = self.texts.get(what, {}).get(as_text(key))
+                if row is not None and self.first:
+                    self._add(Remain(file, offset, length, what, row))
+        no_text = [i for i in ours.without_text if i not in {(t.low, t.high) for t in undecoded}]
+        if not ours.rows or not ours.rows[0].shape[0]:
+            return [], no_text
+        table = self._as_stored(ours)
+        if table is None:
+            if names is None or self.wanted.ids is None:
+                reason = "its rows are of another form than the table's, and there are no ids to compare: give them"
+                self.unread[file] = reason
+            elif self.first:
+                self.ids_only.append(file)
+            return [], no_text
+        for first, rows, places in ours.stored_rows(fd):
+            width, data = rows.shape[1], rows.tobytes()
+            for i in range(len(rows)):
+                equal = table.get(data[i * width : (i + 1) * width])
+                if equal is None:
+                    continue
+                encoding, number = equal
+                remain = Remain(file, int(places[i, 0]), int(places[i, 1]), encoding.what, number)
+                seen.add((remain.offset, remain.length, remain.what))
+                named = names[first + i][0] if names is not None and first + i < len(names) else None
+                if named is not None and self.wanted.ids is not None and as_text(named) not in self.texts["id"]:
+                    self._twin(remain)
+                else:
+                    self._add(remain)
+        return [(t.low, t.high) for t in ours.rows] if ours.whole else [], no_text
+
+    def _as_stored(self, ours: Ours) -> Stored | None:
+        """Rows of the table as this model would hold them; None when its rows are of another form."""
+        d, kind = self.wanted.X.shape[1], ours.row_type
+        # A shard does not say how many features there are; the head that it belongs to does.
+        known = [ours.meta["n_features"]] if "n_features" in ours.meta else [form.n_features for form in self.forms]
+        if kind is None or (known and d not in known):
+            return None
+        alike = [e for e in self.search.encodings if e.kind == kind]
+        if not alike and ours.form is None:
+            return None
+        if kind not in self._known:
+            found: Stored = {}
+            for encoding in alike:
+                raw = encoding.raw
+                for i, number in enumerate(encoding.numbers.tolist()):
+                    found.setdefault(raw[i].tobytes(), (encoding, number))
+            self._known[kind] = found
+        return self._known[kind]
+
+    # -- parts that another row has too --------------------------------------------------------------------------
+
+    def _settle(self) -> None:
+        """Parts become remains, unless a stored row under another id has the same entries in the same columns."""
+        open_ones = list(self.unsure)
+        for path in self.models if open_ones and self.wanted.ids is not None else ():
+            try:
+                fd = open_file(path)
+            except (OSError, ChangedError):
+                continue  # without it, more parts count as remains, not fewer
+            try:
+                ours = read_header(fd, os.fstat(fd).st_size)
+                if ours is not None:
+                    open_ones = self._not_shared(fd, ours, open_ones)
+            except OSError:
+                continue
+            finally:
+                os.close(fd)
+        for remain, *_ in open_ones:
+            self._add(remain)
+
+    def _not_shared(
+        self, fd: int, ours: Ours, parts: list[tuple[Remain, int, int, int, int]]
+    ) -> list[tuple[Remain, int, int, int, int]]:
+        names = ours.keys(fd, "ids")
+        encodings = self.search.encodings
+        mine = [p for p in parts[:_MOST_PARTS] if encodings[p[1]].kind == ours.row_type]
+        if names is None or not mine or ours.row_type is None:
+            return parts
+        others = np.array([as_text(key) not in self.texts["id"] for key, _, _ in names], dtype=bool)
+        shared: set[Remain] = set()
+        for first, raw, _ in ours.stored_rows(fd):
+            rows = raw.view(ours.row_type[0])
+            other = np.flatnonzero(others[first : first + len(rows)])
+            for remain, e, row, a, b in mine:
+                if remain in shared:
+                    continue
+                wanted, left = encodings[e].rows[row], other
+                for j in range(a, b):
+                    left = left[rows[left, j] == wanted[j]]
+                    if not len(left):
+                        break
+                else:
+                    shared.add(remain)
+        for remain in shared:
+            self._twin(remain)
+        return [p for p in parts if p[0] not in shared]
+
+
+def _place(remain: Remain) -> tuple[str, int, str, int]:
+    return remain.file, remain.offset, remain.what, remain.row

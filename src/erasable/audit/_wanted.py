@@ -1,0 +1,52 @@
+"""What a scan is asked to look for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from erasable.audit._words import Key
+from erasable.errors import InputError, InputTypeError
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Wanted:
+    """The rows, and of each id and subject the first row that has it."""
+
+    X: npt.NDArray[Any]
+    ids: dict[Key, int] | None
+    subjects: dict[Key, int] | None
+
+    @classmethod
+    def of(cls, X: Any, ids: Any, subjects: Any) -> Wanted:
+        """The same from what a caller has, checked."""
+        if not isinstance(X, np.ndarray) or X.dtype.kind != "f":
+            raise InputTypeError(f"X must be an array of float32 or float64; got {type(X).__name__}.")
+        if X.ndim != 2 or not X.shape[0] or not X.shape[1]:
+            raise InputError(f"X must have two dimensions and at least one row and feature; got the shape {X.shape}.")
+        if not np.isfinite(X).all():
+            raise InputError("X must be finite: leave out rows that no model can have learnt.")
+        found: list[dict[Key, int] | None] = []
+        for name, keys in (("ids", ids), ("subjects", subjects)):
+            if keys is None:
+                found.append(None)
+                continue
+            values = keys.tolist() if isinstance(keys, np.ndarray) else list(keys)
+            if len(values) != len(X):
+                raise InputError(f"{name} has {len(values)} entries for {len(X)} rows: give one per row.")
+            if not all(v is None or (isinstance(v, int | str | bytes) and not isinstance(v, bool)) for v in values):
+                raise InputTypeError(f"{name} must be integers, strings or bytes.")
+            first: dict[Key, int] = {}
+            for row, value in enumerate(values):
+                if value is not None:
+                    first.setdefault(value, row)
+            found.append(first)
+        return cls(np.ascontiguousarray(X), *found)
+
+    def named(self) -> list[tuple[str, dict[Key, int]]]:
+        """``"id"`` and ``"subject"`` with their values, where given."""
+        both = (("id", self.ids), ("subject", self.subjects))
+        return [(what, keys) for what, keys in both if keys is not None]

@@ -1,0 +1,278 @@
+"""Ed25519 keys: made, written, read, and used to sign and to check.
+
+This is the only file that uses ``cryptography``. A private key is written once, readable by its owner alone, and never
+overwrites anything.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from erasable.errors import ConfigurationError, InputError, StoreError
+
+_LARGEST_FILE = 16_384  # an Ed25519 key in PEM takes a few hundred bytes
+_LONGEST_PASSPHRASE = 1000
+
+
+@dataclass(frozen=True)
+class PublicKey:
+    """A key that checks signatures. It is no secret.
+
+    Parameters
+    ----------
+    raw : bytes of length 32
+        The point, as RFC 8032 encodes it.
+    """
+
+    raw: bytes
+
+    @classmethod
+    def from_pem(cls, pem: bytes) -> PublicKey:
+        """The key that a PEM text (SubjectPublicKeyInfo) holds.
+
+        Raises
+        ------
+        InputError
+            When it holds something else.
+        """
+        if b"PRIVATE KEY" in pem:
+            raise InputError(
+                "the key to check with must be a public key, and this is a private one: give the .pub.pem file that "
+                "was written with it, and keep this one secret."
+            )
+        try:
+            key = serialization.load_pem_public_key(pem)
+        except (TypeError, ValueError, UnsupportedAlgorithm):
+            raise InputError("the key to check with must be an Ed25519 public key in PEM, and this is none.") from None
+        if not isinstance(key, Ed25519PublicKey):
+            raise InputError("the key to check with must be an Ed25519 public key, and this is one of another kind.")
+        return cls(key.public_bytes_raw())
+
+    @property
+    def keyid(self) -> str:
+        """SHA-256 of the SubjectPublicKeyInfo in DER, as 64 hexadecimal digits."""
+        der = self._key().public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+        return hashlib.sha256(der).hexdigest()
+
+    def pem(self) -> bytes:
+        """The key as PEM (SubjectPublicKeyInfo)."""
+        return self._key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+
+    def matches(self, signature: bytes, message: bytes) -> bool:
+        """Whether the holder of the private key signed exactly this message with this signature."""
+        try:
+            self._key().verify(signature, message)
+        except InvalidSignature:
+            return False
+        return True
+
+    def __repr__(self) -> str:
+        return f"PublicKey({self.keyid[:16]})"
+
+    def _key(self) -> Ed25519PublicKey:
+        return Ed25519PublicKey.from_public_bytes(self.raw)
+
+
+class PrivateKey:
+    """A key that signs. Made by :func:`new_key` or read by :func:`read_private_key`."""
+
+    def __init__(self, key: Ed25519PrivateKey) -> None:
+        self._key = key
+
+    @classmethod
+    def from_pem(cls, pem: bytes, *, passphrase: bytes | None = None) -> PrivateKey:
+        """The key that a PEM text (PKCS 8) holds.
+
+        Raises
+        ------
+        InputError
+            When it holds something else, or the passphrase is missing, wrong or not needed.
+        """
+        if b"PRIVATE KEY" not in pem and b"PUBLIC KEY" in pem:
+            raise InputError(
+                "the key to sign with must be a private key, and this is a public one: give the .pem file."
+            )
+        try:
+            key = serialization.load_pem_private_key(pem, password=passphrase)
+        except TypeError:  # what cryptography raises for a passphrase too few or too many
+            if passphrase is None:
+                raise InputError("the private key is protected by a passphrase: give it too.") from None
+            raise InputError("the private key has no passphrase, and one was given: leave it out.") from None
+        except (ValueError, UnsupportedAlgorithm):
+            reason = "this is none" if passphrase is None else "this is none, or the passphrase is not the right one"
+            raise InputError(f"the key to sign with must be an Ed25519 private key in PEM; {reason}.") from None
+        if not isinstance(key, Ed25519PrivateKey):
+            raise InputError("the key to sign with must be an Ed25519 private key, and this is one of another kind.")
+        return cls(key)
+
+    @property
+    def public(self) -> PublicKey:
+        """The public half."""
+        return PublicKey(self._key.public_key().public_bytes_raw())
+
+    def pem(self, *, passphrase: bytes | None = None) -> bytes:
+        """The key as PEM (PKCS 8), encrypted when there is a passphrase."""
+        encryption: serialization.KeySerializationEncryption = serialization.NoEncryption()
+        if passphrase is not None:
+            _check_passphrase(passphrase)
+            encryption = serialization.BestAvailableEncryption(passphrase)
+        return self._key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
+
+    def sign(self, message: bytes) -> bytes:
+        """The signature of a message, 64 bytes; the same one every time."""
+        return self._key.sign(message)
+
+    def __repr__(self) -> str:
+        return f"PrivateKey({self.public.keyid[:16]})"
+
+    def __reduce__(self) -> str:
+        raise TypeError("a private key is not pickled: write it with write_key.")
+
+
+@dataclass(frozen=True)
+class KeyFiles:
+    """Where a pair of keys was written."""
+
+    private: Path
+    public: Path
+
+
+def new_key() -> PrivateKey:
+    """A private key that nobody has seen before.
+
+    Examples
+    --------
+    >>> from erasable.audit.keys import new_key
+    >>> key = new_key()
+    >>> key.public.matches(key.sign(b"gone"), b"gone")
+    True
+    >>> key.public.matches(key.sign(b"gone"), b"not gone")
+    False
+    """
+    return PrivateKey(Ed25519PrivateKey.generate())
+
+
+def write_key(key: PrivateKey, name: str | Path, *, passphrase: bytes | None = None) -> KeyFiles:
+    """Write ``NAME.pem``, readable by its owner alone, and ``NAME.pub.pem``; both are on the disk on return.
+
+    Raises
+    ------
+    StoreError
+        When either file exists or cannot be written. Nothing is overwritten and nothing half-written stays.
+    """
+    files = key_files(name)
+    private = key.pem(passphrase=passphrase)
+    for path in (files.private, files.public):
+        if os.path.lexists(path):
+            raise _taken(path)
+    made: list[Path] = []
+    try:
+        for path, data, mode in ((files.private, private, 0o600), (files.public, key.public.pem(), 0o644)):
+            _create(path, data, mode)
+            made.append(path)
+        _sync_folder(files.private.parent)
+    except BaseException:
+        for path in made:  # the key signed nothing yet
+            path.unlink()
+        raise
+    return files
+
+
+def key_files(name: str | Path) -> KeyFiles:
+    """The paths that belong to a name; a name that ends in ``.pem`` already is taken without it."""
+    path = Path(name)
+    stem = path.name.removesuffix(".pem")
+    if stem in ("", ".."):
+        raise ConfigurationError(f"a name for the key files is needed, such as signer; got {str(name)!r}.")
+    return KeyFiles(path.with_name(stem + ".pem"), path.with_name(stem + ".pub.pem"))
+
+
+def read_public_key(path: str | Path) -> PublicKey:
+    """The public key in a PEM file.
+
+    Raises
+    ------
+    StoreError, InputError
+        When the file cannot be read, or holds no such key.
+    """
+    return PublicKey.from_pem(_read(Path(path)))
+
+
+def read_private_key(path: str | Path, *, passphrase: bytes | None = None) -> PrivateKey:
+    """The private key in a PEM file.
+
+    Raises
+    ------
+    StoreError, InputError
+        When the file cannot be read, or holds no such key, or not with this passphrase.
+    """
+    return PrivateKey.from_pem(_read(Path(path)), passphrase=passphrase)
+
+
+def read_passphrase(path: str | Path) -> bytes:
+    """The first line of a file, without its end."""
+    line = _read(Path(path)).split(b"\n", 1)[0].removesuffix(b"\r")
+    _check_passphrase(line)
+    return line
+
+
+def _check_passphrase(passphrase: bytes) -> None:
+    if not 1 <= len(passphrase) <= _LONGEST_PASSPHRASE:
+        raise ConfigurationError(
+            f"a passphrase must have 1 to {_LONGEST_PASSPHRASE} bytes; this one has {len(passphrase)}."
+        )
+
+
+def _read(path: Path) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            data = file.read(_LARGEST_FILE + 1)
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read: {error.strerror}.") from None
+    if len(data) > _LARGEST_FILE:
+        raise InputError(f"{path} is too large for a key: at most {_LARGEST_FILE} bytes are read.")
+    return data
+
+
+def _create(path: Path, data: bytes, mode: int) -> None:
+    """A new file with these bytes, synced; no file at all when that fails."""
+    try:
+        handle = os.open(
+            path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode
+        )  # O_EXCL: no overwriting, no symlink followed
+    except FileExistsError:
+        raise _taken(path) from None
+    except OSError as error:
+        raise StoreError(f"{path} cannot be written: {error.strerror}.") from None
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException as error:
+        path.unlink()
+        if isinstance(error, OSError):
+            raise StoreError(f"{path} cannot be written: {error.strerror}.") from None
+        raise
+
+
+def _sync_folder(folder: Path) -> None:
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+    except OSError as error:
+        raise StoreError(f"{folder} cannot be written: {error.strerror}.") from None
+
+
+def _taken(path: Path) -> StoreError:
+    return StoreError(f"{path} exists, and a key is never overwritten: choose another name, or move that file away.")

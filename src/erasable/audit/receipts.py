@@ -1,0 +1,398 @@
+"""Receipts: a signed statement that a state came out of a request to forget.
+
+A receipt is a DSSE envelope around an in-toto Statement v1, signed with Ed25519. It names states by digest and the
+request by the caller's own number. It holds no row id, no subject, no count of rows and no hash of one. The fields,
+what they prove and what they tell are in ``docs/receipts.md``.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+import uuid
+from collections.abc import Set
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Any
+
+import rfc8785
+
+from erasable.audit.keys import PrivateKey, PublicKey
+from erasable.errors import ConfigurationError, ReceiptError, SignatureError, VerificationError
+
+PAYLOAD_TYPE = "application/vnd.in-toto+json"
+STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
+PREDICATE_TYPE = "urn:erasable:forget-receipt:v1"
+LARGEST_RECEIPT = 65_536  # characters; one of ours has about 1,300
+
+_MOST_SIGNATURES = 16
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
+_KIND = re.compile(r"urn:erasable:forget-receipt:v([1-9][0-9]{0,8})")
+
+
+class OtherStateError(ReceiptError, VerificationError):
+    """A state is not the one that a receipt speaks of."""
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What a receipt says.
+
+    Attributes
+    ----------
+    request_id : str
+        The caller's name for the request. Not shown by ``repr``.
+    requested_at, completed_at : datetime
+        UTC, whole seconds, by the signer's clock or by what the signer was told.
+    state_before : str or None
+        Digest of the state the request found, 64 hexadecimal digits; None when the signer left it out.
+    state_after : str
+        Digest of the state the request left behind.
+    guarantee : str
+        The definition of unlearning that the model meets.
+    erasable_version : str
+        The software that forgot.
+    format_version : int
+        The format of the state.
+    signatures : int
+        How many signatures the envelope carries. No part of what was signed, and not compared.
+    """
+
+    request_id: str = field(repr=False)
+    requested_at: datetime
+    completed_at: datetime
+    state_before: str | None
+    state_after: str
+    guarantee: str
+    erasable_version: str
+    format_version: int
+    signatures: int = field(default=1, compare=False)
+
+    def as_json(self) -> dict[str, Any]:
+        """The statement that is signed, as JSON values."""
+        predicate: dict[str, Any] = {
+            "requestId": self.request_id,
+            "requestedAt": _stamp(self.requested_at),
+            "completedAt": _stamp(self.completed_at),
+            "stateAfter": {"sha256": self.state_after},
+            "guarantee": self.guarantee,
+            "erasableVersion": self.erasable_version,
+            "formatVersion": self.format_version,
+        }
+        if self.state_before is not None:
+            predicate["stateBefore"] = {"sha256": self.state_before}
+        return {
+            "_type": STATEMENT_TYPE,
+            "subject": [{"name": "state", "digest": {"sha256": self.state_after}}],
+            "predicateType": PREDICATE_TYPE,
+            "predicate": predicate,
+        }
+
+
+def make_receipt(
+    key: PrivateKey,
+    *,
+    state_before: str | None,
+    state_after: str,
+    guarantee: str,
+    format_version: int,
+    requested_at: datetime,
+    completed_at: datetime | None = None,
+    request_id: str | None = None,
+) -> str:
+    """A signed receipt as one line of JSON, to be handed to the caller; nothing of it is kept.
+
+    Parameters
+    ----------
+    key : PrivateKey
+    state_before, state_after : str
+        Digests of the states, 64 hexadecimal digits. ``state_before=None`` leaves it out: whoever holds the state
+        after can test guesses of the forgotten rows against the digest before.
+    guarantee : str
+        The ``definition`` of the model's ``Guarantee``.
+    format_version : int
+        The format of the state.
+    requested_at, completed_at : datetime
+        With a time zone; seconds are kept. ``completed_at`` is now unless given.
+    request_id : str, optional
+        At most 128 printable ASCII characters, and no identity of anybody. By default a random UUID.
+
+    Returns
+    -------
+    str
+        RFC 8785 canonical JSON and one newline. The same arguments give the same text.
+
+    Raises
+    ------
+    ConfigurationError
+        When an argument cannot be used. See :func:`check_request_id` to know before anything is forgotten.
+
+    Examples
+    --------
+    >>> from datetime import UTC, datetime
+    >>> from erasable.audit.keys import new_key
+    >>> from erasable.audit.receipts import check_receipt, make_receipt
+    >>> key = new_key()
+    >>> text = make_receipt(
+    ...     key,
+    ...     state_before="ab" * 32,
+    ...     state_after="cd" * 32,
+    ...     guarantee="exact system-aware unlearning",
+    ...     format_version=1,
+    ...     requested_at=datetime.now(UTC),
+    ... )
+    >>> check_receipt(text, key.public).state_after == "cd" * 32
+    True
+    """
+    receipt = Receipt(
+        check_request_id(str(uuid.uuid4()) if request_id is None else request_id),
+        _in_utc("requested_at", requested_at),
+        _in_utc("completed_at", datetime.now(UTC) if completed_at is None else completed_at),
+        state_before,
+        state_after,
+        guarantee,
+        version("erasable"),
+        format_version,
+    )
+    problem = _problem(receipt)
+    if problem is not None:
+        raise ConfigurationError(f"no receipt can be made: {problem}.")
+    payload = rfc8785.dumps(receipt.as_json())
+    signature = {"keyid": key.public.keyid, "sig": _base64(key.sign(pre_authentication(PAYLOAD_TYPE, payload)))}
+    envelope: dict[str, Any] = {"payloadType": PAYLOAD_TYPE, "payload": _base64(payload), "signatures": [signature]}
+    return rfc8785.dumps(envelope).decode() + "\n"
+
+
+def check_request_id(text: str) -> str:
+    """The request id itself, when a receipt can carry it.
+
+    Raises
+    ------
+    ConfigurationError
+        When it is too long, or not printable ASCII.
+    """
+    problem = _request_problem(text)
+    if problem is not None:
+        raise ConfigurationError(f"{problem}: give a shorter or plainer one, or none to get a random one.")
+    return text
+
+
+def check_receipt(text: str, public_key: PublicKey) -> Receipt:
+    """What a receipt says, once its signature has been found good: the signature is checked first, the content then.
+
+    Raises
+    ------
+    SignatureError
+        When it was signed with another key, or changed after it was signed.
+    ReceiptError
+        When it is no receipt, or a signed statement of another kind.
+    """
+    envelope = _read_envelope(text)
+    signed = pre_authentication(envelope.payload_type, envelope.payload)
+    # A keyid is not signed: it never decides, it only says which way a failed check is put in words.
+    if not any(public_key.matches(sig, signed) for _, sig in envelope.signatures):
+        raise _signature_error([keyid for keyid, _ in envelope.signatures], public_key.keyid)
+    return _read_statement(envelope)
+
+
+def read_receipt(text: str) -> Receipt:
+    """What a receipt says, with **no** look at its signature: see :func:`check_receipt`.
+
+    Raises
+    ------
+    ReceiptError
+        When it is no receipt, or of a newer version.
+    """
+    return _read_statement(_read_envelope(text))
+
+
+def check_state(receipt: Receipt, digest: str) -> None:
+    """Nothing, when this is the digest of the state that the receipt speaks of.
+
+    Raises
+    ------
+    OtherStateError
+        When it is not.
+    """
+    if digest != receipt.state_after:
+        raise OtherStateError(
+            f"the state is not the one this receipt speaks of: its digest begins {digest[:16]}, the receipt's "
+            f"{receipt.state_after[:16]}. Any later change makes a new state: give the file as it was at that moment."
+        )
+
+
+def pre_authentication(payload_type: str, payload: bytes) -> bytes:
+    """The bytes that DSSE signs: ``DSSEv1 SP length SP type SP length SP payload``."""
+    kind = payload_type.encode()
+    return b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(payload), payload)
+
+
+# -- reading: parse, audit, construct ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Envelope:
+    payload_type: str
+    payload: bytes
+    signatures: tuple[tuple[str, bytes], ...]
+
+
+def _read_envelope(text: str) -> _Envelope:
+    """The parts of the envelope. Its layout is free: the signature is over the payload, and tools wrap JSON anew."""
+    if len(text) > LARGEST_RECEIPT:
+        raise ReceiptError(f"not a receipt: it has more than {LARGEST_RECEIPT} characters.")
+    envelope = _object(_parse(text), "it", {"payloadType", "payload", "signatures"})
+    kind, listed = envelope["payloadType"], envelope["signatures"]
+    if not isinstance(kind, str) or not kind.isascii():
+        raise ReceiptError("not a receipt: payloadType must be ASCII text.")
+    if not isinstance(listed, list) or not 1 <= len(listed) <= _MOST_SIGNATURES:
+        raise ReceiptError(f"not a receipt: signatures must be a list of 1 to {_MOST_SIGNATURES}.")
+    signatures = []
+    for entry in listed:
+        found = _object(entry, "a signature", {"sig"}, {"keyid"})
+        keyid = found.get("keyid", "")
+        if not isinstance(keyid, str):
+            raise ReceiptError("not a receipt: keyid must be text.")
+        signatures.append((keyid, _unbase64(found["sig"], "sig")))
+    return _Envelope(kind, _unbase64(envelope["payload"], "payload"), tuple(signatures))
+
+
+def _read_statement(envelope: _Envelope) -> Receipt:
+    if envelope.payload_type != PAYLOAD_TYPE:
+        raise ReceiptError(f"not a receipt: payloadType must be {PAYLOAD_TYPE}.")
+    statement = _object(_parse(envelope.payload), "the payload", {"_type", "subject", "predicateType", "predicate"})
+    if statement["_type"] != STATEMENT_TYPE:
+        raise ReceiptError(f"not a receipt: the payload must be of type {STATEMENT_TYPE}.")
+    if statement["predicateType"] != PREDICATE_TYPE:
+        if newer := _KIND.fullmatch(str(statement["predicateType"])):
+            raise ReceiptError(
+                f"this receipt is of version {newer[1]}, and version 1 is read here: use a newer erasable."
+            )
+        raise ReceiptError("not a receipt: a statement of another kind, not that rows were forgotten.")
+    required = {"requestId", "requestedAt", "completedAt", "stateAfter", "guarantee", "erasableVersion"}
+    said = _object(statement["predicate"], "the predicate", required | {"formatVersion"}, {"stateBefore"})
+    receipt = Receipt(
+        said["requestId"],
+        _time(said["requestedAt"], "requestedAt"),
+        _time(said["completedAt"], "completedAt"),
+        _sha256(said["stateBefore"], "stateBefore") if "stateBefore" in said else None,
+        _sha256(said["stateAfter"], "stateAfter"),
+        said["guarantee"],
+        said["erasableVersion"],
+        said["formatVersion"],
+        len(envelope.signatures),
+    )
+    problem = _problem(receipt)
+    if problem is not None:
+        raise ReceiptError(f"not a receipt: {problem}.")
+    if statement["subject"] != receipt.as_json()["subject"]:
+        raise ReceiptError("not a receipt: the subject must be the state after, and that alone.")
+    if rfc8785.dumps(receipt.as_json()) != envelope.payload:  # what was not looked at so far has one form only
+        raise ReceiptError("not a receipt: the payload is not in canonical form (RFC 8785).")
+    return receipt
+
+
+def _problem(receipt: Receipt) -> str | None:
+    """What is wrong with the values of a receipt, if anything: one list for writer and reader."""
+    before = receipt.state_before
+    if not _is_digest(receipt.state_after) or not (before is None or _is_digest(before)):
+        return "a digest of a state must be 64 hexadecimal digits, in lower case"
+    if not _is_line(receipt.guarantee, 1000):
+        return "the guarantee must be one line of at most 1000 printable characters"
+    if not _is_line(receipt.erasable_version, 64):
+        return "the version of erasable must be one line of at most 64 printable characters"
+    if type(receipt.format_version) is not int or not 1 <= receipt.format_version <= 1_000_000:
+        return "the format version must be an integer, 1 or more"
+    return _request_problem(receipt.request_id)
+
+
+def _request_problem(text: object) -> str | None:
+    if _is_line(text, 128) and isinstance(text, str) and text.isascii() and text == text.strip():
+        return None
+    length = f" (it has {len(text)})" if isinstance(text, str) else ""
+    return f"the request id must be 1 to 128 printable ASCII characters{length}, with no space at its ends"
+
+
+def _is_digest(text: object) -> bool:
+    return isinstance(text, str) and _DIGEST.fullmatch(text) is not None
+
+
+def _is_line(text: object, most: int) -> bool:
+    return isinstance(text, str) and 1 <= len(text) <= most and text.isprintable()
+
+
+def _parse(text: str | bytes) -> Any:
+    try:
+        return json.loads(text, object_pairs_hook=_without_duplicates)
+    except (ValueError, RecursionError):
+        raise ReceiptError("not a receipt: it is no JSON in UTF-8, or cut off, or says a name twice.") from None
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name occurs twice")
+    return found
+
+
+def _object(value: Any, what: str, required: set[str], optional: Set[str] = frozenset()) -> dict[str, Any]:
+    """The value as an object with these names and no others: beside what is signed and known, nothing is said."""
+    if not isinstance(value, dict) or not required <= value.keys() <= required | optional:
+        names = ", ".join(sorted(required)) + "".join(f", maybe {name}" for name in sorted(optional))
+        raise ReceiptError(f"not a receipt: {what} must hold {names}, and nothing else.")
+    return value
+
+
+def _sha256(value: Any, name: str) -> Any:
+    return _object(value, name, {"sha256"})["sha256"]
+
+
+def _time(value: Any, name: str) -> datetime:
+    try:
+        return datetime.fromisoformat(_TIME.fullmatch(value)[0])  # type: ignore[index]
+    except (TypeError, ValueError):
+        raise ReceiptError(f"not a receipt: {name} must be a time such as 2026-01-31T12:00:00Z.") from None
+
+
+def _stamp(moment: datetime) -> str:
+    return moment.replace(tzinfo=None).isoformat(timespec="seconds") + "Z"
+
+
+def _in_utc(name: str, moment: datetime) -> datetime:
+    if moment.utcoffset() is None:
+        raise ConfigurationError(f"{name} must say its time zone: use datetime.now(UTC).")
+    return moment.astimezone(UTC)
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _unbase64(text: Any, name: str) -> bytes:
+    """The bytes; DSSE allows both alphabets, padding and unused bits have one form."""
+    if isinstance(text, str) and text.isascii():
+        for encode, mixed in ((base64.b64encode, b"+/"), (base64.urlsafe_b64encode, b"-_")):
+            try:
+                data = base64.b64decode(text, altchars=mixed, validate=True)
+            except binascii.Error:
+                continue
+            if encode(data).decode() == text:
+                return data
+    raise ReceiptError(f"not a receipt: {name} must be base64, padded and without line breaks.")
+
+
+def _signature_error(named: list[str], own: str) -> SignatureError:
+    if own in named:
+        return SignatureError(
+            f"the receipt was altered: it names the key given, {own[:16]}, but its signature does not match what it "
+            "says. Ask the signer for the receipt as it was handed out."
+        )
+    known = sorted({keyid[:16] for keyid in named if _is_digest(keyid)})
+    return SignatureError(
+        f"the receipt was signed with another key: it names {', '.join(known) or 'none that is known here'}, "
+        f"the key given is {own[:16]}. Check with the public key of the one who signed it."
+    )

@@ -1,0 +1,130 @@
+"""What commands have in common: the option ``--json``, progress bars, tables, lists of examples."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+    from rich.table import Table
+
+#: ``as_json: Json = False`` gives a command its ``--json``.
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+
+
+def print_json(value: Any) -> None:
+    """Print a value as JSON on standard output; not-a-number, which JSON does not have, is refused."""
+    print(json.dumps(value, indent=1, allow_nan=False))
+
+
+class Bars:
+    """Progress bars on standard error while a ``with`` block runs, one for each thing that is being done.
+
+    They appear with the first tick and leave no trace. Nothing is shown with ``quiet``, nor where standard error is no
+    terminal.
+
+    Parameters
+    ----------
+    quiet : bool
+        Usually that JSON is wanted.
+    remaining : bool, default=False
+        Show an estimate of the time left too.
+
+    Examples
+    --------
+    >>> from erasable.cli._shared import Bars
+    >>> with Bars(quiet=True) as bars:
+    ...     bars.tick("reading", 1, 2)  # for operations that say what they do
+    ...     bars.of("learning")(1, 2)  # for operations that do one thing
+    """
+
+    def __init__(self, *, quiet: bool, remaining: bool = False) -> None:
+        self._silent = quiet or not sys.stderr.isatty()
+        self._remaining = remaining
+        self._progress: Progress | None = None
+        self._tasks: dict[str, TaskID] = {}
+
+    def __enter__(self) -> Bars:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def tick(self, what: str, done: int, total: int) -> None:
+        """Say that so much of something is done."""
+        if self._silent:
+            return
+        if self._progress is None:
+            self._progress = self._started()
+        if what not in self._tasks:
+            self._tasks[what] = self._progress.add_task(what, total=total)
+        self._progress.update(self._tasks[what], completed=done, total=total)
+
+    def of(self, what: str) -> Callable[[int, int], None]:
+        """A function of (done, total) that moves the bar of one thing."""
+        return lambda done, total: self.tick(what, done, total)
+
+    def stop(self) -> None:
+        """Take the bars away."""
+        if self._progress is not None:
+            self._progress.stop()
+            self._progress = None
+            self._tasks.clear()
+
+    def _started(self) -> Progress:
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            Progress,
+            ProgressColumn,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
+
+        columns: list[ProgressColumn] = [TextColumn("{task.description:<34}"), BarColumn(), TimeElapsedColumn()]
+        if self._remaining:
+            columns += [TextColumn("left:"), TimeRemainingColumn()]
+        progress = Progress(*columns, console=Console(stderr=True), transient=True)
+        progress.start()
+        return progress
+
+
+def text_table(
+    title: str,
+    head: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    numbers: bool = True,
+    bold: Callable[[Sequence[str]], bool] = lambda row: False,
+) -> Table:
+    """A table to print, made of plain text: square brackets in a cell are no markup.
+
+    Parameters
+    ----------
+    title : str
+        May be empty.
+    head : sequence of str
+    rows : iterable of sequences of str
+    numbers : bool, default=True
+        Whether all columns but the first hold numbers, which are set flush right.
+    bold : callable, optional
+        Says which rows stand out.
+    """
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(title=escape(title) or None, title_justify="left")
+    for i, name in enumerate(head):
+        table.add_column(escape(name), justify="right" if numbers and i else "left", no_wrap=i == 0)
+    for row in rows:
+        table.add_row(*(escape(cell) for cell in row), style="bold" if bold(row) else None)
+    return table

@@ -1,0 +1,46 @@
+"""``erasable export``: the weights of a model for other programs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from erasable.cli._shared import Json, print_json
+
+
+def export(
+    model: Annotated[Path, typer.Argument(help="The model file.", show_default=False)],
+    out: Annotated[Path, typer.Option("-o", "--out", help="The file to write: .onnx or .safetensors.")],
+    form: Annotated[
+        str | None, typer.Option("--format", help="`onnx` or `safetensors`. [default: by the ending of the file]")
+    ] = None,
+    input_type: Annotated[
+        str | None, typer.Option(help="What an ONNX graph takes: `float64` or `float32`. [default: float64]")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Export the weights of a linear model, stamped with the state digest.
+
+    ONNX files hold the whole predictor: scaling of rows, scores, probabilities, labels. They need
+    `pip install 'erasable[export]'`. The same state gives the same file.
+
+    An export is a copy: what the model forgets later is not forgotten in it. Export again to the same path after every
+    `forget`; the stamp says which state a copy is of. Models that predict with stored rows are not exported.
+
+    For example:
+
+    - `erasable export model.erasable -o model.onnx`
+
+    - `erasable export model.erasable -o weights.safetensors --json`
+    """
+    from erasable.operations.export import export as write
+    from erasable.operations.files import load
+
+    report = write(load(model), out, form=form, input_type=input_type)
+    if as_json:
+        print_json(report.as_json())
+        return
+    print(f"{report.path}: {report.form}, {report.bytes:,} bytes, of the state {report.digest}")
+    print("This is a copy: after rows are forgotten, export again to replace it.")

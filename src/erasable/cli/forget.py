@@ -1,0 +1,152 @@
+"""``erasable forget``: rows leave a model file, durably, with a receipt where one is wanted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
+
+import typer
+
+from erasable.cli._shared import Json, print_json
+
+if TYPE_CHECKING:
+    from erasable.audit.keys import PrivateKey
+
+_WHOLE = re.compile(r"-?[0-9]{1,40}")
+
+
+def forget(
+    model: Annotated[Path, typer.Argument(help="The model file.", show_default=False)],
+    id: Annotated[list[str] | None, typer.Option(help="Id of a row; may be given again.", show_default=False)] = None,
+    ids_file: Annotated[
+        str | None,
+        typer.Option(help="File of ids: one a line, or .csv, .parquet, .npy with one column; `-` is standard input."),
+    ] = None,
+    subject: Annotated[
+        list[str] | None, typer.Option(help="Whose rows are to go; may be given again.", show_default=False)
+    ] = None,
+    subjects_file: Annotated[str | None, typer.Option(help="File of subjects, like `--ids-file`.")] = None,
+    receipt: Annotated[Path | None, typer.Option(help="Write a signed receipt there; needs `--key`.")] = None,
+    key: Annotated[Path | None, typer.Option(help="The private key that signs: see `erasable keys new`.")] = None,
+    passphrase_file: Annotated[Path | None, typer.Option(help="File with the passphrase of the key.")] = None,
+    request_id: Annotated[
+        str | None, typer.Option(help="Your name for the request; no name of a person. [default: a random one]")
+    ] = None,
+    after_only: Annotated[
+        bool,
+        typer.Option("--after-only", help="Leave the digest of the state before out of the receipt."),
+    ] = False,
+    wait: Annotated[
+        float | None, typer.Option(help="Seconds to wait for another change. [default: as long as it takes]")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Forget rows by id, or all rows of subjects. When the command has ended they are gone from the disk, too.
+
+    Ids and subjects that the model does not hold are no error, so that a request can be repeated. All that is named in
+    one command costs one rewrite of the file.
+
+    For example:
+
+    - `erasable forget model.erasable --id A17 --id B4`
+
+    - `erasable forget model.erasable --subjects-file leavers.txt --receipt out.json --key signer.pem`
+    """
+    from datetime import UTC, datetime
+
+    from erasable.errors import ConfigurationError
+    from erasable.operations.files import ModelFile, Request
+
+    requested_at = datetime.now(UTC)
+    if not (id or ids_file or subject or subjects_file):
+        raise ConfigurationError("name what to forget: --id, --ids-file, --subject or --subjects-file.")
+    if ids_file == "-" and subjects_file == "-":
+        raise ConfigurationError("standard input can be read only once: give one of the lists as a file.")
+    signer = _signer(receipt, key, passphrase_file, after_only=after_only or request_id is not None)
+    file = ModelFile(model, timeout=wait, key=signer, after_only=after_only)
+    id_type, subject_type = file.key_types()
+    request = Request(
+        _keys(id, ids_file, id_type, "--id"),
+        _keys(subject, subjects_file, subject_type, "--subject"),
+        request_id,
+        requested_at,
+    )
+    with _new_file(receipt) as written:
+        report = file.forget_together([request], digests=True)[0]
+        if written is not None:
+            written.write(report.receipt or "")
+    if as_json:
+        counts = {"requested": report.requested, "core_rows_removed": report.core_rows_removed}
+        digests = {"digest_before": report.before, "digest": report.after}
+        where = None if receipt is None else str(receipt)
+        print_json({"model": str(model), **counts, "core_rows": report.rows_left, **digests, "receipt": where})
+        return
+    print(f"{report.requested:,} named; {report.core_rows_removed:,} core rows forgotten, {report.rows_left:,} left.")
+    print(f"state digest {report.after}")
+    if receipt is not None:
+        print(f"{receipt} is the receipt: erasable receipt verify {receipt} --key PUBLIC --state {model}")
+
+
+@contextmanager
+def _new_file(path: Path | None) -> Iterator[TextIO | None]:
+    """A file for the receipt, made before anything is forgotten; gone again when nothing was."""
+    if path is None:
+        yield None
+        return
+    with open(path, "x", encoding="utf-8") as written:
+        try:
+            yield written
+        except BaseException:
+            if not written.tell():
+                path.unlink(missing_ok=True)
+            raise
+
+
+def _keys(given: list[str] | None, file: str | None, kind: type | None, option: str) -> list[Any] | None:
+    """Ids or subjects as the model has them; None where none were named."""
+    from erasable.datasets import read_keys
+    from erasable.errors import InputError
+
+    if not given and file is None:
+        return None
+    keys: list[Any] = []
+    for text in given or ():
+        if kind is int:
+            if not _WHOLE.fullmatch(text):  # int() would take 1_0 for ten
+                raise InputError(f"{option}: the model's are whole numbers, and one that was given is not.")
+            keys.append(int(text))
+        elif kind is bytes:
+            try:
+                keys.append(bytes.fromhex(text))
+            except ValueError:
+                raise InputError(f"{option}: the model's are bytes: give them in hexadecimal digits.") from None
+        else:
+            keys.append(text)
+    if file is not None:
+        keys += read_keys(file, kind=kind)
+    return keys
+
+
+def _signer(
+    receipt: Path | None, key: Path | None, passphrase_file: Path | None, *, after_only: bool
+) -> PrivateKey | None:
+    """The key, once everything that a receipt needs was found to be there: before anything is forgotten."""
+    from erasable.errors import ConfigurationError, StoreError
+
+    if receipt is None:
+        if key is not None or passphrase_file is not None or after_only:
+            raise ConfigurationError("--key, --passphrase-file, --request-id and --after-only are for --receipt FILE.")
+        return None
+    if key is None:
+        raise ConfigurationError("--receipt needs --key, the private key that signs: erasable keys new makes one.")
+    if receipt.exists():
+        raise StoreError(f"{receipt} is there already: receipts are never overwritten, choose another name.")
+    if not receipt.absolute().parent.is_dir():
+        raise StoreError(f"{receipt.absolute().parent} is no folder: the receipt could not be written there.")
+    from erasable.audit.keys import read_passphrase, read_private_key
+
+    passphrase = None if passphrase_file is None else read_passphrase(passphrase_file)
+    return read_private_key(key, passphrase=passphrase)

@@ -1,0 +1,85 @@
+"""``erasable inspect``: what a model file says of itself."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from erasable.cli._shared import Json, print_json
+
+
+def inspect(
+    model: Annotated[Path, typer.Argument(help="The model file.", show_default=False)],
+    rows: Annotated[
+        bool, typer.Option("--rows", help="List id, subject and label of every core row: they are personal data.")
+    ] = False,
+    learnt: Annotated[
+        int | None, typer.Option(help="Rows that were learnt, to see the share stored; the file does not keep it.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show configuration, size and digest of a model file. Rows, labels and ids stay hidden unless asked for.
+
+    The checksum is tested, so a damaged file is found; whether the state is what its rows give, `verify` says.
+
+    For example:
+
+    - `erasable inspect model.erasable --learnt 250000`
+    """
+    from erasable.operations.inspect import inspect as look
+
+    found = look(model, rows=rows, learnt=learnt)
+    if as_json:
+        print_json(found.as_json())
+        return
+    share = "" if found.stored_share is None else f" ({found.stored_share:.2%} of {learnt:,} learnt)"
+    known = found.configuration
+    lines = [
+        ("model", found.kind),
+        ("core rows", f"{found.core_rows:,}{share}"),
+        ("features", f"{found.features:,}"),
+        ("classes", f"{found.classes:,}"),
+        ("ids, subjects", f"{found.ids or 'none'}, {found.subjects or 'none'}"),
+        ("size", f"{found.bytes:,} bytes" + (f" in {found.files} files" if found.files > 1 else "")),
+        ("format", f"{found.format}, version {found.version}"),
+        ("state digest", found.digest),
+        *((name.replace("_", " "), _shown(_told(name, known[name]))) for name in _TOLD if name in known),
+    ]
+    width = max(len(name) for name, _ in lines)
+    for name, value in lines:
+        print(f"{name:<{width}}  {value}")
+    if found.rows is not None:
+        print("core rows, in learning order: id, subject, label, with tabs between them")  # no table: nothing is cut
+        for row in found.rows:
+            print("\t".join("" if value is None else _shown(value) for value in row.values()))
+
+
+# Of the header, in this table; the whole of it is in ``--json``.
+_TOLD = ("capacity", "threshold", "kernel", "gamma", "scaling", "intercept", "classes_fixed", "feature_names")
+_FLOATS = ("capacity", "threshold", "gamma", "scaling")
+
+
+def _told(name: str, value: Any) -> Any:
+    return value if name not in _FLOATS or value in (None, "row") else _decimal(value)
+
+
+def _shown(value: Any) -> str:
+    """A value as people read it; what a terminal might obey is escaped."""
+    if isinstance(value, list):
+        more = f" and {len(value) - 8:,} more" if len(value) > 8 else ""
+        return ", ".join(_shown(v) for v in value[:8]) + more
+    text = "none" if value is None else str(value)
+    return text if text.isprintable() else json.dumps(text)
+
+
+def _decimal(value: Any) -> Any:
+    """A float of the header, which is hexadecimal there, in decimal."""
+    if isinstance(value, list):
+        return [_decimal(v) for v in value]
+    try:
+        return repr(float.fromhex(value))
+    except (TypeError, ValueError, OverflowError):  # a file that only looks like ours
+        return value

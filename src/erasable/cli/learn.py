@@ -1,0 +1,182 @@
+"""``erasable learn``: rows of a table into a model file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from erasable.cli._shared import Bars, Json, print_json
+
+if TYPE_CHECKING:
+    from erasable.datasets import TableStream
+
+
+def learn(
+    data: Annotated[
+        str,
+        typer.Argument(
+            help="The table: .parquet, .csv, .npz, .svmlight; or `-` for CSV or an Arrow stream on standard input.",
+            show_default=False,
+        ),
+    ],
+    out: Annotated[
+        Path,
+        typer.Option("-o", "--out", help="The model file. One that is there learns more.", show_default=False),
+    ],
+    label: Annotated[str, typer.Option(help="Column of the labels.")] = "label",
+    id: Annotated[
+        str | None, typer.Option(help="Column of the row ids. [default: rows are numbered; name them in earnest use]")
+    ] = None,
+    subject: Annotated[str | None, typer.Option(help="Column that says whose row it is.")] = None,
+    capacity: Annotated[
+        float | None, typer.Option(help="The regulariser, and how many core deletions the bounds are made for.")
+    ] = None,
+    kappa: Annotated[float | None, typer.Option(help="How much is stored, 0 to 1. [default: 0.2]")] = None,
+    threshold: Annotated[
+        float | None, typer.Option(help="The threshold itself, instead of kappa. [default: rows ** -kappa]")
+    ] = None,
+    horizon: Annotated[
+        int | None, typer.Option(help="Rows the model will see in all. [default: rows of the table]")
+    ] = None,
+    intercept: Annotated[
+        bool | None, typer.Option("--intercept/--no-intercept", help="Append a constant to rows. [default: yes]")
+    ] = None,
+    kernel: Annotated[
+        str | None, typer.Option(help="A kernel model: rbf, matern, poly or linear. [default: a linear model]")
+    ] = None,
+    gamma: Annotated[float | None, typer.Option(help="Width of the kernel. [default: 1]")] = None,
+    scale: Annotated[
+        float | None, typer.Option(help="Divide rows by this number. [default: each row by its norm; a kernel's by 1]")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Learn the rows of a table. Only a small core set of them is stored, and of the others nothing.
+
+    The table may be larger than memory: one block of it is held at a time. The file is written once, at the end: all
+    rows are learnt or none. On a file that is there already, options only need to be given where they must agree.
+
+    For example:
+
+    - `erasable learn data.parquet --label churned --id row_id --subject user_id -o model.erasable`
+
+    - `cat more.csv | erasable learn - --label churned --id row_id -o model.erasable`
+
+    - `erasable learn data.csv --kernel rbf --gamma 0.5 --scale 10 -o curved.erasable`
+    """
+    from erasable.datasets import stream_table
+    from erasable.operations.files import ModelFile
+
+    file = ModelFile(out)
+    there = out.exists()
+    options: dict[str, Any] = {"capacity": capacity, "threshold": threshold, "scaling": scale}
+    if kernel is None:
+        options |= {"kappa": kappa, "horizon": horizon, "fit_intercept": intercept}
+        _refuse({"--gamma": gamma}, "is for kernels: name one with --kernel")
+    else:
+        options |= {"kernel": kernel, "gamma": gamma}
+        wrong = {"--kappa": kappa, "--horizon": horizon, "--intercept": intercept}
+        _refuse(wrong, "is for linear models: a kernel has --threshold")
+    given = {name: value for name, value in options.items() if value is not None}
+    if threshold is not None:
+        _refuse({"--kappa": kappa, "--horizon": horizon}, "names a threshold, and --threshold gives it: leave one out")
+    kinds, width = (_kinds(file), _width(file, data)) if there else (None, None)
+    with (
+        stream_table(data, label=label, id=id, subject=subject, kinds=kinds, n_features=width) as stream,
+        Bars(quiet=as_json) as bars,
+    ):
+        total = stream.n_rows
+        if there:
+            new = None
+            _check_agreement(file, given, kernel, stream)
+        else:
+            if kernel is None and threshold is None and horizon is None:
+                total = stream.count_rows()
+                given["horizon"] = _horizon(total)
+            new = _model(kernel, {**given, "feature_names": stream.feature_names})
+        report = file.learn(stream, new=new, progress=lambda done: bars.tick("learning", done, total or done))
+    size = out.stat().st_size
+    if as_json:
+        rows = {"rows": report.rows, "core_rows_added": report.core_rows_added, "core_rows": report.core_rows}
+        print_json({"model": str(out), **rows, "bytes": size})
+        return
+    share = f" ({report.core_rows_added / report.rows:.1%})" if report.rows else ""
+    print(f"{report.rows:,} rows learnt; {report.core_rows_added:,}{share} became core rows, the others left no trace.")
+    print(f"{out} holds {report.core_rows:,} core rows in {size:,} bytes.")
+
+
+def _refuse(options: dict[str, Any], why: str) -> None:
+    from erasable.errors import ConfigurationError
+
+    for name, value in options.items():
+        if value is not None:
+            raise ConfigurationError(f"{name} {why}.")
+
+
+def _kinds(file: Any) -> dict[str, type]:
+    """Of which type labels, ids and subjects of the model are: a few rows of text alone could not tell."""
+    label = next((type(c.item() if hasattr(c, "item") else c) for c in file.model.classes_), None)
+    known = dict(zip(("label", "id", "subject"), (label, *file.key_types()), strict=True))
+    allowed = {"label": (bool, int, float, str), "id": (int, str), "subject": (int, str)}
+    return {role: kind for role, kind in known.items() if kind in allowed[role]}
+
+
+def _width(file: Any, data: str) -> int | None:
+    """The number of features for a table whose rows do not say it: the last ones may be zero in all of them."""
+    from erasable.operations.predict import nameless_form
+
+    return getattr(file.model, "n_features_in_", None) if nameless_form(data) == "svmlight" else None
+
+
+def _horizon(rows: int | None) -> int:
+    from erasable.errors import ConfigurationError
+
+    if rows is None:
+        raise ConfigurationError(
+            "standard input does not say how many rows will come, and the threshold depends on it: give --horizon, the "
+            "number of rows you expect, or --threshold."
+        )
+    return rows
+
+
+def _model(kernel: str | None, options: dict[str, Any]) -> Any:
+    from erasable import ErasableClassifier, ErasableKernelClassifier
+
+    return ErasableClassifier(**options) if kernel is None else ErasableKernelClassifier(**options)
+
+
+def _check_agreement(file: Any, given: dict[str, Any], kernel: str | None, stream: TableStream) -> None:
+    """Refuse options or columns that differ from those the model was made with."""
+    from erasable import ErasableKernelClassifier
+    from erasable.errors import ConfigurationError, InputError
+
+    model = file.model
+    if kernel is not None and not isinstance(model, ErasableKernelClassifier):
+        raise ConfigurationError("--kernel names a kernel, and the file holds a linear model: leave it out.")
+    if not hasattr(model, "n_features_in_"):
+        raise ConfigurationError(
+            "the file was made with a map of texts, which no file can hold: learn with Python, as erasable.load says."
+        )
+    if given.keys() - model.get_params().keys():
+        raise ConfigurationError("--kappa, --horizon and --intercept are for linear models: leave them out here.")
+    if given.keys() & {"kappa", "horizon"}:
+        if "horizon" not in given:
+            raise ConfigurationError(
+                "--kappa does not name a threshold without --horizon, and the model has one: leave it out."
+            )
+        given = {**given, "threshold": None}
+    if given:
+        model.set_params(**given)
+        model._check_unchanged(model._memory, None)
+    names = model.feature_names if hasattr(model, "feature_names") else None
+    if names is not None and stream.feature_names is not None and tuple(names) != stream.feature_names:
+        raise InputError(
+            "the table has other columns of features, or in another order, than the model was made with: "
+            "erasable inspect shows their names."
+        )
+    if stream.n_features != model.n_features_in_:
+        raise InputError(
+            f"the table has {stream.n_features} features and the model {model.n_features_in_}: name the columns that "
+            "are none with --id and --subject, or leave them out of the table."
+        )

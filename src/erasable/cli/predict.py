@@ -1,0 +1,73 @@
+"""``erasable predict``: labels for the rows of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from erasable.cli._shared import Bars, Json, print_json
+
+
+def predict(
+    model: Annotated[Path, typer.Argument(help="The model file.", show_default=False)],
+    data: Annotated[
+        str,
+        typer.Argument(
+            help="The table, as for `learn`; `-` is standard input. Columns are found by name.", show_default=False
+        ),
+    ],
+    out: Annotated[
+        str | None, typer.Option("-o", "--out", help="A .csv or .jsonl file. [default: CSV on standard output]")
+    ] = None,
+    id: Annotated[str | None, typer.Option(help="Column of the row ids, to have them beside the predictions.")] = None,
+    label: Annotated[
+        str | None, typer.Option(help="Column of known labels: they are set beside the predictions, and counted.")
+    ] = None,
+    probabilities: Annotated[bool, typer.Option("--probabilities", help="Add the probability of every class.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Predict labels for the rows of a table, which may be larger than memory.
+
+    For example:
+
+    - `erasable predict model.erasable new.parquet --id row_id -o predictions.csv`
+
+    - `erasable predict model.erasable test.csv --label churned --probabilities`
+    """
+    import sys
+
+    from erasable.errors import ConfigurationError
+    from erasable.operations.files import load
+    from erasable.operations.predict import predict_table, write_records
+
+    if as_json and out in (None, "-"):
+        raise ConfigurationError("--json tells what was done, so the predictions need a file: give -o FILE.")
+    known = right = 0
+
+    def counted() -> Iterator[dict[str, Any]]:
+        nonlocal known, right
+        for record in records:
+            if "known" in record:
+                known += 1
+                right += record["known"] == record["prediction"]
+            yield record
+
+    with Bars(quiet=as_json) as bars:
+        records = predict_table(
+            load(model),
+            data,
+            id=id,
+            label=label,
+            probabilities=probabilities,
+            progress=lambda done, total: bars.tick("predicting", done, total or done),
+        )
+        rows = write_records(counted(), out)
+    if as_json:
+        accuracy = right / known if known else None
+        print_json({"model": str(model), "rows": rows, "out": out, "accuracy": accuracy})
+        return
+    said = f"{rows:,} rows" + (f"; {right / known:.4f} of {known:,} known labels are as predicted" if known else "")
+    print(said, file=sys.stderr)

@@ -1,0 +1,105 @@
+"""``erasable receipt``: what a receipt says, and whether it holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from erasable.cli._shared import Bars, Json, print_json, text_table
+
+if TYPE_CHECKING:
+    from erasable.audit.receipts import Receipt
+
+app = typer.Typer(name="receipt", help="Receipts of what was forgotten.", no_args_is_help=True)
+
+
+@app.callback()
+def receipts() -> None:
+    """Receipts of what was forgotten."""
+
+
+@app.command()
+def verify(
+    file: Annotated[Path, typer.Argument(help="The receipt.", show_default=False)],
+    key: Annotated[Path, typer.Option(help="The signer's public key: a .pub.pem file.", show_default=False)],
+    state: Annotated[
+        Path | None, typer.Option(help="The model the receipt speaks of. [default: only the signature is checked]")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Check a receipt: its signature, and with `--state` that the model has the signed digest and verifies.
+
+    Exit code 3: the receipt or its signature is wrong. Exit code 4: the model is another one, or does not verify.
+
+    For example:
+
+    - `erasable receipt verify out.json --key signer.pub.pem --state model.erasable`
+    """
+    from erasable.audit.keys import read_public_key
+    from erasable.audit.receipts import check_receipt
+
+    public_key = read_public_key(key)
+    receipt = check_receipt(_read(file), public_key)
+    rows = None if state is None else _check_model(receipt, state, quiet=as_json)
+    if as_json:
+        checked = {"signature": True, "keyid": public_key.keyid, "signatures": receipt.signatures}
+        model = None if rows is None else {"digest": receipt.state_after, "verified": True, "rows": rows}
+        print_json({"checked": {**checked, "state": model}, "statement": receipt.as_json()})
+        return
+    _show(receipt, public_key.keyid, rows)
+
+
+def _read(path: Path) -> str:
+    from erasable.audit.receipts import LARGEST_RECEIPT
+    from erasable.errors import ReceiptError, StoreError
+
+    try:
+        with open(path, "rb") as file:
+            return file.read(4 * LARGEST_RECEIPT + 1).decode()  # the longest text in UTF-8, and one byte more
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise ReceiptError(f"not a receipt: {path} is not text in UTF-8.") from None
+
+
+def _check_model(receipt: Receipt, path: Path, *, quiet: bool) -> int:
+    """The rows that were verified in the model the receipt speaks of."""
+    from erasable.audit.receipts import OtherStateError, check_state
+    from erasable.errors import StateFormatError
+    from erasable.operations.files import verify_file
+
+    try:
+        with Bars(quiet=quiet) as bars:
+            report = verify_file(path, progress=bars.of("verifying"))
+    except StateFormatError as error:
+        raise OtherStateError(f"the state is not the one this receipt speaks of: {error}") from error
+    check_state(receipt, report.digest)
+    return int(report.rows)
+
+
+def _show(receipt: Receipt, keyid: str, rows: int | None) -> None:
+    from rich.console import Console
+
+    others = f"; the receipt has {receipt.signatures} signatures" if receipt.signatures > 1 else ""
+    checks = [("signature", f"good, by key {keyid[:16]}{others}")]
+    if rows is None:
+        checks.append(("state", "not looked at: give --state MODEL"))
+    else:
+        checks.append(("state", "the model is the state after"))
+        checks.append(("verified", f"{rows} core rows learnt again give the same state"))
+    statement = receipt.as_json()["predicate"]
+    said = [
+        ("request", receipt.request_id),
+        ("requested", statement["requestedAt"]),
+        ("completed", statement["completedAt"]),
+        ("state before", receipt.state_before or "left out"),
+        ("state after", receipt.state_after),
+        ("guarantee", receipt.guarantee),
+        ("made with", f"erasable {receipt.erasable_version}, state format {receipt.format_version}"),
+    ]
+    Console(highlight=False).print(text_table("", ("checked", "found"), checks, numbers=False))
+    print("The signer says:")
+    for name, value in said:  # no table: digests must not be cut where the window is narrow
+        print(f"  {name:<13} {value}")

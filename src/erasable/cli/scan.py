@@ -1,0 +1,105 @@
+"""``erasable scan``: whether anything is left of rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from erasable.cli._exits import BAD_FILE, DONE, FAILED
+from erasable.cli._shared import Bars, Json, print_json, text_table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from erasable.audit.scan import Remain, ScanReport
+
+_MOST_SHOWN = 40
+
+
+def scan(
+    folder: Annotated[Path, typer.Argument(help="Every file below it is looked at.", show_default=False)],
+    rows: Annotated[
+        Path,
+        typer.Option("--for", help="The rows to look for: .csv, .parquet, .npz, .svmlight.", show_default=False),
+    ],
+    label: Annotated[str, typer.Option(help="Column of the labels; it need not be there.")] = "label",
+    id: Annotated[str | None, typer.Option(help="Column of the row ids, which are looked for too.")] = None,
+    subject: Annotated[
+        str | None, typer.Option(help="Column of the subjects, when nothing of them should be left.")
+    ] = None,
+    exclude: Annotated[
+        list[str] | None, typer.Option(help="Names or paths not to look into, such as `*.parquet`; may be repeated.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Look for remains of rows in every file of a folder: hidden, temporary and left-over ones included.
+
+    Rows are looked for as float32, as float64 and as the integers that models store; ids and subjects as text. Found
+    are whole rows, and parts of 64 bytes or more. What is compressed cannot be looked into, and is listed.
+
+    Exit code 0: nothing found. Exit code 1: something found. Exit code 5: nothing found, but some file could not be
+    read.
+
+    For example:
+
+    - `erasable scan models/ --for deleted.parquet --id row_id`
+    """
+    from erasable.operations.scan import scan_for
+
+    with Bars(quiet=as_json, remaining=True) as bars:
+        report = scan_for(
+            folder,
+            rows,
+            label=label,
+            id=id,
+            subject=subject,
+            exclude=exclude or (),
+            progress=bars.of("looking"),
+        )
+    if as_json:
+        print_json(report.as_json())
+    else:
+        _show(report)
+    raise typer.Exit(FAILED if report.found else BAD_FILE if report.unreadable else DONE)
+
+
+def _show(report: ScanReport) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+
+    page = Console(highlight=False, soft_wrap=True)
+    if report.remains:
+        _table(page, "Remains", report.remains, report.found)
+    if report.twins:
+        _table(page, "Twins: other rows with the same features, which may stay", report.twins, len(report.twins))
+    for name, files in (
+        ("compressed or an archive, not looked into", report.not_looked_into),
+        ("only ids compared, since its rows are of another form than the table's", report.ids_only),
+        ("left out", report.skipped),
+        ("not read", tuple(f"{u.file} ({u.why})" for u in report.unreadable)),
+    ):
+        for file in files[:_MOST_SHOWN]:
+            page.print(f"[yellow]{name}:[/] {escape(file)}")
+        if len(files) > _MOST_SHOWN:
+            page.print(f"[yellow]{name}:[/] {len(files) - _MOST_SHOWN:,} more")
+    for what, many in report.too_short.items():
+        if many:
+            note = "have too little to tell them by in some encoding" if what == "rows" else "are too short for text"
+            page.print(f"[yellow]{many:,} {what} {note}:[/] there, only models were compared with them")
+    if report.links:
+        page.print(f"[yellow]not opened:[/] {report.links:,} links, pipes, sockets or devices")
+    size = f"{report.rows:,} rows, {report.files:,} files, {report.bytes / 1e6:,.1f} MB"
+    if report.found:
+        page.print(f"[bold red]found {report.found:,} remains[/] ({size})")
+    elif report.unreadable:
+        page.print(f"[bold yellow]nothing found, but {len(report.unreadable):,} could not be read[/] ({size})")
+    else:
+        page.print(f"[bold green]nothing found[/] ({size})")
+
+
+def _table(page: Console, title: str, found: tuple[Remain, ...], total: int) -> None:
+    more = f" (the first {_MOST_SHOWN} of {total:,})" if total > _MOST_SHOWN else ""
+    cells = [(r.file, f"{r.offset:,}", f"{r.length:,}", f"{r.row:,}", r.what) for r in found[:_MOST_SHOWN]]
+    page.print(text_table(title + more, ("file", "offset", "bytes", "row", "what"), cells))

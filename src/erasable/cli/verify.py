@@ -1,0 +1,34 @@
+"""``erasable verify``: recompute a model from its own rows and compare every bit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from erasable.cli._shared import Bars, Json, print_json
+
+
+def verify(
+    model: Annotated[Path, typer.Argument(help="The model file.", show_default=False)],
+    as_json: Json = False,
+) -> None:
+    """Learn the stored core rows again, from nothing, and compare everything with what the file holds.
+
+    Nothing but the file is needed, and the code that forgot is not trusted. Exit code 4: the state is not what learning
+    its own rows gives. Exit code 2: the file is damaged or no model.
+
+    For example:
+
+    - `erasable verify model.erasable`
+    """
+    from erasable.operations.files import verify_file
+
+    with Bars(quiet=as_json) as bars:
+        report = verify_file(model, progress=bars.of("verifying"))
+    if as_json:
+        counts = {"core_rows": report.rows, "sums": report.sums, "weights": report.weights}
+        print_json({"model": str(model), "verified": True, **counts, "digest": report.digest})
+        return
+    print(report)

@@ -1,0 +1,179 @@
+"""A very large state as several files, so that forgetting a row rewrites one small file and the head.
+
+Which rows stand in which file is a function of the set of ids alone: rows are sorted into a binary tree by the SHA-256
+of their ids, and a node is divided if and only if it holds more than so many rows. The files are named by the SHA-256
+of their bytes, and the head lists these names, so the head stands for all of it. How rows came and went leaves no
+trace.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from erasable.core.layout import (
+    Buffer,
+    Key,
+    Piece,
+    check_format,
+    digest_of,
+    guarded,
+    key_tensors,
+    kind_of,
+    parse,
+    parts,
+    read_keys,
+)
+from erasable.core.state import (
+    FORMAT,
+    State,
+    from_bytes,
+    metadata,
+    row_tensors,
+    state_of,
+    sum_tensors,
+    to_pieces,
+)
+from erasable.errors import StateFormatError
+
+SHARDED, SHARD, VERSION = "erasable-sharded-state", "erasable-shard", 1
+LARGEST_FILE = 200 * 2**20  # bytes of rows that still go into one file
+LARGEST_SHARD = 16 * 2**20  # bytes of rows in a shard
+
+Fetch = Callable[[str], Buffer]
+
+
+@dataclass(frozen=True)
+class Files:
+    """What is to be written: the bytes of the head, and of further files by name, the SHA-256 of their bytes."""
+
+    head: list[Piece]
+    parts: dict[str, list[Piece]] = field(default_factory=dict)
+
+
+def to_files(state: State) -> Files:
+    """One file, the canonical bytes; above ``LARGEST_FILE`` bytes of rows a head and shards.
+
+    *Law*: a pure function of the state.
+    """
+    if state.rows.nbytes <= LARGEST_FILE:
+        return Files(to_pieces(state))
+    order = np.empty(len(state.ids), dtype=np.int32)
+    shards: dict[str, list[Piece]] = {}
+    for k, index in enumerate(_divided(state.ids, _rows_in_a_shard(state))):
+        order[index] = k
+        pieces = _shard(state, index)
+        shards[digest_of(pieces)] = pieces
+    meta = {**metadata(state), "format": SHARDED, "version": VERSION, "shards": list(shards)}
+    return Files(parts(meta, {**sum_tensors(state), "order": ("I32", order)}), shards)
+
+
+def from_files(head: Buffer, fetch: Fetch) -> State:
+    """The state that a head, and the files it names, hold; ``fetch`` gives the bytes of one of these.
+
+    It is for ``fetch`` to see that bytes are those that the name stands for, as ``erasable.store`` does; here it is
+    seen that what the bytes say has that name.
+
+    Raises
+    ------
+    StateFormatError
+        When head and shards are not what :func:`to_files` gives for any state.
+    """
+    if not shards_of(head):
+        return from_bytes(head)
+    return guarded(head, lambda data: _gathered(data, fetch), lambda state: to_files(state).head)
+
+
+def shards_of(head: Buffer) -> list[str]:
+    """Names of the files that a head refers to; none for a state in one file, or for what is no head at all."""
+    try:
+        meta, _ = parse(head)
+        names = meta["shards"] if meta["format"] == SHARDED else []
+        return [n for n in names if isinstance(n, str) and len(n) == 64 and not set(n) - set("0123456789abcdef")]
+    except (StateFormatError, AttributeError, KeyError, RecursionError, TypeError, ValueError, OverflowError):
+        return []
+
+
+def _gathered(head: Buffer, fetch: Fetch) -> State:
+    meta, tensors = parse(head)
+    check_format(meta, SHARDED, VERSION)
+    if meta["shards"] != shards_of(head):
+        raise StateFormatError("it names shards by something that is no SHA-256.")
+    order = tensors["order"]
+    n, width = len(order), int(meta["n_features"]) + bool(meta["intercept"])
+    ids: list[Any] = [None] * n
+    subjects: list[Any] = [None] * n
+    labels = np.empty(n, dtype=np.int32)
+    rows: Any = None
+    for k, name in enumerate(meta["shards"]):
+        part, stored = parse(fetch(name))
+        check_format(part, SHARD, VERSION)
+        index = np.flatnonzero(order == k)
+        m = len(index)
+        if not m or stored["rows"].shape != (m, width) or stored["labels"].shape != (m,):
+            raise StateFormatError("a shard does not fit its head.")
+        if rows is None:
+            rows = np.empty((n, width), dtype=stored["rows"].dtype)
+        rows[index], labels[index] = stored["rows"], stored["labels"]
+        keys, owners = (read_keys(stored, what, part[kind], m) for what, kind in _KEYS)
+        for i, key, owner in zip(index.tolist(), keys, owners, strict=True):
+            ids[i], subjects[i] = key, owner
+    named = {**key_tensors("ids", ids), **key_tensors("subjects", subjects)}
+    arrays = {name: np.asarray(array) for name, (_, array) in named.items()}
+    plain = {**meta, "format": FORMAT}
+    return state_of(plain, {**tensors, **arrays, "labels": labels, "rows": rows})
+
+
+_KEYS = (("ids", "id_kind"), ("subjects", "subject_kind"))
+
+
+def _shard(state: State, index: list[int]) -> list[Piece]:
+    """The bytes of a file with these rows, in the order in which they were learnt."""
+    chosen = replace(
+        state,
+        ids=tuple(state.ids[i] for i in index),
+        subjects=tuple(state.subjects[i] for i in index),
+        labels=tuple(state.labels[i] for i in index),
+        rows=state.rows[index],
+        configuration=replace(state.configuration, classes=state.classes),  # numbers of classes are those of the head
+    )
+    meta = {
+        "format": SHARD,
+        "version": VERSION,
+        "id_kind": kind_of(chosen.ids[0]),
+        "subject_kind": next((kind_of(s) for s in chosen.subjects if s is not None), None),
+    }
+    return parts(meta, row_tensors(chosen))
+
+
+def _rows_in_a_shard(state: State) -> int:
+    return max(1, LARGEST_SHARD // int(state.rows.shape[1] * state.rows.dtype.itemsize))
+
+
+def _divided(ids: Sequence[Key], most: int) -> Iterator[list[int]]:
+    """Positions of the rows of each shard, ascending; shards in the order of the hashes of their ids."""
+    hashed = [int.from_bytes(hashlib.sha256(_plain(key)).digest()) for key in ids]
+    waiting = [(list(range(len(ids))), 255)]
+    while waiting:
+        index, bit = waiting.pop()
+        if len(index) <= most:
+            if index:
+                yield index
+            continue
+        waiting.append(([i for i in index if hashed[i] >> bit & 1], bit - 1))
+        waiting.append(([i for i in index if not hashed[i] >> bit & 1], bit - 1))
+
+
+def _plain(key: Key) -> bytes:
+    """An id as bytes: a letter for its kind, then digits or text."""
+    match key:
+        case int():
+            return b"i%d" % key
+        case str():
+            return b"s" + key.encode()
+        case _:
+            return b"b" + key

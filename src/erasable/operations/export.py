@@ -1,0 +1,361 @@
+"""Weights of a linear model for other programs, stamped with the digest of the state they come from."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from erasable import store
+from erasable.core.grid import Float64s
+from erasable.errors import ChangedMeanwhileError, ConfigurationError, InputTypeError, NoRowsError
+from erasable.estimators import ErasableClassifier, ErasableMappedClassifier
+
+FORMS = {".onnx": "onnx", ".safetensors": "safetensors"}
+INPUTS = ("float64", "float32")
+_OPSET, _IR = 17, 8  # both of 2022: what reads them is everywhere
+_COPY = "A copy of weights that come from rows: after rows are forgotten, export again and replace it."
+
+
+@dataclass(frozen=True)
+class ExportReport:
+    """What was written.
+
+    Attributes
+    ----------
+    path : str
+    form : str
+        ``"onnx"`` or ``"safetensors"``.
+    digest : str
+        The state digest that the file is stamped with.
+    bytes : int
+        The size of the file.
+    """
+
+    path: str
+    form: str
+    digest: str
+    bytes: int
+
+    def as_json(self) -> dict[str, Any]:
+        """The same as a dictionary."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class _Linear:
+    """All that predicting with a linear model takes."""
+
+    coef: Float64s
+    intercept: Float64s
+    classes: list[Any]
+    scaling: str | float | tuple[float, ...] | None
+    feature_names: list[str] | None
+    digest: str
+
+    def stamp(self) -> dict[str, str]:
+        """What is said about the weights, in alphabetical order; every value but the digest and versions is JSON."""
+        said = {
+            "classes": json.dumps(self.classes, ensure_ascii=False),
+            "erasable_state_digest": self.digest,
+            "erasable_version": version("erasable"),
+            "format": "erasable-linear-1",
+            "notice": _COPY,
+            "scaling": json.dumps(self.scaling),
+        }
+        if self.feature_names is not None:
+            said["feature_names"] = json.dumps(self.feature_names, ensure_ascii=False)
+        return dict(sorted(said.items()))
+
+
+def export(
+    clf: Any, path: str | os.PathLike[str], *, form: str | None = None, input_type: str | None = None
+) -> ExportReport:
+    """The weights of a linear model in a file that other programs read, stamped with the state digest.
+
+    An export is a copy, and what is forgotten later is not forgotten in it. After ``forget``, export again to the same
+    path: the old file is replaced as a whole and overwritten, as far as the file system allows. Copies of it elsewhere
+    are yours to replace; the stamp says which state each is of.
+
+    The same state gives the same bytes, with the same versions of ``erasable`` and ``onnx``.
+
+    Parameters
+    ----------
+    clf : ErasableClassifier or RetrainedRidge
+        A fitted model; not changed. Other models are refused: predicting with them takes rows of people, and in a copy
+        of those nothing can be forgotten.
+    path : str or path
+        The file.
+    form : "onnx" or "safetensors", optional
+        By default what the ending of the path says.
+    input_type : "float64" or "float32", optional
+        What the ONNX graph takes, by default float64. It computes in float64 either way.
+
+    Returns
+    -------
+    ExportReport
+
+    Raises
+    ------
+    InputTypeError
+        When the model is not linear.
+    NoRowsError
+        When every row was forgotten, so that there are no weights.
+    ConfigurationError
+        When the format cannot be told, or ``onnx`` is not installed.
+    StoreError
+        When the file cannot be written; what was there before is then still there.
+
+    Notes
+    -----
+    **safetensors**: tensors ``coef``, shape (1 or n_classes, n_features), and ``intercept``, shape (1 or n_classes,),
+    both float64; the metadata say ``classes`` and ``scaling`` in JSON, ``feature_names`` where the model knows them,
+    and ``erasable_state_digest``. Scores are ``rows @ coef.T + intercept`` for rows scaled as the model scales them.
+
+    **ONNX**: input ``X``, shape (N, n_features), finite and dense; outputs ``label``, ``probabilities`` and ``scores``:
+    those of ``predict``, ``predict_proba`` and ``decision_function``, the scaling of rows included. The metadata are
+    those of safetensors.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from safetensors import safe_open
+    >>> from sklearn.datasets import load_iris
+    >>> from erasable import ErasableClassifier
+    >>> from erasable.operations.export import export
+    >>> clf = ErasableClassifier(kappa=0.5).fit(*load_iris(return_X_y=True))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     report = export(clf, pathlib.Path(folder, "iris.safetensors"))
+    ...     with safe_open(report.path, "numpy") as file:
+    ...         file.get_tensor("coef").shape, file.metadata()["erasable_state_digest"] == clf.state_digest()
+    ((3, 4), True)
+    """
+    target = _target(path)
+    form = _form(target, form)
+    if input_type not in (None, *INPUTS):
+        raise ConfigurationError(f"input_type must be one of {', '.join(INPUTS)}; got {input_type!r}.")
+    if form != "onnx" and input_type is not None:
+        raise ConfigurationError("input_type is for ONNX: safetensors hold weights, which take any numbers.")
+    linear = _linear(clf)
+    data = _safetensors(linear) if form == "safetensors" else _onnx(linear, input_type or INPUTS[0])
+    with store.locked(target) as writer:
+        writer.replace([data])
+    return ExportReport(str(target), form, linear.digest, len(data))
+
+
+def _target(path: object) -> Path:
+    if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
+        raise InputTypeError(f"path must be a string or a path; got {type(path).__name__}.")
+    target = Path(path)
+    if target.suffix.lower() == ".erasable":
+        raise ConfigurationError(f"{target.name} is the name of a model, not of an export: end it in .onnx or so.")
+    return target
+
+
+def _form(path: Path, form: str | None) -> str:
+    known = ", ".join(FORMS)
+    if form is None:
+        if path.suffix.lower() not in FORMS:
+            raise ConfigurationError(f"{path.name} does not say what to write: end it in {known}, or give the format.")
+        return FORMS[path.suffix.lower()]
+    if form not in FORMS.values():
+        raise ConfigurationError(f"format must be one of {', '.join(FORMS.values())}; got {form!r}.")
+    return form
+
+
+def _linear(clf: Any) -> _Linear:
+    """What predicting takes, all of one moment."""
+    kind = type(clf).__name__
+    if isinstance(clf, ErasableMappedClassifier):
+        raise InputTypeError(
+            f"a {kind} cannot be exported: its weights act on mapped rows, and the map is no part of them: predict "
+            "with the model itself."
+        )
+    if not isinstance(clf, ErasableClassifier):
+        raise InputTypeError(
+            f"export needs a linear model, ErasableClassifier or RetrainedRidge; got {kind}. Other models predict with "
+            "stored rows of people, and an export would be a copy of them that forgetting does not reach."
+        )
+    memory = clf._fitted("export")
+    moment = memory.moment
+    if not memory.n_core:
+        raise NoRowsError("no rows remain in this model, so there are no weights to export: learn new rows first.")
+    names = getattr(clf, "feature_names_in_", None)
+    linear = _Linear(
+        clf.coef_,
+        clf.intercept_,
+        clf.classes_.tolist(),
+        memory.configuration.grid.scaling,
+        None if names is None else [str(n) for n in names],
+        clf.state_digest(),
+    )
+    if memory.moment is not moment:
+        raise ChangedMeanwhileError("the model changed while it was being exported: export it again.")
+    return linear
+
+
+# -- safetensors -------------------------------------------------------------------------------------------------
+
+
+def _safetensors(linear: _Linear) -> bytes:
+    """The file by our own writer: that of the library orders several metadata keys anew every time."""
+    header: dict[str, Any] = {"__metadata__": linear.stamp()}
+    body = b""
+    for name, array in (("coef", linear.coef), ("intercept", linear.intercept)):
+        data = np.ascontiguousarray(array, dtype="<f8").tobytes()
+        header[name] = {"dtype": "F64", "shape": list(array.shape), "data_offsets": [len(body), len(body) + len(data)]}
+        body += data
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text + body
+
+
+# -- ONNX --------------------------------------------------------------------------------------------------------
+
+
+def _onnx(linear: _Linear, input_type: str) -> bytes:
+    """The file with the whole predictor."""
+    try:
+        import onnx
+    except ImportError:
+        problem = "writing ONNX needs the package onnx: pip install 'erasable[export]', or write .safetensors."
+    else:
+        return _Graph(onnx, linear).file(input_type)
+    raise ConfigurationError(problem)
+
+
+class _Graph:
+    """An ONNX graph, built step by step; every step is named after what it computes."""
+
+    def __init__(self, onnx: Any, linear: _Linear) -> None:
+        self._onnx, self._linear = onnx, linear
+        self._nodes: list[Any] = []
+        self._constants: dict[str, Any] = {}
+
+    def file(self, input_type: str) -> bytes:
+        """The bytes of the model file."""
+        o, linear = self._onnx, self._linear
+        kinds, d = o.TensorProto, linear.coef.shape[1]
+        scores = self._scores()
+        index = self._winner(scores)
+        labels = self._labels()
+        self.step("Gather", [labels, index], "label", axis=0)
+        self._probabilities(scores)
+        width = len(linear.classes)
+        value = o.helper.make_tensor_value_info
+        inputs = [value("X", kinds.DOUBLE if input_type == "float64" else kinds.FLOAT, ["N", d])]
+        outputs = [
+            value("label", self._constants[labels].data_type, ["N"]),
+            value("probabilities", kinds.DOUBLE, ["N", width]),
+            value("scores", kinds.DOUBLE, ["N", width] if width > 2 else ["N"]),
+        ]
+        graph = o.helper.make_graph(self._nodes, "erasable", inputs, outputs, list(self._constants.values()))
+        model = o.helper.make_model(
+            graph,
+            opset_imports=[o.helper.make_opsetid("", _OPSET)],
+            ir_version=_IR,
+            producer_name="erasable",
+            producer_version=version("erasable"),
+            doc_string=_COPY,
+        )
+        o.helper.set_model_props(model, linear.stamp())
+        o.checker.check_model(model, full_check=True)
+        data: bytes = model.SerializeToString(deterministic=True)
+        return data
+
+    def step(self, operator: str, inputs: Sequence[str], name: str, **attributes: Any) -> str:
+        """Add one step and get the name of its result."""
+        self._nodes.append(self._onnx.helper.make_node(operator, list(inputs), [name], name=name, **attributes))
+        return name
+
+    def constant(self, name: str, values: npt.ArrayLike, dtype: Any = np.float64) -> str:
+        """Add numbers or texts and get their name."""
+        self._constants[name] = self._onnx.numpy_helper.from_array(np.array(values, dtype=dtype), name)
+        return name
+
+    def _scores(self) -> str:
+        """``decision_function`` with one column for each function."""
+        linear = self._linear
+        weights, constants = self.constant("weights", linear.coef.T), self.constant("intercept", linear.intercept)
+        # Not MatMul: onnxruntime would join it with a division by a number, which it then holds in float32.
+        two = self.step("Gemm", [self._scaled_rows(), weights, constants], "scores_by_column")
+        if len(linear.classes) > 2:
+            self.step("Identity", [two], "scores")
+        else:
+            self.step("Squeeze", [two, self.constant("columns", [1], np.int64)], "scores")
+        return two
+
+    def _scaled_rows(self) -> str:
+        """Rows as ``core.grid.scale_rows`` makes them."""
+        scaling = self._linear.scaling
+        rows = self.step("Cast", ["X"], "rows", to=self._onnx.TensorProto.DOUBLE)
+        if isinstance(scaling, float):
+            return self.step("Div", [rows, self.constant("scale", scaling)], "scaled_rows")
+        if scaling is None:
+            return rows
+        if isinstance(scaling, tuple):
+            rows = self.step("Div", [rows, self.constant("scales", [scaling])], "scaled_columns")
+        # By the largest entry first, so that no square leaves the range of float64; a row of zeros is divided by 1.
+        largest = self.step("ReduceMax", [self.step("Abs", [rows], "sizes")], "largest", axes=[1], keepdims=1)
+        tamed = self.step("Div", [rows, self._or_one(largest)], "tamed_rows")
+        norms = self.step("ReduceL2", [tamed], "norms", axes=[1], keepdims=1)
+        return self.step("Div", [tamed, self._or_one(norms)], "scaled_rows")
+
+    def _or_one(self, sizes: str) -> str:
+        """The sizes, and one in place of zero."""
+        is_zero = self.step("Equal", [sizes, self.constant("zero", 0.0)], f"{sizes}_is_zero")
+        return self.step("Where", [is_zero, self.constant("one", 1.0), sizes], f"{sizes}_or_one")
+
+    def _winner(self, scores: str) -> str:
+        """The place of the predicted class."""
+        if len(self._linear.classes) > 2:
+            return self.step("ArgMax", [scores], "winner", axis=1, keepdims=0)
+        positive = self.step("Greater", ["scores", self.constant("zero", 0.0)], "is_positive")
+        winner = self.step("Cast", [positive], "positive", to=self._onnx.TensorProto.INT64)
+        if len(self._linear.classes) == 2:
+            return winner
+        return self.step("Mul", [winner, self.constant("only_class", 0, np.int64)], "winner")
+
+    def _labels(self) -> str:
+        classes = self._linear.classes
+        dtype = {bool: np.bool_, int: np.int64, float: np.float64, str: object}[type(classes[0])]
+        return self.constant("classes", classes, dtype)
+
+    def _probabilities(self, scores: str) -> None:
+        """``predict_proba``: halves of one plus the scores, brought to the nearest probabilities."""
+        one, two, zero = self.constant("one", 1.0), self.constant("two", 2.0), self.constant("zero", 0.0)
+        k = len(self._linear.classes)
+        raw = self.step("Div", [self.step("Add", [scores, one], "raised"), two], "raw")
+        if k == 1:
+            none = self.step("Mul", [raw, zero], "none")
+            self.step("Add", [none, one], "probabilities")
+            return
+        if k == 2:
+            positive = self.step("Clip", [raw, zero, one], "clipped")
+            negative = self.step("Sub", [one, positive], "other")
+            self.step("Concat", [negative, positive], "probabilities", axis=1)
+            return
+        # The steps of nearest_probabilities in estimators/_erasable.py.
+        self._nodes.append(
+            self._onnx.helper.make_node(
+                "TopK", [raw, self.constant("k", [k], np.int64)], ["ordered", "order"], name="ordered", axis=1
+            )
+        )
+        total = self.step("CumSum", ["ordered", self.constant("axis", 1, np.int64)], "total")
+        beyond = self.step("Sub", [total, one], "beyond")
+        excess = self.step("Div", [beyond, self.constant("counts", np.arange(1, k + 1))], "excess")
+        above = self.step("Greater", ["ordered", excess], "is_above")
+        counted = self.step("Cast", [above], "above", to=self._onnx.TensorProto.INT64)
+        many = self.step("ReduceSum", [counted, self.constant("columns", [1], np.int64)], "many", keepdims=1)
+        last = self.step("Sub", [many, self.constant("unit", 1, np.int64)], "last")
+        shift = self.step("GatherElements", [excess, last], "shift", axis=1)
+        kept = self.step("Max", [self.step("Sub", [raw, shift], "shifted"), zero], "kept")
+        sums = self.step("ReduceSum", [kept, "columns"], "sums", keepdims=1)
+        self.step("Div", [kept, sums], "probabilities")

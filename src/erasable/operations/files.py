@@ -1,0 +1,386 @@
+"""A model kept in a file: every change is durable when the call returns, and many requests share one rewrite."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from erasable.audit.keys import PrivateKey
+from erasable.audit.receipts import check_request_id, make_receipt
+from erasable.core.selector import Decisions
+from erasable.core.shards import shards_of
+from erasable.core.state import VERSION
+from erasable.errors import ConfigurationError, ErasableError, InputTypeError, StoreError
+from erasable.estimators import load
+from erasable.estimators._erasable import ErasableBase
+from erasable.estimators._files import model_of
+from erasable.estimators._reports import LearnReport
+from erasable.estimators._saving import checksum_of, checksum_of_file, write
+from erasable.operations.verify import VerifyReport, verify
+from erasable.store import Writer, locked
+
+__all__ = ["FileReport", "ModelFile", "Request", "load", "verify_file"]
+
+
+@dataclass(frozen=True)
+class Request:
+    """Rows to forget: by their ids, by whose they are, or both; and what the receipt is to call the request.
+
+    Examples
+    --------
+    >>> from erasable import Request
+    >>> Request(ids=["row-7"], subjects=["ann", "bob"])
+    Request(1 ids, 2 subjects)
+    """
+
+    ids: Any = None
+    subjects: Any = None
+    request_id: str | None = None
+    requested_at: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+    def __post_init__(self) -> None:
+        if self.request_id is not None:
+            check_request_id(self.request_id)
+        if getattr(self.requested_at, "tzinfo", None) is None:
+            raise InputTypeError("requested_at must be a datetime with a time zone.")
+
+    def __repr__(self) -> str:
+        counts = ((self.ids, "ids"), (self.subjects, "subjects"))
+        named = [f"{len(v) if hasattr(v, '__len__') else 'some'} {what}" for v, what in counts if v is not None]
+        return f"Request({', '.join(named)})"
+
+
+@dataclass(frozen=True)
+class FileReport:
+    """The outcome of one request; whoever asked may keep it, the file keeps nothing of it.
+
+    Attributes
+    ----------
+    requested : int
+        Ids and subjects named in the request.
+    core_rows_removed : int
+        Core rows that left. Tell it to nobody who may not know whether somebody's row was stored.
+    rows_left : int
+        Core rows that the file holds now.
+    before, after : str or None
+        SHA-256 of the state before and after the rewrite; only where digests or receipts were asked for. Requests that
+        shared a rewrite share both.
+    receipt : str or None
+        The signed receipt, where the file was opened with a key; see ``erasable.audit.receipts``.
+    """
+
+    requested: int
+    core_rows_removed: int
+    rows_left: int
+    before: str | None = None
+    after: str | None = None
+    receipt: str | None = field(default=None, repr=False)
+
+
+class ModelFile:
+    """A model in a file, for processes that go on changing it: the model stays in memory between calls.
+
+    Every change takes the file's lock, loads what others wrote meanwhile, and returns only when the new file is durable
+    and the old one erased. The lock is held for the change alone, so several processes can work on one file, and
+    readers are never held up. Calls from several threads at the same time share one rewrite.
+
+    Parameters
+    ----------
+    path : str or path
+        The file. It must exist, except for ``learn`` with ``new``.
+    like : estimator, optional
+        As in ``erasable.load``.
+    timeout : float, optional
+        Seconds to wait for another process that is changing the file; by default as long as it takes.
+    key : PrivateKey, optional
+        Sign a receipt for every request with it; see ``erasable.audit.keys``.
+    after_only : bool, default=False
+        Leave the digest of the state before out of receipts: whoever holds the state after could test guesses of the
+        forgotten rows against it.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from sklearn.datasets import load_iris
+    >>> from erasable import ErasableClassifier, ModelFile
+    >>> X, y = load_iris(return_X_y=True)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "iris.erasable")
+    ...     ErasableClassifier(kappa=0.5).fit(X, y).save(path)
+    ...     file = ModelFile(path)
+    ...     report = file.forget(ids=[0, 50, 100])
+    ...     reports = file.forget_together([{"ids": [1]}, {"ids": [2, 3]}])
+    ...     file.verify().rows == reports[-1].rows_left == file.model.n_core_
+    True
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        like: Any = None,
+        timeout: float | None = None,
+        key: PrivateKey | None = None,
+        after_only: bool = False,
+    ) -> None:
+        self.path = os.fspath(path)
+        self._like, self._timeout = like, timeout
+        self._key, self._after_only = key, after_only
+        self._cached: Any = None
+        self._waiting: list[_Ticket] = []
+        self._list_lock, self._turn = threading.Lock(), threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"ModelFile({self.path!r})"
+
+    @property
+    def model(self) -> Any:
+        """The model as the file holds it now. A copy in memory: what is changed in it does not reach the file."""
+        return load(self.path, like=self._like)
+
+    def key_types(self) -> tuple[type | None, type | None]:
+        """Of which types the ids and the subjects of the core rows are: int, str or bytes; None where there are none.
+
+        What a person types in has to be one of these to be found.
+        """
+        with self._turn:
+            if self._cached is None:
+                self._cached = self.model
+            memory = getattr(self._cached, "_memory", None)
+            if memory is None:
+                return (self._cached._key_type if self._cached.stored_rows_ else None), None
+            return memory.id_type, memory.subject_type
+
+    # -- changing ------------------------------------------------------------------------------------------------
+
+    def forget(
+        self, *, ids: Any = None, subjects: Any = None, request_id: str | None = None, digests: bool = False
+    ) -> FileReport:
+        """Rows stop existing for the model and leave the disk; durable on return.
+
+        Parameters
+        ----------
+        ids, subjects : array-like, optional
+            As in ``ErasableClassifier.forget``. Unknown ones are no error.
+        request_id : str, optional
+            What the receipt calls this request; no name of a person. By default a random one.
+        digests : bool, default=False
+            Compute the digests before and after also where no receipt is wanted.
+
+        Raises
+        ------
+        StoreError
+            When the file could not be replaced; it is then as it was, and nothing is forgotten.
+        """
+        return self._join([Request(ids, subjects, request_id)], digests)[0]
+
+    def forget_together(self, requests: Iterable[Any], *, digests: bool = False) -> list[FileReport]:
+        """Many requests with one rewrite: all of them are durable on return, or none.
+
+        Parameters
+        ----------
+        requests : iterable of Request, or of mappings with ``ids`` and ``subjects``
+        digests : bool, default=False
+            As in ``forget``.
+
+        Returns
+        -------
+        list of FileReport
+            One for each request. A row that several of them name counts for the first.
+        """
+        asked = [r if isinstance(r, Request) else _request(r) for r in requests]
+        return self._join(asked, digests) if asked else []
+
+    def learn(
+        self,
+        blocks: Iterable[Any],
+        *,
+        new: ErasableBase | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> LearnReport:
+        """Learn blocks of rows one after the other, then write the file once: all of it, or nothing.
+
+        The lock is held until all is learnt, so forgetting waits that long.
+
+        Parameters
+        ----------
+        blocks : iterable of Table
+            Anything with ``X``, ``y``, ``ids`` and ``subjects``. Only one is held at a time.
+        new : estimator, optional
+            An unfitted model to start with where the file does not exist; it needs ``horizon`` or ``threshold``, since
+            the number of rows is not known when the first block comes. Without it a missing file is an error.
+        progress : callable, optional
+            Called with the number of rows done.
+        """
+        with self._turn, self._locked() as writer:
+            exists = writer.exists()
+            if not exists and new is None:
+                raise StoreError(f"{self.path} does not exist: check the path, or give a new model to start with.")
+            model = self._current(writer) if exists else new
+            if not isinstance(model, ErasableBase):
+                raise ConfigurationError("a model of this kind learns all its rows at once: fit it and save it.")
+            try:
+                report = _learn_blocks(model, blocks, progress)
+                self._write(writer, model)
+            except BaseException:
+                self._cached = None  # its model may have learnt what the file has not
+                raise
+            self._cached = model
+            return report
+
+    # -- checking ------------------------------------------------------------------------------------------------
+
+    def verify(self, *, progress: Callable[[int, int], None] | None = None) -> VerifyReport:
+        """Recompute what the file holds from its own rows; see ``erasable.verify``."""
+        return verify_file(self.path, like=self._like, progress=progress)
+
+    # -- how -----------------------------------------------------------------------------------------------------
+
+    def _join(self, requests: list[Request], digests: bool) -> list[FileReport]:
+        """Wait in line with other threads; whoever is first does the work of all who wait."""
+        ticket = _Ticket(requests, digests or self._key is not None)
+        with self._list_lock:
+            self._waiting.append(ticket)
+        with self._turn:
+            if not ticket.done:
+                with self._list_lock:
+                    batch, self._waiting = self._waiting, []
+                self._forget_all(batch)
+        return ticket.result()
+
+    def _forget_all(self, batch: list[_Ticket]) -> None:
+        try:
+            with self._locked() as writer:
+                model = self._current(writer)
+                self._cached = None  # until the file says the same as this model
+                wanted = any(t.digests for t in batch)
+                before = model.state_digest() if wanted else None
+                leaving: dict[Any, None] = {}
+                found = [_found(model, t, leaving) for t in batch]
+                if leaving:
+                    model.forget(ids=list(leaving))
+                    self._write(writer, model)
+                self._cached = model
+                after = model.state_digest() if wanted else None
+        except BaseException as error:
+            for ticket in batch:
+                ticket.settle(error)
+            if not isinstance(error, Exception):
+                raise
+            return
+        for ticket, counts in zip(batch, found, strict=True):
+            if isinstance(counts, ErasableError):
+                ticket.settle(counts)
+                continue
+            digests = (before, after) if ticket.digests else (None, None)
+            ticket.settle(
+                [
+                    FileReport(
+                        asked, removed, model.stored_rows_, *digests, self._receipt(request, before, after, model)
+                    )
+                    for request, (asked, removed) in zip(ticket.requests, counts, strict=True)
+                ]
+            )
+
+    def _receipt(self, request: Request, before: str | None, after: str | None, model: Any) -> str | None:
+        if self._key is None or after is None:
+            return None
+        return make_receipt(
+            self._key,
+            state_before=None if self._after_only else before,
+            state_after=after,
+            guarantee=" ".join(str(model.guarantee).split()),
+            format_version=VERSION,
+            requested_at=request.requested_at,
+            request_id=request.request_id,
+        )
+
+    @contextmanager
+    def _locked(self) -> Iterator[Writer]:
+        with locked(self.path, parts_of=shards_of, timeout=self._timeout) as writer:
+            yield writer
+
+    def _current(self, writer: Writer) -> Any:
+        """The model that the file holds: that in memory if it is still the same, otherwise loaded."""
+        if self._cached is None or checksum_of_file(writer) != self._cached._on_disk:
+            self._cached = writer.read(lambda head, fetch: model_of(head, fetch, self._like))
+        return self._cached
+
+    def _write(self, writer: Writer, model: Any) -> None:
+        files = model._files()
+        write(writer, files)
+        model._on_disk = checksum_of(files)
+
+
+def _learn_blocks(model: ErasableBase, blocks: Iterable[Any], progress: Callable[[int], None] | None) -> LearnReport:
+    rows, added, decisions = 0, 0, Decisions()
+    for block in blocks:
+        watch = None if progress is None else (lambda done, total, start=rows: progress(start + done))
+        fresh = not model.__sklearn_is_fitted__()
+        part = model._learn(block.X, block.y, block.ids, block.subjects, fresh=fresh, streaming=True, progress=watch)
+        rows, added, decisions = rows + part.rows, added + part.core_rows_added, decisions + part.decisions
+    if not rows:
+        raise ConfigurationError("there is nothing to learn: no rows came.")
+    return LearnReport(rows, added, model.n_core_, decisions)
+
+
+def verify_file(
+    path: str | os.PathLike[str], *, like: Any = None, progress: Callable[[int, int], None] | None = None
+) -> VerifyReport:
+    """:func:`erasable.verify` for the model that a file holds; the digest reported is that of the file.
+
+    Raises
+    ------
+    VerificationError
+        When the state is not what learning its own rows gives.
+    StateFormatError, StoreError
+        When the file is damaged, or cannot be read.
+    """
+    return verify(load(path, like=like), progress=progress)
+
+
+def _request(given: Any) -> Request:
+    if isinstance(given, dict) and given and set(given) <= {"ids", "subjects", "request_id", "requested_at"}:
+        return Request(**given)
+    raise InputTypeError(
+        "every request must be a Request, or a mapping with ids or subjects and, if need be, request_id, requested_at."
+    )
+
+
+def _found(model: Any, ticket: _Ticket, leaving: dict[Any, None]) -> list[tuple[int, int]] | ErasableError:
+    """For each request how much it named and how many rows it removes, which join ``leaving``; or why it cannot be."""
+    counts, rows = [], dict[Any, None]()
+    try:
+        for request in ticket.requests:
+            asked, keys = model._named(request.ids, request.subjects)
+            fresh = [key for key in keys if key not in leaving and key not in rows]
+            rows.update(dict.fromkeys(fresh))
+            counts.append((asked, len(fresh)))
+    except ErasableError as error:
+        return error
+    leaving.update(rows)
+    return counts
+
+
+class _Ticket:
+    """Requests of one caller, and what became of them."""
+
+    def __init__(self, requests: list[Request], digests: bool) -> None:
+        self.requests, self.digests = requests, digests
+        self.done = False
+        self._outcome: list[FileReport] | BaseException = []
+
+    def settle(self, outcome: list[FileReport] | BaseException) -> None:
+        """Say what became of the requests."""
+        self._outcome, self.done = outcome, True
+
+    def result(self) -> list[FileReport]:
+        """The reports; or the error is raised."""
+        if isinstance(self._outcome, BaseException):
+            raise self._outcome
+        return self._outcome

@@ -1,0 +1,181 @@
+"""What a file says of itself: configuration, size and digest; its rows only where they are asked for."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from erasable.core.kernel_state import FORMAT as KERNEL
+from erasable.core.kernels import KERNEL_BITS
+from erasable.core.layout import Buffer, check_format, digest_of, read_label, read_names, read_sealed
+from erasable.core.shards import SHARDED, Fetch, from_files, shards_of
+from erasable.core.state import FORMAT as LINEAR
+from erasable.core.state import digest
+from erasable.errors import ConfigurationError, ErasableError, StateFormatError
+from erasable.store import read as read_file
+
+_KINDS = {
+    LINEAR: "linear",
+    SHARDED: "linear, in several files",
+    KERNEL: "kernel",
+    "erasable-general-state": "general function class",
+    "erasable-core-set": "learner on a core set",
+}
+# What the header says beside the configuration.
+_NOT_CONFIGURATION = {"format", "version", "checksum", "classes", "class_kind", "id_kind", "subject_kind", "shards"}
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What a file says of itself.
+
+    Attributes
+    ----------
+    kind : str
+        Of which kind the model is.
+    format, version : str and int
+        The format of the file.
+    digest : str
+        SHA-256 of the state; of the file too, unless there are several.
+    core_rows, features, classes : int
+        How many of each it holds.
+    ids, subjects : str or None
+        Of which type they are; None where there are none.
+    bytes : int
+        Of the file, or of all files together.
+    files : int
+        How many there are.
+    stored_share : float or None
+        Core rows divided by the number of rows learnt, where the caller said that number: the file does not keep it.
+    configuration : dict
+        All that the caller fixed, as the header has it; floats are hexadecimal, so that nothing is rounded.
+    rows : list of dict, or None
+        Id, subject and label of each core row, in learning order, where they were asked for.
+    """
+
+    kind: str
+    format: str
+    version: int
+    digest: str
+    core_rows: int
+    features: int
+    classes: int
+    ids: str | None
+    subjects: str | None
+    bytes: int
+    files: int
+    stored_share: float | None
+    configuration: dict[str, Any]
+    rows: list[dict[str, Any]] | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {name: value for name, value in asdict(self).items() if name != "rows" or value is not None}
+
+
+def inspect(path: str | os.PathLike[str], *, rows: bool = False, learnt: int | None = None) -> Inspection:
+    """What a file says of itself; its checksum is tested, its rows are not recomputed: that is ``verify``.
+
+    Works for every kind of model, also those that need code of the caller's to be loaded.
+
+    Parameters
+    ----------
+    path : str or path
+    rows : bool, default=False
+        List id, subject and label of each core row.
+    learnt : int, optional
+        How many rows the model has learnt from, to get the share that it stores.
+
+    Raises
+    ------
+    StateFormatError, StoreError
+        When the file is damaged, or cannot be read.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from sklearn.datasets import load_iris
+    >>> from erasable import ErasableClassifier
+    >>> from erasable.operations.inspect import inspect
+    >>> clf = ErasableClassifier(kappa=0.5).fit(*load_iris(return_X_y=True))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     clf.save(pathlib.Path(folder, "iris.erasable"))
+    ...     found = inspect(pathlib.Path(folder, "iris.erasable"), learnt=150)
+    >>> found.digest == clf.state_digest(), found.core_rows == clf.n_core_, found.features, found.classes
+    (True, True, 4, 3)
+    """
+    if learnt is not None and learnt < 1:
+        raise ConfigurationError(f"the number of rows learnt must be positive; got {learnt}.")
+
+    def look(head: Buffer, fetch: Fetch) -> Inspection:
+        try:
+            return _inspected(head, fetch, rows, learnt)
+        except ErasableError:
+            raise
+        except (AttributeError, KeyError, IndexError, OverflowError, TypeError, ValueError) as error:
+            raise StateFormatError("not a state: what its header says does not fit together.") from error
+
+    return read_file(path, look, parts_of=shards_of)
+
+
+def _inspected(head: Buffer, fetch: Fetch, rows: bool, learnt: int | None) -> Inspection:
+    meta, tensors = read_sealed(head)
+    if meta["format"] not in _KINDS:
+        raise StateFormatError(
+            f"it holds {str(meta['format'])[:40]!r}, which this erasable does not know: "
+            "install a newer erasable, or give the file of a model."
+        )
+    check_format(meta, meta["format"], 1)
+    sizes = [len(head)]
+    named: tuple[Sequence[Any], ...] = ((), (), ())
+    if meta["format"] == SHARDED:
+
+        def counted(name: str) -> Buffer:
+            data = fetch(name)
+            sizes.append(len(data))
+            return data
+
+        state = from_files(head, counted)
+        text, n, named = digest(state), len(state.ids), (state.ids, state.subjects, state.labels)
+    else:
+        text, n = digest_of([head]), len(tensors["labels"])
+        if rows:
+            classes = tuple(read_label(meta["class_kind"], c) for c in meta["classes"])
+            named = read_names(meta, tensors, classes, n)
+    return Inspection(
+        kind=_KINDS[meta["format"]],
+        format=meta["format"],
+        version=meta["version"],
+        digest=text,
+        core_rows=n,
+        features=meta["n_features"],
+        classes=len(meta["classes"]),
+        ids=meta["id_kind"],
+        subjects=meta["subject_kind"],
+        bytes=sum(sizes),
+        files=len(sizes),
+        stored_share=n / learnt if learnt else None,
+        configuration={
+            **{name: value for name, value in sorted(meta.items()) if name not in _NOT_CONFIGURATION},
+            **_capacity(meta),
+        },
+        rows=[{"id": _plain(i), "subject": _plain(s), "label": v} for i, s, v in zip(*named, strict=True)]
+        if rows
+        else None,
+    )
+
+
+def _capacity(meta: dict[str, Any]) -> dict[str, str]:
+    """The capacity as the caller gave it, where the header has it in units of the grid."""
+    if "capacity_units" not in meta:
+        return {}
+    fine = KERNEL_BITS if meta["format"] == KERNEL else 2 * meta["bits"]
+    return {"capacity": math.ldexp(int(meta["capacity_units"]), -fine).hex()}
+
+
+def _plain(key: Any) -> Any:
+    """An id or subject as JSON holds it: bytes in hexadecimal."""
+    return key.hex() if isinstance(key, bytes) else key

@@ -1,0 +1,143 @@
+"""Predictions for the rows of a table, block by block, as a table."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TextIO
+
+from erasable.datasets import stream_rows
+from erasable.datasets._files import SVMLIGHT, form_of
+from erasable.errors import ConfigurationError, InputError
+
+FORMS = {".csv": "csv", ".jsonl": "jsonl", ".json": "jsonl"}
+
+
+def predict_table(
+    model: Any,
+    source: str | os.PathLike[str] | Any,
+    *,
+    id: str | None = None,
+    label: str | None = None,
+    probabilities: bool = False,
+    progress: Callable[[int, int | None], None] | None = None,
+) -> Iterator[dict[str, Any]]:
+    """A record for each row: its id where there is one, the label predicted and, where asked for, probabilities.
+
+    Parameters
+    ----------
+    model : estimator
+        A fitted classifier. Where it was made with ``feature_names``, columns are found by name, in any order, and
+        other columns are left alone.
+    source : str, path or binary file object
+        As in ``erasable.datasets.stream_rows``; ``"-"`` is the standard input.
+    id : str, optional
+        The column that names the rows.
+    label : str, optional
+        A column of known labels, which is no feature; each record then says what it holds, as ``known``.
+    probabilities : bool, default=False
+        Add the probability of every class.
+    progress : callable, optional
+        Called with rows done and, where it is known, rows in all.
+
+    Raises
+    ------
+    InputError, InputTypeError, ConfigurationError
+        When the rows cannot be used.
+    """
+    wanted = getattr(model, "n_features_in_", None)
+    form = nameless_form(source)
+    features = None if form is not None else getattr(model, "feature_names", None)
+    done, classes = 0, [_plain(c) for c in model.classes_]
+    known = {type(c) for c in classes} & {int, str}  # what a column of digits stands for, the model says
+    with stream_rows(
+        source,
+        id=id,
+        label=label,
+        features=features,
+        kinds={"label": known.pop()} if known else None,
+        n_features=wanted if form == "svmlight" else None,
+    ) as stream:
+        if wanted is not None and stream.n_features != wanted:
+            raise InputError(
+                f"the table has {stream.n_features} columns of features and the model was made with {wanted}: "
+                "name the columns that are none, or leave them out."
+            )
+        for block in stream:
+            answers = model.predict(block.X)
+            chances = model.predict_proba(block.X).tolist() if probabilities else None
+            for i, answer in enumerate(answers):
+                record: dict[str, Any] = {} if block.ids is None else {"id": _plain(block.ids[i])}
+                record["prediction"] = _plain(answer)
+                if label is not None and block.y is not None:
+                    record["known"] = _plain(block.y[i])
+                if chances is not None:
+                    record |= {f"probability {c}": p for c, p in zip(classes, chances[i], strict=True)}
+                yield record
+            done += len(answers)
+            if progress is not None:
+                progress(done, stream.n_rows)
+
+
+def nameless_form(source: Any) -> str | None:
+    """``"npz"`` or ``"svmlight"`` for a file whose columns have no names; None otherwise."""
+    if source == "-" or not isinstance(source, str | os.PathLike):
+        return None
+    form, _ = form_of(Path(source))
+    return "npz" if form == ".npz" else "svmlight" if form in SVMLIGHT else None
+
+
+def write_records(records: Iterable[dict[str, Any]], out: str | os.PathLike[str] | None) -> int:
+    """Write records as CSV or, by the ending, as one JSON object a line; the number of them.
+
+    Nothing is left behind when it fails.
+
+    Parameters
+    ----------
+    records : iterable of dict
+    out : str or path, optional
+        ``.csv`` or ``.jsonl``; None or ``"-"`` is CSV on the standard output.
+    """
+    path = None if out is None or os.fspath(out) == "-" else Path(out)
+    form = "csv" if path is None else FORMS.get(path.suffix.lower())
+    if form is None:
+        raise ConfigurationError(f"{path} has an ending that is not known here: known are {', '.join(FORMS)}.")
+    count = 0
+    with _opened(path) as file:
+        table: Any = None
+        for record in records:
+            if form == "jsonl":
+                file.write(json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n")
+            else:
+                if table is None:
+                    table = csv.DictWriter(file, list(record), lineterminator="\n")
+                    table.writeheader()
+                table.writerow(record)
+            count += 1
+    return count
+
+
+@contextmanager
+def _opened(path: Path | None) -> Iterator[TextIO]:
+    """The standard output; or a new file that gets its name when all is written."""
+    if path is None:
+        yield sys.stdout
+        return
+    half = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(half, "x", encoding="utf-8", newline="") as file:
+            yield file
+        os.replace(half, path)
+    finally:
+        half.unlink(missing_ok=True)
+
+
+def _plain(value: Any) -> Any:
+    """A NumPy value as a plain one; bytes in hexadecimal."""
+    value = value.item() if hasattr(value, "item") else value
+    return value.hex() if isinstance(value, bytes) else value

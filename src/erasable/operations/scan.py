@@ -1,0 +1,74 @@
+"""Look for remains of the rows of a table."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from erasable.audit.scan import ScanReport, scan
+from erasable.datasets import load_rows
+from erasable.errors import InputError
+
+
+def scan_for(
+    folder: str | os.PathLike[str],
+    table_path: str | os.PathLike[str],
+    *,
+    label: str | None = "label",
+    id: str | None = None,
+    subject: str | None = None,
+    exclude: Sequence[str] = (),
+    progress: Callable[[int, int], None] | None = None,
+) -> ScanReport:
+    r"""What is left, in the files below a folder, of the rows of a table.
+
+    Parameters
+    ----------
+    folder : str or path
+        Every file below it is looked at, hidden ones too; links are not followed.
+    table_path : str or path
+        The rows, as CSV, Parquet, NumPy or SVMlight file; see ``erasable.datasets.load_rows``. It is not looked into
+        itself.
+    label : str, optional, default="label"
+        The column of labels, which is no feature. It need not be there.
+    id : str, optional
+        The column of ids. They are looked for as text, and in models one by one; with them, a stored row with the same
+        features under another id is told from a remain.
+    subject : str, optional
+        The column of subjects, to be given when nothing of them should be left.
+    exclude : sequence of str
+        Glob patterns for names, or for paths below the folder, that are not looked into.
+    progress : callable, optional
+        Called with (bytes done, bytes in all).
+
+    Returns
+    -------
+    ScanReport
+        See :mod:`erasable.audit.scan` for what is found and what is not.
+
+    Raises
+    ------
+    InputError, InputTypeError, ConfigurationError
+        When the folder or the table is not there or cannot be used.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from erasable.operations.scan import scan_for
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     table = pathlib.Path(folder, "gone.csv")
+    ...     size = table.write_text("age,weight,who\n41,80.5,ann-lee\n52,71,bob-ray\n")
+    ...     size = pathlib.Path(folder, "service.log").write_text("predicted for bob-ray\n")
+    ...     report = scan_for(folder, table, id="who")
+    >>> report.clean, report.remains[0].what, report.remains[0].row
+    (False, 'id', 1)
+    """
+    rows = load_rows(table_path, label=label, id=id, subject=subject)
+    try:
+        os.stat(folder)
+    except OSError as error:
+        raise InputError(f"{os.fspath(folder)!r} cannot be looked through: {error.strerror}.") from None
+    X = rows.X if isinstance(rows.X, np.ndarray) else rows.X.toarray()
+    return scan(folder, X, ids=rows.ids, subjects=rows.subjects, skip=[table_path], exclude=exclude, progress=progress)

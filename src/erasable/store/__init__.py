@@ -1,0 +1,34 @@
+"""Bytes that last: one path holds one model, replaced as a whole, and what it replaces is erased.
+
+A path holds a *head* and, for very large models, *parts*: files named by the SHA-256 of their bytes, in a hidden folder
+beside it. :func:`read` gives what is there, and is never blocked. :func:`locked` gives a :class:`Writer`, one at a time
+over all threads and processes, whose ``replace`` returns only when the new content is durable and the old one
+overwritten and gone. A crash at any moment leaves the content from before or that from after, and whoever opens the
+path next erases what is left of the other.
+
+What it rests on: a rename that is atomic, an fsync that means it, and a file system that overwrites in place. On one
+that writes copies (Btrfs, ZFS, APFS, snapshots) or on a drive that remaps (SSDs), the old bytes have no name any more
+but may stay on the medium until their blocks are used again. Without hard links (FAT) a crash between the rename and
+the overwriting leaves the old blocks without a name. On Windows models can be read, not written.
+"""
+
+from __future__ import annotations
+
+from erasable.store._disk import Disk
+from erasable.store._erasing import PartsOf
+from erasable.store._names import SideFiles, side_files
+from erasable.store._opening import locked, read
+from erasable.store._reading import Fetch, Parse
+from erasable.store._writing import Writer
+
+__all__ = [
+    "Disk",
+    "Fetch",
+    "Parse",
+    "PartsOf",
+    "SideFiles",
+    "Writer",
+    "locked",
+    "read",
+    "side_files",
+]

@@ -1,0 +1,158 @@
+"""The few system calls that a store is made of, in one object that a test can put another in the place of."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from erasable.errors import StoreError
+
+if sys.platform != "win32":
+    import fcntl
+
+# Missing on Windows, where only reading works.
+_CLOEXEC = getattr(os, "O_CLOEXEC", 0)
+_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
+_NONBLOCK = getattr(os, "O_NONBLOCK", 0)
+_BINARY = getattr(os, "O_BINARY", 0)
+
+
+class Disk:
+    """The file system of this machine: thin wrappers around :mod:`os`, one per step that can fail or be cut short.
+
+    Paths are absolute strings; descriptors are integers. Everything raises :class:`OSError` as the system does.
+    """
+
+    def real_path(self, path: str) -> str:
+        """The path with every symbolic link resolved."""
+        return os.path.realpath(path)
+
+    def open_to_read(self, path: str) -> int:
+        """A descriptor to read from; symbolic links are followed, and a pipe does not block."""
+        return os.open(path, os.O_RDONLY | _CLOEXEC | _NONBLOCK | _BINARY)
+
+    def open_to_overwrite(self, path: str) -> int:
+        """A descriptor at the start of a file that exists; never through a symbolic link."""
+        return os.open(path, os.O_WRONLY | _CLOEXEC | _NOFOLLOW | _NONBLOCK | _BINARY)
+
+    def create(self, path: str, mode: int) -> int:
+        """A descriptor of a new, empty file; the name must be free."""
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _CLOEXEC | _NOFOLLOW | _BINARY, mode)
+
+    def open_lock(self, path: str) -> int:
+        """A descriptor of the lock file, made when it is not there."""
+        # Owner and group as the umask allows, and nobody else: whoever can open it can hold up every writer.
+        return os.open(path, os.O_RDWR | os.O_CREAT | _CLOEXEC | _NOFOLLOW | _NONBLOCK | _BINARY, 0o660)
+
+    def lock(self, descriptor: int, *, wait: bool) -> bool:
+        """Whether the lock was taken; with ``wait``, it returns only then."""
+        if sys.platform == "win32":
+            raise StoreError("models are written on POSIX systems only (Linux, macOS); here they can be read.")
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in (errno.EAGAIN, errno.EACCES):
+                return False
+            raise
+        return True
+
+    def unlock(self, descriptor: int) -> None:
+        """The lock let go, also for copies of the descriptor that a forked child may still have open."""
+        if sys.platform != "win32":
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+    def read(self, descriptor: int, size: int) -> bytes:
+        """At most ``size`` bytes; none at the end."""
+        return os.read(descriptor, size)
+
+    def write(self, descriptor: int, data: memoryview) -> int:
+        """How many of the bytes were taken: perhaps not all."""
+        return os.write(descriptor, data)
+
+    def close(self, descriptor: int) -> None:
+        """The descriptor given back."""
+        os.close(descriptor)
+
+    def fsync(self, descriptor: int) -> None:
+        """The content of a file made durable; its name is not."""
+        if sys.platform == "darwin":
+            # There fsync leaves the bytes in the cache of the drive.
+            try:
+                fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+            except OSError as error:
+                if error.errno not in (errno.ENOTSUP, errno.EINVAL, errno.ENOTTY):
+                    raise
+            else:
+                return
+        os.fsync(descriptor)
+
+    def fsync_folder(self, path: str) -> None:
+        """The names in a folder made durable."""
+        descriptor = os.open(path, os.O_RDONLY | _CLOEXEC)
+        try:
+            self.fsync(descriptor)
+        except OSError as error:
+            # Some file systems keep names durable by themselves and say that there is nothing to do.
+            if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+                raise
+        finally:
+            os.close(descriptor)
+
+    def facts(self, target: str | int) -> os.stat_result:
+        """Inode, size, mode and link count of what a path leads to, or of a descriptor."""
+        return os.stat(target)
+
+    def facts_of_name(self, path: str) -> os.stat_result:
+        """The same of the name itself: a symbolic link is not followed."""
+        return os.lstat(path)
+
+    def chown(self, descriptor: int, user: int, group: int) -> None:
+        """The owner of a file changed."""
+        os.fchown(descriptor, user, group)
+
+    def chmod(self, descriptor: int, mode: int) -> None:
+        """The permissions of a file changed."""
+        os.fchmod(descriptor, mode)
+
+    def link(self, source: str, target: str) -> None:
+        """A second name for a file."""
+        os.link(source, target, follow_symlinks=False)
+
+    def rename(self, source: str, target: str) -> None:
+        """A name moved, in one step, over whatever had the target name."""
+        os.replace(source, target)
+
+    def unlink(self, path: str) -> None:
+        """A name removed."""
+        os.unlink(path)
+
+    def names(self, path: str) -> list[str]:
+        """The names in a folder."""
+        return os.listdir(path)
+
+    def mkdir(self, path: str) -> None:
+        """A folder made, with the permissions that the umask allows."""
+        os.mkdir(path)
+
+    def rmdir(self, path: str) -> None:
+        """An empty folder removed."""
+        os.rmdir(path)
+
+
+REAL_DISK = Disk()
+
+
+def facts_or_none(look: Callable[[Any], os.stat_result], target: str) -> os.stat_result | None:
+    """What ``look`` says of a path, or None when nothing has that name."""
+    try:
+        return look(target)
+    except FileNotFoundError:
+        return None
+
+
+def same_file(one: os.stat_result, other: os.stat_result) -> bool:
+    """Whether two names lead to one inode."""
+    return (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)

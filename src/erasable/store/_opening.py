@@ -1,0 +1,131 @@
+"""The two ways in: reading, which nothing holds up, and the lock, which only one writer has."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from erasable.store._disk import REAL_DISK, Disk
+from erasable.store._erasing import PartsOf, recover
+from erasable.store._failures import explained
+from erasable.store._locking import held
+from erasable.store._names import Place
+from erasable.store._reading import LIMIT, Parse, T, read_settled
+from erasable.store._writing import Writer
+
+
+def read(
+    path: str | os.PathLike[str],
+    parse: Parse[T],
+    *,
+    parts_of: PartsOf | None = None,
+    limit: int = LIMIT,
+    disk: Disk = REAL_DISK,
+) -> T:
+    """What ``parse(head, fetch)`` makes of the whole content of ``path``: that before a change, or that after it.
+
+    No lock is taken and no writer is waited for. ``parse`` may be called again when the path was replaced while it
+    worked. Leftovers of an interrupted change are erased on the way when nobody holds the lock and the folder allows.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file, or a symbolic link to it.
+    parse : callable
+        Given the bytes of the head and ``fetch``, which gives the bytes of a part by its name.
+    parts_of : callable, optional
+        The names of the parts that a head (bytes) refers to; only used to erase leftovers.
+    limit : int
+        The most bytes that the head, or one part, may have.
+    disk : Disk
+        The system calls to use.
+
+    Raises
+    ------
+    StoreError
+        The path cannot be read, for the reason given.
+    StateFormatError
+        A part does not hold the bytes that it is named by. Whatever ``parse`` raises goes out too.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from erasable import store
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "m.erasable")
+    ...     _ = path.write_bytes(b"rows")
+    ...     store.read(path, lambda head, fetch: len(head))
+    4
+    """
+    # Side files are beside the real file, not beside a link to it.
+    place = Place(disk.real_path(Place(path, disk).head), disk)
+    # A read does not fail for what it only tidies up.
+    with contextlib.suppress(Exception):
+        _erase_leftovers(place, parts_of)
+    return read_settled(place, parse, limit)
+
+
+def _erase_leftovers(place: Place, parts_of: PartsOf | None) -> None:
+    if place.look(place.new) is None and place.look(place.old) is None:
+        return
+    # They are the sign for the next one that parts may have to be erased too, which needs parts_of. A lock file
+    # made here might belong to a user who only looks, and shut out those who write.
+    if (parts_of is None and place.look(place.parts) is not None) or place.look(place.lock) is None:
+        return
+    with held(place, 0.0):
+        recover(place, parts_of)
+
+
+@contextmanager
+def locked(
+    path: str | os.PathLike[str],
+    *,
+    parts_of: PartsOf | None = None,
+    timeout: float | None = None,
+    disk: Disk = REAL_DISK,
+) -> Iterator[Writer]:
+    """A block with the sole right to change ``path``; what an interrupted change left behind is erased first.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file, which need not exist yet; its folder must. A symbolic link is refused.
+    parts_of : callable, optional
+        The names of the parts that a head (bytes) refers to. Without it, parts on disk are left alone on entry.
+    timeout : float, optional
+        Seconds to wait for another writer; by default as long as it takes.
+    disk : Disk
+        The system calls to use.
+
+    Raises
+    ------
+    BusyError
+        Another writer had the lock for longer than ``timeout``.
+    StoreError
+        The path cannot be written, for the reason given. Nothing was changed.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from erasable import store
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "m.erasable")
+    ...     with store.locked(path) as writer:
+    ...         writer.replace([b"rows of ", b"three people"])
+    ...         writer.replace([writer.read(lambda head, fetch: head.replace(b"three", b"two"))])
+    ...     store.read(path, lambda head, fetch: head)
+    b'rows of two people'
+    """
+    place = Place(path, disk)
+    with explained("write", place.head, "Nothing was changed."):
+        place.check_writable_kind()
+    with held(place, timeout):
+        with explained("clean up after an interrupted change of", place.head, "What it holds was not touched."):
+            recover(place, parts_of)
+        writer = Writer(place, parts_of)
+        try:
+            yield writer
+        finally:
+            writer.close()

@@ -1,0 +1,293 @@
+"""Writing: a path replaced as a whole, durably, and what it held before erased. The order of the steps is the point.
+
+1. Names for everything new (``.new``, the parts) and a second name for the old file (``.old``), all made durable by
+   one folder fsync before a byte is written: from here on no crash can lose track of bytes that have to be erased.
+2. The bytes, each file with its fsync.
+3. The rename, and the folder fsync that makes it durable.
+4. Zeros over the old file and over the parts that are not needed any more, with their fsyncs; only then their names
+   are removed, ``.old`` last, and a last folder fsync. Returning is the acknowledgement.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import stat
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+
+from erasable.errors import ConfigurationError, InputError, NotErasedError, StateFormatError
+from erasable.store._disk import Disk, same_file
+from erasable.store._erasing import PartsOf, erase, erase_parts, overwrite, recover, refuse_other_names, write_fully
+from erasable.store._failures import AS_IT_WAS, explained, refusal
+from erasable.store._names import Place
+from erasable.store._reading import LIMIT, Fetch, Parse, T, read_part, read_settled
+
+Pieces = Iterable[bytes | bytearray | memoryview]
+
+_NO_PARTS: Mapping[str, Pieces] = MappingProxyType({})
+# What file systems without hard links answer.
+_NO_LINKS = {errno.EPERM, errno.EACCES, errno.EMLINK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
+_PLACED = "The new content is in place and durable"
+_NEXT = "the next one to open the file for writing tries again"
+_NOT_ERASED = f"{_PLACED}, but not all of the old one could be erased: {_NEXT}."
+_UNKNOWN = "The new content is in place, but it may not survive a loss of power, and the old one is not erased:"
+
+
+class Writer:
+    """The right to change one path, as long as the block of :func:`locked` lasts."""
+
+    def __init__(self, place: Place, parts_of: PartsOf | None) -> None:
+        self._place = place
+        self._disk = place.disk
+        self._parts_of = parts_of
+        self._owner: int | None = os.getpid()
+        self._spent = False
+        # Parts whose bytes were compared with their name under this lock.
+        self._sound: set[str] = set()
+
+    @property
+    def path(self) -> str:
+        """The absolute path that this writer may change."""
+        return self._place.head
+
+    def exists(self) -> bool:
+        """Whether the path holds anything yet."""
+        with explained("look at", self.path):
+            return self._place.look(self.path) is not None
+
+    def read(self, parse: Parse[T], *, limit: int = LIMIT) -> T:
+        """What ``parse(head, fetch)`` makes of the path; it cannot change before it is replaced here."""
+        return read_settled(self._place, lambda head, _: parse(head, self._fetch(limit)), limit)
+
+    def replace(self, pieces: Pieces, parts: Mapping[str, Pieces] = _NO_PARTS) -> None:
+        """The path holds the new bytes, durably, and the old ones are erased, once this returns.
+
+        Parameters
+        ----------
+        pieces : iterable of bytes-like
+            The head, piece by piece; pieces are written as they are, never joined.
+        parts : mapping of str to iterable of bytes-like
+            Every part that the new head refers to, by the SHA-256 of its bytes. Those on disk already are not
+            written again (nor is their iterable touched) once their bytes were compared with their name.
+
+        Raises
+        ------
+        StoreError
+            Nothing was changed: the path holds what it held.
+        NotErasedError
+            The new bytes are in place, but the old ones could not be erased.
+        """
+        self._check_usable()
+        if parts and self._parts_of is None:
+            raise ConfigurationError("parts need parts_of: open the file with locked(path, parts_of=...).")
+        place = self._place
+        old: int | None = None
+        try:
+            with explained("write", place.head, AS_IT_WAS):
+                before, fresh, doomed = self._plan(set(parts))
+                if before is not None:
+                    old = self._disk.open_to_overwrite(place.head)
+                self._write(before, old, pieces, {name: parts[name] for name in fresh})
+            self._sound.update(fresh)
+            self._settle(old, place.old, doomed, named=before is not None)
+        finally:
+            if old is not None:
+                self._disk.close(old)
+
+    def remove(self) -> None:
+        """The path, its parts and all their bytes are gone once this returns; the empty lock file stays."""
+        self._check_usable()
+        place = self._place
+        with explained("remove", place.head, AS_IT_WAS):
+            before, _, doomed = self._plan(set())
+            if before is None:
+                raise refusal(f"{place.head} does not exist: there is nothing to remove.", errno.ENOENT)
+            old = self._disk.open_to_overwrite(place.head)
+        try:
+            with explained("remove", place.head, AS_IT_WAS):
+                # Under this name, and without a head, it is rubbish to whoever comes after a crash.
+                self._disk.rename(place.head, place.new)
+            self._settle(old, place.new, doomed, named=True)
+        finally:
+            self._disk.close(old)
+
+    def _check_usable(self) -> None:
+        if self._owner != os.getpid():
+            raise refusal(f"the lock of {self.path} is not held any more: open it again.", errno.EBADF)
+        if self._spent:
+            raise refusal(f"an earlier change of {self.path} failed half way: open it again.", errno.EBADF)
+
+    def _fetch(self, limit: int) -> Fetch:
+        def fetch(name: str) -> bytes:
+            data = read_part(self._place, name, limit)
+            self._sound.add(name)
+            return data
+
+        return fetch
+
+    def _plan(self, wanted: set[str]) -> tuple[os.stat_result | None, list[str], set[str]]:
+        """The old head, the parts to write and the parts to erase; refused if something must not be touched."""
+        place = self._place
+        before = place.check_writable_kind()
+        paths = {name: place.part(name) for name in sorted(wanted)}
+        present = place.part_names()
+        doomed = present - wanted
+        for path in ([place.head] if before is not None else []) + [place.part(name) for name in sorted(doomed)]:
+            facts = place.look(path)
+            if facts is not None:
+                refuse_other_names(path, facts)
+        fresh = []
+        for name, path in paths.items():
+            if name not in present:
+                fresh.append(name)
+            elif not self._is_sound(name):
+                # Whoever reads the old head fails already; a new file of that name makes the new head whole.
+                facts = self._disk.facts_of_name(path)
+                refuse_other_names(path, facts)
+                erase(self._disk, path, facts)
+                fresh.append(name)
+        return before, fresh, doomed
+
+    def _is_sound(self, name: str) -> bool:
+        if name in self._sound:
+            return True
+        try:
+            self._fetch(LIMIT)(name)
+        except StateFormatError:
+            return False
+        return True
+
+    def _write(
+        self, before: os.stat_result | None, old: int | None, pieces: Pieces, parts: Mapping[str, Pieces]
+    ) -> None:
+        """Steps 1 to 3 up to the rename; whatever fails, the head stays as it was and nothing is left beside it."""
+        place, disk = self._place, self._disk
+        new: int | None = None
+        try:
+            if parts and place.look(place.parts) is None:
+                disk.mkdir(place.parts)
+            for name in parts:
+                disk.close(self._create(place.part(name), before))
+            new = self._create(place.new, before)
+            if old is not None:
+                self._keep_second_name(old)
+            if parts:
+                disk.fsync_folder(place.parts)
+            disk.fsync_folder(place.folder)
+            for name, content in parts.items():
+                self._write_part(name, content)
+            for piece in pieces:
+                _pour(disk, new, piece)
+            disk.fsync(new)
+            self._rename(new)
+        except BaseException as error:
+            self._abandon(error)
+            raise
+        finally:
+            if new is not None:
+                disk.close(new)
+
+    def _create(self, path: str, before: os.stat_result | None) -> int:
+        """A new file with the owner and the permissions of the old one, or those that the umask gives."""
+        if before is None:
+            return self._disk.create(path, 0o666)
+        descriptor = self._disk.create(path, 0o600)
+        try:
+            self._make_alike(descriptor, before)
+        except BaseException:
+            self._disk.close(descriptor)
+            raise
+        return descriptor
+
+    def _make_alike(self, descriptor: int, before: os.stat_result) -> None:
+        mode = stat.S_IMODE(before.st_mode)
+        facts = self._disk.facts(descriptor)
+        if (facts.st_uid, facts.st_gid) != (before.st_uid, before.st_gid):
+            try:
+                self._disk.chown(descriptor, before.st_uid, before.st_gid)
+            except OSError:
+                # Another group gets no more than everybody.
+                mode = mode & 0o707 | (mode & 0o007) << 3
+        self._disk.chmod(descriptor, mode)
+
+    def _keep_second_name(self, old: int) -> None:
+        place = self._place
+        try:
+            self._disk.link(place.head, place.old)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            # Without hard links the old file is erased through the open descriptor. Only a crash between the
+            # rename and the zeros then leaves its blocks on the disk, without a name.
+            return
+        if not same_file(self._disk.facts_of_name(place.old), self._disk.facts(old)):
+            raise refusal(f"{place.head} was replaced by a program that does not take the lock.", errno.EBUSY)
+
+    def _write_part(self, name: str, content: Pieces) -> None:
+        path = self._place.part(name)
+        digest = hashlib.sha256()
+        descriptor = self._disk.open_to_overwrite(path)
+        try:
+            for piece in content:
+                digest.update(piece)
+                _pour(self._disk, descriptor, piece)
+            self._disk.fsync(descriptor)
+        finally:
+            self._disk.close(descriptor)
+        if digest.hexdigest() != name:
+            raise InputError("a part must be named by the SHA-256 of its bytes; one is not. The file is as it was.")
+
+    def _rename(self, new: int) -> None:
+        place = self._place
+        try:
+            self._disk.rename(place.new, place.head)
+        except OSError:
+            # A network file system may report a failure of what it did.
+            now = place.look(place.head)
+            if now is None or not same_file(now, self._disk.facts(new)):
+                raise
+
+    def _abandon(self, error: BaseException) -> None:
+        """Nothing left of a change that failed; the head itself says which of its parts are needed."""
+        try:
+            recover(self._place, self._parts_of)
+        except Exception:
+            self._spent = True
+            error.add_note(f"What was half written beside {self.path} could not be removed: {_NEXT}.")
+
+    def _settle(self, old: int | None, name: str, doomed: set[str], *, named: bool) -> None:
+        """The rest of step 3, and step 4."""
+        place, disk = self._place, self._disk
+        # Whatever fails from here on is for the next one to open the file: an fsync that failed is not asked twice.
+        self._spent = True
+        with explained("make durable the change of", place.head, f"{_UNKNOWN} {_NEXT}.", NotErasedError):
+            disk.fsync_folder(place.folder)
+        with explained("erase the old content of", place.head, _NOT_ERASED, NotErasedError):
+            if old is not None:
+                overwrite(disk, old, name)
+            if doomed:
+                erase_parts(place, doomed)
+            if named:
+                _unlink_if_there(disk, name)
+            disk.fsync_folder(place.folder)
+        self._sound -= doomed
+        self._spent = False
+
+    def close(self) -> None:
+        """No more changes: the lock is about to be given back."""
+        self._owner = None
+
+
+def _pour(disk: Disk, descriptor: int, piece: bytes | bytearray | memoryview) -> None:
+    view = memoryview(piece)
+    if view.nbytes:
+        write_fully(disk, descriptor, view.cast("B"))
+
+
+def _unlink_if_there(disk: Disk, path: str) -> None:
+    try:
+        disk.unlink(path)
+    except FileNotFoundError:
+        return

@@ -1,0 +1,286 @@
+"""The frame of the command line: help, laziness, exit codes, errors, completion."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import pytest
+import typer
+import typer.main
+
+import erasable
+from erasable import errors
+from erasable.cli._exits import EXIT_CODES, exit_code
+from erasable.cli._shared import Json
+from erasable.cli.app import COMMANDS, Entry, app, load_command, run
+
+GROUPS = {"receipt": ("verify",), "keys": ("new",)}
+LEAVES = [[name, *rest] for name in COMMANDS for rest in ([[c] for c in GROUPS.get(name, ())] or [[]])]
+HEAVY = ("numpy", "scipy", "sklearn", "matplotlib", "pyarrow", "cryptography")
+PANELS = {
+    "Model": ["learn", "forget", "verify", "predict", "inspect", "export"],
+    "Proof": ["receipt", "keys", "scan"],
+    "Research": ["plan", "reproduce", "bench", "demo"],
+}
+
+
+def python(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
+    """A Python process of its own, whose lines are wide enough not to be broken."""
+    extra = options.pop("env", {})
+    plain = {"COLUMNS": "200", "NO_COLOR": "1", "PYTHONIOENCODING": "utf-8", "PYTHONUNBUFFERED": ""}
+    streams = {} if "stdout" in options else {"stdout": subprocess.PIPE}
+    return subprocess.run(
+        [sys.executable, *arguments],
+        encoding="utf-8",
+        stderr=subprocess.PIPE,
+        timeout=60,
+        check=False,
+        env={**os.environ, **plain, **extra},
+        **streams,
+        **options,
+    )
+
+
+def helped_and_heavy(*arguments: str) -> tuple[str, list[str]]:
+    """What ``--help`` prints, and which heavy packages were imported for it."""
+    code = (
+        "import sys; from erasable.cli.app import run; "
+        f"code = run({[*arguments, '--help']!r}); "
+        f"print('HEAVY', *[m for m in {HEAVY!r} if m in sys.modules]); sys.exit(code)"
+    )
+    done = python("-c", code)
+    assert done.returncode == 0, done.stderr
+    text, _, heavy = done.stdout.rpartition("HEAVY")
+    return text, heavy.split()
+
+
+@pytest.fixture
+def broken(monkeypatch):
+    """A command ``broken`` that does what the test wants."""
+
+    def make(work):
+        module = types.ModuleType("erasable_broken_command")
+
+        def broken(as_json: Json = False) -> None:
+            work()
+
+        module.broken = broken
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+        monkeypatch.setitem(COMMANDS, "broken", Entry(module.__name__, "Research", "Break."))
+
+    return make
+
+
+def raising(error):
+    def work():
+        raise error
+
+    return work
+
+
+def test_help_lists_every_command_in_its_panel_in_order_and_the_exit_codes_and_loads_nothing_heavy():
+    text, heavy = helped_and_heavy()
+    assert heavy == []
+    places = [text.index(f"─ {panel} ─") for panel in PANELS]
+    assert places == sorted(places)
+    ends = [*places[1:], len(text)]
+    for (_, names), start, end in zip(PANELS.items(), places, ends, strict=True):
+        found = [text[start:end].index(f"│ {name} ") for name in names]
+        assert found == sorted(found)
+    assert sorted(COMMANDS) == sorted(name for names in PANELS.values() for name in names)
+    for code, meaning in EXIT_CODES.items():
+        assert f"{code}: {meaning}" in text
+    assert "--install-completion" in text
+    assert "--show-completion" in text
+
+
+@pytest.mark.parametrize("command", LEAVES, ids=" ".join)
+def test_every_command_is_there_and_its_help_has_an_example_and_loads_nothing_heavy(command):
+    text, heavy = helped_and_heavy(*command)
+    assert "For example" in text
+    assert f"erasable {' '.join(command)}" in text.split("For example")[1]
+    assert "--json" in text
+    assert heavy == []
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_a_group_lists_its_commands(name):
+    assert set(GROUPS[name]) <= set(load_command(name).commands)
+
+
+@pytest.mark.parametrize("module", ["erasable", "erasable.cli"])
+def test_it_runs_as_a_module_too(module):
+    done = python("-m", module, "--version")
+    assert (done.returncode, done.stdout) == (0, erasable.__version__ + "\n"), done.stderr
+
+
+def test_a_command_alone_is_imported():
+    code = (
+        "import sys; from erasable.cli.app import COMMANDS, run; run(['bench', '--rows', '1']); "
+        "print(*[n for n, e in COMMANDS.items() if e.module in sys.modules])"
+    )
+    assert python("-c", code).stdout.split() == ["bench"]
+
+
+CODES = {
+    "ErasableError": 2,
+    "InputError": 2,
+    "InputTypeError": 2,
+    "ConfigurationError": 2,
+    "ExactnessError": 2,
+    "NoRowsError": 2,
+    "StateFormatError": 2,
+    "ChangedMeanwhileError": 1,
+    "StaleReportError": 1,
+    "ReceiptError": 3,
+    "SignatureError": 3,
+    "VerificationError": 4,
+    "StoreError": 5,
+    "BusyError": 5,
+}
+
+
+def test_every_error_of_ours_has_an_exit_code():
+    ours = {n for n, e in vars(errors).items() if isinstance(e, type) and issubclass(e, errors.ErasableError)}
+    assert ours == set(CODES)
+    assert {exit_code(getattr(errors, name)("x")) for name in ours} <= set(EXIT_CODES)
+
+
+@pytest.mark.parametrize("name", CODES)
+def test_an_error_is_one_line_and_its_exit_code(broken, capsys, name):
+    broken(raising(getattr(errors, name)("rows must be [finite]:\n  drop them.")))
+    assert run(["broken"]) == CODES[name]
+    assert tuple(capsys.readouterr()) == ("", "error: rows must be [finite]: drop them.\n")
+
+
+@pytest.mark.parametrize("name", CODES)
+def test_with_json_an_error_is_json(broken, capsys, name):
+    broken(raising(getattr(errors, name)("rows must be [finite]: drop them.")))
+    assert run(["broken", "--json"]) == CODES[name]
+    said, line = capsys.readouterr()
+    assert line == ""
+    wanted = {"error": {"kind": name, "message": "rows must be [finite]: drop them."}, "exit": CODES[name]}
+    assert json.loads(said) == wanted
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "line"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device", "here/plan.json"), 5, "here/plan.json: No space left on de"),
+        (PermissionError(errno.EACCES, "Permission denied", b"x"), 5, "x: Permission denied; check who may"),
+        (OSError(errno.EIO, "Input/output error"), 5, "Input/output error; check the path"),
+        (OSError("odd"), 5, "odd"),
+        (MemoryError(), 1, "memory ran out: use fewer"),
+    ],
+)
+def test_other_foreseen_errors_are_one_line_too(broken, capsys, error, code, line):
+    broken(raising(error))
+    assert run(["broken"]) == code
+    shown, said = capsys.readouterr()
+    assert shown == ""
+    assert said.startswith(f"error: {line}")
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["lern"], "No such command 'lern'. Did you mean 'learn'? See erasable --help."),
+        (["bench", "--rows", "many"], "See erasable bench --help."),
+        (["bench", "--row", "3"], "No such option: --row"),
+        (["plan"], "Missing argument"),
+    ],
+)
+def test_a_usage_error_is_one_line_and_names_the_help(capsys, arguments, line):
+    assert run(arguments) == 2
+    shown, said = capsys.readouterr()
+    assert shown == ""
+    assert said.startswith("error: ")
+    assert line in said
+    assert said.count("\n") == 1
+    assert run([*arguments, "--json"]) == 2
+    told = json.loads(capsys.readouterr().out)
+    assert told["error"]["kind"] == "UsageError"
+    assert line in told["error"]["message"]
+
+
+def test_json_as_an_argument_behind_two_dashes_is_no_option(capsys):
+    assert run(["plan", "--", "--json"]) == 2
+    assert "there is no file '--json'" in capsys.readouterr().err
+
+
+def test_what_nobody_foresaw_is_raised_and_its_text_stays_out_of_the_json(broken, capsys):
+    broken(raising(ZeroDivisionError("row 7 of secret")))
+    with pytest.raises(ZeroDivisionError):
+        run(["broken", "--json"])
+    told = json.loads(capsys.readouterr().out)
+    assert told["exit"] == 1
+    assert told["error"]["kind"] == "ZeroDivisionError"
+    assert "secret" not in told["error"]["message"]
+    with pytest.raises(ZeroDivisionError):
+        run(["broken"])
+    assert tuple(capsys.readouterr()) == ("", "")
+
+
+@pytest.mark.parametrize("json_wanted", [False, True])
+def test_an_interrupt_ends_with_130(broken, capsys, json_wanted):
+    broken(raising(KeyboardInterrupt()))
+    assert run(["broken", *["--json"] * json_wanted]) == 130
+    shown, said = capsys.readouterr()
+    assert said == ""
+    assert (json.loads(shown)["exit"] == 130) if json_wanted else shown == ""
+
+
+def test_a_command_may_choose_its_exit_code(broken):
+    broken(raising(typer.Exit(1)))
+    assert run(["broken"]) == 1
+
+
+def test_no_arguments_show_the_help(capsys):
+    assert run([]) in (0, 2)  # as the version of Typer has it
+    assert "Usage: erasable" in "".join(capsys.readouterr())
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs the device that is always full")
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["plan", "nothing", "--json"]])
+def test_a_full_disk_under_standard_output_is_one_line(arguments):
+    with open("/dev/full", "w") as full:
+        done = python("-m", "erasable", *arguments, stdout=full)
+    assert done.returncode == (2 if "--json" in arguments else 5)
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("option", ["--help", "--version"])
+def test_a_reader_that_has_seen_enough_is_no_error(option):
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        done = python("-m", "erasable", option, stdout=writing)
+    finally:
+        os.close(writing)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [("erasable re", {"receipt", "reproduce"}), ("erasable plan --max-s", {"--max-stored"})],
+)
+def test_a_shell_can_complete_commands_and_options(typed, offered):
+    environment = {
+        "_ERASABLE_COMPLETE": "complete_bash",
+        "COMP_WORDS": typed,
+        "COMP_CWORD": str(len(typed.split()) - 1),
+    }
+    done = python("-m", "erasable", env=environment)
+    assert set(done.stdout.split()) == offered, done.stderr
+
+
+def test_the_table_of_commands_is_what_the_group_offers():
+    assert list(typer.main.get_command(app).commands) == list(COMMANDS)

@@ -1,0 +1,65 @@
+"""``erasable export`` as a user types it."""
+
+import json
+
+import numpy as np
+import pytest
+from safetensors import safe_open
+
+from erasable import ErasableClassifier, ErasableKernelClassifier
+from erasable.cli.app import run
+
+
+@pytest.fixture
+def clf(tmp_path, monkeypatch):
+    """A model in model.erasable of the working directory."""
+    monkeypatch.chdir(tmp_path)
+    X = np.random.default_rng(0).standard_normal((50, 3))
+    found = ErasableClassifier(kappa=0.5).fit(X, X[:, 0] > 0)
+    found.save("model.erasable")
+    return found
+
+
+@pytest.mark.parametrize("name", ["model.onnx", "model.safetensors"])
+def test_it_writes_the_file_and_says_of_which_state(clf, name, tmp_path, capsys):
+    assert run(["export", "model.erasable", "-o", name]) == 0
+    text = capsys.readouterr().out
+    assert clf.state_digest() in text
+    assert "export again" in text
+    assert (tmp_path / name).stat().st_size > 100
+
+
+def test_json(clf, tmp_path, capsys):
+    assert run(["export", "model.erasable", "--out", "weights", "--format", "safetensors", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    size = (tmp_path / "weights").stat().st_size
+    assert said == {"path": "weights", "form": "safetensors", "digest": clf.state_digest(), "bytes": size}
+    with safe_open(tmp_path / "weights", "numpy") as file:
+        np.testing.assert_array_equal(file.get_tensor("coef"), clf.coef_)
+
+
+def test_the_type_of_the_input_can_be_chosen(clf, tmp_path):
+    import onnxruntime
+
+    assert run(["export", "model.erasable", "-o", "m.onnx", "--input-type", "float32"]) == 0
+    session = onnxruntime.InferenceSession(tmp_path / "m.onnx", providers=["CPUExecutionProvider"])
+    assert session.get_inputs()[0].type == "tensor(float)"
+
+
+def test_what_cannot_be_exported_is_one_line_and_a_code(clf, tmp_path, capsys):
+    before = (tmp_path / "model.erasable").read_bytes()
+    for arguments, says in (
+        (["model.erasable", "-o", "m.pt"], "does not say what to write"),
+        (["model.erasable", "-o", "m.onnx", "--format", "pmml"], "onnx, safetensors"),
+        (["model.erasable", "-o", "model.erasable", "--format", "onnx"], "name of a model"),
+    ):
+        assert run(["export", *arguments]) == 2
+        error = capsys.readouterr().err
+        assert says in error
+        assert error.count("\n") == 1
+    assert (tmp_path / "model.erasable").read_bytes() == before
+    X = np.random.default_rng(0).standard_normal((20, 3))
+    ErasableKernelClassifier().fit(X, X[:, 0] > 0).save("kernel.erasable")
+    assert run(["export", "kernel.erasable", "-o", "k.onnx"]) == 2
+    assert "rows of people" in capsys.readouterr().err
+    assert not (tmp_path / "k.onnx").exists()

@@ -1,0 +1,119 @@
+"""``learn`` and ``forget`` killed at every step: the file is from before or from after, and what is gone stays gone."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from erasable import load, verify
+from erasable.audit.scan import scan
+from erasable.cli.app import run
+from erasable.core import shards
+from tests.machines.mortal import Killed, killed_at
+from tests.store.killing import by_strace, strace_trouble, sweep
+
+D = 10
+RNG = np.random.default_rng(11)
+ROWS = pd.DataFrame(RNG.standard_normal((60, D)), columns=[f"f{j}" for j in range(D)])
+ROWS["id"] = [f"row-{i:04d}" for i in range(60)]
+ROWS["who"] = [f"who-{i % 6}" for i in range(60)]
+ROWS["label"] = ["yes", "no"] * 30
+ONE_FILE, SHARDS = 2**30, 7 * 2 * (D + 1)
+GONE = ROWS[ROWS.who == "who-2"]
+PROGRAM = "import sys; from erasable.cli.app import run; sys.exit(run(sys.argv[1:]) or print('acknowledged'))"
+
+
+class Model:
+    """A model file, a change of it, and the files before and after the change."""
+
+    def __init__(self, folder: Path, change: str) -> None:
+        self.home, self.start, self.end = folder / "home", folder / "start", folder / "end"
+        self.path = self.home / "m.erasable"
+        self.home.mkdir()
+        ROWS[:40].to_csv(folder / "rows.csv", index=False)
+        ROWS[40:].to_csv(folder / "more.csv", index=False)
+        columns = ["--id", "id", "--subject", "who", "--threshold", "0.05", "-o", str(self.path)]
+        assert run(["learn", str(folder / "rows.csv"), *columns]) == 0
+        self.command = {
+            "forget": ["forget", str(self.path), "--subject", "who-2"],
+            "learn": ["learn", str(folder / "more.csv"), *columns],
+            "first learn": ["learn", str(folder / "more.csv"), *columns],
+        }[change]
+        self.change = change
+        if change == "first learn":
+            shutil.rmtree(self.home)
+            self.home.mkdir()
+        shutil.copytree(self.home, self.start)
+        assert run(self.command) == 0
+        shutil.copytree(self.home, self.end)
+        assert self.files(self.start) != self.files(self.end)
+
+    def files(self, folder: Path) -> dict[str, bytes]:
+        """All files but the lock."""
+        names = [p for p in folder.rglob("*") if p.is_file() and p.name != ".m.erasable.lock"]
+        return {str(p.relative_to(folder)): p.read_bytes() for p in names}
+
+    def prepare(self) -> None:
+        shutil.rmtree(self.home)
+        shutil.copytree(self.start, self.home)
+
+    def check(self, acknowledged: bool, where: str) -> None:
+        """Reopened, it is wholly before or wholly after; after, if that was said, and with nothing left of the rows."""
+        if self.path.exists():
+            verify(load(self.path))
+        assert run(["forget", str(self.path), "--id", "none"]) == (0 if self.path.exists() else 5)
+        found = self.files(self.home)
+        assert found == self.files(self.end) or (not acknowledged and found == self.files(self.start)), where
+        if self.change == "forget" and found == self.files(self.end):
+            rows = GONE[:40]
+            report = scan(self.home, rows[[f"f{j}" for j in range(D)]].to_numpy(), ids=rows.id.tolist())
+            assert report.clean, (where, report.as_json())
+            assert not any(key.encode() in data for key in rows.id for data in found.values()), where
+
+
+@pytest.mark.parametrize(
+    ("change", "largest", "torn"),
+    [
+        ("forget", ONE_FILE, False),
+        ("forget", ONE_FILE, True),
+        ("forget", SHARDS, True),
+        ("learn", ONE_FILE, True),
+        ("learn", SHARDS, False),
+        ("first learn", ONE_FILE, False),
+        ("first learn", SHARDS, True),
+    ],
+)
+def test_dead_at_every_change_of_the_disk(change, largest, torn, tmp_path, monkeypatch, capsys):
+    """In this process, at the calls that change the disk; with models in one file and in several."""
+    monkeypatch.setattr(shards, "LARGEST_FILE", largest)
+    monkeypatch.setattr(shards, "LARGEST_SHARD", 5 * 2 * (D + 1))
+    model = Model(tmp_path, change)
+    step, deaths = 0, 0
+    while deaths == step:
+        model.prepare()
+        acknowledged = False
+        try:
+            with killed_at(step, torn=torn):
+                acknowledged = run(model.command) == 0
+        except Killed:
+            deaths += 1
+        model.check(acknowledged, f"step {step}")
+        step += 1
+    assert acknowledged
+    assert deaths > 8
+
+
+@pytest.mark.skipif(strace_trouble() is not None, reason=str(strace_trouble()))
+@pytest.mark.parametrize("change", ["forget", "learn"])
+def test_killed_at_every_system_call_that_writes(change, tmp_path, monkeypatch, capsys):
+    """The whole program, by SIGKILL."""
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
+    model = Model(tmp_path, change)
+    series = by_strace([sys.executable, "-c", PROGRAM, *model.command], model.prepare)
+    assert sweep(series, model.prepare, model.check) > 8

@@ -1,0 +1,95 @@
+"""Writes the files that are kept here: ``python -m tests.formats.make FOLDER``.
+
+Run it once for each version of a format, when that version is released, and never again: what it wrote is kept, and the
+tests see that it can be read for ever after.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+
+from erasable import (
+    CoreSetUnlearner,
+    ErasableClassifier,
+    ErasableGeneralClassifier,
+    ErasableKernelClassifier,
+    ErasableMappedClassifier,
+)
+from erasable.classes.feature_maps import RandomFourierFeatures
+from erasable.classes.linear import LinearBall
+from erasable.core import shards
+from erasable.coresets import LeverageThreshold
+from tests.formats.models import NearestMean, labels, rows
+
+LIMITS = {"LARGEST_FILE": 100, "LARGEST_SHARD": 64}  # for the one that is divided
+
+
+def linear() -> ErasableClassifier:
+    """Texts for ids and subjects, some of them missing, names of columns, a row that was forgotten."""
+    model = ErasableClassifier(threshold=0.15, feature_names=["age", "größe", 'a "quoted" one'])
+    X, y = rows(20), labels(rows(20))
+    model.partial_fit(X[:8], y[:8], ids=[f"row {i}" for i in range(8)])
+    subjects = [["Ann", "Bob", "Žofie", ""][i % 4] for i in range(12)]
+    model.partial_fit(X[8:], y[8:], ids=[f"řádek {i}" for i in range(8, 20)], subjects=subjects)
+    model.forget(ids=[model.core_ids_[2]])
+    return model
+
+
+def kernel() -> ErasableKernelClassifier:
+    """Numbers for ids, truth values for labels."""
+    model = ErasableKernelClassifier("matern", 0.1, 1.0, gamma=0.5, nu=2.5, scaling=[4.0, 5.0, 6.0], grid_bits=8)
+    X = rows(20)
+    return model.fit(X, X[:, 0] > 0, ids=[(-1) ** i * 2**i for i in range(20)], subjects=list(range(20)))
+
+
+def general() -> ErasableGeneralClassifier:
+    """Bytes for ids, classes that the caller fixed."""
+    X = rows(20) / 16
+    model = ErasableGeneralClassifier(LinearBall(), threshold=0.3, classes=[-1, 0, 1])
+    return model.fit(X, np.sign(X[:, 0]).astype(int), ids=[b"\0%d\xff" % i for i in range(20)])
+
+
+def core_set() -> CoreSetUnlearner:
+    """Rows as they came."""
+    X = rows(20)
+    return CoreSetUnlearner(LeverageThreshold(0.15), NearestMean()).fit(X, labels(X), ids=[f"r{i}" for i in range(20)])
+
+
+def mapped() -> ErasableMappedClassifier:
+    """Rows that went through a map."""
+    X = rows(20)
+    model = ErasableMappedClassifier(RandomFourierFeatures(5, gamma=0.25, seed=7), threshold=0.2)
+    return model.fit(X, (X[:, 0] > 0).astype(float))
+
+
+def divided() -> ErasableClassifier:
+    """In several files, with :data:`LIMITS` in force."""
+    X = rows(24)
+    return ErasableClassifier(threshold=0.0).fit(X, labels(X), ids=[f"id {i}" for i in range(24)])
+
+
+MODELS = {
+    "state-v1": linear,
+    "kernel-state-v1": kernel,
+    "general-state-v1": general,
+    "core-set-v1": core_set,
+    "mapped-state-v1": mapped,
+    "sharded-state-v1": divided,
+}
+
+
+def main(folder: str) -> None:
+    """Write them all; none may be there."""
+    for name, make in MODELS.items():
+        with mock.patch.multiple(shards, **(LIMITS if name.startswith("sharded") else {"VERSION": shards.VERSION})):
+            model = make()
+            model.save(Path(folder, f"{name}.erasable"))
+        print(name, model.state_digest())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

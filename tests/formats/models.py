@@ -1,0 +1,197 @@
+"""One small model of every kind that a file can hold, and what it takes to read it back."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import RidgeClassifier
+from sklearn.naive_bayes import GaussianNB
+from sklearn.tree import DecisionTreeClassifier
+
+from erasable import (
+    CoreSetUnlearner,
+    ErasableClassifier,
+    ErasableGeneralClassifier,
+    ErasableKernelClassifier,
+    ErasableMappedClassifier,
+)
+from erasable.baselines import RetrainedRidge
+from erasable.classes.feature_maps import HashedText, RandomFourierFeatures
+from erasable.classes.finite import FiniteClass
+from erasable.classes.linear import LinearBall
+from erasable.coresets import LeverageThreshold, RandomSubsample
+
+N, D = 40, 3
+
+
+def rows(n: int = N, d: int = D, seed: int = 0) -> Any:
+    """Numbers with few digits, so that they are the same on every machine."""
+    rng = np.random.default_rng(seed)
+    return rng.integers(-64, 65, (n, d)) / 16.0 + 1 / 32
+
+
+def labels(X: Any) -> Any:
+    """Three classes, by sign."""
+    return np.array(["ape", "bee", "cow"])[(X[:, 0] > 0).astype(int) + (X[:, 1] > 1)]
+
+
+def gaussian(X: Any, Z: Any) -> Any:
+    """A kernel of the caller's: each pair by itself."""
+    return np.exp(-((X[:, None, :] - Z[None, :, :]) ** 2).sum(axis=2))
+
+
+def steps() -> FiniteClass:
+    """Step functions of the first column."""
+    return FiniteClass([functools.partial(_step, c) for c in (-3.0, -1.0, 0.0, 1.0, 3.0)])
+
+
+def _step(c: float, X: Any) -> Any:
+    return (X[:, 0] > c).astype(float)
+
+
+class NearestMean(ClassifierMixin, BaseEstimator):
+    """A learner that no release of another library can change."""
+
+    def __init__(self, power: int = 2) -> None:
+        self.power = power
+
+    def fit(self, X: Any, y: Any) -> NearestMean:
+        """The mean of each class."""
+        self.classes_ = np.unique(y)
+        self.means_ = np.array([X[y == c].mean(axis=0) for c in self.classes_])
+        return self
+
+    def predict(self, X: Any) -> Any:
+        """The class whose mean is nearest."""
+        far = (np.abs(np.asarray(X)[:, None, :] - self.means_) ** self.power).sum(axis=2)
+        return self.classes_[far.argmin(axis=1)]
+
+
+def texts(n: int = N) -> list[str]:
+    """Short texts, all different."""
+    words = ["red", "green", "blue", "round", "square", "small", "large", "old", "new"]
+    return [" ".join(words[(i * k + k) % 9] for k in range(1, 5)) + f" n{i}" for i in range(n)]
+
+
+@dataclass(frozen=True)
+class Case:
+    """How to make an unfitted model, what it learns from, and whether reading its file needs it."""
+
+    make: Callable[[], Any]
+    X: Callable[[], Any] = rows
+    needed: bool = False  # like= is needed to load
+    streams: bool = True
+    subjects: bool = True
+    key: str = "str"
+
+    def ids(self, n: int = N) -> list[Any]:
+        """Names of rows of the kind that this case has."""
+        match self.key:
+            case "int":
+                return [(-1) ** i * i * 2**40 for i in range(n)]
+            case "bytes":
+                return [b"\0%d\xff" % i for i in range(n)]
+            case _:
+                return [f"rów {i}" for i in range(n)]
+
+    def owners(self, n: int = N) -> list[Any]:
+        """Whose the rows are."""
+        return [f"owner {i % 7}" for i in range(n)]
+
+    def fitted(self, index: Any = None, classes: Any = None) -> Any:
+        """A model that has learnt these of the rows, the first half of them without subjects where it takes any."""
+        X, y = self.X(), np.asarray(labels(rows()) if classes is None else classes)
+        index = np.arange(N) if index is None else np.asarray(index, dtype=int)
+        model = self.make()
+        named = self.ids()
+        if not self.streams:
+            extra = {"subjects": [self.owners()[i] for i in index]} if self.subjects else {}
+            return model.fit(taken(X, index), y[index], ids=[named[i] for i in index], **extra)
+        for part, owned in ((index[index < N // 2], False), (index[index >= N // 2], True)):
+            owners = [self.owners()[i] for i in part] if owned and self.subjects else None
+            if len(part):
+                model.partial_fit(taken(X, part), y[part], ids=[named[i] for i in part], subjects=owners)
+        return model
+
+    def positions(self, model: Any) -> list[int]:
+        """Where the core rows stand among all."""
+        at = {key: i for i, key in enumerate(self.ids())}
+        return [at[key] for key in model.core_ids_.tolist()]
+
+
+def taken(X: Any, index: Any) -> Any:
+    """Some rows of a list or an array."""
+    return [X[i] for i in index] if isinstance(X, list) else X[index]
+
+
+def sparse_rows() -> Any:
+    """Rows with zeros, as CSR."""
+    X = rows()
+    X[np.abs(X) < 1.5] = 0.0
+    X[:, 0] += X[:, 0] == 0
+    return sp.csr_array(X)
+
+
+def kernel(name: Any, **parameters: Any) -> ErasableKernelClassifier:
+    """A kernel model that keeps some of the rows and drops others."""
+    return ErasableKernelClassifier(
+        name, **{"capacity": 0.1, "threshold": 1.0, "scaling": 4.0, "grid_bits": 8, **parameters}
+    )
+
+
+def core_set(learner: Any, threshold: float = 0.1, **parameters: Any) -> CoreSetUnlearner:
+    """A learner on a core set."""
+    return CoreSetUnlearner(LeverageThreshold(threshold, scaling=8.0), learner, **parameters)
+
+
+CASES = {
+    "linear": Case(lambda: ErasableClassifier(threshold=0.2, feature_names=["a", "b,", 'ć"\\'])),
+    "linear, int ids": Case(
+        lambda: ErasableClassifier(threshold=0.05, classes=["ape", "bee", "cow", "zoé"], scaling=[8.0, 8.0, 9.5]),
+        key="int",
+    ),
+    "linear, bytes ids": Case(
+        lambda: ErasableClassifier(2.0, threshold=0.05, fit_intercept=False, grid_bits=20), key="bytes"
+    ),
+    "ridge": Case(lambda: RetrainedRidge(0.5)),
+    "rbf": Case(lambda: kernel("rbf")),
+    "matern": Case(lambda: kernel("matern", nu=2.5, scaling=[4.0, 5.0, 6.0]), key="int"),
+    "poly": Case(lambda: kernel("poly", degree=2, feature_names=["a", "b", "c"]), key="bytes"),
+    "linear kernel": Case(lambda: kernel("linear", classes=["ape", "bee", "cow"])),
+    "kernel function": Case(lambda: kernel(gaussian), needed=True),
+    "general": Case(lambda: ErasableGeneralClassifier(steps(), threshold=0.1), needed=True),
+    "general, int ids": Case(
+        lambda: ErasableGeneralClassifier(LinearBall(), threshold=0.3, classes=["ape", "bee", "cow"]),
+        X=lambda: rows() / 16,
+        needed=True,
+        key="int",
+    ),
+    "general, staged": Case(lambda: ErasableGeneralClassifier(steps(), sampler="staged"), needed=True, streams=False),
+    "mapped": Case(lambda: ErasableMappedClassifier(RandomFourierFeatures(6, gamma=0.1, seed=3), threshold=0.1)),
+    "mapped texts": Case(lambda: ErasableMappedClassifier(HashedText(8), threshold=0.1), X=texts, key="bytes"),
+    "core set, forest": Case(lambda: core_set(RandomForestClassifier(3)), needed=True, streams=False, subjects=False),
+    "core set, tree on sparse": Case(
+        lambda: core_set(DecisionTreeClassifier(random_state=1)),
+        X=sparse_rows,
+        needed=True,
+        streams=False,
+        subjects=False,
+        key="int",
+    ),
+    "core set, ridge": Case(
+        lambda: core_set(RidgeClassifier()), needed=True, streams=False, subjects=False, key="bytes"
+    ),
+    "core set, bayes": Case(
+        lambda: CoreSetUnlearner(RandomSubsample(0.7), GaussianNB()), needed=True, streams=False, subjects=False
+    ),
+    "core set, ours": Case(
+        lambda: core_set(ErasableClassifier(threshold=0.1)), needed=True, streams=False, subjects=False
+    ),
+}

@@ -1,0 +1,159 @@
+"""``inspect``: what a file says of itself, for every kind of model, and never an error that nobody foresaw."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from erasable import ConfigurationError, ErasableClassifier, StateFormatError, StoreError
+from erasable.operations.inspect import inspect
+from tests.formats.models import CASES, N, rows
+from tests.formats.tampering import altered, closed, opened, rebuilt, tensors
+
+KINDS = {
+    "linear": "linear",
+    "ridge": "linear",
+    "mapped": "linear",
+    "rbf": "kernel",
+    "kernel function": "kernel",
+    "general, int ids": "general function class",
+    "core set, ridge": "learner on a core set",
+    "core set, tree on sparse": "learner on a core set",
+}
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "model.erasable"
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_every_kind_of_model_is_inspected_without_its_code(name, path):
+    case = CASES[name]
+    model = case.fitted()
+    model.save(path)
+    found = inspect(path, rows=True, learnt=N)
+    assert found.kind == KINDS[name]
+    assert found.digest == model.state_digest() == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert found.core_rows == model.n_core_ == len(found.rows)
+    assert found.stored_share == model.n_core_ / N
+    assert found.bytes == path.stat().st_size
+    assert found.files == 1
+    assert found.version == 1
+    assert found.classes == len(model.classes_)
+    assert (found.ids, found.subjects) == (case.key, "str" if case.subjects else None)
+    ids = model.core_ids_.tolist()
+    assert [r["id"] for r in found.rows] == [k.hex() if case.key == "bytes" else k for k in ids]
+    assert {r["label"] for r in found.rows} == {"ape", "bee", "cow"}
+    if case.subjects:
+        assert any(r["subject"] is None for r in found.rows)
+        assert any(r["subject"] is not None for r in found.rows)
+    told = json.loads(json.dumps(found.as_json(), allow_nan=False))
+    assert told["digest"] == found.digest
+    assert "ids" not in told["configuration"]
+
+
+@pytest.mark.parametrize("name", ["linear", "rbf", "core set, ridge"])
+def test_rows_labels_and_classes_are_not_in_it_unless_asked_for(name, path):
+    CASES[name].fitted().save(path)
+    found = inspect(path)
+    assert found.rows is None
+    assert "rows" not in found.as_json()
+    text = json.dumps(found.as_json(), ensure_ascii=False) + repr(found)
+    for hidden in ("rów", "owner", "ape", "bee"):
+        assert hidden not in text
+
+
+def test_the_capacity_is_the_one_that_the_caller_gave(path):
+    for name, capacity in (("linear, bytes ids", 2.0), ("ridge", 0.5), ("rbf", 0.1)):
+        CASES[name].fitted().save(path, overwrite=True)
+        configuration = inspect(path).configuration
+        assert float.fromhex(configuration["capacity"]) == pytest.approx(capacity, rel=1e-8)
+
+
+def test_an_empty_model_is_inspected(path):
+    model = ErasableClassifier(threshold=0.1).fit(rows(), np.arange(N) % 2)
+    model.forget(ids=range(N))
+    model.save(path)
+    found = inspect(path, rows=True, learnt=7)
+    assert (found.core_rows, found.rows, found.ids, found.subjects, found.stored_share) == (0, [], None, None, 0.0)
+
+
+@pytest.mark.parametrize("learnt", [0, -3])
+def test_a_number_of_rows_must_be_positive(path, learnt):
+    with pytest.raises(ConfigurationError, match="positive"):
+        inspect(path, learnt=learnt)
+
+
+def test_what_is_no_model(path, tmp_path):
+    with pytest.raises(StoreError):
+        inspect(path)
+    with pytest.raises(StoreError):
+        inspect(tmp_path)
+    for data in (b"", b"\0" * 100, b"x" * 1000):
+        path.write_bytes(data)
+        with pytest.raises(StateFormatError):
+            inspect(path)
+
+
+@pytest.mark.parametrize("name", ["linear", "rbf", "general", "core set, ridge"])
+def test_newer_versions_and_unknown_formats_are_named(name, path):
+    CASES[name].fitted().save(path)
+    data = path.read_bytes()
+    path.write_bytes(altered(data, lambda header, meta: meta.update(version=3)))
+    with pytest.raises(StateFormatError, match=r"version 3 .*install a newer erasable"):
+        inspect(path)
+    path.write_bytes(altered(data, lambda header, meta: meta.update(format="erasable-future")))
+    with pytest.raises(StateFormatError, match=r"erasable-future.*install a newer erasable"):
+        inspect(path)
+
+
+JUNK = [None, True, -1, 10**30, 0.5, "", "9" * 400, "nan", [], [[]], {}, "int", ["a", 1], "\x00"]
+
+
+@pytest.mark.parametrize("name", ["linear", "linear, int ids", "rbf", "general", "core set, tree on sparse"])
+@settings(max_examples=60)
+@given(data=st.data())
+def test_a_header_that_was_sealed_again_is_inspected_or_refused(name, data, tmp_path_factory):
+    raw = b"".join(CASES[name].fitted()._files().head)
+    header, meta, body = opened(raw)
+    meta = copy.deepcopy(meta)
+    for _ in range(data.draw(st.integers(1, 2))):
+        key = data.draw(st.sampled_from(sorted(meta)))
+        if data.draw(st.booleans()):
+            meta.pop(key)
+        else:
+            meta[key] = data.draw(st.sampled_from(JUNK))
+    found = tensors(raw)
+    if data.draw(st.booleans()):
+        found.pop(data.draw(st.sampled_from(sorted(found))))
+        bad = rebuilt(meta, found)
+    else:
+        bad = closed(header, meta, body)
+    path = tmp_path_factory.mktemp("inspect") / "bad.erasable"
+    path.write_bytes(bad)
+    try:
+        told = inspect(path, rows=data.draw(st.booleans()), learnt=5)
+    except (StateFormatError, StoreError):
+        return
+    assert told.digest == hashlib.sha256(bad).hexdigest()
+
+
+def test_ids_of_a_sealed_file_do_not_multiply_in_memory(path):
+    CASES["linear"].fitted().save(path)
+    raw = path.read_bytes()
+    n, size = 20_000, 500_000
+    found = tensors(raw) | {
+        "ids": ("U8", [size], b"x" * size),
+        "ids.ends": ("I64", [n], np.tile([size, 0], n // 2).astype("<i8").tobytes()),
+        "labels": ("I32", [n], bytes(4 * n)),
+    }
+    path.write_bytes(rebuilt(opened(raw)[1], found))
+    with pytest.raises(StateFormatError):
+        inspect(path, rows=True)

@@ -1,0 +1,92 @@
+"""Rows of a file, looked for in a folder."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import scipy.sparse as sp
+
+from erasable import ErasableClassifier
+from erasable.errors import ErasableError, InputError
+from erasable.operations.scan import scan_for
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((300, 8)).astype(np.float32)
+Y = X[:, 0] > 0
+IDS = np.array([f"row-{i:06d}" for i in range(300)], dtype=object)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A model, its training table as Parquet, and the table of rows that were forgotten."""
+    clf = ErasableClassifier(threshold=0.02).fit(X, Y, ids=IDS)
+    gone = clf.core_ids_[:5]
+    at = [int(np.flatnonzero(g == IDS)[0]) for g in gone]
+    (tmp_path / "model.erasable").write_bytes(clf._memory.to_bytes())
+    tables(tmp_path, at)
+    return tmp_path, clf, gone
+
+
+def tables(folder, at):
+    columns = {f"f{j}": X[at, j] for j in range(8)}
+    pq.write_table(pa.table({**columns, "row_id": IDS[at].tolist()}), folder / "gone.parquet")
+    pq.write_table(pa.table({**columns, "row_id": IDS[at].tolist(), "label": Y[at]}), folder / "labelled.parquet")
+    lines = [",".join(["row_id", *columns]), *(",".join([IDS[i], *(repr(float(v)) for v in X[i])]) for i in at)]
+    (folder / "gone.csv").write_text("\n".join(lines) + "\n")
+    np.savez(folder / "gone.npz", X=X[at], y=Y[at], ids=IDS[at].astype(str))
+
+
+@pytest.mark.parametrize("table", ["gone.parquet", "labelled.parquet", "gone.csv", "gone.npz"])
+def test_rows_of_any_file_are_found_until_they_are_forgotten(folder, table):
+    where, clf, gone = folder
+    named = {} if table.endswith(".npz") else {"id": "row_id"}
+    others = [t for t in ("gone.parquet", "labelled.parquet", "gone.csv", "gone.npz") if t != table]
+    before = scan_for(where, where / table, exclude=others, **named)
+    assert {r.file for r in before.remains} == {"model.erasable"}
+    assert {(r.row, r.what) for r in before.remains} == {(i, w) for i in range(5) for w in ("id", "grid row")}
+    assert sorted(before.skipped) == sorted([table, *others])
+    clf.forget(ids=gone)
+    (where / "model.erasable").write_bytes(clf._memory.to_bytes())
+    assert scan_for(where, where / table, exclude=others, **named).clean
+
+
+def test_other_tables_are_said_not_to_be_looked_into(folder):
+    where, clf, gone = folder
+    clf.forget(ids=gone)
+    (where / "model.erasable").write_bytes(clf._memory.to_bytes())
+    report = scan_for(where, where / "gone.parquet", id="row_id")
+    assert set(report.not_looked_into) == {"labelled.parquet", "gone.npz"}
+    assert "gone.csv" in {r.file for r in report.remains}  # its ids are text
+
+
+def test_a_label_that_is_taken_for_a_feature_does_not_pass_as_clean(folder):
+    where, _, _ = folder
+    table = pq.read_table(where / "labelled.parquet")
+    pq.write_table(table.rename_columns([*table.column_names[:-1], "churned"]), where / "churned.parquet")
+    exclude = ["gone*", "labelled*"]
+    blind = scan_for(where, where / "churned.parquet", id="row_id", exclude=exclude)
+    assert blind.ids_only == ("model.erasable",)
+    sound = scan_for(where, where / "churned.parquet", label="churned", id="row_id", exclude=exclude)
+    assert sound.ids_only == ()
+    assert {r.what for r in sound.remains} == {"id", "grid row"}
+
+
+def test_sparse_rows_are_looked_for_as_dense_ones(tmp_path):
+    rows = sp.random_array((4, 50), density=0.5, rng=np.random.default_rng(1), format="csr")
+    (tmp_path / "data").mkdir()
+    sp.save_npz(tmp_path / "rows.npz", rows)
+    (tmp_path / "data" / "dump").write_bytes(b"abc" + rows.toarray()[2].tobytes())
+    report = scan_for(tmp_path / "data", tmp_path / "rows.npz")
+    assert [(r.row, r.offset) for r in report.remains] == [(2, 3)]
+
+
+def test_what_is_not_there_is_refused_before_anything_is_read(folder):
+    where, _, _ = folder
+    with pytest.raises(InputError, match="cannot be looked through"):
+        scan_for(where / "nowhere", where / "gone.parquet", id="row_id")
+    with pytest.raises(ErasableError, match=r"nothing\.parquet"):
+        scan_for(where, where / "nothing.parquet")
+    with pytest.raises(InputError, match="no column 'who'"):
+        scan_for(where, where / "gone.parquet", id="who")

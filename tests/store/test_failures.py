@@ -1,0 +1,211 @@
+"""A call that fails, at any step: before the rename the file is as it was; after it the error says what is left."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+
+import pytest
+
+from erasable import store
+from erasable.errors import InputError, StoreError
+from tests.store.simulated import SimulatedDisk
+from tests.store.sweep import (
+    AFTER,
+    AFTER_PARTS,
+    BEFORE,
+    BEFORE_PARTS,
+    MARKS,
+    PATH,
+    Scenario,
+    extra_names,
+    held,
+    holding,
+    parts_of,
+    replacing,
+    same,
+)
+
+CHANGING = {"create", "fsync", "fsync_folder", "link", "mkdir", "rename", "rmdir", "unlink", "write", "chmod"}
+SCENARIOS = {
+    "first write": lambda: replacing(None, AFTER),
+    "replace": lambda: replacing(BEFORE, AFTER),
+    "parts come": lambda: replacing(BEFORE, AFTER_PARTS),
+    "replace with parts": lambda: replacing(BEFORE_PARTS, AFTER_PARTS),
+    "remove with parts": lambda: Scenario(holding(BEFORE_PARTS), (BEFORE_PARTS,), store.Writer.remove, None),
+}
+
+
+def failing(disk, number, at, *, lasting):
+    """The disk fails at a call, once or from then on for all calls that change something."""
+    calls = []
+
+    def before_call(name, path):
+        calls.append((name, path))
+        if len(calls) - 1 == at or (lasting and len(calls) > at and name in CHANGING):
+            raise OSError(number, os.strerror(number), path)
+
+    disk.before_call = before_call
+    return calls
+
+
+def outcome(scenario, number, at, *, lasting):
+    disk = scenario.disk.copy()
+    calls = failing(disk, number, at, lasting=lasting)
+    error = None
+    try:
+        scenario.run(disk)
+    except StoreError as raised:
+        error = raised
+    disk.before_call = None
+    assert all(handle == [0, 0] for handle in disk.open_files.values()), "a descriptor was left open"
+    return disk, calls, error
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize("lasting", [False, True])
+def test_a_failure_at_any_call_leaves_before_or_after(name, lasting):
+    scenario = SCENARIOS[name]()
+    _, calls, error = outcome(scenario, 0, 10**9, lasting=False)
+    assert error is None
+    before, after = scenario.possible[0], scenario.result
+    kinds = set()
+    for at, call in enumerate(calls):
+        for number in (errno.ENOSPC, errno.EIO, errno.EROFS, errno.EACCES, errno.EDQUOT):
+            disk, _, error = outcome(scenario, number, at, lasting=lasting)
+            where = (call, errno.errorcode[number])
+            kinds.add(type(error))
+            left = after if error is None or isinstance(error, store.NotErasedError) else before
+            assert same(held(disk.copy()), left), where
+            assert error is None or error.errno == number, where
+            if error is None:
+                # Only an empty folder, or a name that holds zeros, may have been let be.
+                assert not any(m in disk.medium() for m in MARKS - (after.marks() if after else set())), where
+            elif not lasting and not isinstance(error, store.NotErasedError):
+                assert not extra_names(disk, before), where
+                assert re.search("as it was|Nothing was changed|not touched|could not read", str(error)), where
+            with store.locked(PATH, parts_of=parts_of, disk=disk):
+                pass
+            assert same(held(disk), left), where
+            assert not extra_names(disk, left), where
+            if number != errno.EACCES or call[0] != "link":
+                assert not any(m in disk.medium() for m in MARKS - (left.marks() if left else set())), where
+    assert {StoreError, store.NotErasedError} <= kinds
+
+
+def test_the_message_says_what_happened_and_what_to_do():
+    disk = holding(BEFORE)
+    disk.before_call = full
+    with pytest.raises(StoreError, match=r"the disk is full\. The file is as it was\. Free some space") as caught:
+        replacing(None, AFTER).run(disk)
+    assert caught.value.errno == errno.ENOSPC
+
+
+def full(name, path):
+    if name == "write" and path == "/.m.new":
+        raise OSError(errno.ENOSPC, "no space", path)
+
+
+def test_after_the_rename_the_message_says_that_the_new_content_is_there():
+    disk = holding(BEFORE)
+
+    def broken(name, path):
+        if name == "write" and path == "/.m.old":
+            raise OSError(errno.EIO, "bad sector", path)
+
+    disk.before_call = broken
+    with store.locked(PATH, disk=disk) as writer:
+        with pytest.raises(store.NotErasedError, match="in place and durable, but not all of the old one"):
+            AFTER.put(writer)
+        # Under this lock nothing is tried again.
+        with pytest.raises(StoreError, match="open it again"):
+            AFTER.put(writer)
+    assert "/.m.old" in disk.named()
+
+
+def test_a_failed_folder_fsync_is_not_taken_for_durable_and_nothing_is_overwritten():
+    disk = holding(BEFORE)
+    disk.before_call = lambda name, path: failed_after_rename(disk, name)
+    with pytest.raises(store.NotErasedError, match="may not survive a loss of power"):
+        replacing(None, AFTER).run(disk)
+    assert disk.named()["/.m.old"] == BEFORE.head
+    assert disk.named()["/m"] == AFTER.head
+
+
+def failed_after_rename(disk, name):
+    if name == "fsync_folder" and disk.last == "rename":
+        raise OSError(errno.EIO, "cannot sync")
+
+
+def test_a_rename_that_reports_failure_but_happened_is_taken_as_it_is():
+    class Network(SimulatedDisk):
+        def rename(self, source, target):
+            super().rename(source, target)
+            raise OSError(errno.EIO, "the answer was lost")
+
+    disk = Network(inodes=holding(BEFORE).inodes)
+    replacing(None, AFTER).run(disk)
+    assert same(held(disk), AFTER)
+    assert not extra_names(disk, AFTER)
+
+
+@pytest.mark.parametrize("most", [1, 7, 10**6])
+def test_writes_that_take_less_than_asked_are_carried_on(most):
+    disk = holding(BEFORE_PARTS)
+    disk.largest_write = most
+    replacing(None, AFTER_PARTS).run(disk)
+    assert same(held(disk), AFTER_PARTS)
+    assert b"before" not in disk.medium()
+
+
+def test_a_write_that_takes_nothing_is_an_error():
+    disk = holding(BEFORE)
+    disk.largest_write = 0
+    with pytest.raises(StoreError, match="input/output"):
+        replacing(None, AFTER).run(disk)
+    assert same(held(disk), BEFORE)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ZeroDivisionError])
+def test_a_caller_that_breaks_off_leaves_nothing(error):
+    disk = holding(BEFORE)
+
+    def pieces():
+        yield b"afterXX"
+        raise error
+
+    with pytest.raises(error), store.locked(PATH, disk=disk) as writer:
+        writer.replace(pieces())
+    assert same(held(disk), BEFORE)
+    assert not extra_names(disk, BEFORE)
+    assert b"afterXX" not in disk.medium()
+
+
+def test_a_part_under_a_wrong_name_is_refused():
+    disk = holding(BEFORE)
+    with store.locked(PATH, parts_of=parts_of, disk=disk) as writer, pytest.raises(InputError, match="SHA-256"):
+        writer.replace([b"head"], {"0" * 64: [b"not zero"]})
+    assert same(held(disk), BEFORE)
+    assert not extra_names(disk, BEFORE)
+
+
+def test_a_part_that_rotted_is_written_anew():
+    disk = holding(BEFORE_PARTS)
+    path = next(p for p, data in disk.named().items() if data.startswith(b"commonX"))
+    descriptor = disk.open_to_overwrite(path)
+    disk.write(descriptor, memoryview(b"rotten"))
+    disk.fsync(descriptor)
+    with store.locked(PATH, parts_of=parts_of, disk=disk) as writer:
+        AFTER_PARTS.put(writer)
+    assert same(held(disk), AFTER_PARTS)
+
+
+def test_parts_on_disk_are_not_written_again():
+    disk = holding(BEFORE_PARTS)
+    written = []
+    disk.before_call = lambda name, path: written.append(path) if name == "write" else None
+    replacing(None, AFTER_PARTS).run(disk)
+    shared = set(BEFORE_PARTS.named_parts()) & set(AFTER_PARTS.named_parts())
+    assert len(shared) == 1
+    assert not any(name in path for name in shared for path in written)

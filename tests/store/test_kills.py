@@ -1,0 +1,84 @@
+"""A writer killed at any step, on the real file system: wholly before or wholly after, and nothing left over."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+
+import pytest
+
+from erasable import store
+from erasable.errors import StoreError
+from tests.store import child, killing
+from tests.store.child import AFTER, BEFORE, parts_of
+
+CASES = [("python", "replace-parts"), ("python", "remove"), ("strace", "replace"), ("strace", "replace-parts")]
+
+
+def series(how, action, path, prepare):
+    program = [sys.executable, child.__file__, action, str(path)]
+    if how == "strace":
+        if killing.strace_trouble():
+            pytest.skip(killing.strace_trouble())
+        return killing.by_strace([*program, "0"], prepare)
+    return {"step": lambda n: [*program, str(n)]}
+
+
+@pytest.mark.parametrize(("how", "action"), CASES)
+def test_a_killed_writer_leaves_before_or_after(tmp_path, how, action):
+    folder, start = tmp_path / "now", tmp_path / "start"
+    path = folder / "m.erasable"
+    parts = action != "replace"
+    folder.mkdir()
+    child.put(path, BEFORE, parts=parts)
+    folder.rename(start)
+    outcomes = set()
+
+    def prepare():
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(start, folder)
+
+    def check(acknowledged, where):
+        got = [read(path)]
+        if acknowledged:
+            assert holding(folder, BEFORE) == [], where
+        with store.locked(path, parts_of=parts_of):
+            pass
+        got.append(read(path))
+        before, after = whole(BEFORE, parts), None if action == "remove" else whole(AFTER, parts)
+        assert got[0] == got[1], where
+        assert got[1] in ([after] if acknowledged else [before, after]), where
+        other = BEFORE if got[1] == after else AFTER
+        assert holding(folder, other) == [], where
+        assert sorted(names(folder)) == sorted(expected(path, got[1])), where
+        outcomes.add((got[1] == after, acknowledged))
+
+    kills = killing.sweep(series(how, action, path, prepare), prepare, check)
+    assert kills >= 8
+    assert outcomes == {(False, False), (True, False), (True, True)}
+
+
+def read(path):
+    try:
+        return store.read(path, child.whole, parts_of=parts_of)
+    except StoreError:
+        assert not path.exists()
+        return None
+
+
+def whole(mark, parts):
+    head, named = child.content(mark, parts=parts)
+    return head, [b"".join(data) for data in named.values()]
+
+
+def names(folder):
+    return {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()}
+
+
+def expected(path, got):
+    parts = [] if got is None else parts_of(got[0])
+    return [f".{path.name}.lock", *([path.name] if got else []), *(f".{path.name}.parts/{n}" for n in parts)]
+
+
+def holding(folder, mark):
+    return [p.name for p in folder.rglob("*") if p.is_file() and mark in p.read_bytes()]
