@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+import json
+import os
+import re
 import shutil
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -15,7 +21,7 @@ from erasable.audit.scan import scan
 from erasable.cli.app import run
 from erasable.core import shards
 from tests.machines.mortal import Killed, killed_at
-from tests.store.killing import by_strace, strace_trouble, sweep
+from tests.store.killing import WRITING, strace_trouble
 
 D = 10
 RNG = np.random.default_rng(11)
@@ -25,7 +31,6 @@ ROWS["who"] = [f"who-{i % 6}" for i in range(60)]
 ROWS["label"] = ["yes", "no"] * 30
 ONE_FILE, SHARDS = 2**30, 7 * 2 * (D + 1)
 GONE = ROWS[ROWS.who == "who-2"]
-PROGRAM = "import sys; from erasable.cli.app import run; sys.exit(run(sys.argv[1:]) or print('acknowledged'))"
 
 
 class Model:
@@ -108,12 +113,44 @@ def test_dead_at_every_change_of_the_disk(change, largest, torn, tmp_path, monke
     assert deaths > 8
 
 
+@pytest.fixture(scope="module")
+def warm():
+    """A process with everything imported; it runs commands in children that strace kills where it is told."""
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[2])}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-m", "tests.cli.warm"], text=True, env=environment, **pipes) as server:
+
+        def ask(arguments, *strace):
+            server.stdin.write(json.dumps({"arguments": arguments, "strace": strace}) + "\n")
+            server.stdin.flush()
+            answer = json.loads(server.stdout.readline())
+            if "trouble" in answer:
+                pytest.skip(answer["trouble"])
+            return answer
+
+        yield ask
+        server.stdin.close()
+
+
 @pytest.mark.skipif(strace_trouble() is not None, reason=str(strace_trouble()))
-@pytest.mark.parametrize("change", ["forget", "learn"])
-def test_killed_at_every_system_call_that_writes(change, tmp_path, monkeypatch, capsys):
-    """The whole program, by SIGKILL."""
-    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
-    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
+@pytest.mark.parametrize("change", ["forget", "learn", "first learn"])
+def test_killed_at_every_system_call_that_writes(change, warm, tmp_path, capsys):
+    """A process of its own, by SIGKILL as it enters the n-th call of each kind that changes files or their names."""
     model = Model(tmp_path, change)
-    series = by_strace([sys.executable, "-c", PROGRAM, *model.command], model.prepare)
-    assert sweep(series, model.prepare, model.check) > 8
+    model.prepare()
+    log = tmp_path / "strace.txt"
+    assert warm(model.command, "-o", str(log), "-e", "trace=" + ",".join(f"?{call}" for call in WRITING))["code"] == 0
+    calls = dict.fromkeys(re.findall(r"^\d+ +(\w+)\(", log.read_text(), re.MULTILINE))
+    assert {"write", "fsync", "rename"} <= set(calls)
+    kills = 0
+    for call in calls:
+        for n in itertools.count(1):
+            model.prepare()
+            kill = f"inject={call}:signal=SIGKILL:when={n}"
+            answer = warm(model.command, "-o", "/dev/null", "-e", f"trace={call}", "-e", kill)
+            model.check(answer["acknowledged"], f"{call}, number {n}")
+            if answer["code"] == 0:
+                break
+            assert answer["code"] == -signal.SIGKILL
+            kills += 1
+    assert kills > 8

@@ -202,6 +202,20 @@ def test_options_that_agree_may_be_given_again_and_others_are_refused(capsys, fo
     assert run([*again, "--threshold", "0.1", "--capacity", "1", "--intercept"]) == 0
 
 
+def test_digits_in_a_csv_are_what_the_model_has_them_for(folder):
+    """Texts that look like numbers: the next table is text altogether, and its digits must not become integers."""
+    digits = {"row_id": [str(i) for i in range(N)], "user_id": [str(i % 9) for i in range(N)]}
+    digits["churned"] = [str(i % 2) for i in range(N)]
+    learnt(out="one.erasable", **digits)
+    learnt(0, 30, **{name: values[:30] for name, values in digits.items()})
+    more = put(table(30, N, **{name: values[30:] for name, values in digits.items()}), "more.csv")
+    assert run(["learn", more, *LEARN]) == 0
+    assert content() == content("one.erasable")
+    (folder / "ids.txt").write_text("7\n8\n")
+    assert run(["forget", MODEL, "--ids-file", "ids.txt", "--id", "9", "--subject", "3"]) == 0
+    assert not {"7", "8", "9", "3", "12"} & set(core_ids())
+
+
 def test_a_threshold_named_by_horizon_and_kappa_may_be_named_again(capsys, folder):
     data = put(table(0, 30))
     assert run(["learn", data, *LEARN, "--kappa", "0.5", "--horizon", "100"]) == 0
@@ -532,7 +546,7 @@ def test_a_receipt_that_could_not_be_written_is_refused_before_anything_changes(
         no([*forget, *signer], 2, "--receipt")
         no([*forget, "--request-id", "7"], 2, "--receipt")
         no([*forget, "--after-only"], 2, "--receipt")
-        no([*forget, "--receipt", "there.json", *signer], 5, "there.json")
+        no([*forget, "--receipt", "there.json", *signer], 5, "there.json", "never overwritten")
         no([*forget, "--receipt", "nowhere/r.json", *signer], 5, "nowhere")
         no([*forget, "--receipt", "r.json", "--key", "nowhere.pem"], 5, "nowhere.pem")
         no([*forget, "--receipt", "r.json", "--key", "other.pem"], 2)

@@ -64,6 +64,14 @@ def test_canonical_json_is_rfc_8785(value):
     assert canonical_json(value).encode() == rfc8785.dumps(value)
 
 
+@given(st.integers(-(2**70), 2**70))
+def test_integers_that_others_would_round_are_texts(n):
+    text = canonical_json([n])
+    assert text.encode() == rfc8785.dumps(json.loads(text))
+    assert int(json.loads(text)[0]) == n
+    assert isinstance(json.loads(text)[0], int) == (abs(n) < 2**53)
+
+
 @given(st.floats(allow_nan=False), st.floats(allow_nan=False))
 def test_floats_are_told_apart_to_the_bit_and_spelt_alike_everywhere(a, b):
     text = canonical_json({"x": [a, (b,)]})

@@ -8,6 +8,7 @@ import tracemalloc
 import zipfile
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
@@ -539,3 +540,33 @@ def test_rows_without_labels_are_no_table():
     assert repr(Rows(np.eye(2), ids=[1, 2], y=[0, 1], name="n")) == (
         "<Rows 'n': 2 rows × 2 features, dense float64, with ids, labels>"
     )
+
+
+# -- columns that are left alone -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_columns_can_be_left_alone_whatever_they_hold(tmp_path, ending):
+    frame = pd.DataFrame({"a": [1.0, 2.0], "when": ["monday", None], "b": [3.0, 4.0], "label": [0, 1], "n": [5, 6]})
+    path = tmp_path / f"t.{ending}"
+    frame.to_csv(path, index=False) if ending == "csv" else frame.to_parquet(path)
+    with pytest.raises(InputTypeError, match="ignore="):
+        load_table(path)
+    table = load_table(path, ignore=["when", "n"])
+    assert table.feature_names == ("a", "b")
+    assert table.X.tolist() == [[1.0, 3.0], [2.0, 4.0]]
+    with stream_table(path, ignore=("n", "when")) as stream:
+        assert [block.X.tolist() for block in stream] == [table.X.tolist()]
+    assert load_rows(path, label="label", ignore=["when", "n"]).X.tolist() == table.X.tolist()
+    with pytest.raises(InputError, match="no column 'whn'"):
+        load_table(path, ignore=["whn"])
+    with pytest.raises(ConfigurationError, match="ignored and have a role"):
+        load_table(path, ignore=["label"])
+    with pytest.raises(InputTypeError):
+        load_table(path, ignore="when")
+
+
+def test_files_without_names_have_no_columns_to_leave_alone(tmp_path):
+    np.savez(tmp_path / "t.npz", X=np.eye(3), y=[0, 1, 0])
+    with pytest.raises(ConfigurationError):
+        load_table(tmp_path / "t.npz", ignore=["a"])

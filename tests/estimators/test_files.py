@@ -327,6 +327,13 @@ def test_a_subclass_comes_back_as_what_it_is_where_like_says_so(path):
     assert_same(again, model, rows())
 
 
+def test_a_map_with_a_large_seed_and_plain_numbers_is_recognised(path):
+    for chosen in (RandomFourierFeatures(4, gamma=1.0, seed=2**60), RandomFourierFeatures(4, gamma=1e-7, seed=0)):
+        model = ErasableMappedClassifier(chosen, threshold=0.1).fit(rows(), labels(rows()))
+        model.save(path, overwrite=True)
+        assert load(path, like=clone(model)).predict(rows()).tolist() == model.predict(rows()).tolist()
+
+
 def test_staged_models_with_fixed_classes_are_loaded(path):
     model = ErasableGeneralClassifier(steps(), sampler="staged", classes=["ape", "bee", "cow"])
     model.fit(rows(), labels(rows()))
@@ -656,6 +663,14 @@ def test_parameters_that_no_model_has_are_refused(path):
     """A threshold that nothing exceeds: nobody can have learnt a row with it."""
     data = saved(CASES["rbf"].fitted(), path)
     path.write_bytes(altered(data, lambda header, meta: meta.update(threshold=(1e9).hex())))
+    with pytest.raises(StateFormatError):
+        load(path)
+
+
+@pytest.mark.parametrize("degree", ["9" * 400, str(2**60), 10**30, 2.0, None, 0, -1])
+def test_a_degree_that_no_kernel_has_is_refused(degree, path):
+    data = saved(CASES["poly"].fitted(), path)
+    path.write_bytes(altered(data, lambda header, meta: meta.update(degree=degree)))
     with pytest.raises(StateFormatError):
         load(path)
 

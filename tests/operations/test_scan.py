@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
 
 from erasable import ErasableClassifier
-from erasable.errors import ErasableError, InputError
+from erasable.errors import ErasableError, InputError, InputTypeError
 from erasable.operations.scan import scan_for
 
 RNG = np.random.default_rng(0)
@@ -90,3 +91,23 @@ def test_what_is_not_there_is_refused_before_anything_is_read(folder):
         scan_for(where, where / "nothing.parquet")
     with pytest.raises(InputError, match="no column 'who'"):
         scan_for(where, where / "gone.parquet", id="who")
+
+
+def test_the_models_say_which_columns_are_features(tmp_path):
+    """A table may hold more: with the model's own columns, in its order, nothing has to be named."""
+    rng = np.random.default_rng(5)
+    frame = pd.DataFrame(rng.standard_normal((50, 9)), columns=list("abcdefghi"))
+    frame["day"], frame["id"] = "monday", [f"visit-{i:03d}" for i in range(50)]
+    names = list("cabdefghi")
+    clf = ErasableClassifier(threshold=1e-6, feature_names=names)
+    clf.fit(frame[names].to_numpy(), rng.integers(2, size=50), ids=frame["id"].tolist()).save(tmp_path / "m.erasable")
+    frame[:5].to_parquet(tmp_path / "gone.parquet")
+    found = scan_for(tmp_path, tmp_path / "gone.parquet", id="id")
+    assert {r.row for r in found.remains if r.what == "grid row"} == set(range(5))
+    clf.forget(ids=frame["id"][:5].tolist())
+    clf.save(tmp_path / "m.erasable")
+    assert scan_for(tmp_path, tmp_path / "gone.parquet", id="id").clean
+    (tmp_path / "m.erasable").unlink()
+    with pytest.raises(InputTypeError):
+        scan_for(tmp_path, tmp_path / "gone.parquet", id="id")
+    assert scan_for(tmp_path, tmp_path / "gone.parquet", id="id", ignore=["day"]).rows == 5

@@ -30,6 +30,9 @@ def learn(
         str | None, typer.Option(help="Column of the row ids. [default: rows are numbered; name them in earnest use]")
     ] = None,
     subject: Annotated[str | None, typer.Option(help="Column that says whose row it is.")] = None,
+    ignore: Annotated[
+        list[str] | None, typer.Option(help="Column that is no feature; may be given again.", show_default=False)
+    ] = None,
     capacity: Annotated[
         float | None, typer.Option(help="The regulariser, and how many core deletions the bounds are made for.")
     ] = None,
@@ -83,7 +86,9 @@ def learn(
         _refuse({"--kappa": kappa, "--horizon": horizon}, "names a threshold, and --threshold gives it: leave one out")
     kinds, width = (_kinds(file), _width(file, data)) if there else (None, None)
     with (
-        stream_table(data, label=label, id=id, subject=subject, kinds=kinds, n_features=width) as stream,
+        stream_table(
+            data, label=label, id=id, subject=subject, ignore=ignore or (), kinds=kinds, n_features=width
+        ) as stream,
         Bars(quiet=as_json) as bars,
     ):
         total = stream.n_rows

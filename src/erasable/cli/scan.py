@@ -29,6 +29,9 @@ def scan(
     subject: Annotated[
         str | None, typer.Option(help="Column of the subjects, when nothing of them should be left.")
     ] = None,
+    ignore: Annotated[
+        list[str] | None, typer.Option(help="Column that is no feature; may be given again.", show_default=False)
+    ] = None,
     exclude: Annotated[
         list[str] | None, typer.Option(help="Names or paths not to look into, such as `*.parquet`; may be repeated.")
     ] = None,
@@ -44,7 +47,7 @@ def scan(
 
     For example:
 
-    - `erasable scan models/ --for deleted.parquet --id row_id`
+    - `erasable scan models/ --for deleted.parquet --id row_id --ignore user_id`
     """
     from erasable.operations.scan import scan_for
 
@@ -55,6 +58,7 @@ def scan(
             label=label,
             id=id,
             subject=subject,
+            ignore=ignore or (),
             exclude=exclude or (),
             progress=bars.of("looking"),
         )

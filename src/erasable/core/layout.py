@@ -38,18 +38,20 @@ def kind_of(value: object) -> str:
 
 
 def canonical_json(value: Any) -> str:
-    """JSON with sorted keys and no spaces, floats as text in hexadecimal."""
-    return json.dumps(_without_floats(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    """JSON with sorted keys and no spaces; floats as text in hexadecimal, integers of 2**53 or more as text, too."""
+    return json.dumps(_small_numbers(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
-def _without_floats(value: Any) -> Any:
+def _small_numbers(value: Any) -> Any:
     match value:
         case float():
             return value.hex()
+        case int() if abs(value) >= 2**53:
+            return str(value)
         case dict():
-            return {name: _without_floats(v) for name, v in value.items()}
+            return {name: _small_numbers(v) for name, v in value.items()}
         case list() | tuple():
-            return [_without_floats(v) for v in value]
+            return [_small_numbers(v) for v in value]
     return value
 
 

@@ -151,7 +151,7 @@ def columns_of(schema: Any, roles: Roles, path: Path, shown: list[str]) -> Colum
     """What the columns are: those that are named are there, no name is there twice, and features are numeric."""
     names = schema.names
     roles = roles.present(names)
-    wanted = [*roles.columns, *(roles.features or ())]
+    wanted = [*roles.columns, *roles.ignore, *(roles.features or ())]
     absent = [column for column in wanted if column not in names]
     if absent:
         raise _no_column(absent, roles, path, shown)
@@ -160,9 +160,10 @@ def columns_of(schema: Any, roles: Roles, path: Path, shown: list[str]) -> Colum
         if column in seen and (roles.features is None or column in wanted):
             raise InputError(f"{path.name}: {shown[j]} has the name of an earlier column: rename one of them.")
         seen.add(column)
-    features = tuple(roles.features or (column for column in names if column not in roles.columns))
+    others = {*roles.columns, *roles.ignore}
+    features = tuple(roles.features or (column for column in names if column not in others))
     if not features:
-        raise InputError(f"{path.name}: there are no feature columns beside {', '.join(map(repr, roles.columns))}.")
+        raise InputError(f"{path.name}: there are no feature columns beside {', '.join(map(repr, sorted(others)))}.")
     places = [names.index(column) for column in features]
     for j in places:
         if not names[j]:
@@ -178,7 +179,7 @@ def columns_of(schema: Any, roles: Roles, path: Path, shown: list[str]) -> Colum
 def _no_column(absent: list[str], roles: Roles, path: Path, shown: list[str]) -> InputError:
     listed = _listed(shown)
     hint = " The first line must hold the names of the columns." if shown[:1] == ["column 0"] else ""
-    missing = [column for column in absent if column not in roles.columns]
+    missing = [column for column in absent if column in (roles.features or ())]
     if missing:
         return InputError(
             f"{path.name} lacks {len(missing)} of {len(roles.features or ())} features: "
@@ -187,7 +188,7 @@ def _no_column(absent: list[str], roles: Roles, path: Path, shown: list[str]) ->
         )
     return InputError(
         f"{path.name} has no column {' and no column '.join(map(repr, absent))}; it has {listed}.{hint} "
-        "Name the right ones with label=, id= and subject=."
+        "Name the right ones with label=, id=, subject= and ignore=."
     )
 
 
@@ -197,8 +198,8 @@ def _listed(names: list[str]) -> str:
 
 def _not_numeric(path: Path, column: str, found: str) -> InputTypeError:
     return InputTypeError(
-        f"{path.name}: {column} must be numeric or boolean to be a feature; it holds {found}. Encode it with a coding "
-        "that is fixed and public: one fitted on rows would be a trace of them."
+        f"{path.name}: {column} must be numeric or boolean to be a feature; it holds {found}. Leave it out with "
+        "ignore=, or encode it with a coding that is fixed and public: one fitted on rows would be a trace of them."
     )
 
 

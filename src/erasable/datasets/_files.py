@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from erasable.datasets._arrow import read_csv, read_parquet
@@ -19,7 +20,12 @@ _FORMS = ".csv, .parquet, .npz, .svmlight, .libsvm, .txt (text also with .gz or 
 
 
 def load_table(
-    path: str | os.PathLike[str], *, label: str = "label", id: str | None = None, subject: str | None = None
+    path: str | os.PathLike[str],
+    *,
+    label: str = "label",
+    id: str | None = None,
+    subject: str | None = None,
+    ignore: Sequence[str] = (),
 ) -> Table:
     r"""The table in a CSV, Parquet, NumPy or SVMlight file.
 
@@ -45,6 +51,8 @@ def load_table(
         The column that names every row: integers or strings. That they are distinct is checked by ``fit``.
     subject : str, optional
         The column that says whose row it is: integers or strings, may be missing in some rows.
+    ignore : sequence of str
+        Columns that are left alone, whatever they hold.
 
     Returns
     -------
@@ -71,7 +79,7 @@ def load_table(
     """
     file = as_path(path)
     form, name = form_of(file)
-    roles = Roles(label, id, subject)
+    roles = Roles(label, id, subject, ignore=ignore)
     check_nameless(form, roles)
     existing_file(file)
     if form == ".npz":
@@ -83,7 +91,7 @@ def load_table(
 
 def check_nameless(form: str, roles: Roles) -> None:
     """Refuse names of columns where a format has none."""
-    unnamed = roles.label in ("label", None) and roles.id is None and roles.features is None
+    unnamed = roles.label in ("label", None) and roles.id is None and roles.features is None and not roles.ignore
     if form == ".npz" and not (unnamed and roles.subject is None):
         raise ConfigurationError(
             "label, id and subject name columns, which an .npz file does not have: store arrays y, ids and subjects."

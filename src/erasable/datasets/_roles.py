@@ -15,7 +15,7 @@ Kinds = dict[str, type]
 class Roles:
     """Names of the columns that are no features, and of those that are, where not all others.
 
-    ``labelled`` says whether there must be labels.
+    ``labelled`` says whether there must be labels; ``ignore`` names columns that are left alone, whatever they hold.
     """
 
     label: str | None
@@ -23,6 +23,7 @@ class Roles:
     subject: str | None = None
     features: Sequence[str] | None = None
     labelled: bool = True
+    ignore: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         for role in ("label", "id", "subject"):
@@ -31,6 +32,13 @@ class Roles:
                 raise InputTypeError(f"{role} must be the name of a column, a string; got {type(column).__name__}.")
         if self.label is not None and self.label in (self.id, self.subject):
             raise ConfigurationError("label must be another column than id and subject: name one column for each.")
+        if isinstance(self.ignore, str) or not all(isinstance(c, str) for c in self.ignore):
+            raise InputTypeError("ignore must be names of columns, a list of strings.")
+        object.__setattr__(self, "ignore", tuple(self.ignore))
+        both = {*self.ignore} & {*self.columns, *(self.features or ())}
+        if both:
+            named = ", ".join(map(repr, sorted(both)))
+            raise ConfigurationError(f"a column cannot be ignored and have a role: {named}.")
         if self.features is None:
             return
         if isinstance(self.features, str) or not all(isinstance(f, str) for f in self.features):

@@ -127,6 +127,7 @@ def stream_table(
     label: str = "label",
     id: str | None = None,
     subject: str | None = None,
+    ignore: Sequence[str] = (),
     kinds: Mapping[str, type] | None = None,
     n_features: int | None = None,
     block_bytes: int = BLOCK_BYTES,
@@ -153,6 +154,8 @@ def stream_table(
         A file, ``"-"`` for the standard input, or an object with ``read``.
     label, id, subject : str
         Names of columns, as in ``load_table``.
+    ignore : sequence of str
+        Columns that are left alone, whatever they hold.
     kinds : mapping, optional
         What the cells of CSV text stand for, where the caller knows: ``{"label": int, "id": str, "subject": str}`` or
         a part of it. Other formats have types of their own.
@@ -181,7 +184,7 @@ def stream_table(
     ...         block
     <Table 'standard input': 3 rows × 2 features, dense float64>
     """
-    roles = Roles(label, id, subject)
+    roles = Roles(label, id, subject, ignore=ignore)
     opened, name = _open(source, roles, kinds, n_features, block_bytes)
     return TableStream(opened, name)
 
@@ -193,6 +196,7 @@ def stream_rows(
     id: str | None = None,
     subject: str | None = None,
     features: Sequence[str] | None = None,
+    ignore: Sequence[str] = (),
     kinds: Mapping[str, type] | None = None,
     n_features: int | None = None,
     block_bytes: int = BLOCK_BYTES,
@@ -211,6 +215,8 @@ def stream_rows(
     features : sequence of str, optional
         The columns to take, in this order; all others are left alone, whatever they hold. By default all columns that
         have no other role.
+    ignore : sequence of str
+        Columns that are left alone, where ``features`` does not say which to take.
     kinds, n_features, block_bytes
         As in ``stream_table``.
 
@@ -222,7 +228,7 @@ def stream_rows(
     >>> [block.X.tolist() for block in stream_rows(pipe, features=("age", "weight"))]
     [[[41.0, 80.5], [52.0, 71.0]]]
     """
-    roles = Roles(label, id, subject, features, labelled=False)
+    roles = Roles(label, id, subject, features, labelled=False, ignore=ignore)
     opened, name = _open(source, roles, kinds, n_features, block_bytes)
     return RowStream(opened, name)
 
@@ -234,6 +240,7 @@ def load_rows(
     id: str | None = None,
     subject: str | None = None,
     features: Sequence[str] | None = None,
+    ignore: Sequence[str] = (),
     kinds: Mapping[str, type] | None = None,
     n_features: int | None = None,
 ) -> Rows:
@@ -241,7 +248,7 @@ def load_rows(
 
     Parameters
     ----------
-    source, label, id, subject, features, kinds, n_features
+    source, label, id, subject, features, ignore, kinds, n_features
         As in ``stream_rows``.
 
     Returns
@@ -256,7 +263,14 @@ def load_rows(
     <Rows 'standard input': 2 rows × 2 features, dense float64>
     """
     with stream_rows(
-        source, label=label, id=id, subject=subject, features=features, kinds=kinds, n_features=n_features
+        source,
+        label=label,
+        id=id,
+        subject=subject,
+        features=features,
+        ignore=ignore,
+        kinds=kinds,
+        n_features=n_features,
     ) as stream:
         return joined(list(stream))
 

@@ -208,6 +208,8 @@ def _kernel(head: Buffer, fetch: Fetch, meta: dict[str, Any], like: Any) -> Eras
         raise ConfigurationError(
             "like has a kernel function of another name than that which the file was made with: give the same."
         )
+    if not isinstance(meta.get("degree"), int):  # no small one, which alone is written as a number
+        raise StateFormatError("not a state: the degree of its kernel is out of range.")
     memory = KernelMemory.restore(kernel_state.kernel_from_bytes(head, function))
     c, kernel = memory.configuration, memory.configuration.kernel
     model = (

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from erasable.audit.scan import ScanReport, scan
-from erasable.datasets import load_rows
-from erasable.errors import InputError
+from erasable.core.layout import LONGEST_HEADER, read_meta
+from erasable.datasets import Rows, load_rows
+from erasable.errors import ConfigurationError, InputError, StateFormatError
 
 
 def scan_for(
@@ -19,6 +23,7 @@ def scan_for(
     label: str | None = "label",
     id: str | None = None,
     subject: str | None = None,
+    ignore: Sequence[str] = (),
     exclude: Sequence[str] = (),
     progress: Callable[[int, int], None] | None = None,
 ) -> ScanReport:
@@ -38,6 +43,9 @@ def scan_for(
         features under another id is told from a remain.
     subject : str, optional
         The column of subjects, to be given when nothing of them should be left.
+    ignore : sequence of str
+        Columns that are no features, when the models below the folder do not say which are. Where all models that say
+        it agree, and the table has these columns, they are taken, and no others.
     exclude : sequence of str
         Glob patterns for names, or for paths below the folder, that are not looked into.
     progress : callable, optional
@@ -65,10 +73,30 @@ def scan_for(
     >>> report.clean, report.remains[0].what, report.remains[0].row
     (False, 'id', 1)
     """
-    rows = load_rows(table_path, label=label, id=id, subject=subject)
+    rows = _rows(folder, table_path, {"label": label, "id": id, "subject": subject}, ignore)
     try:
         os.stat(folder)
     except OSError as error:
         raise InputError(f"{os.fspath(folder)!r} cannot be looked through: {error.strerror}.") from None
     X = rows.X if isinstance(rows.X, np.ndarray) else rows.X.toarray()
     return scan(folder, X, ids=rows.ids, subjects=rows.subjects, skip=[table_path], exclude=exclude, progress=progress)
+
+
+def _rows(
+    folder: str | os.PathLike[str], table: str | os.PathLike[str], roles: dict[str, Any], ignore: Sequence[str]
+) -> Rows:
+    """The rows of the table, with the features that models below the folder were made with, where they say so."""
+    known = {tuple(names) for names in _feature_names(Path(folder))}
+    if len(known) == 1 and not ignore and Path(table).suffix in (".csv", ".parquet"):
+        with suppress(InputError, ConfigurationError):  # a table of other columns is looked for as it is
+            return load_rows(table, features=known.pop(), **roles)
+    return load_rows(table, ignore=ignore, **roles)
+
+
+def _feature_names(folder: Path) -> Iterator[list[str]]:
+    for path in sorted(folder.rglob("*.erasable")):
+        with suppress(OSError, StateFormatError), open(path, "rb") as file:
+            length = file.read(8)
+            meta = read_meta(length + file.read(min(int.from_bytes(length, "little"), LONGEST_HEADER)))
+            if isinstance(meta.get("feature_names"), list):
+                yield meta["feature_names"]
