@@ -143,6 +143,7 @@ CODES = {
     "VerificationError": 4,
     "StoreError": 5,
     "BusyError": 5,
+    "NotErasedError": 5,
 }
 
 

@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pytest
 
-from erasable import ErasableClassifier, VerificationError, verify
+from erasable import ErasableClassifier, ErasableKernelClassifier, VerificationError, verify
 from erasable.operations import verify_state
 from tests.estimators.cases import N, assert_no_traces, classifier, everything_said, make_classes, make_rows
 
@@ -297,3 +297,13 @@ def test_tables_that_name_other_rows_are_found(tamper):
     with pytest.raises(VerificationError, match="tables that find rows") as caught:
         verify(clf)
     assert_no_traces(everything_said(caught.value))
+
+
+def test_a_kernel_that_the_stored_rows_cannot_have_been_learnt_with_is_found():
+    X = np.random.default_rng(1).standard_normal((30, 2)) * 3
+    clf = ErasableKernelClassifier("poly", degree=2, scaling=10.0).fit(X, X[:, 0] > 0)
+    state = clf._state()
+    c = state.configuration
+    steep = dataclasses.replace(c, kernel=dataclasses.replace(c.kernel, degree=64, gamma=1e6))
+    with pytest.raises(VerificationError):
+        verify_state(dataclasses.replace(state, configuration=steep))

@@ -116,8 +116,8 @@ class Kernel:
             raise ConfigurationError(f"gamma must be a positive finite number; got {self.gamma!r}.")
         if self.nu not in (0.5, 1.5, 2.5):
             raise ConfigurationError(f"nu must be 0.5, 1.5 or 2.5; got {self.nu!r}.")
-        if self.degree < 1:
-            raise ConfigurationError(f"degree must be at least 1; got {self.degree!r}.")
+        if not 1 <= self.degree <= 64:
+            raise ConfigurationError(f"degree must be between 1 and 64; got {self.degree!r}.")
         if not (math.isfinite(self.coef0) and self.coef0 >= 0.0):
             raise ConfigurationError(
                 f"coef0 must be zero or more, for the kernel to be positive definite; got {self.coef0!r}."
@@ -185,7 +185,8 @@ class Kernel:
         elif self.name == "linear":
             V = np.ldexp(T, -2 * points.bits)
         else:
-            V = (T * math.ldexp(self.gamma, -2 * points.bits) + self.coef0) ** self.degree
+            with np.errstate(over="ignore"):  # found below
+                V = (T * math.ldexp(self.gamma, -2 * points.bits) + self.coef0) ** self.degree
         V *= float(ONE)
         if not self.of_distance and len(V) and float(np.abs(V).max(initial=0.0)) > _LARGEST:
             raise InputError(

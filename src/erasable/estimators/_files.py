@@ -90,7 +90,7 @@ def model_of(head: Buffer, fetch: Fetch, like: Any = None) -> Any:
     if like is not None and (isinstance(like, type) or not hasattr(like, "get_params")):
         raise InputTypeError("like must be an unfitted model, such as ErasableMappedClassifier(feature_map).")
     model = reader(head, fetch, meta, like)
-    model._on_disk = meta["checksum"]
+    model._on_disk = frozenset({meta["checksum"]})
     return model
 
 

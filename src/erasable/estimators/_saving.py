@@ -16,8 +16,8 @@ from erasable.store import Writer, locked
 class Savable:
     """A model whose whole state can be a file."""
 
-    # Checksum of the file that this model was loaded from or saved to. Beside the state: never written or pickled.
-    _on_disk: str | None = None
+    # Checksums of the files that this model was loaded from or saved to. Beside the state: never written or pickled.
+    _on_disk: frozenset[str] = frozenset()
 
     @abstractmethod
     def _files(self) -> Files:
@@ -53,14 +53,14 @@ class Savable:
                     f"{os.fspath(path)!s} is there already and holds no model: choose another name, or say "
                     "overwrite=True to replace it."
                 )
-            if there is not None and not overwrite and there != self._on_disk:
+            if there is not None and not overwrite and there not in self._on_disk:
                 raise ChangedMeanwhileError(
                     f"{os.fspath(path)!s} holds another model, or this one changed since it was loaded: saving could "
                     "bring back rows that were forgotten there. Load it anew and change that model, or say "
                     "overwrite=True to replace it."
                 )
             write(writer, files)
-        self._on_disk = checksum_of(files)
+        self._on_disk |= {checksum_of(files)}
 
 
 def write(writer: Writer, files: Files) -> None:

@@ -132,6 +132,7 @@ class ModelFile:
         self._like, self._timeout = like, timeout
         self._key, self._after_only = key, after_only
         self._cached: Any = None
+        self._checksum: str | None = None  # of the file, when it held the model in memory
         self._waiting: list[_Ticket] = []
         self._list_lock, self._turn = threading.Lock(), threading.Lock()
 
@@ -151,6 +152,7 @@ class ModelFile:
         with self._turn:
             if self._cached is None:
                 self._cached = self.model
+                (self._checksum,) = self._cached._on_disk
             memory = getattr(self._cached, "_memory", None)
             if memory is None:
                 return (self._cached._key_type if self._cached.stored_rows_ else None), None
@@ -307,14 +309,16 @@ class ModelFile:
 
     def _current(self, writer: Writer) -> Any:
         """The model that the file holds: that in memory if it is still the same, otherwise loaded."""
-        if self._cached is None or checksum_of_file(writer) != self._cached._on_disk:
+        checksum = checksum_of_file(writer)
+        if self._cached is None or checksum is None or checksum != self._checksum:
             self._cached = writer.read(lambda head, fetch: model_of(head, fetch, self._like))
+            self._checksum = checksum
         return self._cached
 
     def _write(self, writer: Writer, model: Any) -> None:
         files = model._files()
         write(writer, files)
-        model._on_disk = checksum_of(files)
+        self._checksum = checksum_of(files)
 
 
 def _learn_blocks(model: ErasableBase, blocks: Iterable[Any], progress: Callable[[int], None] | None) -> LearnReport:

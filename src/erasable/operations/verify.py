@@ -12,7 +12,7 @@ import numpy.typing as npt
 from erasable.core.kernel_state import KernelState, kernel_digest, relearn_points
 from erasable.core.kernels import REACH
 from erasable.core.state import State, digest, relearn
-from erasable.errors import InputTypeError, VerificationError
+from erasable.errors import ExactnessError, InputError, InputTypeError, VerificationError
 from erasable.estimators._erasable import ErasableBase
 
 
@@ -115,9 +115,12 @@ def _verify_kernel_state(state: KernelState, progress: Callable[[int, int], None
     square = np.einsum("ij,ij->i", state.rows, state.rows, dtype=np.int64)
     if state.rows.shape[1] != points.n_features or (square > REACH**2).any():
         raise VerificationError("a core row is not a point of the grid.")
-    again, index, _ = relearn_points(
-        state.configuration, state.ids, state.subjects, state.labels, state.rows, progress=progress
-    )
+    try:
+        again, index, _ = relearn_points(
+            state.configuration, state.ids, state.subjects, state.labels, state.rows, progress=progress
+        )
+    except (InputError, ExactnessError) as error:  # values of the kernel that no rows that were learnt can have
+        raise VerificationError(f"the stored rows cannot be learnt with the stored configuration: {error}") from error
     _check_all_selected(index, len(state.ids), "disagreement")
     _compare(("the weights", state.weights.view(np.int32), again.weights.view(np.int32)))
     text = kernel_digest(state)
