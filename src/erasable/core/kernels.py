@@ -186,9 +186,14 @@ class Kernel:
             V = np.ldexp(T, -2 * points.bits)
         else:
             with np.errstate(over="ignore"):  # found below
-                V = (T * math.ldexp(self.gamma, -2 * points.bits) + self.coef0) ** self.degree
+                V = (T * math.ldexp(self.gamma, -2 * points.bits) + self.coef0) ** self.degree * float(ONE)
+            return self._checked(V)
         V *= float(ONE)
-        if not self.of_distance and len(V) and float(np.abs(V).max(initial=0.0)) > _LARGEST:
+        return V if self.of_distance else self._checked(V)
+
+    def _checked(self, V: Float64s) -> Float64s:
+        """The values, none of which is too large for the kernel matrix to stay exact."""
+        if len(V) and not float(np.abs(V).max(initial=0.0)) <= _LARGEST:
             raise InputError(
                 f"kernel values reach beyond {_LARGEST / ONE:g}: divide the columns by larger public scales "
                 "(scaling=), or lower gamma, degree or coef0."
