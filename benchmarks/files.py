@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import tempfile
 import time
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from benchmarks.datasets import correlated
 from erasable import ErasableClassifier, ModelFile, load, verify
@@ -114,3 +119,66 @@ def measure(rounds=9, where=None):
             f"{scanned / 1e6:.0f} MB in {np.median([t for t, _ in scans]):.2f} s",
         ),
     ]
+
+
+def file_growth(rounds=5):
+    """How size, load, one durable forget and memory grow with the number of core rows and of features."""
+    for n, d in ((1_000, 100), (10_000, 100), (100_000, 100), (10_000, 200), (10_000, 400), (10_000, 800)):
+        rng = np.random.default_rng(0)
+        X = rng.standard_normal((n, d), dtype=np.float32)
+        clf = ErasableClassifier(threshold=0.0).fit(X, X[:, 0] > 0)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "m.erasable")
+            clf.save(path)
+            file = ModelFile(path)
+            file.forget(ids=[0])
+            forgets = [timed(lambda k=k, file=file: file.forget(ids=[k + 1]))[0] for k in range(rounds)]
+            loads = [timed(lambda path=path: load(path))[0] for _ in range(rounds)]
+            size = path.stat().st_size
+            tracemalloc.start()
+            held = load(path)
+            after_load, peak_load = tracemalloc.get_traced_memory()
+            tracemalloc.stop()
+            del held
+        ms = [np.median(v) * 1e3 for v in (loads, forgets)]
+        yield [
+            f"{n:,} × {d}",
+            f"{size / 1e6:.1f}",
+            f"{ms[0]:.0f}",
+            f"{ms[1]:.0f}",
+            f"{after_load / size:.1f}",
+            f"{peak_load / size:.1f}",
+        ]
+
+
+LEARNER = """
+import resource, sys, tempfile, time
+from pathlib import Path
+from erasable.cli.app import run
+with tempfile.TemporaryDirectory() as folder:
+    start = time.perf_counter()
+    code = run(["learn", sys.argv[1], "-o", str(Path(folder, "m.erasable")), "--threshold", sys.argv[2], "--json"])
+print("PEAK", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, time.perf_counter() - start)
+sys.exit(code)
+"""
+
+
+def streaming():
+    """Peak memory of learning Parquet files of growing size in a process of their own."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "t.parquet")
+        for millions in (0.25, 1, 4):
+            n, d = int(millions * 1e6), 50
+            columns = [f"f{j}" for j in range(d)]
+            rng = np.random.default_rng(1)
+            with pq.ParquetWriter(
+                path, pa.schema([*((c, pa.float32()) for c in columns), ("label", pa.int8())])
+            ) as out:
+                for _ in range(n // 50_000):
+                    X = rng.standard_normal((50_000, d), dtype=np.float32)
+                    y = pa.array((X[:, 0] > 0).astype(np.int8))
+                    out.write_table(pa.table([*(pa.array(c) for c in X.T), y], schema=schema))
+            command = [sys.executable, "-c", LEARNER, str(path), "0.01"]
+            done = subprocess.run(command, capture_output=True, text=True, check=True)
+            peak, took = map(float, done.stdout.split("PEAK")[1].split())
+            yield [f"{n:,} × {d}", f"{n * d * 4 / 1e6:,.0f}", f"{peak:,.0f}", f"{took:.1f}"]

@@ -35,7 +35,7 @@ from threadpoolctl import threadpool_info
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.datasets import correlated, local_sets, margin, small_sets
-from benchmarks.files import measure
+from benchmarks.files import file_growth, measure, streaming
 from benchmarks.kernel import kernel
 from benchmarks.planning import cases, row
 from benchmarks.scan import main as print_scan_tables
@@ -334,7 +334,13 @@ def files(options):
         "## A model in a file\n\nOn the file system of the temporary folder; medians, one process, a durable forget in "
     )
     text += "turn with the same bytes written, synced, renamed and zeroed without computing anything.\n\n"
-    return text + table(["what", "wanted", "measured"], measure(options.rounds + 4))
+    text += table(["what", "wanted", "measured"], measure(options.rounds + 4))
+    text += "\nGrowth, every row in the core; memory as multiples of the file, held after `load` and at its peak:\n\n"
+    text += table(
+        ["core rows", "file, MB", "`load`, ms", "durable forget, ms", "held", "peak"], file_growth(options.rounds)
+    )
+    text += "\n`erasable learn` of Parquet files, each in a process of its own (imports included in the peak):\n\n"
+    return text + table(["rows", "as float32, MB", "peak memory, MB", "s"], streaming())
 
 
 def scanning(options):

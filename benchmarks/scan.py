@@ -86,7 +86,10 @@ def table(head, rows):
 
 def main():
     """Print the tables."""
-    print(f"Rows of {FEATURES} features, with ids; seconds are medians of {REPEATS}, of the wall and (of the CPU).\n")
+    print(
+        f"Rows of {FEATURES} features, with ids; seconds of the wall and (of the CPU), medians of {REPEATS}, of 3 against"
+    )
+    print("`bytes.find`.\n")
 
     def against():
         for size, kind, n, binary in (
