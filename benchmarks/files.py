@@ -171,9 +171,8 @@ def streaming():
             n, d = int(millions * 1e6), 50
             columns = [f"f{j}" for j in range(d)]
             rng = np.random.default_rng(1)
-            with pq.ParquetWriter(
-                path, pa.schema([*((c, pa.float32()) for c in columns), ("label", pa.int8())])
-            ) as out:
+            schema = pa.schema([*((c, pa.float32()) for c in columns), ("label", pa.int8())])
+            with pq.ParquetWriter(path, schema) as out:
                 for _ in range(n // 50_000):
                     X = rng.standard_normal((50_000, d), dtype=np.float32)
                     y = pa.array((X[:, 0] > 0).astype(np.int8))

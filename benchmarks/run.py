@@ -336,9 +336,8 @@ def files(options):
     text += "turn with the same bytes written, synced, renamed and zeroed without computing anything.\n\n"
     text += table(["what", "wanted", "measured"], measure(options.rounds + 4))
     text += "\nGrowth, every row in the core; memory as multiples of the file, held after `load` and at its peak:\n\n"
-    text += table(
-        ["core rows", "file, MB", "`load`, ms", "durable forget, ms", "held", "peak"], file_growth(options.rounds)
-    )
+    head = ["core rows", "file, MB", "`load`, ms", "durable forget, ms", "held", "peak"]
+    text += table(head, file_growth(options.rounds))
     text += "\n`erasable learn` of Parquet files, each in a process of its own (imports included in the peak):\n\n"
     return text + table(["rows", "as float32, MB", "peak memory, MB", "s"], streaming())
 

@@ -86,10 +86,8 @@ def table(head, rows):
 
 def main():
     """Print the tables."""
-    print(
-        f"Rows of {FEATURES} features, with ids; seconds of the wall and (of the CPU), medians of {REPEATS}, of 3 against"
-    )
-    print("`bytes.find`.\n")
+    print(f"Rows of {FEATURES} features, with ids; seconds of the wall and (of the CPU), medians of {REPEATS},")
+    print("of 3 against `bytes.find`.\n")
 
     def against():
         for size, kind, n, binary in (
