@@ -15,9 +15,10 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from erasable import ErasableClassifier, ErasableKernelClassifier
+from erasable import ErasableClassifier, ErasableKernelClassifier, ErasableMappedClassifier
 from erasable.audit import _needles, _run, _search, _walk, _words
 from erasable.audit.scan import Remain, scan
+from erasable.classes.feature_maps import RandomFourierFeatures
 from erasable.classes.linear import LinearBall
 from erasable.classes.numeric import NumericClass
 from erasable.core import shards
@@ -441,7 +442,40 @@ def test_sparse_rows_that_claim_more_than_there_is_are_read_as_far_as_they_go(tm
     assert {r.row for r in scan(tmp_path, X).remains} == {0, 1}
     held["rows.ends"] = ("I64", np.array([0, 2, 1, 3]))
     (tmp_path / "m").write_bytes(b"".join(parts({"n_features": 3}, held)))
-    scan(tmp_path, X)
+    assert "do not fit" in scan(tmp_path, X).unreadable[0].why
+
+
+UNFIT = {
+    "one row too many": {"rows.ends": [0, 12, 24, 36, 1000]},
+    "ends that go back": {"rows.ends": [0, 24, 12, 36]},
+    "a first row that begins late": {"rows.ends": [1, 12, 24, 36]},
+    "a column too many": {"rows.indices": [*range(12), *range(12), *range(11), 12]},
+    "a column twice": {"rows.indices": [*range(12), *range(12), *range(11), 10]},
+    "too few columns": {"rows.indices": [*range(12), *range(12)]},
+}
+
+
+@pytest.mark.parametrize("what", UNFIT)
+def test_bytes_of_sparse_rows_that_do_not_fit_are_searched_like_any_others(tmp_path, what):
+    X = RNG(0).standard_normal((3, 12))
+    arrays = {"rows.data": X.ravel().view(np.int64), "rows.indices": [*range(12)] * 3, "rows.ends": [0, 12, 24, 36]}
+    held = {name: ("I64", np.array(UNFIT[what].get(name, array))) for name, array in arrays.items()}
+    (tmp_path / "m").write_bytes(b"".join(parts({"n_features": 12}, held)))
+    report = scan(tmp_path, X)
+    assert {(r.row, r.what) for r in report.remains} == {(i, "float64 row") for i in range(3)}
+    assert report.found == 3
+    assert ["do not fit" in u.why for u in report.unreadable] == [True]
+
+
+def test_sparse_rows_of_odd_types_are_searched_like_any_bytes(tmp_path):
+    X = RNG(0).standard_normal((1, 12))
+    held = {
+        "rows.data": ("I64", X.ravel().view(np.int64)),
+        "rows.indices": ("I32", np.arange(12)),
+        "rows.ends": ("I32", np.array([0, 12])),
+    }
+    (tmp_path / "m").write_bytes(b"".join(parts({"n_features": 12}, held)))
+    assert [r.what for r in scan(tmp_path, X).remains] == ["float64 row"]
 
 
 def test_a_lying_header_hides_no_text(tmp_path):
@@ -461,6 +495,66 @@ def test_in_a_copy_that_was_cut_off_every_row_is_named_once_and_twins_are_twins(
         report = scan(tmp_path, rows[core[:2]], ids=[core[0], 1000])
         assert sorted((r.what, r.row) for r in report.remains) == [("grid row", 0), ("id", 0)]
         assert [(t.what, t.row) for t in report.twins] == [("grid row", 1)]
+
+
+@pytest.mark.parametrize(
+    "name", ["customer-003", "customer-ß3é", 'cust "3"\\x', "\ncustomer-003", "cust,1234567,x", "47110815"]
+)
+def test_a_name_in_the_header_of_a_model_is_found(tmp_path, name):
+    """A class that is fixed stays when its rows are forgotten; so do names of features."""
+    X = RNG(0).standard_normal((80, 20))
+    owner = np.array([name if i % 2 else "nobody" for i in range(80)], dtype=object)
+    clf = ErasableClassifier(threshold=0.01)
+    clf.partial_fit(X, owner, classes=["nobody", name], ids=np.arange(80), subjects=owner)
+    clf.forget(subjects=[name])
+    saved(clf, tmp_path)
+    data = (tmp_path / "model.erasable").read_bytes()
+    (found,) = scan(tmp_path, X[[1, 3]], subjects=[name, "nobody else"]).remains
+    assert (found.what, found.row) == ("subject", 0)
+    place = data[found.offset : found.offset + found.length]
+    header = data[8 : 8 + int.from_bytes(data[:8], "little")]
+    assert place == (name.encode() if name.encode() in data else header)
+    assert scan(tmp_path, X[[1, 3]], subjects=[name + "1", name[:-1]]).clean
+    names = [f"f{j}" for j in range(19)]
+    clf = ErasableClassifier(threshold=0.01, feature_names=[*names, f"visits of {name}"])
+    saved(clf.fit(X, X[:, 0] > 0, ids=np.arange(80)), tmp_path)
+    assert [r.what for r in scan(tmp_path, RNG(1).standard_normal((1, 20)), ids=[name]).remains] == ["id"]
+
+
+def test_a_name_in_a_description_and_under_a_key_that_stands_twice_is_found(tmp_path):
+    inner = '{"learner":{"class_weight":{"customer-003":"x"}},"n_features":12,"n_features":"customer-004"}'
+    mapped = json.dumps({"feature_map": json.dumps({"map": {"name": "by customer-005"}, "n_features": 4711})})
+    for i, meta in enumerate((inner, mapped, '{"checksum":"customer-006","deep":' + "[" * 400 + "]" * 400 + "}")):
+        text = json.dumps({"__metadata__": {"erasable": meta}, "customer-007": TENSOR}).encode()
+        (tmp_path / str(i)).write_bytes(len(text).to_bytes(8, "little") + text + bytes(2))
+    ids = ["customer-003", "customer-004", "customer-005", "customer-006", "customer-007", 4711]
+    report = scan(tmp_path, RNG(0).standard_normal((6, 9)), ids=ids)
+    assert {(r.file, r.row) for r in report.remains} == {("0", 0), ("0", 1), ("1", 2), ("0", 4), ("1", 4), ("2", 4)}
+    assert report.found == 6
+
+
+TENSOR = {"dtype": "U8", "shape": [2], "data_offsets": [0, 2]}
+
+
+def test_the_checksum_and_the_names_of_shards_are_no_ids(tmp_path, monkeypatch):
+    X = RNG(0).standard_normal((60, 20))
+    clf = ErasableClassifier(threshold=0.01).fit(X, X[:, 0] > 0, ids=np.arange(60))
+    saved(clf, tmp_path)
+    data = (tmp_path / "model.erasable").read_bytes()
+    meta = json.loads(json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])["__metadata__"]["erasable"])
+    pieces = [meta["checksum"], meta["checksum"][:12], meta["checksum"][20:40], int(meta["capacity_units"])]
+    assert scan(tmp_path, X[:4] + 1.0, ids=pieces).clean
+
+
+def test_bytes_of_ids_that_belong_to_no_id_are_searched(tmp_path):
+    ends = np.array([9], dtype=np.int64)
+    for held in (
+        {"ids.ends": ("I64", ends), "ids": ("U8", np.frombuffer(b"visit-001 customer-003", np.uint8))},
+        {"ids.ends": ("I64", ends[:0]), "ids": ("U8", np.frombuffer(b"visit-001 customer-003", np.uint8))},
+        {"ids.present": ("U8", np.frombuffer(b"is customer-003", np.uint8))},
+    ):
+        (tmp_path / "m").write_bytes(b"".join(parts({"format": "x"}, held)))
+        assert [r.what for r in scan(tmp_path, ROW, ids=["customer-003"]).remains] == ["id"]
 
 
 def test_numbers_in_the_header_of_a_model_are_no_ids(tmp_path):
@@ -501,6 +595,35 @@ def test_a_model_whose_rows_cannot_be_compared_is_named(tmp_path):
     assert not alone.clean
     assert [u.file for u in alone.unreadable] == ["model.erasable"]
     assert "another form" in alone.unreadable[0].why
+
+
+@pytest.mark.parametrize("sharded", [False, True])
+def test_rows_behind_a_feature_map_are_of_another_form(tmp_path, monkeypatch, sharded):
+    """As many outputs as the table has columns, so that the stored rows have the shape of rows of the table."""
+    X = RNG(0).standard_normal((60, 9))
+    made = RandomFourierFeatures(n_features_out=9)
+    clf = ErasableMappedClassifier(made, threshold=1e-3).fit(X, X[:, 0] > 0, ids=np.arange(60))
+    assert clf._memory.snapshot().configuration.grid.n_features == 9
+    if sharded:
+        monkeypatch.setattr(shards, "LARGEST_FILE", 100)
+        monkeypatch.setattr(shards, "LARGEST_SHARD", 300)
+        files = shards.to_files(clf._memory.snapshot())
+        (tmp_path / ".model.erasable.parts").mkdir()
+        (tmp_path / "model.erasable").write_bytes(b"".join(files.head))
+        for name, pieces in files.parts.items():
+            (tmp_path / ".model.erasable.parts" / name).write_bytes(b"".join(pieces))
+        hold_rows = {f".model.erasable.parts/{name}" for name in files.parts}
+    else:
+        saved(clf, tmp_path)
+        hold_rows = {"model.erasable"}
+    blind = scan(tmp_path, X[:5])
+    assert {u.file for u in blind.unreadable} == hold_rows == set(blind.unseen)
+    assert "another form" in blind.unreadable[0].why
+    named = scan(tmp_path, X[:5], ids=np.arange(1000, 1005))
+    assert set(named.ids_only) == hold_rows == set(named.unseen)
+    assert named.clean
+    held = clf.core_ids_.tolist()[0]
+    assert {r.what for r in scan(tmp_path, X[[held]], ids=[held]).remains} == {"id"}
 
 
 def test_rows_that_a_model_cannot_hold_are_no_reason_to_doubt_it(tmp_path):

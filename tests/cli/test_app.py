@@ -243,6 +243,17 @@ def test_a_command_may_choose_its_exit_code(broken):
     assert run(["broken"]) == 1
 
 
+@pytest.mark.parametrize("more", [["SECRET (one)"], ["SECRET-1", "SECRET-2"]])
+@pytest.mark.parametrize("option", [[], ["--json"]])
+def test_what_was_typed_and_may_be_an_id_is_not_repeated(capsys, more, option):
+    assert run(["forget", "model.erasable", "--id", "A17", *more, *option]) == 2
+    text = "".join(capsys.readouterr())
+    assert "Got unexpected extra argument" in text
+    assert "See erasable forget --help." in text
+    assert "SECRET" not in text
+    assert "(" not in text
+
+
 def test_no_arguments_show_the_help(capsys):
     assert run([]) in (0, 2)  # as the version of Typer has it
     assert "Usage: erasable" in "".join(capsys.readouterr())

@@ -88,7 +88,7 @@ def test_what_could_not_be_read_is_exit_code_5_unless_something_is_found(command
     (folder[0] / "no_ids.csv").write_text(no_ids)
     code, shown, _ = command("models", "--for", "no_ids.csv", "--label", "none")  # one feature too many
     assert code == 5
-    assert "nothing found, but 1 could not be read" in shown
+    assert "nothing found in what could be looked into; 1 file could not (" in shown
     (folder[0] / "models" / "x").write_text(SECRET)
     assert command("models", "--for", "gone.csv", "--label", "none", "--id", "row_id")[0] == 1
 
@@ -109,6 +109,48 @@ def test_notes_name_what_the_scan_did_not_see(command, folder):
         "not opened: 1",
     ):
         assert text in shown
+
+
+def test_what_was_not_looked_into_is_said_and_with_strict_exit_code_5(command, folder):
+    forget(folder)
+    models = folder[0] / "models"
+    asked = ["models", "--for", "gone.csv", "--id", "row_id"]
+    assert command(*asked, "--strict")[0] == 0
+    (models / "old.zip").write_bytes(b"PK\x03\x04" + bytes(50))
+    (models / "new.gz").write_bytes(b"\x1f\x8b" + bytes(50))
+    code, shown, _ = command(*asked)
+    assert code == 0
+    assert "nothing found in what could be looked into; 2 files could not (1 rows, 3 files" in shown
+    code, strict, _ = command(*asked, "--strict")
+    assert code == 5
+    assert strict == shown
+    code, shown, _ = command(*asked, "--strict", "--json")
+    assert code == 5
+    assert (json.loads(shown)["clean"], json.loads(shown)["complete"]) == (True, False)
+    code, shown, _ = command(*asked, "--strict", "--exclude", "*.zip", "--exclude", "*.gz")
+    assert code == 0
+    assert "nothing found (1 rows" in shown
+    code, shown, _ = command(*asked, "--strict", "--exclude", "*.zip", "--exclude", "*.gz", "--label", "none")
+    assert code == 5  # with the label as a feature, only ids could be compared
+    assert "looked into; 1 file could not (" in shown
+    (models / "log").write_text(f"{SECRET}\n")
+    assert command(*asked, "--strict")[0] == 1
+
+
+def test_a_subject_that_is_a_fixed_class_is_found(command, folder):
+    where, _ = folder
+    X = np.random.default_rng(0).standard_normal((40, 6))
+    owners = np.array([f"customer-{i % 4:03d}" for i in range(40)], dtype=object)
+    clf = ErasableClassifier(threshold=0.01)
+    clf.partial_fit(X, owners, classes=sorted(set(owners)), subjects=owners)
+    clf.forget(subjects=["customer-003"])
+    (where / "models" / "m.erasable").write_bytes(clf._memory.to_bytes())
+    lines = [",".join(["who", *(f"f{j}" for j in range(6))]), ",".join(["customer-003", *map(str, X[3])])]
+    (where / "gone.csv").write_text("\n".join(lines) + "\n")
+    code, shown, _ = command("models", "--for", "gone.csv", "--subject", "who")
+    assert code == 1
+    assert "found 1 remains" in shown
+    assert "customer" not in shown
 
 
 def test_many_remains_are_cut_short_on_the_screen_and_whole_in_json(command, folder):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+import errno
 import gc
 import hashlib
 import os
 import pickle
 import subprocess
 import sys
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -27,10 +29,13 @@ from erasable import (
     CoreSetUnlearner,
     ErasableClassifier,
     ErasableGeneralClassifier,
+    ErasableKernelClassifier,
     ErasableMappedClassifier,
     InputError,
     InputTypeError,
+    ModelFile,
     NoRowsError,
+    NotErasedError,
     StateFormatError,
     StoreError,
     VerificationError,
@@ -42,6 +47,7 @@ from erasable.classes.feature_maps import HashedText, RandomFourierFeatures
 from erasable.coresets import SupportVectors
 from erasable.estimators._files import model_of
 from erasable.store import side_files
+from erasable.store._disk import Disk
 from tests.formats.models import CASES, N, core_set, gaussian, kernel, labels, rows, steps, taken
 from tests.formats.tampering import altered, opened, rebuilt, tensors
 from tests.strategies import problems, splits
@@ -538,13 +544,14 @@ def test_a_huge_file_is_refused_without_being_read(tmp_path):
     path.write_bytes(b"".join(CASES["linear"].fitted()._files().head))
     os.truncate(path, 5 * 2**30)
     code = (
-        "import sys, resource; from erasable import load, StoreError; from erasable.operations.inspect import inspect\n"
+        "import sys, resource; from erasable import load, StateFormatError\n"
+        "from erasable.operations.inspect import inspect\n"
         "resource.setrlimit(resource.RLIMIT_AS, (3 * 2**30, 3 * 2**30))\n"
         "for read in (load, inspect):\n"
         "    try:\n"
         "        read(sys.argv[1])\n"
-        "    except StoreError as error:\n"
-        "        assert 'larger than expected' in str(error), error\n"
+        "    except StateFormatError as error:\n"
+        "        assert 'longer than its header says' in str(error), error\n"
         "    else:\n"
         "        raise SystemExit('it was read')\n"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"
@@ -739,3 +746,75 @@ def test_errors_tell_no_values(path):
         with pytest.raises(StateFormatError) as caught:
             load(path)
         assert "7351" not in str(caught.value)
+
+
+# -- what a review found -------------------------------------------------------------------------------------------
+
+
+def test_an_older_state_that_comes_back_on_disk_is_not_mistaken_for_no_change(path):
+    """Saved, a row learnt and saved, the row forgotten by another: the file is the first one again, byte for byte."""
+    clf = ErasableClassifier(threshold=0.001).fit(np.eye(3), [0, 1, 0])
+    clf.save(path)
+    first = path.read_bytes()
+    clf.partial_fit([[0.5, 0.5, 0.1]], [1], ids=[77])
+    clf.save(path)
+    ModelFile(path).forget(ids=[77])
+    assert path.read_bytes() == first
+    with pytest.raises(ChangedMeanwhileError):
+        clf.save(path)
+    assert path.read_bytes() == first
+
+
+def test_one_model_can_be_kept_in_two_files(tmp_path):
+    clf = CASES["linear"].fitted()
+    for _ in range(3):
+        clf.forget(ids=clf.core_ids_[:1].tolist())
+        for name in ("a.erasable", "b.erasable"):
+            clf.save(tmp_path / name)
+    assert (tmp_path / "a.erasable").read_bytes() == (tmp_path / "b.erasable").read_bytes()
+
+
+def test_saving_again_after_the_old_file_could_not_be_erased(path):
+    clf = CASES["linear"].fitted()
+    clf.save(path)
+    clf.forget(ids=clf.core_ids_[:1].tolist())
+    with mock.patch.object(Disk, "unlink", side_effect=OSError(errno.EIO, "injected")), pytest.raises(NotErasedError):
+        clf.save(path)
+    clf.save(path)
+    assert sorted(p.name for p in path.parent.iterdir()) == [side_files(path).lock.name, path.name]
+
+
+def test_a_model_that_nobody_could_read_again_is_not_written(path, monkeypatch):
+    clf = CASES["linear"].fitted()
+    clf.save(path)
+    before = path.read_bytes()
+    clf.forget(ids=clf.core_ids_[:1].tolist())
+    monkeypatch.setattr("erasable.estimators._saving.LARGEST", 100)
+    with pytest.raises(StoreError, match="at most 100"):
+        clf.save(path)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("linear", {"threshold": "-0x0.0p+0"}),
+        ("mapped", {"feature_names": [{"row": [1, 2, 3], "who": "ann"}, None, 7]}),
+        ("mapped", {"feature_names": ["a", "b"]}),
+    ],
+)
+def test_a_second_way_to_write_a_state_and_a_place_to_hide_something_are_refused(name, change, path):
+    data = b"".join(CASES[name].fitted()._files().head)
+    path.write_bytes(altered(data, lambda header, meta: meta.update(change)))
+    with pytest.raises(StateFormatError):
+        reloaded(name, path)
+
+
+def test_fixed_classes_of_every_kind_of_model_stand_in_order(path):
+    fixed = ErasableKernelClassifier(classes=["a", "b"]).fit(np.eye(4), ["a", "b", "a", "b"])
+    data = b"".join(fixed._files().head)
+    path.write_bytes(altered(data, lambda header, meta: meta.update(classes=["b", "a"])))
+    with pytest.raises(StateFormatError):
+        load(path)
+    with pytest.raises(StateFormatError):
+        load(path, like=ErasableKernelClassifier(classes=["a", "b"]))

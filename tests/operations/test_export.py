@@ -25,6 +25,7 @@ from erasable import (
     InterpolatedClassifier,
     NoRowsError,
     StoreError,
+    load,
 )
 from erasable.baselines import RetrainedRidge
 from erasable.classes.feature_maps import RandomFourierFeatures
@@ -237,6 +238,45 @@ def test_odd_arguments_are_refused(tmp_path, name, options, says):
     assert not list(tmp_path.iterdir())
     with pytest.raises(InputTypeError, match="path"):
         export(model(), 3)
+
+
+@pytest.mark.parametrize("form", ["onnx", "safetensors"])
+def test_feature_names_are_those_of_the_state(tmp_path, form):
+    """Also of a model that was loaded, or that learnt arrays, and which therefore saw no names of columns."""
+    X = np.random.default_rng(0).standard_normal((50, 2))
+    clf = ErasableClassifier(kappa=0.5, feature_names=["age", "größe"]).fit(X, X[:, 0] > 0)
+    clf.save(tmp_path / "m.erasable")
+    written = []
+    for found in (clf, load(tmp_path / "m.erasable")):
+        export(found, tmp_path / f"m.{form}")
+        written.append((tmp_path / f"m.{form}").read_bytes())
+    assert written[0] == written[1]
+    if form == "safetensors":
+        with safe_open(tmp_path / "m.safetensors", "numpy") as opened:
+            said = opened.metadata()
+    else:
+        said = {p.key: p.value for p in onnx.load(tmp_path / "m.onnx").metadata_props}
+    assert json.loads(said["feature_names"]) == ["age", "größe"]
+
+
+def test_a_model_is_never_overwritten_whatever_its_name(tmp_path):
+    clf = model()
+    X = np.random.default_rng(0).standard_normal((30, 4))
+    kernel = ErasableKernelClassifier().fit(X, X[:, 0] > 0)
+    for k, held in enumerate((clf, kernel)):
+        path = tmp_path / f"m{k}.safetensors"
+        held.save(tmp_path / "m.erasable")
+        (tmp_path / "m.erasable").rename(path)
+        before = path.read_bytes()
+        for data in (before, before[:-100]):  # one that was cut off is somebody's rows as well
+            path.write_bytes(data)
+            with pytest.raises(ConfigurationError, match="holds a model"):
+                export(clf, path)
+            assert path.read_bytes() == data
+    for data in (b"", b"some text", (200).to_bytes(8, "little") + b"{}"):
+        (tmp_path / "other.safetensors").write_bytes(data)
+        export(clf, tmp_path / "other.safetensors")
+        assert set(load_file(tmp_path / "other.safetensors")) == {"coef", "intercept"}
 
 
 def test_the_form_can_be_named(tmp_path):

@@ -8,7 +8,7 @@ import itertools
 import subprocess
 import sys
 import threading
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
 from unittest import mock
 
 import numpy as np
@@ -17,6 +17,7 @@ from sklearn.linear_model import LogisticRegression
 
 from erasable import (
     BusyError,
+    ChangedMeanwhileError,
     ConfigurationError,
     CoreSetUnlearner,
     ErasableClassifier,
@@ -377,3 +378,78 @@ def test_verifying_tells_a_false_state_from_a_true_one(path):
         verify_file(path)
     with pytest.raises(Exception, match="A differs"):
         verify(load(path))
+
+
+# -- what a review found -----------------------------------------------------------------------------------------
+
+
+def test_the_callers_model_stays_the_callers(tmp_path):
+    """A row that the caller forgets in a model of its own is still in the file, until the file is told."""
+    path, mine = tmp_path / "m.erasable", ErasableClassifier(threshold=TAU)
+    file = ModelFile(path)
+    file.learn(blocks(0, 50), new=mine)
+    assert not mine.__sklearn_is_fitted__()
+    with pytest.raises(InputTypeError, match="unfitted"):
+        ModelFile(tmp_path / "other.erasable").learn(blocks(0, 50), new=fitted())
+    key = load(path).core_ids_[0]
+    copied = file.model
+    copied.forget(ids=[key])
+    report = file.forget(ids=[key], digests=True)
+    assert (report.core_rows_removed, report.after) == (1, sha256(path))
+    assert key not in load(path).core_ids_
+
+
+def test_a_file_that_holds_another_model_than_the_new_one_is_not_learnt_into(path):
+    before = path.read_bytes()
+    for new in (
+        ErasableClassifier(threshold=0.3),
+        ErasableClassifier(threshold=TAU, feature_names=list("abcdef")),
+        ErasableKernelClassifier(),
+    ):
+        with pytest.raises(ConfigurationError, match="holds a model"):
+            ModelFile(path).learn([Table(X[:5], Y[:5], [f"n{i}" for i in range(5)])], new=new)
+        assert path.read_bytes() == before
+    ModelFile(path).learn([Table(X[:5], Y[:5], [f"n{i}" for i in range(5)])], new=ErasableClassifier(threshold=TAU))
+
+
+def test_whatever_happens_to_one_who_signs_nobody_is_left_without_an_answer(path):
+    """A receipt that cannot be made is its caller's affair; an interrupt is told to all who wait."""
+    from erasable.operations.files import _Ticket
+
+    core = load(path).core_ids_.tolist()
+    for trouble, kinds in ((OverflowError("x"), OverflowError), (KeyboardInterrupt(), ChangedMeanwhileError)):
+        file = ModelFile(path, key=new_key())
+        tickets = [_Ticket([Request(ids=[core.pop()])], True) for _ in range(3)]
+        with mock.patch("erasable.operations.files.make_receipt", side_effect=trouble):
+            if isinstance(trouble, KeyboardInterrupt):
+                with pytest.raises(KeyboardInterrupt):
+                    file._forget_all(tickets)
+            else:
+                file._forget_all(tickets)
+        for ticket in tickets:
+            with pytest.raises(kinds):
+                ticket.result()
+        assert load(path).core_ids_.tolist() == core
+    with pytest.raises(InputError, match="UTC"):
+        Request(ids=["a"], requested_at=datetime.min.replace(tzinfo=timezone(timedelta(hours=5))))
+
+
+def test_who_is_interrupted_while_waiting_takes_the_request_back(path):
+    file, key = ModelFile(path), load(path).core_ids_[0]
+    with mock.patch.object(file, "_turn") as turn:
+        turn.__enter__.side_effect = KeyboardInterrupt
+        with pytest.raises(KeyboardInterrupt):
+            file.forget(ids=[key])
+    assert file._waiting == []
+    file.forget(ids=["unknown"])
+    assert key in load(path).core_ids_
+
+
+def test_an_answer_that_nothing_had_to_be_done_rests_on_what_is_durable(path):
+    """Whoever wrote the file may have been killed between the rename and the fsync of the folder."""
+    file = ModelFile(path)
+    with mock.patch.object(Disk, "fsync_folder", autospec=True, side_effect=Disk.fsync_folder) as synced:
+        file.forget(ids=["unknown"])
+    assert synced.called
+    with mock.patch.object(Disk, "fsync_folder", side_effect=OSError(errno.EIO, "x")), pytest.raises(StoreError):
+        file.forget(ids=["unknown"])

@@ -9,7 +9,7 @@ import re
 import pytest
 
 from erasable import store
-from erasable.errors import InputError, StoreError
+from erasable.errors import InputError, NotErasedError, StoreError
 from tests.store.simulated import SimulatedDisk
 from tests.store.sweep import (
     AFTER,
@@ -76,13 +76,13 @@ def test_a_failure_at_any_call_leaves_before_or_after(name, lasting):
             disk, _, error = outcome(scenario, number, at, lasting=lasting)
             where = (call, errno.errorcode[number])
             kinds.add(type(error))
-            left = after if error is None or isinstance(error, store.NotErasedError) else before
+            left = after if error is None or isinstance(error, NotErasedError) else before
             assert same(held(disk.copy()), left), where
             assert error is None or error.errno == number, where
             if error is None:
                 # Only an empty folder, or a name that holds zeros, may have been let be.
                 assert not any(m in disk.medium() for m in MARKS - (after.marks() if after else set())), where
-            elif not lasting and not isinstance(error, store.NotErasedError):
+            elif not lasting and not isinstance(error, NotErasedError):
                 assert not extra_names(disk, before), where
                 assert re.search("as it was|Nothing was changed|not touched|could not read", str(error)), where
             with store.locked(PATH, parts_of=parts_of, disk=disk):
@@ -91,7 +91,7 @@ def test_a_failure_at_any_call_leaves_before_or_after(name, lasting):
             assert not extra_names(disk, left), where
             if number != errno.EACCES or call[0] != "link":
                 assert not any(m in disk.medium() for m in MARKS - (left.marks() if left else set())), where
-    assert {StoreError, store.NotErasedError} <= kinds
+    assert {StoreError, NotErasedError} <= kinds
 
 
 def test_the_message_says_what_happened_and_what_to_do():
@@ -116,7 +116,7 @@ def test_after_the_rename_the_message_says_that_the_new_content_is_there():
 
     disk.before_call = broken
     with store.locked(PATH, disk=disk) as writer:
-        with pytest.raises(store.NotErasedError, match="in place and durable, but not all of the old one"):
+        with pytest.raises(NotErasedError, match="in place and durable, but not all of the old one"):
             AFTER.put(writer)
         # Under this lock nothing is tried again.
         with pytest.raises(StoreError, match="open it again"):
@@ -127,7 +127,7 @@ def test_after_the_rename_the_message_says_that_the_new_content_is_there():
 def test_a_failed_folder_fsync_is_not_taken_for_durable_and_nothing_is_overwritten():
     disk = holding(BEFORE)
     disk.before_call = lambda name, path: failed_after_rename(disk, name)
-    with pytest.raises(store.NotErasedError, match="may not survive a loss of power"):
+    with pytest.raises(NotErasedError, match="may not survive a loss of power"):
         replacing(None, AFTER).run(disk)
     assert disk.named()["/.m.old"] == BEFORE.head
     assert disk.named()["/m"] == AFTER.head

@@ -348,3 +348,22 @@ def test_the_old_bytes_are_overwritten_on_the_real_disk(tmp_path):
             writer.remove()
         assert old.read() == bytes(3)
     assert listing(tmp_path) == [".m.lock"]
+
+
+def test_parts_of_a_head_that_was_moved_are_kept(tmp_path):
+    """They may be all that is left of a model: whoever moved the head is asked."""
+    path = tmp_path / "m"
+    part = b"rows of many people"
+    name = hashlib.sha256(part).hexdigest()
+
+    def parts_of(head):
+        return [name]
+
+    with store.locked(path, parts_of=parts_of) as writer:
+        writer.replace([b"head"], {name: [part]})
+    path.rename(tmp_path / "moved")
+    with pytest.raises(StoreError, match="missing but its parts are there"), store.locked(path, parts_of=parts_of):
+        raise AssertionError("not reached")
+    assert (tmp_path / ".m.parts" / name).read_bytes() == part
+    (tmp_path / "moved").rename(path)
+    assert store.read(path, lambda head, fetch: (head, fetch(name)), parts_of=parts_of) == (b"head", part)

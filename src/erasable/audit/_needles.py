@@ -134,6 +134,8 @@ def telling(encoding: Encoding) -> npt.NDArray[np.bool_]:
 
 def form_of(meta: dict[str, Any]) -> Form | None:
     """How a model makes integers of rows, as its metadata says; None where it does not, or in no way known here."""
+    if meta.get("feature_map") is not None:  # the integers are those of mapped rows
+        return None
     try:
         match meta.get("format"):
             case "erasable-kernel-state":

@@ -9,6 +9,7 @@ import json
 import math
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,8 @@ from erasable.audit._needles import Form, form_of
 from erasable.core.layout import DTYPES, LONGEST_HEADER
 
 _AT_ONCE = 1 << 23  # bytes of rows
+_NO_NAMES = {"checksum", "capacity_units"}  # digits that the format writes as text
+_BETWEEN = "\n" * 8  # texts of a header: none stands beside another
 
 
 @dataclass(frozen=True)
@@ -43,17 +46,33 @@ class Ours:
         Where the header ends.
     size : int
         Bytes of the file.
+    header : bytes
+        As it stands in the file, without the length before it.
+    text : bytes
+        Every text in the header, escapes undone: classes, names of features, descriptions. Numbers are left out.
     """
 
     meta: dict[str, Any]
     tensors: dict[str, Tensor]
     data: int
     size: int
+    header: bytes
+    text: bytes
 
     @property
     def whole(self) -> bool:
         """Whether the file is as long as its header says, or longer."""
         return all(t.high <= self.size for t in self.tensors.values())
+
+    @property
+    def is_mapped(self) -> bool:
+        """Whether the rows went through a feature map, so that no table shows them."""
+        return self.meta.get("feature_map") is not None
+
+    def place(self, text: bytes) -> tuple[int, int]:
+        """Offset and length of a text in the header; of the whole header where it is written with escapes."""
+        at = self.header.find(text)
+        return (8 + at, len(text)) if at >= 0 else (8, len(self.header))
 
     @property
     def form(self) -> Form | None:
@@ -63,11 +82,21 @@ class Ours:
     @property
     def rows(self) -> list[Tensor]:
         """The arrays that hold core rows: one with a line for each, three where the rows are sparse, or none."""
-        if "rows" in self.tensors:
-            found = self.tensors["rows"]
-            return [found] if len(found.shape) == 2 and found.shape[1] else []
+        if (one := self.tensors.get("rows")) is not None:
+            return [one] if len(one.shape) == 2 and one.shape[1] else []
         sparse = [self.tensors.get(f"rows.{name}") for name in ("data", "indices", "ends")]
-        return [t for t in sparse if t is not None and t.dtype == "<i8"] if None not in sparse else []
+        found = [t for t in sparse if t is not None and t.dtype == "<i8" and len(t.shape) == 1]
+        return found if len(found) == 3 else []
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows the file says that it holds."""
+        match self.rows:
+            case [one]:
+                return one.shape[0]
+            case [_, _, ends]:
+                return max(0, ends.shape[0] - 1)
+        return 0
 
     @property
     def row_type(self) -> tuple[str, int] | None:
@@ -104,6 +133,9 @@ class Ours:
         )
         if not fits:
             return
+        again = np.flatnonzero(np.diff(columns) <= 0) + 1  # a column that comes again in a row would hide a number
+        if not np.isin(again, ends).all():
+            return
         n = int(np.searchsorted(ends, m, side="right")) - 1  # rows that are wholly there
         step = max(1, _AT_ONCE // (8 * d))
         for i in range(0, n, step):
@@ -128,7 +160,7 @@ class Ours:
         blob = os.pread(fd, tensor.high - tensor.low, tensor.low)
         stops = self._array(fd, ends)
         starts = np.concatenate([[0], stops[:-1]]) if len(stops) else stops
-        if len(stops) and (starts[0] < 0 or (stops < starts).any() or stops[-1] > len(blob)):
+        if (starts > stops).any() or (stops[-1] if len(stops) else 0) != len(blob):  # else some bytes are in no key
             return None
         pairs = zip(starts.tolist(), stops.tolist(), strict=True)
         return [(blob[a:b], tensor.low + a, b - a) for a, b in pairs]
@@ -140,10 +172,10 @@ class Ours:
 
     @property
     def without_text(self) -> list[tuple[int, int]]:
-        """Stretches of the file in which no text can stand: the header, numbers, and ids that were read one by one."""
+        """Stretches in which no text can stand, or that are searched by themselves: header, numbers, ids, subjects."""
         if not self.whole:  # what a header says of bytes that are not there proves nothing about those that are
             return [(0, self.data)]
-        names = ("ids", "subjects", "ids.present", "subjects.present")
+        names = ("ids", "subjects")
         known = [(t.low, t.high) for name, t in self.tensors.items() if t.dtype != "|u1" or name in names]
         return [(0, self.data), *known]
 
@@ -155,12 +187,38 @@ def read_header(fd: int, size: int) -> Ours | None:
     if len(first) < 8 or not 2 <= length <= min(LONGEST_HEADER, size - 8):
         return None
     try:
-        header = json.loads(os.pread(fd, length, 8).decode())
+        written = os.pread(fd, length, 8)
+        header = json.loads(written.decode())
         meta = json.loads(header.pop("__metadata__")["erasable"])
         tensors = {name: _tensor(entry, 8 + length) for name, entry in header.items()}
+        text = _BETWEEN.join(_texts(written.decode())).encode("utf-8", "surrogatepass")
     except (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError):
         return None
-    return Ours(meta, tensors, 8 + length, size) if isinstance(meta, dict) else None
+    return Ours(meta, tensors, 8 + length, size, written, text) if isinstance(meta, dict) else None
+
+
+def _texts(written: str) -> Iterator[str]:
+    """All texts in JSON, and those inside of texts that are JSON themselves."""
+    waiting = [_pairs(written)]
+    while waiting:
+        match waiting.pop():
+            case str() as text:
+                yield text
+            case list() as entries:
+                waiting += entries
+            case tuple() as members:
+                for name, value in members:
+                    yield name
+                    if name in ("erasable", "feature_map") and isinstance(value, str):
+                        with suppress(ValueError):  # else it is a text like any other
+                            value = _pairs(value)
+                    if name not in _NO_NAMES:
+                        waiting.append(value)
+
+
+def _pairs(written: str) -> Any:
+    """JSON with objects as tuples of pairs: of a key that stands there twice, both values count."""
+    return json.loads(written, object_pairs_hook=tuple)
 
 
 def _tensor(entry: dict[str, Any], data: int) -> Tensor:

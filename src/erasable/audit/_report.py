@@ -64,6 +64,7 @@ class ScanReport:
         Models whose rows are of another form than the table's (another number of features, a feature map): in these,
         only ids and subjects were compared.
     unreadable : tuple of Unread
+        Among them models whose rows could not be compared at all.
     skipped : tuple of str
         Left out on request: the table itself, and what ``exclude`` names.
     links : int
@@ -88,6 +89,11 @@ class ScanReport:
         """Whether nothing was found although all files could be read."""
         return not self.found and not self.unreadable
 
+    @property
+    def unseen(self) -> tuple[str, ...]:
+        """Files that nothing, or only a part of them, is said about: packed, unreadable, or only ids compared."""
+        return tuple(sorted({*self.not_looked_into, *self.ids_only, *(u.file for u in self.unreadable)}))
+
     def as_json(self) -> dict[str, Any]:
         """Plain values, for JSON."""
 
@@ -98,6 +104,7 @@ class ScanReport:
 
         return {
             "clean": self.clean,
+            "complete": not self.unseen,
             "rows": self.rows,
             "files": self.files,
             "bytes": self.bytes,

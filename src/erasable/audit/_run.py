@@ -44,6 +44,7 @@ class Run:
         self.untold: set[int] = set()
         self.unread = {u.file: u.why for u in self.listing.unreadable}
         self.models: list[str] = []
+        self.mapped: set[str] = set()  # names of shards whose rows went through a feature map
         self.forms = self._forms()
         self.search = Search([])
         self.words = Words([(what, row, key) for what, keys in wanted.named() for key, row in keys.items()])
@@ -70,6 +71,8 @@ class Run:
                 self.models.append(path)
                 if (form := ours.form) is not None:
                     found.append(form)
+                if ours.is_mapped and isinstance(named := ours.meta.get("shards"), list):
+                    self.mapped.update(map(str, named))
         return found
 
     def report(self) -> ScanReport:
@@ -195,9 +198,11 @@ class Run:
                 if row is not None and self.first:
                     self._add(Remain(file, offset, length, what, row))
         no_text = [i for i in ours.without_text if i not in {(t.low, t.high) for t in undecoded}]
-        if not ours.rows or not ours.rows[0].shape[0]:
+        if self.first:
+            self._header(file, ours)
+        if not ours.n_rows:
             return [], no_text
-        table = self._as_stored(ours)
+        table = self._as_stored(ours, file)
         if table is None:
             if names is None or self.wanted.ids is None:
                 reason = "its rows are of another form than the table's, and there are no ids to compare: give them"
@@ -205,7 +210,9 @@ class Run:
             elif self.first:
                 self.ids_only.append(file)
             return [], no_text
+        compared = 0
         for first, rows, places in ours.stored_rows(fd):
+            compared += len(rows)
             width, data = rows.shape[1], rows.tobytes()
             for i in range(len(rows)):
                 equal = table.get(data[i * width : (i + 1) * width])
@@ -219,11 +226,26 @@ class Run:
                     self._twin(remain)
                 else:
                     self._add(remain)
-        return [(t.low, t.high) for t in ours.rows] if ours.whole else [], no_text
+        if not ours.whole:
+            return [], no_text
+        if compared < ours.n_rows:  # no byte of them counts as seen
+            self.unread[file] = "its sparse rows do not fit together: their bytes were searched, but not compared"
+            return [], no_text
+        return [(t.low, t.high) for t in ours.rows], no_text
 
-    def _as_stored(self, ours: Ours) -> Stored | None:
+    def _header(self, file: str, ours: Ours) -> None:
+        """Look for ids and subjects in the texts of a header; each is told once."""
+        text = np.frombuffer(ours.text, dtype=np.uint8)
+        found = {(w.what, w.row): w for w in self.words.matches(text, 0, len(text))}
+        for word in found.values():
+            offset, length = ours.place(text[word.offset : word.offset + word.length].tobytes())
+            self._add(Remain(file, offset, length, word.what, word.row))
+
+    def _as_stored(self, ours: Ours, file: str) -> Stored | None:
         """Rows of the table as this model would hold them; None when its rows are of another form."""
         d, kind = self.wanted.X.shape[1], ours.row_type
+        if ours.is_mapped or os.path.basename(file) in self.mapped:
+            return None
         # A shard does not say how many features there are; the head that it belongs to does.
         known = [ours.meta["n_features"]] if "n_features" in ours.meta else [form.n_features for form in self.forms]
         if kind is None or (known and d not in known):
@@ -267,7 +289,7 @@ class Run:
         names = ours.keys(fd, "ids")
         encodings = self.search.encodings
         mine = [p for p in parts[:_MOST_PARTS] if encodings[p[1]].kind == ours.row_type]
-        if names is None or not mine or ours.row_type is None:
+        if names is None or not mine or ours.row_type is None or ours.is_mapped:
             return parts
         others = np.array([as_text(key) not in self.texts["id"] for key, _, _ in names], dtype=bool)
         shared: set[Remain] = set()

@@ -10,7 +10,8 @@ letter, digit, underscore or hyphen; one of fewer than eight bytes only where th
 
 **Files of this package** are read by their own account: ids and subjects are compared one by one, whatever their
 length, and stored rows as wholes. A stored row that equals a row looked for, under an id that is not looked for, is a
-*twin* and no remain. All else in such a file is searched like any other file.
+*twin* and no remain. All else in such a file is searched like any other file, and so are the texts of its header:
+classes, names of features, descriptions. Rows that went through a feature map are of another form than the table's.
 
 **What is not found.** Rows in compressed, encrypted or archived files (those known by their first bytes are listed,
 and only their outer bytes searched); features written as decimal text; other number types, byte orders or column

@@ -159,4 +159,6 @@ def _usage(error: Any) -> str:
     """A usage error on one line, with where to read on."""
     where = getattr(getattr(error, "ctx", None), "command_path", "erasable")
     text = " ".join(error.format_message().split()).rstrip(".")
+    if text.startswith("Got unexpected extra argument"):  # which may be an id, or the name of a person
+        text = text.partition(" (")[0]
     return f"{text}{'' if text.endswith('?') else '.'} See {where} --help."

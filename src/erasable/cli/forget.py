@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -78,6 +79,8 @@ def forget(
         report = file.forget_together([request], digests=True)[0]
         if written is not None:
             written.write(report.receipt or "")
+            written.flush()
+            os.fsync(written.fileno())  # as durable as what it attests
     if as_json:
         counts = {"requested": report.requested, "core_rows_removed": report.core_rows_removed}
         digests = {"digest_before": report.before, "digest": report.after}

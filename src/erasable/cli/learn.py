@@ -93,8 +93,7 @@ def learn(
     ):
         total = stream.n_rows
         if there:
-            new = None
-            _check_agreement(file, given, kernel, stream)
+            new = _agreeing(file, given, kernel, stream)
         else:
             if kernel is None and threshold is None and horizon is None:
                 total = stream.count_rows()
@@ -151,8 +150,10 @@ def _model(kernel: str | None, options: dict[str, Any]) -> Any:
     return ErasableClassifier(**options) if kernel is None else ErasableKernelClassifier(**options)
 
 
-def _check_agreement(file: Any, given: dict[str, Any], kernel: str | None, stream: TableStream) -> None:
-    """Refuse options or columns that differ from those the model was made with."""
+def _agreeing(file: Any, given: dict[str, Any], kernel: str | None, stream: TableStream) -> Any:
+    """A model like that in the file; options or columns that differ from those it was made with are refused."""
+    from sklearn.base import clone
+
     from erasable import ErasableKernelClassifier
     from erasable.errors import ConfigurationError, InputError
 
@@ -185,3 +186,4 @@ def _check_agreement(file: Any, given: dict[str, Any], kernel: str | None, strea
             f"the table has {stream.n_features} features and the model {model.n_features_in_}: name the columns that "
             "are none with --id and --subject, or leave them out of the table."
         )
+    return clone(file.model)

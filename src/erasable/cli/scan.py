@@ -35,6 +35,9 @@ def scan(
     exclude: Annotated[
         list[str] | None, typer.Option(help="Names or paths not to look into, such as `*.parquet`; may be repeated.")
     ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit with 5 also when a file could not be looked into, or only in part.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Look for remains of rows in every file of a folder: hidden, temporary and left-over ones included.
@@ -42,12 +45,15 @@ def scan(
     Rows are looked for as float32, as float64 and as the integers that models store; ids and subjects as text. Found
     are whole rows, and parts of 64 bytes or more. What is compressed cannot be looked into, and is listed.
 
-    Exit code 0: nothing found. Exit code 1: something found. Exit code 5: nothing found, but some file could not be
-    read.
+    Exit code 0: nothing found in what could be looked into. Exit code 1: something found. Exit code 5: nothing found,
+    but some file could not be read; with `--strict` also when one is compressed or an archive, or when only the ids of
+    a model could be compared. What `--exclude` names does not count.
 
     For example:
 
     - `erasable scan models/ --for deleted.parquet --id row_id --ignore user_id`
+
+    - `erasable scan . --for deleted.parquet --id row_id --exclude "*.parquet" --strict`
     """
     from erasable.operations.scan import scan_for
 
@@ -66,7 +72,8 @@ def scan(
         print_json(report.as_json())
     else:
         _show(report)
-    raise typer.Exit(FAILED if report.found else BAD_FILE if report.unreadable else DONE)
+    blind = report.unseen if strict else report.unreadable
+    raise typer.Exit(FAILED if report.found else BAD_FILE if blind else DONE)
 
 
 def _show(report: ScanReport) -> None:
@@ -97,8 +104,9 @@ def _show(report: ScanReport) -> None:
     size = f"{report.rows:,} rows, {report.files:,} files, {report.bytes / 1e6:,.1f} MB"
     if report.found:
         page.print(f"[bold red]found {report.found:,} remains[/] ({size})")
-    elif report.unreadable:
-        page.print(f"[bold yellow]nothing found, but {len(report.unreadable):,} could not be read[/] ({size})")
+    elif n := len(report.unseen):
+        could_not = f"{n:,} file{'s' if n > 1 else ''} could not"
+        page.print(f"[bold yellow]nothing found in what could be looked into; {could_not}[/] ({size})")
     else:
         page.print(f"[bold green]nothing found[/] ({size})")
 

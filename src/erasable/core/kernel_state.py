@@ -19,6 +19,7 @@ from erasable.core.layout import (
     Label,
     Piece,
     check_feature_names,
+    check_fixed_classes,
     check_format,
     digest_of,
     guarded,
@@ -48,6 +49,7 @@ class KernelConfiguration:
     feature_names: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
+        check_fixed_classes(self.classes)
         if self.feature_names is not None:
             check_feature_names(self.feature_names, self.points.n_features)
         if not 2 <= self.units < 2**50:

@@ -154,6 +154,24 @@ def read_meta(head: Buffer) -> dict[str, Any]:
     return found
 
 
+def check_size(head: Buffer, size: int) -> None:
+    """Refuse a file of another size than its header says.
+
+    Raises
+    ------
+    StateFormatError
+    """
+    read_meta(head)
+    length = int.from_bytes(head[:8], "little")
+    header = json.loads(bytes(head[8 : 8 + length]).decode())
+    try:
+        ends = [int(entry["data_offsets"][1]) for name, entry in header.items() if name != "__metadata__"]
+    except (KeyError, IndexError, OverflowError, TypeError, ValueError):
+        ends = []
+    if 8 + length + max(ends, default=0) != size:
+        raise StateFormatError("not a state: the file is cut off, or longer than its header says.")
+
+
 def _tensor(data: memoryview, entry: dict[str, Any]) -> npt.NDArray[Any]:
     low, high = entry["data_offsets"]
     array: npt.NDArray[Any] = np.frombuffer(data[low:high], dtype=DTYPES[entry["dtype"]]).reshape(entry["shape"])
@@ -297,6 +315,17 @@ def read_names(
         raise StateFormatError("its ids are not distinct.")
     subjects = read_keys(tensors, "subjects", meta["subject_kind"], n)
     return ids, subjects, tuple(classes[i] for i in codes.tolist())  # type: ignore[return-value]
+
+
+def check_fixed_classes(fixed: Sequence[Label] | None) -> None:
+    """Refuse classes of the caller's that are not in canonical order.
+
+    Raises
+    ------
+    ConfigurationError
+    """
+    if fixed is not None and (not fixed or len({type(c) for c in fixed}) > 1 or list(fixed) != sorted(set(fixed))):
+        raise ConfigurationError("fixed classes must be sorted, distinct and of one type.")
 
 
 def check_feature_names(names: Sequence[Any], n_features: int) -> None:

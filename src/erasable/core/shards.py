@@ -11,9 +11,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from erasable.core.layout import (
     Buffer,
@@ -101,26 +102,22 @@ def shards_of(head: Buffer) -> list[str]:
 def _gathered(head: Buffer, fetch: Fetch) -> State:
     meta, tensors = parse(head)
     check_format(meta, SHARDED, VERSION)
-    if meta["shards"] != shards_of(head):
-        raise StateFormatError("it names shards by something that is no SHA-256.")
+    if meta["shards"] != shards_of(head) or len(set(meta["shards"])) < len(meta["shards"]):
+        raise StateFormatError("it names shards by something that is no SHA-256, or one of them twice.")
     order = tensors["order"]
     n, width = len(order), int(meta["n_features"]) + bool(meta["intercept"])
+    found = [_read_shard(fetch(name), np.flatnonzero(order == k), width) for k, name in enumerate(meta["shards"])]
+    if sum(len(shard.places) for shard in found) != n or not found:
+        raise StateFormatError("its rows are not all in its shards.")
+    # Only here is anything as large as all rows made: so much has been read.
+    rows = np.empty((n, width), dtype=found[0].tensors["rows"].dtype)
+    labels = np.empty(n, dtype=np.int32)
     ids: list[Any] = [None] * n
     subjects: list[Any] = [None] * n
-    labels = np.empty(n, dtype=np.int32)
-    rows: Any = None
-    for k, name in enumerate(meta["shards"]):
-        part, stored = parse(fetch(name))
-        check_format(part, SHARD, VERSION)
-        index = np.flatnonzero(order == k)
-        m = len(index)
-        if not m or stored["rows"].shape != (m, width) or stored["labels"].shape != (m,):
-            raise StateFormatError("a shard does not fit its head.")
-        if rows is None:
-            rows = np.empty((n, width), dtype=stored["rows"].dtype)
-        rows[index], labels[index] = stored["rows"], stored["labels"]
-        keys, owners = (read_keys(stored, what, part[kind], m) for what, kind in _KEYS)
-        for i, key, owner in zip(index.tolist(), keys, owners, strict=True):
+    for shard in found:
+        rows[shard.places], labels[shard.places] = shard.tensors["rows"], shard.tensors["labels"]
+        keys, owners = (read_keys(shard.tensors, what, shard.meta[kind], len(shard.places)) for what, kind in _KEYS)
+        for i, key, owner in zip(shard.places.tolist(), keys, owners, strict=True):
             ids[i], subjects[i] = key, owner
     named = {**key_tensors("ids", ids), **key_tensors("subjects", subjects)}
     arrays = {name: np.asarray(array) for name, (_, array) in named.items()}
@@ -129,6 +126,21 @@ def _gathered(head: Buffer, fetch: Fetch) -> State:
 
 
 _KEYS = (("ids", "id_kind"), ("subjects", "subject_kind"))
+
+
+class _Shard(NamedTuple):
+    places: npt.NDArray[np.intp]  # of its rows among all
+    meta: dict[str, Any]
+    tensors: dict[str, npt.NDArray[Any]]
+
+
+def _read_shard(data: Buffer, index: npt.NDArray[np.intp], width: int) -> _Shard:
+    meta, tensors = parse(data)
+    check_format(meta, SHARD, VERSION)
+    m = len(index)
+    if not m or tensors["rows"].shape != (m, width) or tensors["labels"].shape != (m,):
+        raise StateFormatError("a shard does not fit its head.")
+    return _Shard(index, meta, tensors)
 
 
 def _shard(state: State, index: list[int]) -> list[Piece]:

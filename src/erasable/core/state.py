@@ -22,6 +22,7 @@ from erasable.core.layout import (
     Piece,
     Tensors,
     check_feature_names,
+    check_fixed_classes,
     check_format,
     digest_of,
     guarded,
@@ -59,12 +60,12 @@ class Configuration:
     def __post_init__(self) -> None:
         if not 1 <= self.units < LARGEST_EXACT // 2:
             raise ConfigurationError("capacity is outside what the grid can hold.")
-        if not 0.0 <= self.threshold < math.inf:
-            raise ConfigurationError("threshold must be a finite number, zero or more.")
-        fixed = self.classes
-        if fixed is not None and (not fixed or list(fixed) != sorted(set(fixed)) or len({type(c) for c in fixed}) > 1):
-            raise ConfigurationError("fixed classes must be sorted, distinct and of one type.")
-        if self.feature_names is not None and self.feature_map is None:
+        if not 0.0 <= self.threshold < math.inf or math.copysign(1.0, self.threshold) < 0.0:
+            raise ConfigurationError("threshold must be a finite number, zero or more, and not minus zero.")
+        check_fixed_classes(self.classes)
+        if self.feature_names is not None:
+            if self.feature_map is not None:
+                raise ConfigurationError("a model behind a feature map has no names of columns.")
             check_feature_names(self.feature_names, self.grid.n_features)
 
 

@@ -24,6 +24,7 @@ from erasable.estimators import _core_set_state, _general_state
 from erasable.estimators._general_memory import GeneralMemory
 from erasable.estimators._kernel_memory import KernelMemory
 from erasable.estimators._memory import CoreMemory
+from erasable.estimators._saving import refuse_odd_size
 from erasable.estimators.core_set import CoreSetUnlearner
 from erasable.estimators.general import ErasableGeneralClassifier
 from erasable.estimators.kernel import ErasableKernelClassifier
@@ -74,7 +75,17 @@ def load(path: str | os.PathLike[str], *, like: Any = None) -> Any:
     >>> again.state_digest() == clf.state_digest() == verify(again).digest
     True
     """
-    return read_file(path, lambda head, fetch: model_of(head, fetch, like), parts_of=shards_of)
+    model, checksum = read_model(path, like)
+    model._on_disk = {os.path.realpath(path): checksum}
+    return model
+
+
+def read_model(path: str | os.PathLike[str], like: Any = None) -> tuple[Any, str]:
+    """The model that a file holds, with no tie to it, and the checksum of the file."""
+    refuse_odd_size(path)
+    return read_file(
+        path, lambda head, fetch: (model_of(head, fetch, like), str(read_meta(head)["checksum"])), parts_of=shards_of
+    )
 
 
 def model_of(head: Buffer, fetch: Fetch, like: Any = None) -> Any:
@@ -89,9 +100,7 @@ def model_of(head: Buffer, fetch: Fetch, like: Any = None) -> Any:
     check_format(meta, meta["format"], version)
     if like is not None and (isinstance(like, type) or not hasattr(like, "get_params")):
         raise InputTypeError("like must be an unfitted model, such as ErasableMappedClassifier(feature_map).")
-    model = reader(head, fetch, meta, like)
-    model._on_disk = frozenset({meta["checksum"]})
-    return model
+    return reader(head, fetch, meta, like)
 
 
 def _linear(head: Buffer, fetch: Fetch, meta: dict[str, Any], like: Any) -> Any:
@@ -167,7 +176,9 @@ def _described_map(text: str | None) -> dict[str, Any]:
     try:
         written = json.loads(text or "")
         plain = set(written) == {"map", "n_features"} and isinstance(written["map"], dict)
-        if plain and isinstance(written["n_features"], int | None) and canonical_json(written) == text:
+        taken = written["n_features"]
+        counted = taken is None or (isinstance(taken, int) and not isinstance(taken, bool) and taken >= 1)
+        if plain and counted and canonical_json(written) == text:
             return dict(written)
     except (ValueError, TypeError, RecursionError):
         pass

@@ -19,6 +19,7 @@ from erasable.core.layout import (
     Key,
     Label,
     Piece,
+    check_fixed_classes,
     check_format,
     digest_of,
     guarded,
@@ -48,6 +49,9 @@ class GeneralConfiguration:
     sampler: SinglePass | Staged
     n_features: int
     classes: tuple[Label, ...] | None = None
+
+    def __post_init__(self) -> None:
+        check_fixed_classes(self.classes)
 
     @property
     def threshold(self) -> float | None:

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import os
+import stat
 from abc import abstractmethod
+from collections.abc import Mapping
 from contextlib import suppress
+from types import MappingProxyType
 from typing import Any
 
-from erasable.core.layout import LONGEST_HEADER, read_meta
+from erasable.core.layout import LONGEST_HEADER, check_size, read_meta
 from erasable.core.shards import Files, shards_of
-from erasable.errors import ChangedMeanwhileError, StateFormatError
-from erasable.store import Writer, locked
+from erasable.errors import ChangedMeanwhileError, NotErasedError, StateFormatError, StoreError
+from erasable.store import LARGEST, Writer, locked
+
+_LARGE = 2**25  # bytes
 
 
 class Savable:
     """A model whose whole state can be a file."""
 
-    # Checksums of the files that this model was loaded from or saved to. Beside the state: never written or pickled.
-    _on_disk: frozenset[str] = frozenset()
+    # For each path that this model was loaded from or saved to, the checksum that the file had then. One for a path:
+    # an older one may be that of the file again once others have forgotten what this model still holds. Beside the
+    # state: never written or pickled.
+    _on_disk: Mapping[str, str] = MappingProxyType({})
 
     @abstractmethod
     def _files(self) -> Files:
@@ -42,8 +49,15 @@ class Savable:
         ------
         StoreError
             When the file cannot be written; it is then as it was.
+        NotErasedError
+            When the file was written, but what it held before could not be erased: save again.
         ChangedMeanwhileError
             When the file holds something else.
+
+        Notes
+        -----
+        Where several processes change one file, use ``ModelFile``: a checksum cannot tell a file that did not change
+        from one that others changed and changed back.
         """
         files = self._files()
         with locked(path, parts_of=shards_of) as writer:
@@ -53,18 +67,26 @@ class Savable:
                     f"{os.fspath(path)!s} is there already and holds no model: choose another name, or say "
                     "overwrite=True to replace it."
                 )
-            if there is not None and not overwrite and there not in self._on_disk:
+            if there is not None and not overwrite and there != self._on_disk.get(writer.path):
                 raise ChangedMeanwhileError(
                     f"{os.fspath(path)!s} holds another model, or this one changed since it was loaded: saving could "
                     "bring back rows that were forgotten there. Load it anew and change that model, or say "
                     "overwrite=True to replace it."
                 )
-            write(writer, files)
-        self._on_disk |= {checksum_of(files)}
+            tied = {**self._on_disk, writer.path: checksum_of(files)}
+            try:
+                write(writer, files)
+            except NotErasedError:
+                self._on_disk = tied
+                raise
+            self._on_disk = tied
 
 
 def write(writer: Writer, files: Files) -> None:
-    """Replace what the path holds by these files."""
+    """Replace what the path holds by these files; refused if nobody could read them again."""
+    size = max(sum(memoryview(p).nbytes for p in pieces) for pieces in (files.head, *files.parts.values()))
+    if size > LARGEST:
+        raise StoreError(f"the model needs a file of {size:,} bytes; at most {LARGEST:,} are read: store fewer rows.")
     writer.replace(files.head, files.parts)
 
 
@@ -75,11 +97,37 @@ def checksum_of(files: Files) -> str:
 
 def checksum_of_file(writer: Writer) -> str | None:
     """The checksum in the header of what a path holds, under its lock; None where that is no model of ours."""
-    with suppress(StateFormatError, OSError), open(writer.path, "rb") as file:
-        length = file.read(8)
-        head = length + file.read(min(int.from_bytes(length, "little"), LONGEST_HEADER))
-        return str(read_meta(head)["checksum"])
+    with suppress(StateFormatError, OSError):
+        return str(read_meta(head_of(writer.path)[0])["checksum"])
     return None
+
+
+def head_of(path: str | os.PathLike[str]) -> tuple[bytes, os.stat_result]:
+    """The header of a file, unless it is too long, and what the system says of the file; of a pipe nothing."""
+    with open(path, "rb", opener=_without_waiting) as file:
+        facts = os.fstat(file.fileno())
+        if not stat.S_ISREG(facts.st_mode):
+            return b"", facts
+        length = file.read(8)
+        return length + file.read(min(int.from_bytes(length, "little"), LONGEST_HEADER)), facts
+
+
+def refuse_odd_size(path: str | os.PathLike[str]) -> None:
+    """Refuse a large file that is longer or shorter than its header says, before all of it is read.
+
+    Raises
+    ------
+    StateFormatError
+    """
+    with suppress(OSError):  # who reads it is told what is wrong
+        head, facts = head_of(path)
+        # A file that has been replaced meanwhile may be half erased: what was read of it says nothing.
+        if facts.st_size > _LARGE and os.path.samestat(facts, os.stat(path)):
+            check_size(head, facts.st_size)
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def without_file(attributes: dict[str, Any]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -15,8 +16,16 @@ import numpy.typing as npt
 
 from erasable import store
 from erasable.core.grid import Float64s
-from erasable.errors import ChangedMeanwhileError, ConfigurationError, InputTypeError, NoRowsError
+from erasable.core.layout import read_meta
+from erasable.errors import (
+    ChangedMeanwhileError,
+    ConfigurationError,
+    InputTypeError,
+    NoRowsError,
+    StateFormatError,
+)
 from erasable.estimators import ErasableClassifier, ErasableMappedClassifier
+from erasable.estimators._saving import head_of
 
 FORMS = {".onnx": "onnx", ".safetensors": "safetensors"}
 INPUTS = ("float64", "float32")
@@ -92,7 +101,7 @@ def export(
         A fitted model; not changed. Other models are refused: predicting with them takes rows of people, and in a copy
         of those nothing can be forgotten.
     path : str or path
-        The file.
+        The file. One that is there is replaced, unless it is a model.
     form : "onnx" or "safetensors", optional
         By default what the ending of the path says.
     input_type : "float64" or "float32", optional
@@ -109,7 +118,7 @@ def export(
     NoRowsError
         When every row was forgotten, so that there are no weights.
     ConfigurationError
-        When the format cannot be told, or ``onnx`` is not installed.
+        When the format cannot be told, ``onnx`` is not installed, or the path is that of a model.
     StoreError
         When the file cannot be written; what was there before is then still there.
 
@@ -146,6 +155,7 @@ def export(
     linear = _linear(clf)
     data = _safetensors(linear) if form == "safetensors" else _onnx(linear, input_type or INPUTS[0])
     with store.locked(target) as writer:
+        _refuse_model(target)
         writer.replace([data])
     return ExportReport(str(target), form, linear.digest, len(data))
 
@@ -157,6 +167,15 @@ def _target(path: object) -> Path:
     if target.suffix.lower() == ".erasable":
         raise ConfigurationError(f"{target.name} is the name of a model, not of an export: end it in .onnx or so.")
     return target
+
+
+def _refuse_model(target: Path) -> None:
+    """Refuse to replace a model, or a part of one, whatever its name."""
+    found = ""
+    with suppress(OSError, StateFormatError):  # no file, or none of ours: whether it can be written shows when it is
+        found = read_meta(head_of(target)[0])["format"]
+    if found.startswith("erasable-"):
+        raise ConfigurationError(f"{target.name} holds a model, and an export would replace it: choose another name.")
 
 
 def _form(path: Path, form: str | None) -> str:
@@ -187,7 +206,9 @@ def _linear(clf: Any) -> _Linear:
     moment = memory.moment
     if not memory.n_core:
         raise NoRowsError("no rows remain in this model, so there are no weights to export: learn new rows first.")
-    names = getattr(clf, "feature_names_in_", None)
+    names = memory.configuration.feature_names  # the parameter, as the state and the digest have it
+    if names is None:
+        names = getattr(clf, "feature_names_in_", None)
     linear = _Linear(
         clf.coef_,
         clf.intercept_,

@@ -10,15 +10,17 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from sklearn.base import clone
+
 from erasable.audit.keys import PrivateKey
 from erasable.audit.receipts import check_request_id, make_receipt
 from erasable.core.selector import Decisions
 from erasable.core.shards import shards_of
 from erasable.core.state import VERSION
-from erasable.errors import ConfigurationError, ErasableError, InputTypeError, StoreError
+from erasable.errors import ChangedMeanwhileError, ConfigurationError, InputError, InputTypeError, StoreError
 from erasable.estimators import load
 from erasable.estimators._erasable import ErasableBase
-from erasable.estimators._files import model_of
+from erasable.estimators._files import model_of, read_model
 from erasable.estimators._reports import LearnReport
 from erasable.estimators._saving import checksum_of, checksum_of_file, write
 from erasable.operations.verify import VerifyReport, verify
@@ -48,6 +50,10 @@ class Request:
             check_request_id(self.request_id)
         if getattr(self.requested_at, "tzinfo", None) is None:
             raise InputTypeError("requested_at must be a datetime with a time zone.")
+        try:
+            object.__setattr__(self, "requested_at", self.requested_at.astimezone(UTC))
+        except (OverflowError, ValueError):
+            raise InputError("requested_at must be a time that there is in UTC.") from None
 
     def __repr__(self) -> str:
         counts = ((self.ids, "ids"), (self.subjects, "subjects"))
@@ -151,8 +157,7 @@ class ModelFile:
         """
         with self._turn:
             if self._cached is None:
-                self._cached = self.model
-                (self._checksum,) = self._cached._on_disk
+                self._cached, self._checksum = read_model(self.path, self._like)
             memory = getattr(self._cached, "_memory", None)
             if memory is None:
                 return (self._cached._key_type if self._cached.stored_rows_ else None), None
@@ -178,6 +183,8 @@ class ModelFile:
         ------
         StoreError
             When the file could not be replaced; it is then as it was, and nothing is forgotten.
+        NotErasedError
+            When the rows are forgotten, but the old file could not be erased: ask again.
         """
         return self._join([Request(ids, subjects, request_id)], digests)[0]
 
@@ -212,26 +219,28 @@ class ModelFile:
         Parameters
         ----------
         blocks : iterable of Table
-            Anything with ``X``, ``y``, ``ids`` and ``subjects``. Only one is held at a time.
+            Anything with ``X``, ``y``, ``ids`` and ``subjects``. Only one is held at a time. It must not change the
+            same file: that would wait for itself.
         new : estimator, optional
-            An unfitted model to start with where the file does not exist; it needs ``horizon`` or ``threshold``, since
-            the number of rows is not known when the first block comes. Without it a missing file is an error.
+            An unfitted model to start with where the file does not exist; it is not changed, and needs ``horizon`` or
+            ``threshold``, since the number of rows is not known when the first block comes. Without it a missing file
+            is an error. Where the file exists, its model must have these parameters.
         progress : callable, optional
             Called with the number of rows done.
         """
+        if new is not None and getattr(new, "__sklearn_is_fitted__", lambda: True)():
+            raise InputTypeError("new must be an unfitted model, such as ErasableClassifier(horizon=100_000).")
         with self._turn, self._locked() as writer:
-            exists = writer.exists()
-            if not exists and new is None:
+            if writer.exists():
+                model = self._current(writer)
+                _check_alike(new, model, self.path)
+            elif new is not None:
+                model = clone(new)  # the caller's own stays the caller's
+            else:
                 raise StoreError(f"{self.path} does not exist: check the path, or give a new model to start with.")
-            model = self._current(writer) if exists else new
-            if not isinstance(model, ErasableBase):
-                raise ConfigurationError("a model of this kind learns all its rows at once: fit it and save it.")
-            try:
-                report = _learn_blocks(model, blocks, progress)
-                self._write(writer, model)
-            except BaseException:
-                self._cached = None  # its model may have learnt what the file has not
-                raise
+            self._cached = None  # until the file says the same as this model
+            report = _learn_blocks(model, blocks, progress)
+            self._write(writer, model)
             self._cached = model
             return report
 
@@ -248,46 +257,56 @@ class ModelFile:
         ticket = _Ticket(requests, digests or self._key is not None)
         with self._list_lock:
             self._waiting.append(ticket)
-        with self._turn:
-            if not ticket.done:
-                with self._list_lock:
-                    batch, self._waiting = self._waiting, []
-                self._forget_all(batch)
+        try:
+            with self._turn:
+                if not ticket.done:
+                    with self._list_lock:
+                        batch, self._waiting = self._waiting, []
+                    self._forget_all(batch)
+        except BaseException:
+            with self._list_lock:  # nobody waits for the answer any more
+                self._waiting = [t for t in self._waiting if t is not ticket]
+            raise
         return ticket.result()
 
     def _forget_all(self, batch: list[_Ticket]) -> None:
+        """Carry out what all of these ask for with one rewrite; whatever happens, each of them gets an answer."""
         try:
             with self._locked() as writer:
                 model = self._current(writer)
                 self._cached = None  # until the file says the same as this model
-                wanted = any(t.digests for t in batch)
-                before = model.state_digest() if wanted else None
+                digests = any(t.digests for t in batch)
+                before = model.state_digest() if digests else None
                 leaving: dict[Any, None] = {}
                 found = [_found(model, t, leaving) for t in batch]
                 if leaving:
                     model.forget(ids=list(leaving))
                     self._write(writer, model)
+                else:
+                    writer.make_durable()
                 self._cached = model
-                after = model.state_digest() if wanted else None
-        except BaseException as error:
+                after = model.state_digest() if digests else None
+            for ticket, counts in zip(batch, found, strict=True):
+                ticket.settle(counts if isinstance(counts, Exception) else self._reports(ticket, counts, before, after))
+        except Exception as error:
             for ticket in batch:
                 ticket.settle(error)
-            if not isinstance(error, Exception):
-                raise
-            return
-        for ticket, counts in zip(batch, found, strict=True):
-            if isinstance(counts, ErasableError):
-                ticket.settle(counts)
-                continue
-            digests = (before, after) if ticket.digests else (None, None)
-            ticket.settle(
-                [
-                    FileReport(
-                        asked, removed, model.stored_rows_, *digests, self._receipt(request, before, after, model)
+        finally:  # an interrupt belongs to the thread that works; the others are told
+            for ticket in batch:
+                ticket.settle(
+                    ChangedMeanwhileError(
+                        "the change was interrupted, and whether it was carried out is not known: ask again."
                     )
-                    for request, (asked, removed) in zip(ticket.requests, counts, strict=True)
-                ]
-            )
+                )
+
+    def _reports(
+        self, ticket: _Ticket, counts: list[tuple[int, int]], before: str | None, after: str | None
+    ) -> list[FileReport]:
+        model, digests = self._cached, (before, after) if ticket.digests else (None, None)
+        return [
+            FileReport(asked, removed, model.stored_rows_, *digests, self._receipt(request, before, after, model))
+            for request, (asked, removed) in zip(ticket.requests, counts, strict=True)
+        ]
 
     def _receipt(self, request: Request, before: str | None, after: str | None, model: Any) -> str | None:
         if self._key is None or after is None:
@@ -356,7 +375,7 @@ def _request(given: Any) -> Request:
     )
 
 
-def _found(model: Any, ticket: _Ticket, leaving: dict[Any, None]) -> list[tuple[int, int]] | ErasableError:
+def _found(model: Any, ticket: _Ticket, leaving: dict[Any, None]) -> list[tuple[int, int]] | Exception:
     """For each request how much it named and how many rows it removes, which join ``leaving``; or why it cannot be."""
     counts, rows = [], dict[Any, None]()
     try:
@@ -365,10 +384,26 @@ def _found(model: Any, ticket: _Ticket, leaving: dict[Any, None]) -> list[tuple[
             fresh = [key for key in keys if key not in leaving and key not in rows]
             rows.update(dict.fromkeys(fresh))
             counts.append((asked, len(fresh)))
-    except ErasableError as error:
+    except Exception as error:  # of this caller alone
         return error
     leaving.update(rows)
     return counts
+
+
+def _check_alike(new: ErasableBase | None, model: Any, path: str) -> None:
+    """Refuse to go on learning with another model than the caller has in mind."""
+    if not isinstance(model, ErasableBase):
+        raise ConfigurationError("a model of this kind learns all its rows at once: fit it and save it.")
+    if new is None:
+        return
+    if type(new) is not type(model):
+        raise ConfigurationError(f"{path} holds a model of {type(model).__name__}, and new is {type(new).__name__}.")
+    try:
+        asked = clone(new)
+        asked.__dict__.update({k: v for k, v in vars(model).items() if k == "feature_map_"})  # what it is compared with
+        asked._check_unchanged(model._memory, None)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{path} holds a model with other parameters than new: {error}") from error
 
 
 class _Ticket:
@@ -376,15 +411,20 @@ class _Ticket:
 
     def __init__(self, requests: list[Request], digests: bool) -> None:
         self.requests, self.digests = requests, digests
-        self.done = False
-        self._outcome: list[FileReport] | BaseException = []
+        self._outcome: list[FileReport] | BaseException | None = None
+
+    @property
+    def done(self) -> bool:
+        """Whether it is known what became of them."""
+        return self._outcome is not None
 
     def settle(self, outcome: list[FileReport] | BaseException) -> None:
-        """Say what became of the requests."""
-        self._outcome, self.done = outcome, True
+        """Say what became of the requests; only the first time counts."""
+        if self._outcome is None:
+            self._outcome = outcome
 
     def result(self) -> list[FileReport]:
         """The reports; or the error is raised."""
-        if isinstance(self._outcome, BaseException):
-            raise self._outcome
+        if not isinstance(self._outcome, list):
+            raise self._outcome or ChangedMeanwhileError("nobody answered: ask again.")
         return self._outcome

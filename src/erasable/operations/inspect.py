@@ -15,6 +15,7 @@ from erasable.core.shards import SHARDED, Fetch, from_files, shards_of
 from erasable.core.state import FORMAT as LINEAR
 from erasable.core.state import digest
 from erasable.errors import ConfigurationError, ErasableError, StateFormatError
+from erasable.estimators._saving import refuse_odd_size
 from erasable.store import read as read_file
 
 _KINDS = {
@@ -118,6 +119,7 @@ def inspect(path: str | os.PathLike[str], *, rows: bool = False, learnt: int | N
         except (AttributeError, KeyError, IndexError, OverflowError, TypeError, ValueError) as error:
             raise StateFormatError("not a state: what its header says does not fit together.") from error
 
+    refuse_odd_size(path)
     return read_file(path, look, parts_of=shards_of)
 
 

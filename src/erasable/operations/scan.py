@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from erasable.audit.scan import ScanReport, scan
-from erasable.core.layout import LONGEST_HEADER, read_meta
+from erasable.core.layout import read_meta
 from erasable.datasets import Rows, load_rows
 from erasable.errors import ConfigurationError, InputError, StateFormatError
+from erasable.estimators._saving import head_of
 
 
 def scan_for(
@@ -95,8 +96,7 @@ def _rows(
 
 def _feature_names(folder: Path) -> Iterator[list[str]]:
     for path in sorted(folder.rglob("*.erasable")):
-        with suppress(OSError, StateFormatError), open(path, "rb") as file:
-            length = file.read(8)
-            meta = read_meta(length + file.read(min(int.from_bytes(length, "little"), LONGEST_HEADER)))
+        with suppress(OSError, StateFormatError):
+            meta = read_meta(head_of(path)[0])
             if isinstance(meta.get("feature_names"), list):
                 yield meta["feature_names"]

@@ -18,10 +18,12 @@ from erasable.store._disk import Disk
 from erasable.store._erasing import PartsOf
 from erasable.store._names import SideFiles, side_files
 from erasable.store._opening import locked, read
+from erasable.store._reading import LIMIT as LARGEST
 from erasable.store._reading import Fetch, Parse
 from erasable.store._writing import Writer
 
 __all__ = [
+    "LARGEST",
     "Disk",
     "Fetch",
     "Parse",

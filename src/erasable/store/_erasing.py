@@ -124,7 +124,7 @@ def _stray_parts(place: Place, head: os.stat_result | None, parts_of: PartsOf | 
     if parts_of is None:
         return None
     if head is None:
-        return names
+        return _abandoned_parts(place, names)
     descriptor = place.disk.open_to_read(place.head)
     try:
         data = read_all(place.disk, descriptor, place.head, LIMIT)
@@ -135,3 +135,14 @@ def _stray_parts(place: Place, head: os.stat_result | None, parts_of: PartsOf | 
     except ErasableError:
         # A head that cannot be read does not say which parts are needed: keep them all.
         return None
+
+
+def _abandoned_parts(place: Place, names: set[str]) -> set[str]:
+    """All parts, where a first write or a removal that was cut short explains that there is no head; else refused."""
+    if place.look(place.new) is None:
+        sizes = [facts.st_size for name in names if (facts := place.look(place.part(name))) is not None]
+        # A first write makes its names, and makes them durable, before it writes a byte.
+        if any(sizes):
+            message = "Put the file back if it was moved, or delete that folder, and run it again."
+            raise refusal(f"{place.head} is missing but its parts are there, in {place.parts}. {message}", errno.ENOENT)
+    return names

@@ -96,6 +96,21 @@ class Writer:
             if old is not None:
                 self._disk.close(old)
 
+    def make_durable(self) -> None:
+        """What the path holds survives a loss of power once this returns, also if whoever wrote it was killed before.
+
+        For an answer that rests on what is there although nothing had to be written.
+        """
+        self._check_usable()
+        place = self._place
+        with explained("make durable", place.head):
+            descriptor = self._disk.open_to_read(place.head)
+            try:
+                self._disk.fsync(descriptor)
+            finally:
+                self._disk.close(descriptor)
+            self._disk.fsync_folder(place.folder)
+
     def remove(self) -> None:
         """The path, its parts and all their bytes are gone once this returns; the empty lock file stays."""
         self._check_usable()

@@ -1,0 +1,133 @@
+"""A reader written from docs/format.md alone: the standard library, and nothing of this package."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+TYPES = {"I64": ("q", 8), "I32": ("i", 4), "I16": ("h", 2), "U8": ("B", 1), "F32": ("f", 4)}
+EVERY = {
+    "format",
+    "version",
+    "checksum",
+    "n_features",
+    "classes",
+    "class_kind",
+    "classes_fixed",
+    "id_kind",
+    "subject_kind",
+}
+LINEAR = {"bits", "intercept", "scaling", "capacity_units", "threshold", "feature_names", "feature_map"}
+KERNEL = {"bits", "scaling", "kernel", "function", "gamma", "nu", "degree", "coef0", "capacity_units", "threshold"}
+MEMBERS = {
+    "erasable-state": EVERY | LINEAR,
+    "erasable-sharded-state": EVERY | LINEAR | {"shards"},
+    "erasable-shard": {"format", "version", "checksum", "id_kind", "subject_kind"},
+    "erasable-kernel-state": EVERY | KERNEL | {"feature_names"},
+    "erasable-general-state": EVERY | {"sampler", "rows"},
+    "erasable-core-set": EVERY | {"core_set", "learner", "one_shot", "reproducible", "layout"},
+}
+NAMES = ["ids", "ids.ends", "subjects.present", "subjects", "subjects.ends"]
+ORDER = {
+    "erasable-state": ["gram", "class_sums", "weights", "labels", "rows", *NAMES],
+    "erasable-sharded-state": ["gram", "class_sums", "weights", "order"],
+    "erasable-shard": ["labels", "rows", *NAMES],
+    "erasable-kernel-state": ["weights", "labels", "rows", *NAMES],
+    "erasable-general-state": ["labels", "rows", *NAMES],
+    "erasable-core-set": ["rows", "rows.data", "rows.indices", "rows.ends", "labels", *NAMES],
+}
+
+
+def canonical(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+class File:
+    """Metadata and tensors of one file, everything on the page checked that can be checked without learning."""
+
+    def __init__(self, raw: bytes) -> None:
+        (length,) = struct.unpack("<Q", raw[:8])
+        assert length <= 8_388_608
+        assert length % 8 == 0
+        text = raw[8 : 8 + length].decode()
+        assert sum(map(text.count, ",[{")) <= 524_288
+        header = json.loads(text)
+        plain = json.dumps(header, separators=(",", ":"), ensure_ascii=False)
+        assert plain.encode() + b" " * (-len(plain.encode()) % 8) == text.encode()
+        assert next(iter(header)) == "__metadata__"
+        (self.written,) = header.pop("__metadata__").values()
+        self.meta = json.loads(self.written)
+        assert canonical(self.meta) == self.written
+        assert self.meta["version"] == 1
+        assert set(self.meta) == MEMBERS[self.meta["format"]]
+        self._check_sum(raw)
+        self.shapes: dict[str, list[int]] = {}
+        self.tensors: dict[str, tuple[Any, ...]] = {}
+        end = 0
+        for name, entry in header.items():
+            assert list(entry) == ["dtype", "shape", "data_offsets"]
+            begin, stop = entry["data_offsets"]
+            assert begin == end
+            letter, width = TYPES[entry["dtype"]]
+            count = (stop - begin) // width
+            self.shapes[name] = entry["shape"]
+            self.tensors[name] = struct.unpack(f"<{count}{letter}", raw[8 + length + begin : 8 + length + stop])
+            end = stop
+        assert 8 + length + end == len(raw)
+        listed = [name for name in ORDER[self.meta["format"]] if name in header]
+        assert list(header) == sorted(listed, key=lambda name: -TYPES[header[name]["dtype"]][1])
+
+    def _check_sum(self, raw: bytes) -> None:
+        digits = self.meta["checksum"].encode()
+        assert raw.count(digits) == 1
+        assert hashlib.sha256(raw.replace(digits, b"0" * 64)).hexdigest() == digits.decode()
+
+    def names(self, what: str) -> list[Any]:
+        kind, n = self.meta[{"ids": "id_kind", "subjects": "subject_kind"}[what]], len(self.tensors["labels"])
+        if kind is None:
+            return [None] * n
+        keys: list[Any] = list(self.tensors[what])
+        if kind != "int":
+            blob = bytes(keys)
+            keys = [blob[a:b] for a, b in itertools.pairwise([0, *self.tensors[f"{what}.ends"]])]
+            keys = [key.decode() for key in keys] if kind == "str" else keys
+        present = self.tensors.get(f"{what}.present", (1,) * n)
+        return [key if there else None for key, there in zip(keys, present, strict=True)]
+
+    def rows(self) -> list[tuple[int, ...]]:
+        n, width = self.shapes["rows"]
+        return [self.tensors["rows"][i * width : (i + 1) * width] for i in range(n)]
+
+
+def sums(rows: list[tuple[int, ...]], labels: list[int], classes: int, width: int) -> tuple[list[int], list[int]]:
+    """The lower triangle of the sum of g g', and the sum of the rows of each class."""
+    gram = [sum(g[i] * g[j] for g in rows) for i in range(width) for j in range(i + 1)]
+    by_class = [
+        sum(g[j] for g, label in zip(rows, labels, strict=True) if label == c)
+        for c in range(classes)
+        for j in range(width)
+    ]
+    return gram, by_class
+
+
+def node_of(key: Any, kind: str) -> int:
+    """The hash by which an id is sorted into the tree."""
+    text = {"int": lambda: b"i%d" % key, "str": lambda: b"s" + key.encode(), "bytes": lambda: b"b" + key}[kind]()
+    return int.from_bytes(hashlib.sha256(text).digest())
+
+
+def read_sharded(path: Path) -> tuple[File, list[File]]:
+    """The head and its shards, in the order of the head."""
+    head = File(path.read_bytes())
+    folder = path.with_name(f".{path.name}.parts")
+    assert {p.name for p in folder.iterdir()} == set(head.meta["shards"])
+    shards = []
+    for name in head.meta["shards"]:
+        raw = (folder / name).read_bytes()
+        assert hashlib.sha256(raw).hexdigest() == name
+        shards.append(File(raw))
+    return head, shards

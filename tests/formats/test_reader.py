@@ -1,0 +1,74 @@
+"""docs/format.md is enough to read a file: an independent reader agrees with ours on every kind."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from erasable import ErasableClassifier, load
+from erasable.core import shards
+from tests.formats.models import CASES
+from tests.formats.reader import File, node_of, read_sharded, sums
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_kind_of_file_is_what_the_page_says(name):
+    model = CASES[name].fitted()
+    raw = b"".join(model._files().head)
+    file = File(raw)
+    assert file.names("ids") == model.core_ids_.tolist()
+    assert hashlib.sha256(raw).hexdigest() == model.state_digest()
+    if "gram" in file.tensors:
+        found = sums(file.rows(), list(file.tensors["labels"]), len(file.meta["classes"]), file.shapes["rows"][1])
+        assert found == (list(file.tensors["gram"]), list(file.tensors["class_sums"]))
+
+
+def test_kept_files_are_what_the_page_says():
+    for path in sorted(Path(__file__).parent.glob("*-v1.erasable")):
+        assert File(path.read_bytes()).meta["version"] == 1
+
+
+def test_an_empty_model_is_what_the_page_says():
+    clf = ErasableClassifier(threshold=0.1).fit(np.eye(3), [0, 1, 0])
+    clf.forget(ids=[0, 1, 2])
+    file = File(b"".join(clf._files().head))
+    assert (file.meta["id_kind"], file.meta["class_kind"], file.shapes["rows"]) == (None, None, [0, 4])
+    assert "ids" not in file.tensors
+    assert file.tensors["weights"] == (0.0,) * 4
+
+
+@pytest.mark.parametrize("kind", ["int", "str", "bytes"])
+def test_shards_are_what_the_page_says(kind, tmp_path, monkeypatch):
+    """Nodes of a tree of hashes, divided if and only if they hold more rows than a shard may."""
+    most, width, n = 6, 5, 100
+    monkeypatch.setattr(shards, "LARGEST_FILE", 50 * 2 * width)
+    monkeypatch.setattr(shards, "LARGEST_SHARD", most * 2 * width + 3)
+    rng = np.random.default_rng(2)
+    ids = [{"int": i - 30, "str": f"é{i}", "bytes": b"\0%d" % i}[kind] for i in range(n)]
+    owners = [None if i % 3 else f"o{i}" for i in range(n)]
+    clf = ErasableClassifier(threshold=1e-9).fit(rng.standard_normal((n, width - 1)), np.arange(n) % 3, ids, owners)
+    clf.forget(ids=ids[::9])
+    clf.save(tmp_path / "m.erasable")
+    head, parts = read_sharded(tmp_path / "m.erasable")
+    found: dict = {}
+    for k, part in enumerate(parts):
+        places = [i for i, shard in enumerate(head.tensors["order"]) if shard == k]
+        found |= dict(
+            zip(places, zip(part.names("ids"), part.rows(), part.tensors["labels"], strict=True), strict=True)
+        )
+    keys, rows, labels = (list(column) for column in zip(*(found[i] for i in range(len(found))), strict=True))
+    assert keys == load(tmp_path / "m.erasable").core_ids_.tolist() == [key for key in ids if key not in ids[::9]]
+    assert sums(rows, labels, 3, width) == (list(head.tensors["gram"]), list(head.tensors["class_sums"]))
+    assert _tree(sorted(keys, key=lambda key: node_of(key, kind)), kind, most, 255) == [
+        sorted(part.names("ids"), key=lambda key: node_of(key, kind)) for part in parts
+    ]
+
+
+def _tree(keys, kind, most, bit):
+    if len(keys) <= most:
+        return [keys] if keys else []
+    halves = [[key for key in keys if (node_of(key, kind) >> bit & 1) == half] for half in (0, 1)]
+    return _tree(halves[0], kind, most, bit - 1) + _tree(halves[1], kind, most, bit - 1)
