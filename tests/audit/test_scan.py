@@ -25,6 +25,7 @@ from erasable.core import shards
 from erasable.core.grid import Grid, to_grid
 from erasable.core.kernels import Points
 from erasable.core.layout import parts
+from erasable.core.state import metadata
 from erasable.errors import InputError, InputTypeError
 from erasable.estimators.general import ErasableGeneralClassifier
 
@@ -522,7 +523,7 @@ def test_a_name_in_the_header_of_a_model_is_found(tmp_path, name):
 
 
 def test_a_name_in_a_description_and_under_a_key_that_stands_twice_is_found(tmp_path):
-    inner = '{"learner":{"class_weight":{"customer-003":"x"}},"n_features":12,"n_features":"customer-004"}'
+    inner = '{"learner":{"class_weight":{"customer-003":"x"}},"n_features":"customer-004","n_features":12}'
     mapped = json.dumps({"feature_map": json.dumps({"map": {"name": "by customer-005"}, "n_features": 4711})})
     for i, meta in enumerate((inner, mapped, '{"checksum":"customer-006","deep":' + "[" * 400 + "]" * 400 + "}")):
         text = json.dumps({"__metadata__": {"erasable": meta}, "customer-007": TENSOR}).encode()
@@ -555,6 +556,18 @@ def test_bytes_of_ids_that_belong_to_no_id_are_searched(tmp_path):
     ):
         (tmp_path / "m").write_bytes(b"".join(parts({"format": "x"}, held)))
         assert [r.what for r in scan(tmp_path, ROW, ids=["customer-003"]).remains] == ["id"]
+
+
+def test_a_subject_among_ids_and_an_id_among_subjects_are_found(tmp_path):
+    X = RNG(0).standard_normal((40, 20))
+    names = [f"customer-{i:03d}" for i in range(20)] + [str(10_000 + i) for i in range(18)] + ["ann", "bob"]
+    clf = ErasableClassifier(threshold=1e-6)
+    saved(clf.fit(X, X[:, 0] > 0, ids=names, subjects=[f"owner-{i:03d}" for i in range(40)]), tmp_path)
+    others = RNG(1).standard_normal((3, 20))
+    found = scan(tmp_path, others, subjects=["customer-003", "10003", "ann"])  # numbers and short texts may be others'
+    assert [(r.what, r.row) for r in found.remains] == [("subject", 0)]
+    found = scan(tmp_path, others, ids=["owner-003", "owner-03", "10003"])
+    assert {(r.what, r.row) for r in found.remains} == {("id", 0), ("id", 2)}
 
 
 def test_numbers_in_the_header_of_a_model_are_no_ids(tmp_path):
@@ -603,7 +616,10 @@ def test_rows_behind_a_feature_map_are_of_another_form(tmp_path, monkeypatch, sh
     X = RNG(0).standard_normal((60, 9))
     made = RandomFourierFeatures(n_features_out=9)
     clf = ErasableMappedClassifier(made, threshold=1e-3).fit(X, X[:, 0] > 0, ids=np.arange(60))
-    assert clf._memory.snapshot().configuration.grid.n_features == 9
+    state = clf._memory.snapshot()
+    assert state.configuration.grid.n_features == 9
+    assert _needles.form_of(metadata(state)) is None  # no grid to look for in other files
+    assert _needles.form_of({**metadata(state), "feature_map": None}) == state.configuration.grid
     if sharded:
         monkeypatch.setattr(shards, "LARGEST_FILE", 100)
         monkeypatch.setattr(shards, "LARGEST_SHARD", 300)

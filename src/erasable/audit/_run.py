@@ -194,9 +194,8 @@ class Run:
                 undecoded.append(ours.tensors[name])
             names = list(held) if what == "id" and held is not None else names
             for key, offset, length in held or ():
-                row = self.texts.get(what, {}).get(as_text(key))
-                if row is not None and self.first:
-                    self._add(Remain(file, offset, length, what, row))
+                if self.first and (name_of := self._named(key, what)) is not None:
+                    self._add(Remain(file, offset, length, *name_of))
         no_text = [i for i in ours.without_text if i not in {(t.low, t.high) for t in undecoded}]
         if self.first:
             self._header(file, ours)
@@ -232,6 +231,14 @@ class Run:
             self.unread[file] = "its sparse rows do not fit together: their bytes were searched, but not compared"
             return [], no_text
         return [(t.low, t.high) for t in ours.rows], no_text
+
+    def _named(self, key: Key, what: str) -> tuple[str, int] | None:
+        """As what a stored id or subject is looked for, and the row; a name may stand in the place of the other."""
+        text = as_text(key)
+        for looked_for, rows in self.texts.items():
+            if text in rows and (looked_for == what or not (text.lstrip(b"-").isdigit() or is_too_short(key))):
+                return looked_for, rows[text]
+        return None
 
     def _header(self, file: str, ours: Ours) -> None:
         """Look for ids and subjects in the texts of a header; each is told once."""

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from erasable.cli._shared import Bars, Json, print_json
+
+KeyType = Literal["int", "str"]
+LabelType = Literal["int", "str", "float", "bool"]
+_TYPES: dict[str, type] = {"int": int, "str": str, "float": float, "bool": bool}
+_TYPED = "--id-type, --subject-type and --label-type are for CSV: this table has types of its own, leave them out."
 
 if TYPE_CHECKING:
     from erasable.datasets import TableStream
@@ -32,6 +37,14 @@ def learn(
     subject: Annotated[str | None, typer.Option(help="Column that says whose row it is.")] = None,
     ignore: Annotated[
         list[str] | None, typer.Option(help="Column that is no feature; may be given again.", show_default=False)
+    ] = None,
+    id_type: Annotated[
+        KeyType | None, typer.Option(help="What ids in CSV are. [default: integers if all in the table are]")
+    ] = None,
+    subject_type: Annotated[KeyType | None, typer.Option(help="What subjects in CSV are, likewise.")] = None,
+    label_type: Annotated[LabelType | None, typer.Option(help="What labels in CSV are, likewise.")] = None,
+    features: Annotated[
+        int | None, typer.Option(help="Number of features, for SVMlight. [default: the last one that is not zero]")
     ] = None,
     capacity: Annotated[
         float | None, typer.Option(help="The regulariser, and how many core deletions the bounds are made for.")
@@ -67,8 +80,11 @@ def learn(
     - `cat more.csv | erasable learn - --label churned --id row_id -o model.erasable`
 
     - `erasable learn data.csv --kernel rbf --gamma 0.5 --scale 10 -o curved.erasable`
+
+    - `erasable learn data.csv --id row_id --id-type str --label-type int -o model.erasable`
     """
     from erasable.datasets import stream_table
+    from erasable.errors import ConfigurationError
     from erasable.operations.files import ModelFile
 
     file = ModelFile(out)
@@ -84,13 +100,20 @@ def learn(
     given = {name: value for name, value in options.items() if value is not None}
     if threshold is not None:
         _refuse({"--kappa": kappa, "--horizon": horizon}, "names a threshold, and --threshold gives it: leave one out")
-    kinds, width = (_kinds(file), _width(file, data)) if there else (None, None)
+    _refuse({"--id-type": None if id else id_type}, "is for --id, the column of ids: name it, or leave both out")
+    _refuse({"--subject-type": None if subject else subject_type}, "is for --subject: name it, or leave both out")
+    types = {"label": label_type, "id": id_type, "subject": subject_type}
+    named = {role: _TYPES[t] for role, t in types.items() if t is not None}
+    kinds, width = (_kinds(file), _width(file, data)) if there else ({}, features)
+    _check_types(kinds, named, width, features)
     with (
         stream_table(
-            data, label=label, id=id, subject=subject, ignore=ignore or (), kinds=kinds, n_features=width
+            data, label=label, id=id, subject=subject, ignore=ignore or (), kinds=kinds | named, n_features=width
         ) as stream,
         Bars(quiet=as_json) as bars,
     ):
+        if named and stream.typed:
+            raise ConfigurationError(_TYPED)
         total = stream.n_rows
         if there:
             new = _agreeing(file, given, kernel, stream)
@@ -124,6 +147,19 @@ def _kinds(file: Any) -> dict[str, type]:
     known = dict(zip(("label", "id", "subject"), (label, *file.key_types()), strict=True))
     allowed = {"label": (bool, int, float, str), "id": (int, str), "subject": (int, str)}
     return {role: kind for role, kind in known.items() if kind in allowed[role]}
+
+
+def _check_types(known: dict[str, type], named: dict[str, type], width: int | None, features: int | None) -> None:
+    """Refuse types, or a number of features, that differ from those of the model."""
+    from erasable.errors import ConfigurationError
+
+    for role, kind in named.items():
+        if known.get(role, kind) is not kind:
+            raise ConfigurationError(
+                f"--{role}-type says {kind.__name__}, and the model's are {known[role].__name__}: leave it out."
+            )
+    if features is not None and width is not None and features != width:
+        raise ConfigurationError(f"--features says {features}, and the model has {width}: leave it out.")
 
 
 def _width(file: Any, data: str) -> int | None:

@@ -67,6 +67,8 @@ class ParquetSource(Source):
 class CsvSource(Source):
     """A CSV file, plain or compressed. It is read once more before where types of labels or keys have to be found."""
 
+    typed = False
+
     def __init__(self, path: Path, name: str, roles: Roles, block_bytes: int, kinds: Kinds) -> None:
         self._path, self._name, self._given = path, name, kinds
         self._columns, self._options, self._shown = csv_columns(path, path, roles)
@@ -116,6 +118,7 @@ class CsvSource(Source):
 class CsvPipe(Source):
     """CSV text that can be read but once: types are settled by the first block and have to hold for all."""
 
+    typed = False
     once = True
 
     def __init__(self, head: bytes, rest: BinaryIO, path: Path, roles: Roles, block_bytes: int, kinds: Kinds) -> None:

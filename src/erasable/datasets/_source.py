@@ -14,9 +14,10 @@ T = TypeVar("T")
 
 
 class Source(ABC):
-    """Rows of one file or pipe. ``once`` says that they can be read but once."""
+    """Rows of one file or pipe. ``once`` says that they can be read but once, ``typed`` that their columns have types."""
 
     once = False
+    typed = True
     feature_names: tuple[str, ...] | None = None
     n_rows: int | None = None
 

@@ -53,6 +53,11 @@ class _Stream(Generic[Block]):
         return self._source.feature_names
 
     @property
+    def typed(self) -> bool:
+        """Whether the format says what labels, ids and subjects are; in CSV text all is text, and ``kinds`` says it."""
+        return self._source.typed
+
+    @property
     def n_rows(self) -> int | None:
         """How many rows there are, where that is known without reading them; see ``count_rows``."""
         return self._source.n_rows
