@@ -934,7 +934,7 @@ def test_types_that_do_not_fit_are_refused(folder, capsys, monkeypatch):
         no(["learn", whole, "--features", "2", *TYPED, "new.erasable"], 2, "is for SVMlight")
         no(["learn", "data.svmlight", "--features", "2", "-o", "new.erasable"], 2)
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(arrow.getvalue())))
-        no(["learn", "-", "--id-type", "str", *LEARN[:-1], "new.erasable", "--threshold", "0.1"], 2, "an Arrow stream")
+        no(["learn", "-", "--id-type", "str", *LEARN[:-1], "new.erasable", "--threshold", "0.1"], 2, "types of its own")
 
 
 def test_types_that_agree_with_the_model_are_accepted(folder):

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Source(ABC):
-    """Rows of one file or pipe. ``once`` says that they can be read but once, ``typed`` that their columns have types."""
+    """Rows of one file or pipe. ``once``: they can be read but once; ``typed``: their columns have types."""
 
     once = False
     typed = True
