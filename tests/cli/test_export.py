@@ -63,3 +63,12 @@ def test_what_cannot_be_exported_is_one_line_and_a_code(clf, tmp_path, capsys):
     assert run(["export", "kernel.erasable", "-o", "k.onnx"]) == 2
     assert "rows of people" in capsys.readouterr().err
     assert not (tmp_path / "k.onnx").exists()
+
+
+def test_a_table_is_not_replaced(clf, tmp_path, capsys):
+    (tmp_path / "churn.csv").write_text("age,label\n1,2\n")
+    assert run(["export", "model.erasable", "-o", "churn.csv", "--format", "onnx"]) == 2
+    assert "churn.csv is no earlier export" in capsys.readouterr().err
+    assert (tmp_path / "churn.csv").read_text() == "age,label\n1,2\n"
+    for _ in range(2):
+        assert run(["export", "model.erasable", "-o", "churn.onnx"]) == 0

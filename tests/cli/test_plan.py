@@ -82,7 +82,7 @@ def test_json_is_all_that_is_printed_on_request(command, tmp_path):
         (["people.csv", "--label", "answers"], "people.csv has no column 'answers'"),
         (["people.csv", "--label", "answer", "--subject", "who", "--weights", "w"], "no numeric column 'w'"),
         (["digits", "--effort", "much"], "effort must be one of quick"),
-        (["digits", "--distribution", "subject"], "distribution='subject' needs subjects="),
+        (["digits", "--distribution", "subject"], "distribution='subject' needs --subject"),
         (["digits", "--max-stored", "3"], "max_stored must be above 0"),
         (["digits", "--max-bytes", "10", "--effort", "quick"], "no candidate meets the storage target"),
     ],
@@ -109,3 +109,19 @@ def test_the_defaults_are_those_of_the_operation():
     assert len(shared) >= 9
     assert shared == {name: theirs[name].default for name in shared}
     assert inspect.signature(plan).parameters["intercept"].default == theirs["fit_intercept"].default
+
+
+def test_columns_that_are_no_features_are_ignored(command, tmp_path):
+    lines = (tmp_path / people(tmp_path)).read_text().splitlines()
+    dated = [f"{line},{'2026-01-01' if i else 'day'}" for i, line in enumerate(lines)]
+    (tmp_path / "dated.csv").write_text("\n".join(dated) + "\n")
+    options = ["--label", "answer", "--effort", "quick", "--max-loss", "0.1", "--json"]
+    status, shown, _ = command("plan", "dated.csv", *options, "--ignore", "who")
+    assert status == 2
+    assert "'day'" in json.loads(shown)["error"]["message"]
+    status, shown, said = command("plan", "dated.csv", *options, "--ignore", "who", "--ignore", "day")
+    assert status == 0, said
+    assert json.loads(shown)["features"] == 3
+    status, _, said = command("plan", "digits", "--ignore", "who")
+    assert status == 2
+    assert "--ignore names columns of a file" in said

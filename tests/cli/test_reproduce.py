@@ -89,6 +89,7 @@ def test_figure_1_on_its_own_as_json(tmp_path, capsys):
 def test_the_defaults_are_those_of_the_settings():
     ours = {name: p.default for name, p in inspect.signature(reproduce).parameters.items()}
     default = Settings("margin")
+    assert tuple(ours.pop("ignore") or ()) == default.ignore
     assert ours.pop("methods") == ",".join(default.methods) == ",".join(METHODS)
     shared = {name for name in ours if name in default.as_json() and name != "dataset"}
     assert len(shared) >= 14
@@ -116,3 +117,25 @@ def test_text_labels_and_named_rows_work_too(tmp_path):
         "reproduce", "people.csv", *options, "--kappa", "0.6", "--methods", "erasable,sisa,subsample", cwd=tmp_path
     )
     assert run.returncode == 0, run.stderr
+
+
+def test_columns_that_are_no_features_are_ignored_and_part_of_the_settings(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    lines = ["who,day,a,b,answer"]
+    for i in range(120):
+        a, b = rng.standard_normal(2)
+        lines.append(f"u{i},{i},{a},{b},{'yes' if a > 0 else 'no'}")
+    path = tmp_path / "people.csv"
+    path.write_text("\n".join(lines) + "\n")
+    options = ["--label", "answer", "--deletions", "20", "--points", "2", "--repeats", "1", "--kappa", "0.6"]
+    options += ["--methods", "erasable", "--out", str(tmp_path / "out"), "--json"]
+    assert run(["reproduce", str(path), *options]) == 2
+    assert "'who'" in json.loads(capsys.readouterr().out)["error"]["message"]
+    assert run(["reproduce", str(path), *options, "--ignore", "who", "--ignore", "day"]) == 0
+    results = json.loads(capsys.readouterr().out)
+    assert results["settings"]["ignore"] == ["who", "day"]
+    assert results["data"]["features"] == 2
+    assert run(["reproduce", str(path), *options, "--ignore", "who"]) == 2
+    assert "other settings (ignore)" in json.loads(capsys.readouterr().out)["error"]["message"]
+    assert run(["reproduce", "digits", "--ignore", "who"]) == 2
+    assert "--ignore names columns of a file" in capsys.readouterr().err

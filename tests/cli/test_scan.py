@@ -190,3 +190,20 @@ def test_the_module_loads_nothing_heavy():
     code = f"import sys, {module.__name__}; print([m for m in {heavy!r} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_the_number_of_remains_in_each_file_comes_first(command, folder):
+    models = folder[0] / "models"
+    (models / "[log]").write_text(f"{SECRET}\n" * 3)
+    (models / "one").write_text(SECRET)
+    _, shown, _ = command("models", "--for", "gone.csv", "--id", "row_id")
+    lines = shown.splitlines()
+    assert lines[:3] == ["3 remains in [log]", "2 remains in m.erasable", "1 remain in one"]
+    assert lines[3].strip() == "Remains"
+    for i in range(50):
+        (models / f"{i:02d}").write_text(SECRET)
+    _, shown, _ = command("models", "--for", "gone.csv", "--id", "row_id")
+    lines = shown.splitlines()
+    assert sum(" in " in line for line in lines[:41]) == 41
+    assert lines[40] == "and some in 13 more files"
+    assert lines[41].strip() == "Remains (the first 40 of 56)"

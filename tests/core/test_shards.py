@@ -399,3 +399,24 @@ def test_shards_on_disk_that_are_damaged_or_gone_are_refused_and_extra_ones_left
     first.write_bytes(whole)
     assert load(path).state_digest() == model.state_digest()
     assert extra.read_text() == "mine"
+
+
+def test_a_shard_named_again_and_again_is_refused_before_it_is_read(monkeypatch):
+    """Otherwise a small head and one small file would fill the memory."""
+    monkeypatch.setattr(shards, "LARGEST_FILE", 60)
+    monkeypatch.setattr(shards, "LARGEST_SHARD", 40)
+    X = np.random.default_rng(4).standard_normal((30, 3))
+    files = ErasableClassifier(threshold=1e-6).fit(X, X[:, 0] > 0)._files()
+    head = b"".join(files.head)
+    name = next(iter(files.parts))
+    again = altered(head, lambda header, meta: meta.update(shards=[name] * len(meta["shards"])))
+    read = []
+
+    def fetch(wanted):
+        read.append(wanted)
+        return b"".join(files.parts[wanted])
+
+    with pytest.raises(StateFormatError, match="twice"):
+        shards.from_files(again, fetch)
+    assert read == []
+    assert len(shards.from_files(head, fetch).ids) == len(X)

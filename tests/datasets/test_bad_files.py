@@ -3,6 +3,7 @@
 import datetime
 import gzip
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -14,6 +15,7 @@ import scipy.sparse as sp
 
 from erasable import ConfigurationError, ErasableError, InputError, InputTypeError
 from erasable.datasets import Table, load_table
+from erasable.datasets._reading import read_or_refuse
 from tests.datasets.cases import IDS, SECRET, SECRET_TEXT, SUBJECTS, N, X, Y, assert_same, refused
 
 DATES = [datetime.date(2020, 1, 1)] * N
@@ -363,3 +365,12 @@ def test_columns_that_the_format_does_not_have_are_refused(tmp_path, name, roles
 def test_odd_paths_are_refused(path):
     with refused(InputTypeError, "path"):
         load_table(path)
+
+
+@pytest.mark.parametrize("form", ["CSV", "Parquet", "SVMlight text", "NumPy arrays"])
+def test_a_file_that_may_not_be_opened_is_not_called_damaged(form):
+    def read():
+        raise PermissionError(13, "Permission denied")
+
+    with refused(InputError, "secret.csv cannot be opened: permission was denied"):
+        read_or_refuse(read, Path("secret.csv"), form)

@@ -6,6 +6,7 @@ import scipy.sparse as sp
 
 from erasable import ConfigurationError, InputError
 from erasable.datasets import load_split, load_table
+from erasable.errors import InputTypeError
 from tests.datasets.cases import IDS, SUBJECTS, N, X, Y, assert_same, refused
 
 OWNERS = np.arange(N) % 3
@@ -94,3 +95,14 @@ def test_a_division_that_leaves_nothing_is_refused(tmp_path):
     np.savez(tmp_path / "all.npz", X=X, y=Y)
     with refused(ConfigurationError, "both sides"):
         load_split(tmp_path / "all.npz", test_size=12)
+
+
+def test_columns_can_be_ignored(tmp_path):
+    lines = [f"{i},{a},{y}" for i, a, y in zip(IDS, X[:, 0], Y, strict=True)]
+    (tmp_path / "all.csv").write_text("\n".join(["key,a,kind", *lines]))
+    with pytest.raises(InputTypeError, match="'key'"):
+        load_split(tmp_path / "all.csv", label="kind")
+    split = load_split(tmp_path / "all.csv", label="kind", ignore=["key"])
+    assert split.train.feature_names == split.test.feature_names == ("a",)
+    with refused(ConfigurationError, "ignore name columns"):
+        load_split(write(tmp_path), ignore=["key"])

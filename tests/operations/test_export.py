@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors import safe_open
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 
 from erasable import (
     ChangedMeanwhileError,
@@ -273,10 +273,43 @@ def test_a_model_is_never_overwritten_whatever_its_name(tmp_path):
             with pytest.raises(ConfigurationError, match="holds a model"):
                 export(clf, path)
             assert path.read_bytes() == data
-    for data in (b"", b"some text", (200).to_bytes(8, "little") + b"{}"):
-        (tmp_path / "other.safetensors").write_bytes(data)
-        export(clf, tmp_path / "other.safetensors")
-        assert set(load_file(tmp_path / "other.safetensors")) == {"coef", "intercept"}
+
+
+def test_nothing_but_an_earlier_export_is_replaced(tmp_path):
+    clf, other = model(), tmp_path / "other.safetensors"
+    foreign = tmp_path / "foreign.safetensors"
+    save_file({"coef": np.zeros(3)}, foreign, {"made by": "somebody, with erasable_state_digest"})
+    onnx_like = b"\x08\x08\x12\x04some" + bytes(40)
+    stamped = b"a,erasable_state_digest\n1,2\n"
+    header = b'{"__metadata__": {"note": "erasable_state_digest"}}'
+    begins_alike = (0x208).to_bytes(8, "little") + header.ljust(0x208)
+    for data in (
+        b"some text",
+        (200).to_bytes(8, "little") + b"{}",
+        foreign.read_bytes(),
+        onnx_like,
+        stamped,
+        begins_alike,
+    ):
+        other.write_bytes(data)
+        with pytest.raises(ConfigurationError, match=r"other\.safetensors is no earlier export.*choose another name"):
+            export(clf, other)
+        assert other.read_bytes() == data
+        assert {p.name for p in tmp_path.iterdir()} == {"other.safetensors", "foreign.safetensors"}
+    other.write_bytes(b"")  # nothing is lost
+    for form in ("onnx", "safetensors", "onnx", "onnx", "safetensors", "safetensors"):
+        export(clf, other, form=form)
+    assert set(load_file(other)) == {"coef", "intercept"}
+
+
+def test_what_may_not_be_read_is_not_replaced(tmp_path, monkeypatch):
+    def denied(path):
+        raise PermissionError
+
+    (tmp_path / "m.onnx").write_bytes(b"something")
+    monkeypatch.setattr("erasable.operations.export.head_of", denied)
+    with pytest.raises(ConfigurationError, match="may not be read"):
+        export(model(), tmp_path / "m.onnx")
 
 
 def test_the_form_can_be_named(tmp_path):

@@ -144,7 +144,7 @@ def test_a_header_that_was_sealed_again_is_inspected_or_refused(name, data, tmp_
     path = tmp_path_factory.mktemp("inspect") / "bad.erasable"
     path.write_bytes(bad)
     try:
-        told = inspect(path, rows=data.draw(st.booleans()), learnt=5)
+        told = inspect(path, rows=data.draw(st.booleans()), learnt=N)
     except (StateFormatError, StoreError):
         return
     assert told.digest == hashlib.sha256(bad).hexdigest()
@@ -162,3 +162,23 @@ def test_ids_of_a_sealed_file_do_not_multiply_in_memory(path):
     path.write_bytes(rebuilt(opened(raw)[1], found))
     with pytest.raises(StateFormatError):
         inspect(path, rows=True)
+
+
+def test_numbers_stand_beside_the_hexadecimal_ones(path):
+    for name, gamma in (("linear, bytes ids", None), ("rbf", 1.0)):
+        CASES[name].fitted().save(path, overwrite=True)
+        found = inspect(path)
+        for number in ("capacity", "threshold"):
+            assert getattr(found, number) == float.fromhex(found.configuration[number]) > 0
+        assert found.gamma == gamma
+    CASES["general"].fitted().save(path, overwrite=True)
+    found = inspect(path)
+    assert (found.capacity, found.threshold, found.gamma) == (None, None, None)
+
+
+def test_fewer_rows_learnt_than_stored_are_refused(path):
+    model = CASES["linear"].fitted()
+    model.save(path)
+    assert inspect(path, learnt=model.n_core_).stored_share == 1.0
+    with pytest.raises(ConfigurationError, match=f"{model.n_core_} core rows"):
+        inspect(path, learnt=model.n_core_ - 1)

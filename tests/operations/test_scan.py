@@ -111,3 +111,24 @@ def test_the_models_say_which_columns_are_features(tmp_path):
     with pytest.raises(InputTypeError):
         scan_for(tmp_path, tmp_path / "gone.parquet", id="id")
     assert scan_for(tmp_path, tmp_path / "gone.parquet", id="id", ignore=["day"]).rows == 5
+
+
+def test_what_the_models_say_goes_before_what_is_ignored(tmp_path):
+    """Also where the table has the index of pandas, which no option named."""
+    rng = np.random.default_rng(5)
+    frame = pd.DataFrame(rng.standard_normal((50, 9)), columns=list("abcdefghi"), index=np.arange(50) * 3)
+    frame["day"], frame["id"] = "monday", [f"visit-{i:03d}" for i in range(50)]
+    clf = ErasableClassifier(threshold=1e-6, feature_names=list("abcdefghi"))
+    clf.fit(frame[list("abcdefghi")].to_numpy(), rng.integers(2, size=50), ids=frame["id"].tolist())
+    clf.save(tmp_path / "m.erasable")
+    frame[:5].to_parquet(tmp_path / "gone.parquet")
+    found = scan_for(tmp_path, tmp_path / "gone.parquet", id="id", ignore=["day", "a"])
+    assert {r.row for r in found.remains if r.what == "grid row"} == set(range(5))
+    frame[:5].to_csv(tmp_path / "gone.csv.gz")
+    found = scan_for(tmp_path, tmp_path / "gone.csv.gz", id="id")
+    assert {r.row for r in found.remains if r.what == "grid row"} == set(range(5))
+    (tmp_path / "m.erasable").unlink()
+    with pytest.raises(InputError, match=r"row index of pandas among its columns, '__index_level_0__': .*ignore="):
+        scan_for(tmp_path, tmp_path / "gone.parquet", id="id", ignore=["day"])
+    found = scan_for(tmp_path, tmp_path / "gone.parquet", id="id", ignore=["day", "__index_level_0__"])
+    assert found.rows == 5

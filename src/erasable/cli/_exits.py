@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import sys
 from collections.abc import Sequence
 from typing import TextIO
@@ -77,7 +78,17 @@ def message(error: BaseException) -> str:
         where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
         advice = _ADVICE.get(error.errno or 0, "check the path, the space left and who may write there")
         return f"{where}{error.strerror}; {advice}."
-    return " ".join(str(error).split())
+    return _KEYWORD.sub(_as_option, " ".join(str(error).split()))
+
+
+# Names of arguments as Python writes them, and not those of a call: ``id=``, but not ``load(path, like=...)``.
+_KEYWORD = re.compile(r"(?<![\w.])([a-z]\w*)=(?=[\s,;:)]|\.(?!\.)|$)")
+_OPTIONS = {"ids": "id", "subjects": "subject", "scaling": "scale", "fit_intercept": "intercept", "timeout": "wait"}
+
+
+def _as_option(found: re.Match[str]) -> str:
+    """The option of the command line that stands for an argument."""
+    return "--" + _OPTIONS.get(found[1], found[1].replace("_", "-"))
 
 
 def wants_json(arguments: Sequence[str]) -> bool:

@@ -131,8 +131,8 @@ def run(arguments: list[str]) -> int:
         code = result if isinstance(result, int) else 0
         if code != INTERRUPTED:
             return code
-        kind, text = "KeyboardInterrupt", "interrupted."
-        if not as_json:
+        kind, text = "KeyboardInterrupt", _INTERRUPTED
+        if arguments[:1] == ["reproduce"] and not as_json:  # it said itself how to go on
             return code
     except BrokenPipeError:  # who read our output has seen enough
         mute(sys.stdout)
@@ -140,9 +140,7 @@ def run(arguments: list[str]) -> int:
     except (ErasableError, OSError, MemoryError) as error:
         code, kind, text = exit_code(error), type(error).__name__, message(error)
     except (KeyboardInterrupt, typer.Abort):
-        code, kind, text = INTERRUPTED, "KeyboardInterrupt", "interrupted."
-        if not as_json:
-            return code
+        code, kind, text = INTERRUPTED, "KeyboardInterrupt", _INTERRUPTED
     except _ClickException as error:
         if type(error).__name__ == "NoArgsIsHelpError":  # the help is on the screen already
             return BAD_INPUT
@@ -153,6 +151,9 @@ def run(arguments: list[str]) -> int:
         raise
     report(kind, text, code, as_json=as_json)
     return code
+
+
+_INTERRUPTED = "interrupted: every file is as before the command or as after it; run it again to be sure."
 
 
 def _usage(error: Any) -> str:

@@ -11,8 +11,16 @@ from erasable.cli._shared import Json, print_json
 
 
 def export(
-    model: Annotated[Path, typer.Argument(help="The model file.", show_default=False)],
-    out: Annotated[Path, typer.Option("-o", "--out", help="The file to write: .onnx or .safetensors.")],
+    model: Annotated[Path, typer.Argument(help="The model file.", show_default=False, readable=False)],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "-o",
+            "--out",
+            help="The file to write: .onnx or .safetensors. An earlier export is replaced, no other file.",
+            readable=False,
+        ),
+    ],
     form: Annotated[
         str | None, typer.Option("--format", help="`onnx` or `safetensors`. [default: by the ending of the file]")
     ] = None,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,10 +18,11 @@ if TYPE_CHECKING:
     from erasable.audit.keys import PrivateKey
 
 _WHOLE = re.compile(r"-?[0-9]{1,40}")
+_ROOM = 8192  # bytes: more than any receipt that is made here has
 
 
 def forget(
-    model: Annotated[Path, typer.Argument(help="The model file.", show_default=False)],
+    model: Annotated[Path, typer.Argument(help="The model file.", show_default=False, readable=False)],
     id: Annotated[list[str] | None, typer.Option(help="Id of a row; may be given again.", show_default=False)] = None,
     ids_file: Annotated[
         str | None,
@@ -30,9 +32,15 @@ def forget(
         list[str] | None, typer.Option(help="Whose rows are to go; may be given again.", show_default=False)
     ] = None,
     subjects_file: Annotated[str | None, typer.Option(help="File of subjects, like `--ids-file`.")] = None,
+    column: Annotated[
+        str | None, typer.Option(help="Column of these files that holds the names, where there are several.")
+    ] = None,
     receipt: Annotated[Path | None, typer.Option(help="Write a signed receipt there; needs `--key`.")] = None,
     key: Annotated[Path | None, typer.Option(help="The private key that signs: see `erasable keys new`.")] = None,
     passphrase_file: Annotated[Path | None, typer.Option(help="File with the passphrase of the key.")] = None,
+    ask_passphrase: Annotated[
+        bool, typer.Option("--ask-passphrase", help="Type in the passphrase of the key.")
+    ] = False,
     request_id: Annotated[
         str | None, typer.Option(help="Your name for the request; no name of a person. [default: a random one]")
     ] = None,
@@ -66,27 +74,36 @@ def forget(
         raise ConfigurationError("name what to forget: --id, --ids-file, --subject or --subjects-file.")
     if ids_file == "-" and subjects_file == "-":
         raise ConfigurationError("standard input can be read only once: give one of the lists as a file.")
-    signer = _signer(receipt, key, passphrase_file, after_only=after_only or request_id is not None)
+    signer = _signer(receipt, key, passphrase_file, ask=ask_passphrase, after_only=after_only or request_id is not None)
     file = ModelFile(model, timeout=wait, key=signer, after_only=after_only)
     id_type, subject_type = file.key_types()
     request = Request(
-        _keys(id, ids_file, id_type, "--id"),
-        _keys(subject, subjects_file, subject_type, "--subject"),
+        _keys(id, ids_file, id_type, "--id", column),
+        _keys(subject, subjects_file, subject_type, "--subject", column),
         request_id,
         requested_at,
     )
-    with _new_file(receipt) as written:
+    with _reserved(receipt) as write_receipt:
         report = file.forget_together([request], digests=True)[0]
-        if written is not None:
-            written.write(report.receipt or "")
-            written.flush()
-            os.fsync(written.fileno())  # as durable as what it attests
+        write_receipt(report.receipt)
+    warnings = _doubts(report, request, subject_type)
     if as_json:
         counts = {"requested": report.requested, "core_rows_removed": report.core_rows_removed}
         digests = {"digest_before": report.before, "digest": report.after}
         where = None if receipt is None else str(receipt)
-        print_json({"model": str(model), **counts, "core_rows": report.rows_left, **digests, "receipt": where})
+        print_json(
+            {
+                "model": str(model),
+                **counts,
+                "core_rows": report.rows_left,
+                **digests,
+                "receipt": where,
+                "warnings": warnings,
+            }
+        )
         return
+    for warning in warnings:
+        print(f"warning: {warning}", file=sys.stderr)
     print(f"{report.requested:,} named; {report.core_rows_removed:,} core rows forgotten, {report.rows_left:,} left.")
     print(f"state digest {report.after}")
     if receipt is not None:
@@ -94,21 +111,56 @@ def forget(
 
 
 @contextmanager
-def _new_file(path: Path | None) -> Iterator[TextIO | None]:
-    """A file for the receipt, made before anything is forgotten; gone again when nothing was."""
+def _reserved(path: Path | None) -> Iterator[Callable[[str | None], None]]:
+    """A file for the receipt, and room in it, taken before anything is forgotten; gone again when nothing was."""
     if path is None:
-        yield None
+        yield lambda text: None
         return
-    with open(path, "x", encoding="utf-8") as written:
+    from erasable.errors import StoreError
+
+    done = False
+    with open(path, "xb") as file:
+
+        def write(text: str | None) -> None:
+            nonlocal done
+            done = True
+            try:
+                file.seek(0)
+                file.write((text or "").encode())
+                file.truncate()
+                file.flush()
+                os.fsync(file.fileno())  # as durable as what it attests
+            except OSError as error:
+                print(text, file=sys.stderr)
+                raise StoreError(
+                    f"the rows are forgotten, but {path} could not be written ({error.strerror}): keep the receipt, it "
+                    "stands above on standard error."
+                ) from error
+
         try:
-            yield written
+            file.write(b" " * _ROOM)
+            file.flush()
+            os.fsync(file.fileno())
+            yield write
         except BaseException:
-            if not written.tell():
+            if not done:
                 path.unlink(missing_ok=True)
             raise
 
 
-def _keys(given: list[str] | None, file: str | None, kind: type | None, option: str) -> list[Any] | None:
+def _doubts(report: Any, request: Any, subject_type: type | None) -> list[str]:
+    """What somebody who expected rows to leave would want to know."""
+    found = []
+    if request.subjects is not None and subject_type is None:
+        found.append("this model stores no subjects, so none could be found: rows can only be named by --id.")
+    elif not report.core_rows_removed:
+        found.append("none of these names is stored in this model, so nothing had to be forgotten: check the spelling.")
+    return found
+
+
+def _keys(
+    given: list[str] | None, file: str | None, kind: type | None, option: str, column: str | None
+) -> list[Any] | None:
     """Ids or subjects as the model has them; None where none were named."""
     from erasable.datasets import read_keys
     from erasable.errors import InputError
@@ -129,19 +181,21 @@ def _keys(given: list[str] | None, file: str | None, kind: type | None, option: 
         else:
             keys.append(text)
     if file is not None:
-        keys += read_keys(file, kind=kind)
+        keys += read_keys(file, kind=kind, column=column)
     return keys
 
 
 def _signer(
-    receipt: Path | None, key: Path | None, passphrase_file: Path | None, *, after_only: bool
+    receipt: Path | None, key: Path | None, passphrase_file: Path | None, *, ask: bool, after_only: bool
 ) -> PrivateKey | None:
     """The key, once everything that a receipt needs was found to be there: before anything is forgotten."""
     from erasable.errors import ConfigurationError, StoreError
 
     if receipt is None:
-        if key is not None or passphrase_file is not None or after_only:
-            raise ConfigurationError("--key, --passphrase-file, --request-id and --after-only are for --receipt FILE.")
+        if key is not None or passphrase_file is not None or ask or after_only:
+            raise ConfigurationError(
+                "--key, --passphrase-file, --ask-passphrase, --request-id and --after-only are for --receipt FILE."
+            )
         return None
     if key is None:
         raise ConfigurationError("--receipt needs --key, the private key that signs: erasable keys new makes one.")
@@ -151,5 +205,9 @@ def _signer(
         raise StoreError(f"{receipt.absolute().parent} is no folder: the receipt could not be written there.")
     from erasable.audit.keys import read_passphrase, read_private_key
 
+    if ask and passphrase_file is not None:
+        raise ConfigurationError("--passphrase-file and --ask-passphrase both name a passphrase: give one of them.")
     passphrase = None if passphrase_file is None else read_passphrase(passphrase_file)
+    if ask:
+        passphrase = typer.prompt("Passphrase", hide_input=True, err=True).encode()
     return read_private_key(key, passphrase=passphrase)

@@ -12,7 +12,7 @@ from erasable.cli._shared import Json, print_json
 
 
 def inspect(
-    model: Annotated[Path, typer.Argument(help="The model file.", show_default=False)],
+    model: Annotated[Path, typer.Argument(help="The model file.", show_default=False, readable=False)],
     rows: Annotated[
         bool, typer.Option("--rows", help="List id, subject and label of every core row: they are personal data.")
     ] = False,
@@ -60,10 +60,15 @@ def inspect(
 # Of the header, in this table; the whole of it is in ``--json``.
 _TOLD = ("capacity", "threshold", "kernel", "gamma", "scaling", "intercept", "classes_fixed", "feature_names")
 _FLOATS = ("capacity", "threshold", "gamma", "scaling")
+_GRID = 2.0**-30  # of capacities: those given and those held differ by less
 
 
 def _told(name: str, value: Any) -> Any:
-    return value if name not in _FLOATS or value in (None, "row") else _decimal(value)
+    return (
+        value
+        if name not in _FLOATS or value in (None, "row")
+        else _decimal(value, _GRID if name == "capacity" else 0.0)
+    )
 
 
 def _shown(value: Any) -> str:
@@ -75,11 +80,13 @@ def _shown(value: Any) -> str:
     return text if text.isprintable() else json.dumps(text)
 
 
-def _decimal(value: Any) -> Any:
+def _decimal(value: Any, slack: float) -> Any:
     """A float of the header, which is hexadecimal there, in decimal."""
     if isinstance(value, list):
-        return [_decimal(v) for v in value]
+        return [_decimal(v, slack) for v in value]
     try:
-        return repr(float.fromhex(value))
+        number = float.fromhex(value)
     except (TypeError, ValueError, OverflowError):  # a file that only looks like ours
         return value
+    short = f"{number:.6g}"
+    return short if abs(float(short) - number) <= slack else repr(number)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -16,6 +17,7 @@ _TYPED = "--id-type, --subject-type and --label-type are for CSV: this table has
 
 if TYPE_CHECKING:
     from erasable.datasets import TableStream
+    from erasable.estimators import LearnReport
 
 
 def learn(
@@ -28,7 +30,9 @@ def learn(
     ],
     out: Annotated[
         Path,
-        typer.Option("-o", "--out", help="The model file. One that is there learns more.", show_default=False),
+        typer.Option(
+            "-o", "--out", help="The model file. One that is there learns more.", show_default=False, readable=False
+        ),
     ],
     label: Annotated[str, typer.Option(help="Column of the labels.")] = "label",
     id: Annotated[
@@ -36,7 +40,8 @@ def learn(
     ] = None,
     subject: Annotated[str | None, typer.Option(help="Column that says whose row it is.")] = None,
     ignore: Annotated[
-        list[str] | None, typer.Option(help="Column that is no feature; may be given again.", show_default=False)
+        list[str] | None,
+        typer.Option(help="Column that is no feature; may be given again.", metavar="COLUMN", show_default=False),
     ] = None,
     id_type: Annotated[
         KeyType | None, typer.Option(help="What ids in CSV are. [default: integers if all in the table are]")
@@ -47,11 +52,21 @@ def learn(
         int | None, typer.Option(help="Number of features, for SVMlight. [default: the last one that is not zero]")
     ] = None,
     capacity: Annotated[
-        float | None, typer.Option(help="The regulariser, and how many core deletions the bounds are made for.")
+        float | None,
+        typer.Option(
+            help="The regulariser, and how many core deletions the bounds are made for. "
+            "[default: 1 for a linear model, 0.1 for a kernel]"
+        ),
     ] = None,
-    kappa: Annotated[float | None, typer.Option(help="How much is stored, 0 to 1. [default: 0.2]")] = None,
+    kappa: Annotated[
+        float | None, typer.Option(help="How much a linear model stores, 0 to 1; not for kernels. [default: 0.2]")
+    ] = None,
     threshold: Annotated[
-        float | None, typer.Option(help="The threshold itself, instead of kappa. [default: rows ** -kappa]")
+        float | None,
+        typer.Option(
+            help="The threshold itself, instead of kappa; a higher one stores fewer rows. "
+            "[default: rows ** -kappa for a linear model, 1 for a kernel]"
+        ),
     ] = None,
     horizon: Annotated[
         int | None, typer.Option(help="Rows the model will see in all. [default: rows of the table]")
@@ -86,6 +101,7 @@ def learn(
     from erasable.datasets import stream_table
     from erasable.errors import ConfigurationError
     from erasable.operations.files import ModelFile
+    from erasable.operations.inspect import stored_bytes
 
     file = ModelFile(out)
     there = out.exists()
@@ -123,14 +139,28 @@ def learn(
                 given["horizon"] = _horizon(total)
             new = _model(kernel, {**given, "feature_names": stream.feature_names})
         report = file.learn(stream, new=new, progress=lambda done: bars.tick("learning", done, total or done))
-    size = out.stat().st_size
+    size, warnings = stored_bytes(out), _warnings(report, new, there)
     if as_json:
         rows = {"rows": report.rows, "core_rows_added": report.core_rows_added, "core_rows": report.core_rows}
-        print_json({"model": str(out), **rows, "bytes": size})
+        print_json({"model": str(out), **rows, "bytes": size, "warnings": warnings})
         return
     share = f" ({report.core_rows_added / report.rows:.1%})" if report.rows else ""
     print(f"{report.rows:,} rows learnt; {report.core_rows_added:,}{share} became core rows, the others left no trace.")
     print(f"{out} holds {report.core_rows:,} core rows in {size:,} bytes.")
+    for warning in warnings:
+        print(f"hint: {warning}", file=sys.stderr)
+
+
+def _warnings(report: LearnReport, model: Any, there: bool) -> list[str]:
+    """What to change where most rows were stored, unless that was asked for."""
+    if report.rows < 1000 or 2 * report.core_rows_added <= report.rows or getattr(model, "threshold", None) == 0:
+        return []
+    way = (
+        "give --scale, a smaller --gamma or a higher --threshold"
+        if hasattr(model, "gamma")
+        else "a lower --kappa or a higher --threshold stores fewer (erasable plan tries them out)"
+    )
+    return [f"more than half of the rows are stored: {way}" + ("; that takes a new model file" if there else "")]
 
 
 def _refuse(options: dict[str, Any], why: str) -> None:

@@ -31,6 +31,10 @@ def plan(
     label: Annotated[str, typer.Option(help="Column of the labels.")] = "label",
     id: Annotated[str | None, typer.Option(help="Column of the row ids, which is then no feature.")] = None,
     subject: Annotated[str | None, typer.Option(help="Column that says whose row it is.")] = None,
+    ignore: Annotated[
+        list[str] | None,
+        typer.Option(help="Column that is no feature; may be given again.", metavar="COLUMN", show_default=False),
+    ] = None,
     weights: Annotated[
         str | None, typer.Option(help="Column that says how likely a row is to be deleted, up to a factor.")
     ] = None,
@@ -58,7 +62,10 @@ def plan(
     effort: Annotated[str, typer.Option(help="How hard to look: quick, default, thorough.")] = "default",
     seed: Annotated[int, typer.Option(help="Draws divisions of the rows and orders of deletion.")] = 0,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for plan.json, frontier.png and frontier.svg. [default: none written]")
+        Path | None,
+        typer.Option(
+            help="Folder for plan.json, frontier.png and frontier.svg. [default: none written]", readable=False
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -72,11 +79,13 @@ def plan(
     - `erasable plan digits --deletions-per-month 20 --months 12`
 
     - `erasable plan customers.parquet --label churned --subject user_id --deletions-per-month 300 --max-stored 0.2`
+
+    - `erasable plan customers.parquet --label churned --id row_id --ignore day --ignore town`
     """
     from erasable.operations.plan import draw_frontier
     from erasable.operations.plan import plan as make_plan
 
-    table, likely = _read(file, label, id, subject, weights)
+    table, likely = _read(file, label, id, subject, tuple(ignore or ()), weights)
     if out is not None:
         _make_folder(out)
     with Bars(quiet=as_json) as bars:
@@ -109,7 +118,7 @@ def plan(
 
 
 def _read(
-    file: str, label: str, id: str | None, subject: str | None, weights: str | None
+    file: str, label: str, id: str | None, subject: str | None, ignore: tuple[str, ...], weights: str | None
 ) -> tuple[Table, np.ndarray[Any, Any] | None]:
     """The rows, and the column of weights, which is then no feature."""
     import numpy as np
@@ -119,6 +128,8 @@ def _read(
     if file in _NAMED:
         if weights is not None:
             raise ConfigurationError(f"{file} has no column of weights: leave --weights out.")
+        if ignore:
+            raise ConfigurationError(f"--ignore names columns of a file, and {file} is none: leave it out.")
         return (make_margin() if file == "margin" else load_bundled()), None
     path = Path(file)
     if not path.is_file():
@@ -126,9 +137,9 @@ def _read(
             f"there is no file {file!r}: give a .csv, .parquet, .npz or .svmlight file, or one of {', '.join(_NAMED)}."
         )
     if path.name.endswith("_train.npz"):
-        table = load_split(path, label=label, id=id, subject=subject).train
+        table = load_split(path, label=label, id=id, subject=subject, ignore=ignore).train
     else:
-        table = load_table(path, label=label, id=id, subject=subject)
+        table = load_table(path, label=label, id=id, subject=subject, ignore=ignore)
     if weights is None:
         return table, None
     if table.feature_names is None:

@@ -10,13 +10,20 @@ import typer
 
 from erasable.cli._shared import Bars, Json, print_json
 
+_BY_POSITION = (
+    "this model stores no names of columns (give feature_names= when it is made, or make it with erasable learn): "
+    "columns are taken in the order of the table"
+)
+
 
 def predict(
-    model: Annotated[Path, typer.Argument(help="The model file.", show_default=False)],
+    model: Annotated[Path, typer.Argument(help="The model file.", show_default=False, readable=False)],
     data: Annotated[
         str,
         typer.Argument(
-            help="The table, as for `learn`; `-` is standard input. Columns are found by name.", show_default=False
+            help="The table, as for `learn`; `-` is standard input. Columns are found by name where the model has "
+            "their names, else taken in their order.",
+            show_default=False,
         ),
     ],
     out: Annotated[
@@ -25,6 +32,14 @@ def predict(
     id: Annotated[str | None, typer.Option(help="Column of the row ids, to have them beside the predictions.")] = None,
     label: Annotated[
         str | None, typer.Option(help="Column of known labels: they are set beside the predictions, and counted.")
+    ] = None,
+    ignore: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Column that is no feature, for models without names; may be repeated.",
+            metavar="COLUMN",
+            show_default=False,
+        ),
     ] = None,
     probabilities: Annotated[bool, typer.Option("--probabilities", help="Add the probability of every class.")] = False,
     as_json: Json = False,
@@ -41,10 +56,13 @@ def predict(
 
     from erasable.errors import ConfigurationError
     from erasable.operations.files import load
-    from erasable.operations.predict import predict_table, write_records
+    from erasable.operations.predict import by_position, predict_table, refuse_overwriting, write_records
 
     if as_json and out in (None, "-"):
         raise ConfigurationError("--json tells what was done, so the predictions need a file: give -o FILE.")
+    refuse_overwriting(out, model, data)
+    loaded = load(model)
+    warnings = [_BY_POSITION] if by_position(loaded, data) else []
     known = right = 0
 
     def counted() -> Iterator[dict[str, Any]]:
@@ -57,17 +75,20 @@ def predict(
 
     with Bars(quiet=as_json) as bars:
         records = predict_table(
-            load(model),
+            loaded,
             data,
             id=id,
             label=label,
+            ignore=ignore or (),
             probabilities=probabilities,
             progress=lambda done, total: bars.tick("predicting", done, total or done),
         )
         rows = write_records(counted(), out)
     if as_json:
         accuracy = right / known if known else None
-        print_json({"model": str(model), "rows": rows, "out": out, "accuracy": accuracy})
+        print_json({"model": str(model), "rows": rows, "out": out, "accuracy": accuracy, "warnings": warnings})
         return
+    for warning in warnings:
+        print(f"warning: {warning}", file=sys.stderr)
     said = f"{rows:,} rows" + (f"; {right / known:.4f} of {known:,} known labels are as predicted" if known else "")
     print(said, file=sys.stderr)

@@ -45,7 +45,9 @@ def reproduce(
         float,
         typer.Option(help="Seconds a method may take for requests one at a time; the rest is estimated."),
     ] = 240.0,
-    out: Annotated[Path | None, typer.Option(help="Folder for results. [default: reproduction/DATASET]")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for results. [default: reproduction/DATASET]", readable=False)
+    ] = None,
     quick: Annotated[
         bool,
         typer.Option(
@@ -58,6 +60,12 @@ def reproduce(
     label: Annotated[str, typer.Option(help="Column of the labels in a file.")] = "label",
     id: Annotated[str | None, typer.Option(help="Column of the row ids in a file.")] = None,
     subject: Annotated[str | None, typer.Option(help="Column that says whose row it is, for order `subject`.")] = None,
+    ignore: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Column of a file that is no feature; may be given again.", metavar="COLUMN", show_default=False
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Compare ways of forgetting, as in the paper, on its data or on yours.
@@ -73,7 +81,7 @@ def reproduce(
 
     - `erasable reproduce margin` (the full run of the paper's Table 2, within 15 minutes)
 
-    - `erasable reproduce customers.parquet --label churned --subject user_id --order subject`
+    - `erasable reproduce customers.parquet --label churned --subject user_id --order subject --ignore day`
     """
     from rich.console import Console
     from rich.markup import escape
@@ -118,6 +126,7 @@ def reproduce(
         label,
         id,
         subject,
+        tuple(ignore or ()),
     )
     command = "erasable " + shlex.join(sys.argv[1:])
     try:

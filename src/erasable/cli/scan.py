@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,10 +20,14 @@ _MOST_SHOWN = 40
 
 
 def scan(
-    folder: Annotated[Path, typer.Argument(help="Every file below it is looked at.", show_default=False)],
+    folder: Annotated[
+        Path, typer.Argument(help="Every file below it is looked at.", show_default=False, readable=False)
+    ],
     rows: Annotated[
         Path,
-        typer.Option("--for", help="The rows to look for: .csv, .parquet, .npz, .svmlight.", show_default=False),
+        typer.Option(
+            "--for", help="The rows to look for: .csv, .parquet, .npz, .svmlight.", show_default=False, readable=False
+        ),
     ],
     label: Annotated[str, typer.Option(help="Column of the labels; it need not be there.")] = "label",
     id: Annotated[str | None, typer.Option(help="Column of the row ids, which are looked for too.")] = None,
@@ -30,7 +35,12 @@ def scan(
         str | None, typer.Option(help="Column of the subjects, when nothing of them should be left.")
     ] = None,
     ignore: Annotated[
-        list[str] | None, typer.Option(help="Column that is no feature; may be given again.", show_default=False)
+        list[str] | None,
+        typer.Option(
+            help="Column that is no feature, where models in the folder do not name theirs; may be given again.",
+            metavar="COLUMN",
+            show_default=False,
+        ),
     ] = None,
     exclude: Annotated[
         list[str] | None, typer.Option(help="Names or paths not to look into, such as `*.parquet`; may be repeated.")
@@ -82,6 +92,12 @@ def _show(report: ScanReport) -> None:
 
     page = Console(highlight=False, soft_wrap=True)
     if report.remains:
+        counts = Counter(r.file for r in report.remains).most_common()
+        least = "at least " if report.found > len(report.remains) else ""  # not all are listed
+        for file, many in counts[:_MOST_SHOWN]:
+            page.print(f"{least}{many:,} remain{'s' if many > 1 else ''} in {escape(file)}")
+        if len(counts) > _MOST_SHOWN:
+            page.print(f"and some in {len(counts) - _MOST_SHOWN:,} more files")
         _table(page, "Remains", report.remains, report.found)
     if report.twins:
         _table(page, "Twins: other rows with the same features, which may stay", report.twins, len(report.twins))

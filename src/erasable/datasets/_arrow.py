@@ -113,10 +113,11 @@ def typed_columns(schema: Any, roles: Roles, path: Path) -> Columns:
     """What the columns of Parquet or Arrow data are."""
     columns = columns_of(schema, roles, path, [repr(n) for n in schema.names])
     stored_index = (schema.pandas_metadata or {}).get("index_columns", [])
-    if roles.features is None and any(f in stored_index for f in columns.features):
+    found = [f for f in columns.features if f in stored_index]
+    if roles.features is None and found:
         raise InputError(
-            f"{path.name} has a row index of pandas among its columns: name it with id=, or leave it out "
-            "(in pandas: to_parquet(index=False))."
+            f"{path.name} has a row index of pandas among its columns, {_listed([repr(f) for f in found])}: leave it "
+            "out with ignore=, or name it with id= (in pandas: to_parquet(index=False))."
         )
     return columns
 

@@ -94,11 +94,12 @@ def check_nameless(form: str, roles: Roles) -> None:
     unnamed = roles.label in ("label", None) and roles.id is None and roles.features is None and not roles.ignore
     if form == ".npz" and not (unnamed and roles.subject is None):
         raise ConfigurationError(
-            "label, id and subject name columns, which an .npz file does not have: store arrays y, ids and subjects."
+            "label, id, subject and ignore name columns, which an .npz file does not have: store arrays y, ids and "
+            "subjects."
         )
     if form in SVMLIGHT and not (unnamed and roles.subject in (None, "qid")):
         raise ConfigurationError(
-            f"{form} files have no named columns: leave label and id out; subject may be 'qid', the query ids."
+            f"{form} files have no named columns: leave label, id and ignore out; subject may be 'qid', the query ids."
         )
 
 
@@ -118,6 +119,7 @@ def load_split(
     label: str = "label",
     id: str | None = None,
     subject: str | None = None,
+    ignore: Sequence[str] = (),
     test_size: float = 0.2,
     random_state: int = 0,
 ) -> Split:
@@ -133,6 +135,8 @@ def load_split(
         The file.
     label, id, subject : str, optional
         As in ``load_table``.
+    ignore : sequence of str
+        Columns that are left alone, whatever they hold.
     test_size : float or int, default=0.2
         The share or number of rows to test with, where the files are not divided already.
     random_state : int, default=0
@@ -156,10 +160,10 @@ def load_split(
     """
     file = as_path(path)
     if not is_half_of_split(file):
-        return load_table(file, label=label, id=id, subject=subject).split(test_size, random_state)
-    if Roles(label, id, subject) != Roles("label"):
+        return load_table(file, label=label, id=id, subject=subject, ignore=ignore).split(test_size, random_state)
+    if Roles(label, id, subject, ignore=ignore) != Roles("label"):
         raise ConfigurationError(
-            "label, id and subject name columns, which .npz files do not have: store arrays y_train, ids_train, "
-            "subject_train and so on in the labels file."
+            "label, id, subject and ignore name columns, which .npz files do not have: store arrays y_train, "
+            "ids_train, subject_train and so on in the labels file."
         )
     return read_split(file)

@@ -41,8 +41,12 @@ def read_or_refuse(read: Callable[[], T], path: Path, form: str) -> T:
         return read()
     except ErasableError:
         raise
+    except PermissionError:
+        kind = ""
     except Exception as error:  # readers of damaged files raise anything
         kind = type(error).__name__
+    if not kind:
+        raise InputError(f"{path.name} cannot be opened: permission was denied; check who may read it.")
     raise InputError(  # here and not above, where it would carry the original, and with it values, along
         f"{path.name} cannot be read as {form} ({kind}): it may be cut short, damaged, or of another format."
     )

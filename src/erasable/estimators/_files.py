@@ -24,7 +24,7 @@ from erasable.estimators import _core_set_state, _general_state
 from erasable.estimators._general_memory import GeneralMemory
 from erasable.estimators._kernel_memory import KernelMemory
 from erasable.estimators._memory import CoreMemory
-from erasable.estimators._saving import refuse_odd_size
+from erasable.estimators._saving import naming, refuse_odd_size
 from erasable.estimators.core_set import CoreSetUnlearner
 from erasable.estimators.general import ErasableGeneralClassifier
 from erasable.estimators.kernel import ErasableKernelClassifier
@@ -82,10 +82,13 @@ def load(path: str | os.PathLike[str], *, like: Any = None) -> Any:
 
 def read_model(path: str | os.PathLike[str], like: Any = None) -> tuple[Any, str]:
     """The model that a file holds, with no tie to it, and the checksum of the file."""
-    refuse_odd_size(path)
-    return read_file(
-        path, lambda head, fetch: (model_of(head, fetch, like), str(read_meta(head)["checksum"])), parts_of=shards_of
-    )
+    with naming(path):
+        refuse_odd_size(path)
+        return read_file(
+            path,
+            lambda head, fetch: (model_of(head, fetch, like), str(read_meta(head)["checksum"])),
+            parts_of=shards_of,
+        )
 
 
 def model_of(head: Buffer, fetch: Fetch, like: Any = None) -> Any:

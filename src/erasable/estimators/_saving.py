@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import stat
+import warnings
 from abc import abstractmethod
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from types import MappingProxyType
 from typing import Any
 
@@ -54,12 +55,23 @@ class Savable:
         ChangedMeanwhileError
             When the file holds something else.
 
+        Warns
+        -----
+        UserWarning
+            When rows came with names of columns and ``feature_names`` was not given, so that the file has no names.
+
         Notes
         -----
         Where several processes change one file, use ``ModelFile``: a checksum cannot tell a file that did not change
         from one that others changed and changed back.
         """
         files = self._files()
+        if getattr(self, "feature_names", ()) is None and hasattr(self, "feature_names_in_"):
+            warnings.warn(
+                "the rows had names of columns, which are no part of the state: a model loaded from the file will take "
+                "columns by their places. Make the model with feature_names= to have them stored.",
+                stacklevel=2,
+            )
         with locked(path, parts_of=shards_of) as writer:
             there = checksum_of_file(writer) if writer.exists() else None
             if writer.exists() and not overwrite and there is None:
@@ -124,6 +136,15 @@ def refuse_odd_size(path: str | os.PathLike[str]) -> None:
         # A file that has been replaced meanwhile may be half erased: what was read of it says nothing.
         if facts.st_size > _LARGE and os.path.samestat(facts, os.stat(path)):
             check_size(head, facts.st_size)
+
+
+@contextmanager
+def naming(path: str | os.PathLike[str]) -> Iterator[None]:
+    """A block whose complaints about the bytes of a file say which file it is."""
+    try:
+        yield
+    except StateFormatError as error:
+        raise StateFormatError(f"{os.fspath(path)!s}: {error}") from error
 
 
 def _without_waiting(path: str, flags: int) -> int:

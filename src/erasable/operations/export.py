@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -17,18 +18,14 @@ import numpy.typing as npt
 from erasable import store
 from erasable.core.grid import Float64s
 from erasable.core.layout import read_meta
-from erasable.errors import (
-    ChangedMeanwhileError,
-    ConfigurationError,
-    InputTypeError,
-    NoRowsError,
-    StateFormatError,
-)
+from erasable.errors import ChangedMeanwhileError, ConfigurationError, InputTypeError, NoRowsError, StateFormatError
 from erasable.estimators import ErasableClassifier, ErasableMappedClassifier
 from erasable.estimators._saving import head_of
 
 FORMS = {".onnx": "onnx", ".safetensors": "safetensors"}
 INPUTS = ("float64", "float32")
+_STAMP = "erasable_state_digest"
+_ONNX_START = b"\x08"  # the tag of the first field, ir_version
 _OPSET, _IR = 17, 8  # both of 2022: what reads them is everywhere
 _COPY = "A copy of weights that come from rows: after rows are forgotten, export again and replace it."
 
@@ -73,7 +70,7 @@ class _Linear:
         """What is said about the weights, in alphabetical order; every value but the digest and versions is JSON."""
         said = {
             "classes": json.dumps(self.classes, ensure_ascii=False),
-            "erasable_state_digest": self.digest,
+            _STAMP: self.digest,
             "erasable_version": version("erasable"),
             "format": "erasable-linear-1",
             "notice": _COPY,
@@ -101,7 +98,7 @@ def export(
         A fitted model; not changed. Other models are refused: predicting with them takes rows of people, and in a copy
         of those nothing can be forgotten.
     path : str or path
-        The file. One that is there is replaced, unless it is a model.
+        The file. An earlier export that is there is replaced; any other file is refused, such as a model or a table.
     form : "onnx" or "safetensors", optional
         By default what the ending of the path says.
     input_type : "float64" or "float32", optional
@@ -118,7 +115,7 @@ def export(
     NoRowsError
         When every row was forgotten, so that there are no weights.
     ConfigurationError
-        When the format cannot be told, ``onnx`` is not installed, or the path is that of a model.
+        When the format cannot be told, ``onnx`` is not installed, or the file that is there is no earlier export.
     StoreError
         When the file cannot be written; what was there before is then still there.
 
@@ -154,8 +151,9 @@ def export(
         raise ConfigurationError("input_type is for ONNX: safetensors hold weights, which take any numbers.")
     linear = _linear(clf)
     data = _safetensors(linear) if form == "safetensors" else _onnx(linear, input_type or INPUTS[0])
+    _refuse_others(target)  # before there is a lock beside it
     with store.locked(target) as writer:
-        _refuse_model(target)
+        _refuse_others(target)
         writer.replace([data])
     return ExportReport(str(target), form, linear.digest, len(data))
 
@@ -169,13 +167,30 @@ def _target(path: object) -> Path:
     return target
 
 
-def _refuse_model(target: Path) -> None:
-    """Refuse to replace a model, or a part of one, whatever its name."""
-    found = ""
-    with suppress(OSError, StateFormatError):  # no file, or none of ours: whether it can be written shows when it is
-        found = read_meta(head_of(target)[0])["format"]
-    if found.startswith("erasable-"):
-        raise ConfigurationError(f"{target.name} holds a model, and an export would replace it: choose another name.")
+def _refuse_others(target: Path) -> None:
+    """Refuse to replace what is no earlier export: a model, or a part of one, whatever its name; a table; anything."""
+    try:
+        head, facts = head_of(target)
+        if not facts.st_size or not stat.S_ISREG(facts.st_mode) or _is_stamped(target, head):
+            return
+        what = "is no earlier export"
+        with suppress(StateFormatError):
+            what = "holds a model" if read_meta(head)["format"].startswith("erasable-") else what
+    except PermissionError:  # it could be replaced all the same
+        what = "may not be read"
+    except OSError:  # no file, or a folder: what is wrong shows when it is written
+        return
+    raise ConfigurationError(f"{target.name} {what}, and an export would replace it: choose another name.")
+
+
+def _is_stamped(path: Path, head: bytes) -> bool:
+    """Whether a file is ONNX or safetensors with the digest of a state among its metadata."""
+    if head[:1] == _ONNX_START and head[8:9] != b"{":  # the length of a safetensors header may begin alike
+        return _STAMP.encode() in path.read_bytes()
+    try:
+        return _STAMP in json.loads(head[8:])["__metadata__"]
+    except (KeyError, RecursionError, TypeError, ValueError):
+        return False
 
 
 def _form(path: Path, form: str | None) -> str:

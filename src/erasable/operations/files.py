@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -22,7 +23,7 @@ from erasable.estimators import load
 from erasable.estimators._erasable import ErasableBase
 from erasable.estimators._files import model_of, read_model
 from erasable.estimators._reports import LearnReport
-from erasable.estimators._saving import checksum_of, checksum_of_file, write
+from erasable.estimators._saving import checksum_of, checksum_of_file, naming, write
 from erasable.operations.verify import VerifyReport, verify
 from erasable.store import Writer, locked
 
@@ -108,6 +109,10 @@ class ModelFile:
     after_only : bool, default=False
         Leave the digest of the state before out of receipts: whoever holds the state after could test guesses of the
         forgotten rows against it.
+    verify_first : bool, default=True
+        With a key: before anything is written, verify the state that a receipt will speak of. One that does not verify
+        is refused, and nothing is forgotten. This takes about as long as learning the core rows did, once for all
+        requests that share a rewrite.
 
     Examples
     --------
@@ -133,10 +138,11 @@ class ModelFile:
         timeout: float | None = None,
         key: PrivateKey | None = None,
         after_only: bool = False,
+        verify_first: bool = True,
     ) -> None:
         self.path = os.fspath(path)
         self._like, self._timeout = like, timeout
-        self._key, self._after_only = key, after_only
+        self._key, self._after_only, self._verify_first = key, after_only, verify_first
         self._cached: Any = None
         self._checksum: str | None = None  # of the file, when it held the model in memory
         self._waiting: list[_Ticket] = []
@@ -281,6 +287,9 @@ class ModelFile:
                 found = [_found(model, t, leaving) for t in batch]
                 if leaving:
                     model.forget(ids=list(leaving))
+                if self._key is not None and self._verify_first:
+                    verify(model)
+                if leaving:
                     self._write(writer, model)
                 else:
                     writer.make_durable()
@@ -330,13 +339,15 @@ class ModelFile:
         """The model that the file holds: that in memory if it is still the same, otherwise loaded."""
         checksum = checksum_of_file(writer)
         if self._cached is None or checksum is None or checksum != self._checksum:
-            self._cached = writer.read(lambda head, fetch: model_of(head, fetch, self._like))
+            with naming(self.path):
+                self._cached = writer.read(lambda head, fetch: model_of(head, fetch, self._like))
             self._checksum = checksum
         return self._cached
 
     def _write(self, writer: Writer, model: Any) -> None:
         files = model._files()
-        write(writer, files)
+        with undisturbed():
+            write(writer, files)
         self._checksum = checksum_of(files)
 
 
@@ -350,6 +361,26 @@ def _learn_blocks(model: ErasableBase, blocks: Iterable[Any], progress: Callable
     if not rows:
         raise ConfigurationError("there is nothing to learn: no rows came.")
     return LearnReport(rows, added, model.n_core_, decisions)
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """A block that Ctrl-C does not cut in two: it takes effect at the end. Only the main thread gets it anyway."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    pressed: list[tuple[Any, ...]] = []
+    try:
+        before = signal.signal(signal.SIGINT, lambda *arguments: pressed.append(arguments))
+    except ValueError:  # an interpreter within another one
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if pressed and callable(before):
+            before(*pressed[0])
 
 
 def verify_file(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ from erasable.core.state import digest
 from erasable.errors import ConfigurationError, ErasableError, StateFormatError
 from erasable.estimators._saving import refuse_odd_size
 from erasable.store import read as read_file
+from erasable.store import side_files
 
 _KINDS = {
     LINEAR: "linear",
@@ -49,6 +51,9 @@ class Inspection:
         Of the file, or of all files together.
     files : int
         How many there are.
+    capacity, threshold, gamma : float or None
+        As in the configuration, there in hexadecimal; None where the model has none. The capacity is held in units of
+        a grid, so it may differ from the one given in the last digits. Gamma is that of kernels.
     stored_share : float or None
         Core rows divided by the number of rows learnt, where the caller said that number: the file does not keep it.
     configuration : dict
@@ -68,6 +73,9 @@ class Inspection:
     subjects: str | None
     bytes: int
     files: int
+    capacity: float | None
+    threshold: float | None
+    gamma: float | None
     stored_share: float | None
     configuration: dict[str, Any]
     rows: list[dict[str, Any]] | None = None
@@ -92,6 +100,8 @@ def inspect(path: str | os.PathLike[str], *, rows: bool = False, learnt: int | N
 
     Raises
     ------
+    ConfigurationError
+        When fewer rows are said to have been learnt than are stored.
     StateFormatError, StoreError
         When the file is damaged, or cannot be read.
 
@@ -147,6 +157,10 @@ def _inspected(head: Buffer, fetch: Fetch, rows: bool, learnt: int | None) -> In
         if rows:
             classes = tuple(read_label(meta["class_kind"], c) for c in meta["classes"])
             named = read_names(meta, tensors, classes, n)
+    if learnt is not None and learnt < n:
+        raise ConfigurationError(
+            f"the file holds {n:,} core rows, so no fewer rows were learnt; got {learnt:,}: count those of all tables."
+        )
     return Inspection(
         kind=_KINDS[meta["format"]],
         format=meta["format"],
@@ -159,6 +173,9 @@ def _inspected(head: Buffer, fetch: Fetch, rows: bool, learnt: int | None) -> In
         subjects=meta["subject_kind"],
         bytes=sum(sizes),
         files=len(sizes),
+        capacity=_float(_capacity(meta).get("capacity")),
+        threshold=_float(meta.get("threshold")),
+        gamma=_float(meta.get("gamma")),
         stored_share=n / learnt if learnt else None,
         configuration={
             **{name: value for name, value in sorted(meta.items()) if name not in _NOT_CONFIGURATION},
@@ -176,6 +193,24 @@ def _capacity(meta: dict[str, Any]) -> dict[str, str]:
         return {}
     fine = KERNEL_BITS if meta["format"] == KERNEL else 2 * meta["bits"]
     return {"capacity": math.ldexp(int(meta["capacity_units"]), -fine).hex()}
+
+
+def _float(text: Any) -> float | None:
+    """A float of the header; None where there is none, or none that a number of JSON could be."""
+    try:
+        value = float.fromhex(text)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return value if math.isfinite(value) else None
+
+
+def stored_bytes(path: str | os.PathLike[str]) -> int:
+    """How large a model is on disk, its parts included where it is in several files."""
+    total = os.stat(path).st_size
+    for part in side_files(path).parts.glob("*"):
+        with suppress(OSError):  # one that was replaced meanwhile
+            total += part.stat().st_size
+    return total
 
 
 def _plain(key: Any) -> Any:

@@ -6,8 +6,8 @@ import csv
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -24,6 +24,7 @@ def predict_table(
     *,
     id: str | None = None,
     label: str | None = None,
+    ignore: Sequence[str] = (),
     probabilities: bool = False,
     progress: Callable[[int, int | None], None] | None = None,
 ) -> Iterator[dict[str, Any]]:
@@ -33,13 +34,15 @@ def predict_table(
     ----------
     model : estimator
         A fitted classifier. Where it was made with ``feature_names``, columns are found by name, in any order, and
-        other columns are left alone.
+        other columns are left alone. Otherwise they are taken in the order of the table: see ``by_position``.
     source : str, path or binary file object
         As in ``erasable.datasets.stream_rows``; ``"-"`` is the standard input.
     id : str, optional
         The column that names the rows.
     label : str, optional
         A column of known labels, which is no feature; each record then says what it holds, as ``known``.
+    ignore : sequence of str
+        Columns that are no features, where the model does not say which are.
     probabilities : bool, default=False
         Add the probability of every class.
     progress : callable, optional
@@ -60,13 +63,14 @@ def predict_table(
         id=id,
         label=label,
         features=features,
+        ignore=ignore,
         kinds={"label": known.pop()} if known else None,
         n_features=wanted if form == "svmlight" else None,
     ) as stream:
         if wanted is not None and stream.n_features != wanted:
             raise InputError(
                 f"the table has {stream.n_features} columns of features and the model was made with {wanted}: "
-                "name the columns that are none, or leave them out."
+                "name the columns that are none with ignore=, or leave them out."
             )
         for block in stream:
             answers = model.predict(block.X)
@@ -82,6 +86,31 @@ def predict_table(
             done += len(answers)
             if progress is not None:
                 progress(done, stream.n_rows)
+
+
+def by_position(model: Any, source: Any) -> bool:
+    """Whether columns that have names are taken by their order, since the model stores no names of its own."""
+    return getattr(model, "feature_names", None) is None and nameless_form(source) is None
+
+
+def refuse_overwriting(out: str | os.PathLike[str] | None, *read: str | os.PathLike[str]) -> None:
+    """Refuse to write over a file that is read, under whatever name; ``"-"`` is the standard input, or output.
+
+    Raises
+    ------
+    ConfigurationError
+    """
+    if out is None or os.fspath(out) == "-":
+        return
+    for path in read:
+        same = False
+        with suppress(AttributeError, OSError, ValueError):  # no such file, or a standard input that is none
+            there = os.fstat(sys.stdin.fileno()) if os.fspath(path) == "-" else os.stat(path)
+            same = os.path.samestat(there, os.stat(out))
+        if same:
+            raise ConfigurationError(
+                f"{os.fspath(out)} is read here, and predictions would replace it: write them to another file."
+            )
 
 
 def nameless_form(source: Any) -> str | None:

@@ -15,6 +15,7 @@ from erasable.core.layout import read_meta
 from erasable.datasets import Rows, load_rows
 from erasable.errors import ConfigurationError, InputError, StateFormatError
 from erasable.estimators._saving import head_of
+from erasable.operations.predict import nameless_form
 
 
 def scan_for(
@@ -46,7 +47,7 @@ def scan_for(
         The column of subjects, to be given when nothing of them should be left.
     ignore : sequence of str
         Columns that are no features, when the models below the folder do not say which are. Where all models that say
-        it agree, and the table has these columns, they are taken, and no others.
+        it agree, and the table has these columns, they are taken and no others, whatever is said here.
     exclude : sequence of str
         Glob patterns for names, or for paths below the folder, that are not looked into.
     progress : callable, optional
@@ -88,7 +89,7 @@ def _rows(
 ) -> Rows:
     """The rows of the table, with the features that models below the folder were made with, where they say so."""
     known = {tuple(names) for names in _feature_names(Path(folder))}
-    if len(known) == 1 and not ignore and Path(table).suffix in (".csv", ".parquet"):
+    if len(known) == 1 and nameless_form(table) is None:
         with suppress(InputError, ConfigurationError):  # a table of other columns is looked for as it is
             return load_rows(table, features=known.pop(), **roles)
     return load_rows(table, ignore=ignore, **roles)

@@ -42,7 +42,13 @@ def load(settings: Settings, repeat: int = 0) -> Split:
             split = load_bundled().split(0.3, random_state=seed)
         case path:
             split = load_split(
-                path, label=settings.label, id=settings.id, subject=settings.subject, test_size=0.2, random_state=seed
+                path,
+                label=settings.label,
+                id=settings.id,
+                subject=settings.subject,
+                ignore=settings.ignore,
+                test_size=0.2,
+                random_state=seed,
             )
     order = np.random.default_rng(seed).permutation(split.train.n_rows)
     return Split(_unit(split.train.take(order)), _unit(split.test))

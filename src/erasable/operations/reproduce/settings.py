@@ -51,6 +51,8 @@ class Settings:
         Where files are that cannot be made (Purchase).
     label, id, subject : str, optional
         Column names of a file.
+    ignore : tuple of str
+        Columns of a file that are no features.
     """
 
     dataset: str
@@ -71,6 +73,7 @@ class Settings:
     label: str = "label"
     id: str | None = None
     subject: str | None = None
+    ignore: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -79,7 +82,7 @@ class Settings:
 
     def as_json(self) -> dict[str, Any]:
         """The settings as plain values."""
-        return {**dataclasses.asdict(self), "methods": list(self.methods)}
+        return {**dataclasses.asdict(self), "methods": list(self.methods), "ignore": list(self.ignore)}
 
 
 def check(settings: Settings, known_methods: tuple[str, ...]) -> None:
@@ -109,6 +112,8 @@ def check(settings: Settings, known_methods: tuple[str, ...]) -> None:
         value = getattr(settings, name)
         if value is not None and not value > 0.0:
             raise ConfigurationError(f"--{name} must be positive; got {value}.")
+    if settings.ignore and settings.dataset in NAMED:
+        raise ConfigurationError(f"--ignore names columns of a file, and {settings.dataset} is none: leave it out.")
     if settings.dataset not in NAMED and not Path(settings.dataset).is_file():
         raise ConfigurationError(
             f"there is no dataset or file {settings.dataset!r}: give one of {', '.join(NAMED)}, or a .csv, .parquet, "

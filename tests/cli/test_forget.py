@@ -1,0 +1,146 @@
+"""``erasable forget`` where something goes wrong, or nothing was there to forget."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+from unittest import mock
+
+import numpy as np
+import pytest
+
+from erasable import ErasableClassifier, ModelFile, VerificationError, load
+from erasable.audit.keys import new_key, read_public_key
+from erasable.audit.receipts import check_receipt, check_state
+from erasable.cli.app import run
+from erasable.operations.files import undisturbed
+from erasable.store._disk import Disk
+
+RNG = np.random.default_rng(1)
+X = RNG.standard_normal((60, 4))
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ids, owners = [f"row-{i}" for i in range(60)], [f"owner-{i % 7}" for i in range(60)]
+    ErasableClassifier(threshold=0.01).fit(X, X[:, 0] > 0, ids, owners).save("m.erasable")
+    assert run(["keys", "new", "-o", "signer"]) == 0
+    return tmp_path
+
+
+SIGN = ["--receipt", "r.json", "--key", "signer.pem"]
+
+
+def test_a_receipt_that_cannot_be_written_after_all_is_not_lost(folder, capsys):
+    """Room for it is taken before; should the disk fail all the same, it is printed, and it is said what happened."""
+    key = load("m.erasable").core_ids_[0]
+    synced = os.fsync
+    capsys.readouterr()
+
+    def fails_for_the_receipt(descriptor):
+        if os.fstat(descriptor).st_ino == os.stat("r.json").st_ino and key not in load("m.erasable").core_ids_:
+            raise OSError(errno.EIO, "injected")
+        synced(descriptor)
+
+    with mock.patch("erasable.cli.forget.os.fsync", fails_for_the_receipt):
+        assert run(["forget", "m.erasable", "--id", key, *SIGN]) == 5
+    text = capsys.readouterr().err
+    assert "the rows are forgotten, but r.json could not be written" in text
+    assert key not in load("m.erasable").core_ids_
+    receipt = next(line for line in text.splitlines() if line.startswith("{"))
+    check_state(check_receipt(receipt + "\n", read_public_key("signer.pub.pem")), load("m.erasable").state_digest())
+
+
+def test_no_room_for_a_receipt_is_found_before_anything_is_forgotten(folder, capsys):
+    key, before = load("m.erasable").core_ids_[0], (folder / "m.erasable").read_bytes()
+    with mock.patch("erasable.cli.forget.os.fsync", side_effect=OSError(errno.ENOSPC, "No space left on device")):
+        assert run(["forget", "m.erasable", "--id", key, *SIGN]) == 5
+    assert (folder / "m.erasable").read_bytes() == before
+    assert not (folder / "r.json").exists()
+    assert run(["forget", "m.erasable", "--id", key, *SIGN]) == 0
+    assert len((folder / "r.json").read_text().splitlines()) == 1
+
+
+def test_no_receipt_for_a_state_that_does_not_verify(folder, capsys):
+    """Somebody altered a sum and made the checksum fit."""
+    clf = load("m.erasable")
+    clf._memory.H[0, 0] += 1
+    clf.save("m.erasable", overwrite=True)
+    before, key = (folder / "m.erasable").read_bytes(), str(clf.core_ids_[3])
+    assert run(["forget", "m.erasable", "--id", key, *SIGN]) == 4
+    assert run(["forget", "m.erasable", "--id", "unknown", *SIGN]) == 4
+    assert (folder / "m.erasable").read_bytes() == before
+    assert not (folder / "r.json").exists()
+    with pytest.raises(VerificationError):
+        ModelFile("m.erasable", key=new_key()).forget(ids=[key])
+    ModelFile("m.erasable", key=new_key(), verify_first=False).forget(ids=[key])
+    assert key not in load("m.erasable").core_ids_
+
+
+def test_who_expects_rows_to_leave_is_told_that_none_were_there(folder, capsys):
+    ErasableClassifier(threshold=0.01).fit(X, X[:, 0] > 0).save("plain.erasable")
+    capsys.readouterr()
+    assert run(["forget", "plain.erasable", "--subject", "ann"]) == 0
+    assert "stores no subjects" in capsys.readouterr().err
+    assert run(["forget", "m.erasable", "--id", "row-0 "]) == 0
+    assert "none of these names is stored" in capsys.readouterr().err
+    assert run(["forget", "m.erasable", "--id", "nobody", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["warnings"]) == 1
+    assert run(["forget", "m.erasable", "--id", str(load("m.erasable").core_ids_[0])]) == 0
+    assert "warning" not in capsys.readouterr().err
+
+
+def test_a_column_of_a_list_of_names_can_be_named(folder, capsys):
+    core = load("m.erasable").core_ids_.tolist()
+    (folder / "list.csv").write_text("ticket,row\n1," + core[0] + "\n2," + core[1] + "\n")
+    assert run(["forget", "m.erasable", "--ids-file", "list.csv"]) == 2
+    assert "--column" in capsys.readouterr().err
+    assert run(["forget", "m.erasable", "--ids-file", "list.csv", "--column", "row"]) == 0
+    assert load("m.erasable").core_ids_.tolist() == core[2:]
+
+
+def test_a_passphrase_can_be_typed_in(folder, capsys, monkeypatch):
+    (folder / "word.txt").write_text("open sesame\n")
+    assert run(["keys", "new", "-o", "locked", "--passphrase-file", "word.txt"]) == 0
+    sign = ["--receipt", "r.json", "--key", "locked.pem", "--ask-passphrase"]
+    monkeypatch.setattr("typer.prompt", lambda *_, **__: "open sesame")
+    assert run(["forget", "m.erasable", "--id", "row-1", *sign, "--passphrase-file", "word.txt"]) == 2
+    assert run(["forget", "m.erasable", "--id", "row-1", *sign]) == 0
+    assert run(["receipt", "verify", "r.json", "--key", "locked.pub.pem", "--state", "m.erasable"]) == 0
+
+
+def test_an_interrupt_waits_until_the_file_is_written_and_erased(folder, capsys):
+    """Ctrl-C right after the rename: the old file is erased all the same, and the exit code says what happened."""
+    key = str(load("m.erasable").core_ids_[0])
+    renamed = Disk.rename
+
+    def rename(self, *paths):
+        renamed(self, *paths)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with mock.patch.object(Disk, "rename", rename):
+        assert run(["forget", "m.erasable", "--id", key]) == 130
+    assert "every file is as before the command or as after it" in capsys.readouterr().err
+    assert sorted(p.name for p in folder.iterdir() if "erasable" in p.name) == [".m.erasable.lock", "m.erasable"]
+    assert key not in load("m.erasable").core_ids_
+    before = signal.getsignal(signal.SIGINT)
+    with undisturbed():
+        pass
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_model_whose_rows_had_names_says_that_its_file_has_none(folder):
+    import pandas as pd
+
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    with pytest.warns(UserWarning, match="feature_names="):
+        ErasableClassifier(threshold=0.01).fit(frame, X[:, 0] > 0).save("named.erasable")
+    clf = ErasableClassifier(threshold=0.01, feature_names=list("abcd")).fit(frame, X[:, 0] > 0)
+    clf.save("kept.erasable")
+    again = load("kept.erasable")
+    assert (again.predict(frame) == clf.predict(frame)).all()
+    with pytest.raises(ValueError, match="feature names"):
+        again.predict(frame[list("dcba")])
