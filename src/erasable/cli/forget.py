@@ -23,13 +23,16 @@ _ROOM = 8192  # bytes: more than any receipt that is made here has
 
 def forget(
     model: Annotated[Path, typer.Argument(help="The model file.", show_default=False, readable=False)],
-    id: Annotated[list[str] | None, typer.Option(help="Id of a row; may be given again.", show_default=False)] = None,
+    id: Annotated[
+        list[str] | None, typer.Option(metavar="ID", help="Id of a row; may be given again.", show_default=False)
+    ] = None,
     ids_file: Annotated[
         str | None,
         typer.Option(help="File of ids: one a line, or .csv, .parquet, .npy with one column; `-` is standard input."),
     ] = None,
     subject: Annotated[
-        list[str] | None, typer.Option(help="Whose rows are to go; may be given again.", show_default=False)
+        list[str] | None,
+        typer.Option(metavar="SUBJECT", help="Whose rows are to go; may be given again.", show_default=False),
     ] = None,
     subjects_file: Annotated[str | None, typer.Option(help="File of subjects, like `--ids-file`.")] = None,
     column: Annotated[

@@ -44,10 +44,15 @@ def learn(
         typer.Option(help="Column that is no feature; may be given again.", metavar="COLUMN", show_default=False),
     ] = None,
     id_type: Annotated[
-        KeyType | None, typer.Option(help="What ids in CSV are. [default: integers if all in the table are]")
+        KeyType | None,
+        typer.Option(metavar="TYPE", help="What ids in CSV are: int or str. [default: int if all in the table are]"),
     ] = None,
-    subject_type: Annotated[KeyType | None, typer.Option(help="What subjects in CSV are, likewise.")] = None,
-    label_type: Annotated[LabelType | None, typer.Option(help="What labels in CSV are, likewise.")] = None,
+    subject_type: Annotated[
+        KeyType | None, typer.Option(metavar="TYPE", help="What subjects in CSV are: int or str.")
+    ] = None,
+    label_type: Annotated[
+        LabelType | None, typer.Option(metavar="TYPE", help="What labels in CSV are: int, str, float or bool.")
+    ] = None,
     features: Annotated[
         int | None, typer.Option(help="Number of features, for SVMlight. [default: the last one that is not zero]")
     ] = None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Generic, Self, TypeVar, cast
@@ -34,7 +35,7 @@ _NOT_PIPED = {
 Block = TypeVar("Block", Table, Rows)
 
 
-class _Stream(Generic[Block]):
+class _Stream(ABC, Generic[Block]):
     """Blocks of a source; a file can be gone through again, a pipe only once."""
 
     def __init__(self, source: Source, name: str) -> None:
@@ -80,8 +81,9 @@ class _Stream(Generic[Block]):
         for rows in self._source.blocks():
             yield self._made_of(rows)
 
+    @abstractmethod
     def _made_of(self, rows: Rows) -> Block:
-        raise NotImplementedError
+        """A block of the kind that this stream gives."""
 
     def _check_open(self) -> None:
         if self._closed:
