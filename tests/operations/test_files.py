@@ -38,6 +38,7 @@ from erasable.datasets import Table
 from erasable.operations.files import verify_file
 from erasable.store import locked
 from erasable.store._disk import Disk
+from tests.formats.models import CASES
 from tests.machines.mortal import CHANGES
 
 RNG = np.random.default_rng(3)
@@ -464,3 +465,15 @@ def test_an_answer_that_nothing_had_to_be_done_rests_on_what_is_durable(path):
     assert synced.called
     with mock.patch.object(Disk, "fsync_folder", side_effect=OSError(errno.EIO, "x")), pytest.raises(StoreError):
         file.forget(ids=["unknown"])
+
+
+def test_every_kind_of_model_gets_a_receipt(tmp_path):
+    """Its guarantee fits into one; for a text that is too long that would show only when the rows are gone."""
+    key = new_key()
+    for name, case in CASES.items():
+        path = tmp_path / "m.erasable"
+        case.fitted().save(path, overwrite=True)
+        file = ModelFile(path, key=key, like=case.make() if case.needed or "mapped" in name else None)
+        report = file.forget(ids=file.model.core_ids_[:1].tolist())
+        assert report.core_rows_removed == 1, name
+        assert check_receipt(report.receipt, key.public).state_after == sha256(path), name

@@ -378,7 +378,7 @@ def undisturbed() -> Iterator[None]:
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, signal.SIG_DFL if before is None else before)  # None: set by something else
         if pressed and callable(before):
             before(*pressed[0])
 
