@@ -1,0 +1,298 @@
+"""``erasable learn`` as a user types it."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import sys
+import tracemalloc
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+from sklearn.datasets import dump_svmlight_file
+
+from erasable import ErasableClassifier, load
+from erasable.cli.app import run
+from tests.cli.session import LEARN, MODEL, N, content, core_ids, learnt, nan, put, read_csv, refused, said, table
+from tests.formats.models import rows
+
+pytestmark = pytest.mark.usefixtures("folder")
+
+
+def test_learning_gives_the_file_of_the_classifier(capsys, folder):
+    data = put(table())
+    assert run(["learn", data, *LEARN]) == 0
+    text = capsys.readouterr().out
+    model = load(MODEL)
+    assert f"{N} rows learnt; {model.n_core_} " in text
+    assert MODEL in text
+    found = table()
+    X = np.column_stack([found[c].to_numpy() for c in ("age", "weight", "height")])
+    names = ["age", "weight", "height"]
+    owners = found["user_id"].to_pylist()
+    same = ErasableClassifier(threshold=N**-0.2, feature_names=names)
+    same.fit(X, found["churned"].to_pylist(), ids=found["row_id"].to_pylist(), subjects=owners)
+    assert hashlib.sha256(content()).hexdigest() == same.state_digest()
+    assert sorted(p.name for p in folder.iterdir()) == [f".{MODEL}.lock", "data.parquet", MODEL]
+
+
+@pytest.mark.parametrize("form", ["csv", "stdin csv", "stdin arrow", "csv.gz"])
+def test_every_form_of_the_same_table_gives_the_same_file(form, monkeypatch, folder):
+    learnt(out="right.erasable")
+    found = table()
+    if form == "stdin arrow":
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, found.schema) as stream:
+            stream.write_table(found)
+        piped = sink.getvalue().to_pybytes()
+    else:
+        piped = content(put(found, "data.csv"))
+    if form == "csv.gz":
+        import gzip
+
+        (folder / "data.csv.gz").write_bytes(gzip.compress(piped))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(piped)))
+    source = {"csv": "data.csv", "csv.gz": "data.csv.gz"}.get(form, "-")
+    assert run(["learn", source, *LEARN, "--threshold", "0.1"]) == 0
+    assert content() == content("right.erasable")
+
+
+def test_npz_and_svmlight(folder):
+    X, y = rows(N), np.arange(N) % 3
+    np.savez("data.npz", X=X, y=y, ids=np.arange(N) + 5, subjects=np.arange(N) % 7)
+    assert run(["learn", "data.npz", "-o", "n.erasable", "--threshold", "0.1"]) == 0
+    same = ErasableClassifier(threshold=0.1).fit(X, y, ids=range(5, N + 5), subjects=np.arange(N) % 7)
+    assert load("n.erasable").state_digest() == same.state_digest()
+    dump_svmlight_file(X, y, "data.svmlight", query_id=np.arange(N) % 7)
+    assert run(["learn", "data.svmlight", "--subject", "qid", "-o", "s.erasable", "--threshold", "0.1"]) == 0
+    same = ErasableClassifier(threshold=0.1).fit(X, y, subjects=np.arange(N) % 7)
+    assert load("s.erasable").state_digest() == same.state_digest()
+
+
+def test_svmlight_rows_whose_last_columns_are_zero_are_learnt_and_predicted(folder, capsys):
+    X, y = rows(N), np.arange(N) % 2
+    dump_svmlight_file(X, y, "a.svmlight")
+    assert run(["learn", "a.svmlight", "-o", MODEL, "--threshold", "0.1"]) == 0
+    X[:, -1] = 0.0
+    dump_svmlight_file(X, y, "b.svmlight")
+    assert run(["learn", "b.svmlight", "-o", MODEL]) == 0
+    assert run(["predict", MODEL, "b.svmlight", "-o", "p.csv"]) == 0
+    assert len(read_csv("p.csv")) == N
+
+
+@pytest.mark.parametrize("cut", [1, 17, 59])
+def test_learning_in_two_goes_is_learning_in_one(cut, folder):
+    learnt(out="one.erasable")
+    learnt(0, cut)
+    more = put(table(cut), "more.csv")
+    assert run(["learn", more, *LEARN]) == 0
+    assert content() == content("one.erasable")
+
+
+def test_options_that_agree_may_be_given_again_and_others_are_refused(capsys, folder):
+    learnt(0, 30)
+    more = put(table(30))
+    again = ["learn", more, *LEARN]
+    with refused(capsys, folder) as no:
+        no([*again, "--threshold", "0.2"], 2, "threshold")
+        no([*again, "--capacity", "3"], 2, "capacity")
+        no([*again, "--no-intercept"], 2, "fit_intercept")
+        no([*again, "--scale", "8"], 2, "scaling")
+        no([*again, "--kappa", "0.9"], 2, "--kappa")
+        no([*again, "--horizon", "60"], 2, "horizon")
+        no([*again, "--kappa", "0.9", "--horizon", "60"], 2, "kappa")
+        no([*again, "--kernel", "rbf"], 2, "--kernel")
+        no([*again, "--gamma", "2"], 2, "--gamma")
+    assert run([*again, "--threshold", "0.1", "--capacity", "1", "--intercept"]) == 0
+
+
+def test_digits_in_a_csv_are_what_the_model_has_them_for(folder):
+    """Texts that look like numbers: the next table is text altogether, and its digits must not become integers."""
+    digits = {"row_id": [str(i) for i in range(N)], "user_id": [str(i % 9) for i in range(N)]}
+    digits["churned"] = [str(i % 2) for i in range(N)]
+    learnt(out="one.erasable", **digits)
+    learnt(0, 30, **{name: values[:30] for name, values in digits.items()})
+    more = put(table(30, N, **{name: values[30:] for name, values in digits.items()}), "more.csv")
+    assert run(["learn", more, *LEARN]) == 0
+    assert content() == content("one.erasable")
+    (folder / "ids.txt").write_text("7\n8\n")
+    assert run(["forget", MODEL, "--ids-file", "ids.txt", "--id", "9", "--subject", "3"]) == 0
+    assert not {"7", "8", "9", "3", "12"} & set(core_ids())
+
+
+def test_a_threshold_named_by_horizon_and_kappa_may_be_named_again(capsys, folder):
+    data = put(table(0, 30))
+    assert run(["learn", data, *LEARN, "--kappa", "0.5", "--horizon", "100"]) == 0
+    assert load(MODEL).threshold_ == 0.1
+    more = put(table(30))
+    with refused(capsys, folder) as no:
+        no(["learn", more, *LEARN, "--kappa", "0.5", "--horizon", "101"], 2, "horizon")
+    assert run(["learn", more, *LEARN, "--kappa", "0.5", "--horizon", "100"]) == 0
+
+
+def test_two_names_for_a_threshold_are_one_too_many(capsys, folder):
+    data = put(table())
+    with refused(capsys, folder) as no:
+        no(["learn", data, *LEARN, "--threshold", "0.1", "--kappa", "0.3"], 2, "--kappa")
+        no(["learn", data, *LEARN, "--threshold", "0.1", "--horizon", "3"], 2, "--horizon")
+        no(["learn", data, *LEARN, "--kernel", "rbf", "--kappa", "0.3"], 2, "--kappa")
+        no(["learn", data, *LEARN, "--kernel", "sigmoid"], 2, "kernel")
+        no(["learn", data, *LEARN, "--threshold", "-1"], 2, "threshold")
+        no(["learn", data, *LEARN, "--capacity", "500"], 2, "nothing could ever be selected")
+
+
+def test_a_pipe_must_say_how_many_rows_it_has(capsys, folder, monkeypatch):
+    piped = content(put(table(), "data.csv"))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(piped)))
+    with refused(capsys, folder) as no:
+        no(["learn", "-", *LEARN], 2, "--horizon", "--threshold")
+
+
+BAD_TABLES = {
+    "another order": lambda t: t.select(["row_id", "weight", "age", "height", "user_id", "churned"]),
+    "a column less": lambda t: t.drop_columns(["height"]),
+    "a column more": lambda t: t.append_column("shoe", t["age"]),
+    "a column of another name": lambda t: t.rename_columns(["row_id", "Age", "user_id", "weight", "height", "churned"]),
+    "no labels": lambda t: t.drop_columns(["churned"]),
+    "no ids": lambda t: t.drop_columns(["row_id"]),
+    "no subjects": lambda t: t.drop_columns(["user_id"]),
+    "labels of another type": lambda t: t.set_column(5, "churned", pa.array([i % 2 for i in range(len(t))])),
+    "ids of another type": lambda t: t.set_column(0, "row_id", pa.array(range(len(t)))),
+    "subjects of another type": lambda t: t.set_column(2, "user_id", pa.array(range(len(t)))),
+    "an id twice": lambda t: t.set_column(0, "row_id", pa.array(["x", "x", *[f"y{i}" for i in range(len(t) - 2)]])),
+    "an id missing": lambda t: t.set_column(0, "row_id", pa.array([None, *[f"y{i}" for i in range(len(t) - 1)]])),
+    "ids that are there": lambda t: table(0, 30),
+    "not a number": nan,
+    "text": lambda t: t.set_column(1, "age", pa.array(["old"] * len(t))),
+    "no rows": lambda t: t.slice(0, 0),
+}
+
+
+@pytest.mark.parametrize("form", ["bad.parquet", "bad.csv"])
+@pytest.mark.parametrize("what", BAD_TABLES)
+def test_a_table_that_does_not_fit_is_refused_and_the_file_is_as_it_was(what, form, capsys, folder):
+    learnt(0, 30, threshold="0.0")
+    if form.endswith("csv") and what in ("ids of another type", "subjects of another type", "labels of another type"):
+        return  # text has no types: they are read as the model has them
+    bad = put(BAD_TABLES[what](table(30)), form)
+    with refused(capsys, folder) as no:
+        no(["learn", bad, *LEARN], 2)
+
+
+@pytest.mark.parametrize("what", ["no labels", "no ids", "an id twice", "an id missing", "not a number", "text"])
+def test_a_new_file_is_not_made_for_a_table_that_cannot_be_used(what, capsys, folder):
+    bad = put(BAD_TABLES[what](table()))
+    with refused(capsys, folder) as no:
+        no(["learn", bad, *LEARN, "--threshold", "0.1"], 2)
+    assert not (folder / MODEL).exists()
+
+
+def test_a_bad_row_after_many_good_blocks_leaves_everything_as_it_was(capsys, folder, monkeypatch):
+    import erasable.datasets._stream as streams
+
+    monkeypatch.setattr(
+        streams.stream_table, "__kwdefaults__", {**streams.stream_table.__kwdefaults__, "block_bytes": 240}
+    )
+    learnt(0, 30)
+    bad = put(nan(table(30)), "bad.parquet")
+    with refused(capsys, folder) as no:
+        no(["learn", bad, *LEARN], 2)
+
+
+def test_places_that_cannot_be_read_or_written(capsys, folder):
+    data = put(table())
+    (folder / "notes.erasable").write_bytes(b"my notes")
+    with refused(capsys, folder) as no:
+        no(["learn", "nowhere.parquet", *LEARN], 2, "nowhere.parquet")
+        no(["learn", data, *LEARN[:-1], "nowhere/m.erasable", "--threshold", "0.1"], 5, "nowhere")
+        no(
+            ["learn", data, "--label", "churned", "-o", "notes.erasable", "--threshold", "0.1"],
+            2,
+            "no file of erasable",
+        )
+        no(["learn", "data.xyz", *LEARN], 2, ".parquet")
+        no(["learn", data, "--label", "churned", "-o", ".", "--threshold", "0.1"], 5, "folder")
+
+
+def test_learn_as_json(capsys, folder):
+    data = put(table())
+    assert run(["learn", data, *LEARN, "--json"]) == 0
+    model = load(MODEL)
+    assert said(capsys) == {
+        "model": MODEL,
+        "rows": N,
+        "core_rows_added": model.n_core_,
+        "core_rows": model.n_core_,
+        "bytes": len(content()),
+        "warnings": [],
+    }
+    assert run(["learn", "nowhere.csv", *LEARN, "--json"]) == 2
+    error = said(capsys)
+    assert error["exit"] == 2
+    assert set(error["error"]) == {"kind", "message"}
+
+
+def test_a_kernel_model(capsys, folder):
+    data = put(table(0, 40))
+    options = ["--kernel", "rbf", "--gamma", "0.5", "--scale", "8", "--threshold", "0.5"]
+    assert run(["learn", data, *LEARN, *options]) == 0
+    model = load(MODEL)
+    assert (model.kernel, model.gamma, model.scaling, model.threshold) == ("rbf", 0.5, 8.0, 0.5)
+    more = put(table(40))
+    with refused(capsys, folder) as no:
+        no(["learn", more, *LEARN, "--kernel", "poly"], 2)
+        no(["learn", more, *LEARN, "--kernel", "rbf", "--gamma", "2"], 2)
+        no(["learn", more, *LEARN, "--no-intercept"], 2, "linear models")
+        no(["learn", more, *LEARN, "--kappa", "0.3", "--horizon", "5"], 2, "linear models")
+    assert run(["learn", more, *LEARN]) == 0
+    first = content()
+    os.unlink(MODEL)
+    assert run(["learn", put(table()), *LEARN, *options]) == 0
+    assert content() == first
+    assert run(["verify", MODEL]) == 0
+    key = core_ids()[0]
+    assert run(["forget", MODEL, "--id", key]) == 0
+    assert key not in core_ids()
+    assert run(["predict", MODEL, data, "-o", "p.csv"]) == 0
+    assert run(["inspect", MODEL]) == 0
+    text = capsys.readouterr().out
+    assert "rbf" in text
+    assert "0.5" in text
+
+
+def test_the_memory_of_learning_does_not_grow_with_the_table(capsys, folder):
+    """Peaks of what NumPy and Python allocate, with few core rows and small row groups."""
+    rng = np.random.default_rng(0)
+
+    def peak(name, groups):
+        schema = pa.schema([*((f"x{i}", pa.float64()) for i in range(40)), ("label", pa.int64()), ("id", pa.int64())])
+        with pq.ParquetWriter(name, schema) as file:
+            for k in range(groups):
+                n = 5_000
+                X = rng.standard_normal((n, 2)) @ np.ones((2, 40)) / 8
+                columns = [pa.array(X[:, i]) for i in range(40)]
+                ids = pa.array(range(k * n, k * n + n))
+                file.write_table(pa.table([*columns, pa.array((X[:, 0] > 0).astype(int)), ids], schema=schema))
+        tracemalloc.start()
+        try:
+            assert run(["learn", name, "--id", "id", "-o", f"{name}.erasable", "--threshold", "0.3"]) == 0
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    import erasable.datasets._stream as streams
+
+    usual = streams.stream_table.__kwdefaults__
+    streams.stream_table.__kwdefaults__ = {**usual, "block_bytes": 2**20}
+    try:
+        peak("warm.parquet", 1)
+        few, many = peak("few.parquet", 2), peak("many.parquet", 12)
+    finally:
+        streams.stream_table.__kwdefaults__ = usual
+    assert (folder / "many.parquet").stat().st_size > 3 * (folder / "few.parquet").stat().st_size
+    assert many < 1.5 * few
+    assert many < 12 * 5_000 * 40 * 8 / 2

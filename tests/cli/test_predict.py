@@ -1,0 +1,107 @@
+"""``erasable predict`` as a user types it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pytest
+
+from erasable import ErasableClassifier, load
+from erasable.cli.app import run
+from tests.cli.session import MODEL, N, content, learnt, nan, put, read_csv, refused, said, table
+from tests.formats.models import rows
+
+pytestmark = pytest.mark.usefixtures("folder")
+
+
+def test_predict_finds_columns_by_name(folder, capsys):
+    learnt()
+    mixed = table().select(["height", "churned", "user_id", "age", "row_id", "weight"])
+    mixed = mixed.append_column("note", pa.array(["anything"] * N))
+    for name in ("mixed.parquet", "mixed.csv"):
+        put(mixed, name)
+        assert run(["predict", MODEL, name, "--id", "row_id", "--label", "churned", "-o", "p.csv"]) == 0
+        found = read_csv("p.csv")
+        X = rows(N)
+        assert [r["prediction"] for r in found] == load(MODEL).predict(X).tolist()
+        assert [r["id"] for r in found] == [f"row {i}" for i in range(N)]
+        assert [r["known"] for r in found] == table()["churned"].to_pylist()
+        right = np.mean([r["known"] == r["prediction"] for r in found])
+        assert f"{right:.4f} of {N} known labels" in capsys.readouterr().err
+        os.unlink("p.csv")
+
+
+def test_probabilities_and_json_lines(folder, capsys):
+    learnt()
+    data = put(table())
+    capsys.readouterr()
+    assert run(["predict", MODEL, data, "--probabilities", "-o", "p.jsonl"]) == 0
+    with open("p.jsonl", encoding="utf-8") as file:
+        found = [json.loads(line) for line in file]
+    assert set(found[0]) == {"prediction", "probability no", "probability yes"}
+    P = np.array([[r["probability no"], r["probability yes"]] for r in found])
+    assert P.tobytes() == load(MODEL).predict_proba(rows(N)).tobytes()
+    assert run(["predict", MODEL, data, "--probabilities"]) == 0
+    out, err = capsys.readouterr()
+    printed = list(csv.DictReader(io.StringIO(out)))
+    assert [float(r["probability yes"]) for r in printed] == P[:, 1].tolist()
+    assert f"{N} rows" in err
+
+
+def test_predict_as_json(folder, capsys):
+    learnt()
+    data = put(table())
+    capsys.readouterr()
+    assert run(["predict", MODEL, data, "--label", "churned", "-o", "p.csv", "--json"]) == 0
+    told = said(capsys)
+    accuracy = np.mean(load(MODEL).predict(rows(N)) == table()["churned"].to_numpy())
+    assert told == {"model": MODEL, "rows": N, "out": "p.csv", "accuracy": pytest.approx(accuracy), "warnings": []}
+    assert run(["predict", MODEL, data, "--json"]) == 2
+    assert "-o FILE" in said(capsys)["error"]["message"]
+
+
+def test_predicting_from_a_pipe_and_from_arrays(folder, capsys, monkeypatch):
+    learnt()
+    piped = content(put(table(), "data.csv"))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(piped)))
+    assert run(["predict", MODEL, "-", "-o", "p.csv"]) == 0
+    np.savez("data.npz", X=rows(N), ids=np.arange(N))
+    assert run(["predict", MODEL, "data.npz", "-o", "q.csv"]) == 0
+    a, b = read_csv("p.csv"), read_csv("q.csv")
+    assert [r["prediction"] for r in a] == [r["prediction"] for r in b]
+
+
+def test_known_labels_are_compared_as_the_model_has_them(folder, capsys):
+    """A column of digits is numbers in a CSV, though the model's classes are texts."""
+    X = rows(N)
+    kinds = np.array(["1", "2"])[(X[:, 0] > 0).astype(int)]
+    ErasableClassifier(threshold=0.05, feature_names=["a", "b", "c"]).fit(X, kinds).save(MODEL)
+    put(pa.table({"a": X[:, 0], "b": X[:, 1], "c": X[:, 2], "kind": kinds.astype(int)}), "data.csv")
+    assert run(["predict", MODEL, "data.csv", "--label", "kind", "-o", "p.csv", "--json"]) == 0
+    assert said(capsys)["accuracy"] > 0.8
+
+
+def test_what_cannot_be_predicted(folder, capsys):
+    learnt()
+    put(table().drop_columns(["age"]), "less.csv")
+    put(nan(table()), "nan.csv")
+    data = put(table())
+    (folder / "p.csv").write_text("old")
+    with refused(capsys, folder) as no:
+        no(["predict", MODEL, "less.csv", "-o", "p.csv"], 2)
+        no(["predict", MODEL, "nan.csv", "-o", "p.csv"], 2)
+        no(["predict", MODEL, data, "--id", "nothing", "-o", "p.csv"], 2, "nothing")
+        no(["predict", MODEL, data, "-o", "p.xlsx"], 2, ".csv")
+        no(["predict", MODEL, data, "-o", "nowhere/p.csv"], 5, "nowhere")
+        no(["predict", MODEL, "nowhere.csv"], 2, "nowhere.csv")
+        no(["predict", "nowhere.erasable", data], 5, "nowhere.erasable")
+    np.savez("wide.npz", X=np.zeros((3, 5)))
+    with refused(capsys, folder) as no:
+        no(["predict", MODEL, "wide.npz", "-o", "p.csv"], 2, "5", "3")

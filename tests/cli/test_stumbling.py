@@ -1,0 +1,172 @@
+"""What a new user stumbles over."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+
+from erasable import ErasableClassifier, ErasableKernelClassifier, load
+from erasable.cli.app import run
+from erasable.core import shards
+from tests.cli.session import LEARN, MODEL, N, content, learnt, put, read_csv, refused, said, table
+from tests.formats.models import rows
+
+pytestmark = pytest.mark.usefixtures("folder")
+
+
+def nameless():
+    """A model file without names of columns."""
+    X = rows(N)
+    ErasableClassifier(threshold=0.05).fit(X, np.where(X[:, 0] + X[:, 1] > 0, "yes", "no")).save(MODEL)
+
+
+@pytest.mark.parametrize("link", [None, os.symlink, os.link])
+def test_predictions_never_replace_what_they_are_made_from(folder, capsys, link):
+    learnt()
+    data = put(table(), "t.csv")
+    for out, source in (("t.csv", data), ("./t.csv", str(folder / data))):
+        if link is not None:
+            link(source, out := f"{len(out)}.csv")
+        with refused(capsys, folder) as no:
+            no(["predict", MODEL, data, "-o", out], 2, "is read here", "another file")
+    os.link(MODEL, "model.csv")
+    with refused(capsys, folder) as no:
+        no(["predict", MODEL, data, "-o", "model.csv"], 2, "is read here")
+    with open(data) as file, pytest.MonkeyPatch.context() as patch, refused(capsys, folder) as no:
+        patch.setattr(sys, "stdin", file)
+        no(["predict", MODEL, "-", "-o", data], 2, "is read here")
+    put(table(), "other.csv")
+    assert run(["predict", MODEL, data, "-o", "other.csv"]) == 0  # the same rows in another file
+
+
+def test_columns_that_are_taken_by_position_are_warned_of(folder, capsys):
+    nameless()
+    X = rows(N)
+    put(pa.table({"note": ["x"] * N, "a": X[:, 0], "b": X[:, 1], "c": X[:, 2]}), "data.csv")
+    warning = "this model stores no names of columns (give feature_names= when it is made, or make it with erasable "
+    assert run(["predict", MODEL, "data.csv", "--ignore", "note", "-o", "p.csv"]) == 0
+    out, err = capsys.readouterr()
+    assert err.startswith(f"warning: {warning}learn): columns are taken in the order of the table\n")
+    assert (err.count("\n"), out) == (2, "")
+    assert [r["prediction"] for r in read_csv("p.csv")] == load(MODEL).predict(X).tolist()
+    assert run(["predict", MODEL, "data.csv", "--ignore", "note", "-o", "p.csv", "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert [w[: len(warning)] for w in json.loads(out)["warnings"]] == [warning]
+    assert err == ""
+    np.savez("data.npz", X=X)  # has no names that could be of other columns
+    assert run(["predict", MODEL, "data.npz", "-o", "p.csv"]) == 0
+    assert "warning" not in capsys.readouterr().err
+    learnt(out="named.erasable")
+    put(table(), "named.csv")
+    capsys.readouterr()
+    assert run(["predict", "named.erasable", "named.csv", "--ignore", "user_id", "-o", "p.csv"]) == 0
+    assert "warning" not in capsys.readouterr().err
+    with refused(capsys, folder) as no:
+        no(["predict", MODEL, "data.csv", "-o", "p.csv"], 2, "'note'", "ignore")
+        no(["predict", "named.erasable", "named.csv", "--ignore", "age", "-o", "p.csv"], 2, "'age'")
+
+
+def wide(n, d):
+    """Rows of which nearly all become core rows where there are as many columns as rows; few where there are two."""
+    X = np.random.default_rng(0).standard_normal((n, d)) * 10
+    return put(pa.table({**{f"f{j}": X[:, j] for j in range(d)}, "label": (X[:, 0] > 0).astype(int)}), "wide.parquet")
+
+
+@pytest.mark.parametrize(
+    ("options", "n", "hint"),
+    [
+        (["--threshold", "1e-9"], 1000, "a lower --kappa or a higher --threshold stores fewer (erasable plan tries "),
+        (["--threshold", "1e-9"], 999, None),
+        (["--threshold", "0.5"], 1000, None),
+        (["--threshold", "0"], 1000, None),  # whoever says so wants all of them
+        (["--kernel", "rbf", "--gamma", "100"], 1000, "give --scale, a smaller --gamma or a higher --threshold"),
+    ],
+)
+def test_a_model_that_stores_most_rows_gives_a_hint(folder, capsys, options, n, hint):
+    data = wide(n, 2)
+    assert run(["learn", data, *options, "-o", MODEL]) == 0
+    said_then = capsys.readouterr().err
+    if hint is None:
+        assert said_then == ""
+    else:
+        assert said_then.startswith(f"hint: more than half of the rows are stored: {hint}")
+        assert said_then.count("\n") == 1
+    os.unlink(MODEL)
+    assert run(["learn", data, *options, "-o", MODEL, "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert [f"hint: {w}\n" for w in json.loads(out)["warnings"]] == ([said_then] if said_then else [])
+
+
+def test_a_hint_for_a_model_that_is_there_says_that_it_takes_a_new_one(folder, capsys):
+    data = wide(2100, 2)
+    whole = pq.read_table(data).append_column("id", pa.array(range(2100)))
+    for low, there in ((0, False), (1050, True)):
+        put(whole.slice(low, 1050), "part.parquet")
+        assert run(["learn", "part.parquet", "--id", "id", "--threshold", "1e-9", "-o", MODEL, "--json"]) == 0
+        assert [w.endswith("; that takes a new model file") for w in said(capsys)["warnings"]] == [there]
+
+
+def test_learn_help_tells_linear_models_from_kernels(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "400")
+    linear, kernel = ErasableClassifier().get_params(), ErasableKernelClassifier().get_params()
+    assert run(["learn", "--help"]) == 0
+    text = capsys.readouterr().out
+    assert f"[default: {linear['capacity']:g} for a linear model, {kernel['capacity']:g} for a kernel]" in text
+    assert f"[default: rows ** -kappa for a linear model, {kernel['threshold']:g} for a kernel]" in text
+    assert f"not for kernels. [default: {linear['kappa']:g}]" in text
+
+
+def test_learn_reports_the_bytes_of_all_files(folder, capsys, monkeypatch):
+    monkeypatch.setattr(shards, "LARGEST_FILE", 50)
+    monkeypatch.setattr(shards, "LARGEST_SHARD", 50)
+    assert run(["learn", put(table()), *LEARN, "--threshold", "0.01", "--json"]) == 0
+    told = said(capsys)
+    assert run(["inspect", MODEL, "--json"]) == 0
+    looked = said(capsys)
+    assert looked["files"] > 2
+    assert told["bytes"] == looked["bytes"] > 2 * len(content())
+
+
+def test_whether_a_file_can_be_read_is_not_asked_beforehand(folder, capsys, monkeypatch):
+    """The answer would be a wrong usage; trying to read gives exit code 5."""
+    learnt(0, 30)
+    put(table(30, N), "data.csv")
+    monkeypatch.setattr(os, "access", lambda *_, **__: False)
+    ids = ["--label", "churned", "--id", "row_id", "--subject", "user_id"]
+    for arguments in (
+        ["inspect", MODEL],
+        ["predict", MODEL, "data.csv", "-o", "p.csv"],
+        ["export", MODEL, "-o", "m.safetensors"],
+        ["export", MODEL, "-o", "m.safetensors"],
+        ["learn", "data.csv", *ids, "-o", MODEL],
+        ["plan", "digits", "--effort", "quick", "--max-loss", "0.1", "--out", "."],
+        ["reproduce", "svm", "--out", "."],
+    ):
+        assert run(arguments) == 0, arguments
+    assert run(["scan", ".", "--for", "data.csv", *ids]) == 1
+
+
+def test_a_capacity_is_shown_as_it_was_given(folder, capsys):
+    data = put(table().drop_columns(["row_id", "user_id"]))
+    assert run(["learn", data, "--label", "churned", "--kernel", "rbf", "--gamma", "0.3", "-o", MODEL]) == 0
+    capsys.readouterr()
+    assert run(["inspect", MODEL]) == 0
+    shown = dict(line.split(None, 1) for line in capsys.readouterr().out.splitlines())
+    assert (shown["capacity"], shown["threshold"], shown["gamma"]) == ("0.1", "1", "0.3")
+    assert run(["inspect", MODEL, "--json"]) == 0
+    told = said(capsys)
+    assert told["capacity"] == pytest.approx(0.1, abs=1e-9)
+    assert told["capacity"] == float.fromhex(told["configuration"]["capacity"])
+    assert (told["threshold"], told["gamma"]) == (1.0, 0.3)
+    assert run(["learn", data, "--label", "churned", "--threshold", "0.00012345678912", "-o", "b.erasable"]) == 0
+    capsys.readouterr()
+    assert run(["inspect", "b.erasable"]) == 0
+    assert "0.00012345678912\n" in capsys.readouterr().out  # only a capacity is rounded
