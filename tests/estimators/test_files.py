@@ -818,3 +818,14 @@ def test_fixed_classes_of_every_kind_of_model_stand_in_order(path):
         load(path)
     with pytest.raises(StateFormatError):
         load(path, like=ErasableKernelClassifier(classes=["a", "b"]))
+
+
+def test_a_folder_may_have_two_names(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    CASES["linear"].fitted().save(tmp_path / "link" / "m.erasable")
+    clf = load(tmp_path / "link" / "m.erasable")
+    for folder in ("link", "real", "link"):
+        clf.forget(ids=clf.core_ids_[:1].tolist())
+        clf.save(tmp_path / folder / "m.erasable")
+    assert load(tmp_path / "real" / "m.erasable").state_digest() == clf.state_digest()

@@ -73,19 +73,20 @@ class Savable:
                 stacklevel=2,
             )
         with locked(path, parts_of=shards_of) as writer:
+            where = os.path.realpath(writer.path)  # its folder may have several names
             there = checksum_of_file(writer) if writer.exists() else None
             if writer.exists() and not overwrite and there is None:
                 raise ChangedMeanwhileError(
                     f"{os.fspath(path)!s} is there already and holds no model: choose another name, or say "
                     "overwrite=True to replace it."
                 )
-            if there is not None and not overwrite and there != self._on_disk.get(writer.path):
+            if there is not None and not overwrite and there != self._on_disk.get(where):
                 raise ChangedMeanwhileError(
                     f"{os.fspath(path)!s} holds another model, or this one changed since it was loaded: saving could "
                     "bring back rows that were forgotten there. Load it anew and change that model, or say "
                     "overwrite=True to replace it."
                 )
-            tied = {**self._on_disk, writer.path: checksum_of(files)}
+            tied = {**self._on_disk, where: checksum_of(files)}
             try:
                 write(writer, files)
             except NotErasedError:
