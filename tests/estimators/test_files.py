@@ -748,7 +748,7 @@ def test_errors_tell_no_values(path):
         assert "7351" not in str(caught.value)
 
 
-# -- what a review found -------------------------------------------------------------------------------------------
+# -- easily overlooked ------------------------------------------------------------------------------------------
 
 
 def test_an_older_state_that_comes_back_on_disk_is_not_mistaken_for_no_change(path):

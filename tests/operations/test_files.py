@@ -392,7 +392,7 @@ def test_verifying_tells_a_false_state_from_a_true_one(path):
         verify(load(path))
 
 
-# -- what a review found -----------------------------------------------------------------------------------------
+# -- easily overlooked ------------------------------------------------------------------------------------------
 
 
 def test_the_callers_model_stays_the_callers(tmp_path):
