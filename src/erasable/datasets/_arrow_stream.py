@@ -225,10 +225,10 @@ class _Settled:
                     self.kinds[role] = fitting[0]
             elif self.kinds[role] not in fitting:
                 wanted = {int: "an integer", bool: "true or false", float: "a number"}[self.kinds[role]]
-                reason, todo = "as the first block has it", "give a file instead, which can be read twice"
+                reason, advice = "as the first block has it", "give a file instead, which can be read twice"
                 if role in self._given:
-                    reason, todo = "as it has to be here", "correct the column, or name another one"
-                raise InputError(f"{where}, column {column!r}: not every {role} is {wanted}, {reason}: {todo}.")
+                    reason, advice = "as it has to be here", "correct the column, or name another one"
+                raise InputError(f"{where}, column {column!r}: not every {role} is {wanted}, {reason}: {advice}.")
 
 
 def _csv_rows(block_bytes: int, columns: Columns) -> int:
