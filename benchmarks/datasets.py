@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from sklearn.datasets import load_breast_cancer, load_digits, make_moons
 from sklearn.model_selection import train_test_split
 
-from erasable.datasets import make_margin
+from erasable.research.sets import make_margin
 
 
 def correlated(n=249_215, d=600, decay=0.5, seed=0):

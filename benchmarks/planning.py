@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from erasable import ErasableClassifier, plan
-from erasable.datasets import load_bundled, load_split, make_margin
+from erasable.research.sets import load_bundled, make_margin
+from erasable.tables import load_split
 from erasable.operations.plan._sample import HeldOut, check_sample
 from erasable.operations.plan._survival import deletable, simulate, survival
 

@@ -41,7 +41,7 @@ from benchmarks.planning import cases, row
 from benchmarks.scan import main as print_scan_tables
 from benchmarks.tools import clock, console, spread, table, take_turns
 from erasable import ErasableClassifier, learn, verify
-from erasable.operations.reproduce import as_in_the_paper, in_detail, speed_ups
+from erasable.research.reproduce import as_in_the_paper, in_detail, speed_ups
 
 CORRELATED = {"kappa": 0.295, "capacity": 1.0}
 MARGIN = {"kappa": 0.2, "capacity": 1.0, "fit_intercept": False}

@@ -27,8 +27,8 @@ from sklearn.base import clone
 from sklearn.model_selection import train_test_split
 
 from erasable import verify
-from erasable.classes.feature_maps import FrozenMap, HashedText
-from erasable.estimators.mapped import ErasableMappedClassifier
+from erasable.features import FrozenMap, HashedText
+from erasable import ErasableClassifier
 
 INK, RED, BLUE, GREY = "#1b1f24", "#c2402c", "#2f6f9f", "#c9ced6"
 LEAVING = "Mara"
@@ -191,7 +191,7 @@ def main() -> None:
         table.add_row(step, f"{clf.n_core_} of {len(texts)}", right, f"{took * 1e3:.1f} ms", clf.state_digest()[:12])
         return result
 
-    clf = ErasableMappedClassifier(feature_map, capacity=0.3, threshold=1.0)
+    clf = ErasableClassifier(feature_map=feature_map, capacity=0.3, threshold=1.0)
     timed("learn", lambda: clf.fit(texts, y, ids=ids, subjects=people))
     stored, before = set(clf.core_ids_), clf.decision_function(test)
     report = timed(f"forget {LEAVING}", lambda: clf.forget(subjects=[LEAVING]))

@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from erasable import ErasableClassifier
-from erasable.core.state import to_bytes
+from erasable.models.linear_state import LinearState
 from tests.oracle import OracleGrid, OracleModel, gram_matrix, leverage
 
 
@@ -77,7 +77,7 @@ class Batch:
 
 def assert_identical(clf: ErasableClassifier, oracle: OracleModel) -> None:
     """Rows, sums, weights, bytes and digest of the classifier are those of the oracle, bit for bit."""
-    state = clf._state()
+    state = clf._model.snapshot()
     assert list(state.ids) == oracle.ids
     assert list(state.subjects) == oracle.subjects
     assert list(state.labels) == oracle.labels
@@ -85,7 +85,7 @@ def assert_identical(clf: ErasableClassifier, oracle: OracleModel) -> None:
     assert state.gram.tolist() == oracle.gram
     assert state.class_sums.tolist() == oracle.class_sums
     assert state.weights.view(np.uint32).tolist() == oracle.weight_bits
-    assert to_bytes(state) == oracle.to_bytes()
+    assert state.to_bytes() == oracle.to_bytes()
     assert clf.state_digest() == oracle.digest()
 
 

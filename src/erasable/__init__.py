@@ -3,75 +3,25 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from erasable.errors import (
-    BusyError,
-    ChangedMeanwhileError,
-    ConfigurationError,
-    ErasableError,
-    ExactnessError,
-    InputError,
-    InputTypeError,
-    NoRowsError,
-    NotErasedError,
-    ReceiptError,
-    SignatureError,
-    StaleReportError,
-    StateFormatError,
-    StoreError,
-    VerificationError,
-)
-
 if TYPE_CHECKING:
-    from erasable.estimators import (
-        CoreSetUnlearner,
-        ErasableClassifier,
-        ErasableGeneralClassifier,
-        ErasableKernelClassifier,
-        ErasableMappedClassifier,
-        ForgetReport,
-        Guarantee,
-        InterpolatedClassifier,
-        LearnReport,
-        RemovalReport,
-        load,
-    )
-    from erasable.operations import VerifyReport, learn, verify
-    from erasable.operations.files import FileReport, ModelFile, Request
-    from erasable.operations.plan import Plan, plan
+    from erasable.estimators.core_set import CoreSetUnlearner
+    from erasable.estimators.files import load
+    from erasable.estimators.general import ErasableGeneralClassifier
+    from erasable.estimators.kernel import ErasableKernelClassifier
+    from erasable.estimators.linear import ErasableClassifier
+    from erasable.operations.learn import learn
+    from erasable.operations.model_file import ModelFile
+    from erasable.operations.plan import plan
+    from erasable.operations.verify import verify
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "BusyError",
-    "ChangedMeanwhileError",
-    "ConfigurationError",
     "CoreSetUnlearner",
     "ErasableClassifier",
-    "ErasableError",
     "ErasableGeneralClassifier",
     "ErasableKernelClassifier",
-    "ErasableMappedClassifier",
-    "ExactnessError",
-    "FileReport",
-    "ForgetReport",
-    "Guarantee",
-    "InputError",
-    "InputTypeError",
-    "InterpolatedClassifier",
-    "LearnReport",
     "ModelFile",
-    "NoRowsError",
-    "NotErasedError",
-    "Plan",
-    "ReceiptError",
-    "RemovalReport",
-    "Request",
-    "SignatureError",
-    "StaleReportError",
-    "StateFormatError",
-    "StoreError",
-    "VerificationError",
-    "VerifyReport",
     "learn",
     "load",
     "plan",
@@ -79,23 +29,24 @@ __all__ = [
 ]
 
 # Where a name is found when it is first asked for: `import erasable` and `erasable --help` load neither NumPy nor
-# scikit-learn. What is not listed comes from `erasable.estimators`.
-_ELSEWHERE = {
-    "FileReport": "erasable.operations.files",
-    "ModelFile": "erasable.operations.files",
-    "Plan": "erasable.operations.plan",
-    "Request": "erasable.operations.files",
-    "VerifyReport": "erasable.operations",
-    "learn": "erasable.operations",
+# scikit-learn. Errors are in `erasable.errors`, reports in `erasable.models.reports`.
+_HOMES = {
+    "CoreSetUnlearner": "erasable.estimators.core_set",
+    "ErasableClassifier": "erasable.estimators.linear",
+    "ErasableGeneralClassifier": "erasable.estimators.general",
+    "ErasableKernelClassifier": "erasable.estimators.kernel",
+    "ModelFile": "erasable.operations.model_file",
+    "learn": "erasable.operations.learn",
+    "load": "erasable.estimators.files",
     "plan": "erasable.operations.plan",
-    "verify": "erasable.operations",
+    "verify": "erasable.operations.verify",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
+    if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_ELSEWHERE.get(name, "erasable.estimators")), name)
+    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
     return value
 
 

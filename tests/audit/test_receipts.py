@@ -33,7 +33,7 @@ from erasable.audit.receipts import (
     pre_authentication,
     read_receipt,
 )
-from erasable.core.state import State, digest, relearn
+from erasable.models.linear_state import LinearState
 from erasable.errors import ConfigurationError, ReceiptError, SignatureError, VerificationError
 from tests.audit.test_keys import known_key
 
@@ -452,25 +452,25 @@ def test_whoever_holds_the_state_after_can_test_guesses_against_the_digest_befor
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((40, 3)), rng.integers(2, size=40)
     clf = ErasableClassifier(kappa=0.5).fit(X, y)
-    before, gone = clf._state(), clf.core_ids_[2]
+    before, gone = clf._model.snapshot(), clf.core_ids_[2]
     clf.forget(ids=[gone])
-    receipt = read_receipt(made(state_before=digest(before), state_after=clf.state_digest()))
+    receipt = read_receipt(made(state_before=before.digest, state_after=clf.state_digest()))
 
     def guess(candidate):
-        one = ErasableClassifier(threshold=0.0).fit(X[[candidate]], y[[candidate]], ids=[candidate])._state()
-        after = clf._state()
+        one = ErasableClassifier(threshold=0.0).fit(X[[candidate]], y[[candidate]], ids=[candidate])._model.snapshot()
+        after = clf._model.snapshot()
         return any(digest(_with_row(after, one, at)) == receipt.state_before for at in range(len(after.ids) + 1))
 
     assert [c for c in range(40) if c not in clf.core_ids_ and guess(c)] == [gone]
 
 
-def _with_row(state: State, one: State, at: int) -> State:
+def _with_row(state: LinearState, one: LinearState, at: int) -> LinearState:
     def put(all_, new):
         return (*all_[:at], *new, *all_[at:])
 
     rows = np.insert(state.rows, at, one.rows, axis=0)
     names = (put(state.ids, one.ids), put(state.subjects, one.subjects), put(state.labels, one.labels))
-    return relearn(state.configuration, *names, rows)[0]
+    return LinearState.learnt(state.configuration, *names, rows)[0]
 
 
 # -- others check it ---------------------------------------------------------------------------------------------

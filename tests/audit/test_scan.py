@@ -15,17 +15,18 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from erasable import ErasableClassifier, ErasableKernelClassifier, ErasableMappedClassifier
+from erasable import ErasableClassifier, ErasableKernelClassifier
+from erasable import ErasableClassifier
 from erasable.audit import _needles, _run, _search, _walk, _words
 from erasable.audit.scan import Remain, scan
-from erasable.classes.feature_maps import RandomFourierFeatures
+from erasable.features import RandomFourierFeatures
 from erasable.classes.linear import LinearBall
 from erasable.classes.numeric import NumericClass
-from erasable.core import shards
+from erasable.models import shards
 from erasable.core.grid import Grid, to_grid
 from erasable.core.kernels import Points
 from erasable.core.layout import parts
-from erasable.core.state import metadata
+from erasable.models.linear_state import LinearState
 from erasable.errors import InputError, InputTypeError
 from erasable.estimators.general import ErasableGeneralClassifier
 
@@ -246,7 +247,7 @@ MODELS = {
 
 
 def saved(clf, folder, name="model.erasable", tail=b""):
-    (folder / name).write_bytes(clf._memory.to_bytes() + tail)
+    (folder / name).write_bytes(clf._model.snapshot().to_bytes() + tail)
 
 
 @pytest.fixture(params=MODELS)
@@ -294,7 +295,7 @@ def test_offsets_in_a_model_point_at_the_bytes(tmp_path, model):
         if r.what == "id":
             assert held == ids[core][r.row].encode()
         else:
-            assert held == clf._memory.snapshot().rows[r.row].tobytes()
+            assert held == clf._model.snapshot().rows[r.row].tobytes()
 
 
 def test_a_model_of_other_rows_is_clean(tmp_path, model):
@@ -306,22 +307,22 @@ def test_a_model_of_other_rows_is_clean(tmp_path, model):
 
 def test_what_lies_behind_the_end_of_a_model_is_found(tmp_path, model):
     clf, X, ids, core = model
-    gone, row = core[5], clf._memory.snapshot().rows[5].tobytes()
+    gone, row = core[5], clf._model.snapshot().rows[5].tobytes()
     clf.forget(ids=[ids[gone]])
     saved(clf, tmp_path, tail=b"\x01\x02\x03" + row + b" " + ids[gone].encode())
     report = scan(tmp_path, X[[gone]], ids=[ids[gone]])
-    size = len(clf._memory.to_bytes())
+    size = len(clf._model.snapshot().to_bytes())
     assert places(report, "grid row", "float64 row") == {(0, size + 3)}
     assert places(report, "id") == {(0, size + 4 + len(row))}
 
 
 def test_a_copy_that_was_cut_off_is_still_looked_into(tmp_path, model):
     clf, X, ids, core = model
-    whole = clf._memory.to_bytes()
+    whole = clf._model.snapshot().to_bytes()
     (tmp_path / ".model.erasable.new").write_bytes(whole[: len(whole) - len(core) * 3])
     report = scan(tmp_path, X[core[:3]], ids=ids[core[:3]])
     assert {r.row for r in report.remains if r.what != "id"} == {0, 1, 2}
-    last = whole.rindex(clf._memory.snapshot().rows[10].tobytes())
+    last = whole.rindex(clf._model.snapshot().rows[10].tobytes())
     (tmp_path / ".model.erasable.new").write_bytes(whole[: last + 5])  # half way through the rows
     report = scan(tmp_path, X[core[:20]], ids=[f"unknown-{i}" for i in range(20)])
     assert {r.row for r in (*report.remains, *report.twins)} == set(range(10))
@@ -333,7 +334,7 @@ def test_a_copy_that_was_cut_off_is_still_looked_into(tmp_path, model):
 
 def test_the_grid_of_a_model_is_looked_for_in_other_files(tmp_path, model):
     clf, X, ids, core = model
-    row = clf._memory.snapshot().rows[2].tobytes()
+    row = clf._model.snapshot().rows[2].tobytes()
     clf.forget(ids=[ids[core[2]]])
     saved(clf, tmp_path)
     (tmp_path / "core.dump").write_bytes(RNG(0).bytes(1001) + row)
@@ -354,7 +355,7 @@ def test_a_twin_is_told_from_a_remain(tmp_path, model):
 def test_subjects_are_found_only_when_asked_for(tmp_path, model):
     clf, *_ = model
     saved(clf, tmp_path)
-    someone = [clf._memory.snapshot().subjects[0]]
+    someone = [clf._model.snapshot().subjects[0]]
     report = scan(tmp_path, RNG(7).standard_normal((1, 24)), ids=["visit-none"], subjects=someone)
     assert {r.what for r in report.remains} == {"subject"}
     clf.forget(subjects=someone)
@@ -369,9 +370,9 @@ def test_yes_or_no_features_raise_no_false_alarm(tmp_path, density):
     rng.shuffle(X)
     clf = ErasableClassifier(threshold=0.001).fit(X, X[:, 0] > 0)
     gone = clf.core_ids_[::3]
-    before = clf._memory.to_bytes()
+    before = clf._model.snapshot().to_bytes()
     clf.forget(ids=gone)
-    after = clf._memory.to_bytes()
+    after = clf._model.snapshot().to_bytes()
     saved(clf, tmp_path)
     (tmp_path / "leftover").write_bytes(after[1000:])  # surviving rows in a file that is no model
     kept = np.delete(X, gone, axis=0)
@@ -393,7 +394,7 @@ def test_yes_or_no_features_raise_no_false_alarm(tmp_path, density):
 def small():
     X = RNG(0).standard_normal((30, 9))
     ids = [f"visit-{i:05d}" for i in range(30)]
-    data = ErasableClassifier(threshold=1e-6).fit(X, X[:, 0] > 0, ids=ids)._memory.to_bytes()
+    data = ErasableClassifier(threshold=1e-6).fit(X, X[:, 0] > 0, ids=ids)._model.snapshot().to_bytes()
     return X, ids, data, 8 + int.from_bytes(data[:8], "little")
 
 
@@ -491,8 +492,8 @@ def test_in_a_copy_that_was_cut_off_every_row_is_named_once_and_twins_are_twins(
     long = RNG(0).standard_normal((40, 20))
     for rows in (X, long):
         clf = ErasableClassifier(threshold=1e-6, capacity=1e-3).fit(rows, rows[:, 0] > 0, ids=np.arange(40))
-        core, whole = clf.core_ids_.tolist(), clf._memory.to_bytes()
-        (tmp_path / "m").write_bytes(whole[: whole.rindex(clf._memory.snapshot().rows[-1].tobytes()) + 1])
+        core, whole = clf.core_ids_.tolist(), clf._model.snapshot().to_bytes()
+        (tmp_path / "m").write_bytes(whole[: whole.rindex(clf._model.snapshot().rows[-1].tobytes()) + 1])
         report = scan(tmp_path, rows[core[:2]], ids=[core[0], 1000])
         assert sorted((r.what, r.row) for r in report.remains) == [("grid row", 0), ("id", 0)]
         assert [(t.what, t.row) for t in report.twins] == [("grid row", 1)]
@@ -586,7 +587,7 @@ def test_a_part_that_a_surviving_row_has_too_is_a_twin(tmp_path):
     X[1, :40] = X[0, :40]  # on a grid without scaling by the norm these are the same integers
     clf = ErasableClassifier(threshold=1e-6, scaling=None).fit(X, X[:, 0] > 0)
     assert clf.n_core_ == 60
-    raw = clf._memory.snapshot().rows
+    raw = clf._model.snapshot().rows
     clf.forget(ids=[0, 2])
     saved(clf, tmp_path)
     (tmp_path / "dump").write_bytes(b"\x09" * 33 + raw[0, :40].tobytes())
@@ -615,15 +616,15 @@ def test_rows_behind_a_feature_map_are_of_another_form(tmp_path, monkeypatch, sh
     """As many outputs as the table has columns, so that the stored rows have the shape of rows of the table."""
     X = RNG(0).standard_normal((60, 9))
     made = RandomFourierFeatures(n_features_out=9)
-    clf = ErasableMappedClassifier(made, threshold=1e-3).fit(X, X[:, 0] > 0, ids=np.arange(60))
-    state = clf._memory.snapshot()
+    clf = ErasableClassifier(feature_map=made, threshold=1e-3).fit(X, X[:, 0] > 0, ids=np.arange(60))
+    state = clf._model.snapshot()
     assert state.configuration.grid.n_features == 9
-    assert _needles.form_of(metadata(state)) is None  # no grid to look for in other files
-    assert _needles.form_of({**metadata(state), "feature_map": None}) == state.configuration.grid
+    assert _needles.form_of(state.header()) is None  # no grid to look for in other files
+    assert _needles.form_of({**state.header(), "feature_map": None}) == state.configuration.grid
     if sharded:
         monkeypatch.setattr(shards, "LARGEST_FILE", 100)
         monkeypatch.setattr(shards, "LARGEST_SHARD", 300)
-        files = shards.to_files(clf._memory.snapshot())
+        files = shards.files_of(clf._model.snapshot())
         (tmp_path / ".model.erasable.parts").mkdir()
         (tmp_path / "model.erasable").write_bytes(b"".join(files.head))
         for name, pieces in files.parts.items():
@@ -657,7 +658,7 @@ def test_shards_of_a_large_model_are_compared_too(tmp_path, monkeypatch):
     clf = ErasableClassifier(threshold=1e-6, grid_bits=13).fit(X, X[:, 0] > 0, ids=np.arange(90))
 
     def save():
-        files = shards.to_files(clf._memory.snapshot())
+        files = shards.files_of(clf._model.snapshot())
         folder = tmp_path / ".m.erasable.parts"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()

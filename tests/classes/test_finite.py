@@ -13,7 +13,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeRegressor
 
-from erasable import ConfigurationError, ExactnessError
+from erasable.errors import ConfigurationError, ExactnessError
 from erasable.classes import finite
 from erasable.classes._protocol import FunctionClass
 from erasable.classes.finite import FiniteClass

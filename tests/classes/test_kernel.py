@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from sklearn.datasets import make_moons
 
-from erasable import ConfigurationError, ErasableGeneralClassifier, ErasableKernelClassifier, verify
+from erasable import ErasableGeneralClassifier, ErasableKernelClassifier, verify
+from erasable.errors import ConfigurationError
 from erasable.classes import FunctionClass, KernelBall
 from erasable.core.kernels import ONE
 from erasable.coresets import SinglePass

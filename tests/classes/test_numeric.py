@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from erasable import ConfigurationError
+from erasable.errors import ConfigurationError
 from erasable.classes._protocol import FunctionClass
 from erasable.classes.linear import LinearBall
 from erasable.classes.numeric import NumericClass

@@ -10,7 +10,7 @@ import pytest
 
 from erasable.cli.app import run
 from erasable.cli.bench import bench
-from erasable.operations.bench import bench as operation
+from erasable.research.bench import bench as operation
 
 
 def test_it_measures_three_things_as_json(capsys):

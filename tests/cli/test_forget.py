@@ -11,11 +11,12 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from erasable import ErasableClassifier, ModelFile, VerificationError, load
+from erasable import ErasableClassifier, ModelFile, load
+from erasable.errors import VerificationError
 from erasable.audit.keys import new_key, read_public_key
 from erasable.audit.receipts import check_receipt, check_state
 from erasable.cli.app import run
-from erasable.operations.files import undisturbed
+from erasable.operations.model_file import undisturbed
 from erasable.store._disk import Disk
 
 RNG = np.random.default_rng(1)
@@ -67,7 +68,7 @@ def test_no_room_for_a_receipt_is_found_before_anything_is_forgotten(folder, cap
 def test_no_receipt_for_a_state_that_does_not_verify(folder, capsys):
     """Somebody altered a sum and made the checksum fit."""
     clf = load("m.erasable")
-    clf._memory.H[0, 0] += 1
+    clf._model.H[0, 0] += 1
     clf.save("m.erasable", overwrite=True)
     before, key = (folder / "m.erasable").read_bytes(), str(clf.core_ids_[3])
     assert run(["forget", "m.erasable", "--id", key, *SIGN]) == 4

@@ -192,7 +192,7 @@ def test_a_new_file_is_not_made_for_a_table_that_cannot_be_used(what, capsys, fo
 
 
 def test_a_bad_row_after_many_good_blocks_leaves_everything_as_it_was(capsys, folder, monkeypatch):
-    import erasable.datasets._stream as streams
+    import erasable.tables._stream as streams
 
     monkeypatch.setattr(
         streams.stream_table, "__kwdefaults__", {**streams.stream_table.__kwdefaults__, "block_bytes": 240}
@@ -284,7 +284,7 @@ def test_the_memory_of_learning_does_not_grow_with_the_table(capsys, folder):
         finally:
             tracemalloc.stop()
 
-    import erasable.datasets._stream as streams
+    import erasable.tables._stream as streams
 
     usual = streams.stream_table.__kwdefaults__
     streams.stream_table.__kwdefaults__ = {**usual, "block_bytes": 2**20}

@@ -62,7 +62,7 @@ def test_types_are_those_that_were_said(folder, monkeypatch, packed):
         assert run(["learn", "other.csv", *types, *TYPED, MODEL]) == 0
     model = load(MODEL)
     assert sorted(model.core_ids_.tolist()) == ["1", "2", "3"]
-    assert model._memory.subject_type is int
+    assert model._model.core.subject_type is int
     assert model.classes_.tolist() == [False, True]
 
 

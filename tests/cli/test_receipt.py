@@ -83,9 +83,9 @@ def models(monkeypatch):
             raise found
         return SimpleNamespace(digest=found, rows=17)
 
-    stand_in = ModuleType("erasable.operations.files")
+    stand_in = ModuleType("erasable.operations.model_file")
     stand_in.verify_file = verify_file
-    monkeypatch.setitem(sys.modules, "erasable.operations.files", stand_in)
+    monkeypatch.setitem(sys.modules, "erasable.operations.model_file", stand_in)
     monkeypatch.setattr(erasable.operations, "files", stand_in, raising=False)
     return held
 

@@ -12,8 +12,8 @@ import pytest
 
 from erasable.cli.app import run
 from erasable.cli.reproduce import reproduce
-from erasable.operations.reproduce import METHODS, ORDERS, Settings
-from tests.operations.reproduce.cases import table_file
+from erasable.research.reproduce import METHODS, ORDERS, Settings
+from tests.research.reproduce.cases import table_file
 
 
 def erasable(*arguments, cwd=None):

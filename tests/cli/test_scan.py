@@ -41,14 +41,14 @@ def folder(tmp_path):
     values = ",".join(repr(float(v)) for v in X[0])
     (tmp_path / "gone.csv").write_text(f"row_id,{names},label\n{SECRET},{values},1\n")
     (tmp_path / "models").mkdir()
-    (tmp_path / "models" / "m.erasable").write_bytes(clf._memory.to_bytes())
+    (tmp_path / "models" / "m.erasable").write_bytes(clf._model.snapshot().to_bytes())
     return tmp_path, clf
 
 
 def forget(folder):
     where, clf = folder
     clf.forget(ids=[SECRET])
-    (where / "models" / "m.erasable").write_bytes(clf._memory.to_bytes())
+    (where / "models" / "m.erasable").write_bytes(clf._model.snapshot().to_bytes())
 
 
 def test_what_is_found_is_shown_with_file_and_offset_and_exit_code_1(command, folder):
@@ -144,7 +144,7 @@ def test_a_subject_that_is_a_fixed_class_is_found(command, folder):
     clf = ErasableClassifier(threshold=0.01)
     clf.partial_fit(X, owners, classes=sorted(set(owners)), subjects=owners)
     clf.forget(subjects=["customer-003"])
-    (where / "models" / "m.erasable").write_bytes(clf._memory.to_bytes())
+    (where / "models" / "m.erasable").write_bytes(clf._model.snapshot().to_bytes())
     lines = [",".join(["who", *(f"f{j}" for j in range(6))]), ",".join(["customer-003", *map(str, X[3])])]
     (where / "gone.csv").write_text("\n".join(lines) + "\n")
     code, shown, _ = command("models", "--for", "gone.csv", "--subject", "who")

@@ -14,7 +14,7 @@ import pytest
 
 from erasable import ErasableClassifier, ErasableKernelClassifier, load
 from erasable.cli.app import run
-from erasable.core import shards
+from erasable.models import shards
 from tests.cli.session import LEARN, MODEL, N, content, learnt, put, read_csv, refused, said, table
 from tests.formats.models import rows
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from erasable import ErasableMappedClassifier, load, verify
-from erasable.classes.feature_maps import HashedText, RandomFourierFeatures
+from erasable import load, verify
+from erasable import ErasableClassifier
+from erasable.features import HashedText, RandomFourierFeatures
 from erasable.cli.app import run
 from tests.cli.session import LEARN, MODEL, N, content, learnt, refused, said
 from tests.formats.models import CASES, rows, texts
@@ -86,8 +87,8 @@ def test_models_that_need_code_say_so(folder, capsys):
 
 
 def test_mapped_models_forget_and_verify_and_do_no_more(folder, capsys):
-    numbers = ErasableMappedClassifier(RandomFourierFeatures(6), threshold=0.1)
-    words = ErasableMappedClassifier(HashedText(8), threshold=0.1)
+    numbers = ErasableClassifier(feature_map=RandomFourierFeatures(6), threshold=0.1)
+    words = ErasableClassifier(feature_map=HashedText(8), threshold=0.1)
     numbers.fit(rows(N), np.arange(N) % 2)
     words.fit(texts(N), np.arange(N) % 2)
     np.savez("data.npz", X=rows(N), y=np.arange(N) % 2, ids=np.arange(N) + 1000)

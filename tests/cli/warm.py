@@ -15,8 +15,8 @@ from pathlib import Path
 
 import erasable.audit.scan
 import erasable.cli.learn
-import erasable.datasets
-import erasable.operations.files  # noqa: F401
+import erasable.tables
+import erasable.operations.model_file  # noqa: F401
 from erasable.cli.app import run
 
 

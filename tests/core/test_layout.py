@@ -26,7 +26,7 @@ from erasable.core.layout import (
     same_bytes,
 )
 from erasable.errors import ErasableError, StateFormatError
-from erasable.estimators._files import model_of
+from erasable.models.files import model_of
 from tests.formats.models import CASES
 from tests.formats.tampering import WRITTEN, altered, closed, opened, rebuilt, sealed, tensors, with_header
 
@@ -34,7 +34,7 @@ from tests.formats.tampering import WRITTEN, altered, closed, opened, rebuilt, s
 @pytest.fixture(scope="module")
 def files():
     """A file of every kind."""
-    return {name: b"".join(case.fitted()._files().head) for name, case in CASES.items()}
+    return {name: b"".join(case.fitted()._model.snapshot().pieces) for name, case in CASES.items()}
 
 
 NAMES = list(CASES)
@@ -394,7 +394,7 @@ def test_texts_that_are_cut_out_of_each_other_are_refused(ends):
 
 def test_ids_that_repeat_one_long_text_do_not_multiply_it():
     """A text of a megabyte, cut out again and again, would be some twenty gigabytes of ids."""
-    data = b"".join(CASES["linear"].fitted()._files().head)
+    data = b"".join(CASES["linear"].fitted()._model.snapshot().pieces)
     _, meta, _ = opened(data)
     found = tensors(data)
     n, size = 40_000, 1_000_000
@@ -502,7 +502,7 @@ def test_any_change_is_refused_or_gives_the_very_bytes_and_verify_decides(files,
     except ErasableError:
         return
     try:
-        head = b"".join(model._files().head)
+        head = b"".join(model._model.snapshot().pieces)
         assert head == bad
         verify(model)
     except ErasableError:

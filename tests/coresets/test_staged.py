@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from erasable import ConfigurationError
+from erasable.errors import ConfigurationError
 from erasable.classes.finite import FiniteClass
 from erasable.classes.linear import LinearBall
 from erasable.classes.numeric import NumericClass

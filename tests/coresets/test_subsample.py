@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from erasable.baselines import SubsampleClassifier
+from erasable.research.baselines import SubsampleClassifier
 from erasable.coresets import CoreSetMap, RandomSubsample
 from erasable.errors import ConfigurationError
 from tests.strategies import keys

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from erasable import ErasableClassifier, ErasableError
+from erasable import ErasableClassifier
+from erasable.errors import ErasableError
 
 # Values that must never turn up in a message, a repr or a warning, however NumPy prints them.
 SECRET = 123456.789
@@ -41,12 +42,12 @@ def classifier(**parameters: Any) -> ErasableClassifier:
 def fingerprint(clf: ErasableClassifier) -> dict[str, Any]:
     """Everything a refused call must leave alone."""
     attributes = dict(vars(clf))
-    memory = attributes.pop("_memory", None)
+    memory = attributes.pop("_model", None)
     seen: dict[str, Any] = {name: repr(value) for name, value in attributes.items()}
     if memory is not None:
         seen["digest"] = clf.state_digest()
-        seen["tables"] = (list(memory.place), {s: list(k) for s, k in memory.of_subject.items()})
-        seen["counts"] = dict(memory.class_counts)
+        seen["tables"] = (list(memory.core.place), {s: list(k) for s, k in memory.core.of_subject.items()})
+        seen["counts"] = dict(memory.core.class_counts)
     return seen
 
 

@@ -23,8 +23,8 @@ from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from threadpoolctl import threadpool_limits
 
-from erasable import ErasableClassifier
-from erasable.baselines import (
+from erasable import ErasableClassifier, verify
+from erasable.research.baselines import (
     CertifiedRemovalClassifier,
     NewtonUnlearner,
     RetrainedRidge,
@@ -41,11 +41,11 @@ from erasable.errors import (
     NoRowsError,
     VerificationError,
 )
-from erasable.estimators._voters import Constant, described, fingerprint
+from erasable.estimators.learners import Constant, described, fingerprint
 from erasable.estimators.core_set import CoreSetUnlearner
-from erasable.estimators.interpolated import InterpolatedClassifier
-from tests.baselines.cases import FitOnly, facts
-from tests.baselines.test_protocol import BAD_ROWS, spoilt
+from erasable.research.baselines.interpolated import InterpolatedClassifier
+from tests.research.baselines.cases import FitOnly, facts
+from tests.research.baselines.test_protocol import BAD_ROWS, spoilt
 from tests.estimators.cases import SECRET_ID, SECRET_TEXT, assert_no_traces, everything_said, make_classes, make_rows
 
 N = 240
@@ -123,10 +123,10 @@ def test_forgetting_equals_training_on_the_surviving_core_rows(core_set, name, c
         before = model.core_ids_.tolist()
         report = model.forget(ids=request)
         assert model.core_ids_.tolist() == [key for key in before if key not in request]
-        assert report.rows_removed == len(before) - model.n_core_
-        assert report.rows_left == model.n_core_ == model.stored_rows_
+        assert report.core_rows_removed == len(before) - model.n_core_
+        assert report.core_rows == model.n_core_ == model.stored_rows_
         assert_same(model, refit(model, labels=labels))
-        assert model._recompute() == (model.n_core_, model.state_digest())
+        assert verify(model).rows == model.n_core_ and verify(model).digest == model.state_digest()
 
 
 @every_map
@@ -136,7 +136,7 @@ def test_rows_outside_the_core_leave_no_trace_and_can_be_forgotten_for_free(core
     core = set(model.core_ids_.tolist())
     before = facts(model.__getstate__())
     report = model.forget(ids=[key for key in IDS if key not in core])
-    assert (report.rows_removed, report.rows_gone_over) == (0, 0)
+    assert (report.core_rows_removed, report.rows_retrained) == (0, 0)
     assert facts(model.__getstate__()) == before
     assert_same(model, refit(model))
     saved = pickle.dumps(model)
@@ -180,7 +180,7 @@ def test_sparse_rows(core_set, name):
     again = refit(model, rows=sp.csr_array(explicit.toarray()))
     assert model.state_digest() == again.state_digest()
     assert (model.predict(explicit) == again.predict(explicit)).all()
-    assert model._recompute()[0] == model.n_core_
+    assert verify(model).rows == model.n_core_
     assert refit(model, rows=explicit.toarray()).state_digest() != model.state_digest()
 
 
@@ -213,11 +213,11 @@ def test_the_core_rows_are_in_order_of_selection():
     model = CoreSetUnlearner(Largest(), KNeighborsClassifier(1)).fit(X, LABELS, ids=IDS)
     assert model.core_ids_.tolist() == [IDS[i] for i in np.argsort(-X[:, 0])]
     model.forget(ids=IDS[::2])
-    model._recompute()
+    verify(model)
     assert_same(model, refit(model))
     # A map that turns the order round each time is not stable, whatever it declares, and verification finds out.
     with pytest.raises(VerificationError, match="another order"):
-        CoreSetUnlearner(Backwards(), RidgeClassifier()).fit(X, LABELS)._recompute()
+        verify(CoreSetUnlearner(Backwards(), RidgeClassifier()).fit(X, LABELS))
 
 
 # -- randomness ------------------------------------------------------------------------------------------------------
@@ -254,7 +254,7 @@ def test_noise_is_never_seeded():
         assert (model._learner.coef_ != twin._learner.coef_).any()
         assert model.state_digest() == twin.state_digest()
         model.forget(ids=IDS[:50])
-        assert model._recompute()[0] == model.n_core_
+        assert verify(model).rows == model.n_core_
 
 
 class Restless(ClassifierMixin, BaseEstimator):
@@ -273,10 +273,10 @@ class Restless(ClassifierMixin, BaseEstimator):
 def test_a_learner_that_is_not_reproducible_is_found_out_unless_declared():
     model = CoreSetUnlearner(MAPS["subsample"], Restless()).fit(X, LABELS)
     with pytest.raises(VerificationError, match="reproducible=False"):
-        model._recompute()
+        verify(model)
     declared = CoreSetUnlearner(MAPS["subsample"], Restless(), reproducible=False).fit(X, LABELS)
     declared.forget(ids=range(90))
-    assert declared._recompute()[0] == declared.n_core_
+    assert verify(declared).rows == declared.n_core_
     assert "approximate" in declared.guarantee.definition
     assert "bitwise" in model.guarantee.definition
     sgd = CoreSetUnlearner(MAPS["subsample"], LEARNERS["sgd"], reproducible=False).fit(X, LABELS)
@@ -335,12 +335,12 @@ def test_a_learner_that_promises_nothing_is_taken_at_its_word_and_can_be_verifie
     model = CoreSetUnlearner(MAPS["leverage"], Wordless()).fit(X, LABELS, ids=IDS)
     assert model.guarantee.assumptions == ("the learner's forget equals training on the rows it is left with",)
     model.forget(ids=IDS[:99])
-    assert model._recompute()[0] == model.n_core_ == len(model._learner.ids_)
+    assert verify(model).rows == model.n_core_ == len(model._learner.ids_)
     model = CoreSetUnlearner(MAPS["leverage"], Pretender()).fit(X, LABELS, ids=IDS)
-    model._recompute()
+    verify(model)
     model.forget(ids=IDS[:99])
     with pytest.raises(VerificationError, match="not what training it on the stored rows gives"):
-        model._recompute()
+        verify(model)
 
 
 def test_the_learner_gets_rows_of_its_own():
@@ -379,7 +379,7 @@ def test_one_request_leaves_what_training_on_the_core_without_it_gives(learner, 
     right = CoreSetUnlearner(SupportVectors(), learner, one_shot=True).fit(PLANE[left], SIDES[left], ids=left)
     assert model.state_digest() == right.state_digest()
     assert (model.predict(PLANE) == right.predict(PLANE)).all()
-    assert model._recompute()[0] == model.n_core_
+    assert verify(model).rows == model.n_core_
     assert model.n_core_ == [3, 2, 2, 3, 4, 4][gone]
 
 
@@ -448,10 +448,10 @@ def test_predicting_goes_on_with_one_class(name):
     if hasattr(model, "decision_function"):
         assert model.decision_function(X).shape == (N,)
     assert_same(model, refit(model))
-    assert model._recompute()[0] == model.n_core_ > 0
+    assert verify(model).rows == model.n_core_ > 0
     model.forget(ids=IDS)
     assert (model.n_core_, model.stored_rows_, model.classes_.tolist(), model.core_ids_.tolist()) == (0, 0, [], [])
-    assert model._recompute() == (0, model.state_digest())
+    assert verify(model).rows == 0 and verify(model).digest == model.state_digest()
     with pytest.raises(NoRowsError, match="fit"):
         model.predict(X)
     assert_same(model.fit(X, LABELS, ids=IDS), learnt(RandomSubsample(1.0), name))
@@ -521,7 +521,7 @@ def test_a_fitted_model_keeps_to_the_learner_it_was_fitted_with():
     learner.alpha = 1e6
     model.forget(ids=IDS[:50])
     assert model._learner.alpha == 1.0
-    assert model._recompute()[0] == model.n_core_
+    assert verify(model).rows == model.n_core_
     assert (model.decision_function(X) == refit(model.set_params(learner=RidgeClassifier())).decision_function(X)).all()
 
 
@@ -564,7 +564,7 @@ def test_verification_finds_what_was_tampered_with():
         model = learnt(MAPS[core_set], name)
         change(model)
         with pytest.raises(VerificationError) as caught:
-            model._recompute()
+            verify(model)
         assert_no_traces(everything_said(caught.value))
         return str(caught.value)
 
@@ -606,7 +606,7 @@ def test_verification_finds_what_was_tampered_with():
 
 def test_verification_reports_progress():
     seen = []
-    learnt(RandomSubsample(0.4), "ridge")._recompute(lambda done, of: seen.append((done, of)))
+    verify(learnt(RandomSubsample(0.4), "ridge"), progress=lambda done, of: seen.append((done, of)))
     assert seen[-1][0] == seen[-1][1] > 0
 
 
@@ -653,10 +653,10 @@ def test_it_learns_counts_and_forgets(model):
     assert stored(clone(model).fit(X, LABELS)) == stored(clone(model).fit(X, LABELS, ids=np.arange(N, dtype=np.uint8)))
     before = stored(first)
     for nothing in ([], [7], range(5)):
-        assert first.forget(ids=nothing).rows_removed == 0
+        assert first.forget(ids=nothing).core_rows_removed == 0
     assert stored(first) == before
     report = first.forget(ids=np.array(IDS[:120]))
-    assert (report.requested, report.rows_left) == (120, first.stored_rows_)
+    assert (report.requested, report.core_rows) == (120, first.stored_rows_)
     assert first.stored_bytes_ < size
     twin = pickle.loads(pickle.dumps(first))
     assert stored(twin) == stored(first)
@@ -782,7 +782,7 @@ def test_a_learner_that_refuses_what_is_left_refuses_the_request():
     with pytest.raises(ValueError, match="too few"):
         model.forget(ids=model.core_ids_[:50])
     assert stored(model) == before
-    assert model.forget(ids=model.core_ids_[:5]).rows_removed == 5
+    assert model.forget(ids=model.core_ids_[:5]).core_rows_removed == 5
 
 
 def test_interrupts(monkeypatch):
@@ -795,7 +795,7 @@ def test_interrupts(monkeypatch):
         assert stored(model) == before
         with pytest.raises(KeyboardInterrupt):
             model.forget(ids=IDS[:100])
-    for work in (lambda: model.predict(X), model.state_digest, model._recompute, lambda: model.forget(ids=IDS[:3])):
+    for work in (lambda: model.predict(X), model.state_digest, lambda: verify(model), lambda: model.forget(ids=IDS[:3])):
         with pytest.raises(ChangedMeanwhileError, match="fit"):
             work()
     assert model.fit(X, LABELS, ids=IDS).predict(X).shape == (N,)

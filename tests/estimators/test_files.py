@@ -23,29 +23,13 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import RidgeClassifier
 from sklearn.tree import DecisionTreeClassifier
 
-from erasable import (
-    ChangedMeanwhileError,
-    ConfigurationError,
-    CoreSetUnlearner,
-    ErasableClassifier,
-    ErasableGeneralClassifier,
-    ErasableKernelClassifier,
-    ErasableMappedClassifier,
-    InputError,
-    InputTypeError,
-    ModelFile,
-    NoRowsError,
-    NotErasedError,
-    StateFormatError,
-    StoreError,
-    VerificationError,
-    load,
-    verify,
-)
-from erasable.baselines import NewtonUnlearner, RetrainedRidge
-from erasable.classes.feature_maps import HashedText, RandomFourierFeatures
+from erasable import CoreSetUnlearner, ErasableClassifier, ErasableGeneralClassifier, ErasableKernelClassifier, ModelFile, load, verify
+from erasable.errors import ChangedMeanwhileError, ConfigurationError, InputError, InputTypeError, NoRowsError, NotErasedError, StateFormatError, StoreError, VerificationError
+from erasable import ErasableClassifier
+from erasable.research.baselines import NewtonUnlearner, RetrainedRidge
+from erasable.features import HashedText, RandomFourierFeatures
 from erasable.coresets import SupportVectors
-from erasable.estimators._files import model_of
+from erasable.models.files import model_of
 from erasable.store import side_files
 from erasable.store._disk import Disk
 from tests.formats.models import CASES, N, core_set, gaussian, kernel, labels, rows, steps, taken
@@ -151,11 +135,11 @@ def test_learning_and_forgetting_gives_the_file_of_training_on_the_survivors(nam
             m.forget(ids=[case.ids()[i]])
     kept = [i for i in core if i not in set(leaving)]
     if kept:
-        expected = b"".join(case.fitted(kept)._files().head)
+        expected = b"".join(case.fitted(kept)._model.snapshot().pieces)
     else:
         spare = case.fitted(core[:1])
         spare.forget(ids=spare.core_ids_.tolist())
-        expected = b"".join(spare._files().head)
+        expected = b"".join(spare._model.snapshot().pieces)
     assert saved(on_disk, path) == expected
     assert saved(model, path.with_name("other")) == expected
     again = reloaded(name, path)
@@ -186,16 +170,16 @@ def test_any_history_gives_the_file_of_its_survivors(problem, data):
     model = setting.classifier()
     for part in data.draw(splits(len(batch))):
         batch.part(part).learnt_by(model)
-        held = bytes(b"".join(model._files().head))
+        held = bytes(b"".join(model._model.snapshot().pieces))
         model = model_of(held, None)
-        assert b"".join(model._files().head) == held
+        assert b"".join(model._model.snapshot().pieces) == held
         leaving = data.draw(st.lists(st.sampled_from(batch.ids), max_size=3))
         model.forget(ids=leaving)
     core = set(model.core_ids_.tolist())
     rest = batch.part([i for i, key in enumerate(batch.ids) if key in core])
     fresh = rest.learnt_by(setting.classifier()) if len(rest) else None
     if fresh is not None:
-        assert b"".join(fresh._files().head) == b"".join(model._files().head)
+        assert b"".join(fresh._model.snapshot().pieces) == b"".join(model._model.snapshot().pieces)
     verify(model)
 
 
@@ -254,7 +238,7 @@ def test_a_file_that_needs_code_asks_for_it(name, path):
 
 OTHERS = {
     "another type, linear": ("linear", lambda: kernel("rbf"), "holds a model of ErasableClassifier"),
-    "a mapped one for a linear": ("linear", lambda: ErasableMappedClassifier(), "holds a model of ErasableClassifier"),
+    "a mapped one for a linear": ("linear", lambda: ErasableClassifier(feature_map=RandomFourierFeatures()), "holds a model of ErasableClassifier"),
     "threshold": ("linear", lambda: ErasableClassifier(threshold=0.3), "like has other parameters.*threshold"),
     "capacity": ("linear", lambda: ErasableClassifier(9.0), "like has other parameters.*capacity"),
     "names": ("linear", lambda: ErasableClassifier(feature_names=["x", "y", "z"]), "other parameters.*feature_names"),
@@ -285,15 +269,15 @@ OTHERS = {
     "another type, mapped": ("mapped", lambda: ErasableClassifier(), "holds a model of ErasableMappedClassifier"),
     "map of features": (
         "mapped",
-        lambda: ErasableMappedClassifier(RandomFourierFeatures(6, gamma=0.2, seed=3)),
+        lambda: ErasableClassifier(feature_map=RandomFourierFeatures(6, gamma=0.2, seed=3)),
         "like has another feature map",
     ),
     "capacity, mapped": (
         "mapped",
-        lambda: ErasableMappedClassifier(RandomFourierFeatures(6, gamma=0.1, seed=3), 2.0),
+        lambda: ErasableClassifier(feature_map=RandomFourierFeatures(6, gamma=0.1, seed=3), capacity=2.0),
         "like has other parameters",
     ),
-    "map of texts": ("mapped texts", lambda: ErasableMappedClassifier(HashedText(16)), "another feature map"),
+    "map of texts": ("mapped texts", lambda: ErasableClassifier(feature_map=HashedText(16)), "another feature map"),
 }
 
 
@@ -335,7 +319,7 @@ def test_a_subclass_comes_back_as_what_it_is_where_like_says_so(path):
 
 def test_a_map_with_a_large_seed_and_plain_numbers_is_recognised(path):
     for chosen in (RandomFourierFeatures(4, gamma=1.0, seed=2**60), RandomFourierFeatures(4, gamma=1e-7, seed=0)):
-        model = ErasableMappedClassifier(chosen, threshold=0.1).fit(rows(), labels(rows()))
+        model = ErasableClassifier(feature_map=chosen, threshold=0.1).fit(rows(), labels(rows()))
         model.save(path, overwrite=True)
         assert load(path, like=clone(model)).predict(rows()).tolist() == model.predict(rows()).tolist()
 
@@ -358,7 +342,7 @@ def test_a_mapped_file_alone_forgets_and_verifies_and_says_what_else_needs(name,
     for m in (model, alone):
         m.forget(ids=leaving, subjects=["owner 1"])
     assert verify(alone).digest == model.state_digest()
-    assert saved(alone, path) == b"".join(model._files().head)
+    assert saved(alone, path) == b"".join(model._model.snapshot().pieces)
     new = [f"new {i}" if case.key == "str" else b"new %d" % i for i in range(N)]
     for call in (
         lambda: alone.predict(rows()),
@@ -541,7 +525,7 @@ def test_other_files_are_refused_and_never_run(path, tmp_path):
 def test_a_huge_file_is_refused_without_being_read(tmp_path):
     """In a process of its own, that may not have more than a gigabyte."""
     path = tmp_path / "huge.erasable"
-    path.write_bytes(b"".join(CASES["linear"].fitted()._files().head))
+    path.write_bytes(b"".join(CASES["linear"].fitted()._model.snapshot().pieces))
     os.truncate(path, 5 * 2**30)
     code = (
         "import sys, resource; from erasable import load, StateFormatError\n"
@@ -789,7 +773,7 @@ def test_a_model_that_nobody_could_read_again_is_not_written(path, monkeypatch):
     clf.save(path)
     before = path.read_bytes()
     clf.forget(ids=clf.core_ids_[:1].tolist())
-    monkeypatch.setattr("erasable.estimators._saving.LARGEST", 100)
+    monkeypatch.setattr("erasable.models.files.LARGEST", 100)
     with pytest.raises(StoreError, match="at most 100"):
         clf.save(path)
     assert path.read_bytes() == before
@@ -804,7 +788,7 @@ def test_a_model_that_nobody_could_read_again_is_not_written(path, monkeypatch):
     ],
 )
 def test_a_second_way_to_write_a_state_and_a_place_to_hide_something_are_refused(name, change, path):
-    data = b"".join(CASES[name].fitted()._files().head)
+    data = b"".join(CASES[name].fitted()._model.snapshot().pieces)
     path.write_bytes(altered(data, lambda header, meta: meta.update(change)))
     with pytest.raises(StateFormatError):
         reloaded(name, path)
@@ -812,7 +796,7 @@ def test_a_second_way_to_write_a_state_and_a_place_to_hide_something_are_refused
 
 def test_fixed_classes_of_every_kind_of_model_stand_in_order(path):
     fixed = ErasableKernelClassifier(classes=["a", "b"]).fit(np.eye(4), ["a", "b", "a", "b"])
-    data = b"".join(fixed._files().head)
+    data = b"".join(fixed._model.snapshot().pieces)
     path.write_bytes(altered(data, lambda header, meta: meta.update(classes=["b", "a"])))
     with pytest.raises(StateFormatError):
         load(path)

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from erasable import NoRowsError, StaleReportError, learn, verify
+from erasable import learn, verify
+from erasable.errors import NoRowsError, StaleReportError
 from tests.estimators.cases import SECRET_ID, N, assert_no_traces, classifier, make_classes, make_rows, refused
 
 X, Y = make_rows()
@@ -39,14 +40,14 @@ def test_forgetting_equals_a_refit_of_the_survivors():
 @pytest.mark.parametrize("unknown", [[-1], [10**9, -5, 10**9], range(10_000, 10_500)])
 def test_unknown_ids_change_nothing(unknown):
     clf = classifier().fit(X, Y, subjects=np.arange(N))
-    before, moment, weights = clf.state_digest(), clf._memory.moment, clf._memory.weights()
+    before, moment, weights = clf.state_digest(), clf._model.moment, clf._model.weights()
     for argument in ("ids", "subjects"):
         report = clf.forget(**{argument: unknown})
-        assert (report.requested, report.core_rows_removed, report.rows_left) == (len(unknown), 0, clf.n_core_)
+        assert (report.requested, report.core_rows_removed, report.core_rows) == (len(unknown), 0, clf.n_core_)
         assert report.digest == before
     assert clf.state_digest() == before
-    assert clf._memory.moment is moment
-    assert clf._memory.weights() is weights  # not even solved for again
+    assert clf._model.moment is moment
+    assert clf._model.weights() is weights  # not even solved for again
 
 
 def test_rows_that_were_never_selected_are_unknown():
@@ -79,26 +80,26 @@ def test_an_id_named_twice_is_removed_once():
 def test_a_hundred_thousand_ids_outside_the_core_touch_nothing():
     """Each costs one look-up: no array, page or sum is read or written."""
     clf = classifier().fit(X, Y)
-    memory, before = clf._memory, clf.state_digest()
-    pages = [(p, p.rows, p.ids, p.labels) for p in memory.pages]
-    for array in [memory.H, memory.weights(), *memory.class_sums.values(), *(p.rows for p in memory.pages)]:
+    memory, before = clf._model, clf.state_digest()
+    pages = [(p, p.rows, p.ids, p.labels) for p in memory.core.pages]
+    for array in [memory.H, memory.weights(), *memory.class_sums.values(), *(p.rows for p in memory.core.pages)]:
         array.setflags(write=False)
     strangers = np.arange(N, N + 100_000)
     report = clf.forget(ids=strangers)
     assert (report.requested, report.core_rows_removed) == (100_000, 0)
     assert all(
         p is q and p.rows is r and p.ids is i and p.labels is v
-        for p, (q, r, i, v) in zip(memory.pages, pages, strict=True)
+        for p, (q, r, i, v) in zip(memory.core.pages, pages, strict=True)
     )
     assert clf.state_digest() == report.digest == before
 
 
 def test_a_batch_is_one_downdate(monkeypatch):
-    from erasable.estimators import _memory
+    from erasable.models import linear
 
     calls = []
-    real = _memory.add_rows
-    monkeypatch.setattr(_memory, "add_rows", lambda H, rows, sign: calls.append(len(rows)) or real(H, rows, sign))
+    real = linear.add_rows
+    monkeypatch.setattr(linear, "add_rows", lambda H, rows, sign: calls.append(len(rows)) or real(H, rows, sign))
     clf = classifier().fit(X, Y)
     calls.clear()
     clf.forget(ids=np.arange(N // 2))
@@ -107,11 +108,11 @@ def test_a_batch_is_one_downdate(monkeypatch):
 
 
 def test_the_weights_are_solved_for_only_when_read(monkeypatch):
-    from erasable.estimators import _memory
+    from erasable.models import linear
 
     clf = classifier().fit(X, Y)
     clf.predict(X)
-    monkeypatch.setattr(_memory, "weights_of", lambda *_: pytest.fail("solved"))
+    monkeypatch.setattr(linear, "weights_of", lambda *_: pytest.fail("solved"))
     clf.forget(ids=clf.core_ids_[:3])
     assert clf.n_core_ == len(clf.core_ids_)
 
@@ -123,7 +124,7 @@ def test_the_report_counts():
     clf = classifier().fit(X, Y)
     n = clf.n_core_
     report = clf.forget(ids=[*clf.core_ids_[:5].tolist(), -7, -8])
-    assert (report.requested, report.core_rows_removed, report.rows_left) == (7, 5, n - 5)
+    assert (report.requested, report.core_rows_removed, report.core_rows) == (7, 5, n - 5)
     assert clf.n_core_ == n - 5
     assert report.digest == clf.state_digest()
 
@@ -168,7 +169,7 @@ def test_a_report_survives_what_changes_nothing():
 def test_a_report_keeps_no_model_alive():
     clf = classifier().fit(X, Y)
     report = clf.forget(ids=clf.core_ids_[:5])
-    model, memory = weakref.ref(clf), weakref.ref(clf._memory)
+    model, memory = weakref.ref(clf), weakref.ref(clf._model)
     del clf
     gc.collect()
     assert model() is None
@@ -182,7 +183,7 @@ def test_a_report_can_be_copied_and_pickled(duplicate):
     clf = classifier().fit(X, Y, ids=np.arange(N) + SECRET_ID)
     report = clf.forget(ids=clf.core_ids_[:5])
     same = duplicate(report)
-    for name in ("requested", "core_rows_removed", "rows_left", "digest"):
+    for name in ("requested", "core_rows_removed", "core_rows", "digest"):
         assert getattr(same, name) == getattr(report, name)
     assert repr(same) == repr(report)
     clf.forget(ids=clf.core_ids_[:1])
@@ -209,7 +210,7 @@ def test_forgetting_everything_leaves_a_valid_empty_state(n_classes, fixed, inte
     classes = np.unique(y) if fixed else None
     clf = classifier(classes=classes, fit_intercept=intercept).fit(X, y, subjects=np.arange(N))
     report = clf.forget(subjects=np.arange(N))
-    assert (report.rows_left, clf.n_core_, clf.stored_rows_, len(clf.core_ids_)) == (0, 0, 0, 0)
+    assert (report.core_rows, clf.n_core_, clf.stored_rows_, len(clf.core_ids_)) == (0, 0, 0, 0)
     assert clf.classes_.tolist() == (classes.tolist() if fixed else [])
     assert not clf.coef_.any()
     assert not clf.intercept_.any()

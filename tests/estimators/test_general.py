@@ -15,22 +15,13 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from erasable import (
-    ChangedMeanwhileError,
-    ConfigurationError,
-    ErasableClassifier,
-    ErasableError,
-    InputError,
-    NoRowsError,
-    StaleReportError,
-    StateFormatError,
-    VerificationError,
-)
+from erasable import ErasableClassifier, verify
+from erasable.errors import ChangedMeanwhileError, ConfigurationError, ErasableError, InputError, NoRowsError, StaleReportError, StateFormatError, VerificationError
 from erasable.classes.finite import FiniteClass
 from erasable.classes.linear import LinearBall
 from erasable.classes.numeric import NumericClass
-from erasable.estimators import _general_memory
-from erasable.estimators._general_state import general_from_bytes, recompute
+from erasable.models import rows as rows_module
+from erasable.models.general_state import GeneralState
 from erasable.estimators.general import ErasableGeneralClassifier
 from tests.estimators.cases import SECRET, SECRET_ID, SECRET_TEXT, make_classes, make_rows, refused
 from tests.paper.test_theorem_5_2_example import PROBABILITIES, UNIT_BALL
@@ -108,7 +99,7 @@ def test_with_linear_functions_it_is_the_linear_classifier(threshold, intercept,
         clf.partial_fit(X[:60] + 0.1, y[:60], ids=np.arange(60) + 1000)
     for _ in range(3):
         assert general.core_ids_.tolist() == linear.core_ids_.tolist()
-        np.testing.assert_array_equal(general._memory.rows, linear._state().rows)
+        np.testing.assert_array_equal(general._model.core.rows(), linear._model.snapshot().rows)
         np.testing.assert_allclose(
             2.0 * general.decision_function(X), linear.decision_function(X), rtol=1e-11, atol=1e-14
         )
@@ -126,7 +117,7 @@ def test_it_learns(name):
     assert clf.classes_.tolist() == [0, 1]
     assert clf.threshold_ == 0.03
     assert clf.stored_rows_ == clf.n_core_ == len(clf.core_ids_)
-    assert clf.stored_bytes_ == clf._memory.rows.nbytes
+    assert clf.stored_bytes_ == clf._model.core.rows().nbytes
     P = clf.predict_proba(X)
     np.testing.assert_allclose(P.sum(axis=1), 1.0)
     np.testing.assert_array_equal(clf.predict(X), (clf.decision_function(X) > 0).astype(int))
@@ -200,8 +191,8 @@ def test_forgetting_is_refitting_the_survivors(name, by):
     assert report.core_rows_removed == before - clf.n_core_ > 0
     kept = clf.core_ids_
     refit = clone(clf).fit(X[kept], Y[kept], ids=kept, subjects=OWNERS[kept])
-    assert refit.state_digest() == clf.state_digest() == report.digest == clf._recompute()[1]
-    assert clf._recompute()[0] == clf.n_core_
+    assert refit.state_digest() == clf.state_digest() == report.digest == verify(clf).digest
+    assert verify(clf).rows == clf.n_core_
     np.testing.assert_array_equal(refit.decision_function(X), clf.decision_function(X))
     assert clf.stored_bytes_ == refit.stored_bytes_
 
@@ -223,7 +214,7 @@ def test_nothing_is_left_and_learning_goes_on(name):
     clf.forget(ids=range(N))
     assert clf.n_core_ == clf.stored_bytes_ == 0
     assert clf.core_ids_.tolist() == clf.classes_.tolist() == []
-    assert clf._recompute()[0] == 0
+    assert verify(clf).rows == 0
     for ask in (clf.predict, clf.predict_proba, clf.decision_function):
         with pytest.raises(NoRowsError, match="no rows remain"):
             ask(X)
@@ -236,22 +227,22 @@ def test_nothing_is_left_and_learning_goes_on(name):
 def test_rows_are_overwritten_where_they_stood(name):
     clf = model(name).fit(X, Y, ids=[f"secret-{i:03d}" for i in range(N)])
     clf.predict(X)
-    rows, ids = clf._memory.rows, clf.core_ids_
-    fits = clf._memory._predictors
+    rows, ids = clf._model.core.rows(), clf.core_ids_
+    fits = clf._model._predictors
     row = rows[1].copy()
     clf.forget(ids=ids[1])
     assert not rows.any()
-    assert not (clf._memory.rows == row).all(axis=1).any()
+    assert not (clf._model.core.rows() == row).all(axis=1).any()
     if name.startswith("linear"):
         assert not fits[0].w.any()
     pickled = pickle.dumps(clf)
     assert row.tobytes() not in pickled
     assert ids[1].encode() not in pickled
     assert ids[0].encode() in pickled
-    rows = clf._memory.rows
+    rows = clf._model.core.rows()
     clf.partial_fit(X[:5] * 2.0, Y[:5], ids=list("abcde"))
     assert not rows.any()
-    rows = clf._memory.rows
+    rows = clf._model.core.rows()
     clf.fit(X[:9], Y[:9])
     assert not rows.any()
     gc.collect()
@@ -314,7 +305,7 @@ def test_a_pickle_is_the_model(name):
         loaded.forget(ids=loaded.core_ids_[:2])
         assert loaded.n_core_ == clf.n_core_ - 2
         loaded.forget(subjects=["s"])
-        assert set(loaded._memory.subjects) == {None}
+        assert set(loaded._model.core.subjects()) == {None}
     again = pickle.loads(pickle.dumps(clf))
     clf.set_params(threshold=0.9, function_class=None)  # changes the next fit, not the fitted model
     assert pickle.loads(pickle.dumps(clf)).state_digest() == again.state_digest() == clf.state_digest()
@@ -322,16 +313,16 @@ def test_a_pickle_is_the_model(name):
 
 def test_bytes_that_are_no_state_are_refused():
     clf = model("finite").fit(X, Y)
-    data, configuration = clf._memory.to_bytes(), clf._memory.configuration
-    assert general_from_bytes(data, configuration).ids == tuple(clf.core_ids_.tolist())
-    other = model("linear").fit(X, Y)._memory.configuration
+    data, configuration = clf._model.snapshot().to_bytes(), clf._model.configuration
+    assert GeneralState.from_bytes(data, configuration).ids == tuple(clf.core_ids_.tolist())
+    other = model("linear").fit(X, Y)._model.configuration
     for bad, under in ((data[:-1], configuration), (data + b"\0", configuration), (b"", configuration), (data, other)):
         with pytest.raises(StateFormatError):
-            general_from_bytes(bad, under)
+            GeneralState.from_bytes(bad, under)
     altered = data.replace(b'\\"bits\\":20', b'\\"bits\\":21')
     assert altered != data
     with pytest.raises(StateFormatError):
-        general_from_bytes(altered, configuration)
+        GeneralState.from_bytes(altered, configuration)
 
 
 # -- recomputing -------------------------------------------------------------------------------------------------
@@ -340,24 +331,24 @@ def test_bytes_that_are_no_state_are_refused():
 @pytest.mark.parametrize("name", EXACT)
 def test_a_row_that_does_not_belong_is_found(name):
     clf = model(name).fit(X, Y)
-    memory = clf._memory
+    memory = clf._model
     memory.rows = np.concatenate([memory.rows, memory.rows[:1]])
     for column, value in ((memory.ids_, 10**6), (memory.subjects, None), (memory.labels, 1)):
         column.append(value)
     memory._make_tables()
-    while clf._memory.n_core < 100:  # copies until one is below the threshold
+    while clf._model.n_core < 100:  # copies until one is below the threshold
         memory.rows = np.concatenate([memory.rows, memory.rows[:1]])
         for column, value in ((memory.ids_, 10**6 + memory.n_core), (memory.subjects, None), (memory.labels, 1)):
             column.append(value)
         memory._make_tables()
     with pytest.raises(VerificationError, match="not selected again") as caught:
-        clf._recompute()
+        verify(clf)
     assert "to be expected" not in str(caught.value)
 
 
 def test_other_damage_is_found():
     def damaged(**changes):
-        state = model().fit(X, Y, ids=np.arange(N), subjects=OWNERS)._state()
+        state = model().fit(X, Y, ids=np.arange(N), subjects=OWNERS)._model.snapshot()
         for name, value in changes.items():
             object.__setattr__(state, name, value(getattr(state, name)))
         return state
@@ -378,20 +369,20 @@ def test_other_damage_is_found():
         ({"rows": lambda rows: rows.astype(np.int64)}, "no row of this function class"),
     ):
         with pytest.raises(VerificationError, match=says):
-            recompute(damaged(**changes))
+            damaged(**changes).verify()
     clf = model(classes=[0, 1]).fit(X, Y)
-    state = clf._state()
+    state = clf._model.snapshot()
     object.__setattr__(state, "labels", (7, *state.labels[1:]))
     with pytest.raises(VerificationError, match="fixed classes"):
-        recompute(state)
-    clf._memory.place[-1] = 0
+        state.verify()
+    clf._model.core.place[-1] = 0
     with pytest.raises(VerificationError, match="tables"):
-        clf._recompute()
+        verify(clf)
 
 
 def test_progress_is_told():
     seen = []
-    n, _ = model().fit(X, Y)._recompute(lambda done, total: seen.append((done, total)))
+    n = verify(model().fit(X, Y), progress=lambda done, total: seen.append((done, total))).rows
     assert seen == [(n, n)]
 
 
@@ -426,7 +417,7 @@ def test_nothing_is_promised_about_the_staged_sampler(points, radius, epsilon, d
     clf.forget(ids=[4])
     assert clf.core_ids_.tolist() == core[:-1]
     with pytest.raises(VerificationError, match="to be expected: which rows the staged sampler selects"):
-        clf._recompute()
+        verify(clf)
     kept = clf.core_ids_
     refit = clone(clf).fit(rows[kept], np.array([1, -1, 1, -1, 1])[kept], ids=kept)
     assert set(kept) - set(refit.core_ids_) == {dropped}
@@ -590,7 +581,7 @@ def test_a_fit_that_fails_is_told_when_predicting():
 
 def test_a_model_that_is_not_fitted_says_so():
     clf = model()
-    for ask in (lambda: clf.predict(X), lambda: clf.forget(ids=[1]), clf.state_digest, clf._recompute):
+    for ask in (lambda: clf.predict(X), lambda: clf.forget(ids=[1]), clf.state_digest, lambda: verify(clf)):
         with pytest.raises(NotFittedError, match="not fitted yet"):
             ask()
     for name in ("classes_", "core_ids_", "n_core_", "threshold_", "stored_rows_", "stored_bytes_"):
@@ -604,7 +595,7 @@ def test_an_interrupt_within_a_change_makes_the_model_refuse(monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(_general_memory.GeneralMemory, "_make_tables", stop)
+        patch.setattr(rows_module.CoreRows, "remove", stop)
         with pytest.raises(KeyboardInterrupt):
             clf.forget(ids=clf.core_ids_[:1])
     for ask in (lambda: clf.predict(X), clf.state_digest, lambda: pickle.dumps(clf)):
@@ -623,4 +614,4 @@ def test_a_change_while_learning_is_kept_and_the_learning_is_not():
     with pytest.raises(ChangedMeanwhileError, match="none of them was learnt"):
         clf._learn(X, Y, np.arange(N) + 1000, fresh=False, progress=meddle)
     assert clf.core_ids_.tolist() == before[1:]
-    assert clf._recompute()[0] == len(before) - 1
+    assert verify(clf).rows == len(before) - 1

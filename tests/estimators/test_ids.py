@@ -6,7 +6,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from erasable import InputError, InputTypeError, verify
+from erasable import verify
+from erasable.errors import InputError, InputTypeError
 from tests.estimators.cases import SECRET, SECRET_ID, SECRET_TEXT, N, classifier, make_rows, refused
 
 X, Y = make_rows()
@@ -86,8 +87,8 @@ def test_a_container_changes_nothing(plain, container):
     clf = fitted(fresh(), fresh())
     assert clf.core_ids_.tolist() == expected.core_ids_.tolist()
     assert clf.state_digest() == expected.state_digest()
-    assert {type(key) for key in clf._memory.place} == {type(plain[0])}
-    assert {type(key) for key in clf._memory.of_subject} == {type(plain[0])}
+    assert {type(key) for key in clf._model.core.place} == {type(plain[0])}
+    assert {type(key) for key in clf._model.core.of_subject} == {type(plain[0])}
     by_subject = fitted(plain, plain)
     assert clf.forget(ids=fresh()).core_rows_removed == expected.n_core_
     assert by_subject.forget(subjects=fresh()).core_rows_removed == expected.n_core_
@@ -258,7 +259,7 @@ def test_a_row_may_have_no_subject(keys):
     if not known:
         assert clf.state_digest() == fitted(NUMBERS, threshold=0.0).state_digest()
         return
-    assert clf.forget(subjects=known).rows_left == plain.count(None) > 0
+    assert clf.forget(subjects=known).core_rows == plain.count(None) > 0
     assert plain[clf.core_ids_[0]] is None
     verify(clf)
 
@@ -320,7 +321,7 @@ def test_an_empty_list_forgets_nothing():
     before = clf.state_digest()
     for empty in ([], (), set(), np.array([]), pd.Series([], dtype=float), pl.Series([]), pa.array([])):
         report = clf.forget(ids=empty)
-        assert (report.requested, report.core_rows_removed, report.rows_left) == (0, 0, clf.n_core_)
+        assert (report.requested, report.core_rows_removed, report.core_rows) == (0, 0, clf.n_core_)
     assert clf.state_digest() == before
 
 
@@ -399,9 +400,9 @@ def test_a_subject_takes_all_its_rows_with_it():
     expected = clf.n_core_ - len(kept)
     assert expected > 2
     report = clf.forget(subjects=[0, 7, 99, 7])
-    assert (report.requested, report.core_rows_removed, report.rows_left) == (4, expected, len(kept))
+    assert (report.requested, report.core_rows_removed, report.core_rows) == (4, expected, len(kept))
     assert clf.core_ids_.tolist() == kept
-    assert set(clf._memory.of_subject) == {int(key[4:]) // 10 for key in kept}
+    assert set(clf._model.core.of_subject) == {int(key[4:]) // 10 for key in kept}
 
 
 def test_forgetting_by_subject_and_by_id_gives_the_same_state():
@@ -417,7 +418,7 @@ def test_forgetting_by_subject_and_by_id_gives_the_same_state():
 def test_a_subject_whose_rows_have_all_gone_is_not_remembered():
     clf = fitted(TEXTS, ["only"] + ["rest"] * (N - 1), threshold=0.0)
     clf.forget(ids=TEXTS[0])
-    assert set(clf._memory.of_subject) == {"rest"}
+    assert set(clf._model.core.of_subject) == {"rest"}
     assert clf.forget(subjects=["only"]).core_rows_removed == 0
 
 

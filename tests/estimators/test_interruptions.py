@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from erasable import ChangedMeanwhileError, ErasableClassifier, ErasableError, learn, verify
-from erasable.estimators import _memory
+from erasable import ErasableClassifier, learn, verify
+from erasable.errors import ChangedMeanwhileError, ErasableError
+from erasable.models import linear
 from tests.estimators.cases import classifier, make_rows
 
 N = 240
@@ -54,7 +55,7 @@ def test_an_interrupt_within_the_change_makes_the_model_refuse(where, monkeypatc
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(_memory, where, stop)
+        patch.setattr(linear, where, stop)
         learning = {"X": MORE[:50], "y": np.zeros(50, int), "ids": np.arange(50) + 1000}
         change, asked = (clf.forget, {"ids": clf.core_ids_}) if where == "add_rows" else (clf.partial_fit, learning)
         with pytest.raises(KeyboardInterrupt):
@@ -82,8 +83,8 @@ def test_tables_do_not_tell_of_forgotten_rows():
     kept = clf.core_ids_
     refit = ErasableClassifier(threshold=0.0).fit(X[kept], Y[kept], ids=kept, subjects=kept % 7)
     for table in ("place", "of_subject", "class_counts"):
-        assert list(getattr(clf._memory, table)) == list(getattr(refit._memory, table))
-    assert [list(v) for v in clf._memory.of_subject.values()] == [list(v) for v in refit._memory.of_subject.values()]
+        assert list(getattr(clf._model, table)) == list(getattr(refit._model, table))
+    assert [list(v) for v in clf._model.core.of_subject.values()] == [list(v) for v in refit._model.core.of_subject.values()]
 
 
 def test_more_features_than_the_machine_can_hold_are_refused():

@@ -14,16 +14,8 @@ from sklearn.datasets import load_digits, make_moons
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.model_selection import train_test_split
 
-from erasable import (
-    ConfigurationError,
-    ErasableClassifier,
-    ErasableKernelClassifier,
-    InputError,
-    NoRowsError,
-    VerificationError,
-    learn,
-    verify,
-)
+from erasable import ErasableClassifier, ErasableKernelClassifier, learn, verify
+from erasable.errors import ConfigurationError, InputError, NoRowsError, VerificationError
 
 X, Y = make_moons(400, noise=0.2, random_state=0)
 
@@ -126,9 +118,9 @@ def test_everything_can_be_forgotten_and_learnt_anew():
 
 def test_forgotten_rows_leave_the_memory():
     clf = moons().fit(X, Y)
-    old, H = clf._memory.rows, clf._memory._H
+    old, H = clf._model.core.rows(), clf._model._H
     _ = clf.dual_coef_
-    H = clf._memory._H
+    H = clf._model._H
     clf.forget(ids=clf.core_ids_[:1])
     assert not old.any()
     assert not H.any()
@@ -165,7 +157,7 @@ def test_tampering_is_noticed():
     ):
         clf = moons().fit(X, Y)
         _ = clf.dual_coef_
-        tamper(clf._memory)
+        tamper(clf._model)
         with pytest.raises(VerificationError):
             verify(clf)
 

@@ -8,7 +8,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from erasable import InputError, InputTypeError, verify
+from erasable import verify
+from erasable.errors import InputError, InputTypeError
 from erasable.errors import ConfigurationError
 from tests.estimators.cases import classifier, make_rows, refused
 

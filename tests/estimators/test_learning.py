@@ -17,10 +17,10 @@ COLUMNS = list("abc")
 
 def test_fit_starts_from_nothing():
     clf = classifier().fit(*make_rows(seed=1), ids=[f"old-{i}" for i in range(N)])
-    old = clf._memory
+    old = clf._model
     clf.forget(ids=clf.core_ids_[:5])
     clf.fit(X, Y)
-    assert clf._memory is not old
+    assert clf._model is not old
     assert clf.state_digest() == classifier().fit(X, Y).state_digest()
 
 

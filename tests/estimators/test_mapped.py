@@ -19,19 +19,11 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from erasable import (
-    ConfigurationError,
-    ErasableClassifier,
-    InputError,
-    InputTypeError,
-    NoRowsError,
-    VerificationError,
-    learn,
-    verify,
-)
-from erasable.classes.feature_maps import FrozenMap, HashedText, NystroemFeatures, RandomFourierFeatures
-from erasable.core.state import digest
-from erasable.estimators.mapped import ErasableMappedClassifier
+from erasable import ErasableClassifier, learn, verify
+from erasable.errors import ConfigurationError, InputError, InputTypeError, NoRowsError, VerificationError
+from erasable.features import FrozenMap, HashedText, NystroemFeatures, RandomFourierFeatures
+from erasable.models.linear_state import LinearState
+from erasable import ErasableClassifier
 from tests.estimators.cases import SECRET, make_classes, make_rows, refused
 from tests.strategies import splits
 
@@ -67,7 +59,7 @@ def raw(name):
 
 
 def mapped(name="fourier", **parameters):
-    return ErasableMappedClassifier(MAPS[name], **{"threshold": 0.05, **parameters})
+    return ErasableClassifier(feature_map=MAPS[name], **{"threshold": 0.05, **parameters})
 
 
 def dense(Z):
@@ -79,8 +71,8 @@ def dense(Z):
 
 @parametrize_with_checks(
     [
-        ErasableMappedClassifier(RandomFourierFeatures(60, gamma=0.05), capacity=0.1, kappa=0.4, horizon=1000),
-        ErasableMappedClassifier(RandomFourierFeatures(40, gamma=0.1), threshold=0.05, scaling=1.5),
+        ErasableClassifier(feature_map=RandomFourierFeatures(60, gamma=0.05), capacity=0.1, kappa=0.4, horizon=1000),
+        ErasableClassifier(feature_map=RandomFourierFeatures(40, gamma=0.1), threshold=0.05, scaling=1.5),
     ]
 )
 def test_scikit_learn_check(estimator, check):
@@ -92,7 +84,7 @@ def test_scikit_learn_check(estimator, check):
 
 def digest_without_map(clf):
     """The digest, were the map not described in the state."""
-    state = clf._state()
+    state = clf._model.snapshot()
     return digest(replace(state, configuration=replace(state.configuration, feature_map=None)))
 
 
@@ -167,19 +159,19 @@ def test_rows_are_mapped_a_block_at_a_time():
         return squares(rows)
 
     rows, labels = make_rows(3000)
-    clf = ErasableMappedClassifier(FrozenMap(spy, "spy", 6), threshold=0.05)
+    clf = ErasableClassifier(feature_map=FrozenMap(spy, "spy", 6), threshold=0.05)
     clf._learn(rows, labels, fresh=True, block_rows=200, chunk_rows=50)
     assert max(sizes) <= 200
     assert sum(sizes) < 3000 + 6 * clf.n_core_
-    whole = ErasableMappedClassifier(FrozenMap(squares, "spy", 6), threshold=0.05).fit(rows, labels)
+    whole = ErasableClassifier(feature_map=FrozenMap(squares, "spy", 6), threshold=0.05).fit(rows, labels)
     assert clf.state_digest() == whole.state_digest()
 
 
 def test_fit_takes_the_horizon_from_the_number_of_raw_rows():
-    clf = ErasableMappedClassifier(MAPS["fourier"], kappa=0.5).fit(X, Y)
+    clf = ErasableClassifier(feature_map=MAPS["fourier"], kappa=0.5).fit(X, Y)
     assert clf.threshold_ == ErasableClassifier(kappa=0.5).fit(X, Y).threshold_
     with pytest.raises(ConfigurationError, match="partial_fit needs horizon="):
-        ErasableMappedClassifier(MAPS["fourier"]).partial_fit(X, Y)
+        ErasableClassifier(feature_map=MAPS["fourier"]).partial_fit(X, Y)
 
 
 def test_containers_make_no_difference():
@@ -193,7 +185,7 @@ def test_containers_make_no_difference():
 def test_sparse_output_equals_dense_output():
     Z = HashedText(12)
     both = [FrozenMap(f, "f", 12, takes="texts") for f in (Z, lambda texts: Z(texts).toarray())]
-    one, other = (ErasableMappedClassifier(m, threshold=0.05).fit(TEXTS, Y[:60]) for m in both)
+    one, other = (ErasableClassifier(feature_map=m, threshold=0.05).fit(TEXTS, Y[:60]) for m in both)
     assert one.state_digest() == other.state_digest()
     assert (one.decision_function(TEXTS) == other.decision_function(TEXTS)).all()
 
@@ -232,7 +224,7 @@ def test_raw_rows_are_not_kept():
 
 def test_verify_notices_a_changed_weight():
     clf = mapped().fit(X, Y)
-    clf._memory.weights()[0, 0] += 1
+    clf._model.weights()[0, 0] += 1
     with pytest.raises(VerificationError, match="weights"):
         verify(clf)
 
@@ -253,7 +245,7 @@ def test_two_moons_need_the_map():
     linear = ErasableClassifier(capacity=0.01, kappa=0.4).fit(rows[train], labels[train])
     marks = np.stack(np.meshgrid(np.linspace(-1.5, 2.5, 9), np.linspace(-1, 1.5, 6)), axis=-1).reshape(-1, 2)
     for feature_map in (RandomFourierFeatures(100, gamma=2.0), NystroemFeatures(marks, gamma=2.0)):
-        clf = ErasableMappedClassifier(feature_map, capacity=0.01, kappa=0.4).fit(rows[train], labels[train])
+        clf = ErasableClassifier(feature_map=feature_map, capacity=0.01, kappa=0.4).fit(rows[train], labels[train])
         assert clf.score(rows[test], labels[test]) > 0.97
         assert clf.n_core_ < 600
         clf.forget(ids=clf.core_ids_[:50])
@@ -266,7 +258,7 @@ def test_two_moons_need_the_map():
 
 
 def test_the_default_map():
-    clf = ErasableMappedClassifier(threshold=0.05).fit(X[:30], Y[:30])
+    clf = ErasableClassifier(feature_map=RandomFourierFeatures(), threshold=0.05).fit(X[:30], Y[:30])
     assert clf.feature_map_ == RandomFourierFeatures()
     assert clf.feature_map is None
     assert clf.coef_.shape == (1, 500)
@@ -304,10 +296,10 @@ def test_set_params_leaves_what_was_learnt():
 
 
 def test_the_digest_tells_maps_apart_by_what_they_are_called_too():
-    same = ErasableMappedClassifier(FrozenMap(MAPS["fourier"], "another name", 12), threshold=0.05).fit(X, Y)
+    same = ErasableClassifier(feature_map=FrozenMap(MAPS["fourier"], "another name", 12), threshold=0.05).fit(X, Y)
     assert digest_without_map(same) == digest_without_map(mapped().fit(X, Y))
     assert same.state_digest() != mapped().fit(X, Y).state_digest()
-    other = ErasableMappedClassifier(RandomFourierFeatures(12, gamma=0.3, seed=3), threshold=0.05).fit(X, Y)
+    other = ErasableClassifier(feature_map=RandomFourierFeatures(12, gamma=0.3, seed=3), threshold=0.05).fit(X, Y)
     assert other.state_digest() != mapped().fit(X, Y).state_digest()
 
 
@@ -353,7 +345,7 @@ def fails_on(rows, limit):
 @pytest.mark.parametrize("fitted", [False, True])
 def test_a_function_that_fails_midway_changes_nothing(fitted):
     fussy = FrozenMap(partial(fails_on, limit=1000.0), "fussy", 6)
-    clf = ErasableMappedClassifier(fussy, threshold=0.05)
+    clf = ErasableClassifier(feature_map=fussy, threshold=0.05)
     if fitted:
         clf.fit(X, Y)
     more, labels = make_rows(5000, seed=3)
@@ -381,7 +373,7 @@ BAD = {
 @pytest.mark.parametrize("scaling", ["row", 100.0])
 def test_bad_output_of_a_function_changes_nothing(bad, scaling):
     function, error, says = BAD[bad]
-    clf = ErasableMappedClassifier(FrozenMap(squares, "f", 6), threshold=0.01, scaling=scaling).fit(X, Y)
+    clf = ErasableClassifier(feature_map=FrozenMap(squares, "f", 6), threshold=0.01, scaling=scaling).fit(X, Y)
     clf.set_params(feature_map=FrozenMap(function, "f", 6))  # of the same name, so nobody notices
     for method in ("fit", "partial_fit"):
         with refused(clf, error, says):
@@ -410,7 +402,7 @@ def test_bad_output_of_a_function_changes_nothing(bad, scaling):
 def test_rows_that_cannot_be_used_change_nothing(name, rows, labels, error, says):
     fitted_rows, fitted_labels = raw(name)
     for clf in (mapped(name).fit(fitted_rows, fitted_labels), mapped(name)):
-        if isinstance(rows, list) and rows == [[SECRET, 1.0]] and not hasattr(clf, "_memory"):
+        if isinstance(rows, list) and rows == [[SECRET, 1.0]] and not hasattr(clf, "_model"):
             continue  # two features are as good as three for a model that has seen none
         with refused(clf, error, says):
             clf.partial_fit(rows, labels)
@@ -438,7 +430,7 @@ def test_labels_ids_and_subjects_are_checked():
 
 def test_a_refit_overwrites_what_was_there():
     clf = mapped().fit(X, Y)
-    old = clf._memory
+    old = clf._model
     rows = [page.rows for page in old.pages]
     clf.fit(X[:20], Y[:20])
     assert not old.H.any()
@@ -454,7 +446,7 @@ def test_texts_that_cannot_be_predicted(rows):
 
 @pytest.mark.parametrize("what", [squares, "rbf", RandomFourierFeatures])
 def test_what_is_no_map_is_refused(what):
-    clf = ErasableMappedClassifier(what)
+    clf = ErasableClassifier(feature_map=what)
     with refused(clf, ConfigurationError, "feature_map must be a FeatureMap", "FrozenMap"):
         clf.fit(X, Y)
 

@@ -83,10 +83,10 @@ def test_the_weights_reproduce_the_decision_function(n_classes, intercept, scali
     scores = Z @ clf.coef_.T + clf.intercept_
     np.testing.assert_allclose(clf.decision_function(rows).reshape(N, -1), scores, rtol=1e-12, atol=1e-13)
     # The weights in the state are float32; coef_ is those, times the length of unit rows on the grid, without rounding.
-    stretch = np.ldexp(np.rint(np.ldexp(clf._memory.configuration.grid.stretch, 15)), -15)
+    stretch = np.ldexp(np.rint(np.ldexp(clf._model.configuration.grid.stretch, 15)), -15)
     weights = clf.coef_ / stretch
     assert (weights == weights.astype(np.float32)).all()
-    assert (weights == clf._memory.weights()[:, :D]).all()
+    assert (weights == clf._model.weights()[:, :D]).all()
 
 
 def test_the_weights_are_a_ridge_solution():
@@ -117,12 +117,12 @@ def test_any_container_gets_the_same_predictions(n_classes):
 
 
 def test_rows_are_predicted_one_by_one_or_together(monkeypatch):
-    from erasable.estimators import linear
+    from erasable.models import model
 
     clf = classifier().fit(X, make_classes(3))
     together = clf.decision_function(X)
     np.testing.assert_allclose(np.vstack([clf.decision_function(x[None]) for x in X]), together, rtol=0, atol=1e-12)
-    monkeypatch.setattr(linear, "_PREDICT_BLOCK", 7 * (D + 1))
+    monkeypatch.setattr(model, "_PREDICT_BLOCK", 7 * (D + 1))
     np.testing.assert_allclose(clf.decision_function(X), together, rtol=0, atol=1e-12)
     np.testing.assert_allclose(clf.decision_function(sp.csr_array(X)), together, rtol=0, atol=1e-12)
 
@@ -153,7 +153,7 @@ def test_what_is_handed_out_is_a_copy():
         kept = array.copy()
         array[...] = 0
         np.testing.assert_array_equal(getattr(clf, name), kept)
-    state = clf._state()
+    state = clf._model.snapshot()
     for array in (state.rows, state.gram, state.class_sums):
         array[...] = 0
     assert clf.state_digest() == before

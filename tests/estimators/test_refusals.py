@@ -8,16 +8,8 @@ import pytest
 import scipy.sparse as sp
 from sklearn.exceptions import NotFittedError
 
-from erasable import (
-    ConfigurationError,
-    ErasableClassifier,
-    ErasableError,
-    ExactnessError,
-    InputError,
-    InputTypeError,
-    learn,
-    verify,
-)
+from erasable import ErasableClassifier, learn, verify
+from erasable.errors import ConfigurationError, ErasableError, ExactnessError, InputError, InputTypeError
 from tests.estimators.cases import SECRET, SECRET_ID, SECRET_TEXT, D, N, classifier, make_rows, refused
 
 X, Y = make_rows()

@@ -121,7 +121,7 @@ def test_cross_validation_hands_each_fold_its_own_ids():
             == classifier().fit(X[train], Y[train], ids=IDS[train], subjects=OWNERS[train]).state_digest()
         )
         verify(model)
-        owner = int(next(iter(model._memory.of_subject)))
+        owner = int(next(iter(model._model.core.of_subject)))
         assert model.forget(subjects=owner).core_rows_removed > 0
         assert owner not in {int(key[4:]) // 4 for key in model.core_ids_}
 
@@ -218,9 +218,9 @@ def test_a_copy_is_equal_and_independent(form, model):
         one.partial_fit(X[:9] + 1.0, clf.classes_[[0] * 9], ids=make_new_ids(clf))
     assert clf.state_digest() == twin.state_digest()
     verify(twin)
-    assert vars(clf._memory).keys() == vars(twin._memory).keys()
-    assert clf._memory.class_counts == twin._memory.class_counts
-    assert clf._memory.of_subject == twin._memory.of_subject
+    assert vars(clf._model).keys() == vars(twin._model).keys()
+    assert clf._model.core.class_counts == twin._model.core.class_counts
+    assert clf._model.core.of_subject == twin._model.core.of_subject
 
 
 def test_a_copy_stores_as_much():
@@ -229,7 +229,7 @@ def test_a_copy_stores_as_much():
 
 
 def make_new_ids(clf):
-    key = clf._memory.ids()[0]
+    key = clf._model.core.ids()[0]
     return range(5000, 5009) if isinstance(key, int) else [key * 9 + key[:1] * i for i in range(9)]
 
 
@@ -261,7 +261,7 @@ def test_reprs_show_parameters_and_no_rows():
     html = clf._repr_html_()
     assert "capacity" in html
     assert "capacity=2.0" in repr(clf)
-    for text in (repr(clf), str(clf), html, repr(clf._memory), repr(clf._state()), repr(clf._memory.pages)):
+    for text in (repr(clf), str(clf), html, repr(clf._model), repr(clf._model.snapshot()), repr(clf._model.core.pages)):
         assert_no_traces(text)
     for name in ("coef_", "intercept_", "core_ids_", "classes_"):  # rows of the table that notebooks show
         row = re.search(rf">{name}<.*?</tr>", html, re.DOTALL)

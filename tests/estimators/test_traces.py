@@ -6,7 +6,7 @@ import pickle
 import numpy as np
 import pytest
 
-from erasable.core.state import digest
+from erasable.models.linear_state import LinearState
 from tests.estimators.cases import N, classifier, make_classes, make_rows
 
 X, Y = make_rows(d=6)
@@ -20,7 +20,7 @@ def fitted(**parameters):
 
 def grid_rows(clf):
     """Copies of the core rows on the grid, by id."""
-    state = clf._state()
+    state = clf._model.snapshot()
     return dict(zip(state.ids, state.rows.copy(), strict=True))
 
 
@@ -62,7 +62,7 @@ def holders(row, things):
 @pytest.mark.parametrize("share", [1, 3, N // 3, N])
 def test_rows_are_overwritten_where_they_stood(share):
     clf = fitted()
-    rows, arrays = grid_rows(clf), [page.rows for page in clf._memory.pages]
+    rows, arrays = grid_rows(clf), [page.rows for page in clf._model.core.pages]
     assert len(arrays) > 1
     gone = clf.core_ids_[1 : 1 + share].tolist()
     assert all(holders(rows[key], arrays) for key in gone)
@@ -70,14 +70,14 @@ def test_rows_are_overwritten_where_they_stood(share):
     for key in gone:
         assert not holders(rows[key], arrays)
     _ = clf.state_digest()  # closes the gaps: the rows move, and the old arrays are overwritten
-    moved = [array for array in arrays if all(array is not page.rows for page in clf._memory.pages)]
+    moved = [array for array in arrays if all(array is not page.rows for page in clf._model.core.pages)]
     assert moved
     assert not any(array.any() for array in moved)
 
 
 def test_sums_and_weights_are_changed_in_place():
     clf = fitted()
-    memory = clf._memory
+    memory = clf._model
     H, weights, sums = memory.H, memory.weights(), dict(memory.class_sums)
     clf.forget(ids=[key for key, label in zip(IDS, Y, strict=True) if label == 1])
     assert memory.H is H
@@ -91,8 +91,8 @@ def test_sums_and_weights_are_changed_in_place():
 
 def test_fit_overwrites_what_it_replaces():
     clf = fitted()
-    memory = clf._memory
-    arrays = [memory.H, memory.weights(), *memory.class_sums.values(), *(page.rows for page in memory.pages)]
+    memory = clf._model
+    arrays = [memory.H, memory.weights(), *memory.class_sums.values(), *(page.rows for page in memory.core.pages)]
     assert all(array.any() for array in arrays)
     clf.fit(X[:50], Y[:50])
     assert not any(array.any() for array in arrays)
@@ -195,7 +195,7 @@ def test_a_class_that_has_gone_is_nowhere():
 def test_a_state_taken_before_a_change_stays_as_it_was():
     """The record says it is frozen: later changes of the model must not reach into it."""
     clf = fitted()
-    state = clf._state()
-    text = digest(state)
+    state = clf._model.snapshot()
+    text = state.digest
     clf.forget(ids=clf.core_ids_[0])
-    assert digest(state) == text
+    assert state.digest == text

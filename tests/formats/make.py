@@ -12,16 +12,11 @@ from unittest import mock
 
 import numpy as np
 
-from erasable import (
-    CoreSetUnlearner,
-    ErasableClassifier,
-    ErasableGeneralClassifier,
-    ErasableKernelClassifier,
-    ErasableMappedClassifier,
-)
-from erasable.classes.feature_maps import RandomFourierFeatures
+from erasable import CoreSetUnlearner, ErasableClassifier, ErasableGeneralClassifier, ErasableKernelClassifier
+from erasable import ErasableClassifier
+from erasable.features import RandomFourierFeatures
 from erasable.classes.linear import LinearBall
-from erasable.core import shards
+from erasable.models import shards
 from erasable.coresets import LeverageThreshold
 from tests.formats.models import NearestMean, labels, rows
 
@@ -59,10 +54,10 @@ def core_set() -> CoreSetUnlearner:
     return CoreSetUnlearner(LeverageThreshold(0.15), NearestMean()).fit(X, labels(X), ids=[f"r{i}" for i in range(20)])
 
 
-def mapped() -> ErasableMappedClassifier:
+def mapped() -> ErasableClassifier:
     """Rows that went through a map."""
     X = rows(20)
-    model = ErasableMappedClassifier(RandomFourierFeatures(5, gamma=0.25, seed=7), threshold=0.2)
+    model = ErasableClassifier(feature_map=RandomFourierFeatures(5, gamma=0.25, seed=7), threshold=0.2)
     return model.fit(X, (X[:, 0] > 0).astype(float))
 
 

@@ -15,15 +15,10 @@ from sklearn.linear_model import RidgeClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier
 
-from erasable import (
-    CoreSetUnlearner,
-    ErasableClassifier,
-    ErasableGeneralClassifier,
-    ErasableKernelClassifier,
-    ErasableMappedClassifier,
-)
-from erasable.baselines import RetrainedRidge
-from erasable.classes.feature_maps import HashedText, RandomFourierFeatures
+from erasable import CoreSetUnlearner, ErasableClassifier, ErasableGeneralClassifier, ErasableKernelClassifier
+from erasable import ErasableClassifier
+from erasable.research.baselines import RetrainedRidge
+from erasable.features import HashedText, RandomFourierFeatures
 from erasable.classes.finite import FiniteClass
 from erasable.classes.linear import LinearBall
 from erasable.coresets import LeverageThreshold, RandomSubsample
@@ -174,8 +169,8 @@ CASES = {
         key="int",
     ),
     "general, staged": Case(lambda: ErasableGeneralClassifier(steps(), sampler="staged"), needed=True, streams=False),
-    "mapped": Case(lambda: ErasableMappedClassifier(RandomFourierFeatures(6, gamma=0.1, seed=3), threshold=0.1)),
-    "mapped texts": Case(lambda: ErasableMappedClassifier(HashedText(8), threshold=0.1), X=texts, key="bytes"),
+    "mapped": Case(lambda: ErasableClassifier(feature_map=RandomFourierFeatures(6, gamma=0.1, seed=3), threshold=0.1)),
+    "mapped texts": Case(lambda: ErasableClassifier(feature_map=HashedText(8), threshold=0.1), X=texts, key="bytes"),
     "core set, forest": Case(lambda: core_set(RandomForestClassifier(3)), needed=True, streams=False, subjects=False),
     "core set, tree on sparse": Case(
         lambda: core_set(DecisionTreeClassifier(random_state=1)),

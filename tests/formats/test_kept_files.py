@@ -13,7 +13,7 @@ import pytest
 from sklearn.base import clone
 
 from erasable import ModelFile, load, verify
-from erasable.core import shards
+from erasable.models import shards
 from erasable.operations.inspect import inspect
 from tests.formats.make import LIMITS, MODELS, main
 from tests.formats.models import rows

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from erasable import ErasableClassifier, load
-from erasable.core import shards
+from erasable.models import shards
 from tests.formats.models import CASES
 from tests.formats.reader import File, node_of, read_sharded, sums
 
@@ -17,7 +17,7 @@ from tests.formats.reader import File, node_of, read_sharded, sums
 @pytest.mark.parametrize("name", CASES)
 def test_every_kind_of_file_is_what_the_page_says(name):
     model = CASES[name].fitted()
-    raw = b"".join(model._files().head)
+    raw = b"".join(model._model.snapshot().pieces)
     file = File(raw)
     assert file.names("ids") == model.core_ids_.tolist()
     assert hashlib.sha256(raw).hexdigest() == model.state_digest()
@@ -34,7 +34,7 @@ def test_kept_files_are_what_the_page_says():
 def test_an_empty_model_is_what_the_page_says():
     clf = ErasableClassifier(threshold=0.1).fit(np.eye(3), [0, 1, 0])
     clf.forget(ids=[0, 1, 2])
-    file = File(b"".join(clf._files().head))
+    file = File(b"".join(clf._model.snapshot().pieces))
     assert (file.meta["id_kind"], file.meta["class_kind"], file.shapes["rows"]) == (None, None, [0, 4])
     assert "ids" not in file.tensors
     assert file.tensors["weights"] == (0.0,) * 4

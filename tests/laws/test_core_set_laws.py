@@ -10,13 +10,13 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.tree import DecisionTreeClassifier
 
 from erasable import ErasableClassifier
-from erasable.baselines import RetrainedRidge, SISAClassifier
+from erasable.research.baselines import RetrainedRidge, SISAClassifier
 from erasable.coresets import LeverageThreshold, RandomSubsample
 from erasable.errors import NoRowsError
-from erasable.estimators._voters import fingerprint
+from erasable.estimators.learners import fingerprint
 from erasable.estimators.core_set import CoreSetUnlearner
-from erasable.estimators.interpolated import InterpolatedClassifier
-from tests.baselines.cases import facts
+from erasable.research.baselines.interpolated import InterpolatedClassifier
+from tests.research.baselines.cases import facts
 from tests.strategies import keys, splits
 
 MAPS = st.one_of(
@@ -71,7 +71,7 @@ def test_forgetting_is_training_on_the_surviving_core_rows(problem, core_set, le
         model.forget(ids=gone[part])
         assert model.core_ids_.tolist() == [key for key in before if key not in gone[part]]
     event(f"rows left: {min(model.n_core_, 3)}")
-    assert model._recompute() == (model.n_core_, model.state_digest())
+    assert verify(model).rows == model.n_core_ and verify(model).digest == model.state_digest()
     if model.n_core_:
         again = refitted(model, X, y, ids)
         assert again.state_digest() == model.state_digest()

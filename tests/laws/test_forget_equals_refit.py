@@ -139,7 +139,7 @@ def test_forgetting_a_subject_again_changes_nothing():
 def test_forgetting_a_row_that_was_not_selected_changes_nothing(problem):
     setting, batch = problem
     clf = batch.learnt_by(setting.classifier())
-    before, core = clf.state_digest(), set(clf._state().ids)
+    before, core = clf.state_digest(), set(clf._model.snapshot().ids)
     clf.forget(ids=[k for k in batch.ids if k not in core])
     assert clf.state_digest() == before
 
@@ -208,11 +208,11 @@ def test_what_is_held_is_a_function_of_the_surviving_rows(problem, data):
 def test_the_selection_map_is_stable(problem, data):
     """C(C(S) - U) = C(S) - U, by learning and by no code that forgets."""
     setting, batch = problem
-    core = batch.learnt_by(setting.classifier())._state().ids
+    core = batch.learnt_by(setting.classifier())._model.snapshot().ids
     gone = set(data.draw(subsets(batch)))
     left = [i for i, k in enumerate(batch.ids) if k in set(core) - gone]
     if left:
-        again = batch.part(left).learnt_by(setting.classifier())._state().ids
+        again = batch.part(left).learnt_by(setting.classifier())._model.snapshot().ids
         assert again == tuple(k for k in core if k not in gone)
 
 
@@ -220,7 +220,7 @@ def test_the_selection_map_is_stable(problem, data):
 def test_rows_that_were_not_selected_might_as_well_not_have_been_there(problem):
     setting, batch = problem
     clf = batch.learnt_by(setting.classifier())
-    core = set(clf._state().ids)
+    core = set(clf._model.snapshot().ids)
     if core:
         alone = batch.part([i for i, k in enumerate(batch.ids) if k in core])
         assert alone.learnt_by(setting.classifier()).state_digest() == clf.state_digest()

@@ -34,7 +34,7 @@ def model(stream):
 
 def test_the_core_is_that_of_the_literal_loop_in_integers(stream, model):
     X, _ = stream
-    c = model._state().configuration
+    c = model._model.snapshot().configuration
     inverse = GrowingInverse(c.grid.n_columns, c.units)
     expected = [i for i, g in enumerate(to_grid(X, c.grid).tolist()) if inverse.take_if_above(g, c.threshold)]
     assert 0.1 * N < len(expected) < 0.7 * N
@@ -54,7 +54,7 @@ def test_block_sizes_and_threads(stream, model, sizes):
 
 def test_grid_rows_select_as_raw_rows_do(stream, model):
     X, _ = stream
-    c = model._state().configuration
+    c = model._model.snapshot().configuration
     for block, chunk in ((None, None), (50, 7)):
         H = empty_gram(c.grid, c.units)
         found = select(

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from erasable import ErasableClassifier, verify
-from erasable.core.state import from_bytes, to_bytes
+from erasable.models.linear_state import LinearState
 from erasable.errors import ErasableError, InputError
-from erasable.operations import verify_state
 from tests.oracle import OracleModel
 from tests.strategies import Batch, Setting, assert_identical, problems
 
@@ -95,7 +94,7 @@ class Classifier(RuleBasedStateMachine):
         self.oracle.forget(ids=names)
         assert report.requested == len(names)
         assert report.core_rows_removed == before - len(self.oracle.core)
-        assert report.rows_left == len(self.oracle.core)
+        assert report.core_rows == len(self.oracle.core)
         if data.draw(st.booleans()):
             assert report.digest == self.oracle.digest()
             assert self.clf.forget(ids=names).core_rows_removed == 0
@@ -150,7 +149,7 @@ class Classifier(RuleBasedStateMachine):
         duplicate = {"pickle": lambda c: pickle.loads(pickle.dumps(c)), "copy": copy.copy, "deepcopy": copy.deepcopy}
         old, self.clf = self.clf, duplicate[how](self.clf)
         if old.n_core_:
-            old.forget(ids=old._state().ids)  # the original must not share anything with its copy
+            old.forget(ids=old._model.snapshot().ids)  # the original must not share anything with its copy
         assert old.n_core_ == 0
 
     @precondition(lambda self: self.fitted() and self.oracle.core)
@@ -165,8 +164,8 @@ class Classifier(RuleBasedStateMachine):
     @rule()
     def check(self):
         assert verify(self.clf).rows == len(self.oracle.core)
-        again = from_bytes(to_bytes(self.clf._state()))
-        assert verify_state(again).digest == self.oracle.digest()
+        again = LinearState.from_bytes(self.clf._model.snapshot()).to_bytes()
+        assert again.verify().digest == self.oracle.digest()
 
     # -- refusals: an error, and not a bit moves ---------------------------------------------------------------------
 

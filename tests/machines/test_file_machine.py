@@ -13,11 +13,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from erasable import ErasableClassifier, ErasableError, ModelFile, Request, load, verify
+from erasable import ErasableClassifier, ModelFile, load, verify
+from erasable.errors import ErasableError
+from erasable.operations.model_file import Request
 from erasable.audit.scan import scan
 from erasable.cli.app import run
-from erasable.core import shards
-from erasable.core.state import relearn
+from erasable.models import shards
+from erasable.models.linear_state import LinearState
 from erasable.store import side_files
 from tests.machines.mortal import Killed, killed_at
 
@@ -45,10 +47,10 @@ def plain(rows: list[Row]) -> ErasableClassifier:
 def files_of(rows: list[Row]) -> dict[str, bytes]:
     """The files that learning these rows from nothing gives, by name."""
     if rows:
-        files = plain(rows)._files()
+        files = shards.files_of(plain(rows)._model.snapshot())
     else:
-        c = plain([Row(0)])._memory.configuration
-        files = shards.to_files(relearn(c, (), (), (), np.empty((0, D + 1), dtype=np.int16))[0])
+        c = plain([Row(0)])._model.configuration
+        files = shards.files_of(LinearState.learnt(c, (), (), (), np.empty((0, D + 1), dtype=np.int16))[0])
     return {"": b"".join(files.head), **{name: b"".join(pieces) for name, pieces in files.parts.items()}}
 
 

@@ -13,22 +13,12 @@ from hypothesis import strategies as st
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
-from erasable import (
-    ChangedMeanwhileError,
-    ConfigurationError,
-    CoreSetUnlearner,
-    ErasableClassifier,
-    ErasableGeneralClassifier,
-    ErasableKernelClassifier,
-    ErasableMappedClassifier,
-    InputTypeError,
-    InterpolatedClassifier,
-    NoRowsError,
-    StoreError,
-    load,
-)
-from erasable.baselines import RetrainedRidge
-from erasable.classes.feature_maps import RandomFourierFeatures
+from erasable import CoreSetUnlearner, ErasableClassifier, ErasableGeneralClassifier, ErasableKernelClassifier, load
+from erasable.errors import ChangedMeanwhileError, ConfigurationError, InputTypeError, NoRowsError, StoreError
+from erasable import ErasableClassifier
+from erasable.research.baselines import InterpolatedClassifier
+from erasable.research.baselines import RetrainedRidge
+from erasable.features import RandomFourierFeatures
 from erasable.operations.export import ExportReport, export
 
 LABELS = {
@@ -188,7 +178,7 @@ def others():
     X = np.random.default_rng(1).standard_normal((30, 2))
     y = (X[:, 0] > 0).astype(int)
     yield ErasableKernelClassifier().fit(X, y), "rows of people"
-    yield ErasableMappedClassifier(RandomFourierFeatures(10)).fit(X, y), "mapped rows"
+    yield ErasableClassifier(feature_map=RandomFourierFeatures(10)).fit(X, y), "mapped rows"
     yield ErasableGeneralClassifier(), "rows of people"
     yield CoreSetUnlearner(None, None), "rows of people"
     yield InterpolatedClassifier(None, gamma=1.0, epsilon=1.0, alpha=1.0), "rows of people"

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from erasable import ConfigurationError, ErasableClassifier, StateFormatError, StoreError
+from erasable import ErasableClassifier
+from erasable.errors import ConfigurationError, StateFormatError, StoreError
 from erasable.operations.inspect import inspect
 from tests.formats.models import CASES, N, rows
 from tests.formats.tampering import altered, closed, opened, rebuilt, tensors
@@ -117,7 +118,7 @@ def test_newer_versions_and_unknown_formats_are_named(name, path):
 @functools.cache
 def whole(name):
     """The file of a model."""
-    return b"".join(CASES[name].fitted()._files().head)
+    return b"".join(CASES[name].fitted()._model.snapshot().pieces)
 
 
 JUNK = [None, True, -1, 10**30, 0.5, "", "9" * 400, "nan", [], [[]], {}, "int", ["a", 1], "\x00"]

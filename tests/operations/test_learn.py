@@ -6,7 +6,8 @@ import pickle
 import numpy as np
 import pytest
 
-from erasable import ErasableClassifier, LearnReport, learn, verify
+from erasable import ErasableClassifier, learn, verify
+from erasable.models.reports import LearnReport
 from tests.estimators.cases import N, assert_no_traces, classifier, make_classes, make_rows
 
 X, Y = make_rows()

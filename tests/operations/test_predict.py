@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from sklearn.datasets import dump_svmlight_file
 
-from erasable import ConfigurationError, ErasableClassifier, ErasableKernelClassifier, InputError, NoRowsError
+from erasable import ErasableClassifier, ErasableKernelClassifier
+from erasable.errors import ConfigurationError, InputError, NoRowsError
 from erasable.operations.predict import predict_table, write_records
 from tests.formats.models import rows
 
@@ -64,7 +65,7 @@ def test_without_names_the_columns_are_those_of_the_table(model):
 
 
 def test_blocks_of_any_size_give_the_same(model, monkeypatch):
-    import erasable.datasets._stream as streams
+    import erasable.tables._stream as streams
 
     right = list(predict_table(model, text(columns())))
     for size in (1, 100, 1000):

@@ -25,7 +25,7 @@ def folder(tmp_path):
     clf = ErasableClassifier(threshold=0.02).fit(X, Y, ids=IDS)
     gone = clf.core_ids_[:5]
     at = [int(np.flatnonzero(g == IDS)[0]) for g in gone]
-    (tmp_path / "model.erasable").write_bytes(clf._memory.to_bytes())
+    (tmp_path / "model.erasable").write_bytes(clf._model.snapshot().to_bytes())
     tables(tmp_path, at)
     return tmp_path, clf, gone
 
@@ -49,14 +49,14 @@ def test_rows_of_any_file_are_found_until_they_are_forgotten(folder, table):
     assert {(r.row, r.what) for r in before.remains} == {(i, w) for i in range(5) for w in ("id", "grid row")}
     assert sorted(before.skipped) == sorted([table, *others])
     clf.forget(ids=gone)
-    (where / "model.erasable").write_bytes(clf._memory.to_bytes())
+    (where / "model.erasable").write_bytes(clf._model.snapshot().to_bytes())
     assert scan_for(where, where / table, exclude=others, **named).clean
 
 
 def test_other_tables_are_said_not_to_be_looked_into(folder):
     where, clf, gone = folder
     clf.forget(ids=gone)
-    (where / "model.erasable").write_bytes(clf._memory.to_bytes())
+    (where / "model.erasable").write_bytes(clf._model.snapshot().to_bytes())
     report = scan_for(where, where / "gone.parquet", id="row_id")
     assert set(report.not_looked_into) == {"labelled.parquet", "gone.npz"}
     assert "gone.csv" in {r.file for r in report.remains}  # its ids are text

@@ -7,8 +7,8 @@ import warnings
 import numpy as np
 import pytest
 
-from erasable import ErasableClassifier, ErasableKernelClassifier, VerificationError, verify
-from erasable.operations import verify_state
+from erasable import ErasableClassifier, ErasableKernelClassifier, verify
+from erasable.errors import VerificationError
 from tests.estimators.cases import N, assert_no_traces, classifier, everything_said, make_classes, make_rows
 
 X, Y = make_rows()
@@ -40,10 +40,10 @@ def test_it_passes_and_says_what_it_recomputed(n_classes, fixed):
 def test_it_changes_nothing():
     clf = fitted()
     clf.forget(ids=clf.core_ids_[:10])
-    before, weights = clf.state_digest(), clf._memory.weights()
+    before, weights = clf.state_digest(), clf._model.weights()
     verify(clf)
     assert clf.state_digest() == before
-    assert clf._memory.weights() is weights
+    assert clf._model.weights() is weights
 
 
 def test_a_report_is_frozen_and_tells_no_ids():
@@ -82,20 +82,20 @@ def test_an_interrupted_check_changes_nothing():
 
 
 def change_row(memory):
-    page = memory.pages[0]
+    page = memory.core.pages[0]
     page.rows[3, 1] += 1 if page.rows[3, 1] < 0 else -1
 
 
 def leave_the_grid(memory):
-    memory.pages[0].rows[4, 0] = 2**15 - 1
+    memory.core.pages[0].rows[4, 0] = 2**15 - 1
 
 
 def change_the_constant(memory):
-    memory.pages[0].rows[2, -1] += 1
+    memory.core.pages[0].rows[2, -1] += 1
 
 
 def zero_a_row(memory):
-    memory.pages[0].rows[6] = 0
+    memory.core.pages[0].rows[6] = 0
 
 
 def change_gram(memory):
@@ -140,41 +140,41 @@ def lose_weights(memory):
 
 
 def change_label(memory):
-    labels = memory.pages[0].labels
+    labels = memory.core.pages[0].labels
     labels[0] = "SECRET-a" if labels[0] != "SECRET-a" else "SECRET-b"
 
 
 def invent_label(memory):
-    memory.pages[0].labels[0] = "SECRET-z"
+    memory.core.pages[0].labels[0] = "SECRET-z"
 
 
 def mistype_label(memory):
-    memory.pages[0].labels[0] = 5
+    memory.core.pages[0].labels[0] = 5
 
 
 def repeat_id(memory):
-    memory.pages[0].ids[1] = memory.pages[0].ids[0]
+    memory.core.pages[0].ids[1] = memory.core.pages[0].ids[0]
 
 
 def mistype_id(memory):
-    memory.pages[0].ids[1] = 5
+    memory.core.pages[0].ids[1] = 5
 
 
 def lose_id(memory):
-    memory.pages[0].ids.pop()
+    memory.core.pages[0].ids.pop()
 
 
 def lose_row(memory):
-    memory.pages[0].rows = memory.pages[0].rows[:-1]
+    memory.core.pages[0].rows = memory.core.pages[0].rows[:-1]
 
 
 def lose_page(memory):
-    memory.pages.pop()
+    memory.core.pages.pop()
 
 
 def repeat_page(memory):
-    page = memory.pages[0]
-    memory.pages.append(dataclasses.replace(page, ids=[f"SECRET-{i}-again" for i in range(len(page.ids))]))
+    page = memory.core.pages[0]
+    memory.core.pages.append(dataclasses.replace(page, ids=[f"SECRET-{i}-again" for i in range(len(page.ids))]))
 
 
 def raise_threshold(memory):
@@ -214,7 +214,7 @@ TAMPERINGS = [
 def test_tampering_is_found_and_placed(tamper, says, fixed):
     clf = fitted(classes=np.unique(LABELS) if fixed else None)
     verify(clf)
-    tamper(clf._memory)
+    tamper(clf._model)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # NaN has no integer
         with pytest.raises(VerificationError) as caught:
@@ -226,7 +226,7 @@ def test_tampering_is_found_and_placed(tamper, says, fixed):
 @pytest.mark.parametrize("entry", [(i, j) for i in range(4) for j in range(i + 1)])
 def test_the_place_in_a_is_right(entry):
     clf = fitted()
-    clf._memory.H[entry] += 1.0
+    clf._model.H[entry] += 1.0
     with pytest.raises(VerificationError, match=rf"A differs .* entry \({entry[0]}, {entry[1]}\) \(1 of 10"):
         verify(clf)
 
@@ -240,7 +240,7 @@ def test_rows_in_another_order_are_not_selected_again():
     clf = small_then_big()
     assert clf.core_ids_.tolist() == [1, 2]
     verify(clf)
-    page = clf._memory.pages[0]
+    page = clf._model.core.pages[0]
     page.rows[:] = page.rows[::-1].copy()
     page.ids.reverse()
     page.labels.reverse()
@@ -253,7 +253,7 @@ def test_the_first_row_that_is_not_selected_is_named():
     clf = ErasableClassifier(threshold=0.15, scaling=None, fit_intercept=False)
     clf.partial_fit(rows[[1, 0, 3, 2, 4]], np.arange(5) % 2)
     assert clf.n_core_ == 5
-    page = clf._memory.pages[0]
+    page = clf._model.core.pages[0]
     page.rows[:] = page.rows[[0, 1, 3, 2, 4]].copy()
     with pytest.raises(VerificationError, match=r"^core row 4 of 5 is not selected again .*\(1 such row"):
         verify(clf)
@@ -265,15 +265,15 @@ def test_the_first_row_that_is_not_selected_is_named():
 @pytest.mark.parametrize("part", ["rows", "gram", "class_sums", "weights"])
 def test_every_number_of_a_state_is_checked(part):
     clf = classifier().fit(X[:40], make_classes(3)[:40])
-    state = clf._state()
-    verify_state(state)
+    state = clf._model.snapshot()
+    state.verify()
     flat = getattr(state, part).reshape(-1).view(f"i{getattr(state, part).itemsize}")
     for i in range(flat.size):
         flat[i] ^= 1
         with pytest.raises(VerificationError):
-            verify_state(state)
+            state.verify()
         flat[i] ^= 1
-    verify_state(state)
+    state.verify()
 
 
 def ghost_id(memory):
@@ -293,7 +293,7 @@ def test_tables_that_name_other_rows_are_found(tamper):
     """A row that is gone must not be found by name either."""
     clf = fitted()
     verify(clf)
-    tamper(clf._memory)
+    tamper(clf._model)
     with pytest.raises(VerificationError, match="tables that find rows") as caught:
         verify(clf)
     assert_no_traces(everything_said(caught.value))
@@ -302,7 +302,7 @@ def test_tables_that_name_other_rows_are_found(tamper):
 def test_a_kernel_that_the_stored_rows_cannot_have_been_learnt_with_is_found():
     X = np.random.default_rng(1).standard_normal((30, 2)) * 3
     clf = ErasableKernelClassifier("poly", degree=2, scaling=10.0).fit(X, X[:, 0] > 0)
-    state = clf._state()
+    state = clf._model.snapshot()
     c = state.configuration
     steep = dataclasses.replace(c, kernel=dataclasses.replace(c.kernel, degree=64, gamma=1e6))
     with pytest.raises(VerificationError):

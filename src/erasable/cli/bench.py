@@ -9,7 +9,7 @@ import typer
 from erasable.cli._shared import Bars, Json, print_json, text_table
 
 if TYPE_CHECKING:
-    from erasable.operations.bench import Bench
+    from erasable.research.bench import Bench
 
 
 def bench(
@@ -28,7 +28,7 @@ def bench(
 
     - `erasable bench --rows 20000 --features 300 --json`
     """
-    from erasable.operations.bench import bench as run
+    from erasable.research.bench import bench as run
 
     with Bars(quiet=as_json) as bars:
         report = run(rows, features, rounds=rounds, progress=bars.tick)

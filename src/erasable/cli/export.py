@@ -44,7 +44,7 @@ def export(
     - `erasable export model.erasable -o weights.safetensors --json`
     """
     from erasable.operations.export import export as write
-    from erasable.operations.files import load
+    from erasable.operations.model_file import load
 
     report = write(load(model), out, form=form, input_type=input_type)
     if as_json:

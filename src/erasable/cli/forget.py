@@ -70,7 +70,7 @@ def forget(
     from datetime import UTC, datetime
 
     from erasable.errors import ConfigurationError
-    from erasable.operations.files import ModelFile, Request
+    from erasable.operations.model_file import ModelFile, Request
 
     requested_at = datetime.now(UTC)
     if not (id or ids_file or subject or subjects_file):
@@ -165,7 +165,7 @@ def _keys(
     given: list[str] | None, file: str | None, kind: type | None, option: str, column: str | None
 ) -> list[Any] | None:
     """Ids or subjects as the model has them; None where none were named."""
-    from erasable.datasets import read_keys
+    from erasable.tables import read_keys
     from erasable.errors import InputError
 
     if not given and file is None:

@@ -16,7 +16,7 @@ _TYPES: dict[str, type] = {"int": int, "str": str, "float": float, "bool": bool}
 _TYPED = "--id-type, --subject-type and --label-type are for CSV: this table has types of its own, leave them out."
 
 if TYPE_CHECKING:
-    from erasable.datasets import TableStream
+    from erasable.tables import TableStream
     from erasable.estimators import LearnReport
 
 
@@ -103,9 +103,9 @@ def learn(
 
     - `erasable learn data.csv --id row_id --id-type str --label-type int -o model.erasable`
     """
-    from erasable.datasets import stream_table
+    from erasable.tables import stream_table
     from erasable.errors import ConfigurationError
-    from erasable.operations.files import ModelFile
+    from erasable.operations.model_file import ModelFile
     from erasable.operations.inspect import stored_bytes
 
     file = ModelFile(out)

@@ -14,7 +14,7 @@ from erasable.errors import ConfigurationError, InputError
 if TYPE_CHECKING:
     import numpy as np
 
-    from erasable.datasets import Table
+    from erasable.tables import Table
     from erasable.operations.plan import Plan
 
 _NAMED = ("margin", "digits")
@@ -123,7 +123,8 @@ def _read(
     """The rows, and the column of weights, which is then no feature."""
     import numpy as np
 
-    from erasable.datasets import Table, load_bundled, load_split, load_table, make_margin
+    from erasable.research.sets import load_bundled, make_margin
+    from erasable.tables import Table, load_split, load_table
 
     if file in _NAMED:
         if weights is not None:

@@ -55,7 +55,7 @@ def predict(
     import sys
 
     from erasable.errors import ConfigurationError
-    from erasable.operations.files import load
+    from erasable.operations.model_file import load
     from erasable.operations.predict import by_position, predict_table, refuse_overwriting, write_records
 
     if as_json and out in (None, "-"):

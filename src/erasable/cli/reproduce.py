@@ -86,7 +86,7 @@ def reproduce(
     from rich.console import Console
     from rich.markup import escape
 
-    from erasable.operations.reproduce import (
+    from erasable.research.reproduce import (
         Settings,
         as_in_the_paper,
         draw_figure_1,
@@ -95,7 +95,7 @@ def reproduce(
         make_folder,
         speed_ups,
     )
-    from erasable.operations.reproduce import reproduce as run
+    from erasable.research.reproduce import reproduce as run
 
     screen = Console(stderr=True)
     folder = out if out is not None else Path("reproduction") / Settings(dataset).name

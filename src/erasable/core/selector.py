@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import blas
 
-from erasable.core.grid import Float64s, Grid, Integers, to_grid
+from erasable.core.grid import Float64s, Grid, Integers, count_outside_ball, to_grid
 from erasable.core.leverage import (
     Factor,
     Screen,
@@ -35,9 +35,11 @@ from erasable.core.leverage import (
 )
 from erasable.core.solve import factorise, few_threads
 from erasable.core.sums import add_rows, guard_exactness
+from erasable.errors import InputError
 
 Progress = Callable[[int, int], None]
 Mask = npt.NDArray[np.bool_]
+_BLOCK = 2**20  # numbers looked at together
 
 
 class Rows(Protocol):
@@ -111,6 +113,24 @@ class RawRows:
     def take(self, index: npt.NDArray[np.intp]) -> Integers:
         """See :class:`Rows`."""
         return to_grid(self.dense(index), self.grid)
+
+    def check_ball(self) -> None:
+        """Refuse rows outside the unit ball where the scaling does not bring every row into it.
+
+        Raises
+        ------
+        InputError
+        """
+        if self.grid.normalises:
+            return
+        step = max(1, _BLOCK // self.grid.n_columns)
+        parts = (self.dense(slice(low, low + step)) for low in range(0, len(self), step))
+        outside = sum(count_outside_ball(part, self.grid) for part in parts)
+        if outside:
+            required = "1 when scaling=None" if self.grid.scaling is None else f"scaling={self.grid.scaling!r}"
+            raise InputError(
+                f"{outside} of {len(self)} rows have a norm above {required}: use scaling='row', or a larger number."
+            )
 
 
 @dataclass

@@ -10,14 +10,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from erasable.core.grid import Grid, count_outside_ball
+from erasable.core.grid import Grid
 from erasable.core.layout import Key
 from erasable.core.selector import RawRows, select
 from erasable.core.sums import empty_gram, regulariser
 from erasable.coresets._protocol import check_number
-from erasable.errors import ConfigurationError, InputError
-
-_BLOCK = 2**20  # numbers looked at together
+from erasable.errors import ConfigurationError
 
 
 @dataclass(frozen=True)
@@ -101,15 +99,7 @@ class LeverageThreshold:
         """
         grid = self._grid(X.shape[1])
         rows, units = RawRows(X, grid), regulariser(self.capacity, grid)
-        if not grid.normalises:
-            step = max(1, _BLOCK // grid.n_columns)
-            parts = (rows.dense(slice(low, low + step)) for low in range(0, len(rows), step))
-            outside = sum(count_outside_ball(part, grid) for part in parts)
-            if outside:
-                limit = "1 when scaling=None" if grid.scaling is None else f"scaling={grid.scaling!r}"
-                raise InputError(
-                    f"{outside} of {len(rows)} rows have a norm above {limit}: use scaling='row', or a larger number."
-                )
+        rows.check_ball()
         return select(rows, empty_gram(grid, units), 0, grid=grid, units=units, tau=self.threshold).index
 
     def describe(self) -> dict[str, Any]:

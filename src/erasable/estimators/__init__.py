@@ -1,26 +1,15 @@
-"""Classifiers that can forget."""
+"""Classifiers that can forget, as scikit-learn knows classifiers: faces of ``erasable.models``."""
 
-from erasable.estimators._files import load
-from erasable.estimators._forgetting import RemovalReport
-from erasable.estimators._guarantee import Guarantee
-from erasable.estimators._reports import ForgetReport, LearnReport
 from erasable.estimators.core_set import CoreSetUnlearner
+from erasable.estimators.files import load
 from erasable.estimators.general import ErasableGeneralClassifier
-from erasable.estimators.interpolated import InterpolatedClassifier
 from erasable.estimators.kernel import ErasableKernelClassifier
 from erasable.estimators.linear import ErasableClassifier
-from erasable.estimators.mapped import ErasableMappedClassifier
 
 __all__ = [
     "CoreSetUnlearner",
     "ErasableClassifier",
     "ErasableGeneralClassifier",
     "ErasableKernelClassifier",
-    "ErasableMappedClassifier",
-    "ForgetReport",
-    "Guarantee",
-    "InterpolatedClassifier",
-    "LearnReport",
-    "RemovalReport",
     "load",
 ]

@@ -2,50 +2,29 @@
 
 from __future__ import annotations
 
-import copy
-import pickle
-from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
-from sklearn.base import clone
 from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 
-from erasable.core.layout import Buffer, Key, Piece, canonical_json, digest_of
-from erasable.core.selector import Progress
-from erasable.core.shards import Files
-from erasable.coresets._protocol import CoreSetMap, check_core_set, core_positions
-from erasable.errors import ConfigurationError, ErasableError, NoRowsError, StateFormatError, VerificationError
-from erasable.estimators._core_set_state import core_set_from_bytes, core_set_pieces
-from erasable.estimators._forgetting import ForgettingClassifier, encode, n_bytes, overwrite
-from erasable.estimators._guarantee import Guarantee
-from erasable.estimators._keys import array_of
-from erasable.estimators._saving import Savable, without_file
-from erasable.estimators._voters import (
-    Constant,
-    CoreRows,
-    agreed,
-    check_estimator_parameter,
-    described,
-    forgets,
-    same_learner,
-    train_on,
-)
-
-
-def select_core(core_set: CoreSetMap, X: Any, y: npt.NDArray[Any], keys: Sequence[Key]) -> CoreRows:
-    """Copies of the core rows that a map selects; at least one, or it is refused."""
-    return CoreRows.chosen(X, y, keys, core_positions(core_set, X, y, keys))
+from erasable.core.layout import Buffer, canonical_json, read_sealed
+from erasable.coresets import CoreSetMap, check_core_set
+from erasable.errors import ConfigurationError
+from erasable.estimators.core_set_model import CoreSetConfiguration, CoreSetModel, CoreSetState, core_set_guarantee
+from erasable.estimators.forgetting import ModelClassifier
+from erasable.estimators.learners import check_estimator_parameter, forgets
+from erasable.models.guarantee import Guarantee
+from erasable.models.shards import Fetch
+from erasable.validation import switch
 
 
 def _offers(method: str) -> Any:
     """Present where the learner has this method."""
-    return available_if(lambda self: hasattr(self._base if self.__sklearn_is_fitted__() else self.learner, method))
+    return available_if(lambda self: hasattr(self._configuration().learner, method))
 
 
-class CoreSetUnlearner(Savable, ForgettingClassifier):
+class CoreSetUnlearner(ModelClassifier):
     """Any learner, trained on the core rows that a map selects; nothing else of the data is stored.
 
     This is the algorithm A_CS of Theorem 3.1. A row outside the core set leaves no trace, so forgetting it changes
@@ -116,12 +95,7 @@ class CoreSetUnlearner(Savable, ForgettingClassifier):
     True
     """
 
-    _map: CoreSetMap
-    _base: Any  # the learner as it was when the model was fitted, unfitted itself
-    _one_shot: bool
-    _reproducible: bool
-    _core: CoreRows
-    _learner: Any
+    _model: CoreSetModel
 
     def __init__(
         self, core_set: CoreSetMap, learner: Any, *, one_shot: bool = False, reproducible: bool = True
@@ -134,48 +108,21 @@ class CoreSetUnlearner(Savable, ForgettingClassifier):
     @property
     def guarantee(self) -> Guarantee:
         """System-aware unlearning with S' = C(S), with the learner's epsilon and delta."""
-        fitted = self.__sklearn_is_fitted__()
-        base = self._base if fitted else self.learner
-        stable = (self._map if fitted else self.core_set).stable
-        where = "S' = C(S)" + (" less what the learner passes over" if hasattr(type(base), "core_ids_") else "")
-        by = "Definition 2.3, by Theorem 3.1" if stable else "Definition 2.3, for one request"
-        named = f"system-aware unlearning ({by}) with {where}"
-        epsilon = delta = 0.0
-        if forgets(base):
-            own = getattr(base, "guarantee", None)
-            if own is None:
-                definition = f"exact {named}: equal to training the learner on the surviving core rows"
-                assumptions: tuple[str, ...] = ("the learner's forget equals training on the rows it is left with",)
-            else:
-                epsilon, delta, assumptions = own.epsilon, own.delta, own.assumptions
-                prefix = "(epsilon, delta)-" if epsilon or delta else "exact "
-                definition = f"{prefix}{named}; of the learner, on the core rows: {own.definition}"
-        elif self._reproducible if fitted else self.reproducible:
-            definition = f"exact {named}, bitwise: equal to training the learner on the surviving core rows"
-            assumptions = ("the learner is deterministic given its seed",)
-        else:
-            definition = (
-                f"{named}, approximate: of the same law as training the learner on the surviving core rows, "
-                "not of the same bits"
-            )
-            assumptions = ("each training draws its random numbers afresh",)
-        if not stable:
-            definition = f"one-shot: {definition}"
-            assumptions = (
-                *assumptions,
-                "one request of forgetting after each fit: the core-set map is not stable",
-            )
-        return Guarantee(definition, epsilon, delta, assumptions)
+        return core_set_guarantee(self._configuration())
 
-    # -- learning and forgetting ---------------------------------------------------------------------------------
+    def _configuration(self) -> CoreSetConfiguration:
+        """That of the fitted model, or what the constructor arguments name."""
+        if self.__sklearn_is_fitted__():
+            return self._model.configuration
+        return CoreSetConfiguration(self.core_set, self.learner, self.one_shot, self.reproducible)
+
+    # -- the model behind it -------------------------------------------------------------------------------------
 
     def _check_parameters(self) -> None:
         check_core_set(self.core_set)
         check_estimator_parameter(self.learner, "learner")
-        for name in ("one_shot", "reproducible"):
-            if not isinstance(getattr(self, name), bool | np.bool_):
-                raise ConfigurationError(f"{name} must be True or False; got {getattr(self, name)!r}.")
-        if not self.core_set.stable and not self.one_shot:
+        one_shot, _ = switch(self.one_shot, "one_shot"), switch(self.reproducible, "reproducible")
+        if not self.core_set.stable and not one_shot:
             raise ConfigurationError(
                 f"{type(self.core_set).__name__} is not a stable map, so Theorem 3.1 does not hold for it: use a "
                 "stable one, or accept with one_shot=True a guarantee for one request of forgetting after each fit."
@@ -186,202 +133,62 @@ class CoreSetUnlearner(Savable, ForgettingClassifier):
                 "give it threshold= or horizon=."
             )
 
-    def _learn(self, X: Any, y: npt.NDArray[Any], keys: Sequence[Key]) -> dict[str, Any]:
-        core_set, base, reproducible = copy.deepcopy(self.core_set), clone(self.learner), bool(self.reproducible)
-        core, learner = train_on(select_core(core_set, X, y, keys), core_set, base, reproducible)
-        if not core.ids:
-            raise NoRowsError("the learner kept none of the core rows: let it keep more.")
-        return {
-            "_map": core_set,
-            "_base": base,
-            "_one_shot": bool(self.one_shot),
-            "_reproducible": reproducible,
-            "_core": core,
-            "_learner": learner,
-            "_place": {key: i for i, key in enumerate(core.ids)},
-        }
+    def _start(self, n_features: int | None, n_samples: int, classes: Any, *, streaming: bool) -> CoreSetModel:
+        self._check_parameters()
+        return CoreSetModel(CoreSetConfiguration.of(self.core_set, self.learner, self.one_shot, self.reproducible))
 
-    def _remove(self, keys: list[Key]) -> int:
-        leaving, old = set(keys), self._core
-        core = old.take([i for i, key in enumerate(old.ids) if key not in leaving])
-        try:
-            if not self._map.stable and core.ids:
-                core = select_core(self._map, core.rows, array_of(core.labels), core.ids)
-            own = forgets(self._base) and not isinstance(self._learner, Constant) and core.n_classes > 1
-            if not own:
-                core, learner = train_on(core, self._map, self._base, self._reproducible)
-                gone_over = 0 if learner is None or isinstance(learner, Constant) else len(core.ids)
-        except Exception:
-            self._whole = True  # the learner refuses these rows; nothing was changed yet
-            raise
-        if own:
-            kept, learner = set(core.ids), self._learner
-            report = learner.forget(ids=[key for key in old.ids if key not in kept])
-            gone_over = int(getattr(report, "rows_gone_over", 0))
-            core, learner = agreed(core, learner, self._map)
-        self._place = {key: i for i, key in enumerate(core.ids)}
-        self._core, self._learner = core, learner
-        overwrite(old.rows)
-        return gone_over
+    def _check_unchanged(self, model: CoreSetModel, classes: Any) -> None:
+        """All rows are learnt at once: there is nothing to go on with."""
 
-    def _erase(self) -> None:
-        overwrite(self._core.rows)
+    def _savable(self) -> Any:
+        state, base = super()._savable(), self._model.configuration.learner
+        own = getattr(base, "guarantee", None) if forgets(base) else None
+        if not self._model.configuration.reproducible or (
+            forgets(base) and "bitwise" not in getattr(own, "definition", "")
+        ):
+            raise ConfigurationError(
+                "this model cannot be saved: its learner is not a function of the core rows, to the bit, so a file of "
+                "them could not bring it back. Use a learner that is deterministic given its seed."
+            )
+        return state
+
+    def _bytes(self) -> Any:
+        self._model.check_whole()
+        self._model.core.settle()
+        return self._model  # with its learner, which bytes of a state cannot hold
+
+    def _from_bytes(self, data: Any) -> CoreSetModel:
+        model: CoreSetModel = data
+        return model
+
+    def _from_file(self, meta: dict[str, Any], head: Buffer, fetch: Fetch) -> CoreSetModel:
+        meta, _ = read_sealed(head)
+        self._check_kind(meta, CoreSetState.FORMAT)
+        self._check_parameters()
+        configuration = CoreSetConfiguration.of(self.core_set, self.learner, self.one_shot, self.reproducible)
+        for name, wanted in configuration.describe().items():
+            if canonical_json(meta.get(name)) != canonical_json(wanted):
+                raise ConfigurationError(f"like has another {name} than the file was made with: give the same.")
+        return CoreSetModel.restore(CoreSetState.from_bytes(head, configuration))
 
     # -- predicting ----------------------------------------------------------------------------------------------
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """What the learner predicts."""
-        X = self._rows_to_predict(X)
-        answers = np.asarray(self._learner.predict(X))
-        return self.classes_[answers] if isinstance(self._learner, Constant) else answers
+        X = self._asked(X)
+        return self._model.predict(X)
 
     @_offers("predict_proba")  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> npt.NDArray[Any]:
         """The learner's probabilities, shape (n_samples, n_classes); one where one class is left."""
-        X = self._rows_to_predict(X)
-        if isinstance(self._learner, Constant):
-            return np.ones((X.shape[0], 1))
-        return np.asarray(self._learner.predict_proba(X))
+        X = self._asked(X)
+        return self._model.probabilities(X)
 
     @_offers("decision_function")  # type: ignore[untyped-decorator]
     def decision_function(self, X: Any) -> npt.NDArray[Any]:
         """The learner's scores; zeros where one class is left."""
-        X = self._rows_to_predict(X)
-        if isinstance(self._learner, Constant):
-            return np.zeros(X.shape[0])
-        return np.asarray(self._learner.decision_function(X))
-
-    # -- looking -------------------------------------------------------------------------------------------------
-
-    def state_digest(self) -> str:
-        """SHA-256 of map, learner with its parameters, core rows, labels and ids, as 64 hexadecimal digits.
-
-        The fitted learner is a function of these and not part of it. Dense and CSR rows have different digests, since
-        learners do not treat them alike.
-        """
-        self._check_whole("state_digest")
-        return digest_of(self._pieces())
-
-    def _pieces(self) -> list[Piece]:
-        """The canonical bytes of the state."""
-        return core_set_pieces(self._core, self._described(self._map, self._base))
-
-    def _files(self) -> Files:
-        self._check_whole("save")
-        own = getattr(self._base, "guarantee", None) if forgets(self._base) else None
-        if not self._reproducible or (forgets(self._base) and "bitwise" not in getattr(own, "definition", "")):
-            raise ConfigurationError(
-                "this model cannot be saved: its learner is not a function of the core rows, to the bit, so a file of "
-                "them could not bring it back. Use a learner that is deterministic given its seed."
-            )
-        return Files(self._pieces())
-
-    def _restore(self, head: Buffer, meta: dict[str, Any]) -> None:
-        """Take over the core rows of a file, and train the learner on them; only for a model that is not fitted."""
-        self._check_parameters()
-        core_set, base = copy.deepcopy(self.core_set), clone(self.learner)
-        configuration = self._described(core_set, base)
-        for name, wanted in configuration.items():
-            if canonical_json(meta.get(name)) != canonical_json(wanted):
-                raise ConfigurationError(f"like has another {name} than the file was made with: give the same.")
-        stored, _ = core_set_from_bytes(head, configuration)
-        core, learner = train_on(stored, core_set, base, bool(self.reproducible))
-        if core.ids != stored.ids:
-            raise StateFormatError("not a state: the learner does not keep all of the stored rows.")
-        self.__dict__.update(
-            n_features_in_=int(stored.rows.shape[1]),
-            _map=core_set,
-            _base=base,
-            _one_shot=bool(self.one_shot),
-            _reproducible=bool(self.reproducible),
-            _core=core,
-            _learner=learner,
-            _place={key: i for i, key in enumerate(core.ids)},
-            _key_type=type(core.ids[0]) if core.ids else int,
-            _whole=True,
-        )
-
-    def __getstate__(self) -> dict[str, Any]:
-        return without_file(super().__getstate__())
-
-    def _described(self, core_set: CoreSetMap, base: Any) -> dict[str, Any]:
-        """Everything that the state is a function of, beside its rows."""
-        fitted = self.__sklearn_is_fitted__()
-        return {
-            "core_set": core_set.describe(),
-            "learner": described(base),
-            "one_shot": self._one_shot if fitted else bool(self.one_shot),
-            "reproducible": self._reproducible if fitted else bool(self.reproducible),
-        }
-
-    def _recompute(self, progress: Progress | None = None) -> tuple[int, str]:
-        """Select from the stored rows and train on them from nothing; the number of rows, and the digest.
-
-        Raises
-        ------
-        VerificationError
-            Naming the first thing that differs from what is stored.
-        """
-        self._check_whole("verify")
-        core = self._core
-        n = len(core.ids)
-        if list(self._place.items()) != [(key, i) for i, key in enumerate(core.ids)]:
-            raise VerificationError("the table that finds rows by id does not name the stored rows.")
-        if not (len(core.labels) == core.rows.shape[0] == n):
-            raise VerificationError("ids, labels and rows have different lengths.")
-        try:
-            index = np.asarray(self._map.select(core.rows, array_of(core.labels), core.ids) if n else [])
-        except ErasableError as error:
-            raise VerificationError(f"the core-set map refuses the stored rows: {error}") from error
-        if index.tolist() != list(range(n)):
-            raise VerificationError(
-                f"the core-set map selects {len(index)} of the {n} stored rows again, or in another order: "
-                "they are not a core set that it gives."
-            )
-        again, learner = train_on(core, self._map, self._base, self._reproducible)
-        if again.ids != core.ids:
-            raise VerificationError(
-                f"the learner keeps {len(again.ids)} of the {n} stored rows when it is trained anew."
-            )
-        if not same_learner(self._learner, learner, core.rows, reproducible=self._reproducible):
-            raise VerificationError(
-                "the learner is not what training it on the stored rows gives. Should it never give the same bits "
-                "twice, say reproducible=False."
-            )
-        if hasattr(learner, "_recompute"):
-            self._learner._recompute()
-        if progress is not None:
-            progress(n, n)
-        return n, self.state_digest()
-
-    @property
-    def classes_(self) -> npt.NDArray[Any]:
-        """The classes that can be predicted."""
-        self._check_fitted("classes_")
-        own = getattr(self._learner, "classes_", None)
-        return encode(self._core.labels)[0] if own is None else np.array(own)
-
-    @property
-    def core_ids_(self) -> npt.NDArray[Any]:
-        """Ids of the core rows in order of selection."""
-        self._check_fitted("core_ids_")
-        return array_of(self._core.ids) if self._core.ids else np.empty(0, dtype=np.int64)
-
-    @property
-    def n_core_(self) -> int:
-        """Number of core rows."""
-        self._check_fitted("n_core_")
-        return len(self._core.ids)
-
-    @property
-    def stored_bytes_(self) -> int:
-        """Bytes of the core rows, their labels and the fitted learner."""
-        self._check_fitted("stored_bytes_")
-        return n_bytes(self._core.rows) + 8 * len(self._core.labels) + len(pickle.dumps(self._learner))
-
-    def _check_fitted(self, name: str) -> None:
-        if not self.__sklearn_is_fitted__():
-            raise AttributeError(f"{type(self).__name__} has no {name} before fit.")
+        X = self._asked(X)
+        return self._model.decision(X)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -389,11 +196,3 @@ class CoreSetUnlearner(Savable, ForgettingClassifier):
         if hasattr(learner, "__sklearn_tags__"):
             tags.input_tags.sparse = get_tags(learner).input_tags.sparse
         return tags
-
-    def _get_fitted_attr_html(self, doc_link: str = "") -> Any:
-        """Scikit-learn's table for notebooks, less every value that comes from rows."""
-        table = super()._get_fitted_attr_html(doc_link)
-        for name in ("classes_", "core_ids_"):
-            if name in table:
-                table[name] = {"type_name": f"{table[name]['type_name']}, not shown", "value": ""}
-        return table

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any, Self
+from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
-from erasable.classes._protocol import FunctionClass
-from erasable.classes.linear import LinearBall
-from erasable.core.grid import Float64s
+from erasable.classes import FunctionClass, LinearBall
+from erasable.core.layout import Buffer, canonical_json, read_sealed
 from erasable.coresets.single_pass import SinglePass
 from erasable.coresets.staged import Staged
-from erasable.errors import ConfigurationError, VerificationError
-from erasable.estimators._erasable import ErasableBase, nearest_probabilities
-from erasable.estimators._general_memory import GeneralMemory
-from erasable.estimators._general_state import GeneralConfiguration, general_from_bytes, recompute
-from erasable.estimators._guarantee import Guarantee
-from erasable.estimators._parameters import check_memory, sorted_classes
-from erasable.estimators._reports import ForgetReport
+from erasable.errors import ConfigurationError, StateFormatError
+from erasable.estimators.forgetting import ErasableBase
+from erasable.models.general import GeneralModel, general_guarantee
+from erasable.models.general_state import GeneralConfiguration, GeneralState
+from erasable.models.guarantee import Guarantee
+from erasable.models.parameters import check_memory, fixed_classes, sorted_classes
+from erasable.models.shards import Fetch
 
-_PREDICT_BLOCK = 2**20  # numbers handled at once when predicting
 _SAMPLERS = ("single-pass", "staged")
 
 
@@ -87,7 +81,7 @@ class ErasableGeneralClassifier(ErasableBase):
     True
     """
 
-    _memory: GeneralMemory
+    _model: GeneralModel
 
     def __init__(
         self,
@@ -108,105 +102,13 @@ class ErasableGeneralClassifier(ErasableBase):
         self.max_stages = max_stages
         self.classes = classes
 
-    def partial_fit(self, X: Any, y: Any, ids: Any = None, subjects: Any = None, classes: Any = None) -> Self:
-        """Learn more rows after those learnt before; for the single pass only.
-
-        Parameters
-        ----------
-        X, y, ids, subjects
-            As in ``fit``. Give ``ids`` in earnest use: without them rows are numbered on from the largest id among
-            the *core* rows, because a count of all rows ever seen would be a trace of them.
-        classes : array-like, optional
-            At the first call: all classes, fixed from then on.
-
-        Returns
-        -------
-        self
-
-        Notes
-        -----
-        *Cost*: the measure is made anew from the core rows at every call, so give rows in batches.
-        """
-        return super().partial_fit(X, y, ids, subjects, classes)
-
-    def forget(self, *, ids: Any = None, subjects: Any = None) -> ForgetReport:
-        """Rows with these ids, or of these subjects, stop existing for the model.
-
-        Parameters
-        ----------
-        ids : array-like, optional
-            Ids of rows. Unknown ones are no error and change nothing.
-        subjects : array-like, optional
-            Subjects all of whose rows are to go. Rows learnt without ``subjects`` can only be found by id.
-
-        Returns
-        -------
-        ForgetReport
-            For the caller; the model keeps nothing of it.
-
-        Notes
-        -----
-        *Law*: bitwise, with the single pass and an exact class: the state afterwards is what learning the surviving
-        core rows from nothing gives. Otherwise approximate; see ``guarantee``.
-        *Cost*: a hash look-up for a row outside the core; for others one copy of the core rows, and a fit when the
-        model is next asked to predict.
-        *Source*: Algorithm 2, procedure DeletionUpdate.
-        """
-        return super().forget(ids=ids, subjects=subjects)
-
-    def predict(self, X: Any) -> npt.NDArray[Any]:
-        """The class of each row: the sign of ``f(x) - 1/2``, or the class with the largest ``f(x)``."""
-        return super().predict(X)  # Algorithm 2, line 10
-
-    def decision_function(self, X: Any) -> Float64s:
-        """``f(x) - 1/2``: shape (n_samples,) for one or two classes, (n_samples, n_classes) otherwise."""
-        memory, X = self._rows_to_predict(X)
-        predictors, embed = memory.predictors(), memory.configuration.function_class.embed
-        scores = np.empty((X.shape[0], len(predictors)))
-        step = max(1, _PREDICT_BLOCK // max(X.shape[1], memory.rows.shape[1]))
-        for low in range(0, X.shape[0], step):
-            part = X[low : low + step]
-            rows = embed(part if isinstance(part, np.ndarray) else part.toarray())
-            for k, f in enumerate(predictors):
-                scores[low : low + step, k] = f(rows) - 0.5
-        return scores if len(predictors) > 1 else scores[:, 0]
-
-    def predict_proba(self, X: Any) -> Float64s:
-        """Probability of each class, shape (n_samples, n_classes).
-
-        For two classes that of the last is ``f(x)``, clipped to [0, 1]. With more classes the vector of the functions
-        against the rest is projected to the nearest probability vector.
-        """
-        scores = self.decision_function(X)
-        if scores.ndim > 1:
-            return nearest_probabilities(0.5 + scores)
-        if len(self.classes_) == 1:
-            return np.ones((len(scores), 1))
-        positive = np.clip(0.5 + scores, 0.0, 1.0)
-        return np.column_stack([1.0 - positive, positive])
-
     # -- looking -------------------------------------------------------------------------------------------------
 
     @property
     def guarantee(self) -> Guarantee:
         """Exact system-aware unlearning, bitwise, for the single pass over an exact class; otherwise no bound."""
         function_class = LinearBall() if self.function_class is None else self.function_class
-        if self.sampler == "single-pass" and getattr(function_class, "exact", False):
-            return Guarantee(
-                "exact system-aware unlearning (Definition 2.3), bitwise: equal to training on the surviving core rows",
-                0.0,
-                0.0,
-                tuple(function_class.assumptions),
-            )
-        reason = (
-            "the staged sampler is not stable" if self.sampler == "staged" else "the class decides by rounded numbers"
-        )
-        return Guarantee(
-            "approximate: forgotten rows are gone and the predictor is fitted to the surviving core rows, but training "
-            f"on these rows may select fewer of them, because {reason}; no bound is claimed",
-            math.inf,
-            1.0,
-        )
+        return general_guarantee(function_class, staged=self.sampler != "single-pass")
 
     @property
     def threshold_(self) -> float:
@@ -215,22 +117,6 @@ class ErasableGeneralClassifier(ErasableBase):
         if threshold is None:
             raise AttributeError("the staged sampler has no threshold_: every stage has its own epsilon.")
         return float(threshold)
-
-    def _recompute(self, progress: Any = None) -> tuple[int, str]:
-        """Rows learnt again from nothing, and the digest they give: what ``verify`` calls.
-
-        Raises
-        ------
-        VerificationError
-            When a row is not selected again. Of the staged sampler that is to be expected, and the error says so.
-        """
-        memory = self._fitted("verify")
-        n, text = recompute(memory.snapshot())
-        if not memory.tables_agree():
-            raise VerificationError("the tables that find rows by id, subject or class do not name the stored rows.")
-        if progress is not None:
-            progress(n, n)
-        return n, text
 
     # -- how it learns -------------------------------------------------------------------------------------------
 
@@ -245,13 +131,8 @@ class ErasableGeneralClassifier(ErasableBase):
         if isinstance(function_class, LinearBall):
             check_memory(function_class.grid(n_features))
         function_class.empty(n_features)  # refuses a number of features that cannot work
-        fixed = classes if classes is not None else self.classes
-        return GeneralConfiguration(
-            function_class,
-            self._sampler(function_class, n_features),
-            n_features,
-            None if fixed is None else sorted_classes(fixed),
-        )
+        sampler = self._sampler(function_class, n_features)
+        return GeneralConfiguration(function_class, sampler, n_features, fixed_classes(self, classes))
 
     def _sampler(self, function_class: FunctionClass, n_features: int) -> SinglePass | Staged:
         match self.sampler:
@@ -268,26 +149,19 @@ class ErasableGeneralClassifier(ErasableBase):
                 return Staged(function_class, rate=self.rate, delta=self.delta, max_stages=self.max_stages)
         raise ConfigurationError(f"sampler must be one of {', '.join(map(repr, _SAMPLERS))}; got {self.sampler!r}.")
 
-    def _start(self, n_features: int, n_samples: int, classes: Any, *, streaming: bool) -> GeneralMemory:
+    def _start(self, n_features: int | None, n_samples: int, classes: Any, *, streaming: bool) -> GeneralModel:
+        assert n_features is not None
         configuration = self._configuration(n_features, classes)
         if streaming and isinstance(configuration.sampler, Staged):
             raise ConfigurationError(
                 "the staged sampler looks at all rows at once, so it cannot learn in parts: call fit with all rows, or "
                 "use sampler='single-pass'."
             )
-        if classes is not None and self.classes is not None and sorted_classes(self.classes) != configuration.classes:
-            raise ConfigurationError(
-                "classes given to partial_fit differ from the classes parameter: give one of them."
-            )
-        return GeneralMemory.empty(configuration)
+        return GeneralModel(configuration)
 
-    def _check_unchanged(self, memory: Any, classes: Any) -> None:
-        held = memory.configuration
+    def _check_unchanged(self, model: GeneralModel, classes: Any) -> None:
+        held = model.configuration
         given = self._configuration(held.n_features, classes)
-        if isinstance(given.sampler, Staged):
-            raise ConfigurationError(
-                "the staged sampler looks at all rows at once, so it cannot learn more rows: call fit with all of them."
-            )
         if given.describe() != held.describe():
             raise ConfigurationError(
                 "function_class, sampler or threshold changed since the model was first fitted, which would make two "
@@ -299,17 +173,27 @@ class ErasableGeneralClassifier(ErasableBase):
                     "classes changed since the model was first fitted: give the same ones, or call fit to start anew."
                 )
 
-    def _prepare(self, X: Any, memory: Any) -> Any:
-        return X
+    # -- pickles and files ---------------------------------------------------------------------------------------
 
-    # -- pickle --------------------------------------------------------------------------------------------------
+    def _bytes(self) -> Any:
+        return self._model.configuration, super()._bytes()  # the bytes cannot hold the function class
 
-    def _restored(self, data: Any) -> GeneralMemory:
+    def _from_bytes(self, data: Any) -> GeneralModel:
         configuration, written = data
-        return GeneralMemory.restore(general_from_bytes(written, configuration))
+        return GeneralModel.restore(GeneralState.from_bytes(written, configuration))
 
-    def __getstate__(self) -> dict[str, Any]:
-        attributes = super().__getstate__()
-        if "_memory" in attributes:  # the bytes cannot hold the function class
-            attributes["_memory"] = self._memory.configuration, attributes["_memory"]
-        return attributes
+    def _from_file(self, meta: dict[str, Any], head: Buffer, fetch: Fetch) -> GeneralModel:
+        meta, _ = read_sealed(head)
+        self._check_kind(meta, GeneralState.FORMAT)
+        n_features = meta.get("n_features")
+        if not isinstance(n_features, int) or not 1 <= n_features < 2**31:
+            raise StateFormatError("not a state: the number of features is missing, or none.")
+        configuration = self._configuration(n_features, None)
+        if canonical_json(meta.get("sampler")) != canonical_json(configuration.describe()["sampler"]):
+            raise ConfigurationError(
+                "like has another function class, sampler or threshold than the file was made with: give the same."
+            )
+        model = GeneralModel.restore(GeneralState.from_bytes(head, configuration))
+        if self.classes is not None and configuration.classes != model.configuration.classes:
+            raise ConfigurationError("like has other classes than the file was made with: give the same.")
+        return model

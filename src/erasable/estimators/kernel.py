@@ -6,24 +6,17 @@ import numbers
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
-from erasable.core.grid import Float64s, Integers
-from erasable.core.kernel_state import KernelConfiguration, kernel_from_bytes
 from erasable.core.kernels import KERNEL_BITS, Kernel, Points
+from erasable.core.layout import Buffer
 from erasable.errors import ConfigurationError
-from erasable.estimators._erasable import ErasableBase
-from erasable.estimators._guarantee import Guarantee
-from erasable.estimators._kernel_memory import KernelMemory
-from erasable.estimators._parameters import (
-    finite_number,
-    names_of_features,
-    positive_number,
-    scales_of,
-    sorted_classes,
-)
-
-_PREDICT_BLOCK = 2**21  # kernel values handled at once when predicting
+from erasable.estimators.forgetting import ErasableBase
+from erasable.models.files import read_kernel
+from erasable.models.guarantee import Guarantee
+from erasable.models.kernel import KernelModel, kernel_guarantee
+from erasable.models.kernel_state import KernelConfiguration, KernelState
+from erasable.models.parameters import fixed_classes, names_of_features, scales_of
+from erasable.models.shards import Fetch
+from erasable.validation import finite_number, positive_number, whole_number
 
 
 class ErasableKernelClassifier(ErasableBase):
@@ -90,7 +83,7 @@ class ErasableKernelClassifier(ErasableBase):
     True
     """
 
-    _memory: KernelMemory
+    _model: KernelModel
 
     def __init__(
         self,
@@ -122,26 +115,7 @@ class ErasableKernelClassifier(ErasableBase):
     @property
     def guarantee(self) -> Guarantee:
         """Exact system-aware unlearning, bitwise."""
-        assumptions = ("the kernel function returns the same value for a pair of rows in every call",)
-        return Guarantee(
-            "exact system-aware unlearning (Definition 2.3), bitwise: equal to training on the surviving core rows",
-            0.0,
-            0.0,
-            assumptions if callable(self.kernel) else (),
-        )
-
-    def decision_function(self, X: Any) -> Float64s:
-        """Scores: shape (n_samples,) for one or two classes, (n_samples, n_classes) otherwise."""
-        memory, X = self._rows_to_predict(X)
-        c, W = memory.configuration, memory.weights().astype(np.float64)
-        scores = np.empty((X.shape[0], len(W)))
-        step = max(1, _PREDICT_BLOCK // max(1, memory.n_core))
-        for low in range(0, X.shape[0], step):
-            part = X[low : low + step]
-            part = part if isinstance(part, np.ndarray) else part.toarray()
-            K = c.kernel.approximate(memory.rows, c.points.of_rows(part), c.points)
-            scores[low : low + step] = np.ldexp(K.T @ W.T, -KERNEL_BITS)
-        return scores if len(W) > 1 else scores[:, 0]
+        return kernel_guarantee(custom=callable(self.kernel))
 
     @property
     def dual_coef_(self) -> Any:
@@ -152,10 +126,6 @@ class ErasableKernelClassifier(ErasableBase):
 
     def _configuration(self, n_features: int, classes: Any) -> KernelConfiguration:
         """The configuration that the constructor arguments name; everything is checked."""
-        if isinstance(self.grid_bits, bool) or not isinstance(self.grid_bits, numbers.Integral):
-            raise ConfigurationError(f"grid_bits must be an integer; got {self.grid_bits!r}.")
-        if isinstance(self.degree, bool) or not isinstance(self.degree, numbers.Integral):
-            raise ConfigurationError(f"degree must be an integer; got {self.degree!r}.")
         scaling = self.scaling
         if isinstance(scaling, str | bool):
             raise ConfigurationError("scaling must be None, a positive number or one positive number per feature.")
@@ -168,7 +138,7 @@ class ErasableKernelClassifier(ErasableBase):
             name,
             positive_number(self.gamma, "gamma"),
             finite_number(self.nu, "nu"),
-            int(self.degree),
+            whole_number(self.degree, "degree", 0),
             finite_number(self.coef0, "coef0"),
             self.kernel if callable(self.kernel) else None,
         )
@@ -179,26 +149,16 @@ class ErasableKernelClassifier(ErasableBase):
                 "nothing could ever be selected: no row's disagreement exceeds 1 / capacity = "
                 f"{1 / capacity:.6g}, and the threshold is {threshold:.6g}. Lower one of them."
             )
-        fixed = classes if classes is not None else self.classes
-        if classes is not None and self.classes is not None and sorted_classes(classes) != sorted_classes(self.classes):
-            raise ConfigurationError(
-                "classes given to partial_fit differ from the classes parameter: give one of them."
-            )
-        points = Points(n_features, int(self.grid_bits), scaling)
-        return KernelConfiguration(
-            points,
-            kernel,
-            units,
-            threshold,
-            None if fixed is None else sorted_classes(fixed),
-            names_of_features(self, n_features),
-        )
+        points = Points(n_features, whole_number(self.grid_bits, "grid_bits", 0), scaling)
+        names = names_of_features(self, n_features)
+        return KernelConfiguration(points, kernel, units, threshold, fixed_classes(self, classes), names)
 
-    def _start(self, n_features: int, n_samples: int, classes: Any, *, streaming: bool) -> KernelMemory:
-        return KernelMemory.empty(self._configuration(n_features, classes))
+    def _start(self, n_features: int | None, n_samples: int, classes: Any, *, streaming: bool) -> KernelModel:
+        assert n_features is not None
+        return KernelModel(self._configuration(n_features, classes))
 
-    def _check_unchanged(self, memory: KernelMemory, classes: Any) -> None:
-        there = memory.configuration
+    def _check_unchanged(self, model: KernelModel, classes: Any) -> None:
+        there = model.configuration
         given = self._configuration(there.points.n_features, classes)
         if given.feature_names is None:
             given = replace(given, feature_names=there.feature_names)
@@ -209,9 +169,12 @@ class ErasableKernelClassifier(ErasableBase):
                 "values again, or call fit to start anew."
             )
 
-    def _prepare(self, X: Any, memory: KernelMemory) -> Integers:
-        X = X if isinstance(X, np.ndarray) else X.toarray()
-        return memory.configuration.points.of_rows(X)
+    def _function(self) -> Any:
+        return self.kernel if callable(self.kernel) else None
 
-    def _restored(self, data: bytes) -> KernelMemory:
-        return KernelMemory.restore(kernel_from_bytes(data, self.kernel if callable(self.kernel) else None))
+    def _from_bytes(self, data: bytes) -> KernelModel:
+        return KernelModel.restore(KernelState.from_bytes(data, self._function()))
+
+    def _from_file(self, meta: dict[str, Any], head: Buffer, fetch: Fetch) -> KernelModel:
+        self._check_kind(meta, KernelState.FORMAT)
+        return self._agreed(KernelModel.restore(read_kernel(meta, head, self._function())))

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from erasable.core.grid import Float64s, scale_rows
-from erasable.core.selector import RawRows
-from erasable.core.state import from_bytes
-from erasable.estimators._erasable import ErasableBase
-from erasable.estimators._input import check_ball
-from erasable.estimators._memory import CoreMemory
-from erasable.estimators._parameters import check_unchanged, configure
-
-_PREDICT_BLOCK = 2**20  # numbers handled at once when predicting
+from erasable.core.grid import Float64s
+from erasable.core.layout import Buffer
+from erasable.errors import InputError
+from erasable.estimators.forgetting import ErasableBase
+from erasable.estimators.validated import check_rows
+from erasable.features import TEXTS, as_texts
+from erasable.models.guarantee import Guarantee
+from erasable.models.linear import LinearModel, linear_guarantee
+from erasable.models.linear_state import LinearState
+from erasable.models.parameters import check_unchanged, configure, map_of
+from erasable.models.shards import SHARDED, Fetch, from_files
 
 
 class ErasableClassifier(ErasableBase):
@@ -45,6 +47,10 @@ class ErasableClassifier(ErasableBase):
         How rows get into the unit ball. ``"row"`` divides each row by its norm; a number divides by it and refuses
         rows outside; an array divides columns by public scales and then each row by its norm; ``None`` requires
         norm at most one. This is configuration: it must not be fitted on rows that may have to be forgotten.
+    feature_map : FeatureMap, optional
+        One of :mod:`erasable.features`: rows go in raw, numbers or texts, are mapped a block at a time, and core rows
+        are stored mapped. The map is configuration, and its description part of the state: it never learns from rows,
+        hence has nothing to forget. ``scaling`` and ``coef_`` are then those of mapped rows.
     classes : array-like, optional
         All classes, fixed by the caller. Otherwise the classes are those of the surviving core rows.
     feature_names : array-like of str, optional
@@ -70,6 +76,7 @@ class ErasableClassifier(ErasableBase):
     guarantee : Guarantee
         What holds after ``forget``, as a record.
     n_features_in_ : int
+        Features of a row as it comes; not for texts.
     feature_names_in_ : array of shape (n_features,)
         Only when the input has column names.
 
@@ -102,6 +109,7 @@ class ErasableClassifier(ErasableBase):
         horizon: int | None = None,
         fit_intercept: bool = True,
         scaling: Any = "row",
+        feature_map: Any = None,
         classes: Any = None,
         feature_names: Any = None,
         grid_bits: int = 15,
@@ -112,41 +120,53 @@ class ErasableClassifier(ErasableBase):
         self.horizon = horizon
         self.fit_intercept = fit_intercept
         self.scaling = scaling
+        self.feature_map = feature_map
         self.classes = classes
         self.feature_names = feature_names
         self.grid_bits = grid_bits
 
-    # -- how it learns -------------------------------------------------------------------------------------------
+    # -- rows ----------------------------------------------------------------------------------------------------
 
-    _memory: CoreMemory
+    _model: LinearModel
 
-    def _start(self, n_features: int, n_samples: int, classes: Any, *, streaming: bool) -> CoreMemory:
-        return CoreMemory.empty(configure(self, n_features, n_samples, classes, streaming=streaming))
+    def _takes_texts(self) -> bool:
+        return getattr(getattr(self, "feature_map", None), "takes", None) == TEXTS
 
-    def _check_unchanged(self, memory: CoreMemory, classes: Any) -> None:
-        check_unchanged(self, memory.configuration, classes)
+    def _check_learnt(self, X: Any, y: Any, *, first: bool) -> tuple[Any, npt.NDArray[Any], dict[str, Any]]:
+        map_of(self)
+        if not self._takes_texts():
+            return super()._check_learnt(X, y, first=first)
+        texts = as_texts(X)
+        _, y, _ = check_rows(self, np.zeros((len(texts), 1)), y, first=True)  # for the labels and their number
+        return texts, y, {}
 
-    def _prepare(self, X: Any, memory: CoreMemory) -> RawRows:
-        rows = RawRows(X, memory.configuration.grid)
-        check_ball(rows)
-        return rows
+    def _check_asked(self, X: Any) -> Any:
+        if not self._takes_texts():
+            return super()._check_asked(X)
+        texts = as_texts(X)
+        if not len(texts):
+            raise InputError("at least one text is required; got 0.")
+        return texts
 
-    def _restored(self, data: bytes) -> CoreMemory:
-        return CoreMemory.restore(from_bytes(data))
+    # -- the model behind it -------------------------------------------------------------------------------------
 
-    # -- predicting ----------------------------------------------------------------------------------------------
+    def _start(self, n_features: int | None, n_samples: int, classes: Any, *, streaming: bool) -> LinearModel:
+        return LinearModel(configure(self, n_features, n_samples, classes, streaming=streaming), map_of(self))
 
-    def decision_function(self, X: Any) -> Float64s:
-        """``w'x`` for each row: shape (n_samples,) for one or two classes, (n_samples, n_classes) otherwise."""
-        memory, X = self._rows_to_predict(X)
-        W, offset, grid = self.coef_, self.intercept_, memory.configuration.grid
-        scores = np.empty((X.shape[0], len(W)))
-        step = max(1, _PREDICT_BLOCK // grid.n_columns)
-        for low in range(0, X.shape[0], step):
-            part = X[low : low + step]
-            part = part if isinstance(part, np.ndarray) else part.toarray()
-            scores[low : low + step] = scale_rows(part, grid) @ W.T + offset
-        return scores if len(W) > 1 else scores[:, 0]
+    def _check_unchanged(self, model: LinearModel, classes: Any) -> None:
+        check_unchanged(self, model.configuration, classes)
+
+    def _from_bytes(self, data: bytes) -> LinearModel:
+        return LinearModel.restore(LinearState.from_bytes(data), map_of(self))
+
+    def _from_file(self, meta: dict[str, Any], head: Buffer, fetch: Fetch) -> LinearModel:
+        self._check_kind(meta, LinearState.FORMAT, SHARDED)
+        return self._agreed(LinearModel.restore(from_files(head, fetch), map_of(self)))
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Exact system-aware unlearning, bitwise, and what a feature map makes you see to."""
+        return linear_guarantee(map_of(self))
 
     @property
     def coef_(self) -> Float64s:
@@ -157,9 +177,13 @@ class ErasableClassifier(ErasableBase):
     @property
     def intercept_(self) -> Float64s:
         """The constant that the appended coordinate adds to ``w'x``."""
-        memory = self._attribute("intercept_")
-        grid = memory.configuration.grid
-        if not grid.intercept:
-            return np.zeros(len(memory.weights()))
-        constants: Float64s = memory.weights()[:, -1].astype(np.float64) * math.ldexp(grid.constant, -grid.bits)
+        constants: Float64s = self._attribute("intercept_").intercepts()
         return constants
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        if self._takes_texts():
+            tags.input_tags.string = True
+            tags.input_tags.one_d_array = True
+            tags.input_tags.two_d_array = tags.input_tags.sparse = False
+        return tags

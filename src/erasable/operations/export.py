@@ -19,8 +19,9 @@ from erasable import store
 from erasable.core.grid import Float64s
 from erasable.core.layout import read_meta
 from erasable.errors import ChangedMeanwhileError, ConfigurationError, InputTypeError, NoRowsError, StateFormatError
-from erasable.estimators import ErasableClassifier, ErasableMappedClassifier
-from erasable.estimators._saving import head_of
+from erasable.models.files import head_of
+from erasable.models.linear import LinearModel
+from erasable.models.model import model_behind
 
 FORMS = {".onnx": "onnx", ".safetensors": "safetensors"}
 INPUTS = ("float64", "float32")
@@ -206,33 +207,33 @@ def _form(path: Path, form: str | None) -> str:
 
 def _linear(clf: Any) -> _Linear:
     """What predicting takes, all of one moment."""
-    kind = type(clf).__name__
-    if isinstance(clf, ErasableMappedClassifier):
-        raise InputTypeError(
-            f"a {kind} cannot be exported: its weights act on mapped rows, and the map is no part of them: predict "
-            "with the model itself."
-        )
-    if not isinstance(clf, ErasableClassifier):
+    model, kind = model_behind(clf, "export"), type(clf).__name__
+    if not isinstance(model, LinearModel):
         raise InputTypeError(
             f"export needs a linear model, ErasableClassifier or RetrainedRidge; got {kind}. Other models predict with "
             "stored rows of people, and an export would be a copy of them that forgetting does not reach."
         )
-    memory = clf._fitted("export")
-    moment = memory.moment
-    if not memory.n_core:
+    if model.feature_map is not None:
+        raise InputTypeError(
+            "a model behind a feature map cannot be exported: its weights act on mapped rows, and the map is no part "
+            "of them: predict with the model itself."
+        )
+    model.check_whole()
+    moment = model.moment
+    if not model.n_core:
         raise NoRowsError("no rows remain in this model, so there are no weights to export: learn new rows first.")
-    names = memory.configuration.feature_names  # the parameter, as the state and the digest have it
+    names = model.configuration.feature_names  # the parameter, as the state and the digest have it
     if names is None:
         names = getattr(clf, "feature_names_in_", None)
     linear = _Linear(
-        clf.coef_,
-        clf.intercept_,
-        clf.classes_.tolist(),
-        memory.configuration.grid.scaling,
+        model.coefficients(),
+        model.intercepts(),
+        list(model.classes),
+        model.configuration.grid.scaling,
         None if names is None else [str(n) for n in names],
-        clf.state_digest(),
+        model.snapshot().digest,
     )
-    if memory.moment is not moment:
+    if model.moment is not moment:
         raise ChangedMeanwhileError("the model changed while it was being exported: export it again.")
     return linear
 

@@ -9,24 +9,15 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from erasable.core.kernel_state import FORMAT as KERNEL
 from erasable.core.kernels import KERNEL_BITS
 from erasable.core.layout import Buffer, check_format, digest_of, read_label, read_names, read_sealed
-from erasable.core.shards import SHARDED, Fetch, from_files, shards_of
-from erasable.core.state import FORMAT as LINEAR
-from erasable.core.state import digest
 from erasable.errors import ConfigurationError, ErasableError, StateFormatError
-from erasable.estimators._saving import refuse_odd_size
+from erasable.models.files import KINDS, refuse_odd_size
+from erasable.models.kernel_state import KernelState
+from erasable.models.shards import SHARDED, Fetch, from_files, shards_of
 from erasable.store import read as read_file
 from erasable.store import side_files
 
-_KINDS = {
-    LINEAR: "linear",
-    SHARDED: "linear, in several files",
-    KERNEL: "kernel",
-    "erasable-general-state": "general function class",
-    "erasable-core-set": "learner on a core set",
-}
 # What the header says beside the configuration.
 _NOT_CONFIGURATION = {"format", "version", "checksum", "classes", "class_kind", "id_kind", "subject_kind", "shards"}
 
@@ -135,7 +126,7 @@ def inspect(path: str | os.PathLike[str], *, rows: bool = False, learnt: int | N
 
 def _inspected(head: Buffer, fetch: Fetch, rows: bool, learnt: int | None) -> Inspection:
     meta, tensors = read_sealed(head)
-    if meta["format"] not in _KINDS:
+    if meta["format"] not in KINDS:
         raise StateFormatError(
             f"it holds {str(meta['format'])[:40]!r}, which this erasable does not know: "
             "install a newer erasable, or give the file of a model."
@@ -151,7 +142,7 @@ def _inspected(head: Buffer, fetch: Fetch, rows: bool, learnt: int | None) -> In
             return data
 
         state = from_files(head, counted)
-        text, n, named = digest(state), len(state.ids), (state.ids, state.subjects, state.labels)
+        text, n, named = state.digest, len(state.ids), (state.ids, state.subjects, state.labels)
     else:
         text, n = digest_of([head]), len(tensors["labels"])
         if rows:
@@ -162,7 +153,7 @@ def _inspected(head: Buffer, fetch: Fetch, rows: bool, learnt: int | None) -> In
             f"the file holds {n:,} core rows, so no fewer rows were learnt; got {learnt:,}: count those of all tables."
         )
     return Inspection(
-        kind=_KINDS[meta["format"]],
+        kind=KINDS[meta["format"]],
         format=meta["format"],
         version=meta["version"],
         digest=text,
@@ -191,7 +182,7 @@ def _capacity(meta: dict[str, Any]) -> dict[str, str]:
     """The capacity as the caller gave it, where the header has it in units of the grid."""
     if "capacity_units" not in meta:
         return {}
-    fine = KERNEL_BITS if meta["format"] == KERNEL else 2 * meta["bits"]
+    fine = KERNEL_BITS if meta["format"] == KernelState.FORMAT else 2 * meta["bits"]
     return {"capacity": math.ldexp(int(meta["capacity_units"]), -fine).hex()}
 
 

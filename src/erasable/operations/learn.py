@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from erasable.errors import InputTypeError
-from erasable.estimators import LearnReport
-from erasable.estimators._erasable import ErasableBase
+from erasable.models.reports import LearnReport
+from erasable.estimators.forgetting import ErasableBase
 
 
 def learn(
@@ -50,5 +50,4 @@ def learn(
     """
     if not isinstance(clf, ErasableBase):
         raise InputTypeError(f"learn needs a model that can forget bit for bit; got {type(clf).__name__}.")
-    fresh = not clf.__sklearn_is_fitted__()
-    return clf._learn(X, y, ids, subjects, classes=classes, fresh=fresh, progress=progress)
+    return clf.learn(X, y, ids=ids, subjects=subjects, classes=classes, progress=progress)

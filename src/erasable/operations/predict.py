@@ -11,8 +11,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO
 
-from erasable.datasets import stream_rows
-from erasable.datasets._files import SVMLIGHT, form_of
+from erasable.tables import stream_rows
+from erasable.tables._files import SVMLIGHT, form_of
 from erasable.errors import ConfigurationError, InputError
 
 FORMS = {".csv": "csv", ".jsonl": "jsonl", ".json": "jsonl"}
@@ -36,7 +36,7 @@ def predict_table(
         A fitted classifier. Where it was made with ``feature_names``, columns are found by name, in any order, and
         other columns are left alone. Otherwise they are taken in the order of the table: see ``by_position``.
     source : str, path or binary file object
-        As in ``erasable.datasets.stream_rows``; ``"-"`` is the standard input.
+        As in ``erasable.tables.stream_rows``; ``"-"`` is the standard input.
     id : str, optional
         The column that names the rows.
     label : str, optional

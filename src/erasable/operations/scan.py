@@ -12,9 +12,9 @@ import numpy as np
 
 from erasable.audit.scan import ScanReport, scan
 from erasable.core.layout import read_meta
-from erasable.datasets import Rows, load_rows
+from erasable.tables import Rows, load_rows
 from erasable.errors import ConfigurationError, InputError, StateFormatError
-from erasable.estimators._saving import head_of
+from erasable.models.files import head_of
 from erasable.operations.predict import nameless_form
 
 
@@ -36,7 +36,7 @@ def scan_for(
     folder : str or path
         Every file below it is looked at, hidden ones too; links are not followed.
     table_path : str or path
-        The rows, as CSV, Parquet, NumPy or SVMlight file; see ``erasable.datasets.load_rows``. It is not looked into
+        The rows, as CSV, Parquet, NumPy or SVMlight file; see ``erasable.tables.load_rows``. It is not looked into
         itself.
     label : str, optional, default="label"
         The column of labels, which is no feature. It need not be there.

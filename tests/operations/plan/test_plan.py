@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from erasable import ConfigurationError, ErasableClassifier, InputError, InputTypeError
-from erasable.datasets import load_sklearn, make_margin
+from erasable import ErasableClassifier
+from erasable.errors import ConfigurationError, InputError, InputTypeError
+from erasable.research.sets import load_sklearn, make_margin
 from erasable.operations.plan import (
     DISTRIBUTIONS,
     Plan,
@@ -28,7 +29,7 @@ from erasable.operations.plan import (
 from erasable.operations.plan._frontier import rows_at
 from erasable.operations.plan._sample import HeldOut, check_sample
 from erasable.operations.plan._survival import STEPS, crossing, deletable, draw_requests, simulate, survival
-from erasable.theory import capacity
+from erasable.research.theory import capacity
 
 
 def rows(n=3000, d=8, seed=0, noise=0.3):

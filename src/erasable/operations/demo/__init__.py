@@ -7,7 +7,7 @@ from pathlib import Path
 
 from erasable.operations.demo._record import Demo, Step
 from erasable.operations.demo._steps import Story
-from erasable.operations.reproduce.journal import make_folder
+from erasable.research.reproduce.journal import make_folder
 
 __all__ = ["Demo", "Step", "demo"]
 

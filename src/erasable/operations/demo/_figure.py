@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from erasable.operations.reproduce.figures import INK, _pyplot
+from erasable.research.reproduce.figures import INK, _pyplot
 
 RED, BLUE, PALE = "#c2402c", "#2f6f9f", "#c9ced6"
 _COLUMNS = 24

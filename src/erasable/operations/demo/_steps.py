@@ -22,7 +22,7 @@ from erasable.errors import ConfigurationError
 from erasable.estimators import ErasableClassifier, load
 from erasable.operations.demo._figure import draw
 from erasable.operations.demo._record import Demo, Step
-from erasable.operations.files import ModelFile
+from erasable.operations.model_file import ModelFile
 from erasable.operations.learn import learn
 from erasable.operations.verify import verify
 

@@ -103,7 +103,7 @@ def plan(
 
     Examples
     --------
-    >>> from erasable.datasets import make_margin
+    >>> from erasable.research.sets import make_margin
     >>> from erasable.operations.plan import plan
     >>> X, y = make_margin(5000, 10, return_X_y=True)
     >>> plan(X, y, max_stored=0.2, deletions_per_month=100, months=12, effort="quick").line

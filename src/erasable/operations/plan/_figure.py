@@ -7,7 +7,7 @@ from typing import Any
 
 from erasable.operations.plan._frontier import Candidate
 from erasable.operations.plan._record import Plan
-from erasable.operations.reproduce.figures import COLOURS, GREY, INK, _pyplot, _save
+from erasable.research.reproduce.figures import COLOURS, GREY, INK, _pyplot, _save
 
 _OURS, _OTHER = COLOURS["erasable"], COLOURS["retrained"]
 

@@ -10,7 +10,7 @@ from typing import Any
 from erasable.operations.plan._frontier import Candidate
 from erasable.operations.plan._survival import Survival, Theoretical
 from erasable.operations.plan._targets import Targets
-from erasable.operations.reproduce.tables import TextTable, percent
+from erasable.research.reproduce.tables import TextTable, percent
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ import numpy.typing as npt
 from erasable.core.grid import Grid, scale_rows
 from erasable.errors import ConfigurationError, InputError, InputTypeError
 from erasable.estimators import ErasableClassifier
-from erasable.estimators._input import check_rows
-from erasable.estimators._keys import as_key_column, label_type
-from erasable.estimators._parameters import check_memory, grid_of_parameters
+from erasable.estimators.validated import check_rows
+from erasable.models.keys import as_key_column, label_type
+from erasable.models.parameters import check_memory, grid_of_parameters
 
 Index = npt.NDArray[np.intp]
 LEAST_ROWS = 50

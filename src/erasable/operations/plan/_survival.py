@@ -14,7 +14,7 @@ from sklearn.isotonic import isotonic_regression
 
 from erasable.estimators import ErasableClassifier
 from erasable.operations.plan._sample import HeldOut, Index, Sample
-from erasable.theory import capacity
+from erasable.research.theory import capacity
 
 Float64s = npt.NDArray[np.float64]
 
@@ -220,7 +220,7 @@ def crossing(loss: Float64s, max_loss: float) -> float:
 
 
 def bound_of_theorem_4_3(horizon: int, kappa: float, n_columns: int, margin: float, delta: float = 0.05) -> Theoretical:
-    """Core deletions K that Theorem 4.3 allows, with explicit constants (:func:`erasable.theory.capacity`).
+    """Core deletions K that Theorem 4.3 allows, with explicit constants (:func:`erasable.research.theory.capacity`).
 
     Parameters
     ----------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from erasable.operations.plan._record import Plan
-from erasable.operations.reproduce.tables import percent
+from erasable.research.reproduce.tables import percent
 
 _SKEW = 2.0  # a class that is this many times rarer or more common among the core rows is worth a word
 _FEW = 30  # core rows
@@ -28,7 +28,7 @@ def cautions(plan: Plan, scored: int) -> Plan:
         found.append(
             f"accuracy {r.accuracy.mean:.4f} is no better than always guessing the largest class ({largest:.4f}): a "
             "linear model of these columns does not help. Give columns of different size public scales, or use "
-            "ErasableMappedClassifier or ErasableKernelClassifier."
+            "a feature_map, or ErasableKernelClassifier."
         )
     if r.balanced.mean < r.accuracy.mean - _GAP:
         found.append(

@@ -1,0 +1,124 @@
+"""``load``: a model back from its file, with the face that scikit-learn knows."""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import Any
+
+from sklearn.base import clone
+
+from erasable.core.kernels import KERNEL_BITS
+from erasable.errors import ConfigurationError, InputTypeError, StateFormatError
+from erasable.estimators.forgetting import ModelClassifier
+from erasable.estimators.kernel import ErasableKernelClassifier
+from erasable.estimators.linear import ErasableClassifier
+from erasable.models.files import Code, read_model
+from erasable.models.kernel import KernelModel
+from erasable.models.linear import LinearModel
+from erasable.models.model import Model
+
+
+def load(path: str | os.PathLike[str], *, like: Any = None) -> Any:
+    """The model that a file holds, ready to predict, to learn and to forget.
+
+    Parameters
+    ----------
+    path : str or path
+        A file written by ``save`` or by the command line. It is read without waiting for anybody; a change that is
+        under way shows either wholly or not at all.
+    like : estimator, optional
+        An unfitted model with the code that a file cannot hold. Needed for ``ErasableGeneralClassifier`` and
+        ``CoreSetUnlearner``, for a kernel that is a function, and to predict or learn behind a feature map. What the
+        file says of it must agree.
+
+    Returns
+    -------
+    ErasableClassifier, ErasableKernelClassifier or another of their kind
+        Its parameters are those in force; ``kappa`` and ``horizon``, which only name a threshold, are not stored.
+
+    Raises
+    ------
+    StateFormatError
+        When the file is damaged, altered, of a newer version, or something else altogether. Whether the state is what
+        learning its rows gives is another question: see ``verify``.
+    StoreError
+        When the file cannot be read.
+    ConfigurationError
+        When ``like`` is needed, or is not what the file was made with.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from sklearn.datasets import load_iris
+    >>> from erasable import ErasableClassifier, load, verify
+    >>> X, y = load_iris(return_X_y=True)
+    >>> clf = ErasableClassifier(kappa=0.5).fit(X, y)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "iris.erasable")
+    ...     clf.save(file)
+    ...     again = load(file)
+    >>> again.state_digest() == clf.state_digest() == verify(again).digest
+    True
+    """
+    model, checksum = read_model(path, code_of(like))
+    face = face_of(model, like)
+    face._on_disk = {os.path.realpath(path): checksum}
+    return face
+
+
+def face_of(model: Model, like: Any = None) -> Any:
+    """An estimator in front of a model: with the parameters of ``like``, or with those that the model was made with.
+
+    Raises
+    ------
+    StateFormatError
+        When the model has parameters that no estimator has.
+    """
+    face: ModelClassifier = _made_for(model) if like is None else clone(like)
+    try:
+        face._check_unchanged(model, None)
+    except ConfigurationError as error:
+        raise StateFormatError(f"not a state: {error}") from error
+    face._take_over(model)
+    return face
+
+
+def code_of(like: Any) -> Code | None:
+    """How an unfitted model that the caller gave makes a model of a file; refused if it is none."""
+    if like is None:
+        return None
+    if isinstance(like, type) or not isinstance(like, ModelClassifier):
+        raise InputTypeError("like must be an unfitted model, such as ErasableClassifier(feature_map=...).")
+    fresh: ModelClassifier = clone(like)
+    return fresh._from_file
+
+
+def _made_for(model: Any) -> ModelClassifier:
+    """An estimator with the parameters of a model."""
+    c = model.configuration
+    if isinstance(model, KernelModel):
+        return ErasableKernelClassifier(
+            c.kernel.name,
+            math.ldexp(c.units, -KERNEL_BITS),
+            c.threshold,
+            gamma=c.kernel.gamma,
+            nu=c.kernel.nu,
+            degree=c.kernel.degree,
+            coef0=c.kernel.coef0,
+            scaling=c.points.scaling,
+            classes=c.classes,
+            feature_names=c.feature_names,
+            grid_bits=c.points.bits,
+        )
+    assert isinstance(model, LinearModel)
+    return ErasableClassifier(
+        math.ldexp(c.units, -2 * c.grid.bits),
+        threshold=c.threshold,
+        fit_intercept=c.grid.intercept,
+        scaling=c.grid.scaling,
+        feature_map=model.feature_map,
+        classes=c.classes,
+        feature_names=c.feature_names,
+        grid_bits=c.grid.bits,
+    )

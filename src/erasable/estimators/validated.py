@@ -1,0 +1,80 @@
+"""What a caller hands in to learn or predict, checked without touching the estimator."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _get_feature_names, validate_data
+
+from erasable.errors import InputError, InputTypeError
+from erasable.models.keys import plain_labels
+
+_NO_LABELS = object()
+_SCHEMA = ("n_features_in_", "feature_names_in_")
+
+
+def check_rows(
+    estimator: Any, X: Any, y: Any = _NO_LABELS, *, first: bool
+) -> tuple[Any, npt.NDArray[Any], dict[str, Any]]:
+    """Rows (dense float32/float64 or CSR), labels (1-d) and the schema (feature count and names) they came with.
+
+    The checks run on a stand-in, so that a refused call leaves the estimator as it was.
+
+    Raises
+    ------
+    InputError, InputTypeError
+        For NaN, infinities, ragged, empty or non-numeric input, and for lengths or feature counts that do not match.
+    """
+    stand_in = object.__new__(type(estimator))
+    fixed = getattr(estimator, "feature_names", None)
+    if not first:
+        vars(stand_in).update({k: v for k, v in vars(estimator).items() if k in _SCHEMA})
+        if fixed is not None and names_of_columns(X) is not None:
+            stand_in.feature_names_in_ = np.asarray(fixed, dtype=object)
+    options: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "reset": first}
+    refusal: InputError | InputTypeError
+    try:
+        if y is _NO_LABELS:
+            return _narrow(validate_data(stand_in, X, **options)), np.empty(0), {}
+        if isinstance(y, str | bytes):
+            raise ValueError("y must be an array of labels, one per row; got a single text.")
+        found = names_of_columns(X)
+        if fixed is not None and found is not None and list(found) != list(fixed):
+            raise ValueError("the columns of X have other names, or another order, than feature_names says.")
+        X, y = validate_data(stand_in, X, plain_labels(y), **options)
+        check_classification_targets(y)
+        return _narrow(X), y, {k: v for k, v in vars(stand_in).items() if k in _SCHEMA}
+    except (ValueError, OverflowError) as error:
+        refusal = InputError(_without_values(str(error)))
+    except TypeError as error:
+        refusal = InputTypeError(_without_values(str(error)))
+    raise refusal  # here and not above, where it would carry the original, and with it values, along
+
+
+def names_of_columns(X: Any) -> npt.NDArray[Any] | None:
+    """The names of the columns, where the rows come with any."""
+    names: npt.NDArray[Any] | None = _get_feature_names(X)
+    return names
+
+
+def _narrow(X: Any) -> Any:
+    """CSR with 32-bit indices where they suffice: many estimators of scikit-learn take no others."""
+    if isinstance(X, np.ndarray) or X.indices.dtype == np.int32 or max(*X.shape, X.nnz) >= 2**31:
+        return X
+    parts = X.data, X.indices.astype(np.int32), X.indptr.astype(np.int32)
+    return type(X)(parts, shape=X.shape)
+
+
+def _without_values(message: str) -> str:
+    """A message of NumPy or scikit-learn without the entries it quotes."""
+    if "could not convert" in message:
+        return "X holds text where numbers are required: encode categories as numbers first."
+    if message.startswith("Complex data"):
+        return "Complex data not supported: X must hold real numbers."
+    if "not supported between instances" in message or "is ambiguous" in message:
+        return "y mixes types or has missing entries: give labels of one type, one for every row."
+    return re.sub(r"\s*array=.*?(?=Reshape your data|$)", " ", message, flags=re.DOTALL)

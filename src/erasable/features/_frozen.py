@@ -1,0 +1,130 @@
+"""A function of the caller's own as a feature map: a frozen network, an embedding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+
+from erasable.errors import ConfigurationError, InputError
+from erasable.features._base import NUMBERS, TEXTS, FeatureMap, as_numbers, integer, set_field
+from erasable.features._texts import as_texts
+
+
+@dataclass(frozen=True, eq=False)
+class FrozenMap(FeatureMap):
+    """A map that calls a function of yours and checks what comes back.
+
+    Parameters
+    ----------
+    function : callable
+        Gets raw rows (a float64 array or CSR matrix of rows, or a list of texts) and gives as many rows of
+        ``n_features_out`` finite numbers: an array, a sparse matrix, or what NumPy can make an array of. A model is
+        pickled with its map, so for that the function must be picklable: defined in a module, not a lambda.
+    name : str
+        Stands for the function in ``describe`` and in comparisons. Name the version too, and change it whenever the
+        function changes: nothing else notices.
+    n_features_out : int
+    takes : "numbers" or "texts", default="numbers"
+        What the function gets.
+    one_at_a_time : bool, default=False
+        Call the function with each row alone. Slower; for functions whose output for a row depends, if only in the
+        last bit, on the rows beside it, as that of most networks does.
+
+    Notes
+    -----
+    *Assumptions*, which cannot be checked here: the function was not fitted on rows that may have to be forgotten,
+    and it gives a row the same output every time, alone or in a batch. Without the second the stored state is
+    still, bitwise, what learning its own mapped rows gives, and ``verify`` confirms it; but mapping the same raw rows
+    again may give another state.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from erasable.features import FrozenMap
+    >>> squares = FrozenMap(np.square, "squares", 2)
+    >>> squares([[1.0, 2.0], [3.0, -4.0]]).tolist()
+    [[1.0, 4.0], [9.0, 16.0]]
+    """
+
+    function: Callable[[Any], Any] = field(repr=False)
+    name: str
+    n_features_out: int
+    _: KW_ONLY
+    takes: str = NUMBERS
+    one_at_a_time: bool = False
+    assumptions: ClassVar[tuple[str, ...]] = (
+        "the map was not fitted on rows that may have to be forgotten",
+        "the map gives a row the same output every time, alone or in a batch",
+    )
+
+    def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise ConfigurationError(f"function must be callable; got {type(self.function).__name__}.")
+        name: Any = self.name
+        if not isinstance(name, str) or not name.strip():
+            raise ConfigurationError("name must be a text that tells this function from every other.")
+        set_field(self, "n_features_out", integer(self.n_features_out, "n_features_out", 1, 2**24))
+        if self.takes not in (NUMBERS, TEXTS):
+            raise ConfigurationError(f"takes must be 'numbers' or 'texts'; got {self.takes!r}.")
+        if not isinstance(self.one_at_a_time, bool):
+            raise ConfigurationError(f"one_at_a_time must be True or False; got {self.one_at_a_time!r}.")
+
+    def __call__(self, X: Any) -> Any:
+        """Mapped rows, shape (n, n_features_out): float32, float64 or CSR."""
+        X = as_texts(X) if self.takes == TEXTS else as_numbers(X)
+        n = X.shape[0]
+        if not n:
+            return np.empty((0, self.n_features_out))
+        if not self.one_at_a_time:
+            return self._checked(X)
+        parts = [self._checked(X[i : i + 1]) for i in range(n)]
+        return sp.vstack(parts, format="csr") if sp.issparse(parts[0]) else np.concatenate(parts)
+
+    def _checked(self, X: Any) -> Any:
+        """What the function makes of these rows, once it is found to be rows of finite numbers."""
+        n, failure = X.shape[0], None
+        given = X.tolist() if self.takes == TEXTS else X.copy()  # the function may write to what it gets
+        try:
+            Z = self.function(given)
+            Z = Z.tocsr() if sp.issparse(Z) else np.asarray(Z)
+        except Exception as error:
+            failure = type(error).__name__
+        if failure is not None:  # raised here and not above, where it would carry the original, and with it rows, along
+            raise InputError(
+                f"the feature map {self.name!r} failed on a batch of {n} rows with {failure}. Its message may quote "
+                "rows and is not repeated: call the function on the rows yourself to see it."
+            )
+        if Z.dtype.kind not in "fiub":
+            raise ConfigurationError(
+                f"the feature map {self.name!r} must give an array of real numbers; got dtype {Z.dtype}."
+            )
+        if Z.shape != (n, self.n_features_out):
+            raise ConfigurationError(
+                f"the feature map {self.name!r} must give an array of shape ({n}, {self.n_features_out}), one row for "
+                f"each row it gets; got shape {tuple(Z.shape)}."
+            )
+        if Z.dtype not in (np.float32, np.float64):
+            with np.errstate(over="ignore"):  # of a longer type; found below
+                Z = Z.astype(np.float64)
+        numbers = Z.data if sp.issparse(Z) else Z
+        unfit = int(np.count_nonzero(~np.isfinite(numbers)))
+        if unfit:
+            raise InputError(
+                f"the feature map {self.name!r} gave {unfit} entries that are NaN or infinite for a batch of {n} rows: "
+                "leave such rows out, or mend the function."
+            )
+        return Z
+
+    def describe(self) -> dict[str, Any]:
+        """The parameters, ready for JSON; the name stands for the function."""
+        return {
+            "map": "frozen",
+            "name": self.name,
+            "n_features_out": self.n_features_out,
+            "takes": self.takes,
+            "one_at_a_time": self.one_at_a_time,
+        }

@@ -1,0 +1,23 @@
+"""Rows as a dense array or a SciPy CSR one, whichever they came as."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+
+def dense(X: Any) -> npt.NDArray[Any]:
+    """Rows as a dense array."""
+    return X if isinstance(X, np.ndarray) else X.toarray()
+
+
+def n_bytes(X: Any) -> int:
+    """Bytes of a dense array or of the three arrays of a CSR one."""
+    return int(X.nbytes if isinstance(X, np.ndarray) else X.data.nbytes + X.indices.nbytes + X.indptr.nbytes)
+
+
+def overwrite(X: Any) -> None:
+    """Zeros in place of the entries of a dense array or a CSR one."""
+    (X if isinstance(X, np.ndarray) else X.data).fill(0)

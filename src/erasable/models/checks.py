@@ -1,0 +1,73 @@
+"""Labels, ids and subjects that come with rows, checked before anything is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from erasable.core.layout import Key
+from erasable.errors import InputError
+from erasable.models.keys import Column, as_key_column, label_type, same_kind
+
+if TYPE_CHECKING:
+    from erasable.models.model import Model
+
+
+def check_labels(y: npt.NDArray[Any], model: Model) -> None:
+    """Refuse labels that the model could not hold."""
+    kind = label_type(y)
+    fixed = model.configuration.classes
+    if fixed is not None:
+        if kind is not type(fixed[0]):
+            wanted = type(fixed[0]).__name__
+            raise InputError(f"y holds labels of type {kind.__name__}, but the fixed classes are of type {wanted}.")
+        allowed = set(fixed)
+        unseen = sum(v not in allowed for v in y.tolist())
+        if unseen:
+            raise InputError(
+                f"{unseen} of {len(y)} labels are not among the {len(fixed)} fixed classes: "
+                "correct y, or fix all classes with classes=."
+            )
+    elif model.core.class_counts and kind is not type(next(iter(model.core.class_counts))):
+        known = type(next(iter(model.core.class_counts))).__name__
+        raise InputError(f"y holds labels of type {kind.__name__}, but the model's classes are of type {known}.")
+
+
+def check_ids(ids: Any, n: int, place: Mapping[Key, Any]) -> Column | None:
+    """Ids, one per row, distinct and none of them a key of ``place`` yet; None stands for 0, 1, 2, ..."""
+    if ids is None:
+        if not place:
+            return None
+        if not isinstance(next(iter(place)), int):
+            raise InputError("ids are required: this model's ids are not integers, so rows cannot be numbered on.")
+        start = max(place) + 1  # type: ignore[operator]
+        if start + n > 2**63:
+            raise InputError("ids are required: numbering on from the largest id in the model would pass 64 bits.")
+        return range(start, start + n)
+    keys = as_key_column(ids, "ids")
+    if len(keys) != n:
+        raise InputError(f"ids has {len(keys)} entries for {n} rows: pass one id per row.")
+    distinct = len(np.unique(keys) if isinstance(keys, np.ndarray) else set(keys))
+    if distinct < n:
+        raise InputError(f"ids must be distinct: {n - distinct} of {n} repeat an earlier one.")
+    if place:
+        same_kind(keys, type(next(iter(place))), "ids")
+        present = sum(key in place for key in (keys.tolist() if isinstance(keys, np.ndarray) else keys))
+        if present:
+            raise InputError(
+                f"{present} of {n} ids are already present in the model: forget them first, or leave these rows out."
+            )
+    return keys
+
+
+def check_subjects(subjects: Any, n: int, known: type | None) -> Column:
+    """Subjects, one per row, of the type ``known`` where there are any already; None for a row without one."""
+    owners = as_key_column(subjects, "subjects", optional=True)
+    if len(owners) != n:
+        raise InputError(f"subjects has {len(owners)} entries for {n} rows: pass one subject per row.")
+    named = owners if isinstance(owners, np.ndarray) else [s for s in owners if s is not None]
+    same_kind(named, known, "subjects")
+    return owners

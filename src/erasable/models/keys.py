@@ -1,0 +1,218 @@
+"""Ids, subjects and labels as plain Python values, copied out of whatever container they came in.
+
+Copying at once matters: dictionary and string-view columns keep deleted strings alive after a filter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from erasable.core.layout import Key
+from erasable.errors import InputError, InputTypeError
+
+_PLURAL = {"int": "integers", "str": "strings", "bytes": "bytes"}
+_NAMES: dict[type, str] = {int: "int", str: "str", bytes: "bytes"}
+_LABEL_ARRAYS: dict[type, Any] = {bool: bool, int: np.int64, float: np.float64, str: object}
+_LABEL_TYPES = "integers, strings, booleans or floats"
+T = TypeVar("T")
+Column = Sequence[Any] | npt.NDArray[np.int64]
+
+
+def as_key_column(values: Any, name: str, *, optional: bool = False) -> Column:
+    """Ids or subjects of the rows of a batch: an integer array stays one, everything else becomes a list.
+
+    With ``optional`` a missing entry becomes None; otherwise it is refused.
+    """
+    if isinstance(values, set | frozenset):
+        raise InputTypeError(f"{name} must be in the order of the rows, which a set does not have: pass a list.")
+    if type(values) is np.ndarray and values.ndim == 1 and values.dtype.kind in "iu":
+        if len(values):
+            _check_64_bits(int(values.min()), int(values.max()), name)
+        return values.astype(np.int64)
+    if not optional:
+        return as_keys(values, name)
+    column = [None if _is_missing(v) else v for v in _as_list(values, name)]
+    named = iter(as_keys([v for v in column if v is not None], name))
+    return [None if v is None else next(named) for v in column]
+
+
+def _is_missing(value: Any) -> bool:
+    """None, NaN, or the missing value of pandas."""
+    return value is None or type(value).__name__ == "NAType" or (isinstance(value, float) and value != value)
+
+
+def pick(column: Sequence[T] | npt.NDArray[Any], index: npt.NDArray[np.intp]) -> list[T]:
+    """The entries at these positions, as plain values."""
+    if isinstance(column, np.ndarray):
+        values: list[T] = column[index].tolist()
+        return values if column.dtype.kind in "iub" else [_plain(v) for v in values]
+    return [column[i] for i in index.tolist()]
+
+
+def _plain(value: Any) -> Any:
+    """A NumPy scalar as the Python value it stands for; zero without a sign, since equal labels must be one label."""
+    match value:
+        case np.bytes_() | np.str_():  # their own ``item`` drops trailing zeros
+            return bytes(value) if isinstance(value, bytes) else str(value)
+        case np.generic():
+            return _plain(value.item())
+        case float():
+            return value + 0.0
+        case _:
+            return value
+
+
+def array_of(values: Sequence[Any]) -> npt.NDArray[Any]:
+    """Plain values of one type as an array; NumPy's own text types would drop trailing zeros."""
+    lossy = any(isinstance(v, bytes) or (isinstance(v, str) and v.endswith("\0")) for v in values)
+    return np.array(values, dtype=object if lossy else None)
+
+
+def as_keys(values: Any, name: str) -> list[Key]:
+    """Ids or subjects as a list of ints, of strings or of bytes; a bare value counts as a list of one.
+
+    Raises
+    ------
+    InputTypeError
+        When the values are of another type, or of several.
+    """
+    if type(values) is list and len(values) == 1 and type(values[0]) is int and -(2**63) <= values[0] < 2**63:
+        return values  # one request after another: the most frequent call
+    keys = _as_list(values, name)
+    types = set(map(type, keys))
+    if not types <= _NAMES.keys():
+        keys = [_plain(v) for v in keys]
+        types = set(map(type, keys))
+    unfit = [t.__name__ for t in types if t not in _NAMES]
+    if unfit:
+        missing = any(_is_missing(v) for v in keys)
+        raise InputTypeError(
+            f"{name} must be integers, strings or bytes; got {', '.join(sorted(unfit))}. "
+            + ("Some are missing: fill them in." if missing else "Convert them first, for example with str().")
+        )
+    if len(types) > 1:
+        raise InputTypeError(
+            f"{name} must be all integers, all strings or all bytes; got a mixture of "
+            f"{' and '.join(sorted(_PLURAL[_NAMES[t]] for t in types))}."
+        )
+    if int in types:
+        _check_64_bits(min(keys), max(keys), name)
+    if str in types and not _is_unicode("".join(keys)):
+        raise InputError(f"string {name} must be valid Unicode (no lone surrogates).")
+    return keys
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _check_64_bits(smallest: int, largest: int, name: str) -> None:
+    if not (smallest >= -(2**63) and largest < 2**63):
+        raise InputError(f"integer {name} must fit 64 bits, signed: pass larger ones as strings.")
+
+
+def _as_list(values: Any, name: str) -> list[Any]:
+    if isinstance(values, str | bytes | int | np.generic):
+        return [values]
+    if isinstance(values, bytearray | memoryview):
+        raise InputTypeError(
+            f"{name} must be a list or an array; got {type(values).__name__}: convert it with bytes()."
+        )
+    if isinstance(values, np.ndarray) and values.dtype.kind in "mM":
+        raise InputTypeError(f"{name} must be integers, strings or bytes; got dates or times: convert them to strings.")
+    if len(getattr(values, "shape", (0,))) != 1:
+        raise InputError(f"{name} must be one-dimensional; got shape {tuple(values.shape)}.")
+    if isinstance(values, list | tuple | set | frozenset | range):
+        return list(values)
+    if hasattr(values, "to_pylist"):  # pyarrow
+        return list(values.to_pylist())
+    if not hasattr(values, "__array__") and not hasattr(values, "__iter__"):
+        raise InputTypeError(f"{name} must be a list or an array; got {type(values).__name__}.")
+    return list(values.tolist() if isinstance(values, np.ndarray) else values)
+
+
+def same_kind(new: Sequence[Key] | npt.NDArray[np.int64], known: type | None, name: str) -> None:
+    """Refuse keys of another type than ``known``, that of the model's own: they could never match.
+
+    Raises
+    ------
+    InputTypeError
+    """
+    if known is None or not len(new):
+        return
+    kind = int if isinstance(new, np.ndarray) else type(new[0])
+    if kind is not known:
+        raise InputTypeError(
+            f"this model's {name} are {_PLURAL[_NAMES[known]]}, but {_PLURAL[_NAMES[kind]]} were given, which "
+            f"can never match: convert them to {known.__name__} first."
+        )
+
+
+def plain_labels(y: Any) -> Any:
+    """Labels of one plain type as an array that keeps them apart; anything else as it came, for others to judge.
+
+    NumPy would make one label of several: it drops zeros at the end of text, makes floats of nullable integers and
+    text of numbers beside text.
+    """
+    if isinstance(y, np.ndarray) and y.dtype != object:
+        return y
+    if getattr(y, "ndim", 1) != 1 or len(getattr(y, "shape", (0,))) != 1 or not hasattr(y, "__iter__"):
+        return y
+    labels = [_plain(v) for v in (y.to_pylist() if hasattr(y, "to_pylist") else y)]
+    types = set(map(type, labels))
+    if any(isinstance(v, list | tuple | np.ndarray) for v in labels):
+        return y
+    if any(_is_missing(v) and not isinstance(v, float) for v in labels):
+        raise InputError("y has missing entries (None or NaN): every row needs a label.")
+    if len(types) == 1:
+        kind = types.pop()
+        if kind is int and labels:
+            _check_64_bits(min(labels), max(labels), "labels")
+        if kind in _LABEL_ARRAYS:
+            array = np.empty(len(labels), dtype=_LABEL_ARRAYS[kind])
+            array[:] = labels
+            return array
+        types = {kind}
+    if labels:
+        found = ", ".join(sorted(t.__name__ for t in types))
+        raise InputTypeError(f"y must hold {_LABEL_TYPES}, all of one type; got {found}.")
+    return y
+
+
+def label_type(y: npt.NDArray[Any], name: str = "y") -> type:
+    """The one plain Python type of the labels.
+
+    Raises
+    ------
+    InputError, InputTypeError
+        When labels are of a type that cannot be stored, or of several types.
+    """
+    types = {type(_plain(v)) for v in y} if y.dtype == object else {type(np.zeros(1, y.dtype).tolist()[0])}
+    if not types <= _LABEL_ARRAYS.keys() or len(types) != 1:
+        found = ", ".join(sorted(t.__name__ for t in types))
+        raise InputTypeError(f"{name} must hold {_LABEL_TYPES}, all of one type; got {found}.")
+    kind: type = types.pop()
+    if kind is float and bool((y != y).any()):
+        raise InputError(f"{name} contains NaN.")
+    if kind is str and not _is_unicode("".join(set(y.tolist()))):
+        raise InputError(f"{name} must hold valid Unicode (no lone surrogates).")
+    return kind
+
+
+def encode(labels: Sequence[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[np.intp]]:
+    """Distinct plain labels in order, and the position of each label among them.
+
+    The array of classes is made from these labels alone: one cut out of a larger array would be as wide as a label that
+    has been forgotten.
+    """
+    classes = sorted(set(labels))
+    place = {label: i for i, label in enumerate(classes)}
+    return array_of(classes), np.fromiter((place[v] for v in labels), dtype=np.intp, count=len(labels))

@@ -1,0 +1,239 @@
+"""Algorithm 1 as a model: rows on the grid, their exact sums, and weights that are solved for when asked.
+
+Truth: the core rows, ``H`` and ``class_sums``. Caches: ``_weights`` and ``_coefficients``, dropped on every change.
+Learning works on a copy of ``H`` and swaps it in at the end, so a refused call changes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from erasable.core.grid import Float64s, scale_rows
+from erasable.core.layout import Key, Label, canonical_json
+from erasable.core.selector import Decisions, Progress, RawRows, select
+from erasable.core.sums import add_rows, empty_gram, sums_by_class
+from erasable.core.weights import Float32s
+from erasable.errors import StateFormatError
+from erasable.features import AbsentMap, FeatureMap
+from erasable.models.arrays import dense
+from erasable.models.guarantee import BITWISE, Guarantee
+from erasable.models.linear_state import LinearConfiguration, LinearState, gram_of, stack_sums, weights_of
+from erasable.models.model import Model, in_blocks
+from erasable.models.rows import CoreRows
+
+
+@dataclass(frozen=True)
+class MappedRows(RawRows):
+    """Raw rows that are mapped when they are read, a block at a time."""
+
+    feature_map: FeatureMap
+
+    def dense(self, rows: Any) -> npt.NDArray[Any]:
+        """The named rows, mapped, as a dense array."""
+        return dense(self.feature_map(self.X[rows]))
+
+
+class LinearModel(Model):
+    """Core rows, sums and weights of one linear model.
+
+    Parameters
+    ----------
+    configuration : LinearConfiguration
+    feature_map : FeatureMap, optional
+        The map that the configuration describes; for a file that was read without it, an ``AbsentMap``.
+    """
+
+    KIND = "linear"
+    configuration: LinearConfiguration
+
+    def __init__(self, configuration: LinearConfiguration, feature_map: FeatureMap | None = None) -> None:
+        grid = configuration.grid
+        self.configuration, self.feature_map = configuration, feature_map
+        self.core = CoreRows(np.empty((0, grid.n_columns), dtype=grid.dtype))
+        self.H = empty_gram(grid, configuration.units)
+        self.class_sums: dict[Label, Float64s] = {}
+        self._weights: Float32s | None = None
+        self._coefficients: Float64s | None = None
+        self.moment = object()
+
+    @classmethod
+    def restore(cls, state: LinearState, feature_map: FeatureMap | None = None) -> Self:
+        """The model that a state is of; sums and weights are taken over, for ``verify`` to judge."""
+        model = cls(state.configuration, feature_map)
+        model.core = CoreRows(state.rows.copy(), state.ids, state.subjects, state.labels)
+        model.H = gram_of(state)
+        sums = dict(zip(state.classes, state.class_sums.astype(np.float64), strict=True))
+        model.class_sums = {c: sums[c] for c in model.core.class_counts}
+        model._weights = state.weights.copy()
+        return model
+
+    # -- learning and forgetting ---------------------------------------------------------------------------------
+
+    def prepared(self, X: Any) -> RawRows:
+        """Rows as the selector reads them; refused where they leave the unit ball."""
+        grid = self.configuration.grid
+        rows = RawRows(X, grid) if self.feature_map is None else MappedRows(X, grid, self.feature_map)
+        rows.check_ball()
+        return rows
+
+    def select(
+        self, rows: RawRows, labels: npt.NDArray[Any], keys: Any, progress: Progress | None, **sizes: int | None
+    ) -> tuple[npt.NDArray[np.intp], list[npt.NDArray[Any]], Decisions, Float64s]:
+        """Algorithm 1, procedure BBQSampler, on a copy of ``H``."""
+        c, H = self.configuration, self.H.copy(order="F")
+        found = select(rows, H, len(self.core), grid=c.grid, units=c.units, tau=c.threshold, progress=progress, **sizes)
+        return found.index, found.batches, found.decisions, H
+
+    def adopt(self, labels: list[Label], batches: list[npt.NDArray[Any]], extra: Float64s) -> None:
+        """The sums with the new rows in them."""
+        self.H, low = extra, 0
+        for batch in batches:
+            for label, total in sums_by_class(batch, labels[low : low + len(batch)]).items():
+                self.class_sums[label] = self.class_sums[label] + total if label in self.class_sums else total
+            low += len(batch)
+
+    def release(self, keys: list[Key]) -> None:
+        """Downdate the sums."""
+        rows, labels = self.core.gather(keys), self.core.labels_of(keys)
+        add_rows(self.H, rows, -1.0)  # Algorithm 1, line 14
+        for label, count in Counter(labels).items():
+            if self.core.class_counts[label] == count:
+                self.class_sums.pop(label).fill(0.0)
+        for row, label in zip(rows, labels, strict=True):
+            if label in self.class_sums:
+                self.class_sums[label] -= row
+        rows.fill(0.0)
+
+    def drop_caches(self) -> None:
+        """Overwrite and drop the weights."""
+        for cache in (self._weights, self._coefficients):
+            if cache is not None:
+                cache.fill(0.0)
+        self._weights = self._coefficients = None
+
+    def erase(self) -> None:
+        """Overwrite every array this model holds."""
+        super().erase()
+        self.H.fill(0.0)
+        for total in self.class_sums.values():
+            total.fill(0.0)
+
+    # -- what is derived -----------------------------------------------------------------------------------------
+
+    def stacked_class_sums(self) -> Float64s:
+        """Class sums in the order of the classes, shape (n_classes, n_columns)."""
+        return stack_sums(self.classes, self.class_sums, self.configuration.grid)
+
+    def weights(self) -> Float32s:
+        """Weights of the current sums, solved for when first asked."""
+        if self._weights is None:
+            self._weights = weights_of(self.configuration, self.H, self.stacked_class_sums())
+        return self._weights
+
+    def coefficients(self) -> Float64s:
+        """Weights of the features for rows of norm one, shape (n_functions, n_features); a copy for the caller."""
+        if self._coefficients is None:
+            grid = self.configuration.grid
+            # 24 and 15 bits: exact
+            self._coefficients = self.weights()[:, : grid.n_features].astype(np.float64) * grid.stretch
+        return self._coefficients.copy()
+
+    def intercepts(self) -> Float64s:
+        """The constant that the appended coordinate adds to each function."""
+        grid = self.configuration.grid
+        if not grid.intercept:
+            return np.zeros(len(self.weights()))
+        constants: Float64s = self.weights()[:, -1].astype(np.float64) * math.ldexp(grid.constant, -grid.bits)
+        return constants
+
+    def state(self) -> LinearState:
+        """See :class:`Model`."""
+        core = self.core
+        self.class_sums = {c: self.class_sums[c] for c in core.class_counts}  # in the order of the rows, as in a refit
+        return LinearState.assemble(
+            self.configuration,
+            tuple(core.ids()),
+            tuple(core.subjects()),
+            tuple(core.labels()),
+            core.rows(),
+            self.H,
+            self.stacked_class_sums(),
+            self.weights().copy(),
+        )
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of numbers held: rows, sums and weights."""
+        grid = self.configuration.grid
+        rows = len(self.core) * grid.n_columns * grid.dtype.itemsize
+        k = len(self.classes)
+        return rows + self.H.nbytes + k * grid.n_columns * 8 + (k if k > 2 else 1) * grid.n_columns * 4
+
+    # -- predicting ----------------------------------------------------------------------------------------------
+
+    def _dense(self, X: Any) -> npt.NDArray[Any]:
+        return dense(X if self.feature_map is None else self.feature_map(X))
+
+    def scores(self, X: Any) -> Float64s:
+        """``w'x`` for each row."""
+        grid, W, offset = self.configuration.grid, self.coefficients(), self.intercepts()
+        scores = np.empty((X.shape[0], len(W)))
+        for block in in_blocks(X, grid.n_columns):
+            scores[block] = scale_rows(self._dense(X[block]), grid) @ W.T + offset
+        return scores
+
+    # -- the feature map -----------------------------------------------------------------------------------------
+
+    @property
+    def n_features(self) -> int | None:
+        """Columns of raw rows; None for a map of texts."""
+        text = self.configuration.feature_map
+        return self.configuration.grid.n_features if text is None else described_map(text)["n_features"]
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Exact system-aware unlearning, bitwise, and what the map makes the caller see to."""
+        return linear_guarantee(self.feature_map)
+
+
+def linear_guarantee(feature_map: FeatureMap | None) -> Guarantee:
+    """Exact system-aware unlearning, bitwise, and what the map makes the caller see to."""
+    return replace(BITWISE, assumptions=() if feature_map is None else feature_map.assumptions)
+
+
+def describe_map(feature_map: FeatureMap, n_features: int | None) -> str:
+    """What the configuration says of a map, and of the rows that it takes: canonical JSON."""
+    return canonical_json({"map": feature_map.describe(), "n_features": n_features})
+
+
+def described_map(text: str) -> dict[str, Any]:
+    """What :func:`describe_map` wrote.
+
+    Raises
+    ------
+    StateFormatError
+    """
+    try:
+        written = json.loads(text)
+        plain = set(written) == {"map", "n_features"} and isinstance(written["map"], dict)
+        taken = written["n_features"]
+        counted = taken is None or (isinstance(taken, int) and not isinstance(taken, bool) and taken >= 1)
+        if plain and counted and canonical_json(written) == text:
+            return dict(written)
+    except (KeyError, ValueError, TypeError, RecursionError):
+        pass
+    raise StateFormatError("not a state: the description of its feature map is damaged.")
+
+
+def absent_map(configuration: LinearConfiguration) -> AbsentMap | None:
+    """Stands for the map that a model was made with; None where it was made with none."""
+    if configuration.feature_map is None:
+        return None
+    return AbsentMap(canonical_json(described_map(configuration.feature_map)["map"]), configuration.grid.n_features)

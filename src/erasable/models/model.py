@@ -1,0 +1,267 @@
+"""What every model does: learn rows, forget rows, predict, and give its state.
+
+Each change is check-then-change: a refused call leaves the model as it was. Should an interrupt hit while a change is
+being written, ``moment`` stays None and the model is not used again. Nothing is kept of what was asked.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from erasable.core.grid import Float64s
+from erasable.core.layout import Key, Label
+from erasable.core.selector import Decisions, Progress
+from erasable.errors import ChangedMeanwhileError, InputTypeError, NoRowsError, VerificationError
+from erasable.models.checks import check_ids, check_labels, check_subjects
+from erasable.models.guarantee import Guarantee
+from erasable.models.keys import array_of, pick
+from erasable.models.reports import ForgetReport, LearnReport, VerifyReport
+from erasable.models.rows import CoreRows
+from erasable.models.state import State, classes_of
+
+_PREDICT_BLOCK = 2**20  # numbers handled at once when predicting
+
+
+class Model(ABC):
+    """Core rows under a configuration, and what is derived from them when it is asked for.
+
+    Attributes
+    ----------
+    configuration
+        All that the caller fixed; frozen.
+    core : CoreRows
+        The core rows, and the tables that find them.
+    moment : object or None
+        A fresh token after every change: it counts nothing. None after a change that was interrupted.
+    """
+
+    KIND: ClassVar[str]  # what people call it
+
+    configuration: Any
+    core: CoreRows
+    moment: object | None
+
+    # -- what each kind does -------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def prepared(self, X: Any) -> Any:
+        """Finite rows, dense or CSR, in the form that this model selects from; refused if they do not fit."""
+
+    @abstractmethod
+    def select(
+        self, rows: Any, labels: npt.NDArray[Any], keys: Any, progress: Progress | None, **sizes: int | None
+    ) -> tuple[npt.NDArray[np.intp], list[npt.NDArray[Any]], Decisions, Any]:
+        """What learning would keep: positions, the rows in batches, who decided, and something for :meth:`adopt`."""
+
+    def adopt(self, labels: list[Label], batches: list[npt.NDArray[Any]], extra: Any) -> None:  # noqa: B027
+        """Take over what was derived while selecting; called while the change is written."""
+
+    def release(self, keys: list[Key]) -> None:  # noqa: B027
+        """Take these rows, still in the core, out of whatever is derived; called while the change is written."""
+
+    @abstractmethod
+    def drop_caches(self) -> None:
+        """Overwrite and drop what is only derived to be at hand."""
+
+    @abstractmethod
+    def state(self) -> State:
+        """The state as a frozen record; the core rows are settled."""
+
+    @abstractmethod
+    def scores(self, X: Any) -> Float64s:
+        """Scores of finite rows: shape (n, 1) for one or two classes, (n, n_classes) otherwise."""
+
+    @property
+    @abstractmethod
+    def nbytes(self) -> int:
+        """Bytes of numbers held."""
+
+    @property
+    @abstractmethod
+    def n_features(self) -> int | None:
+        """Columns of the rows that are learnt and predicted; None where rows are no numbers."""
+
+    # -- learning and forgetting ---------------------------------------------------------------------------------
+
+    def learn(
+        self,
+        X: Any,
+        y: npt.NDArray[Any],
+        ids: Any = None,
+        subjects: Any = None,
+        *,
+        progress: Progress | None = None,
+        **sizes: int | None,
+    ) -> LearnReport:
+        """Stream rows through the selector; those selected become core rows, the others leave no trace.
+
+        Parameters
+        ----------
+        X : array or CSR of shape (n_samples, n_features)
+            Finite float32 or float64, or what the feature map takes.
+        y : array of shape (n_samples,)
+        ids, subjects : array-like, optional
+            As in ``ErasableClassifier.partial_fit``.
+        progress : callable, optional
+            Called with (rows done, rows in all) after every block.
+        """
+        self.check_whole()
+        n = X.shape[0]
+        check_labels(y, self)
+        keys = check_ids(ids, n, self.core.place)
+        owners = None if subjects is None else check_subjects(subjects, n, self.core.subject_type)
+        rows, before = self.prepared(X), self.moment
+        index, batches, decisions, extra = self.select(rows, y, range(n) if keys is None else keys, progress, **sizes)
+        chosen_ids: list[Key] = index.tolist() if keys is None else pick(keys, index)
+        chosen_owners: list[Key | None] = [None] * len(index) if owners is None else pick(owners, index)
+        labels: list[Label] = pick(y, index)
+        if self.moment is not before:
+            raise ChangedMeanwhileError("the model changed while rows were being learnt, so none of them was learnt.")
+        self.moment = None
+        self.drop_caches()
+        self.adopt(labels, batches, extra)
+        self.core.append(batches, chosen_ids, chosen_owners, labels)
+        self.moment = object()
+        return LearnReport(n, len(index), len(self.core), decisions)
+
+    def named(self, ids: Any = None, subjects: Any = None) -> tuple[int, list[Key]]:
+        """How many ids and subjects a request names, and the ids of all core rows among them; refused if unfit."""
+        self.check_whole()
+        return self.core.named(ids, subjects)
+
+    def forget(self, *, ids: Any = None, subjects: Any = None) -> ForgetReport:
+        """Rows with these ids, or of these subjects, stop existing for the model; unknown ones change nothing."""
+        requested, keys = self.named(ids, subjects)
+        retrained = self.remove(keys)
+        return ForgetReport(requested, len(keys), len(self.core), rows_retrained=retrained, model=self)
+
+    def remove(self, keys: list[Key]) -> int:
+        """These core rows leave. Algorithm 1 and Algorithm 2, procedure DeletionUpdate.
+
+        The number of rows that had to be trained on again.
+        """
+        if keys:
+            self.moment = None
+            self.release(keys)
+            self.drop_caches()
+            self.core.remove(keys)
+            self.moment = object()
+        return 0
+
+    def erase(self) -> None:
+        """Overwrite every array this model holds: another takes its place."""
+        self.core.erase()
+        self.drop_caches()
+
+    def check_whole(self) -> None:
+        """Refuse a model whose last change was interrupted."""
+        if self.moment is None:
+            raise ChangedMeanwhileError(
+                "this model was interrupted while it was being changed and is neither what it was nor what it was to "
+                "be: call fit, or load a copy."
+            )
+
+    # -- looking -------------------------------------------------------------------------------------------------
+
+    def snapshot(self) -> State:
+        """The state as a frozen record, with its bytes and its digest; gaps left by forgotten rows are closed first."""
+        self.check_whole()
+        self.core.settle()
+        return self.state()
+
+    def verify(self, progress: Progress | None = None, state: State | None = None) -> VerifyReport:
+        """Recompute the state from its own rows and compare everything; see ``erasable.verify``.
+
+        ``state`` is a snapshot of this moment, where there is one already.
+        """
+        self.check_whole()
+        if not self.core.tables_agree():
+            raise VerificationError("the tables that find rows by id, subject or class do not name the stored rows.")
+        return (state or self.snapshot()).verify(progress)
+
+    @property
+    def n_core(self) -> int:
+        """Number of core rows."""
+        return len(self.core)
+
+    @property
+    def classes(self) -> tuple[Label, ...]:
+        """The classes the caller fixed, or those of the core rows."""
+        return classes_of(self.configuration.classes, list(self.core.class_counts))
+
+    @property
+    @abstractmethod
+    def guarantee(self) -> Guarantee:
+        """What holds after forgetting."""
+
+    # -- predicting ----------------------------------------------------------------------------------------------
+
+    def check_rows_left(self) -> None:
+        """Refuse to predict from nothing."""
+        self.check_whole()
+        if not len(self.core):
+            raise NoRowsError(
+                "no rows remain in this model, so it cannot predict: every core row was forgotten, or none was "
+                "selected. Call fit or partial_fit with new rows."
+            )
+
+    def decision(self, X: Any) -> Float64s:
+        """Scores: shape (n,) for one or two classes, (n, n_classes) otherwise."""
+        self.check_rows_left()
+        scores = self.scores(X)
+        return scores if scores.shape[1] > 1 else scores[:, 0]
+
+    def predict(self, X: Any) -> npt.NDArray[Any]:
+        """The class of each row: the sign of the score, or the class with the largest one."""
+        scores = self.decision(X)  # Algorithm 1, line 20; Algorithm 2, line 10
+        classes = array_of(self.classes)
+        several = scores.ndim > 1
+        winner = np.argmax(scores, axis=1) if several else (scores > 0).astype(np.intp) * (len(classes) > 1)
+        chosen: npt.NDArray[Any] = classes[winner]
+        return chosen
+
+    def shares(self, scores: Float64s) -> Float64s:
+        """From a score to the probability that it stands for: ``E[y | x] = u'x`` with labels in -1, +1."""
+        return (1.0 + scores) / 2.0
+
+    def probabilities(self, X: Any) -> Float64s:
+        """Probability of each class, shape (n, n_classes); see ``predict_proba`` of the estimators."""
+        scores = self.decision(X)
+        if scores.ndim > 1:
+            return nearest_probabilities(self.shares(scores))
+        if len(self.classes) == 1:
+            return np.ones((len(scores), 1))
+        positive = np.clip(self.shares(scores), 0.0, 1.0)
+        return np.column_stack([1.0 - positive, positive])
+
+
+def model_behind(estimator: Any, purpose: str) -> Model:
+    """The model that an estimator is a face of; refused if it is none, or not fitted."""
+    if isinstance(estimator, Model):
+        return estimator
+    if not hasattr(type(estimator), "model_"):
+        raise InputTypeError(f"{purpose} needs a model that can forget bit for bit; got {type(estimator).__name__}.")
+    if not estimator.__sklearn_is_fitted__():
+        raise NoRowsError(f"this {type(estimator).__name__} is not fitted yet: call fit before {purpose}.")
+    model: Model = estimator.model_
+    return model
+
+
+def in_blocks(X: Any, width: int) -> Any:
+    """Slices of rows, so many at a time that a block has about a million numbers of this width."""
+    step = max(1, _PREDICT_BLOCK // max(1, width))
+    return (slice(low, low + step) for low in range(0, X.shape[0], step))
+
+
+def nearest_probabilities(P: Float64s) -> Float64s:
+    """Euclidean projection of each row onto the probability simplex."""
+    ordered = -np.sort(-P, axis=1)
+    excess = (np.cumsum(ordered, axis=1) - 1.0) / np.arange(1, P.shape[1] + 1)
+    last = np.count_nonzero(ordered > excess, axis=1) - 1
+    projected: Float64s = np.maximum(P - excess[np.arange(len(P)), last][:, None], 0.0)
+    projected /= projected.sum(axis=1, keepdims=True)
+    return projected

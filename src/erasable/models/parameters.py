@@ -1,0 +1,214 @@
+"""From constructor arguments to a configuration: everything is checked here, before any row is looked at."""
+
+from __future__ import annotations
+
+import decimal
+import numbers
+import os
+from typing import Any, Protocol
+
+import numpy as np
+
+from erasable.core.grid import MAX_BITS, MIN_BITS, Grid
+from erasable.core.layout import Label, check_feature_names
+from erasable.core.sums import regulariser
+from erasable.errors import ConfigurationError
+from erasable.features import FeatureMap
+from erasable.models.keys import label_type, pick
+from erasable.models.linear import describe_map, described_map
+from erasable.models.linear_state import LinearConfiguration
+from erasable.validation import (
+    finite_number,
+    number_between,
+    number_not_negative,
+    positive_number,
+    switch,
+    whole_number,
+)
+
+
+class Parameters(Protocol):
+    """The constructor arguments of ``ErasableClassifier``, as the caller typed them."""
+
+    capacity: Any
+    kappa: Any
+    threshold: Any
+    horizon: Any
+    fit_intercept: Any
+    scaling: Any
+    classes: Any
+    grid_bits: Any
+
+
+def configure(
+    given: Parameters, n_features: int | None, n_samples: int, classes: Any, *, streaming: bool
+) -> LinearConfiguration:
+    """The configuration that these arguments name.
+
+    Parameters
+    ----------
+    n_features : int or None
+        Columns of the rows as they come; None where they are no numbers, which a feature map then has to take.
+    classes : array-like, optional
+        Classes given to ``partial_fit``.
+    streaming : bool
+        Whether rows arrive in several calls, so that the number of rows of this one names no horizon.
+
+    Raises
+    ------
+    ConfigurationError
+    """
+    feature_map = map_of(given)
+    if feature_map is not None and getattr(given, "feature_names", None) is not None:
+        raise ConfigurationError("feature_names are for rows without a feature map: leave one of the two out.")
+    assert feature_map is not None or n_features is not None
+    grid = grid_of_parameters(given, n_features if feature_map is None else feature_map.n_features_out)  # type: ignore[arg-type]
+    check_memory(grid)
+    capacity = positive_number(given.capacity, "capacity")
+    units = regulariser(capacity, grid)
+    tau = _threshold(given, n_samples, streaming=streaming)
+    if units * tau >= grid.longest:
+        source = "threshold" if given.threshold is not None else "horizon ** -kappa"
+        raise ConfigurationError(
+            f"nothing could ever be selected: no row's leverage exceeds 1 / capacity = {1 / capacity:.6g} (a little "
+            "less on the grid), and the "
+            f"threshold is {source} = {tau:.6g} (n_samples = {n_samples}). Lower capacity below horizon ** kappa, "
+            "raise kappa, or give a larger horizon or a lower threshold."
+        )
+    return LinearConfiguration(
+        grid,
+        units,
+        tau,
+        fixed_classes(given, classes),
+        None if feature_map is not None else names_of_features(given, grid.n_features),
+        None if feature_map is None else describe_map(feature_map, n_features),
+    )
+
+
+def fixed_classes(given: Any, classes: Any) -> tuple[Label, ...] | None:
+    """Classes given to ``partial_fit`` or to the constructor, which must not contradict each other; None where free."""
+    if classes is not None and given.classes is not None and sorted_classes(classes) != sorted_classes(given.classes):
+        raise ConfigurationError("classes given to partial_fit differ from the classes parameter: give one of them.")
+    fixed = classes if classes is not None else given.classes
+    return None if fixed is None else sorted_classes(fixed)
+
+
+def map_of(given: Any) -> FeatureMap | None:
+    """The feature map that the caller gave, checked; None where rows are taken as they are."""
+    feature_map = getattr(given, "feature_map", None)
+    if feature_map is not None and not isinstance(feature_map, FeatureMap):
+        raise ConfigurationError(
+            f"feature_map must be a FeatureMap, such as RandomFourierFeatures or HashedText; got "
+            f"{type(feature_map).__name__}. Wrap a function of your own in FrozenMap."
+        )
+    return feature_map
+
+
+def check_memory(grid: Grid) -> None:
+    """Refuse so many features that the four square matrices of learning cannot fit into this machine."""
+    needed = 4 * 8 * grid.n_columns**2
+    try:
+        there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # not a POSIX system: no opinion
+        return
+    if needed > there:
+        raise ConfigurationError(
+            f"{grid.n_features:,} features need about {needed / 2**30:,.0f} GiB for matrices of features by features, "
+            f"and this machine has {there / 2**30:,.0f}: hash or project the features to fewer first."
+        )
+
+
+def check_unchanged(given: Parameters, configuration: LinearConfiguration, classes: Any) -> None:
+    """Refuse arguments that name another configuration than the one the model was learnt with.
+
+    Raises
+    ------
+    ConfigurationError
+    """
+    grid = configuration.grid
+    changed = []
+    feature_map, there = map_of(given), configuration.feature_map
+    taken = None if there is None else described_map(there)["n_features"]
+    if there != (None if feature_map is None else describe_map(feature_map, taken)):
+        changed.append("feature_map")
+    if grid_of_parameters(given, grid.n_features) != grid:
+        changed.append("grid_bits, fit_intercept or scaling")
+    if regulariser(positive_number(given.capacity, "capacity"), grid) != configuration.units:
+        changed.append("capacity")
+    named = given.threshold is not None or given.horizon is not None
+    if named and _threshold(given, 1, streaming=True) != configuration.threshold:
+        changed.append("threshold, kappa or horizon")
+    for fixed in (given.classes, classes):
+        if fixed is not None and sorted_classes(fixed) != configuration.classes:
+            changed.append("classes")
+    if names_of_features(given, grid.n_features) not in (None, configuration.feature_names):
+        changed.append("feature_names")
+    if changed:
+        raise ConfigurationError(
+            f"{' and '.join(changed)} changed since the model was first fitted, which would make two models of it: "
+            "set the old value again, or call fit to start anew."
+        )
+
+
+def grid_of_parameters(given: Parameters, n_features: int) -> Grid:
+    """How rows become integers under these arguments."""
+    scaling = given.scaling
+    if isinstance(scaling, numbers.Real) and not isinstance(scaling, bool):
+        scaling = finite_number(scaling, "scaling")
+    elif scaling is not None and not isinstance(scaling, str):
+        scaling = scales_of(scaling)
+    bits = whole_number(given.grid_bits, "grid_bits", MIN_BITS, MAX_BITS)
+    return Grid(n_features, bits, switch(given.fit_intercept, "fit_intercept"), scaling)
+
+
+def _threshold(given: Parameters, n_samples: int, *, streaming: bool) -> float:
+    """The threshold given, or ``horizon ** -kappa`` correctly rounded, so that it is the same on every machine."""
+    if given.threshold is not None:
+        return number_not_negative(given.threshold, "threshold")
+    kappa = number_between(given.kappa, "kappa", 0.0, 1.0, closed="both")
+    if given.horizon is None and streaming:
+        raise ConfigurationError(
+            "partial_fit needs horizon= (the number of rows you expect) or threshold=: the threshold must not move "
+            "while rows stream in."
+        )
+    horizon = n_samples if given.horizon is None else given.horizon
+    horizon = whole_number(horizon, "horizon")
+    # Departure: Algorithm 1, line 4 compares with T ** -kappa; T is frozen here, once, into the threshold.
+    context = decimal.Context(prec=60)
+    return float(context.power(decimal.Decimal(horizon), -decimal.Decimal(kappa)))
+
+
+def names_of_features(given: Any, n_features: int) -> tuple[str, ...] | None:
+    """The names of columns that the caller fixed, where the class takes any; checked."""
+    names = getattr(given, "feature_names", None)
+    if names is None:
+        return None
+    if isinstance(names, str | bytes) or not hasattr(names, "__iter__"):
+        raise ConfigurationError(f"feature_names must be a list of texts; got {type(names).__name__}.")
+    fixed = tuple(str(name) if isinstance(name, str) else name for name in names)
+    check_feature_names(fixed, n_features)
+    return fixed
+
+
+def scales_of(scaling: Any) -> tuple[float, ...]:
+    """Scales, one per feature, as floats; whether they are positive is for others to judge."""
+    try:
+        scales = np.empty((0, 0)) if np.iscomplexobj(scaling) else np.asarray(scaling, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        scales = np.empty((0, 0))
+    if scales.ndim != 1:
+        raise ConfigurationError("scaling must be 'row', None, a positive number or one positive number per feature.")
+    return tuple(scales.tolist())
+
+
+def sorted_classes(classes: Any) -> tuple[Label, ...]:
+    """Distinct classes in order, as plain values."""
+    if isinstance(classes, str | bytes) or not hasattr(classes, "__iter__"):
+        raise ConfigurationError(f"classes must be a list or an array; got {type(classes).__name__}.")
+    array = classes if isinstance(classes, np.ndarray) else np.fromiter(classes, dtype=object)
+    if array.ndim != 1:
+        raise ConfigurationError(f"classes must be one-dimensional; got shape {array.shape}.")
+    if not len(array):
+        raise ConfigurationError("classes must not be empty: omit it to take the classes from the core rows.")
+    label_type(array, "classes")
+    return tuple(sorted(set(pick(array, np.arange(len(array))))))

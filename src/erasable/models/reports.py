@@ -1,0 +1,152 @@
+"""What a call did, handed to the caller. The model keeps no report, and no report keeps a row."""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass
+from typing import Any
+
+from erasable.core.selector import Decisions
+from erasable.errors import StaleReportError
+
+
+@dataclass(frozen=True)
+class LearnReport:
+    """The outcome of one learning call.
+
+    Attributes
+    ----------
+    rows : int
+        Rows that were offered.
+    core_rows_added : int
+        Rows that became core rows.
+    core_rows : int
+        Core rows in the model now.
+    decisions : Decisions
+        How many rows each level of certainty decided.
+    """
+
+    rows: int
+    core_rows_added: int
+    core_rows: int
+    decisions: Decisions
+
+
+class ForgetReport:
+    """The outcome of one request of forgetting; whoever asked may keep it, the model keeps nothing of it.
+
+    Attributes
+    ----------
+    requested : int
+        Ids and subjects that the request named.
+    core_rows_removed : int
+        Stored rows that left. Tell it to nobody who may not know whether somebody's row was stored.
+    core_rows : int
+        Stored rows that the model holds now.
+    rows_retrained : int
+        Rows that had to be trained on again: for learners that cannot take rows out.
+    digest : str or None
+        SHA-256 of the state right after forgetting. In memory it is computed when first read, so that forgetting
+        stays cheap: read it before the model changes again. None where the state has no canonical bytes, or where a
+        file was changed and digests were not asked for.
+    digest_before : str or None
+        SHA-256 of the state before, for a file where digests or receipts were asked for. Requests that shared a
+        rewrite share both.
+    receipt : str or None
+        The signed receipt, for a file that was opened with a key.
+    """
+
+    __slots__ = (
+        "_digest",
+        "_model",
+        "_moment",
+        "core_rows",
+        "core_rows_removed",
+        "digest_before",
+        "receipt",
+        "requested",
+        "rows_retrained",
+    )
+
+    def __init__(
+        self,
+        requested: int,
+        core_rows_removed: int,
+        core_rows: int,
+        *,
+        rows_retrained: int = 0,
+        digest: str | None = None,
+        digest_before: str | None = None,
+        receipt: str | None = None,
+        model: Any = None,
+    ) -> None:
+        self.requested, self.core_rows_removed, self.core_rows = requested, core_rows_removed, core_rows
+        self.rows_retrained, self._digest = rows_retrained, digest
+        self.digest_before, self.receipt = digest_before, receipt
+        self._model = None if model is None else weakref.ref(model)
+        self._moment = None if model is None else model.moment
+
+    @property
+    def digest(self) -> str | None:
+        """SHA-256 of the state right after forgetting, as 64 hexadecimal digits."""
+        if self._digest is None and self._model is not None:
+            model = self._model()
+            if model is None or model.moment is not self._moment:
+                raise StaleReportError(
+                    "the model has changed since this report was made, so its digest can no longer be computed: "
+                    "read report.digest right after forget."
+                )
+            self._digest = str(model.snapshot().digest)
+        return self._digest
+
+    def _facts(self) -> dict[str, Any]:
+        names = ("requested", "core_rows_removed", "core_rows", "rows_retrained", "digest_before", "receipt")
+        return {name: getattr(self, name) for name in names}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ForgetReport) and (self._facts(), self.digest) == (other._facts(), other.digest)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        retrained = f", rows_retrained={self.rows_retrained}" if self.rows_retrained else ""
+        return (
+            f"ForgetReport(requested={self.requested}, core_rows_removed={self.core_rows_removed}, "
+            f"core_rows={self.core_rows}{retrained})"
+        )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _report_again, ({**self._facts(), "digest": self.digest},)
+
+
+def _report_again(facts: dict[str, Any]) -> ForgetReport:
+    return ForgetReport(facts.pop("requested"), facts.pop("core_rows_removed"), facts.pop("core_rows"), **facts)
+
+
+@dataclass(frozen=True)
+class VerifyReport:
+    """What was recomputed, all of it found identical.
+
+    Attributes
+    ----------
+    rows : int
+        Core rows replayed through the selector from nothing; every one was selected again.
+    sums : int
+        Entries of A and of the class sums (hence b) compared; for a kernel, entries of the kernel matrix recomputed.
+    weights : int
+        Weights solved for anew and compared bit for bit. Models that store none derive them from the rows.
+    digest : str
+        SHA-256 of the recomputed state, equal to that of the model's.
+    """
+
+    rows: int
+    sums: int
+    weights: int
+    digest: str
+
+    def __str__(self) -> str:
+        recomputed = f"; {self.sums:,} sums and {self.weights:,} weights recomputed, all identical"
+        return (
+            f"verified: {self.rows:,} core rows replayed and selected again{recomputed if self.sums else ''}\n"
+            f"state digest {self.digest}"
+        )

@@ -1,0 +1,222 @@
+"""Core rows of one model with their names, in learning order, and the tables that find them.
+
+Truth: the pages. Tables made from them: ``place``, ``of_subject``, ``class_counts``, ``id_type``, ``subject_type``. A
+row that leaves is overwritten and leaves a gap in its page; :meth:`CoreRows.settle` closes the gaps and makes pages and
+tables anew, so that they look as if the surviving rows had been the only ones.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain, repeat
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from erasable.core.layout import Key, Label
+from erasable.errors import InputError
+from erasable.models.keys import as_keys, same_kind
+
+_PAGE = 512  # rows: closing a gap copies a page
+Rows = npt.NDArray[Any]
+
+
+@dataclass(eq=False, repr=False)
+class Page:
+    """A run of core rows. A forgotten row's slot is zeroed and has no label until the page is closed up."""
+
+    rows: Rows
+    ids: list[Any]
+    subjects: list[Any]
+    labels: list[Any]
+    gaps: int = 0
+
+    def close_up(self) -> None:
+        """Remove the gaps; the rows move to a fresh array and the old one is overwritten."""
+        kept = [i for i, label in enumerate(self.labels) if label is not None]
+        old, self.rows = self.rows, self.rows[kept]
+        old.fill(0)
+        self.ids = [self.ids[i] for i in kept]
+        self.subjects = [self.subjects[i] for i in kept]
+        self.labels = [self.labels[i] for i in kept]
+        self.gaps = 0
+
+
+class CoreRows:
+    """Core rows in pages.
+
+    Parameters
+    ----------
+    rows : array of shape (n, n_columns)
+        Becomes this object's own: it is overwritten when rows leave.
+    ids, subjects, labels : sequences of length n
+    """
+
+    def __init__(
+        self, rows: Rows, ids: Sequence[Key] = (), subjects: Sequence[Key | None] = (), labels: Sequence[Label] = ()
+    ) -> None:
+        self._none = rows[:0].copy()
+        self._fill(rows, list(ids), list(subjects), list(labels))
+
+    def _fill(self, rows: Rows, ids: list[Any], subjects: list[Any], labels: list[Any]) -> None:
+        cuts = [slice(low, low + _PAGE) for low in range(0, len(ids), _PAGE)]
+        self.pages = [Page(rows[c], ids[c], subjects[c], labels[c]) for c in cuts]
+        self._make_tables()
+
+    def _make_tables(self) -> None:
+        self.place: dict[Key, tuple[Page, int]] = {}
+        self.of_subject: dict[Key, dict[Key, None]] = {}
+        self.class_counts: dict[Label, int] = {}
+        self.id_type: type | None = None  # of the ids and subjects held: the first key of a dictionary is slow to find
+        self.subject_type: type | None = None  # after many others before it were deleted
+        for page in self.pages:
+            self._enter(page)
+        self.settled = True
+
+    def __len__(self) -> int:
+        return len(self.place)
+
+    # -- changing ------------------------------------------------------------------------------------------------
+
+    def append(self, batches: Iterable[Rows], ids: list[Key], subjects: list[Key | None], labels: list[Label]) -> None:
+        """Rows join, in order; the batches become this object's own."""
+        low = 0
+        for batch in batches:
+            cut = slice(low, low + len(batch))
+            page = Page(batch, ids[cut], subjects[cut], labels[cut])
+            self.pages.append(page)
+            self._enter(page)
+            low += len(batch)
+        self.settled = False
+
+    def gather(self, keys: Sequence[Key]) -> npt.NDArray[np.float64]:
+        """The rows of these ids as float64, in that order."""
+        found = np.empty((len(keys), self._none.shape[1]))
+        for k, key in enumerate(keys):
+            page, i = self.place[key]
+            found[k] = page.rows[i]
+        return found
+
+    def labels_of(self, keys: Sequence[Key]) -> list[Label]:
+        """The labels of the rows of these ids, in that order."""
+        return [page.labels[i] for page, i in map(self.place.__getitem__, keys)]
+
+    def remove(self, keys: Sequence[Key]) -> None:
+        """Rows of these ids, all of which are here, leave; their slots are overwritten."""
+        touched = {}
+        for key in keys:
+            page, i = self.place.pop(key)
+            self._leave(page, i)
+            touched[id(page)] = page
+        for page in touched.values():
+            if 2 * page.gaps > len(page.ids):
+                page.close_up()
+                self._place_rows(page)
+        self.id_type = self.id_type if self.place else None
+        self.subject_type = self.subject_type if self.of_subject else None
+        if not all(page.ids for page in touched.values()):
+            self.pages = [p for p in self.pages if p.ids]
+        self.settled = False
+
+    def settle(self) -> None:
+        """Pages and tables as if only the surviving rows had ever been entered."""
+        if not self.settled:
+            fresh = CoreRows(self.rows(), self.ids(), self.subjects(), self.labels())
+            old = self.pages
+            vars(self).update(vars(fresh))  # in one step: an interrupt tears nothing
+            for page in old:
+                page.rows.fill(0)
+
+    def erase(self) -> None:
+        """Overwrite the rows."""
+        for page in self.pages:
+            page.rows.fill(0)
+
+    # -- looking -------------------------------------------------------------------------------------------------
+
+    def named(self, ids: Any = None, subjects: Any = None) -> tuple[int, list[Key]]:
+        """How many ids and subjects a request names, and the ids of all rows here among them; refused if unfit."""
+        if ids is None and subjects is None:
+            raise InputError("forget needs ids= or subjects=.")
+        keys = [] if ids is None else as_keys(ids, "ids")
+        same_kind(keys, self.id_type, "ids")
+        owners = [] if subjects is None else as_keys(subjects, "subjects")
+        same_kind(owners, self.subject_type, "subjects")
+        theirs = [key for owner in owners for key in self.of_subject.get(owner, ())]
+        return len(keys) + len(owners), [key for key in dict.fromkeys([*keys, *theirs]) if key in self.place]
+
+    def rows(self) -> Rows:
+        """A copy of all rows in learning order."""
+        parts = [p.rows[[v is not None for v in p.labels]] if p.gaps else p.rows for p in self.pages]
+        return np.concatenate([self._none, *parts])
+
+    def ids(self) -> list[Key]:
+        """Ids in learning order."""
+        return self._column("ids")
+
+    def subjects(self) -> list[Key | None]:
+        """Subjects in learning order; None for a row without one."""
+        return self._column("subjects")
+
+    def labels(self) -> list[Label]:
+        """Labels in learning order."""
+        return self._column("labels")
+
+    def _column(self, name: str) -> list[Any]:
+        if not any(page.gaps for page in self.pages):
+            return list(chain.from_iterable(getattr(page, name) for page in self.pages))
+        return [v for p in self.pages for v, c in zip(getattr(p, name), p.labels, strict=True) if c is not None]
+
+    def tables_agree(self) -> bool:
+        """Whether the tables by id, subject and class name exactly the rows in the pages.
+
+        To be asked before a snapshot, which makes them anew.
+        """
+        fresh = CoreRows(self._none)
+        fresh.pages = self.pages
+        try:
+            fresh._make_tables()
+        except ValueError:  # a page with fewer names than rows
+            return False
+        tables = "place", "of_subject", "class_counts"
+        return all(getattr(self, name) == getattr(fresh, name) for name in tables)
+
+    # -- tables --------------------------------------------------------------------------------------------------
+
+    def _enter(self, page: Page) -> None:
+        """Put a page's rows into the tables by id, subject and class."""
+        self._place_rows(page)
+        ids, subjects, labels = page.ids, page.subjects, page.labels
+        if page.gaps:
+            kept = [i for i, label in enumerate(labels) if label is not None]
+            ids, subjects, labels = ([column[i] for i in kept] for column in (ids, subjects, labels))
+        self.id_type = type(ids[0]) if ids else self.id_type
+        if subjects.count(None) < len(subjects):
+            for key, subject in zip(ids, subjects, strict=True):
+                if subject is not None:
+                    self.of_subject.setdefault(subject, {})[key] = None
+                    self.subject_type = type(subject)
+        for label, count in Counter(labels).items():
+            self.class_counts[label] = self.class_counts.get(label, 0) + count
+
+    def _place_rows(self, page: Page) -> None:
+        places = zip(page.ids, zip(repeat(page), range(len(page.ids)), strict=False), strict=True)
+        self.place.update(entry for entry in places if entry[0] is not None) if page.gaps else self.place.update(places)
+
+    def _leave(self, page: Page, i: int) -> None:
+        """Take one row out of its page and out of the tables by subject and by class."""
+        label, subject = page.labels[i], page.subjects[i]
+        if subject is not None:
+            rest = self.of_subject[subject]
+            del rest[page.ids[i]]
+            if not rest:
+                del self.of_subject[subject]
+        self.class_counts[label] -= 1
+        if not self.class_counts[label]:
+            del self.class_counts[label]
+        page.rows[i] = 0
+        page.ids[i] = page.subjects[i] = page.labels[i] = None
+        page.gaps += 1

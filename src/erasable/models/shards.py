@@ -1,0 +1,183 @@
+"""A very large state as several files, so that forgetting a row rewrites one small file and the head.
+
+Which rows stand in which file is a function of the set of ids alone: rows are sorted into a binary tree by the SHA-256
+of their ids, and a node is divided if and only if it holds more than so many rows. The files are named by the SHA-256
+of their bytes, and the head lists these names, so the head stands for all of it. How rows came and went leaves no
+trace.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from erasable.core.layout import (
+    Buffer,
+    Key,
+    Piece,
+    check_format,
+    digest_of,
+    guarded,
+    key_tensors,
+    kind_of,
+    parse,
+    parts,
+    read_keys,
+)
+from erasable.errors import StateFormatError
+from erasable.models.linear_state import LinearState, state_of
+from erasable.models.state import State
+
+SHARDED, SHARD, VERSION = "erasable-sharded-state", "erasable-shard", 1
+LARGEST_FILE = 200 * 2**20  # bytes of rows that still go into one file
+LARGEST_SHARD = 16 * 2**20  # bytes of rows in a shard
+
+Fetch = Callable[[str], Buffer]
+
+
+@dataclass(frozen=True)
+class Files:
+    """What is to be written: the bytes of the head, and of further files by name, the SHA-256 of their bytes."""
+
+    head: list[Piece]
+    parts: dict[str, list[Piece]] = field(default_factory=dict)
+
+
+def files_of(state: State) -> Files:
+    """One file, the canonical bytes; for a linear state above ``LARGEST_FILE`` bytes of rows a head and shards.
+
+    *Law*: a pure function of the state.
+    """
+    if not isinstance(state, LinearState) or state.rows.nbytes <= LARGEST_FILE:
+        return Files(state.pieces)
+    order = np.empty(len(state.ids), dtype=np.int32)
+    shards: dict[str, list[Piece]] = {}
+    for k, index in enumerate(_runs(state.ids, _rows_in_a_shard(state))):
+        order[index] = k
+        pieces = _shard(state, index)
+        shards[digest_of(pieces)] = pieces
+    meta = {**state.header(), "format": SHARDED, "version": VERSION, "shards": list(shards)}
+    return Files(parts(meta, {**state.derived(), "order": ("I32", order)}), shards)
+
+
+def from_files(head: Buffer, fetch: Fetch) -> LinearState:
+    """The state that a head, and the files it names, hold; ``fetch`` gives the bytes of one of these.
+
+    It is for ``fetch`` to see that bytes are those that the name stands for, as ``erasable.store`` does; here it is
+    seen that what the bytes say has that name.
+
+    Raises
+    ------
+    StateFormatError
+        When head and shards are not what :func:`files_of` gives for any state.
+    """
+    if not shards_of(head):
+        return LinearState.from_bytes(head)
+    return guarded(head, lambda data: _gathered(data, fetch), lambda state: files_of(state).head)
+
+
+def shards_of(head: Buffer) -> list[str]:
+    """Names of the files that a head refers to; none for a state in one file, or for what is no head at all."""
+    try:
+        meta, _ = parse(head)
+        names = meta["shards"] if meta["format"] == SHARDED else []
+        return [n for n in names if isinstance(n, str) and len(n) == 64 and not set(n) - set("0123456789abcdef")]
+    except (StateFormatError, AttributeError, KeyError, RecursionError, TypeError, ValueError, OverflowError):
+        return []
+
+
+def _gathered(head: Buffer, fetch: Fetch) -> LinearState:
+    meta, tensors = parse(head)
+    check_format(meta, SHARDED, VERSION)
+    if meta["shards"] != shards_of(head) or len(set(meta["shards"])) < len(meta["shards"]):
+        raise StateFormatError("it names shards by something that is no SHA-256, or one of them twice.")
+    order = tensors["order"]
+    n, width = len(order), int(meta["n_features"]) + bool(meta["intercept"])
+    found = [_read_shard(fetch(name), np.flatnonzero(order == k), width) for k, name in enumerate(meta["shards"])]
+    if sum(len(shard.places) for shard in found) != n or not found:
+        raise StateFormatError("its rows are not all in its shards.")
+    # Only here is anything as large as all rows made: so much has been read.
+    rows = np.empty((n, width), dtype=found[0].tensors["rows"].dtype)
+    labels = np.empty(n, dtype=np.int32)
+    ids: list[Any] = [None] * n
+    subjects: list[Any] = [None] * n
+    for shard in found:
+        rows[shard.places], labels[shard.places] = shard.tensors["rows"], shard.tensors["labels"]
+        keys, owners = (read_keys(shard.tensors, what, shard.meta[kind], len(shard.places)) for what, kind in _KEYS)
+        for i, key, owner in zip(shard.places.tolist(), keys, owners, strict=True):
+            ids[i], subjects[i] = key, owner
+    named = {**key_tensors("ids", ids), **key_tensors("subjects", subjects)}
+    arrays = {name: np.asarray(array) for name, (_, array) in named.items()}
+    plain = {**meta, "format": LinearState.FORMAT}
+    return state_of(plain, {**tensors, **arrays, "labels": labels, "rows": rows})
+
+
+_KEYS = (("ids", "id_kind"), ("subjects", "subject_kind"))
+
+
+class _Shard(NamedTuple):
+    places: npt.NDArray[np.intp]  # of its rows among all
+    meta: dict[str, Any]
+    tensors: dict[str, npt.NDArray[Any]]
+
+
+def _read_shard(data: Buffer, index: npt.NDArray[np.intp], width: int) -> _Shard:
+    meta, tensors = parse(data)
+    check_format(meta, SHARD, VERSION)
+    m = len(index)
+    if not m or tensors["rows"].shape != (m, width) or tensors["labels"].shape != (m,):
+        raise StateFormatError("a shard does not fit its head.")
+    return _Shard(index, meta, tensors)
+
+
+def _shard(state: LinearState, index: list[int]) -> list[Piece]:
+    """The bytes of a file with these rows, in the order in which they were learnt."""
+    chosen = replace(
+        state,
+        ids=tuple(state.ids[i] for i in index),
+        subjects=tuple(state.subjects[i] for i in index),
+        labels=tuple(state.labels[i] for i in index),
+        rows=state.rows[index],
+        configuration=replace(state.configuration, classes=state.classes),  # numbers of classes are those of the head
+    )
+    meta = {
+        "format": SHARD,
+        "version": VERSION,
+        "id_kind": kind_of(chosen.ids[0]),
+        "subject_kind": next((kind_of(s) for s in chosen.subjects if s is not None), None),
+    }
+    return parts(meta, chosen.named_rows())
+
+
+def _rows_in_a_shard(state: LinearState) -> int:
+    return max(1, LARGEST_SHARD // int(state.rows.shape[1] * state.rows.dtype.itemsize))
+
+
+def _runs(ids: Sequence[Key], most: int) -> Iterator[list[int]]:
+    """Positions of the rows of each shard, ascending; shards in the order of the hashes of their ids."""
+    hashed = [int.from_bytes(hashlib.sha256(_plain(key)).digest()) for key in ids]
+    waiting = [(list(range(len(ids))), 255)]
+    while waiting:
+        index, bit = waiting.pop()
+        if len(index) <= most:
+            if index:
+                yield index
+            continue
+        waiting.append(([i for i in index if hashed[i] >> bit & 1], bit - 1))
+        waiting.append(([i for i in index if not hashed[i] >> bit & 1], bit - 1))
+
+
+def _plain(key: Key) -> bytes:
+    """An id as bytes: a letter for its kind, then digits or text."""
+    match key:
+        case int():
+            return b"i%d" % key
+        case str():
+            return b"s" + key.encode()
+        case _:
+            return b"b" + key

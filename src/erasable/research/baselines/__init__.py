@@ -1,0 +1,17 @@
+"""The peers that forgetting is compared with, each with the same protocol."""
+
+from erasable.research.baselines.certified import CertifiedRemovalClassifier
+from erasable.research.baselines.interpolated import InterpolatedClassifier
+from erasable.research.baselines.newton import NewtonUnlearner
+from erasable.research.baselines.retrained import RetrainedRidge
+from erasable.research.baselines.sisa import SISAClassifier
+from erasable.research.baselines.subsample import SubsampleClassifier
+
+__all__ = [
+    "CertifiedRemovalClassifier",
+    "InterpolatedClassifier",
+    "NewtonUnlearner",
+    "RetrainedRidge",
+    "SISAClassifier",
+    "SubsampleClassifier",
+]

@@ -1,0 +1,195 @@
+"""Pictures of an experiment, each as PNG and SVG. The only file that imports matplotlib."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from erasable.errors import ConfigurationError
+from erasable.research.reproduce.summary import Results
+from erasable.research.reproduce.svm import Figure1, Separator, figure_1
+
+INK, GREY = "#1b1f24", "#8a93a0"
+COLOURS = {
+    "erasable": "#c2402c",
+    "retrained": "#1b4f72",
+    "sisa": "#3d8b5f",
+    "newton": "#7d6aa8",
+    "certified": "#b8862b",
+    "subsample": "#8a93a0",
+}
+LINES = {"retrained": "--", "newton": ":", "subsample": "-."}
+Draw = Callable[[Any, Results], None]
+
+
+def _pyplot() -> Any:
+    try:
+        import matplotlib as mpl
+        import matplotlib.pyplot as plt
+    except ImportError:
+        raise ConfigurationError("figures need matplotlib: pip install 'erasable[figures]'.") from None
+    mpl.use("Agg")
+    plt.rcParams.update(
+        {
+            "font.size": 10,
+            "axes.edgecolor": INK,
+            "axes.labelcolor": INK,
+            "axes.spines.right": False,
+            "axes.spines.top": False,
+            "xtick.color": INK,
+            "ytick.color": INK,
+            "text.color": INK,
+            "svg.fonttype": "none",
+            "svg.hashsalt": "erasable",
+        }
+    )
+    return plt
+
+
+def check_available() -> None:
+    """Refuse now rather than after an hour when pictures could not be drawn."""
+    _pyplot()
+
+
+def draw_all(results: Results, folder: Path) -> dict[str, str]:
+    """Draw every picture into a folder; the SVG text of each by name."""
+    plt = _pyplot()
+    pictures: dict[str, Any] = {}
+    figure, axes = plt.subplots(1, 2, figsize=(10, 3.9), sharey=True, layout="constrained")
+    _curves(axes[0], results, "accuracy", "test accuracy")
+    _curves(axes[1], results, "balanced", "balanced accuracy")
+    lines, titles = axes[0].get_legend_handles_labels()
+    axes[0].legend(lines[::-1], titles[::-1], frameon=False, fontsize=8.5)
+    figure.suptitle(f"Accuracy while rows are deleted: {results['dataset']}", x=0.01, ha="left", weight="bold")
+    pictures["accuracy"] = figure
+    figure, axes = plt.subplots(1, 2, figsize=(10, 3.9), layout="constrained")
+    _tradeoff(axes[0], results)
+    _sweep(axes[1], results)
+    figure.suptitle("What forgetting costs, and what has to be stored", x=0.01, ha="left", weight="bold")
+    pictures["tradeoff"] = figure
+    pictures["figure1"] = _figure_1(plt, figure_1())
+    return {name: _save(plt, picture, folder / name) for name, picture in pictures.items()}
+
+
+def draw_figure_1(folder: Path) -> dict[str, str]:
+    """Draw the paper's Figure 1 alone."""
+    plt = _pyplot()
+    return {"figure1": _save(plt, _figure_1(plt, figure_1()), folder / "figure1")}
+
+
+def _save(plt: Any, figure: Any, path: Path) -> str:
+    try:
+        figure.savefig(path.with_suffix(".png"), dpi=150)
+        text = io.StringIO()
+        figure.savefig(text, format="svg", metadata={"Date": None})
+        path.with_suffix(".svg").write_text(text.getvalue(), encoding="utf-8")
+    except OSError as error:
+        raise ConfigurationError(f"{path.with_suffix('.png')} cannot be written: {error.strerror}.") from None
+    finally:
+        plt.close(figure)
+    return text.getvalue()
+
+
+def _curves(axis: Any, results: Results, key: str, label: str) -> None:
+    for name, m in reversed(results["methods"].items()):
+        x, band = np.array(m["deleted"]), m[key]
+        ours = name == "erasable"
+        style = {"color": COLOURS[name], "linestyle": LINES.get(name, "-"), "linewidth": 2.4 if ours else 1.5}
+        axis.plot(x, band["mean"], label=m["title"], zorder=3 if ours else 2, **style)
+        if len(band["repeats"]) > 2:
+            axis.fill_between(x, band["low"], band["high"], color=COLOURS[name], alpha=0.15, linewidth=0)
+    axis.set_xlabel("rows deleted")
+    axis.set_ylabel(label)
+    axis.xaxis.get_major_locator().set_params(nbins=5, integer=True)
+    axis.xaxis.set_major_formatter(lambda v, _: f"{int(v):,}")
+    everything = np.array([m[key]["mean"] for m in results["methods"].values()])
+    low = float(everything.min())
+    if len(everything) > 1 and np.ptp(everything, axis=0).max() < 5e-4:
+        axis.annotate("all methods lie on one line", (0.98, 0.82), xycoords="axes fraction", ha="right", fontsize=9)
+    axis.set_ylim(max(0.0, low - 0.03) if low > 0.2 else 0.0, 1.01)
+
+
+def _tradeoff(axis: Any, results: Results) -> None:
+    for name, m in results["methods"].items():
+        x, y = m["stored_bytes"] / 1e6, m["deletion_s"]
+        axis.scatter(x, y, s=70, color=COLOURS[name], zorder=3)
+        axis.annotate(m["title"], (x, y), xytext=(7, 4), textcoords="offset points", fontsize=8.5)
+    axis.set_xscale("log")
+    axis.set_yscale("log")
+    low, high = axis.get_xlim()
+    axis.set_xlim(low, high * 12)
+    low, high = axis.get_ylim()
+    axis.set_ylim(low / 2, high * 2)
+    axis.set_xlabel("stored, MB")
+    axis.set_ylabel("accumulated deletion time, s")
+    axis.grid(color="#e6e9ee", zorder=0)
+
+
+def _sweep(axis: Any, results: Results) -> None:
+    sweep = results["sweep"]
+    kappa = [v["kappa"] for v in sweep]
+    axis.plot(kappa, [100 * v["share"] for v in sweep], "o-", color=COLOURS["erasable"])
+    axis.set_xlabel("kappa")
+    axis.set_ylabel("rows stored, %", color=COLOURS["erasable"])
+    axis.set_ylim(0, None)
+    other = axis.twinx()
+    other.spines["right"].set_visible(True)
+    other.plot(kappa, [v["accuracy"] for v in sweep], "s--", color=COLOURS["retrained"], markersize=4)
+    other.set_ylabel("test accuracy", color=COLOURS["retrained"])
+    other.set_ylim(min(0.5, *(v["accuracy"] for v in sweep)), 1.01)
+    chosen = results["settings"]["kappa"]
+    axis.axvline(chosen, color=GREY, linewidth=1, linestyle=":")
+    side = {"xytext": (-5, -60), "ha": "right"} if chosen == max(kappa) else {"xytext": (5, -60)}
+    axis.annotate("used here", (chosen, axis.get_ylim()[1]), textcoords="offset points", fontsize=8.5, **side)
+
+
+def _figure_1(plt: Any, f: Figure1) -> Any:
+    figure, axes = plt.subplots(1, 3, figsize=(11, 3.9), sharex=True, sharey=True, layout="constrained")
+    everything = np.arange(len(f.y))
+    left = np.setdiff1d(everything, [f.deleted])
+    core = np.setdiff1d(f.before.support, [f.deleted])
+    panels = [
+        ("before: trained on all points", f.before, everything, f.before.support),
+        ("traditional: all but the deleted point", f.traditional, left, f.traditional.support),
+        ("system-aware: the other support vectors", f.system_aware, core, core),
+    ]
+    for axis, (title, separator, seen, support) in zip(axes, panels, strict=True):
+        for sign, marker in ((-1, "o"), (1, "^")):
+            mine = everything[f.y == sign]
+            faint = [i for i in mine if i not in seen and i != f.deleted]
+            strong = [i for i in mine if i in seen and i not in support]
+            axis.scatter(*f.X[faint].T, marker=marker, s=26, facecolors="none", edgecolors="#d7dbe1")
+            axis.scatter(*f.X[strong].T, marker=marker, s=26, color="#9fb6cc")
+            held = [i for i in mine if i in support and i not in f.newly_supporting]
+            new = [i for i in mine if i in support and i in f.newly_supporting]
+            axis.scatter(*f.X[held].T, marker=marker, s=60, color="#1b4f72", zorder=3)
+            axis.scatter(*f.X[new].T, marker=marker, s=60, color="#3d8b5f", zorder=3)
+        axis.scatter(*f.X[f.deleted], marker="x", s=90, color="#c2402c", linewidths=2.2, zorder=4)
+        if separator is not f.before:
+            _line(axis, f.before, color="#d7dbe1")
+        _line(axis, separator, color=INK, margins=True)
+        axis.set_title(title, fontsize=10, loc="left")
+        axis.set_xticks([])
+        axis.set_yticks([])
+    reach = np.abs(f.X).max(axis=0) * 1.1
+    axes[0].set_xlim(-reach[0], reach[0])
+    axes[0].set_ylim(-reach[1], reach[1])
+    figure.suptitle(
+        "Deleting a support vector (red cross): dark points hold the boundary, green ones are drawn in anew",
+        x=0.01,
+        ha="left",
+        weight="bold",
+        fontsize=10.5,
+    )
+    return figure
+
+
+def _line(axis: Any, s: Separator, *, color: str, margins: bool = False) -> None:
+    x = np.array([-20.0, 20.0])
+    for level in (-1.0, 0.0, 1.0) if margins else (0.0,):
+        style = {"linewidth": 1.6} if level == 0.0 else {"linewidth": 0.8, "linestyle": "--"}
+        axis.plot(x, (level - s.b - s.w[0] * x) / s.w[1], color=color, zorder=1, **style)

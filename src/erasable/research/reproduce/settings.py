@@ -1,0 +1,181 @@
+"""What is to be run: every choice of an experiment, checked before any long work starts."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from erasable.tables import Split
+from erasable.errors import ConfigurationError
+
+ORDERS = ("label", "uniform", "core-first", "subject")
+NAMED = ("margin", "purchase", "purchase-like", "digits")
+SWEEP = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """An experiment. ``None`` stands for the default of the dataset, filled in by :func:`complete`.
+
+    Parameters
+    ----------
+    dataset : str
+        A name in ``NAMED``, or the path of a file.
+    deletions : int, optional
+        Rows to delete. Default: 80,000 on the paper's sets, 40% of the rows on others.
+    order : str
+        ``label``: rows of one class in random order, as in the paper. ``uniform``: any rows. ``core-first``:
+        the core rows first, the worst case for us. ``subject``: all rows of a subject at once.
+    methods : tuple of str
+    delete_label : str, optional
+        The class whose rows ``label`` deletes. Default: the first in sorted order, -1 in the paper.
+    kappa, capacity : float, optional
+        Of ``ErasableClassifier``.
+    alpha : float
+        Ridge regulariser of the methods that train on all rows.
+    intercept : bool, optional
+        Default: none on Margin, whose classes are separated by a plane through the origin.
+    seed, repeats, points : int
+        ``points`` is the number of stretches between two looks at the accuracy.
+    time_limit : float
+        Seconds a method may spend on requests one at a time; the rest is then estimated from those timed.
+    quick : bool
+        A tenth of the rows where the data is made here, one repeat, few points and a second for each method, wherever
+        these were left at their defaults: to see what comes out.
+    data : str, optional
+        Where files are that cannot be made (Purchase).
+    label, id, subject : str, optional
+        Column names of a file.
+    ignore : tuple of str
+        Columns of a file that are no features.
+    """
+
+    dataset: str
+    deletions: int | None = None
+    order: str = "label"
+    methods: tuple[str, ...] = ("erasable", "retrained", "sisa", "newton", "certified", "subsample")
+    delete_label: str | None = None
+    kappa: float | None = None
+    capacity: float | None = None
+    alpha: float = 1.0
+    intercept: bool | None = None
+    seed: int = 0
+    repeats: int = 3
+    points: int = 40
+    time_limit: float = 240.0
+    quick: bool = False
+    data: str | None = None
+    label: str = "label"
+    id: str | None = None
+    subject: str | None = None
+    ignore: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """A short name of the dataset."""
+        return self.dataset if self.dataset in NAMED else Path(self.dataset).name.split(".")[0].removesuffix("_train")
+
+    def as_json(self) -> dict[str, Any]:
+        """The settings as plain values."""
+        return {**dataclasses.asdict(self), "methods": list(self.methods), "ignore": list(self.ignore)}
+
+
+def check(settings: Settings, known_methods: tuple[str, ...]) -> None:
+    """Refuse settings that cannot work whatever the data.
+
+    Raises
+    ------
+    ConfigurationError
+    """
+    if settings.order not in ORDERS:
+        raise ConfigurationError(f"--order must be one of {', '.join(ORDERS)}; got {settings.order!r}.")
+    unknown = [m for m in settings.methods if m not in known_methods]
+    if unknown or not settings.methods:
+        got = ", ".join(unknown) if unknown else "none"
+        raise ConfigurationError(f"--methods must be among {', '.join(known_methods)}; got {got}.")
+    if len(set(settings.methods)) < len(settings.methods):
+        raise ConfigurationError("--methods names a method twice.")
+    for name, low in (("deletions", 1), ("repeats", 1), ("points", 1), ("seed", 0)):
+        value = getattr(settings, name)
+        if value is not None and value < low:
+            raise ConfigurationError(f"--{name} must be at least {low}; got {value}.")
+    if not settings.time_limit > 0.0:
+        raise ConfigurationError(f"--time-limit must be positive; got {settings.time_limit}.")
+    if settings.kappa is not None and not 0.0 <= settings.kappa <= 1.0:
+        raise ConfigurationError(f"--kappa must be between 0 and 1; got {settings.kappa}.")
+    for name in ("capacity", "alpha"):
+        value = getattr(settings, name)
+        if value is not None and not value > 0.0:
+            raise ConfigurationError(f"--{name} must be positive; got {value}.")
+    if settings.ignore and settings.dataset in NAMED:
+        raise ConfigurationError(f"--ignore names columns of a file, and {settings.dataset} is none: leave it out.")
+    if settings.dataset not in NAMED and not Path(settings.dataset).is_file():
+        raise ConfigurationError(
+            f"there is no dataset or file {settings.dataset!r}: give one of {', '.join(NAMED)}, or a .csv, .parquet, "
+            ".npz or .svmlight file."
+        )
+
+
+def complete(settings: Settings, split: Split) -> Settings:
+    """The settings with every default of the dataset filled in, checked against the data.
+
+    Raises
+    ------
+    ConfigurationError
+        When there are fewer rows to delete than asked for, fewer than two classes, or no subjects for their order.
+    """
+    n = split.train.n_rows
+    labels, counts = np.unique(split.train.y, return_counts=True)
+    if len(labels) < 2:
+        raise ConfigurationError("the training rows are all of one class: there is nothing to classify.")
+    if settings.order == "subject" and split.train.subjects is None:
+        raise ConfigurationError("--order subject needs to know whose rows they are: name a column with --subject.")
+    there = int(counts[class_to_delete(settings, labels)]) if settings.order == "label" else n
+    named = 80_000 if settings.dataset != "digits" and settings.dataset in NAMED else round(0.4 * n)
+    deletions = settings.deletions
+    if deletions is None:
+        deletions = named // 10 if settings.quick and named == 80_000 else named
+        deletions = min(deletions, int(0.9 * there))
+    if deletions > there - (settings.order != "label"):
+        whose = "training rows of that class" if settings.order == "label" else "training rows, of which one must stay"
+        raise ConfigurationError(
+            f"--deletions {deletions:,} is more than the {there:,} {whose}: ask for fewer"
+            + (", or another class with --delete-label, or --order uniform." if settings.order == "label" else ".")
+        )
+    if deletions < 1:
+        raise ConfigurationError("there are too few rows to delete any.")
+    margin = settings.dataset == "margin"
+    kappa = {"purchase": 0.3, "purchase-like": 0.3, "digits": 0.4}.get(settings.dataset, 0.2)
+    return dataclasses.replace(
+        settings,
+        deletions=deletions,
+        points=min(_quickly(settings, "points", 10), deletions),
+        repeats=_quickly(settings, "repeats", 1),
+        time_limit=_quickly(settings, "time_limit", 1.0),
+        kappa=kappa if settings.kappa is None else settings.kappa,
+        capacity=1.0 if settings.capacity is None else settings.capacity,
+        intercept=not margin if settings.intercept is None else settings.intercept,
+    )
+
+
+def _quickly(settings: Settings, name: str, value: Any) -> Any:
+    """The value for a quick run, unless the caller chose one."""
+    chosen, default = getattr(settings, name), Settings.__dataclass_fields__[name].default
+    return value if settings.quick and chosen == default else chosen
+
+
+def class_to_delete(settings: Settings, labels: npt.NDArray[Any]) -> int:
+    """Position among the sorted labels of the class that ``--order label`` deletes."""
+    if settings.delete_label is None:
+        return 0
+    named = [str(v) for v in labels.tolist()]
+    if settings.delete_label not in named:
+        raise ConfigurationError(
+            f"--delete-label {settings.delete_label!r} is none of the {len(named)} classes of the training rows."
+        )
+    return named.index(settings.delete_label)

@@ -1,0 +1,8 @@
+"""Sets of the paper and beside it: made by a seed, shipped with scikit-learn, or read from the Purchase files."""
+
+from erasable.research.sets.bundled import load_bundled, load_sklearn
+from erasable.research.sets.margin import make_margin
+from erasable.research.sets.purchase import load_purchase
+from erasable.research.sets.purchase_like import make_purchase_like
+
+__all__ = ["load_bundled", "load_purchase", "load_sklearn", "make_margin", "make_purchase_like"]

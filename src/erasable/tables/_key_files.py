@@ -1,0 +1,145 @@
+"""Ids and subjects from files: one per line, or one column."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from erasable.tables._arrow import key_column
+from erasable.tables._columns import check_keys, fitting_kinds, plain_array, read_texts
+from erasable.tables._reading import as_path, existing_file, read_or_refuse
+from erasable.errors import ConfigurationError, InputError, InputTypeError
+
+_NAMES = {int: "integers", str: "strings", bytes: "bytes"}
+_COLUMNS = (".csv", ".parquet")
+_ARRAYS = (".npy", ".npz")
+
+
+def read_keys(
+    path: str | os.PathLike[str], *, kind: type | None = None, column: str | None = None
+) -> list[int] | list[str] | list[bytes]:
+    r"""Ids or subjects listed in a file.
+
+    ``.csv`` and ``.parquet`` files have one column, or that named by ``column``; the first line of a CSV is its name,
+    not a key. ``.npy`` files hold an array, ``.npz`` archives one array, or that named by ``column``. Everything else
+    is text in UTF-8 with one key per line; empty lines are skipped. Spaces belong to a key.
+
+    Parameters
+    ----------
+    path : str or path
+        The file, or ``"-"`` for text on the standard input.
+    kind : int, str or bytes, optional
+        What the keys are, as the model has them; bytes are written in hexadecimal digits where the file is text. By
+        default keys in text and CSV are integers when all of them are written like integers, otherwise strings, and
+        other formats say it themselves.
+    column : str, optional
+        The column, or the array of an archive.
+
+    Returns
+    -------
+    list
+        Of ``int``, ``str`` or ``bytes``, in the order of the file.
+
+    Raises
+    ------
+    InputError, InputTypeError
+        When the file is not there or damaged, when a key is missing, or is not of the kind asked for.
+    ConfigurationError
+        When ``kind`` is another type, or ``column`` is given for a format without names.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from erasable.tables import read_keys
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "gone.txt")
+    ...     size = file.write_text("17\n4\n\n2001\n")
+    ...     read_keys(file), read_keys(file, kind=str)
+    ([17, 4, 2001], ['17', '4', '2001'])
+    """
+    if kind not in (None, int, str, bytes):
+        raise ConfigurationError("kind must be int, str or bytes.")
+    file = Path("standard input") if path == "-" else as_path(path)
+    form = _form(file)
+    if column is not None and form not in (*_COLUMNS, ".npz"):
+        raise ConfigurationError(f"column names a column or array, which {file.name} does not have: leave it out.")
+    if path != "-":
+        existing_file(file)
+    if form in _ARRAYS:
+        values: list[Any] = read_or_refuse(lambda: _array(file, column), file, "an array of ids or subjects")
+    elif form in _COLUMNS:
+        values = key_column(file, column, text=form == ".csv")
+    else:
+        values = read_or_refuse(lambda: _lines(file, piped=path == "-"), file, "text in UTF-8, one key per line")
+    return _as_kind(values, kind, file, text=form not in (*_ARRAYS, ".parquet"))
+
+
+def _form(path: Path) -> str:
+    inner = path.with_suffix("") if path.suffix in (".gz", ".bz2") else path
+    form = inner.suffix.lower()
+    if inner is not path and form != ".csv":
+        raise ConfigurationError(f"{path.name} is compressed: unpack it, or give a .csv.gz or .csv.bz2 file.")
+    return form
+
+
+def _lines(path: Path, *, piped: bool) -> list[str]:
+    data = sys.stdin.buffer.read() if piped else path.read_bytes()
+    # Not splitlines, which would also cut at characters that may stand in a key.
+    lines = data.decode("utf-8-sig").replace("\r\n", "\n").split("\n")
+    return [line for line in lines if line]
+
+
+def _array(path: Path, name: str | None) -> list[Any]:
+    with path.open("rb") as file:
+        loaded = np.load(file, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            array = loaded
+        else:
+            with loaded as archive:
+                array = np.asarray(archive[_one_of(path, list(archive.files), name)])
+    if array.ndim != 1:
+        raise InputError(f"{path.name}: the array must have one dimension; it has {array.ndim}.")
+    values: list[Any] = array.tolist()
+    return values
+
+
+def _one_of(path: Path, names: list[str], wanted: str | None) -> str:
+    if wanted is None and len(names) == 1:
+        return names[0]
+    if wanted is None:
+        raise InputError(f"{path.name} holds {len(names)} arrays: name one with column=.")
+    if wanted not in names:
+        raise InputError(f"{path.name} has no array {wanted!r}: name another one with column=.")
+    return wanted
+
+
+def _as_kind(values: list[Any], kind: type | None, path: Path, *, text: bool) -> list[Any]:
+    """The keys, all of one kind; text can be read as any."""
+    missing = sum(v is None or (text and not v) for v in values)
+    if missing:
+        raise InputError(f"{path.name}: {missing} of {len(values)} keys are missing: leave those rows out.")
+    if not values:
+        return []
+    if not text:
+        check_keys(plain_array(values, "keys"), path.name, optional=False)
+    if text and kind is not bytes:
+        fitting = fitting_kinds(values, keys=True)
+        if kind is not None and kind not in fitting:
+            bad = sum(int not in fitting_kinds([v], keys=True) for v in values)
+            raise InputError(
+                f"{path.name}: {bad} of {len(values)} keys are no integers, which the model's are: check the file."
+            )
+        return read_texts(values, kind or fitting[0])
+    if text:
+        return read_or_refuse(lambda: [bytes.fromhex(v) for v in values], path, "bytes in hexadecimal digits")
+    found = type(values[0])
+    if kind not in (None, found):
+        raise InputTypeError(
+            f"{path.name} holds {_NAMES[found]}, but {_NAMES[kind]} are wanted: "
+            "store them as such, or as text, one per line."
+        )
+    return values

@@ -1,0 +1,196 @@
+"""Rows with what belongs to them: labels, ids, whose they are, and what was fitted on them."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+from sklearn.model_selection import train_test_split
+
+from erasable.tables._checks import check_fraction, check_seed
+from erasable.tables._columns import plain_array
+from erasable.errors import ConfigurationError, InputError, InputTypeError
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Table:
+    """A data set: rows, labels and, where known, ids and subjects.
+
+    Parameters
+    ----------
+    X : ndarray of float32 or float64, or scipy.sparse.csr_array, of shape (n_rows, n_features)
+        The rows.
+    y : array of shape (n_rows,)
+        Their labels.
+    ids : array of shape (n_rows,), optional
+        The name of every row, for ``fit(..., ids=table.ids)``.
+    subjects : array of shape (n_rows,), optional
+        Whose row it is, None where nobody's; for ``fit(..., subjects=table.subjects)``.
+    name : str, default=""
+        What the data set is called.
+    feature_names : tuple of str, optional
+        One name per column.
+    fitted : str, default=""
+        What was fitted on rows that may have to be deleted later (labels by clustering, a vocabulary), in a sentence;
+        empty when nothing was. Such a thing is a trace that forgetting rows does not remove.
+
+    Raises
+    ------
+    InputError, InputTypeError
+        When the parts do not fit each other.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from erasable.tables import Table
+    >>> table = Table(np.eye(5), [0, 1, 0, 1, 0], ids=["a", "b", "c", "d", "e"], name="unit vectors")
+    >>> table
+    <Table 'unit vectors': 5 rows × 5 features, dense float64, with ids>
+    >>> table.split(test_size=2).train.n_rows
+    3
+    """
+
+    X: Any
+    y: npt.NDArray[Any]
+    ids: npt.NDArray[Any] | None = None
+    subjects: npt.NDArray[Any] | None = None
+    name: str = ""
+    feature_names: tuple[str, ...] | None = None
+    fitted: str = ""
+
+    def __post_init__(self) -> None:
+        X = sp.csr_array(self.X) if sp.issparse(self.X) else self.X
+        if not (sp.issparse(X) or isinstance(X, np.ndarray)):
+            raise InputTypeError(f"X must be an array or a SciPy sparse array; got {type(X).__name__}.")
+        if X.ndim != 2:
+            raise InputError(f"X must have two dimensions, rows and features; got {X.ndim}.")
+        if X.dtype not in (np.float32, np.float64):
+            raise InputTypeError(f"X must hold float32 or float64; got {X.dtype}: convert it with X.astype('float64').")
+        object.__setattr__(self, "X", X)
+        for part in ("y", "ids", "subjects"):
+            values = getattr(self, part)
+            if values is None and part != "y":
+                continue
+            column = plain_array(values, part)
+            if len(column) != X.shape[0]:
+                raise InputError(f"{part} has {len(column)} entries for {X.shape[0]} rows: give one per row.")
+            object.__setattr__(self, part, column)
+        if self.feature_names is not None:
+            object.__setattr__(self, "feature_names", tuple(self.feature_names))
+            if len(self.feature_names) != X.shape[1]:
+                raise InputError(f"feature_names has {len(self.feature_names)} entries for {X.shape[1]} features.")
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are."""
+        return int(self.X.shape[0])
+
+    @property
+    def n_features(self) -> int:
+        """How many numbers a row has."""
+        return int(self.X.shape[1])
+
+    def __repr__(self) -> str:
+        kind = f"{'sparse' if sp.issparse(self.X) else 'dense'} {self.X.dtype}"
+        has = [part for part in ("ids", "subjects") if getattr(self, part) is not None]
+        extra = f", with {' and '.join(has)}" if has else ""
+        return f"<Table {self.name!r}: {self.n_rows} rows × {self.n_features} features, {kind}{extra}>"
+
+    def take(self, index: npt.ArrayLike | slice) -> Table:
+        """A copy of some rows, in the order asked for.
+
+        Parameters
+        ----------
+        index : array of integers, boolean mask, or slice
+            Which rows; negative integers count from the end.
+
+        Raises
+        ------
+        InputError, InputTypeError
+            When the index is no list of rows of this table.
+        """
+        rows = self._rows(index)
+
+        def pick(column: npt.NDArray[Any] | None) -> npt.NDArray[Any] | None:
+            return None if column is None else column[rows]
+
+        return replace(self, X=self.X[rows], y=self.y[rows], ids=pick(self.ids), subjects=pick(self.subjects))
+
+    def _rows(self, index: npt.ArrayLike | slice) -> npt.NDArray[np.intp]:
+        """Row numbers as an array, so that what is taken by them is a copy."""
+        if isinstance(index, slice):
+            return np.arange(self.n_rows)[index]
+        asked = np.asarray(index)
+        if asked.ndim != 1:
+            raise InputError(f"index must have one dimension; got {asked.ndim}.")
+        if asked.dtype == bool:
+            if len(asked) != self.n_rows:
+                raise InputError(f"index is a mask of {len(asked)} entries for {self.n_rows} rows: give one per row.")
+            return np.flatnonzero(asked)
+        if not len(asked):
+            return np.empty(0, np.intp)
+        if asked.dtype.kind not in "iu":
+            raise InputTypeError(f"index must hold integers or booleans; got {asked.dtype}.")
+        outside = int(np.count_nonzero((asked < -self.n_rows) | (asked >= self.n_rows)))
+        if outside:
+            raise InputError(f"{outside} of {len(asked)} entries of index name no row: there are {self.n_rows} rows.")
+        return asked.astype(np.intp)
+
+    def split(self, test_size: float = 0.2, random_state: int = 0) -> Split:
+        """The rows, shuffled by a seed, in two tables; the same division as ``train_test_split`` of scikit-learn.
+
+        Parameters
+        ----------
+        test_size : float or int, default=0.2
+            The share of the rows to test with, rounded up, or their number.
+        random_state : int, default=0
+            The seed.
+
+        Raises
+        ------
+        ConfigurationError, InputTypeError
+            When a side would have no rows, or a parameter cannot be used.
+        """
+        seed = check_seed(random_state)
+        if isinstance(test_size, numbers.Integral) and not isinstance(test_size, bool):
+            n_test = int(test_size)
+        else:
+            n_test = math.ceil(check_fraction(test_size, "test_size") * self.n_rows)
+        if not 0 < n_test < self.n_rows:
+            raise ConfigurationError(
+                f"test_size must leave rows on both sides; it asks for {n_test} of {self.n_rows} rows to test with."
+            )
+        train, test = train_test_split(np.arange(self.n_rows), test_size=n_test, random_state=seed)
+        return Split(self.take(train), self.take(test))
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Rows to learn from, and rows to measure with.
+
+    Parameters
+    ----------
+    train, test : Table
+        The two parts, with the same features.
+
+    Examples
+    --------
+    >>> from erasable.research.sets import load_bundled
+    >>> load_bundled().split(test_size=0.5)
+    Split(train=<Table 'digits, even or odd': 898 rows × 64 features, dense float64>,
+          test=<Table 'digits, even or odd': 899 rows × 64 features, dense float64>)
+    """
+
+    train: Table
+    test: Table
+
+    def __post_init__(self) -> None:
+        if self.train.n_features != self.test.n_features:
+            raise InputError(
+                f"train has {self.train.n_features} features and test {self.test.n_features}: both need the same."
+            )

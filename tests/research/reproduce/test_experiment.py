@@ -1,0 +1,292 @@
+"""The experiment measures what it says, continues where it stopped, and refuses early what cannot work."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.datasets import dump_svmlight_file
+
+from erasable import ErasableClassifier
+from erasable.errors import ConfigurationError, ErasableError, InputError
+from erasable.research.baselines import RetrainedRidge
+from erasable.tables import Split
+from erasable.research.reproduce import METHODS, Settings, as_in_the_paper, hints, in_detail, reproduce
+from erasable.research.reproduce import experiment as engine
+from erasable.research.reproduce.requests import load, requests
+from erasable.research.reproduce.settings import complete
+from tests.research.reproduce.cases import small, table_file
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch):
+    monkeypatch.setattr(engine, "_settle", lambda: None)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return table_file(tmp_path)
+
+
+def test_every_method_is_measured_from_training_to_the_last_deletion(path, tmp_path):
+    results = reproduce(small(path, methods=tuple(METHODS)), tmp_path / "out")
+    assert list(results["methods"]) == list(METHODS)
+    n = results["data"]["rows"]
+    for m in results["methods"].values():
+        assert m["training_s"] > 0.0
+        assert m["deletion_s"] > 0.0
+        assert m["requests"] == 60
+        assert m["deleted"] == [0, 20, 40, 60]
+        assert len(m["accuracy"]["mean"]) == len(m["balanced"]["mean"]) == len(m["accuracy_one_at_a_time"]) == 4
+        assert m["stored_bytes"] > 0
+        assert m["peak_training_bytes"] > 0
+    assert results["methods"]["retrained"]["stored_rows"] == n
+    assert results["methods"]["sisa"]["stored_rows"] == n
+    assert 0 < results["methods"]["erasable"]["stored_rows"] < n
+    assert all(check["same"] for check in results["checks"])
+    assert json.loads((tmp_path / "out" / "results.json").read_text()) == results
+
+
+def test_the_accuracies_are_those_of_the_models(path, tmp_path):
+    settings = small(path)
+    results = reproduce(settings, tmp_path / "out")
+    split = load(settings)
+    full = complete(settings, split)
+    gone = [key for request in requests(full, split, np.array([], dtype=int)) for key in request]
+    train, test = split.train, split.test
+    for name, model in (("erasable", ErasableClassifier(1.0, 0.4)), ("retrained", RetrainedRidge())):
+        curve = results["methods"][name]["accuracy"]["mean"]
+        model.fit(train.X, train.y, ids=train.ids)
+        assert curve[0] == model.score(test.X, test.y)
+        model.forget(ids=gone)
+        assert curve[-1] == model.score(test.X, test.y)
+
+
+def test_pictures_and_a_page_that_needs_nothing_else(path, tmp_path):
+    out = tmp_path / "out"
+    reproduce(small(path, repeats=3), out, command="erasable reproduce <small>")
+    for name in ("accuracy", "tradeoff", "figure1"):
+        assert (out / f"{name}.png").stat().st_size > 10_000
+        assert "<svg" in (out / f"{name}.svg").read_text()
+    page = (out / "report.html").read_text()
+    assert page.count("<svg") == 3
+    assert "erasable reproduce &lt;small&gt;" in page
+    for foreign in ("<script", "http-equiv", "src=", "@import", "url(http"):
+        assert foreign not in page
+
+
+def test_a_stopped_run_continues_and_measures_nothing_twice(path, tmp_path, monkeypatch):
+    out, settings = tmp_path / "out", small(path)
+    real, calls = engine.timed_requests, []
+
+    def stopping(model, part, method, limit):
+        calls.append(method.title)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        return real(model, part, method, limit)
+
+    monkeypatch.setattr(engine, "timed_requests", stopping)
+    with pytest.raises(KeyboardInterrupt):
+        reproduce(settings, out)
+    kept = json.loads((out / "journal.json").read_text())["entries"]
+    assert "one/0" in kept
+    assert "one/1" not in kept
+    calls.clear()
+    calls.extend([""] * 10)  # no more stopping
+    results = reproduce(settings, out)
+    assert len(calls) == 10 + 2 * 2  # two stretches were left, two methods each
+    again = json.loads((out / "journal.json").read_text())["entries"]
+    assert {key: again[key] for key in kept} == kept
+    assert all(check["same"] for check in results["checks"])
+    monkeypatch.setattr(engine, "timed_requests", None)
+    assert reproduce(settings, out) == results  # nothing left to measure
+
+
+def test_a_folder_with_another_run_is_refused_and_fresh_starts_over(path, tmp_path):
+    out = tmp_path / "out"
+    reproduce(small(path), out)
+    with pytest.raises(ConfigurationError, match=r"other settings \(seed\).*--fresh"):
+        reproduce(small(path, seed=1), out)
+    assert reproduce(small(path, seed=1), out, fresh=True)["settings"]["seed"] == 1
+
+
+def test_other_data_under_the_same_name_is_another_run(path, tmp_path):
+    out = tmp_path / "out"
+    reproduce(small(path), out)
+    table_file(tmp_path, seed=1)
+    with pytest.raises(ConfigurationError, match=r"other settings \(file\)"):
+        reproduce(small(path), out)
+
+
+def test_a_damaged_journal_is_refused(path, tmp_path):
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "journal.json").write_text("{")
+    with pytest.raises(ConfigurationError, match="damaged"):
+        reproduce(small(path), out)
+
+
+def test_a_method_past_its_time_limit_is_estimated_and_says_so(path, tmp_path):
+    results = reproduce(small(path, time_limit=1e-9), tmp_path / "out")
+    for m in results["methods"].values():
+        assert m["deletion_estimated"]
+        assert m["requests_timed"] == 3  # one in each stretch
+        assert m["stored_rows"] > 0
+    assert all(check["same"] for check in results["checks"])  # the rest was deleted all the same
+
+
+@pytest.mark.parametrize("order", ["label", "uniform", "core-first", "subject"])
+def test_requests_name_the_rows_of_the_order(order, tmp_path):
+    settings = small(table_file(tmp_path, subjects=True), order=order)
+    split = load(settings)
+    settings = complete(settings, split)
+    core = np.array([7, 3, 9])
+    wanted = requests(settings, split, core)
+    place = {key: i for i, key in enumerate(split.train.ids.tolist())}
+    rows = [place[key] for request in wanted for key in request]
+    assert len(rows) == len(set(rows)) >= 60
+    assert wanted == requests(settings, split, core)
+    assert wanted != requests(settings, split, core, repeat=1)
+    if order == "label":
+        assert set(split.train.y[rows].tolist()) == {-1}
+    if order == "core-first":
+        assert rows[:3] == [7, 3, 9]
+    if order == "subject":
+        owners = np.asarray(split.train.subjects)
+        for request in wanted:
+            mine = {owners[place[key]] for key in request}
+            assert len(mine) == 1
+            assert len(request) == np.count_nonzero(owners == mine.pop())
+
+
+def test_another_class_can_be_the_one_that_leaves(path):
+    settings = small(path, delete_label="1")
+    split = load(settings)
+    rows = [r[0] for r in requests(complete(settings, split), split, np.array([], dtype=int))]
+    place = {key: i for i, key in enumerate(split.train.ids.tolist())}
+    assert set(split.train.y[[place[r] for r in rows]].tolist()) == {1}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"methods": ("erasable", "sisa2")}, "--methods must be among erasable, .*; got sisa2"),
+        ({"methods": ()}, "--methods must be among"),
+        ({"methods": ("sisa", "sisa")}, "twice"),
+        ({"order": "random"}, "--order must be one of label, uniform"),
+        ({"deletions": 0}, "--deletions must be at least 1"),
+        ({"deletions": 300}, r"--deletions 300 is more than the \d+ training rows of that class"),
+        ({"deletions": 320, "order": "uniform"}, "of which one must stay"),
+        ({"order": "subject"}, "--subject"),
+        ({"delete_label": "7"}, "none of the 2 classes"),
+        ({"kappa": 1.5}, "--kappa must be between 0 and 1"),
+        ({"capacity": 0.0}, "--capacity must be positive"),
+        ({"capacity": 1e5}, "erasable cannot take this data: nothing could ever be selected"),
+        ({"time_limit": 0.0}, "--time-limit must be positive"),
+        ({"repeats": 0}, "--repeats must be at least 1"),
+        ({"label": "churned"}, "an .npz file does not have"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_any_long_work(path, tmp_path, monkeypatch, changes, message):
+    monkeypatch.setattr(engine._Experiment, "training", lambda *_: pytest.fail("work has started"))
+    settings = small(path, **changes)
+    with pytest.raises(ErasableError, match=message):
+        reproduce(settings, tmp_path / "out")
+
+
+def test_a_model_whose_rows_are_all_gone_counts_as_always_wrong(path, tmp_path):
+    results = reproduce(small(path, order="core-first", deletions=300), tmp_path / "out")
+    ours, retrained = results["methods"]["erasable"], results["methods"]["retrained"]
+    assert ours["stored_rows"] < 300
+    assert ours["accuracy"]["mean"][-1] == 0.0
+    assert retrained["accuracy"]["mean"][-1] > 0.5
+    assert "cannot predict" in in_detail(results).notes[0]
+
+
+def test_an_unknown_dataset_names_the_known_ones(tmp_path):
+    with pytest.raises(ConfigurationError, match=r"no dataset or file 'margins'.*margin, purchase, purchase-like"):
+        reproduce(small("margins"), tmp_path / "out")
+
+
+def test_purchase_without_its_files_says_what_to_get(tmp_path):
+    with pytest.raises(ConfigurationError, match=r"--data FOLDER with data1.npz and data2.npz"):
+        reproduce(small("purchase"), tmp_path / "out")
+    with pytest.raises(InputError, match=r"data1\.npz"):
+        reproduce(small("purchase", data=str(tmp_path)), tmp_path / "out")
+
+
+def test_one_class_is_refused(tmp_path):
+    np.savez(tmp_path / "one.npz", X=np.eye(20), y=np.ones(20, dtype=int))
+    with pytest.raises(ConfigurationError, match="one class"):
+        reproduce(small(str(tmp_path / "one.npz")), tmp_path / "out")
+
+
+def test_a_folder_that_cannot_be_written_is_refused(path, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigurationError, match="cannot be used"):
+        reproduce(small(path), tmp_path / "file" / "out")
+
+
+def test_few_subjects_make_few_points_and_the_count_is_that_of_their_rows(tmp_path):
+    path = table_file(tmp_path, subjects=True)
+    results = reproduce(small(path, order="subject", deletions=25, points=40), tmp_path / "out")
+    ours = results["methods"]["erasable"]
+    assert results["settings"]["points"] == ours["requests"] < 25
+    assert ours["deleted"][-1] == results["settings"]["deletions"] >= 25
+    assert str(ours["deleted"][-1]) in as_in_the_paper(results).title
+
+
+def test_a_row_of_nobody_is_a_request_of_its_own(tmp_path):
+    settings = small(table_file(tmp_path, subjects=True), order="subject")
+    split = load(settings)
+    owners = np.asarray(split.train.subjects, dtype=object)
+    owners[:50] = ""
+    split = Split(dataclasses.replace(split.train, subjects=owners), split.test)
+    nobody = set(split.train.ids[:50].tolist())
+    for request in requests(complete(settings, split), split, np.array([], dtype=int)):
+        assert len(request) == 1 or not set(request) & nobody
+
+
+def test_fresh_throws_nothing_away_before_the_settings_are_checked(path, tmp_path):
+    out = tmp_path / "out"
+    reproduce(small(path), out)
+    before = (out / "journal.json").read_bytes()
+    with pytest.raises(ConfigurationError):
+        reproduce(small(path, order="bogus"), out, fresh=True)
+    assert (out / "journal.json").read_bytes() == before
+
+
+def test_a_run_that_was_stopped_before_its_digests_still_compares_them(path, tmp_path):
+    out = tmp_path / "out"
+    results = reproduce(small(path), out)
+    journal = json.loads((out / "journal.json").read_text())
+    del journal["entries"]["digests/one"]
+    (out / "journal.json").write_text(json.dumps(journal))
+    again = reproduce(small(path), out)
+    assert again["checks"] == results["checks"]
+    assert "digest" in again["checks"][0]["what"]
+
+
+def test_quick_leaves_alone_what_the_caller_chose(path):
+    split = load(small(path))
+    quick = complete(Settings(path, quick=True), split)
+    chosen = complete(Settings(path, quick=True, repeats=5, points=30, time_limit=9.0), split)
+    assert (quick.repeats, quick.points, quick.time_limit) == (1, 10, 1.0)
+    assert (chosen.repeats, chosen.points, chosen.time_limit) == (5, 30, 9.0)
+
+
+def test_sparse_rows_with_wide_indices_reach_every_method(tmp_path):
+    rng = np.random.default_rng(0)
+    X = sp.random_array((300, 30), density=0.2, rng=rng, format="csr")
+    dump_svmlight_file(X, np.where(X.sum(axis=1) > 3.0, 1, -1), str(tmp_path / "wide.svmlight"))
+    settings = small(str(tmp_path / "wide.svmlight"), methods=tuple(METHODS), deletions=20, points=2)
+    assert all(check["same"] for check in reproduce(settings, tmp_path / "out")["checks"])
+
+
+def test_a_hint_says_which_kappa_would_do_better(tmp_path):
+    results = reproduce(small(table_file(tmp_path, n=800, d=12), kappa=0.05), tmp_path / "out")
+    assert "--kappa" in hints(results)[0]
+    assert hints(results)[0].split(". ")[0] in (tmp_path / "out" / "report.html").read_text()
