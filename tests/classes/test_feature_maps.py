@@ -179,6 +179,7 @@ def test_a_map_is_frozen(name):
         ([[1.0, SECRET, np.nan]], "NaN or infinity"),
         ([[1.0, SECRET, -np.inf]], "NaN or infinity"),
         (sp.csr_matrix([[1.0, SECRET, np.nan]]), "NaN or infinity"),
+        (sp.csr_matrix(([SECRET, 1e308, 1e308], [0, 1, 1], [0, 3]), shape=(1, 3)), "NaN or infinity"),
         ([SECRET, 1.0, 2.0], "shape (3,)"),
         ([[["SECRET"]]], "real numbers"),
         ([["SECRET", "b", "c"]], "real numbers"),
@@ -458,6 +459,14 @@ def test_a_function_cannot_change_the_rows_of_the_caller():
         (explode, InputError, "with KeyError"),
         (lambda rows: rows * np.nan, InputError, "NaN or infinite"),
         (lambda rows: sp.csr_matrix(rows * np.inf), InputError, "NaN or infinite"),
+        (
+            lambda rows: sp.csr_matrix(
+                (np.full(2 * len(rows), 1e308), np.zeros(2 * len(rows), dtype=int), np.arange(len(rows) + 1) * 2),
+                shape=(len(rows), 3),
+            ),
+            InputError,
+            "NaN or infinite",
+        ),
         (lambda rows: np.longdouble("1e999") + rows, InputError, "NaN or infinite"),
         (lambda rows: rows[:, :2], ConfigurationError, "got shape ("),
         (lambda rows: np.vstack([rows, rows]), ConfigurationError, "one row for each row it gets"),

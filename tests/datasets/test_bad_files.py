@@ -175,6 +175,7 @@ BAD_NPZ = {
     "dates as ids": ({"X": X, "y": Y, "ids": np.array(DATES, "M8[D]")}, InputTypeError, ("date",)),
     "floats as ids": ({"X": X, "y": Y, "ids": X[:, 0]}, InputTypeError, ("float",)),
     "booleans as subjects": ({"X": X, "y": Y, "subjects": Y > 0}, InputTypeError, ("bool",)),
+    "labels past 64 bits": ({"X": X, "y": np.full(N, 2**63, np.uint64)}, InputTypeError, ("64-bit",)),
     "ids past 64 bits": ({"X": X, "y": Y, "ids": np.full(N, 2**63, np.uint64)}, InputError, ("64 bits",)),
 }
 
@@ -206,6 +207,7 @@ BAD_SPARSE = {
         "indices": np.array([0, 9, 1]),
     },
     "text": raw_csr(data=np.array([SECRET_TEXT] * 3)),
+    "infinity listed as two entries": raw_csr(data=np.array([1.0, 1e308, 1e308]), indices=np.array([0, 2, 2])),
     "flat": {
         "format": np.array(b"coo"),
         "_is_array": True,

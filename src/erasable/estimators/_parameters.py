@@ -195,7 +195,8 @@ def sorted_classes(classes: Any) -> tuple[Label, ...]:
     """Distinct classes in order, as plain values."""
     if isinstance(classes, str | bytes) or not hasattr(classes, "__iter__"):
         raise ConfigurationError(f"classes must be a list or an array; got {type(classes).__name__}.")
-    array = classes if isinstance(classes, np.ndarray) else np.fromiter(classes, dtype=object)
+    plain = classes.to_pylist() if hasattr(classes, "to_pylist") else classes  # pyarrow
+    array = plain if isinstance(plain, np.ndarray) else np.fromiter(plain, dtype=object)
     if array.ndim != 1:
         raise ConfigurationError(f"classes must be one-dimensional; got shape {array.shape}.")
     if not len(array):
