@@ -252,6 +252,7 @@ BAD_SVMLIGHT = {
     "no pairs": f"1 {SECRET} 2\n",
     "indices that go back": f"1 3:1 2:{SECRET}\n",
     "NaN": f"1 1:{SECRET} 2:nan\n",
+    "infinity listed as two entries": "1 1:1e308 1:1e308\n",
     "a label that is NaN": "nan 1:1\n",
     "only comments": f"# {SECRET_TEXT}\n",
 }

@@ -6,6 +6,7 @@ import decimal
 import math
 import numbers
 import os
+import warnings
 from typing import Any, Protocol
 
 import numpy as np
@@ -81,6 +82,16 @@ def check_memory(grid: Grid) -> None:
         raise ConfigurationError(
             f"{grid.n_features:,} features need about {needed / 2**30:,.0f} GiB for matrices of features by features, "
             f"and this machine has {there / 2**30:,.0f}: hash or project the features to fewer first."
+        )
+
+
+def warn_of_signs(grid: Grid) -> None:
+    """Say so where nothing but the sign of the rows would be left."""
+    if grid.n_features == 1 and grid.normalises:
+        warnings.warn(
+            "there is one feature, and scaling divides each row by its own norm, so only the sign of the feature is "
+            "left: set scaling to a public number that no value exceeds, such as scaling=100.0.",
+            stacklevel=5,  # who called fit
         )
 
 
