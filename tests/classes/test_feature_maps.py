@@ -202,6 +202,7 @@ def test_rows_that_are_no_numbers_are_refused(name, rows, says):
         (lambda: RandomFourierFeatures(True), "n_features_out"),
         (lambda: RandomFourierFeatures(2.0), "n_features_out"),
         (lambda: RandomFourierFeatures(gamma=0.0), "gamma must be a positive finite number"),
+        (lambda: RandomFourierFeatures(gamma=1e308), "gamma must be at most 1e300"),
         (lambda: RandomFourierFeatures(gamma=np.inf), "gamma"),
         (lambda: RandomFourierFeatures(gamma="1"), "gamma"),
         (lambda: RandomFourierFeatures(seed=-1), "seed"),
