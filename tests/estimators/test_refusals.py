@@ -7,17 +7,24 @@ import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
 
 from erasable import (
     ConfigurationError,
+    CoreSetUnlearner,
     ErasableClassifier,
     ErasableError,
+    ErasableGeneralClassifier,
+    ErasableKernelClassifier,
+    ErasableMappedClassifier,
     ExactnessError,
     InputError,
     InputTypeError,
     learn,
     verify,
 )
+from erasable.classes import LinearBall, RandomFourierFeatures
+from erasable.coresets import LeverageThreshold, RandomSubsample
 from tests.estimators.cases import SECRET, SECRET_ID, SECRET_TEXT, D, N, classifier, make_rows, refused
 
 X, Y = make_rows()
@@ -32,12 +39,33 @@ def changed(value, dtype=None):
     return rows
 
 
+def listed_twice(container, dtype=np.float64):
+    """Rows that are finite entry by entry; two entries stand for their sum, which is not."""
+    rows = container(changed(1.0, dtype))
+    largest = float(np.finfo(dtype).max)
+    data, ends = np.concatenate([[largest, largest], rows.data]).astype(dtype), rows.indptr.copy()
+    ends[1:] += 2
+    return container((data, np.concatenate([[0, 0], rows.indices]), ends), shape=rows.shape)
+
+
+def outside(container):
+    rows = container(X)
+    rows.indices[-1] = N + 99
+    return rows
+
+
 BAD_ROWS = {
     "NaN": (changed(np.nan), "NaN"),
     "infinity": (changed(np.inf), "infinity"),
     "minus infinity": (changed(-np.inf), "infinity"),
     "NaN in float32": (changed(np.nan, np.float32), "NaN"),
     "NaN in sparse": (sp.csr_array(changed(np.nan)), "NaN"),
+    "infinity listed as two entries": (listed_twice(sp.csr_array), "infinity"),
+    "infinity listed as two entries of a matrix": (listed_twice(sp.csr_matrix), "infinity"),
+    "infinity listed as two entries of columns": (listed_twice(sp.csc_array), "infinity"),
+    "infinity listed as two entries of float32": (listed_twice(sp.csr_array, np.float32), "infinity"),
+    "positions outside": (outside(sp.csr_array), "must be <"),
+    "positions outside of columns": (outside(sp.csc_array), "must be <"),
     "none": (changed(None, object), "NaN"),
     "text": (changed(SECRET_TEXT, object), "text"),
     "text array": (np.full((N, D), SECRET_TEXT), "text"),
@@ -97,6 +125,45 @@ def test_a_fitted_model_refuses_rows_unlike_those_it_learnt(case):
             call(rows)
     with refused(clf, ErasableError, *says):
         clf.score(rows, Y)
+
+
+MODELS = {
+    "linear": lambda: ErasableClassifier(threshold=0.05),
+    "kernel": lambda: ErasableKernelClassifier(threshold=0.5),
+    "general": lambda: ErasableGeneralClassifier(LinearBall()),
+    "mapped": lambda: ErasableMappedClassifier(RandomFourierFeatures(20), threshold=0.05),
+    "core set": lambda: CoreSetUnlearner(RandomSubsample(0.9), LogisticRegression()),
+    "core set by leverage": lambda: CoreSetUnlearner(LeverageThreshold(0.05), LogisticRegression()),
+}
+
+
+@pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
+@pytest.mark.parametrize("container", [sp.csr_matrix, sp.csc_matrix])
+def test_no_model_learns_or_predicts_rows_whose_entries_add_up_to_infinity(make, container):
+    parts = [1e308, 1e308, 1.0, 1.0, 2.0], [0, 0, 1, 0, 1], [0, 3, 5]
+    infinite = container(parts, shape=(2, 2))
+    with pytest.raises(InputError, match="infinity"):
+        make().fit(infinite, [0, 1])
+    rows = np.random.default_rng(0).standard_normal((20, 2))
+    model = make().fit(rows, [0, 1] * 10)
+    with pytest.raises(InputError, match="infinity"):
+        model.predict(infinite)
+
+
+@pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
+def test_entries_listed_several_times_are_the_rows_of_their_sums(make):
+    rng = np.random.default_rng(0)
+    several = sp.csr_matrix((rng.standard_normal(120), rng.integers(3, size=120), np.arange(0, 121, 6)), shape=(20, 3))
+    labels = [0, 1] * 10
+    assert not several.has_canonical_format
+    digest = make().fit(several, labels).state_digest()
+    assert make().fit(sp.csr_matrix(several.toarray()), labels).state_digest() == digest
+
+
+@pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
+def test_no_model_makes_one_label_of_two_past_64_bits(make):
+    with pytest.raises(InputError, match="labels must fit 64 bits"):
+        make().fit(X, np.array([2**63, 2**63 + 1] * (N // 2), dtype=np.uint64))
 
 
 BAD_LABELS = {

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from erasable.core.sparse import summed
 from erasable.errors import InputError, InputTypeError
 
 _ARRAYS: dict[type, Any] = {bool: bool, int: np.int64, float: np.float64}
@@ -76,7 +77,8 @@ def check_labels(y: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
     if missing:
         raise InputError(f"{where}: {missing} of {len(y)} labels are missing: leave those rows out, or label them.")
     kinds = {type(v) for v in y} if y.dtype == object else set()
-    if y.dtype.kind not in "biufO" or not kinds <= {str}:
+    too_large = y.dtype.kind == "u" and len(y) > 0 and int(y.max()) >= 2**63
+    if y.dtype.kind not in "biufO" or not kinds <= {str} or too_large:
         found = ", ".join(sorted(t.__name__ for t in kinds)) or str(y.dtype)
         raise InputTypeError(f"{where}: labels must be all 64-bit integers, strings, booleans or floats; got {found}.")
     return y
@@ -123,8 +125,7 @@ def as_rows(X: Any, where: str, shown: Sequence[str] | None = None) -> Any:
     if sp.issparse(X):
         if hasattr(X, "check_format"):  # before anything is computed with them: indices may lie outside
             X.check_format(full_check=True)
-        X = sp.csr_array(X, dtype=row_dtype([X.dtype]))
-        X.sum_duplicates()
+        X = summed(sp.csr_array(X, dtype=row_dtype([X.dtype])))
         bad = np.bincount(X.indices[~np.isfinite(X.data)], minlength=X.shape[1])
     else:
         X = np.ascontiguousarray(X, dtype=row_dtype([X.dtype]))

@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _get_feature_names, validate_data
 
 from erasable.core.grid import count_outside_ball
 from erasable.core.layout import Key
 from erasable.core.selector import RawRows
+from erasable.core.sparse import checked_layout, summed
 from erasable.errors import InputError, InputTypeError
 from erasable.estimators._keys import Column, as_key_column, label_type, plain_labels, same_kind
 from erasable.estimators._memory import CoreMemory
@@ -27,6 +29,8 @@ def check_rows(
     estimator: Any, X: Any, y: Any = _NO_LABELS, *, first: bool
 ) -> tuple[Any, npt.NDArray[Any], dict[str, Any]]:
     """Rows (dense float32/float64 or CSR), labels (1-d) and the schema (feature count and names) they came with.
+
+    No entry of CSR rows is listed twice: entries that were are added up, and their sums must be finite too.
 
     The checks run on a stand-in, so that a refused call leaves the estimator as it was.
 
@@ -44,8 +48,10 @@ def check_rows(
     options: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "reset": first}
     refusal: InputError | InputTypeError
     try:
+        if sp.issparse(X) and X.format in ("csr", "csc"):
+            X = checked_layout(X)
         if y is _NO_LABELS:
-            return _narrow(validate_data(stand_in, X, **options)), np.empty(0), {}
+            return _finite(_narrow(validate_data(stand_in, X, **options))), np.empty(0), {}
         if isinstance(y, str | bytes):
             raise ValueError("y must be an array of labels, one per row; got a single text.")
         found = names_of_columns(X)
@@ -53,7 +59,7 @@ def check_rows(
             raise ValueError("the columns of X have other names, or another order, than feature_names says.")
         X, y = validate_data(stand_in, X, plain_labels(y), **options)
         check_classification_targets(y)
-        return _narrow(X), y, {k: v for k, v in vars(stand_in).items() if k in _SCHEMA}
+        return _finite(_narrow(X)), y, {k: v for k, v in vars(stand_in).items() if k in _SCHEMA}
     except (ValueError, OverflowError) as error:
         refusal = InputError(_without_values(str(error)))
     except TypeError as error:
@@ -73,6 +79,16 @@ def _narrow(X: Any) -> Any:
         return X
     parts = X.data, X.indices.astype(np.int32), X.indptr.astype(np.int32)
     return type(X)(parts, shape=X.shape)
+
+
+def _finite(X: Any) -> Any:
+    """The rows, entries of CSR that are listed several times added up."""
+    if isinstance(X, np.ndarray):
+        return X
+    X = summed(X)
+    if not np.isfinite(X.data).all():
+        raise ValueError("Input X contains infinity: entries that are listed several times are added up.")
+    return X
 
 
 def _without_values(message: str) -> str:

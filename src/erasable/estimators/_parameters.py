@@ -6,6 +6,7 @@ import decimal
 import math
 import numbers
 import os
+import warnings
 from typing import Any, Protocol
 
 import numpy as np
@@ -81,6 +82,16 @@ def check_memory(grid: Grid) -> None:
         raise ConfigurationError(
             f"{grid.n_features:,} features need about {needed / 2**30:,.0f} GiB for matrices of features by features, "
             f"and this machine has {there / 2**30:,.0f}: hash or project the features to fewer first."
+        )
+
+
+def warn_of_signs(grid: Grid) -> None:
+    """Say so where nothing but the sign of the rows would be left."""
+    if grid.n_features == 1 and grid.normalises:
+        warnings.warn(
+            "there is one feature, and scaling divides each row by its own norm, so only the sign of the feature is "
+            "left: set scaling to a public number that no value exceeds, such as scaling=100.0.",
+            stacklevel=5,  # who called fit
         )
 
 
@@ -195,7 +206,8 @@ def sorted_classes(classes: Any) -> tuple[Label, ...]:
     """Distinct classes in order, as plain values."""
     if isinstance(classes, str | bytes) or not hasattr(classes, "__iter__"):
         raise ConfigurationError(f"classes must be a list or an array; got {type(classes).__name__}.")
-    array = classes if isinstance(classes, np.ndarray) else np.fromiter(classes, dtype=object)
+    plain = classes.to_pylist() if hasattr(classes, "to_pylist") else classes  # pyarrow
+    array = plain if isinstance(plain, np.ndarray) else np.fromiter(plain, dtype=object)
     if array.ndim != 1:
         raise ConfigurationError(f"classes must be one-dimensional; got shape {array.shape}.")
     if not len(array):

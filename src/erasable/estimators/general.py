@@ -18,7 +18,7 @@ from erasable.estimators._erasable import ErasableBase, nearest_probabilities
 from erasable.estimators._general_memory import GeneralMemory
 from erasable.estimators._general_state import GeneralConfiguration, general_from_bytes, recompute
 from erasable.estimators._guarantee import Guarantee
-from erasable.estimators._parameters import check_memory, sorted_classes
+from erasable.estimators._parameters import check_memory, sorted_classes, warn_of_signs
 from erasable.estimators._reports import ForgetReport
 
 _PREDICT_BLOCK = 2**20  # numbers handled at once when predicting
@@ -279,6 +279,8 @@ class ErasableGeneralClassifier(ErasableBase):
             raise ConfigurationError(
                 "classes given to partial_fit differ from the classes parameter: give one of them."
             )
+        if isinstance(configuration.function_class, LinearBall):
+            warn_of_signs(configuration.function_class.grid(n_features))
         return GeneralMemory.empty(configuration)
 
     def _check_unchanged(self, memory: Any, classes: Any) -> None:

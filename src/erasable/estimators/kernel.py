@@ -41,7 +41,8 @@ class ErasableKernelClassifier(ErasableBase):
     ----------
     kernel : "rbf", "matern", "poly", "linear" or callable, default="rbf"
         A callable takes two arrays of rows and returns their kernel matrix. It must be positive definite and its value
-        for a pair of rows must not depend on what else is in the call.
+        for a pair of rows must not depend on what else is in the call. ``fit`` refuses a function that shows not to be
+        positive definite, or whose values are too coarse for the capacity (float32, perhaps).
     capacity : float, default=0.1
         The regulariser, ``1 / (4 B**2)`` for a ball of radius B. Lower fits closer and stores more.
     threshold : float, default=1.0

@@ -13,7 +13,7 @@ from erasable.core.state import from_bytes
 from erasable.estimators._erasable import ErasableBase
 from erasable.estimators._input import check_ball
 from erasable.estimators._memory import CoreMemory
-from erasable.estimators._parameters import check_unchanged, configure
+from erasable.estimators._parameters import check_unchanged, configure, warn_of_signs
 
 _PREDICT_BLOCK = 2**20  # numbers handled at once when predicting
 
@@ -44,7 +44,8 @@ class ErasableClassifier(ErasableBase):
     scaling : "row", None, float or array of shape (n_features,), default="row"
         How rows get into the unit ball. ``"row"`` divides each row by its norm; a number divides by it and refuses
         rows outside; an array divides columns by public scales and then each row by its norm; ``None`` requires
-        norm at most one. This is configuration: it must not be fitted on rows that may have to be forgotten.
+        norm at most one. Dividing by its norm leaves nothing of a single feature but its sign: give a number. This is
+        configuration: it must not be fitted on rows that may have to be forgotten.
     classes : array-like, optional
         All classes, fixed by the caller. Otherwise the classes are those of the surviving core rows.
     feature_names : array-like of str, optional
@@ -121,7 +122,9 @@ class ErasableClassifier(ErasableBase):
     _memory: CoreMemory
 
     def _start(self, n_features: int, n_samples: int, classes: Any, *, streaming: bool) -> CoreMemory:
-        return CoreMemory.empty(configure(self, n_features, n_samples, classes, streaming=streaming))
+        configuration = configure(self, n_features, n_samples, classes, streaming=streaming)
+        warn_of_signs(configuration.grid)
+        return CoreMemory.empty(configuration)
 
     def _check_unchanged(self, memory: CoreMemory, classes: Any) -> None:
         check_unchanged(self, memory.configuration, classes)

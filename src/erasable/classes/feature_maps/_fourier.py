@@ -21,7 +21,7 @@ from erasable.classes.feature_maps._base import (
     set_field,
 )
 from erasable.classes.feature_maps._rowwise import cosine_of_turns, product
-from erasable.errors import InputError
+from erasable.errors import ConfigurationError, InputError
 
 _FREQUENCY_BITS = 16  # frequencies are multiples of 2**-16; none is above 8.3, so they fit 20 bits
 
@@ -72,6 +72,8 @@ class RandomFourierFeatures(FeatureMap):
     def __post_init__(self) -> None:
         set_field(self, "n_features_out", integer(self.n_features_out, "n_features_out", 1, 2**24))
         set_field(self, "gamma", positive(self.gamma, "gamma"))
+        if self.gamma > 1e300:
+            raise ConfigurationError(f"gamma must be at most 1e300; got {self.gamma!r}.")
         set_field(self, "seed", integer(self.seed, "seed", 0, 2**64 - 1))
 
     def __call__(self, X: Any) -> Float64s:

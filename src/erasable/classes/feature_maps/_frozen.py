@@ -11,6 +11,7 @@ import scipy.sparse as sp
 
 from erasable.classes.feature_maps._base import NUMBERS, TEXTS, FeatureMap, as_numbers, integer, set_field
 from erasable.classes.feature_maps._texts import as_texts
+from erasable.core.sparse import summed
 from erasable.errors import ConfigurationError, InputError
 
 
@@ -110,6 +111,7 @@ class FrozenMap(FeatureMap):
         if Z.dtype not in (np.float32, np.float64):
             with np.errstate(over="ignore"):  # of a longer type; found below
                 Z = Z.astype(np.float64)
+        Z = summed(Z) if sp.issparse(Z) else Z
         numbers = Z.data if sp.issparse(Z) else Z
         unfit = int(np.count_nonzero(~np.isfinite(numbers)))
         if unfit:
