@@ -47,7 +47,11 @@ BAD_COLUMNS = {
         InputError,
         ("12 entries of 'f9' and some of 2 other columns are",),
     ),
-    "texts and dates": ({"a": IDS, "b": DATES}, InputTypeError, ("2 columns must", "'a' (string)", "'b' (date32", "out")),
+    "texts and dates": (
+        {"a": IDS, "b": DATES},
+        InputTypeError,
+        ("2 columns must", "'a' (string)", "'b' (date32", "out"),
+    ),
     "nothing at all": ({"b": pa.nulls(N)}, InputError, ("12 entries of 'b'",)),
     "label missing": ({"label": with_gap([SECRET] * N)}, InputError, ("2 of 12 labels", "'label'")),
     "text label missing": ({"label": with_gap(IDS)}, InputError, ("2 of 12 labels",)),

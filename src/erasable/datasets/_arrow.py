@@ -204,9 +204,8 @@ def _not_numeric(path: Path, unfit: Mapping[str, str]) -> InputTypeError:
         ((column, kind),) = unfit.items()
         problem, them = f"{column} must be numeric or boolean to be a feature; it holds {kind}", "it"
     else:
-        listed = ", ".join(f"{column} ({kind})" for column, kind in unfit.items())
-        problem, them = f"{len(unfit)} columns must be numeric or boolean to be features; they hold other things", "them"
-        problem += f": {listed}"
+        found = ", ".join(f"{column} ({kind})" for column, kind in unfit.items())
+        problem, them = f"{len(unfit)} columns must be numeric or boolean to be features: {found}", "them"
     return InputTypeError(
         f"{path.name}: {problem}. Leave {them} out with ignore=, or encode {them} with a coding that is fixed and "
         "public: one fitted on rows would be a trace of them."
