@@ -10,14 +10,16 @@ from erasable.operations.reproduce.figures import check_available, draw_all, dra
 from erasable.operations.reproduce.journal import make_folder, write
 from erasable.operations.reproduce.methods import METHODS
 from erasable.operations.reproduce.report import page
-from erasable.operations.reproduce.settings import NAMED, ORDERS, Settings
+from erasable.operations.reproduce.settings import INTERCEPTS, NAMED, ORDERS, SHARDS, Settings
 from erasable.operations.reproduce.summary import Results, summarise
 from erasable.operations.reproduce.tables import TextTable, as_in_the_paper, hints, in_detail, promises, speed_ups
 
 __all__ = [
+    "INTERCEPTS",
     "METHODS",
     "NAMED",
     "ORDERS",
+    "SHARDS",
     "Results",
     "Settings",
     "TextTable",
