@@ -6,11 +6,16 @@ import dataclasses
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from erasable.cli._shared import Bars, Json, print_json, text_table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from erasable.operations.reproduce import TextTable
 
 
 def reproduce(
@@ -18,7 +23,8 @@ def reproduce(
         str,
         typer.Argument(
             help="`margin`, `margin-uniform`, `purchase` (needs `--data`), `purchase-like`, `digits`, `svm` (Figure 1 "
-            "alone), or a file: .csv, .parquet, .npz, .svmlight.",
+            "alone), `deletion-time` (Theorem 4.6 alone; takes `--quick`, `--kappa`, `--capacity`, `--seed`), or a "
+            "file: .csv, .parquet, .npz, .svmlight.",
             show_default=False,
         ),
     ],
@@ -100,10 +106,13 @@ def reproduce(
     from erasable.operations.reproduce import (
         Settings,
         as_in_the_paper,
+        deletion_time_as_json,
+        deletion_time_table,
         draw_figure_1,
         hints,
         in_detail,
         make_folder,
+        measure_deletion_time,
         speed_ups,
     )
     from erasable.operations.reproduce import reproduce as run
@@ -117,6 +126,15 @@ def reproduce(
             print_json({"figures": [str(folder / name) for name in ("figure1.png", "figure1.svg")]})
         else:
             screen.print(f"[bold]{escape(str(folder / 'figure1.png'))}[/] and figure1.svg")
+        return
+    if dataset == "deletion-time":
+        found = measure_deletion_time(
+            20_000 if quick else 200_000, kappa=kappa or 0.2, capacity=capacity or 1.0, seed=seed
+        )
+        if as_json:
+            print_json({"deletion_time": deletion_time_as_json(found)})
+        else:
+            _show(Console(), deletion_time_table(found))
         return
     settings = Settings(
         dataset,
@@ -160,11 +178,17 @@ def reproduce(
     ]
     halves = [dataclasses.replace(halves[0], notes=()), dataclasses.replace(halves[1], title="")]
     for table in (as_in_the_paper(results), *halves):
-        shown = text_table(table.title, table.head, table.rows, bold=lambda row: row[0].startswith("Algorithm 1"))
-        page.print(shown)
-        for note in table.notes:
-            page.print(escape(note), style="dim")
+        _show(page, table)
     for line in [*speed_ups(results), *hints(results)]:
         page.print("•", escape(line), highlight=False)
     path = escape(str(folder / "report.html"))
     page.print(f"\n[bold]{path}[/] has the pictures; results.json the numbers.", highlight=False, soft_wrap=True)
+
+
+def _show(page: Console, table: TextTable) -> None:
+    from rich.markup import escape
+
+    shown = text_table(table.title, table.head, table.rows, bold=lambda row: row[0].startswith("Algorithm 1"))
+    page.print(shown)
+    for note in table.notes:
+        page.print(escape(note), style="dim")
