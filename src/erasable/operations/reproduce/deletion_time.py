@@ -127,10 +127,25 @@ def as_table(found: list[DeletionTime]) -> TextTable:
     for f in found:
         times = (f.seconds, f.core_seconds, f.other_seconds, f.bound.value)
         numbers = [f"{1e6 * t:,.{0 if t >= 1e-4 else 1}f}" for t in times]
-        numbers.append(f"{f.seconds / f.bound.value:.2f}" if f.bound.value else "")
+        shares = (f.seconds * f.total, f.core_deletions * f.core_seconds)
+        numbers += [f"{s / f.total / f.bound.value:.2f}" if f.bound.value else "" for s in shares]
         rows.append((f.distribution, f"{f.K}", f"{f.total:,}", f"{f.core_deletions:.1f}", *numbers))
-    head = ("deletions", "K", "in all", "of core rows", "µs each", "core row", "other row", "bound", "share of it")
-    note = "Times in µs, until the model can predict again: of a deletion, of one of a core row, of one of another row."
+    head = (
+        "deletions",
+        "K",
+        "in all",
+        "of core rows",
+        "µs each",
+        "core row",
+        "other row",
+        "bound",
+        "share",
+        "core only",
+    )
+    note = (
+        "Times in µs, until the model can predict again: of a deletion, of one of a core row, of one of another row. "
+        "Share: of the bound; core only: of the bound, without the time to look up other rows."
+    )
     return TextTable("Theorem 4.6: the expected time of a deletion, on Margin", head, rows, (note,))
 
 
