@@ -41,7 +41,17 @@ BAD_COLUMNS = {
     "missing booleans": ({"b": with_gap([True] * N)}, InputError, ("2 entries of 'b'",)),
     "NaN": ({"b": with_gap([SECRET] * N, np.nan)}, InputError, ("2 entries of 'b'",)),
     "infinity": ({"b": with_gap([SECRET] * N, -np.inf)}, InputError, ("2 entries of 'b'", "not finite")),
-    "two columns": ({"a": [np.nan] * N, "b": [np.inf] * N}, InputError, ("12 entries of 'a'", "1 other")),
+    "two columns": ({"a": [np.nan] * N, "b": [np.inf] * N}, InputError, ("12 entries of 'a', 12 entries of 'b' are",)),
+    "twelve columns": (
+        {f"f{i}": [np.nan] * N for i in range(12)},
+        InputError,
+        ("12 entries of 'f9' and some of 2 other columns are",),
+    ),
+    "texts and dates": (
+        {"a": IDS, "b": DATES},
+        InputTypeError,
+        ("2 columns must", "'a' (string)", "'b' (date32", "out"),
+    ),
     "nothing at all": ({"b": pa.nulls(N)}, InputError, ("12 entries of 'b'",)),
     "label missing": ({"label": with_gap([SECRET] * N)}, InputError, ("2 of 12 labels", "'label'")),
     "text label missing": ({"label": with_gap(IDS)}, InputError, ("2 of 12 labels",)),

@@ -82,13 +82,14 @@ BAD_ROWS = {
     "a string": (SECRET_TEXT, ""),
     "a dictionary": ({SECRET_TEXT: SECRET}, ""),
     "nothing": (None, ""),
-    "pandas text": (pd.DataFrame({"a": X[:, 0], "b": SECRET_TEXT, "c": SECRET}), "text"),
+    "pandas text": (pd.DataFrame({"a": X[:, 0], "b": SECRET_TEXT, "c": SECRET}), "text in 'b', where"),
+    "pandas texts": (pd.DataFrame({"a": SECRET_TEXT, "b": X[:, 0], "c": SECRET_TEXT}), "text in 'a', 'c', where"),
     "pandas missing": (pd.DataFrame({"a": X[:, 0], "b": pd.array([1, None] * (N // 2)), "c": SECRET}), "NaN"),
     "pandas times": (pd.DataFrame({"a": X[:, 0], "b": pd.Timestamp("2020-01-01"), "c": SECRET}), ""),
     "pandas mixed column names": (pd.DataFrame({"a": X[:, 0], 1: X[:, 1], "c": X[:, 2]}), "names"),
-    "polars text": (pl.DataFrame({"a": X[:, 0], "b": [SECRET_TEXT] * N, "c": X[:, 2]}), "text"),
+    "polars text": (pl.DataFrame({"a": X[:, 0], "b": [SECRET_TEXT] * N, "c": X[:, 2]}), "text in 'b', where"),
     "polars missing": (pl.DataFrame({"a": X[:, 0], "b": [SECRET, None] * (N // 2), "c": X[:, 2]}), "NaN"),
-    "pyarrow text": (pa.table({"a": X[:, 0], "b": [SECRET_TEXT] * N, "c": X[:, 2]}), "text"),
+    "pyarrow text": (pa.table({"a": X[:, 0], "b": [SECRET_TEXT] * N, "c": X[:, 2]}), "text in 'b', where"),
     "pyarrow missing": (pa.table({"a": X[:, 0], "b": [SECRET, None] * (N // 2), "c": X[:, 2]}), "NaN"),
 }
 OTHER_WIDTHS = {

@@ -132,10 +132,10 @@ def as_rows(X: Any, where: str, shown: Sequence[str] | None = None) -> Any:
         bad = X.shape[0] - np.isfinite(X).sum(axis=0)
     unfit = np.flatnonzero(bad)
     if len(unfit):
-        first = shown[unfit[0]] if shown else f"column {unfit[0]}"
-        others = f", and {len(unfit) - 1} other columns have some" if len(unfit) > 1 else ""
+        counts = [f"{bad[j]} entries of {shown[j] if shown else f'column {j}'}" for j in unfit[:10].tolist()]
+        more = f" and some of {len(unfit) - 10} other columns" if len(unfit) > 10 else ""
         raise InputError(
-            f"{where}: {bad[unfit[0]]} entries of {first} are missing or not finite{others}: "
+            f"{where}: {', '.join(counts)}{more} are missing or not finite: "
             "fill them in with a fixed public number, or leave those rows out."
         )
     return X

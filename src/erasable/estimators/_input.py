@@ -61,9 +61,9 @@ def check_rows(
         check_classification_targets(y)
         return _finite(_narrow(X)), y, {k: v for k, v in vars(stand_in).items() if k in _SCHEMA}
     except (ValueError, OverflowError) as error:
-        refusal = InputError(_without_values(str(error)))
+        refusal = InputError(_without_values(str(error), X))
     except TypeError as error:
-        refusal = InputTypeError(_without_values(str(error)))
+        refusal = InputTypeError(_without_values(str(error), X))
     raise refusal  # here and not above, where it would carry the original, and with it values, along
 
 
@@ -91,10 +91,26 @@ def _finite(X: Any) -> Any:
     return X
 
 
-def _without_values(message: str) -> str:
-    """A message of NumPy or scikit-learn without the entries it quotes."""
+def _columns_of_text(X: Any) -> list[str]:
+    """Names of the columns that cannot be read as numbers, where the rows come with names."""
+
+    def is_text(name: Any) -> bool:
+        try:
+            np.asarray(X[name], dtype=np.float64)
+        except (TypeError, ValueError):
+            return True
+        return False
+
+    names = names_of_columns(X)
+    return [] if names is None else [repr(str(n)) for n in names if is_text(n)]
+
+
+def _without_values(message: str, X: Any) -> str:
+    """A message of NumPy or scikit-learn about rows without the entries it quotes."""
     if "could not convert" in message:
-        return "X holds text where numbers are required: encode categories as numbers first."
+        texts = _columns_of_text(X)
+        where = f" in {', '.join(texts)}," if texts else ""
+        return f"X holds text{where} where numbers are required: encode categories as numbers first."
     if message.startswith("Complex data"):
         return "Complex data not supported: X must hold real numbers."
     if "not supported between instances" in message or "is ambiguous" in message:

@@ -81,7 +81,18 @@ def scan_for(
     except OSError as error:
         raise InputError(f"{os.fspath(folder)!r} cannot be looked through: {error.strerror}.") from None
     X = rows.X if isinstance(rows.X, np.ndarray) else rows.X.toarray()
-    return scan(folder, X, ids=rows.ids, subjects=rows.subjects, skip=[table_path], exclude=exclude, progress=progress)
+    return scan(
+        folder,
+        X,
+        ids=rows.ids,
+        subjects=rows.subjects,
+        skip=[table_path],
+        exclude=exclude,
+        progress=progress,
+        feature_names=rows.feature_names,
+        id_name=id,
+        subject_name=subject,
+    )
 
 
 def _rows(

@@ -113,6 +113,7 @@ class _Experiment:
                 "features": split.train.n_features,
                 "classes": len(labels),
                 "class_shares": (counts / counts.sum()).round(4).tolist(),
+                "majority": float(np.mean(split.test.y == labels[np.argmax(counts)])),
                 "fitted": split.train.fitted,
                 "core_share": self.share,
                 "requests_in_core": sum(key in core_ids for key in wanted) / len(wanted),
