@@ -123,7 +123,7 @@ class ErasableBase(Savable, ClassifierMixin, BaseEstimator):
         if fresh:
             if self.__sklearn_is_fitted__():
                 self._memory.erase()
-            for name in ("feature_names_in_", "n_features_in_", "_memory"):
+            for name in ("feature_names_in_", "n_features_in_", "_memory", *schema):  # in the order of a first fit
                 self.__dict__.pop(name, None)
             self.__dict__.update(schema, _memory=memory)
         return LearnReport(n, memory.n_core - before, memory.n_core, decisions)

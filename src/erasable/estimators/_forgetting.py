@@ -94,12 +94,12 @@ class ForgettingClassifier(ClassifierMixin, BaseEstimator):
         column = check_ids(ids, X.shape[0], {})
         keys = range(X.shape[0]) if column is None else column
         keys = keys.tolist() if isinstance(keys, np.ndarray) else keys
-        fitted = self._learn(X, y, keys)
+        fitted = {**schema, **self._learn(X, y, keys), "_key_type": type(keys[0]), "_whole": True}
         if self.__sklearn_is_fitted__():
             self._erase()
-        for name in ("feature_names_in_", "n_features_in_"):
+        for name in ("feature_names_in_", *fitted):  # attributes stand in the order of a first fit
             self.__dict__.pop(name, None)
-        self.__dict__.update(schema, **fitted, _key_type=type(keys[0]), _whole=True)
+        self.__dict__.update(fitted)
         return self
 
     def forget(self, *, ids: Any) -> RemovalReport:

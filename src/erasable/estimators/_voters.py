@@ -71,6 +71,10 @@ class CoreRows:
     labels: list[Any]
     ids: list[Key]
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.rows, np.ndarray):
+            object.__setattr__(self, "rows", _without_history(self.rows))
+
     @classmethod
     def chosen(cls, X: Any, y: npt.NDArray[Any], keys: Sequence[Key], index: npt.NDArray[np.intp]) -> CoreRows:
         """Copies of the rows at these positions."""
@@ -111,6 +115,14 @@ class CoreRows:
         }
         labels: Tensors = {"labels": ("I32", encode(self.labels)[1])}
         return digest_of(parts(meta, {**self.tensors(), **labels, **key_tensors("ids", self.ids)}))
+
+
+def _without_history(rows: Any) -> sp.csr_array:
+    """CSR in canonical form that says so: SciPy remembers which of its forms were asked for, and pickles it."""
+    n, d = rows.shape
+    plain = sp.csr_array((rows.data, rows.indices, rows.indptr), shape=(int(n), int(d)))
+    plain.has_canonical_format = True
+    return plain
 
 
 def train_on(core: CoreRows, core_set: CoreSetMap, base: Any, reproducible: bool) -> tuple[CoreRows, Any]:
