@@ -17,7 +17,7 @@ from erasable.core.layout import Key
 from erasable.core.lots import lots
 from erasable.errors import ConfigurationError
 from erasable.estimators._forgetting import ForgettingClassifier, check_count, check_seed, encode, n_bytes, overwrite
-from erasable.estimators._guarantee import Guarantee
+from erasable.estimators._guarantee import SAME_BITS_AGAIN, Guarantee
 from erasable.estimators._keys import array_of, pick
 from erasable.estimators._voters import check_estimator_parameter, fit_voter, fresh
 
@@ -63,9 +63,9 @@ class SISAClassifier(ForgettingClassifier):
     one call retrain each shard once. Prediction is a uniform vote.
 
     *Guarantee*: exact unlearning in the traditional sense (epsilon = delta = 0, Definition 2.1 of the paper): the
-    model equals one trained from nothing on the remaining rows with the same seed, given a deterministic base
-    estimator. For that, a row's shard and slice are drawn from its id and the seed alone, not from its position. All
-    rows stay stored.
+    model, with all its checkpoints, equals one trained from nothing on the remaining rows with the same seed, given a
+    deterministic base estimator and one machine. For that, a row's shard and slice are drawn from its id and the seed
+    alone, not from its position. All rows stay stored.
 
     Parameters
     ----------
@@ -125,9 +125,8 @@ class SISAClassifier(ForgettingClassifier):
         """Exact unlearning in the traditional sense."""
         return Guarantee(
             "exact unlearning (Definition 2.1): equal to training on all remaining rows with the same seed",
-            0.0,
-            0.0,
-            ("the base estimator is deterministic given its seed",),
+            of="state",
+            assumptions=(SAME_BITS_AGAIN,),
         )
 
     def _check_parameters(self) -> None:

@@ -198,9 +198,9 @@ class ErasableBase(Savable, ClassifierMixin, BaseEstimator):
     def guarantee(self) -> Guarantee:
         """Exact system-aware unlearning, bitwise."""
         return Guarantee(
-            "exact system-aware unlearning (Definition 2.3), bitwise: equal to training on the surviving core rows",
-            0.0,
-            0.0,
+            "exact system-aware unlearning (Definition 2.3): equal to training on the surviving core rows",
+            of="state",
+            bitwise=True,
         )
 
     def state_digest(self) -> str:

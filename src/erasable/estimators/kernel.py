@@ -123,12 +123,7 @@ class ErasableKernelClassifier(ErasableBase):
     def guarantee(self) -> Guarantee:
         """Exact system-aware unlearning, bitwise."""
         assumptions = ("the kernel function returns the same value for a pair of rows in every call",)
-        return Guarantee(
-            "exact system-aware unlearning (Definition 2.3), bitwise: equal to training on the surviving core rows",
-            0.0,
-            0.0,
-            assumptions if callable(self.kernel) else (),
-        )
+        return replace(super().guarantee, assumptions=assumptions if callable(self.kernel) else ())
 
     def decision_function(self, X: Any) -> Float64s:
         """Scores: shape (n_samples,) for one or two classes, (n_samples, n_classes) otherwise."""

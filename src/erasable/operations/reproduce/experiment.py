@@ -141,6 +141,7 @@ class _Experiment:
                     "stored_bytes": model.stored_bytes_,
                     "guarantee": {
                         "definition": g.definition,
+                        "of": g.of,
                         "epsilon": g.epsilon,
                         "delta": g.delta,
                         "assumptions": list(g.assumptions),
