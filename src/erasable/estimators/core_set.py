@@ -20,6 +20,7 @@ from erasable.core.shards import Files
 from erasable.coresets._protocol import CoreSetMap, check_core_set, core_positions
 from erasable.errors import ConfigurationError, ErasableError, NoRowsError, StateFormatError, VerificationError
 from erasable.estimators._core_set_state import core_set_from_bytes, core_set_pieces
+from erasable.estimators._erasable import ErasableBase
 from erasable.estimators._forgetting import ForgettingClassifier, encode, n_bytes, overwrite
 from erasable.estimators._guarantee import SAME_BITS_AGAIN, Guarantee
 from erasable.estimators._keys import array_of
@@ -232,7 +233,9 @@ class CoreSetUnlearner(Savable, ForgettingClassifier):
             raise
         if own:
             kept, learner = set(core.ids), self._learner
-            report = learner.forget(ids=[key for key in old.ids if key not in kept])
+            leave = [key for key in old.ids if key not in kept]
+            ours = isinstance(learner, ErasableBase | ForgettingClassifier)  # this model warns for them
+            report = learner._forget(leave)[0] if ours else learner.forget(ids=leave)
             gone_over = int(getattr(report, "rows_gone_over", 0))
             core, learner = agreed(core, learner, self._map)
         self._place = {key: i for i, key in enumerate(core.ids)}

@@ -51,7 +51,8 @@ class ErasableGeneralClassifier(ErasableBase):
     max_stages : int, default=64
         For the stages: how many there may be at most.
     classes : array-like, optional
-        All classes, fixed by the caller. Otherwise the classes are those of the surviving core rows.
+        All classes, fixed by the caller. Otherwise the classes are those of the surviving core rows, and one whose last
+        core row is forgotten is gone; ``forget`` warns.
 
     Attributes
     ----------

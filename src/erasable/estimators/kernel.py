@@ -55,7 +55,8 @@ class ErasableKernelClassifier(ErasableBase):
     scaling : None, float or array of shape (n_features,), default=None
         Public numbers that divide the columns. Never fitted on rows that may have to be forgotten.
     classes : array-like, optional
-        All classes, fixed by the caller. Otherwise the classes are those of the surviving core rows.
+        All classes, fixed by the caller. Otherwise the classes are those of the surviving core rows, and one whose last
+        core row is forgotten is gone; ``forget`` warns.
     feature_names : array-like of str, optional
         Names of the columns, fixed by the caller and stored with the model. Rows with other names are refused. Names
         that come with a dataframe alone are kept as scikit-learn keeps them, in memory and not in the state, so that
