@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 #: What models assume that train a learner in floating point again instead of keeping exact sums.
@@ -43,3 +43,22 @@ class Guarantee:
         limits = "" if self.epsilon == self.delta == 0.0 else f", epsilon = {self.epsilon:g}, delta = {self.delta:g}"
         given = f"; assuming {'; '.join(self.assumptions)}" if self.assumptions else ""
         return f"{self.definition}; {scope}{', bitwise' if self.bitwise else ''}{limits}{given}"
+
+
+def on_core_rows(own: Guarantee | None, named: str) -> Guarantee:
+    """What a learner's own promise becomes on core rows: Theorem 3.1 is about promises that speak of the state."""
+    if own is None:
+        return Guarantee(
+            "equal to training the learner on the surviving core rows; no definition is claimed, since the learner "
+            "does not say what it stores",
+            of="model",
+            assumptions=("the learner's forget equals training on the rows it is left with",),
+        )
+    if own.of == "model":
+        return replace(
+            own,
+            definition=f"of the learner, on the core rows: {own.definition}; not system-aware unlearning, since "
+            "Theorem 3.1 carries over only what holds of the state",
+        )
+    prefix = "(epsilon, delta)-" if own.epsilon or own.delta else "exact "
+    return replace(own, definition=f"{prefix}{named}; of the learner, on the core rows: {own.definition}")

@@ -22,7 +22,7 @@ from erasable.errors import ConfigurationError, ErasableError, NoRowsError, Stat
 from erasable.estimators._core_set_state import core_set_from_bytes, core_set_pieces
 from erasable.estimators._erasable import ErasableBase
 from erasable.estimators._forgetting import ForgettingClassifier, encode, n_bytes, overwrite
-from erasable.estimators._guarantee import SAME_BITS_AGAIN, Guarantee
+from erasable.estimators._guarantee import SAME_BITS_AGAIN, Guarantee, on_core_rows
 from erasable.estimators._keys import array_of
 from erasable.estimators._saving import Savable, without_file
 from erasable.estimators._voters import (
@@ -40,25 +40,6 @@ from erasable.estimators._voters import (
 def select_core(core_set: CoreSetMap, X: Any, y: npt.NDArray[Any], keys: Sequence[Key]) -> CoreRows:
     """Copies of the core rows that a map selects; at least one, or it is refused."""
     return CoreRows.chosen(X, y, keys, core_positions(core_set, X, y, keys))
-
-
-def _handed_on(own: Guarantee | None, named: str) -> Guarantee:
-    """What a learner's own promise becomes on core rows: Theorem 3.1 is about promises that speak of the state."""
-    if own is None:
-        return Guarantee(
-            "equal to training the learner on the surviving core rows; no definition is claimed, since the learner "
-            "does not say what it stores",
-            of="model",
-            assumptions=("the learner's forget equals training on the rows it is left with",),
-        )
-    if own.of == "model":
-        return replace(
-            own,
-            definition=f"of the learner, on the core rows: {own.definition}; not system-aware unlearning, since "
-            "Theorem 3.1 carries over only what holds of the state",
-        )
-    prefix = "(epsilon, delta)-" if own.epsilon or own.delta else "exact "
-    return replace(own, definition=f"{prefix}{named}; of the learner, on the core rows: {own.definition}")
 
 
 def _offers(method: str) -> Any:
@@ -167,7 +148,7 @@ class CoreSetUnlearner(Savable, ForgettingClassifier):
         named = f"system-aware unlearning ({by}) with {where}"
         equal = "equal to training the learner on the surviving core rows"
         if forgets(base):
-            promise = _handed_on(getattr(base, "guarantee", None), named)
+            promise = on_core_rows(getattr(base, "guarantee", None), named)
         elif self._reproducible if fitted else self.reproducible:
             promise = Guarantee(f"exact {named}: {equal}", of="state", bitwise=True, assumptions=(SAME_BITS_AGAIN,))
         else:
