@@ -445,7 +445,7 @@ def test_the_staged_sampler_does_not_learn_in_parts():
 
 def test_guarantees():
     assert model().guarantee.epsilon == 0.0
-    assert "bitwise" in str(model().guarantee)
+    assert model().guarantee.bitwise
     assert not model().guarantee.assumptions
     assert len(model("finite").guarantee.assumptions) == 2
     assert "approximate" in str(model("numeric").guarantee)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from erasable.core.state import digest
+from erasable.estimators import _memory
 from tests.estimators.cases import N, classifier, make_classes, make_rows
 
 X, Y = make_rows(d=6)
@@ -60,7 +61,8 @@ def holders(row, things):
 
 
 @pytest.mark.parametrize("share", [1, 3, N // 3, N])
-def test_rows_are_overwritten_where_they_stood(share):
+def test_rows_are_overwritten_where_they_stood(monkeypatch, share):
+    monkeypatch.setattr(_memory, "_PAGE", 100)
     clf = fitted()
     rows, arrays = grid_rows(clf), [page.rows for page in clf._memory.pages]
     assert len(arrays) > 1

@@ -14,7 +14,7 @@ from erasable.core.layout import Key
 from erasable.core.lots import lots
 from erasable.errors import NoRowsError
 from erasable.estimators._forgetting import ForgettingClassifier, check_number, check_seed, encode, n_bytes, overwrite
-from erasable.estimators._guarantee import Guarantee
+from erasable.estimators._guarantee import SAME_BITS_AGAIN, Guarantee
 from erasable.estimators._keys import pick
 from erasable.estimators._voters import check_estimator_parameter, fit_voter, fresh
 
@@ -23,8 +23,8 @@ class SubsampleClassifier(ForgettingClassifier):
     """Any classifier, trained on a random subset of the rows; forgetting refits it on what is left of the subset.
 
     *Guarantee*: exact system-aware unlearning (epsilon = delta = 0, Definition 2.3 of the paper) with the subset as
-    S', given a deterministic base estimator. Whether a row is in the subset is drawn from its id and the seed alone,
-    so that the subset of the surviving subset is itself.
+    S', given a deterministic base estimator and one machine. Whether a row is in the subset is drawn from its id and
+    the seed alone, so that the subset of the surviving subset is itself.
 
     Parameters
     ----------
@@ -73,9 +73,8 @@ class SubsampleClassifier(ForgettingClassifier):
         """Exact system-aware unlearning with the subset as S'."""
         return Guarantee(
             "exact system-aware unlearning (Definition 2.3): equal to training on the remaining rows of the subset",
-            0.0,
-            0.0,
-            ("the base estimator is deterministic given its seed",),
+            of="state",
+            assumptions=(SAME_BITS_AGAIN,),
         )
 
     def _check_parameters(self) -> None:

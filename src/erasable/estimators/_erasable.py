@@ -17,7 +17,7 @@ from erasable.errors import ChangedMeanwhileError, InputError, NoRowsError
 from erasable.estimators._guarantee import Guarantee
 from erasable.estimators._input import check_ids, check_labels, check_rows, check_subjects
 from erasable.estimators._keys import array_of, as_keys, same_kind
-from erasable.estimators._reports import ForgetReport, LearnReport
+from erasable.estimators._reports import ForgetReport, LearnReport, warn_of_emptied_classes
 from erasable.estimators._saving import Savable, without_file
 
 
@@ -123,7 +123,7 @@ class ErasableBase(Savable, ClassifierMixin, BaseEstimator):
         if fresh:
             if self.__sklearn_is_fitted__():
                 self._memory.erase()
-            for name in ("feature_names_in_", "n_features_in_", "_memory"):
+            for name in ("feature_names_in_", "n_features_in_", "_memory", *schema):  # in the order of a first fit
                 self.__dict__.pop(name, None)
             self.__dict__.update(schema, _memory=memory)
         return LearnReport(n, memory.n_core - before, memory.n_core, decisions)
@@ -145,14 +145,27 @@ class ErasableBase(Savable, ClassifierMixin, BaseEstimator):
         ForgetReport
             For the caller; the model keeps nothing of it.
 
+        Warns
+        -----
+        EmptiedClassWarning
+            When the last core row of a class has left, and others remain.
+
         Notes
         -----
         *Law*: bitwise. The state afterwards is what learning the surviving core rows from nothing gives.
         *Cost*: a hash look-up for a row outside the core, one exact rank-k downdate for all others together.
         """
+        report, emptied = self._forget(ids, subjects)
+        warn_of_emptied_classes(emptied, self)
+        return report
+
+    def _forget(self, ids: Any, subjects: Any = None) -> tuple[ForgetReport, int]:
+        """The report, and how many classes lost their last core row; nothing is said of a model that is empty now."""
         memory = self._fitted("forget")
         requested, keys = self._named(ids, subjects)
-        return ForgetReport(requested, memory.forget(keys), memory)
+        before = _n_classes(memory)
+        report = ForgetReport(requested, memory.forget(keys), memory)
+        return report, before - _n_classes(memory) if report.rows_left else 0
 
     def _named(self, ids: Any, subjects: Any) -> tuple[int, list[Any]]:
         """How many ids and subjects a request names, and the ids of all core rows among them; refused if unfit."""
@@ -198,9 +211,9 @@ class ErasableBase(Savable, ClassifierMixin, BaseEstimator):
     def guarantee(self) -> Guarantee:
         """Exact system-aware unlearning, bitwise."""
         return Guarantee(
-            "exact system-aware unlearning (Definition 2.3), bitwise: equal to training on the surviving core rows",
-            0.0,
-            0.0,
+            "exact system-aware unlearning (Definition 2.3): equal to training on the surviving core rows",
+            of="state",
+            bitwise=True,
         )
 
     def state_digest(self) -> str:
@@ -308,6 +321,10 @@ class ErasableBase(Savable, ClassifierMixin, BaseEstimator):
             if name in table:
                 table[name] = {"type_name": f"{table[name]['type_name']}, not shown", "value": ""}
         return table
+
+
+def _n_classes(memory: Any) -> int:
+    return len(memory.configuration.classes or memory.class_counts)
 
 
 def nearest_probabilities(P: Float64s) -> Float64s:

@@ -18,6 +18,7 @@ from erasable.errors import ChangedMeanwhileError, ConfigurationError, InputErro
 from erasable.estimators._guarantee import Guarantee
 from erasable.estimators._input import check_ids, check_rows
 from erasable.estimators._keys import array_of, as_keys, label_type, same_kind
+from erasable.estimators._reports import warn_of_emptied_classes
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,7 @@ class ForgettingClassifier(ClassifierMixin, BaseEstimator):
     to work until it is fitted again.
     """
 
+    classes_: Any
     _place: dict[Key, Any]  # where each stored row is, by id
     _key_type: type
     _whole: bool
@@ -94,12 +96,12 @@ class ForgettingClassifier(ClassifierMixin, BaseEstimator):
         column = check_ids(ids, X.shape[0], {})
         keys = range(X.shape[0]) if column is None else column
         keys = keys.tolist() if isinstance(keys, np.ndarray) else keys
-        fitted = self._learn(X, y, keys)
+        fitted = {**schema, **self._learn(X, y, keys), "_key_type": type(keys[0]), "_whole": True}
         if self.__sklearn_is_fitted__():
             self._erase()
-        for name in ("feature_names_in_", "n_features_in_"):
+        for name in ("feature_names_in_", *fitted):  # attributes stand in the order of a first fit
             self.__dict__.pop(name, None)
-        self.__dict__.update(schema, **fitted, _key_type=type(keys[0]), _whole=True)
+        self.__dict__.update(fitted)
         return self
 
     def forget(self, *, ids: Any) -> RemovalReport:
@@ -113,14 +115,26 @@ class ForgettingClassifier(ClassifierMixin, BaseEstimator):
         Returns
         -------
         RemovalReport
+
+        Warns
+        -----
+        EmptiedClassWarning
+            When the last stored row of a class has left, and others remain.
         """
-        requested, found = self._named(ids)
-        gone_over = 0
+        report, emptied = self._forget(ids)
+        warn_of_emptied_classes(emptied, self)
+        return report
+
+    def _forget(self, ids: Any, subjects: Any = None) -> tuple[RemovalReport, int]:
+        """The report, and how many classes lost their last row; nothing is said of a model that is empty now."""
+        requested, found = self._named(ids, subjects)
+        before, gone_over = len(self.classes_), 0
         if found:
             self._whole = False
             gone_over = self._remove(found)
             self._whole = True
-        return RemovalReport(requested, len(found), len(self._place), gone_over)
+        report = RemovalReport(requested, len(found), len(self._place), gone_over)
+        return report, before - len(self.classes_) if report.rows_left else 0
 
     def _named(self, ids: Any, subjects: Any = None) -> tuple[int, list[Key]]:
         """How many ids a request names, and those of stored rows among them; refused if unfit."""

@@ -3,14 +3,15 @@
 Truth: the pages, ``H`` and ``class_sums``. Tables made from the pages: ``place``, ``of_subject``, ``class_counts``.
 Caches: ``_weights`` and ``_coefficients``, dropped on every change. Learning works on a copy of ``H`` and swaps it in
 at the end, so a refused call changes nothing. Should an interrupt hit while a change is being written, ``moment``
-stays None and the memory is not used again.
+stays None and the memory is not used again. Changes leave gaps in pages, pages of any length and tables in the order
+of history; a snapshot *settles* all of it first, so that from then on what is held is a function of the state.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from itertools import chain, repeat
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -76,6 +77,7 @@ class CoreMemory:
     _weights: Float32s | None = None
     _coefficients: Float64s | None = None
     moment: object | None = field(default_factory=object)  # a fresh token after every change: it counts nothing
+    _settled: object | None = None  # the moment at which pages and tables were last made a function of the state
 
     @classmethod
     def empty(cls, configuration: Configuration) -> CoreMemory:
@@ -85,9 +87,7 @@ class CoreMemory:
     @classmethod
     def restore(cls, state: State) -> CoreMemory:
         """Memory holding a state as it is; sums and weights are taken over, for ``verify`` to judge."""
-        ids, subjects, labels = list(state.ids), list(state.subjects), list(state.labels)
-        cuts = [slice(low, low + _PAGE) for low in range(0, len(ids), _PAGE)]
-        pages = [Page(state.rows[c].copy(), ids[c], subjects[c], labels[c]) for c in cuts]
+        pages = _pages(state.rows, list(state.ids), list(state.subjects), list(state.labels))
         memory = cls(state.configuration, gram_of(state), pages)
         memory._make_tables()
         memory.class_sums = {c: s.astype(np.float64) for c, s in zip(state.classes, state.class_sums, strict=True)}
@@ -154,6 +154,7 @@ class CoreMemory:
 
     def _place_rows(self, page: Page) -> None:
         self.place.update(zip(page.ids, zip(repeat(page), range(len(page.ids)), strict=False), strict=True))
+        self.place.pop(None, None)  # type: ignore[call-overload]  # the gaps
 
     def _count_rows(self, page: Page) -> None:
         if page.subjects.count(None) < len(page.subjects):
@@ -161,7 +162,7 @@ class CoreMemory:
                 if subject is not None:
                     self.of_subject.setdefault(subject, {})[key] = None
                     self.subject_type = type(subject)
-        for label, count in Counter(page.labels).items():
+        for label, count in Counter(label for label in page.labels if label is not None).items():
             self.class_counts[label] = self.class_counts.get(label, 0) + count
 
     def _make_tables(self) -> None:
@@ -243,28 +244,46 @@ class CoreMemory:
         return self._coefficients.copy()
 
     def snapshot(self) -> State:
-        """The state as a frozen record; gaps are closed and tables are those of the rows left, in order too, first."""
-        gaps = [page for page in self.pages if page.gaps]
-        for page in gaps:
-            page.close_up()
-            self._place_rows(page)
-        if gaps:
-            self.pages = [p for p in self.pages if p.ids]
-            self.of_subject, self.class_counts = {}, {}
-            for page in self.pages:
-                self._count_rows(page)
-        grid = self.configuration.grid
-        rows = [p.rows for p in self.pages] or [np.empty((0, grid.n_columns), dtype=grid.dtype)]
+        """The state as a frozen record; the memory is settled first."""
+        self._settle()
+        rows, ids, subjects, labels = self._in_one()
         return assemble(
             self.configuration,
-            tuple(chain.from_iterable(p.ids for p in self.pages)),
-            tuple(chain.from_iterable(p.subjects for p in self.pages)),
-            tuple(chain.from_iterable(p.labels for p in self.pages)),
-            np.concatenate(rows),
+            tuple(ids),
+            tuple(subjects),
+            tuple(labels),
+            rows,
             self.H,
             self.stacked_class_sums(),
             self.weights().copy(),
         )
+
+    def _settle(self) -> None:
+        """Full pages without gaps, and tables in which only the rows left have ever been."""
+        moment = self.moment
+        if self._settled is moment:
+            return
+        fresh = CoreMemory(self.configuration, self.H, _pages(*self._in_one()))
+        fresh._make_tables()
+        order = {label: i for i, label in enumerate(fresh.class_counts)}
+        sums = sorted(self.class_sums.items(), key=lambda entry: order.get(entry[0], len(order)))
+        made = {name: getattr(fresh, name) for name in ("pages", "place", "of_subject", "class_counts")}
+        if self.moment is not moment:
+            raise ChangedMeanwhileError("the model changed while its state was being read: read it again.")
+        old = self.pages
+        vars(self).update(made, class_sums=dict(sums), _settled=moment)  # in one step: an interrupt tears nothing
+        for page in old:
+            page.rows.fill(0)
+
+    def _in_one(self) -> tuple[Integers, list[Key], list[Key | None], list[Label]]:
+        """Copies of all rows, and their ids, subjects and labels."""
+        grid = self.configuration.grid
+        kept = [[i for i, v in enumerate(p.labels) if v is not None] if p.gaps else slice(None) for p in self.pages]
+        rows = [p.rows[k] for p, k in zip(self.pages, kept, strict=True)]
+        ids = [key for p in self.pages for key in p.ids if key is not None]
+        subjects = [owner for p in self.pages for owner, key in zip(p.subjects, p.ids, strict=False) if key is not None]
+        labels = [label for p in self.pages for label in p.labels if label is not None]
+        return np.concatenate(rows or [np.empty((0, grid.n_columns), dtype=grid.dtype)]), ids, subjects, labels
 
     def digest(self) -> str:
         """SHA-256 of the state."""
@@ -283,13 +302,17 @@ class CoreMemory:
         return [key for p in self.pages for key, label in zip(p.ids, p.labels, strict=True) if label is not None]
 
     def tables_agree(self) -> bool:
-        """Whether the tables by id, subject and class name exactly the rows in the pages."""
-        found = self.place, self.of_subject, self.class_counts
+        """Whether the tables by id, subject and class name exactly the rows in the pages.
+
+        To be asked before a snapshot, which makes them anew.
+        """
+        fresh = CoreMemory(self.configuration, self.H, self.pages)
         try:
-            self._make_tables()
-            return found == (self.place, self.of_subject, self.class_counts)
-        finally:
-            self.place, self.of_subject, self.class_counts = found
+            fresh._make_tables()
+        except ValueError:  # a page with fewer names than rows
+            return False
+        tables = ("place", "of_subject", "class_counts")
+        return all(getattr(self, name) == getattr(fresh, name) for name in tables)
 
     def erase(self) -> None:
         """Overwrite every array this memory holds."""
@@ -299,3 +322,9 @@ class CoreMemory:
         for total in self.class_sums.values():
             total.fill(0.0)
         self._changed()
+
+
+def _pages(rows: Integers, ids: list[Key], subjects: list[Key | None], labels: list[Label]) -> list[Page]:
+    """Copies of rows in full pages; the last one holds what is left over."""
+    cuts = [slice(low, low + _PAGE) for low in range(0, len(ids), _PAGE)]
+    return [Page(rows[c].copy(), ids[c], subjects[c], labels[c]) for c in cuts]

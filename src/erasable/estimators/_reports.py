@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from dataclasses import dataclass
 from typing import Any
 
 from erasable.core.selector import Decisions
-from erasable.errors import StaleReportError
+from erasable.errors import EmptiedClassWarning, StaleReportError
 
 
 class ForgetReport:
@@ -86,3 +87,16 @@ class LearnReport:
     core_rows_added: int
     core_rows: int
     decisions: Decisions
+
+
+def warn_of_emptied_classes(emptied: int, model: Any, *, stacklevel: int = 3) -> None:
+    """Say how many classes lost their last stored row; after the fact, for a warning must not stop an erasure."""
+    if not emptied:
+        return
+    which = "a class" if emptied == 1 else f"{emptied} classes"
+    remedy = " A model made with classes= keeps classes that have no rows." if hasattr(model, "classes") else ""
+    warnings.warn(
+        f"forgetting took the last stored row of {which}, which this model no longer predicts.{remedy}",
+        EmptiedClassWarning,
+        stacklevel=stacklevel,
+    )

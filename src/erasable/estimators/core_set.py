@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,9 @@ from erasable.core.shards import Files
 from erasable.coresets._protocol import CoreSetMap, check_core_set, core_positions
 from erasable.errors import ConfigurationError, ErasableError, NoRowsError, StateFormatError, VerificationError
 from erasable.estimators._core_set_state import core_set_from_bytes, core_set_pieces
+from erasable.estimators._erasable import ErasableBase
 from erasable.estimators._forgetting import ForgettingClassifier, encode, n_bytes, overwrite
-from erasable.estimators._guarantee import Guarantee
+from erasable.estimators._guarantee import SAME_BITS_AGAIN, Guarantee, on_core_rows
 from erasable.estimators._keys import array_of
 from erasable.estimators._saving import Savable, without_file
 from erasable.estimators._voters import (
@@ -55,7 +57,11 @@ class CoreSetUnlearner(Savable, ForgettingClassifier):
     *Guarantee*: system-aware unlearning (Definition 2.3) with S' = C(S), and the learner's epsilon and delta. For
     learners without ``forget`` these are zero, and the state is *bitwise* that of training on the surviving core rows,
     given that the learner is deterministic: every ``random_state`` that is None is drawn from the surviving rows,
-    labels and ids. See ``guarantee``.
+    labels and ids. What a learner computes in floating point has the same bits again on one machine only; a pickle
+    holds it, so verify a pickle where it was made. A file holds the core rows alone and the learner is trained on
+    them when it is loaded; the digest is the same anywhere. The theorem needs a learner that promises something about
+    its *state*. One that speaks of its model alone, such as ``NewtonUnlearner``, is taken, but then this model's
+    promise is of the model alone as well, and it is not verified. See ``guarantee``.
 
     Parameters
     ----------
@@ -133,39 +139,31 @@ class CoreSetUnlearner(Savable, ForgettingClassifier):
 
     @property
     def guarantee(self) -> Guarantee:
-        """System-aware unlearning with S' = C(S), with the learner's epsilon and delta."""
+        """System-aware unlearning with S' = C(S), with the learner's epsilon and delta; or of the model alone."""
         fitted = self.__sklearn_is_fitted__()
         base = self._base if fitted else self.learner
         stable = (self._map if fitted else self.core_set).stable
         where = "S' = C(S)" + (" less what the learner passes over" if hasattr(type(base), "core_ids_") else "")
         by = "Definition 2.3, by Theorem 3.1" if stable else "Definition 2.3, for one request"
         named = f"system-aware unlearning ({by}) with {where}"
-        epsilon = delta = 0.0
+        equal = "equal to training the learner on the surviving core rows"
         if forgets(base):
-            own = getattr(base, "guarantee", None)
-            if own is None:
-                definition = f"exact {named}: equal to training the learner on the surviving core rows"
-                assumptions: tuple[str, ...] = ("the learner's forget equals training on the rows it is left with",)
-            else:
-                epsilon, delta, assumptions = own.epsilon, own.delta, own.assumptions
-                prefix = "(epsilon, delta)-" if epsilon or delta else "exact "
-                definition = f"{prefix}{named}; of the learner, on the core rows: {own.definition}"
+            promise = on_core_rows(getattr(base, "guarantee", None), named)
         elif self._reproducible if fitted else self.reproducible:
-            definition = f"exact {named}, bitwise: equal to training the learner on the surviving core rows"
-            assumptions = ("the learner is deterministic given its seed",)
+            promise = Guarantee(f"exact {named}: {equal}", of="state", bitwise=True, assumptions=(SAME_BITS_AGAIN,))
         else:
-            definition = (
+            promise = Guarantee(
                 f"{named}, approximate: of the same law as training the learner on the surviving core rows, "
-                "not of the same bits"
+                "not of the same bits",
+                of="state",
+                assumptions=("each training draws its random numbers afresh",),
             )
-            assumptions = ("each training draws its random numbers afresh",)
         if not stable:
-            definition = f"one-shot: {definition}"
-            assumptions = (
-                *assumptions,
-                "one request of forgetting after each fit: the core-set map is not stable",
+            one = "one request of forgetting after each fit: the core-set map is not stable"
+            promise = replace(
+                promise, definition=f"one-shot: {promise.definition}", assumptions=(*promise.assumptions, one)
             )
-        return Guarantee(definition, epsilon, delta, assumptions)
+        return promise
 
     # -- learning and forgetting ---------------------------------------------------------------------------------
 
@@ -216,7 +214,9 @@ class CoreSetUnlearner(Savable, ForgettingClassifier):
             raise
         if own:
             kept, learner = set(core.ids), self._learner
-            report = learner.forget(ids=[key for key in old.ids if key not in kept])
+            leave = [key for key in old.ids if key not in kept]
+            ours = isinstance(learner, ErasableBase | ForgettingClassifier)  # this model warns for them
+            report = learner._forget(leave)[0] if ours else learner.forget(ids=leave)
             gone_over = int(getattr(report, "rows_gone_over", 0))
             core, learner = agreed(core, learner, self._map)
         self._place = {key: i for i, key in enumerate(core.ids)}
@@ -268,8 +268,7 @@ class CoreSetUnlearner(Savable, ForgettingClassifier):
 
     def _files(self) -> Files:
         self._check_whole("save")
-        own = getattr(self._base, "guarantee", None) if forgets(self._base) else None
-        if not self._reproducible or (forgets(self._base) and "bitwise" not in getattr(own, "definition", "")):
+        if not self.guarantee.bitwise:
             raise ConfigurationError(
                 "this model cannot be saved: its learner is not a function of the core rows, to the bit, so a file of "
                 "them could not bring it back. Use a learner that is deterministic given its seed."
@@ -323,6 +322,11 @@ class CoreSetUnlearner(Savable, ForgettingClassifier):
             Naming the first thing that differs from what is stored.
         """
         self._check_whole("verify")
+        if forgets(self._base) and getattr(getattr(self._base, "guarantee", None), "of", None) == "model":
+            raise VerificationError(
+                "nothing is promised of this state: the learner's guarantee is of its model alone. Verification needs "
+                "a learner whose state, too, is that of training on the rows left."
+            )
         core = self._core
         n = len(core.ids)
         if list(self._place.items()) != [(key, i) for i, key in enumerate(core.ids)]:
@@ -343,10 +347,11 @@ class CoreSetUnlearner(Savable, ForgettingClassifier):
             raise VerificationError(
                 f"the learner keeps {len(again.ids)} of the {n} stored rows when it is trained anew."
             )
-        if not same_learner(self._learner, learner, core.rows, reproducible=self._reproducible):
+        if not same_learner(self._learner, learner, reproducible=self._reproducible):
             raise VerificationError(
-                "the learner is not what training it on the stored rows gives. Should it never give the same bits "
-                "twice, say reproducible=False."
+                "the learner is not what training it on the stored rows gives. If it was trained on another machine, "
+                "or with other libraries, verify there; should it never give the same bits twice, say "
+                "reproducible=False."
             )
         if hasattr(learner, "_recompute"):
             self._learner._recompute()

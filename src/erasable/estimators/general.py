@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any, Self
 
@@ -50,7 +51,8 @@ class ErasableGeneralClassifier(ErasableBase):
     max_stages : int, default=64
         For the stages: how many there may be at most.
     classes : array-like, optional
-        All classes, fixed by the caller. Otherwise the classes are those of the surviving core rows.
+        All classes, fixed by the caller. Otherwise the classes are those of the surviving core rows, and one whose last
+        core row is forgotten is gone; ``forget`` warns.
 
     Attributes
     ----------
@@ -192,20 +194,16 @@ class ErasableGeneralClassifier(ErasableBase):
         """Exact system-aware unlearning, bitwise, for the single pass over an exact class; otherwise no bound."""
         function_class = LinearBall() if self.function_class is None else self.function_class
         if self.sampler == "single-pass" and getattr(function_class, "exact", False):
-            return Guarantee(
-                "exact system-aware unlearning (Definition 2.3), bitwise: equal to training on the surviving core rows",
-                0.0,
-                0.0,
-                tuple(function_class.assumptions),
-            )
+            return dataclasses.replace(super().guarantee, assumptions=tuple(function_class.assumptions))
         reason = (
             "the staged sampler is not stable" if self.sampler == "staged" else "the class decides by rounded numbers"
         )
         return Guarantee(
             "approximate: forgotten rows are gone and the predictor is fitted to the surviving core rows, but training "
             f"on these rows may select fewer of them, because {reason}; no bound is claimed",
-            math.inf,
-            1.0,
+            of="state",
+            epsilon=math.inf,
+            delta=1.0,
         )
 
     @property

@@ -18,7 +18,7 @@ from erasable.core.selector import RawRows
 from erasable.coresets._protocol import CoreSetMap, check_core_set
 from erasable.errors import ConfigurationError
 from erasable.estimators._forgetting import check_number, check_seed, encode, n_bytes, overwrite
-from erasable.estimators._guarantee import Guarantee
+from erasable.estimators._guarantee import SAME_BITS_AGAIN, Guarantee
 from erasable.estimators._input import check_ball
 from erasable.estimators._keys import array_of, pick
 from erasable.estimators._logistic import UnitBallScores, UnitRows, minimise, targets
@@ -50,7 +50,8 @@ class InterpolatedClassifier(UnitBallScores):
 
     *Guarantee*: approximate, epsilon-system-aware unlearning (epsilon, delta = 0; Definition 2.3) with S' = C(S), for
     the whole stored state and any number of requests: the state is epsilon-indistinguishable from that of training on
-    the surviving core rows. With ``gamma=0`` there is no noise and nothing of S: epsilon is zero.
+    the surviving core rows. With ``gamma=0`` there is no noise and nothing of S: epsilon is zero, and on one machine
+    the model is that of a refit. There is no digest to check that by, so ``guarantee`` does not say bitwise.
 
     Parameters
     ----------
@@ -160,21 +161,21 @@ class InterpolatedClassifier(UnitBallScores):
         plan = self._plan if self.__sklearn_is_fitted__() else self._plan_of_parameters()
         if plan.gamma == 0.0:
             return Guarantee(
-                "exact system-aware unlearning (Definition 2.3) with S' = C(S), bitwise: equal to training on the "
-                "surviving core rows",
-                0.0,
-                0.0,
-                ("training on the same rows gives the same bits: on one machine, with the same number of threads",),
+                "exact system-aware unlearning (Definition 2.3) with S' = C(S): equal to training on the surviving "
+                "core rows",
+                of="state",
+                assumptions=(SAME_BITS_AGAIN,),
             )
         return Guarantee(
             "epsilon-system-aware unlearning (Definition 2.3) with S' = C(S): indistinguishable from training on the "
             "surviving core rows",
-            plan.epsilon,
-            0.0,
-            (
+            of="state",
+            epsilon=plan.epsilon,
+            assumptions=(
                 "the random numbers are unknown: no random_state",
                 "noise is drawn in floating point, whose last bits are not those of the continuous law",
                 "requests do not depend on the noise",
+                SAME_BITS_AGAIN,
             ),
         )
 

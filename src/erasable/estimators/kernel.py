@@ -56,7 +56,8 @@ class ErasableKernelClassifier(ErasableBase):
     scaling : None, float or array of shape (n_features,), default=None
         Public numbers that divide the columns. Never fitted on rows that may have to be forgotten.
     classes : array-like, optional
-        All classes, fixed by the caller. Otherwise the classes are those of the surviving core rows.
+        All classes, fixed by the caller. Otherwise the classes are those of the surviving core rows, and one whose last
+        core row is forgotten is gone; ``forget`` warns.
     feature_names : array-like of str, optional
         Names of the columns, fixed by the caller and stored with the model. Rows with other names are refused. Names
         that come with a dataframe alone are kept as scikit-learn keeps them, in memory and not in the state, so that
@@ -124,12 +125,7 @@ class ErasableKernelClassifier(ErasableBase):
     def guarantee(self) -> Guarantee:
         """Exact system-aware unlearning, bitwise."""
         assumptions = ("the kernel function returns the same value for a pair of rows in every call",)
-        return Guarantee(
-            "exact system-aware unlearning (Definition 2.3), bitwise: equal to training on the surviving core rows",
-            0.0,
-            0.0,
-            assumptions if callable(self.kernel) else (),
-        )
+        return replace(super().guarantee, assumptions=assumptions if callable(self.kernel) else ())
 
     def decision_function(self, X: Any) -> Float64s:
         """Scores: shape (n_samples,) for one or two classes, (n_samples, n_classes) otherwise."""

@@ -47,7 +47,9 @@ class ErasableClassifier(ErasableBase):
         norm at most one. Dividing by its norm leaves nothing of a single feature but its sign: give a number. This is
         configuration: it must not be fitted on rows that may have to be forgotten.
     classes : array-like, optional
-        All classes, fixed by the caller. Otherwise the classes are those of the surviving core rows.
+        All classes, fixed by the caller. Otherwise the classes are those of the surviving core rows, and one whose last
+        core row is forgotten is gone: of two classes the other one is then predicted for every row, and ``forget``
+        warns. With fixed classes the prediction stays the paper's ``sign(w'x)``.
     feature_names : array-like of str, optional
         Names of the columns, fixed by the caller and stored with the model. Rows with other names are refused. Names
         that come with a dataframe alone are kept as scikit-learn keeps them, in memory and not in the state, so that

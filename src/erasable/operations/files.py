@@ -22,7 +22,7 @@ from erasable.errors import ChangedMeanwhileError, ConfigurationError, InputErro
 from erasable.estimators import load
 from erasable.estimators._erasable import ErasableBase
 from erasable.estimators._files import model_of, read_model
-from erasable.estimators._reports import LearnReport
+from erasable.estimators._reports import LearnReport, warn_of_emptied_classes
 from erasable.estimators._saving import checksum_of, checksum_of_file, naming, write
 from erasable.operations.verify import VerifyReport, verify
 from erasable.store import Writer, locked
@@ -191,6 +191,11 @@ class ModelFile:
             When the file could not be replaced; it is then as it was, and nothing is forgotten.
         NotErasedError
             When the rows are forgotten, but the old file could not be erased: ask again.
+
+        Warns
+        -----
+        EmptiedClassWarning
+            When the last core row of a class has left: after the file was replaced.
         """
         return self._join([Request(ids, subjects, request_id)], digests)[0]
 
@@ -273,7 +278,10 @@ class ModelFile:
             with self._list_lock:  # nobody waits for the answer any more
                 self._waiting = [t for t in self._waiting if t is not ticket]
             raise
-        return ticket.result()
+        reports = ticket.result()
+        if any(report.core_rows_removed for report in reports):
+            warn_of_emptied_classes(ticket.emptied, self._cached, stacklevel=4)
+        return reports
 
     def _forget_all(self, batch: list[_Ticket]) -> None:
         """Carry out what all of these ask for with one rewrite; whatever happens, each of them gets an answer."""
@@ -285,8 +293,7 @@ class ModelFile:
                 before = model.state_digest() if digests else None
                 leaving: dict[Any, None] = {}
                 found = [_found(model, t, leaving) for t in batch]
-                if leaving:
-                    model.forget(ids=list(leaving))
+                emptied = model._forget(list(leaving))[1] if leaving else 0
                 if self._key is not None and self._verify_first:
                     verify(model)
                 if leaving:
@@ -296,6 +303,7 @@ class ModelFile:
                 self._cached = model
                 after = model.state_digest() if digests else None
             for ticket, counts in zip(batch, found, strict=True):
+                ticket.emptied = emptied
                 ticket.settle(counts if isinstance(counts, Exception) else self._reports(ticket, counts, before, after))
         except Exception as error:
             for ticket in batch:
@@ -442,6 +450,7 @@ class _Ticket:
 
     def __init__(self, requests: list[Request], digests: bool) -> None:
         self.requests, self.digests = requests, digests
+        self.emptied = 0  # classes that lost their last core row in the rewrite
         self._outcome: list[FileReport] | BaseException | None = None
 
     @property

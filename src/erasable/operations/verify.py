@@ -82,8 +82,9 @@ def verify(clf: Any, *, progress: Callable[[int, int], None] | None = None) -> V
     if hasattr(clf, "_recompute"):
         rows, text = clf._recompute(progress)
         return VerifyReport(rows, 0, 0, text)
+    tables_agree = clf._fitted("verify").tables_agree()  # before the snapshot, which makes tables anew
     report = verify_state(clf._state(), progress=progress)
-    if not clf._memory.tables_agree():
+    if not tables_agree:
         raise VerificationError("the tables that find rows by id, subject or class do not name the stored rows.")
     return report
 

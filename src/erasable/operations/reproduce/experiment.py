@@ -142,6 +142,7 @@ class _Experiment:
                     "stored_bytes": model.stored_bytes_,
                     "guarantee": {
                         "definition": g.definition,
+                        "of": g.of,
                         "epsilon": g.epsilon,
                         "delta": g.delta,
                         "assumptions": list(g.assumptions),
@@ -284,7 +285,7 @@ def forget(model: Any, wanted: list[Request], method: Method) -> float:
     lazy = method.lazy
     start = time.perf_counter()
     for request in wanted:
-        model.forget(ids=request)
+        model._forget(request)  # an experiment warns of nothing
         if lazy:
             _ = model.coef_
     return time.perf_counter() - start

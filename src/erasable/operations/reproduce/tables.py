@@ -91,8 +91,9 @@ def promises(results: Results) -> TextTable:
     for m in results["methods"].values():
         g = m["guarantee"]
         limits = "" if g["epsilon"] == g["delta"] == 0 else f" ({g['epsilon']:g}, {g['delta']:g})"
-        rows.append((m["title"], g["definition"] + limits, "; ".join(g["assumptions"]) or "none"))
-    return TextTable("What each method promises", ("method", "guarantee (epsilon, delta)", "assumptions"), rows)
+        of = "the stored state" if g["of"] == "state" else "the model alone"
+        rows.append((m["title"], g["definition"] + limits, of, "; ".join(g["assumptions"]) or "none"))
+    return TextTable("What each method promises", ("method", "guarantee (epsilon, delta)", "of", "assumptions"), rows)
 
 
 def speed_ups(results: Results) -> list[str]:
