@@ -1,4 +1,4 @@
-"""Why the staged sampler of the paper is not stable: five points in the plane, drawn from the sampler itself.
+"""Why the staged sampler of the paper is not stable: eight points in the plane, drawn from the sampler itself.
 
     python examples/staged.py [--out FOLDER]
 
@@ -22,26 +22,29 @@ from rich.table import Table
 from erasable.classes import LinearBall
 from erasable.coresets import SinglePass, Staged
 
-POINTS = np.array([[0.53, -0.71], [-0.09, -0.61], [0.24, -0.63], [0.19, 0.83], [0.88, -0.26]])
-LABELS = np.array([1, -1, 1, -1, 1])
-EPSILON = 1.5  # of the first stage; half of it in the second
+POINTS = np.array(
+    [[-0.45, -0.6], [-0.55, -0.5], [0.25, 0.8], [0.45, -0.75], [0.5, 0.85], [0.25, -0.1], [-0.35, 0.6], [-0.6, -0.6]]
+)
+LABELS = np.array([1, -1, 1, -1, 1, -1, 1, -1])  # they play no part in the first two stages
+ROWS = list(range(1, len(POINTS) + 1))
 DELETED = 5
 INK, RED, GREY = "#1b1f24", "#c2402c", "#c9ced6"
 STAGE = ["#1b4f72", "#3d8b5f"]
+PROBABILITIES = LinearBall(0.5, scaling=None)  # on rows of norm at most one: values in [0, 1], as the paper assumes
+BESIDE = {1: (9, -4), 2: (2, 10), 3: (-9, 6), 8: (-9, -12)}  # where a number would cover its neighbour
 
 
 def staged(rows: list[int]) -> list[list[int]]:
     """Rows queried in each stage, when the sampler is run on these rows (numbered from 1)."""
-    ball = LinearBall(1.0, scaling=None)
     at = np.array(rows) - 1
-    run = Staged(ball, rate=(0.5 / EPSILON) ** 2).stages(POINTS[at], LABELS[at])
+    run = Staged(PROBABILITIES, rate=1).stages(POINTS[at], LABELS[at])  # epsilon is 1/2, then 1/4
     return [[rows[i] for i in stage.queried] for stage in run.stages]
 
 
 def single_pass(rows: list[int]) -> list[int]:
     """Rows kept by one pass in order, at the threshold of the last stage."""
     at = np.array(rows) - 1
-    kept = SinglePass(LinearBall(1.0, scaling=None), (EPSILON / 2) ** 2).select(POINTS[at], LABELS[at], rows)
+    kept = SinglePass(PROBABILITIES, 0.25**2).select(POINTS[at], LABELS[at], rows)
     return [rows[i] for i in kept]
 
 
@@ -49,12 +52,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("examples/output"), help="folder for the picture")
     out = parser.parse_args().out
-    before = staged([1, 2, 3, 4, 5])
+    before = staged(ROWS)
     core = sorted(i for stage in before for i in stage)
     left = [i for i in core if i != DELETED]
     after = staged(left)
     dropped = sorted(set(left) - {i for stage in after for i in stage})
-    kept = single_pass([1, 2, 3, 4, 5])
+    kept = single_pass(ROWS)
     kept_after = single_pass([i for i in kept if i != DELETED])
 
     table = Table("sampler", "on all rows", f"on its core set without row {DELETED}", "dropped")
@@ -64,38 +67,35 @@ def main() -> None:
     )
     Console().print(table)
 
-    figure, axes = plt.subplots(1, 2, figsize=(9, 4.4), sharex=True, sharey=True, layout="constrained")
+    figure, axes = plt.subplots(1, 2, figsize=(9, 4.8), sharex=True, sharey=True, layout="constrained")
     for axis, stages, seen, title in (
-        (axes[0], before, [1, 2, 3, 4, 5], "all five rows"),
+        (axes[0], before, ROWS, "all eight rows"),
         (axes[1], after, left, f"the core set without row {DELETED}"),
     ):
         axis.add_patch(plt.Circle((0, 0), 1.0, fill=False, color=GREY))
-        for i in range(1, 6):
-            x, y = POINTS[i - 1]
+        for i in ROWS:
+            place = POINTS[i - 1]
             stage = next((k for k, queried in enumerate(stages) if i in queried), None)
             if i not in seen:
-                axis.scatter(x, y, marker="x", s=90, color=RED if i == DELETED else GREY, linewidths=2)
+                axis.scatter(*place, marker="x", s=90, color=RED, linewidths=2)
+                note = "deleted"
             elif stage is None:
-                axis.scatter(x, y, s=110, facecolors="none", edgecolors=RED if i in dropped else GREY, linewidths=2)
+                axis.scatter(*place, s=110, facecolors="none", edgecolors=RED, linewidths=2)
+                note = "DROPPED"
             else:
-                axis.scatter(x, y, s=110, color=STAGE[stage])
-            note = {None: "", 0: " · stage 1", 1: " · stage 2"}[stage]
-            note = (
-                " · deleted"
-                if i == DELETED and i not in seen
-                else " · DROPPED"
-                if i in dropped and i in left and seen is left
-                else note
-            )
-            below = {"xytext": (0, -20), "ha": "center"} if i == 3 else {"xytext": (9, 5)}
-            axis.annotate(f"{i}{note}", (x, y), textcoords="offset points", color=INK, fontsize=9, **below)
+                axis.scatter(*place, s=110, color=STAGE[stage])
+                note = f"stage {stage + 1}"
+            offset = BESIDE.get(i, (9, 5))
+            side = "right" if offset[0] < 0 else "left"
+            text = axis.annotate(f"{i} · {note}", place, offset, textcoords="offset points", fontsize=9, ha=side)
+            text.set(color=INK, bbox={"facecolor": "white", "edgecolor": "none", "pad": 1})
         axis.set_title(title, loc="left", fontsize=10.5)
         axis.set_aspect("equal")
-        axis.set_xlim(-1.1, 1.55)
+        axis.set_xlim(-1.1, 1.1)
         axis.set_ylim(-1.1, 1.1)
         axis.axis("off")
     figure.suptitle(
-        "Algorithm 3, ε = 1.5 and then 0.75: who is queried, and in which stage", x=0.02, ha="left", weight="bold"
+        "Algorithm 3, ε = 1/2 and then 1/4: who is queried, and in which stage", x=0.01, ha="left", weight="bold"
     )
     out.mkdir(parents=True, exist_ok=True)
     figure.savefig(out / "staged.png", dpi=130)

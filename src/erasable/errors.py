@@ -1,4 +1,4 @@
-"""Every error this package raises on purpose: one root, and each child is also the matching builtin."""
+"""Every error this package raises on purpose: one root, and each child is also the matching builtin; and a warning."""
 
 from __future__ import annotations
 
@@ -61,3 +61,7 @@ class ReceiptError(ErasableError, ValueError):
 
 class SignatureError(ReceiptError):
     """A receipt was not signed with the key that was given, or was altered after it was signed."""
+
+
+class EmptiedClassWarning(UserWarning):
+    """Forgetting took the last stored row of a class: the model no longer predicts it. The rows are forgotten."""

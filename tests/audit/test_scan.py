@@ -6,10 +6,13 @@ import gzip
 import json
 import os
 import shutil
+import sys
 from contextlib import ExitStack
 from unittest.mock import patch
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
@@ -794,6 +797,73 @@ def test_packed_files_are_listed_and_what_is_not_packed_in_them_is_found(tmp_pat
     report = scan(tmp_path, X)
     assert report.not_looked_into == ("rows.gz", "rows.npz", "rows.parquet")
     assert {r.file for r in report.remains} == {"rows.npz"}
+
+
+def parquet(path, columns, **options):
+    pq.write_table(pa.table(columns), path, **{"compression": "zstd", **options})
+
+
+def in_parquet(report):
+    return {(r.what.removesuffix(" in Parquet"), r.offset, r.row) for r in report.remains if "Parquet" in r.what}
+
+
+def test_rows_are_found_among_the_numbers_of_a_parquet_file_whatever_its_columns_are_called(tmp_path):
+    X = RNG(0).standard_normal((50, 12))
+    columns = {"before": np.arange(50), **{f"c{j}": X[:, j] for j in range(12)}, "after": X[:, 0]}
+    parquet(tmp_path / "rows.parquet", columns, row_group_size=20)
+    report = scan(tmp_path, X[[7, 33]])
+    assert in_parquet(report) == {("row", 7, 0), ("row", 33, 1)}
+    assert report.not_looked_into == ()
+    named = [f"f{j}" for j in range(12)]
+    assert in_parquet(scan(tmp_path, X[[7, 33]], feature_names=named)) == {("row", 7, 0), ("row", 33, 1)}
+    parquet(tmp_path / "rows.parquet", {f"c{j}": X[:, j] for j in range(9)})  # not all of the columns
+    assert in_parquet(scan(tmp_path, X[[7, 33]])) == {("part of a row", 7, 0), ("part of a row", 33, 1)}
+    parquet(tmp_path / "rows.parquet", {f"c{j}": X[:, j].astype(np.float32) for j in range(12)})
+    assert in_parquet(scan(tmp_path, X[[7, 33]])) == {("row", 7, 0), ("row", 33, 1)}
+
+
+def test_ids_are_found_in_the_texts_and_integers_of_a_parquet_file(tmp_path):
+    X = RNG(0).standard_normal((3, 10))
+    columns = {
+        "who": pa.array(["zoe-0001", None, "ann-0001", "bob-0001"]).dictionary_encode(),
+        "note": ["nothing", "from ann-0001, by post", "", "bobann-0001"],
+        "number": [4711, 12, 13, 4712],
+        "raw": [b"", b"zz\x00ann-0001", b"", b""],
+    }
+    parquet(tmp_path / "log.parquet", columns)
+    report = scan(tmp_path, X, ids=["ann-0001", "4711", "x"], subjects=["carl-001", "bob-0001", None])
+    assert in_parquet(report) == {("id", 2, 0), ("id", 1, 0), ("id", 0, 1), ("subject", 3, 1)}
+    # An integer that is a feature is none of the ids.
+    columns = {"number": [4711, 12], "f": [0.5, 0.25]}
+    parquet(tmp_path / "log.parquet", columns)
+    report = scan(tmp_path, X[:, :2], ids=["4711", "b", "c"], feature_names=["number", "f"])
+    assert in_parquet(report) == set()
+
+
+def test_what_of_a_parquet_file_cannot_be_decoded_is_said(tmp_path, monkeypatch):
+    X = RNG(0).standard_normal((4, 10))
+    columns = {f"c{j}": X[:, j] for j in range(10)}
+    parquet(tmp_path / "nested.parquet", {**columns, "more": X.tolist()})
+    parquet(tmp_path / "whole.parquet", columns)
+    data = (tmp_path / "whole.parquet").read_bytes()
+    (tmp_path / "cut.parquet").write_bytes(data[: len(data) // 2])
+    (tmp_path / "empty.parquet").write_bytes(b"PAR1")
+    damaged = bytearray(data)
+    damaged[4:200] = bytes(196)
+    (tmp_path / "damaged.parquet").write_bytes(damaged)
+    report = scan(tmp_path, X[:1])
+    assert set(report.not_looked_into) == {"nested.parquet", "cut.parquet", "empty.parquet", "damaged.parquet"}
+    assert {r.file for r in report.remains} == {"nested.parquet", "whole.parquet"}
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    assert "whole.parquet" in scan(tmp_path, X[:1]).not_looked_into
+
+
+def test_a_parquet_file_without_rows_or_numbers_is_looked_into(tmp_path):
+    parquet(tmp_path / "none.parquet", {"a": pa.array([], pa.float64())})
+    parquet(tmp_path / "texts.parquet", {"a": ["x", "y"]})
+    report = scan(tmp_path, ROW)
+    assert report.clean
+    assert report.not_looked_into == ()
 
 
 def test_links_are_not_followed_and_pipes_not_opened(tmp_path):

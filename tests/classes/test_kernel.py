@@ -91,6 +91,21 @@ def test_the_general_classifier_learns_with_it_and_forgets():
     assert again.fit(X[kept], Y[kept], ids=kept).state_digest() == clf.state_digest() == verify(clf).digest
 
 
+def test_the_general_classifier_refuses_by_the_rows_and_not_by_their_batching():
+    rows, labels = np.tile([[0.0, 0.0], [3.0, 0.0]], (50, 1)), [0, 1] * 50
+    ball = KernelBall(radius=2236.0)  # room for 54 core rows
+    clf = ErasableGeneralClassifier(ball, threshold=1.0).fit(rows, labels)
+    assert clf.n_core_ == 2
+    far = np.arange(60.0)[:, None] * [9.0, 0.0]
+    with pytest.raises(ConfigurationError, match="55 core rows are too many"):
+        clf.fit(far, [0, 1] * 30)
+    clf.fit(far[:54], [0, 1] * 27)
+    for i in range(54):
+        clf.partial_fit(far[i : i + 1], [0], ids=[100 + i])  # no room, and none needed
+    with pytest.raises(ConfigurationError, match="55 core rows are too many"):
+        clf.partial_fit(far[54:55], [0], ids=[54])
+
+
 def test_rows_beyond_reach_can_be_asked_about_but_not_learnt():
     ball = KernelBall()
     far = np.array([[1e300, 1.0], [9000.0, 0.0], [1.0, 1.0]])

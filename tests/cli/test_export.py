@@ -41,9 +41,10 @@ def test_json(clf, tmp_path, capsys):
 def test_the_type_of_the_input_can_be_chosen(clf, tmp_path):
     import onnxruntime
 
-    assert run(["export", "model.erasable", "-o", "m.onnx", "--input-type", "float32"]) == 0
-    session = onnxruntime.InferenceSession(tmp_path / "m.onnx", providers=["CPUExecutionProvider"])
-    assert session.get_inputs()[0].type == "tensor(float)"
+    for options, kind in (([], "tensor(float)"), (["--input-type", "float64"], "tensor(double)")):
+        assert run(["export", "model.erasable", "-o", "m.onnx", *options]) == 0
+        session = onnxruntime.InferenceSession(tmp_path / "m.onnx", providers=["CPUExecutionProvider"])
+        assert session.get_inputs()[0].type == kind
 
 
 def test_what_cannot_be_exported_is_one_line_and_a_code(clf, tmp_path, capsys):

@@ -145,3 +145,17 @@ def test_a_model_whose_rows_had_names_says_that_its_file_has_none(folder):
     assert (again.predict(frame) == clf.predict(frame)).all()
     with pytest.raises(ValueError, match="feature names"):
         again.predict(frame[list("dcba")])
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_class_that_is_emptied_is_told_in_one_line_and_not_named(folder, capsys, as_json):
+    ids = [f"row-{i}" for i in np.flatnonzero(X[:, 0] > 0)]
+    capsys.readouterr()
+    named = [word for key in ids for word in ("--id", key)]
+    assert run(["forget", "m.erasable", *named, *["--json"] * as_json]) == 0
+    out, err = capsys.readouterr()
+    (warning,) = json.loads(out)["warnings"] if as_json else [err.removeprefix("warning: ").removesuffix("\n")]
+    assert warning.startswith("forgetting took the last stored row of a class, which this model no longer predicts.")
+    assert "True" not in warning
+    assert err.count("\n") == (not as_json)
+    assert len(load("m.erasable").classes_) == 1

@@ -105,6 +105,17 @@ def test_a_model_that_stores_most_rows_gives_a_hint(folder, capsys, options, n, 
     assert [f"hint: {w}\n" for w in json.loads(out)["warnings"]] == ([said_then] if said_then else [])
 
 
+def test_one_feature_of_which_the_sign_alone_is_learnt_gives_a_hint(folder, capsys):
+    data = wide(40, 1)
+    assert run(["learn", data, "-o", MODEL]) == 0
+    said = capsys.readouterr().err
+    assert said.startswith("hint: there is one feature, and each row is divided by its own norm")
+    assert "--scale" in said
+    os.unlink(MODEL)
+    assert run(["learn", data, "--scale", "100", "-o", MODEL]) == 0
+    assert capsys.readouterr().err == ""
+
+
 def test_a_hint_for_a_model_that_is_there_says_that_it_takes_a_new_one(folder, capsys):
     data = wide(2100, 2)
     whole = pq.read_table(data).append_column("id", pa.array(range(2100)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 from fractions import Fraction
 
 import numpy as np
@@ -10,7 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from erasable.core import kernel_selector
-from erasable.core.kernel_selector import select_points, smallest_eigenvalue
+from erasable.core.kernel_selector import (
+    check_eigenvalues,
+    check_points,
+    most_points,
+    select_points,
+    smallest_eigenvalue,
+)
 from erasable.core.kernels import ONE, Kernel, Points
 from erasable.errors import ConfigurationError, InputError
 from tests import kernel_oracle as oracle
@@ -124,10 +132,119 @@ def test_a_kernel_that_is_not_positive_definite_is_refused(function):
         found(Kernel("custom", function=function), P, ONE // 100, 0.5)
 
 
-def test_too_many_points_for_the_regulariser_are_refused():
+@pytest.mark.parametrize("units", [2, 3, 54, 1001, ONE])
+def test_rounding_as_many_points_as_are_allowed_leaves_the_smallest_eigenvalue_that_is_promised(units):
+    assert units - Fraction(most_points(units), 2) == smallest_eigenvalue(units) >= 1
+    check_points(most_points(units), units)
     with pytest.raises(ConfigurationError, match="too many for this capacity"):
-        smallest_eigenvalue(5000, 1000)
-    assert smallest_eigenvalue(10, ONE) == ONE - 5
+        check_points(most_points(units) + 1, units)
+
+
+def parts(P, cuts):
+    bounds = [0, *sorted(min(c, len(P)) for c in cuts), len(P)]
+    return [P[a:b] for a, b in itertools.pairwise(bounds)]
+
+
+def learnt(kernel, P, units, tau, cuts, **sizes):
+    """The core points after learning in parts; None where a part was refused."""
+    core = []
+    for part in parts(P, cuts):
+        try:
+            index, _ = found(kernel, part, units, tau, core=core, **sizes)
+        except (ConfigurationError, InputError):
+            return None
+        core += [part[i] for i in index]
+    return core
+
+
+def manhattan(A, B):  # a distance, no kernel
+    return np.abs(A[:, None] - B[None]).sum(axis=2)
+
+
+OWN = [
+    lambda A, B: np.exp(-manhattan(A, B)),
+    lambda A, B: np.exp(-manhattan(A, B)).astype(np.float32),
+    lambda A, B: np.exp(-manhattan(A, B)).astype(np.float16),
+    lambda A, B: 1.0 - manhattan(A, B) / 8.0,
+    lambda A, B: np.minimum(1.5, manhattan(A, B) + 1.0),
+    lambda A, B: np.tanh(A @ B.T + 0.5),
+]
+
+
+@given(
+    st.sampled_from([*CHOICES, *(Kernel("custom", function=f) for f in OWN)]),
+    st.lists(st.lists(st.integers(-70, 70), min_size=2, max_size=2), max_size=12),
+    st.sampled_from([2, 5, 8, 54, 1000, 2**17, ONE // 100]),
+    st.sampled_from([1e-3, 0.5, 30.0, 1e4]),
+    st.lists(st.integers(0, 12), max_size=12),
+    st.sampled_from([None, 1, 2, 5]),
+)
+def test_points_in_any_parts_are_refused_alike_and_give_the_same_core(kernel, P, units, tau, cuts, chunk):
+    at_once = learnt(kernel, P, units, tau, [])
+    assert learnt(kernel, P, units, tau, cuts, chunk_rows=chunk) == at_once
+    assert learnt(kernel, P, units, tau, range(12)) == at_once
+    if at_once:  # and what was accepted is accepted after any deletion
+        assert learnt(kernel, at_once[::2], units, tau, cuts) == at_once[::2]
+
+
+def test_points_that_are_not_kept_do_not_count_as_core_points():
+    index, _ = found(Kernel("rbf"), [[0, 0], [64, 0]] * 200, 54, 1.0)
+    assert index.tolist() == [0, 1]
+    with pytest.raises(ConfigurationError, match=r"^55 core rows are too many"):
+        found(Kernel("rbf"), [[640 * i, 0] for i in range(60)], 54, 1.0)
+    full = [[640 * i, 0] for i in range(54)]
+    assert found(Kernel("rbf"), full, 54, 1.0, core=full)[0].tolist() == []
+
+
+@given(problems(), st.integers(0, 9))
+def test_a_matrix_that_float64_cannot_factor_is_no_reason_to_refuse(problem, cut):
+    kernel, P, units, tau = problem
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernel_selector._Run, "_eta", lambda *_: 0.3)  # too coarse for a bound
+        patch.setattr(kernel_selector, "factorise", lambda *_, **__: None)
+        core = learnt(kernel, P, units, tau, [cut])
+    assert core == [P[i] for i in oracle.select(P, BITS, units, tau, **options(kernel))]
+
+
+def coarse(A, B):
+    """Values that were rounded to multiples of 2**-10."""
+    return np.rint(np.exp(-((A[:, None] - B[None]) ** 2).sum(axis=2)) * 1024) / 1024
+
+
+def test_a_function_whose_values_are_too_coarse_for_the_capacity_is_refused_when_rows_are_learnt():
+    P = np.random.default_rng(0).integers(-64, 64, size=(60, 2)).tolist()
+    kernel = Kernel("custom", function=coarse)
+    index, _ = found(kernel, P, ONE // 10, 1e-3)
+    assert len(index) > 30
+    with pytest.raises(InputError, match="too coarse for this capacity"):
+        found(kernel, P, ONE // 2000, 1e-3)
+
+
+def test_a_function_that_every_row_alone_lets_pass_may_fail_for_all_rows_together():
+    table = np.array([[100, 3300], [3300, 10_000]]) / ONE  # pivots of K + 1000 I: 1100 and 1100; an eigenvalue of 102
+
+    def tabled(A, B):
+        return table[np.ix_(A[:, 0].astype(int), B[:, 0].astype(int))]
+
+    for cuts in ([], [1]):
+        assert learnt(Kernel("custom", function=tabled), [[0, 0], [64, 0]], 1000, 0.05, cuts) is None
+    assert learnt(Kernel("custom", function=tabled), [[64, 0]], 1000, 0.05, []) == [[64, 0]]
+
+
+@pytest.mark.parametrize(("least", "passes"), [(500, True), (501, True), (499, False), (0, False), (-1, False)])
+def test_the_smallest_eigenvalue_is_compared_exactly(least, passes):
+    Q = np.linalg.qr(np.random.default_rng(0).integers(-3, 4, size=(6, 6)))[0]
+    U = np.rint(Q * 1000)  # nearly orthogonal: a matrix of integers with some large eigenvalues and one known
+    M = (U @ np.diag([0.0, 1, 2, 3, 4, 5]) @ U.T)[:5, :5]
+    H = np.zeros((6, 6), order="F")
+    H[:5, :5], H[5, 5] = M + 10_000 * np.eye(5), least
+    check = functools.partial(check_eigenvalues, H, Kernel("custom", function=coarse), 1000)
+    if passes:
+        check()
+    else:
+        with pytest.raises(InputError, match="not positive definite"):
+            check()
+    check_eigenvalues(H, Kernel("rbf"), 1000)  # proved, not checked
 
 
 def test_progress_rises_to_all_rows():

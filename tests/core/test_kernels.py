@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -62,6 +64,65 @@ def test_large_values_that_float64_would_round_wrongly_are_settled():
     assert (np.rint(kernel.approximate(G, G, points)) != found).any()
 
 
+@given(
+    st.integers(1, 64),
+    st.sampled_from([0.1, 0.7, 1.0, 3e-5]),
+    st.sampled_from([0.0, 0.3, 7.9, 3e4, 5e5]),
+    st.lists(st.integers(-(2**50), 2**50), min_size=1, max_size=8),
+    st.booleans(),
+)
+def test_the_bound_on_polynomials_holds_under_cancellation_too(degree, gamma, coef0, integers, cancelling):
+    kernel, points = Kernel("poly", gamma, degree=degree, coef0=coef0), Points(1, 12)
+    if cancelling:  # about where gamma x'z + coef0 is zero
+        integers = [t % 1000 - 500 - round(Fraction(coef0) / Fraction(gamma) * 4**12) for t in integers]
+    for t in integers:
+        T = np.array([[float(t)]])
+        try:
+            approximate = Fraction(float(kernel._values(T, points)[0, 0]))
+            doubt = Fraction(float(kernel._doubt(T, points)[0, 0]))
+        except InputError:
+            continue
+        exact = ONE * (Fraction(gamma) * t / 4**12 + Fraction(coef0)) ** degree
+        assert abs(approximate - exact) <= doubt
+
+
+def test_polynomials_that_cancel_are_rounded_rightly():
+    kernel, points = Kernel("poly", 0.1, degree=3, coef0=3e4), Points(1, 4)
+    A = np.arange(8760, 8766, dtype=np.int32)[:, None]  # gamma x'z is near -coef0
+    wanted = [[oracle.kernel(p, q, 4, **options(kernel)) for q in (-A).tolist()] for p in A.tolist()]
+    assert kernel.exact(A, -A, points).tolist() == wanted
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda k: f"{k.name}-{k.gamma}-{k.nu}")
+def test_a_matrix_is_its_own_transpose(kernel):
+    G = np.random.default_rng(3).integers(-9000, 9000, size=(40, 3)).astype(np.int32)
+    points = Points(3, 12)
+    K = kernel.matrix(G, points)
+    assert (K == K.T).all()
+    assert (kernel.exact(G, G, points) == K).all()
+
+
+def test_of_a_function_that_is_not_quite_symmetric_the_value_for_the_earlier_row_first_counts():
+    def lopsided(A, B):
+        return A @ B.T + 2.0**-20 * A[:, :1]
+
+    kernel, points = Kernel("custom", function=lopsided), Points(2, 4)
+    G = np.array([[16, 0], [0, 32], [48, 16]], dtype=np.int32)
+    K = kernel.matrix(G, points)
+    for j in range(3):
+        assert (K[:j, j] == kernel.exact(G[:j], G[j : j + 1], points)[:, 0]).all()
+        assert (K[j, :j] == K[:j, j]).all()
+
+
+@pytest.mark.parametrize("gamma", [1e-100, 1e-30, 1e30, 1e100])
+@pytest.mark.parametrize(("name", "nu"), [("rbf", 1.5), ("matern", 0.5), ("matern", 1.5), ("matern", 2.5)])
+def test_kernels_of_the_distance_stay_numbers_for_every_gamma_that_is_allowed(name, nu, gamma):
+    G = np.array([[0, 0], [1, 0], [-REACH, 0], [REACH, 0]], dtype=np.int32)
+    kernel = Kernel(name, gamma, nu=nu)
+    K = kernel.exact(G, G, Points(2, 1 if gamma > 1 else 20))
+    assert K.tolist() == (np.eye(4) * ONE if gamma > 1 else np.full((4, 4), ONE)).tolist()
+
+
 def test_squared_distances_are_exact_at_the_edge_of_the_ball():
     G = np.array([[REACH, 0], [-REACH, 0], [0, REACH - 1]], dtype=np.int32)
     T = Kernel("rbf")._integers(G, G)
@@ -107,6 +168,10 @@ def test_rows_too_long_are_refused_with_a_count_and_advice():
         lambda: Kernel("sigmoid"),
         lambda: Kernel("rbf", 0.0),
         lambda: Kernel("rbf", float("nan")),
+        lambda: Kernel("rbf", 1e101),
+        lambda: Kernel("matern", 1e155, nu=2.5),
+        lambda: Kernel("matern", 1e308, nu=0.5),
+        lambda: Kernel("poly", 1e-320),
         lambda: Kernel("matern", nu=2.0),
         lambda: Kernel("poly", degree=0),
         lambda: Kernel("poly", coef0=-1.0),

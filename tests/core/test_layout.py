@@ -523,3 +523,10 @@ def test_same_bytes_is_equality(pieces, at, wrong):
         assert same_bytes(whole, [view[:1], view[1:]])
         assert not same_bytes(whole, [view[1:], view[:1]]) or whole[1:] + whole[:1] == whole
         assert not same_bytes(whole, [view, view[-1:]])
+
+
+@pytest.mark.parametrize("past", [2**63, -(2**63) - 1, 10**30])
+def test_an_integer_label_past_64_bits_is_none(past):
+    with pytest.raises(ValueError, match="64 bits"):
+        layout.read_label("int", str(past))
+    assert [layout.read_label("int", str(v)) for v in (-(2**63), 2**63 - 1)] == [-(2**63), 2**63 - 1]

@@ -1,4 +1,4 @@
-"""Algorithm 3, run by hand on five rows, and why nothing is promised about it."""
+"""Algorithm 3, run by hand on a few rows, and why nothing is promised about it."""
 
 from __future__ import annotations
 
@@ -15,17 +15,10 @@ from erasable.classes.numeric import NumericClass
 from erasable.coresets import CoreSetMap
 from erasable.coresets.single_pass import SinglePass
 from erasable.coresets.staged import Staged
-from tests.paper.test_theorem_5_2_example import PROBABILITIES, UNIT_BALL
+from tests.paper.test_theorem_5_2_example import AFTER, BEFORE, EIGHT_ROWS
 
-EXAMPLES = {
-    "values in [-1, 1]": (UNIT_BALL, 1.0, 1.5, [[5, 4], [1, 2]], [[1], [4]], 2),
-    "values in [0, 1]": (PROBABILITIES, 0.5, 0.8, [[5, 3], [4, 2, 1]], [[4], [3, 2]], 1),
-}
-Y = [1, -1, 1, -1, 1]
-
-
-def rows_of(points, numbers):
-    return np.array([[float(v) for v in points[i]] for i in numbers])
+EIGHT = np.array([[float(v) for v in x] for x in EIGHT_ROWS.values()])
+Y = [1, -1, 1, -1, 1, -1, 1, -1]
 
 
 def ball(radius):
@@ -37,35 +30,41 @@ def named(run, numbers):
     return [[numbers[i] for i in stage.queried] for stage in run.stages]
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
-def test_the_example_of_five_rows_by_the_printed_stopping_rule(name):
-    """Kept as the counterexample: deleting row 5 drops another row. No number of stages is imposed."""
-    points, radius, epsilon, before, after, dropped = EXAMPLES[name]
-    staged = Staged(ball(radius), rate=(0.5 / epsilon) ** 2)  # epsilon in the first stage, half of it in the second
-    first = staged.stages(rows_of(points, range(1, 6)), Y)
-    assert named(first, range(1, 6)) == before
+def test_eight_rows_by_the_printed_stopping_rule():
+    """Kept as the counterexample: deleting row 5 drops row 6. No number of stages is imposed."""
+    staged = Staged(ball(0.5), rate=1)
+    first = staged.stages(EIGHT, Y)
+    assert named(first, range(1, 9)) == BEFORE
     assert first.stopped_by_rule
-    assert [s.epsilon for s in first.stages] == pytest.approx([epsilon, epsilon / 2], rel=1e-15)
+    assert [s.epsilon for s in first.stages] == [0.5, 0.25]
 
-    core = sorted(i for stage in before for i in stage)
-    survivors = [i for i in core if i != 5]
-    again = staged.stages(rows_of(points, survivors), [Y[i - 1] for i in survivors])
-    assert named(again, survivors) == after
+    left = [0, 1, 2, 3, 5, 6, 7]
+    again = staged.stages(EIGHT[left], [Y[i] for i in left])
+    assert named(again, [i + 1 for i in left]) == AFTER
     assert again.stopped_by_rule
-    assert set(survivors) - {i for stage in after for i in stage} == {dropped}
     assert not staged.stable
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
-def test_one_pass_over_the_same_rows_drops_nobody(name):
-    points, radius, epsilon, *_ = EXAMPLES[name]
-    for tau in (epsilon**2, epsilon**2 / 4, 0.1):
-        core = SinglePass(ball(radius), tau)
-        kept = [1 + i for i in core.select(rows_of(points, range(1, 6)))]
-        for gone in kept:
-            left = [i for i in kept if i != gone]
-            if left:
-                assert core.select(rows_of(points, left)).tolist() == list(range(len(left)))
+@pytest.mark.parametrize(("n", "rate", "core", "left", "again"), [(100, 1, 81, 30, 18), (1000, 10, 837, 250, 198)])
+def test_the_stopping_rule_alone_drops_rows(n, rate, core, left, again):
+    """Rows x = 1, half of each label: fewer rows, and the rule stops one stage earlier."""
+    staged = Staged(ball(0.5), rate=rate)
+    X, y = np.ones((n, 1)), np.arange(n) % 2
+    kept = staged.select(X, y)
+    assert len(kept) == core
+    some = np.sort(kept)[:left]
+    assert len(staged.select(X[some], y[some])) == again
+
+
+@pytest.mark.parametrize("tau", [1 / 4, 1 / 16, 0.1])
+def test_one_pass_over_the_same_rows_drops_nobody(tau):
+    core = SinglePass(ball(0.5), tau)
+    for X in (EIGHT, np.ones((100, 1))):
+        kept = core.select(X)
+        assert 0 < len(kept) <= len(X)
+        for gone in range(len(kept)):
+            left = np.delete(kept, gone)
+            assert core.select(X[left]).tolist() == list(range(len(left)))
 
 
 def test_a_run_by_hand():

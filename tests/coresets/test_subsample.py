@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import pickle
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from erasable.research.baselines import SubsampleClassifier
 from erasable.coresets import CoreSetMap, RandomSubsample
 from erasable.errors import ConfigurationError
+from erasable.research.theory import Information, leak
 from tests.strategies import keys
 
 
@@ -30,6 +32,27 @@ def test_it_is_stable(ids, fraction, seed, data):
     for gone_now in (gone, *({key} for key in core)):
         left = [key for key in core if key not in gone_now]
         assert chosen(core_set, left) == list(range(len(left)))
+
+
+def test_a_fixed_number_of_rows_would_be_stable_too_but_tell_how_many_were_forgotten():
+    """The two lowest lots; the lowest of three rows may or may not have been there, and what is left says it."""
+    lot = {"a": 1, "b": 2, "c": 3}
+
+    def lowest(S, m=2):
+        return sorted(sorted(range(len(S)), key=lambda i: lot[S[i]])[:m])
+
+    for S in itertools.permutations(lot):
+        core = [S[i] for i in lowest(S)]
+        for gone in core:
+            left = tuple(key for key in core if key != gone)
+            assert lowest(left) == list(range(len(left)))
+
+    process = {(("a", "b", "c"), (0,)): 0.5, (("b", "c"), ()): 0.5}
+    assert leak(process, lowest) == Information(core=1.0, rest=0.0, extra=1.0)
+    shares = [RandomSubsample(0.5, seed) for seed in range(20)]
+    assert {len(chosen(share, list(lot))) for share in shares} == {0, 1, 2, 3}
+    for share in shares:
+        assert leak(process, lambda S, share=share: chosen(share, list(S))).core == 0.0
 
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), unique=True), st.randoms(use_true_random=False))

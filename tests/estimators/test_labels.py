@@ -63,6 +63,38 @@ def test_large_integers_stay_apart():
     assert classifier().fit(X, labels).classes_.tolist() == [2**60, 2**60 + 1]
 
 
+PAST = [2**63 + i % 2 for i in range(N)]
+PAST_CONTAINERS = {
+    "array": lambda v: np.array(v, dtype=np.uint64),
+    "array with small ones": lambda v: np.array([1, *v[1:]], dtype=np.uint64),
+    "object array": lambda v: np.array(v, dtype=object),
+    "NumPy scalars": lambda v: [np.uint64(x) for x in v],
+    "pandas": lambda v: pd.Series(v, dtype="uint64"),
+    "pandas nullable": lambda v: pd.Series(v, dtype="UInt64"),
+    "pandas category": lambda v: pd.Categorical(np.array(v, dtype=np.uint64)),
+    "polars": lambda v: pl.Series(v, dtype=pl.UInt64),
+    "pyarrow": lambda v: pa.array(v, pa.uint64()),
+    "Python integers": list,
+    "negative": lambda v: [-x - 1 for x in v],
+}
+
+
+@pytest.mark.parametrize("put", PAST_CONTAINERS.values(), ids=PAST_CONTAINERS)
+def test_integers_past_64_bits_are_refused_in_every_container(put):
+    with refused(clf := classifier(), InputError, "labels must fit 64 bits"):
+        clf.fit(X, put(PAST))
+    with refused(clf := classifier(classes=put(PAST[:2])), InputError, "classes must fit 64 bits"):
+        clf.fit(X, INTEGERS)
+    for name in ("ids", "subjects"):
+        owned = {"ids": put([2**63 + i for i in range(N)]), "subjects": put(PAST)}
+        with refused(clf := classifier(), InputError, f"{name} must fit 64 bits"):
+            clf.fit(X, INTEGERS, **{name: owned[name]})
+    assert classifier().fit(X, np.array([2**63 - 1 - i % 2 for i in range(N)], dtype=np.uint64)).classes_.tolist() == [
+        2**63 - 2,
+        2**63 - 1,
+    ]
+
+
 class Fruit(enum.StrEnum):
     APPLE = "apple"
     PEAR = "pear"

@@ -1,5 +1,7 @@
 """Learning: what fit and partial_fit take, keep and let go."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -7,7 +9,8 @@ import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 
-from erasable import ErasableClassifier, verify
+from erasable import ErasableClassifier, ErasableGeneralClassifier, verify
+from erasable.classes import LinearBall
 from tests.estimators.cases import N, classifier, make_classes, make_rows
 
 X, Y = make_rows()
@@ -209,6 +212,33 @@ def test_what_is_stored_is_counted():
     clf.forget(ids=clf.core_ids_[: held // 2 + 1])
     _ = clf.state_digest()
     assert clf.stored_bytes_ < bytes_held
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda **how: ErasableClassifier(threshold=0.001, **how),
+        lambda **how: ErasableGeneralClassifier(LinearBall(fit_intercept=True, **how), threshold=0.001),
+    ],
+    ids=["linear", "general"],
+)
+def test_one_feature_of_which_the_sign_alone_is_left_is_warned_of(make):
+    x = np.random.default_rng(0).uniform(1.0, 9.0, size=(400, 1))
+    y = x[:, 0] > 5.0
+    for how in ({}, {"scaling": [3.0]}):
+        with pytest.warns(UserWarning, match="only the sign of the feature is left") as noted:
+            clf = make(**how).fit(x, y)
+        assert [w.filename for w in noted] == [__file__]  # who called fit is told
+        assert clf.score(x, y) < 0.6
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # told once
+            clf.forget(ids=clf.core_ids_[:1])
+            clf.partial_fit(x[:5], y[:5], ids=range(1000, 1005))
+            verify(clf)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert make(scaling=10.0).fit(x, y).score(x, y) > 0.9
+        make().fit(np.column_stack([x, x]), y)
 
 
 @pytest.mark.parametrize("rows", [np.zeros((5, 2)), np.zeros((1, 1)), sp.csr_array((4, 3))])

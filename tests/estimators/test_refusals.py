@@ -7,9 +7,13 @@ import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
 
-from erasable import ErasableClassifier, learn, verify
+from erasable import CoreSetUnlearner, ErasableClassifier, ErasableGeneralClassifier, ErasableKernelClassifier, learn, verify
 from erasable.errors import ConfigurationError, ErasableError, ExactnessError, InputError, InputTypeError
+from erasable import ErasableClassifier
+from erasable.classes import LinearBall, RandomFourierFeatures
+from erasable.coresets import LeverageThreshold, RandomSubsample
 from tests.estimators.cases import SECRET, SECRET_ID, SECRET_TEXT, D, N, classifier, make_rows, refused
 
 X, Y = make_rows()
@@ -24,12 +28,33 @@ def changed(value, dtype=None):
     return rows
 
 
+def listed_twice(container, dtype=np.float64):
+    """Rows that are finite entry by entry; two entries stand for their sum, which is not."""
+    rows = container(changed(1.0, dtype))
+    largest = float(np.finfo(dtype).max)
+    data, ends = np.concatenate([[largest, largest], rows.data]).astype(dtype), rows.indptr.copy()
+    ends[1:] += 2
+    return container((data, np.concatenate([[0, 0], rows.indices]), ends), shape=rows.shape)
+
+
+def outside(container):
+    rows = container(X)
+    rows.indices[-1] = N + 99
+    return rows
+
+
 BAD_ROWS = {
     "NaN": (changed(np.nan), "NaN"),
     "infinity": (changed(np.inf), "infinity"),
     "minus infinity": (changed(-np.inf), "infinity"),
     "NaN in float32": (changed(np.nan, np.float32), "NaN"),
     "NaN in sparse": (sp.csr_array(changed(np.nan)), "NaN"),
+    "infinity listed as two entries": (listed_twice(sp.csr_array), "infinity"),
+    "infinity listed as two entries of a matrix": (listed_twice(sp.csr_matrix), "infinity"),
+    "infinity listed as two entries of columns": (listed_twice(sp.csc_array), "infinity"),
+    "infinity listed as two entries of float32": (listed_twice(sp.csr_array, np.float32), "infinity"),
+    "positions outside": (outside(sp.csr_array), "must be <"),
+    "positions outside of columns": (outside(sp.csc_array), "must be <"),
     "none": (changed(None, object), "NaN"),
     "text": (changed(SECRET_TEXT, object), "text"),
     "text array": (np.full((N, D), SECRET_TEXT), "text"),
@@ -46,13 +71,14 @@ BAD_ROWS = {
     "a string": (SECRET_TEXT, ""),
     "a dictionary": ({SECRET_TEXT: SECRET}, ""),
     "nothing": (None, ""),
-    "pandas text": (pd.DataFrame({"a": X[:, 0], "b": SECRET_TEXT, "c": SECRET}), "text"),
+    "pandas text": (pd.DataFrame({"a": X[:, 0], "b": SECRET_TEXT, "c": SECRET}), "text in 'b', where"),
+    "pandas texts": (pd.DataFrame({"a": SECRET_TEXT, "b": X[:, 0], "c": SECRET_TEXT}), "text in 'a', 'c', where"),
     "pandas missing": (pd.DataFrame({"a": X[:, 0], "b": pd.array([1, None] * (N // 2)), "c": SECRET}), "NaN"),
     "pandas times": (pd.DataFrame({"a": X[:, 0], "b": pd.Timestamp("2020-01-01"), "c": SECRET}), ""),
     "pandas mixed column names": (pd.DataFrame({"a": X[:, 0], 1: X[:, 1], "c": X[:, 2]}), "names"),
-    "polars text": (pl.DataFrame({"a": X[:, 0], "b": [SECRET_TEXT] * N, "c": X[:, 2]}), "text"),
+    "polars text": (pl.DataFrame({"a": X[:, 0], "b": [SECRET_TEXT] * N, "c": X[:, 2]}), "text in 'b', where"),
     "polars missing": (pl.DataFrame({"a": X[:, 0], "b": [SECRET, None] * (N // 2), "c": X[:, 2]}), "NaN"),
-    "pyarrow text": (pa.table({"a": X[:, 0], "b": [SECRET_TEXT] * N, "c": X[:, 2]}), "text"),
+    "pyarrow text": (pa.table({"a": X[:, 0], "b": [SECRET_TEXT] * N, "c": X[:, 2]}), "text in 'b', where"),
     "pyarrow missing": (pa.table({"a": X[:, 0], "b": [SECRET, None] * (N // 2), "c": X[:, 2]}), "NaN"),
 }
 OTHER_WIDTHS = {
@@ -89,6 +115,45 @@ def test_a_fitted_model_refuses_rows_unlike_those_it_learnt(case):
             call(rows)
     with refused(clf, ErasableError, *says):
         clf.score(rows, Y)
+
+
+MODELS = {
+    "linear": lambda: ErasableClassifier(threshold=0.05),
+    "kernel": lambda: ErasableKernelClassifier(threshold=0.5),
+    "general": lambda: ErasableGeneralClassifier(LinearBall()),
+    "mapped": lambda: ErasableClassifier(feature_map=RandomFourierFeatures(20), threshold=0.05),
+    "core set": lambda: CoreSetUnlearner(RandomSubsample(0.9), LogisticRegression()),
+    "core set by leverage": lambda: CoreSetUnlearner(LeverageThreshold(0.05), LogisticRegression()),
+}
+
+
+@pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
+@pytest.mark.parametrize("container", [sp.csr_matrix, sp.csc_matrix])
+def test_no_model_learns_or_predicts_rows_whose_entries_add_up_to_infinity(make, container):
+    parts = [1e308, 1e308, 1.0, 1.0, 2.0], [0, 0, 1, 0, 1], [0, 3, 5]
+    infinite = container(parts, shape=(2, 2))
+    with pytest.raises(InputError, match="infinity"):
+        make().fit(infinite, [0, 1])
+    rows = np.random.default_rng(0).standard_normal((20, 2))
+    model = make().fit(rows, [0, 1] * 10)
+    with pytest.raises(InputError, match="infinity"):
+        model.predict(infinite)
+
+
+@pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
+def test_entries_listed_several_times_are_the_rows_of_their_sums(make):
+    rng = np.random.default_rng(0)
+    several = sp.csr_matrix((rng.standard_normal(120), rng.integers(3, size=120), np.arange(0, 121, 6)), shape=(20, 3))
+    labels = [0, 1] * 10
+    assert not several.has_canonical_format
+    digest = make().fit(several, labels).state_digest()
+    assert make().fit(sp.csr_matrix(several.toarray()), labels).state_digest() == digest
+
+
+@pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
+def test_no_model_makes_one_label_of_two_past_64_bits(make):
+    with pytest.raises(InputError, match="labels must fit 64 bits"):
+        make().fit(X, np.array([2**63, 2**63 + 1] * (N // 2), dtype=np.uint64))
 
 
 BAD_LABELS = {

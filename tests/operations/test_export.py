@@ -65,7 +65,7 @@ SCALINGS = {"row": "row", "number": 7.3, "none": None, "columns": (0.5, 3.0, 1e-
 @pytest.mark.parametrize("intercept", [True, False])
 def test_onnx_predicts_what_the_model_predicts(tmp_path, scaling, k, intercept):
     clf = model(k, SCALINGS[scaling], fit_intercept=intercept)
-    export(clf, tmp_path / "m.onnx")
+    export(clf, tmp_path / "m.onnx", input_type="float64")
     X = rows(4, k, extreme=scaling in ("row", "columns"))
     if scaling == "columns":
         X[13] *= 1e-3  # the model refuses rows that overflow when they are divided
@@ -84,7 +84,7 @@ def test_any_model_agrees(tmp_path_factory, seed, k, d, scale):
     folder = tmp_path_factory.mktemp("m")
     for scaling in ("row", scale):
         clf = model(k, scaling, d=d, n=60, seed=seed)
-        export(clf, folder / "m.onnx")
+        export(clf, folder / "m.onnx", input_type="float64")
         X = rows(d, seed, extreme=False) * 5
         found = predicted(folder / "m.onnx", X)
         np.testing.assert_allclose(found["scores"], clf.decision_function(X), rtol=0, atol=1e-12)
@@ -95,7 +95,7 @@ def test_any_model_agrees(tmp_path_factory, seed, k, d, scale):
 @pytest.mark.parametrize("labels", LABELS)
 def test_labels_come_out_as_they_are(tmp_path, labels):
     clf = model(min(3, len(LABELS[labels])), labels=labels)
-    export(clf, tmp_path / "m.onnx")
+    export(clf, tmp_path / "m.onnx", input_type="float64")
     X = rows(4, 1)
     assert predicted(tmp_path / "m.onnx", X)["label"].tolist() == clf.predict(X).tolist()
     export(clf, tmp_path / "m.safetensors")
@@ -103,9 +103,10 @@ def test_labels_come_out_as_they_are(tmp_path, labels):
         assert json.loads(file.metadata()["classes"]) == clf.classes_.tolist()
 
 
-def test_float32_rows_are_computed_in_float64(tmp_path):
+@pytest.mark.parametrize("options", [{}, {"input_type": "float32"}])
+def test_float32_rows_are_taken_unless_asked_otherwise_and_computed_in_float64(tmp_path, options):
     clf = model(3)
-    export(clf, tmp_path / "m.onnx", input_type="float32")
+    export(clf, tmp_path / "m.onnx", **options)
     X = rows(4, 2, extreme=False).astype(np.float32)
     found = predicted(tmp_path / "m.onnx", X)
     np.testing.assert_allclose(found["scores"], clf.decision_function(X), rtol=0, atol=1e-12)
@@ -170,7 +171,7 @@ def test_bytes_are_those_of_the_state(tmp_path, form):
 def test_retrained_ridge_is_linear_too(tmp_path):
     X = np.random.default_rng(1).standard_normal((40, 3))
     clf = RetrainedRidge().fit(X, X[:, 0] > 0)
-    export(clf, tmp_path / "m.onnx")
+    export(clf, tmp_path / "m.onnx", input_type="float64")
     np.testing.assert_allclose(predicted(tmp_path / "m.onnx", X)["scores"], clf.decision_function(X), atol=1e-12)
 
 
@@ -217,7 +218,7 @@ def test_a_change_meanwhile_is_noticed(tmp_path, monkeypatch):
         ("m.pt", {}, "m.pt does not say"),
         ("m", {}, "does not say"),
         ("m.onnx", {"form": "pmml"}, "onnx, safetensors"),
-        ("m.onnx", {"input_type": "float16"}, "float64, float32"),
+        ("m.onnx", {"input_type": "float16"}, "float32, float64"),
         ("m.safetensors", {"input_type": "float32"}, "input_type is for ONNX"),
         ("m.erasable", {"form": "onnx"}, "name of a model"),
     ],

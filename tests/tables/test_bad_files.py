@@ -41,7 +41,17 @@ BAD_COLUMNS = {
     "missing booleans": ({"b": with_gap([True] * N)}, InputError, ("2 entries of 'b'",)),
     "NaN": ({"b": with_gap([SECRET] * N, np.nan)}, InputError, ("2 entries of 'b'",)),
     "infinity": ({"b": with_gap([SECRET] * N, -np.inf)}, InputError, ("2 entries of 'b'", "not finite")),
-    "two columns": ({"a": [np.nan] * N, "b": [np.inf] * N}, InputError, ("12 entries of 'a'", "1 other")),
+    "two columns": ({"a": [np.nan] * N, "b": [np.inf] * N}, InputError, ("12 entries of 'a', 12 entries of 'b' are",)),
+    "twelve columns": (
+        {f"f{i}": [np.nan] * N for i in range(12)},
+        InputError,
+        ("12 entries of 'f9' and some of 2 other columns are",),
+    ),
+    "texts and dates": (
+        {"a": IDS, "b": DATES},
+        InputTypeError,
+        ("2 columns must", "'a' (string)", "'b' (date32", "out"),
+    ),
     "nothing at all": ({"b": pa.nulls(N)}, InputError, ("12 entries of 'b'",)),
     "label missing": ({"label": with_gap([SECRET] * N)}, InputError, ("2 of 12 labels", "'label'")),
     "text label missing": ({"label": with_gap(IDS)}, InputError, ("2 of 12 labels",)),
@@ -175,6 +185,7 @@ BAD_NPZ = {
     "dates as ids": ({"X": X, "y": Y, "ids": np.array(DATES, "M8[D]")}, InputTypeError, ("date",)),
     "floats as ids": ({"X": X, "y": Y, "ids": X[:, 0]}, InputTypeError, ("float",)),
     "booleans as subjects": ({"X": X, "y": Y, "subjects": Y > 0}, InputTypeError, ("bool",)),
+    "labels past 64 bits": ({"X": X, "y": np.full(N, 2**63, np.uint64)}, InputTypeError, ("64-bit",)),
     "ids past 64 bits": ({"X": X, "y": Y, "ids": np.full(N, 2**63, np.uint64)}, InputError, ("64 bits",)),
 }
 
@@ -206,6 +217,7 @@ BAD_SPARSE = {
         "indices": np.array([0, 9, 1]),
     },
     "text": raw_csr(data=np.array([SECRET_TEXT] * 3)),
+    "infinity listed as two entries": raw_csr(data=np.array([1.0, 1e308, 1e308]), indices=np.array([0, 2, 2])),
     "flat": {
         "format": np.array(b"coo"),
         "_is_array": True,
@@ -250,6 +262,7 @@ BAD_SVMLIGHT = {
     "no pairs": f"1 {SECRET} 2\n",
     "indices that go back": f"1 3:1 2:{SECRET}\n",
     "NaN": f"1 1:{SECRET} 2:nan\n",
+    "infinity listed as two entries": "1 1:1e308 1:1e308\n",
     "a label that is NaN": "nan 1:1\n",
     "only comments": f"# {SECRET_TEXT}\n",
 }

@@ -123,6 +123,14 @@ def test_split_is_that_of_scikit_learn(test_size):
     assert set(split.train.ids.tolist()) | set(split.test.ids.tolist()) == set(IDS)
 
 
+def test_split_can_leave_rows_in_their_order():
+    table = Table(np.arange(40.0).reshape(-1, 1), np.arange(40) % 2)
+    shuffled, kept = table.split(0.25, 3), table.split(0.25, 3, in_order=True)
+    for side in ("train", "test"):
+        mixed, rows = (getattr(split, side).X[:, 0].tolist() for split in (shuffled, kept))
+        assert mixed != rows == sorted(mixed)
+
+
 def test_split_depends_on_the_seed_alone():
     assert_same(FULL.split().train, FULL.split(0.2, 0).train)
     assert FULL.split().test.ids.tolist() != FULL.split(random_state=1).test.ids.tolist()

@@ -17,10 +17,11 @@ class Remain:
     file : str
         Path below the folder that was scanned.
     offset, length : int
-        Which bytes of the file; of its path, when ``what`` says so.
+        Which bytes of the file; of its path, or which row of a Parquet file and 1, when ``what`` says so.
     what : str
         ``"grid row"``, ``"float32 row"``, ``"float64 row"``, ``"part of a row"``, ``"id"``, ``"subject"``,
-        ``"id in a file name"`` or ``"subject in a file name"``.
+        ``"id in a file name"`` or ``"subject in a file name"``; in what a Parquet file holds, ``"row in Parquet"``,
+        ``"part of a row in Parquet"``, ``"id in Parquet"`` or ``"subject in Parquet"``.
     row : int
         Number of the row in the table, counted from 0; the first of them where several are the same.
     """
@@ -54,12 +55,14 @@ class ScanReport:
         Remains in all; ``remains`` lists the first ten thousand.
     remains : tuple of Remain
     twins : tuple of Remain
-        Stored rows with the same features as a row looked for, under another id, and parts that such a row has too.
+        Rows of models or Parquet files with the same features as a row looked for, under another id, and parts that
+        such a row has too.
     too_short : dict
         How many ``"ids"`` and ``"subjects"`` are too short to be looked for as text, and how many ``"rows"``
         have, in some encoding, too few bytes that are not zero. Files of this package are compared with these too.
     not_looked_into : tuple of str
-        Files that are compressed or archives: only their outer bytes were searched.
+        Files that are compressed or archives: only their outer bytes were searched, and of Parquet files with
+        nested columns the others.
     ids_only : tuple of str
         Models whose rows are of another form than the table's (another number of features, a feature map): in these,
         only ids and subjects were compared.

@@ -6,12 +6,25 @@ import os
 from collections.abc import Callable, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from erasable.audit._needles import Encoding, Form, batches, encodings
 from erasable.audit._ours import Ours, read_header
+from erasable.audit._parquet import MAGIC, Cells, Parquet, UndecodedError
 from erasable.audit._report import MOST_LISTED, Remain, ScanReport, Unread
 from erasable.audit._search import CrowdedError, Search
-from erasable.audit._walk import ChangedError, Interval, blank, blocks, is_packed, list_files, open_file, shown, why
+from erasable.audit._walk import (
+    ChangedError,
+    Interval,
+    blank,
+    blocks,
+    is_packed,
+    list_files,
+    open_file,
+    shown,
+    starts_with,
+    why,
+)
 from erasable.audit._wanted import Wanted
 from erasable.audit._words import Key, Words, as_text, is_too_short
 
@@ -148,7 +161,9 @@ class Run:
     def _file(self, fd: int, file: str) -> None:
         facts = os.fstat(fd)
         size = facts.st_size
-        if self.first and is_packed(fd):
+        if self.first and is_packed(fd) and not starts_with(fd, MAGIC):
+            self.packed.append(file)
+        if starts_with(fd, MAGIC) and not self._parquet(fd, file) and self.first:
             self.packed.append(file)
         ours = read_header(fd, size)
         seen: set[tuple[int, int, str]] = set()
@@ -232,6 +247,73 @@ class Run:
             return [], no_text
         return [(t.low, t.high) for t in ours.rows], no_text
 
+    # -- Parquet -------------------------------------------------------------------------------------------------
+
+    def _parquet(self, fd: int, file: str) -> bool:
+        """Look into a Parquet file, cell by cell; whether all of it could be looked into."""
+        try:
+            with Parquet(fd, self.wanted.feature_names) as parquet:
+                for cells in parquet.cells():
+                    others = self._rows_of_others(cells)
+                    found = self._same_rows(cells.numbers) if parquet.is_named else self._anywhere(cells.numbers)
+                    for at, what, number in sorted(found):
+                        remain = Remain(file, cells.first + at, 1, f"{what} in Parquet", number)
+                        (self._twin if others is not None and others[at] else self._add)(remain)
+                    if self.first:
+                        for at, what, number in sorted(self._names_in(cells)):
+                            self._add(Remain(file, cells.first + at, 1, f"{what} in Parquet", number))
+                return parquet.is_flat
+        except UndecodedError:
+            return False
+
+    def _rows_of_others(self, cells: Cells) -> list[bool] | None:
+        """Which rows have an id that is not looked for, where ids are known."""
+        if self.wanted.ids is None:
+            return None
+        column = self.wanted.columns.get("id")
+        held = next((values for name, values in cells.names if name == column), None)
+        return None if held is None else [key is not None and key not in self.texts["id"] for key in held]
+
+    def _same_rows(self, numbers: npt.NDArray[np.float64]) -> set[tuple[int, str, int]]:
+        """Rows that equal one looked for, in float64 or in float32: (which, what it is, the number of that one)."""
+        found = set()
+        for kind in ("<f8", "<f4"):
+            table = self._table_of((kind, numbers.shape[1]))
+            with np.errstate(over="ignore"):
+                data = numbers.astype(kind).tobytes()
+            width = len(data) // max(1, len(numbers))
+            for i in range(len(numbers)):
+                if (equal := table.get(data[i * width : (i + 1) * width])) is not None:
+                    found.add((i, "row", equal[1]))
+        return found
+
+    def _anywhere(self, numbers: npt.NDArray[np.float64]) -> set[tuple[int, str, int]]:
+        """The same for rows, and parts of them, that lie anywhere among the numbers."""
+        found = set()
+        for kind in ("<f8", "<f4") if numbers.size else ():
+            with np.errstate(over="ignore"):
+                block = numbers.astype(kind).view(np.uint8).reshape(-1)
+            for match in self.search.matches(block, 0, len(block)):
+                encoding = self.search.encodings[match.encoding]
+                at = match.offset // (len(block) // len(numbers))
+                found.add((at, "row" if match.whole else "part of a row", int(encoding.numbers[match.row])))
+        return found
+
+    def _names_in(self, cells: Cells) -> set[tuple[int, str, int]]:
+        """Ids and subjects: as whole cells of their own columns, whatever their length, and as words of any column."""
+        found = set()
+        for column, values in cells.names:
+            for what, texts in self.texts.items():
+                if self.wanted.columns.get(what) == column:
+                    found |= {(i, what, texts[v]) for i, v in enumerate(values) if v is not None and v in texts}
+            ends = np.cumsum([1 + len(v or b"") for v in values])
+            text = np.frombuffer(b"\n".join(v or b"" for v in values), dtype=np.uint8)
+            for word in self.words.matches(text, 0, len(text)):
+                found.add((int(np.searchsorted(ends, word.offset, side="right")), word.what, word.row))
+        return found
+
+    # -- files of this package, by their own account ---------------------------------------------------------------
+
     def _named(self, key: Key, what: str) -> tuple[str, int] | None:
         """As what a stored id or subject is looked for, and the row; a name may stand in the place of the other."""
         text = as_text(key)
@@ -260,9 +342,13 @@ class Run:
         alike = [e for e in self.search.encodings if e.kind == kind]
         if not alike and ours.form is None:
             return None
+        return self._table_of(kind)
+
+    def _table_of(self, kind: tuple[str, int]) -> Stored:
+        """Rows looked for by their bytes, in encodings of this type and number of entries."""
         if kind not in self._known:
             found: Stored = {}
-            for encoding in alike:
+            for encoding in (e for e in self.search.encodings if e.kind == kind):
                 raw = encoding.raw
                 for i, number in enumerate(encoding.numbers.tolist()):
                     found.setdefault(raw[i].tobytes(), (encoding, number))

@@ -132,6 +132,11 @@ def open_file(path: str) -> int:
     return fd
 
 
+def starts_with(fd: int, magic: bytes) -> bool:
+    """Whether these are the first bytes of the file."""
+    return os.pread(fd, len(magic), 0) == magic
+
+
 def is_packed(fd: int) -> bool:
     """Whether the file is compressed or an archive, by its first bytes."""
     return os.pread(fd, 16, 0).startswith(_PACKED)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -14,14 +14,16 @@ from erasable.errors import InputError, InputTypeError
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Wanted:
-    """The rows, and of each id and subject the first row that has it."""
+    """The rows, and of each id and subject the first row that has it; the names of their columns, where known."""
 
     X: npt.NDArray[Any]
     ids: dict[Key, int] | None
     subjects: dict[Key, int] | None
+    feature_names: tuple[str, ...] | None = None
+    columns: dict[str, str] = field(default_factory=dict)  # of "id" and "subject"
 
     @classmethod
-    def of(cls, X: Any, ids: Any, subjects: Any) -> Wanted:
+    def of(cls, X: Any, ids: Any, subjects: Any, feature_names: Any = None, columns: Any = None) -> Wanted:
         """The same from what a caller has, checked."""
         if not isinstance(X, np.ndarray) or X.dtype.kind != "f":
             raise InputTypeError(f"X must be an array of float32 or float64; got {type(X).__name__}.")
@@ -44,7 +46,11 @@ class Wanted:
                 if value is not None:
                     first.setdefault(value, row)
             found.append(first)
-        return cls(np.ascontiguousarray(X), *found)
+        names = None if feature_names is None else tuple(map(str, feature_names))
+        if names is not None and len(names) != X.shape[1]:
+            raise InputError(f"feature_names has {len(names)} entries for {X.shape[1]} features.")
+        known = {what: str(name) for what, name in (columns or {}).items() if name is not None}
+        return cls(np.ascontiguousarray(X), found[0], found[1], names, known)
 
     def named(self) -> list[tuple[str, dict[Key, int]]]:
         """``"id"`` and ``"subject"`` with their values, where given."""

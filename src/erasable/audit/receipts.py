@@ -53,7 +53,7 @@ class Receipt:
     state_after : str
         Digest of the state the request left behind.
     guarantee : str
-        The definition of unlearning that the model meets.
+        The definition of unlearning that the model meets, of what it speaks, and what it assumes.
     erasable_version : str
         The software that forgot.
     format_version : int
@@ -113,7 +113,7 @@ def make_receipt(
         Digests of the states, 64 hexadecimal digits. ``state_before=None`` leaves it out: whoever holds the state
         after can test guesses of the forgotten rows against the digest before.
     guarantee : str
-        The ``definition`` of the model's ``Guarantee``.
+        The model's ``Guarantee`` as text, which says of what it speaks and what it assumes.
     format_version : int
         The format of the state.
     requested_at, completed_at : datetime

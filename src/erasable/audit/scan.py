@@ -13,13 +13,20 @@ length, and stored rows as wholes. A stored row that equals a row looked for, un
 *twin* and no remain. All else in such a file is searched like any other file, and so are the texts of its header:
 classes, names of features, descriptions. Rows that went through a feature map are of another form than the table's.
 
-**What is not found.** Rows in compressed, encrypted or archived files (those known by their first bytes are listed,
-and only their outer bytes searched); features written as decimal text; other number types, byte orders or column
-orders; integer ids as binary numbers, ids in other encodings (UTF-16, URL escapes) or run together with other letters;
-parts shorter than 64 bytes, or whose bytes are too even (yes-or-no features, small integers: such rows are found whole)
-or shared by more than four of the rows; rows that are nearly all zero, or one number over and over, outside of models
-(these are counted); sums, weights and whatever else was computed from a row; and what is no file: free space of the
-disk, memory, swap, names of files that were deleted.
+**Parquet files** are decoded where pyarrow is installed. Where a file has columns of the names that were given, its
+rows are compared in these; otherwise all its columns of numbers, side by side, are searched like any other bytes.
+Columns of texts, bytes, and integers that are no features, are searched for ids and subjects like text. A row under an
+id that is not looked for is a twin here too, where the column of ids is known. What a Parquet file stores as it is,
+statistics for instance, is searched once more as bytes.
+
+**What is not found.** Rows in other compressed, encrypted or archived files, and in lists and structs of Parquet files
+(those known by their first bytes are listed, and only their outer bytes searched); features written as decimal text;
+other number types, byte orders or column orders; integer ids as binary numbers, ids in other encodings (UTF-16, URL
+escapes) or run together with other letters; parts shorter than 64 bytes, or whose bytes are too even (yes-or-no
+features, small integers: such rows are found whole) or shared by more than four of the rows; rows that are nearly all
+zero, or one number over and over, outside of models and of Parquet files with the same columns (these are counted);
+sums, weights and whatever else was computed from a row; and what is no file: free space of the disk, memory, swap,
+names of files that were deleted.
 """
 
 from __future__ import annotations
@@ -47,6 +54,9 @@ def scan(
     skip: Sequence[str | os.PathLike[str]] = (),
     exclude: Sequence[str] = (),
     progress: Progress | None = None,
+    feature_names: Sequence[str] | None = None,
+    id_name: str | None = None,
+    subject_name: str | None = None,
 ) -> ScanReport:
     r"""What is left of rows in the files below a folder, hidden and temporary ones included.
 
@@ -66,6 +76,11 @@ def scan(
         Names, or paths below the folder, not to look into.
     progress : callable, optional
         Called with (bytes done, bytes in all).
+    feature_names : sequence of n_features names, optional
+        The columns of ``X``. Parquet files that have them are compared in these columns, whatever stands between them.
+    id_name, subject_name : str, optional
+        The columns of ids and of subjects in Parquet files: compared whatever their length, and with ids a row of
+        another id is known to be a twin.
 
     Returns
     -------
@@ -93,4 +108,5 @@ def scan(
     >>> report.remains
     (Remain(file='.leftover', offset=5, length=80, what='float64 row', row=2),)
     """
-    return Run(Wanted.of(X, ids, subjects), folder, skip, exclude, progress).report()
+    wanted = Wanted.of(X, ids, subjects, feature_names, {"id": id_name, "subject": subject_name})
+    return Run(wanted, folder, skip, exclude, progress).report()

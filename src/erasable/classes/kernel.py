@@ -13,7 +13,13 @@ import numpy.typing as npt
 from scipy.linalg import blas
 
 from erasable.core.grid import Float64s
-from erasable.core.kernel_selector import kernel_matrix, select_points, smallest_eigenvalue
+from erasable.core.kernel_selector import (
+    check_eigenvalues,
+    check_points,
+    kernel_matrix,
+    select_points,
+    smallest_eigenvalue,
+)
 from erasable.core.kernels import KERNEL_BITS, ONE, REACH, Kernel, Points
 from erasable.core.solve import factorise
 from erasable.core.weights import solve_weights
@@ -123,9 +129,11 @@ class KernelBall:
     def fit(self, rows: Rows, y01: npt.NDArray[np.integer[Any]]) -> Callable[[Rows], Float64s]:
         """Kernel ridge regression, the penalised form of the fit over the ball: ``1/2 + k(x)'(K + mu I)^-1 y / 2``."""
         points, kernel = self._points(rows.shape[1]), self.of_points
+        check_points(len(rows), self.units)
         H = kernel_matrix(rows, kernel, points, self.units)
+        check_eigenvalues(H, kernel, self.units)
         B = 2.0 * np.asarray(y01, dtype=np.float64)[:, None] - 1.0
-        w = solve_weights(H, B, KERNEL_BITS, smallest_eigenvalue(len(rows), self.units))[0].astype(np.float64)
+        w = solve_weights(H, B, KERNEL_BITS, smallest_eigenvalue(self.units))[0].astype(np.float64)
 
         def predictor(X: Rows) -> Float64s:
             scores = np.empty(len(X))

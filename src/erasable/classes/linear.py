@@ -191,7 +191,8 @@ class LinearBall:
         most ``|r| sqrt(x'A^-1x x_i'A^-1x_i) <= |r| / sqrt(lambda (1 + lambda))`` (Lemma D.5). Targets less 1/2 have
         size 1/2, hence ``|u| <= sqrt(n) / (4 sqrt(lambda)) = B sqrt(n) / 2``, and r and both errors of the loss are at
         most ``(1 + B sqrt(n)) / 2``. With lambda fixed nothing better than a constant is possible: a row orthogonal to
-        all others moves its own prediction by as much for any n. ``beta(n)`` of order 1 / n needs lambda of order n.
+        all others moves its own prediction by as much for any n. ``beta(n)`` of order 1 / n, which the paper calls
+        typical, needs lambda of order n: a regulariser per row.
         """
         ridge = self.capacity
         return (1.0 + self.radius * math.sqrt(n_rows)) ** 2 / (2.0 * math.sqrt(ridge * (1.0 + ridge)))

@@ -25,7 +25,7 @@ def export(
         str | None, typer.Option("--format", help="`onnx` or `safetensors`. [default: by the ending of the file]")
     ] = None,
     input_type: Annotated[
-        str | None, typer.Option(help="What an ONNX graph takes: `float64` or `float32`. [default: float64]")
+        str | None, typer.Option(help="What an ONNX graph takes: `float32` or `float64`. [default: float32]")
     ] = None,
     as_json: Json = False,
 ) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+from warnings import catch_warnings, simplefilter
 
 import typer
 
@@ -69,7 +70,7 @@ def forget(
     """
     from datetime import UTC, datetime
 
-    from erasable.errors import ConfigurationError
+    from erasable.errors import ConfigurationError, EmptiedClassWarning
     from erasable.operations.model_file import ModelFile, Request
 
     requested_at = datetime.now(UTC)
@@ -86,10 +87,11 @@ def forget(
         request_id,
         requested_at,
     )
-    with _reserved(receipt) as write_receipt:
+    with _reserved(receipt) as write_receipt, catch_warnings(record=True) as told:
+        simplefilter("always", EmptiedClassWarning)
         report = file.forget_together([request], digests=True)[0]
         write_receipt(report.receipt)
-    warnings = _doubts(report, request, subject_type)
+    warnings = [*_doubts(report, request, subject_type), *(str(warning.message) for warning in told)]
     if as_json:
         counts = {"requested": report.requested, "core_rows_removed": report.core_rows_removed}
         digests = {"digest_before": report.before, "digest": report.after}
@@ -165,8 +167,8 @@ def _keys(
     given: list[str] | None, file: str | None, kind: type | None, option: str, column: str | None
 ) -> list[Any] | None:
     """Ids or subjects as the model has them; None where none were named."""
-    from erasable.tables import read_keys
     from erasable.errors import InputError
+    from erasable.tables import read_keys
 
     if not given and file is None:
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -14,10 +15,14 @@ KeyType = Literal["int", "str"]
 LabelType = Literal["int", "str", "float", "bool"]
 _TYPES: dict[str, type] = {"int": int, "str": str, "float": float, "bool": bool}
 _TYPED = "--id-type, --subject-type and --label-type are for CSV: this table has types of its own, leave them out."
+_SIGNS = (
+    "there is one feature, and each row is divided by its own norm, so only the sign of the feature is left: give "
+    "--scale, a public number that no value exceeds"
+)
 
 if TYPE_CHECKING:
-    from erasable.tables import TableStream
     from erasable.estimators import LearnReport
+    from erasable.tables import TableStream
 
 
 def learn(
@@ -103,10 +108,10 @@ def learn(
 
     - `erasable learn data.csv --id row_id --id-type str --label-type int -o model.erasable`
     """
-    from erasable.tables import stream_table
     from erasable.errors import ConfigurationError
-    from erasable.operations.model_file import ModelFile
     from erasable.operations.inspect import stored_bytes
+    from erasable.operations.model_file import ModelFile
+    from erasable.tables import stream_table
 
     file = ModelFile(out)
     there = out.exists()
@@ -143,20 +148,23 @@ def learn(
                 total = stream.count_rows()
                 given["horizon"] = _horizon(total)
             new = _model(kernel, {**given, "feature_names": stream.feature_names})
-        report = file.learn(stream, new=new, progress=lambda done: bars.tick("learning", done, total or done))
-    size, warnings = stored_bytes(out), _warnings(report, new, there)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "there is one feature")  # said below, in the words of the options
+            report = file.learn(stream, new=new, progress=lambda done: bars.tick("learning", done, total or done))
+        signs = [_SIGNS] if not there and new.scaling == "row" and stream.n_features == 1 else []
+    size, hints = stored_bytes(out), [*signs, *_hints(report, new, there)]
     if as_json:
         rows = {"rows": report.rows, "core_rows_added": report.core_rows_added, "core_rows": report.core_rows}
-        print_json({"model": str(out), **rows, "bytes": size, "warnings": warnings})
+        print_json({"model": str(out), **rows, "bytes": size, "warnings": hints})
         return
     share = f" ({report.core_rows_added / report.rows:.1%})" if report.rows else ""
     print(f"{report.rows:,} rows learnt; {report.core_rows_added:,}{share} became core rows, the others left no trace.")
     print(f"{out} holds {report.core_rows:,} core rows in {size:,} bytes.")
-    for warning in warnings:
-        print(f"hint: {warning}", file=sys.stderr)
+    for hint in hints:
+        print(f"hint: {hint}", file=sys.stderr)
 
 
-def _warnings(report: LearnReport, model: Any, there: bool) -> list[str]:
+def _hints(report: LearnReport, model: Any, there: bool) -> list[str]:
     """What to change where most rows were stored, unless that was asked for."""
     if report.rows < 1000 or 2 * report.core_rows_added <= report.rows or getattr(model, "threshold", None) == 0:
         return []

@@ -14,8 +14,8 @@ from erasable.errors import ConfigurationError, InputError
 if TYPE_CHECKING:
     import numpy as np
 
-    from erasable.tables import Table
     from erasable.operations.plan import Plan
+    from erasable.tables import Table
 
 _NAMED = ("margin", "digits")
 

@@ -6,28 +6,42 @@ import dataclasses
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from erasable.cli._shared import Bars, Json, print_json, text_table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from erasable.research.reproduce import TextTable
 
 
 def reproduce(
     dataset: Annotated[
         str,
         typer.Argument(
-            help="`margin`, `purchase` (needs `--data`), `purchase-like`, `digits`, `svm` (Figure 1 alone), "
-            "or a file: .csv, .parquet, .npz, .svmlight.",
+            help="`margin`, `margin-uniform`, `purchase` (needs `--data`), `purchase-like`, `digits`, `svm` (Figure 1 "
+            "alone), `deletion-time` (Theorem 4.6 alone; takes `--quick`, `--kappa`, `--capacity`, `--seed`), or a "
+            "file: .csv, .parquet, .npz, .svmlight.",
             show_default=False,
         ),
     ],
     deletions: Annotated[
         int | None, typer.Option(help="Rows to delete. [default: 80000 on the paper's sets, else 40%]")
     ] = None,
-    order: Annotated[str, typer.Option(help="In which order: label, uniform, core-first, subject.")] = "label",
+    order: Annotated[
+        str,
+        typer.Option(
+            help="In which order: label, uniform, oldest, newest, weights (unusual rows), core-first, subject."
+        ),
+    ] = "label",
     delete_label: Annotated[
-        str | None, typer.Option(help="The class that order `label` deletes. [default: the first in sorted order]")
+        str | None,
+        typer.Option(
+            help="The only class to delete. [default: with order `label` the first in sorted order, else all]"
+        ),
     ] = None,
     methods: Annotated[
         str, typer.Option(help="Which methods, separated by commas.")
@@ -36,8 +50,10 @@ def reproduce(
     capacity: Annotated[float | None, typer.Option(help="Our regulariser. [default: 1]")] = None,
     alpha: Annotated[float, typer.Option(help="Ridge regulariser of methods that train on all rows.")] = 1.0,
     intercept: Annotated[
-        bool | None, typer.Option("--intercept/--no-intercept", help="[default: none on margin]")
+        str | None,
+        typer.Option(help="Which methods have one: all, none, peers (not ours). [default: none on margin, else all]"),
     ] = None,
+    shards: Annotated[str, typer.Option(help="What SISA trains on each shard: sgd, ridge.")] = "sgd",
     seed: Annotated[int, typer.Option(help="Draws data, splits and orders.")] = 0,
     repeats: Annotated[int, typer.Option(help="Repeats for the confidence bands.")] = 3,
     points: Annotated[int, typer.Option(help="How often to look at the accuracy.")] = 40,
@@ -52,7 +68,8 @@ def reproduce(
         bool,
         typer.Option(
             "--quick",
-            help="To see what comes out: a tenth of the rows of margin and purchase-like, one repeat, few points.",
+            help="To see what comes out: a tenth of the rows of margin and purchase-like, at most 10,000 of a file, "
+            "one repeat, few points.",
         ),
     ] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Start over instead of continuing a stopped run.")] = False,
@@ -89,10 +106,13 @@ def reproduce(
     from erasable.research.reproduce import (
         Settings,
         as_in_the_paper,
+        deletion_time_as_json,
+        deletion_time_table,
         draw_figure_1,
         hints,
         in_detail,
         make_folder,
+        measure_deletion_time,
         speed_ups,
     )
     from erasable.research.reproduce import reproduce as run
@@ -107,26 +127,36 @@ def reproduce(
         else:
             screen.print(f"[bold]{escape(str(folder / 'figure1.png'))}[/] and figure1.svg")
         return
+    if dataset == "deletion-time":
+        found = measure_deletion_time(
+            20_000 if quick else 200_000, kappa=kappa or 0.2, capacity=capacity or 1.0, seed=seed
+        )
+        if as_json:
+            print_json({"deletion_time": deletion_time_as_json(found)})
+        else:
+            _show(Console(), deletion_time_table(found))
+        return
     settings = Settings(
         dataset,
-        deletions,
-        order,
-        tuple(name.strip() for name in methods.split(",") if name.strip()),
-        delete_label,
-        kappa,
-        capacity,
-        alpha,
-        intercept,
-        seed,
-        repeats,
-        points,
-        time_limit,
-        quick,
-        data,
-        label,
-        id,
-        subject,
-        tuple(ignore or ()),
+        deletions=deletions,
+        order=order,
+        methods=tuple(name.strip() for name in methods.split(",") if name.strip()),
+        delete_label=delete_label,
+        kappa=kappa,
+        capacity=capacity,
+        alpha=alpha,
+        intercept=intercept,
+        shards=shards,
+        seed=seed,
+        repeats=repeats,
+        points=points,
+        time_limit=time_limit,
+        quick=quick,
+        data=data,
+        label=label,
+        id=id,
+        subject=subject,
+        ignore=tuple(ignore or ()),
     )
     command = "erasable " + shlex.join(sys.argv[1:])
     try:
@@ -148,11 +178,17 @@ def reproduce(
     ]
     halves = [dataclasses.replace(halves[0], notes=()), dataclasses.replace(halves[1], title="")]
     for table in (as_in_the_paper(results), *halves):
-        shown = text_table(table.title, table.head, table.rows, bold=lambda row: row[0].startswith("Algorithm 1"))
-        page.print(shown)
-        for note in table.notes:
-            page.print(escape(note), style="dim")
+        _show(page, table)
     for line in [*speed_ups(results), *hints(results)]:
         page.print("•", escape(line), highlight=False)
     path = escape(str(folder / "report.html"))
     page.print(f"\n[bold]{path}[/] has the pictures; results.json the numbers.", highlight=False, soft_wrap=True)
+
+
+def _show(page: Console, table: TextTable) -> None:
+    from rich.markup import escape
+
+    shown = text_table(table.title, table.head, table.rows, bold=lambda row: row[0].startswith("Algorithm 1"))
+    page.print(shown)
+    for note in table.notes:
+        page.print(escape(note), style="dim")

@@ -13,7 +13,15 @@ safe.
 *The bound.* Whatever the order of its sums, a Cholesky factorisation in float64 of an N x N matrix M is the exact one
 of M + E with ``|E|_2 <= (N + 1) u tr(M) (1 + O(N u))`` (Higham, theorem 10.3, and ``| |L||L'| |_2 <= tr``). With every
 eigenvalue of M at least ``floor``, ``(1 - eta) M <= M + E <= (1 + eta) M`` for ``eta = |E|_2 / floor``, and pivots,
-being Schur complements, lie within the same factors. Four times the first-order bound is taken.
+being Schur complements, lie within the same factors. Four times the first-order bound is taken. The theorem is about a
+factor whose columns are divided by the entry on its diagonal. A pivot computed once more, in another order, to divide
+by, and not put on the diagonal, would differ from the square of that entry by up to ``2 gamma tr(M)``, with ``gamma``
+about ``(N + 1) u``, and so add ``2 gamma tr(M) / floor`` to eta. Here one number is both.
+
+*The premise.* Rounding moves the eigenvalues of a kernel matrix of n points by at most n / 2, so as long as n is at
+most ``most_points``, those of ``H`` are at least ``smallest_eigenvalue``, which does not depend on n: what holds for
+points holds for any of them. A function of the caller's may round more coarsely, or not be positive definite; for it
+the bound is checked.
 """
 
 from __future__ import annotations
@@ -23,6 +31,7 @@ from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
+from flint import fmpz_mat
 from scipy.linalg import blas
 
 from erasable.core.grid import Float64s, Integers
@@ -30,6 +39,7 @@ from erasable.core.kernels import Kernel, Points
 from erasable.core.leverage import U64, exceeds
 from erasable.core.selector import Decisions, Progress
 from erasable.core.solve import factorise
+from erasable.core.sums import symmetric
 from erasable.errors import ConfigurationError, InputError
 
 Mask = npt.NDArray[np.bool_]
@@ -38,26 +48,73 @@ Choose = Callable[[Integers, int, Mask], bool]
 
 def kernel_matrix(G: Integers, kernel: Kernel, points: Points, units: int) -> Float64s:
     """``H = K + mu I`` of points in units of ``2**-30``, whole, Fortran order."""
-    H = kernel.exact(G, G, points)
+    H = kernel.matrix(G, points)
     H.flat[:: len(H) + 1] += units
     return H
 
 
-def smallest_eigenvalue(n: int, units: int) -> int:
-    """A lower bound on the eigenvalues of ``H`` for n points: rounding a kernel matrix moves them by at most n / 2.
+def smallest_eigenvalue(units: int) -> int:
+    """A lower bound on the eigenvalues of ``H`` for up to :func:`most_points` points: half of ``mu``."""
+    return units // 2
+
+
+def most_points(units: int) -> int:
+    """How many points may be kept: rounding a kernel matrix of n points moves its eigenvalues by at most n / 2."""
+    return 2 * (units - smallest_eigenvalue(units))
+
+
+def check_points(n: int, units: int) -> None:
+    """Refuse more points than rounded kernel values can tell apart.
 
     Raises
     ------
     ConfigurationError
-        When so many points would leave no room.
     """
-    floor = units - (n + 1) // 2
-    if floor < max(1, units // 2):
+    if n > most_points(units):
         raise ConfigurationError(
             f"{n:,} core rows are too many for this capacity: kernel values are rounded to 2**-30, which is fine "
-            f"enough for up to {units:,} rows. Raise capacity or threshold."
+            f"enough for up to {most_points(units):,} rows. Raise capacity or threshold."
         )
-    return floor
+
+
+def check_eigenvalues(H: Float64s, kernel: Kernel, units: int) -> None:
+    """Refuse a kernel function of the caller's for which an eigenvalue of ``H`` is below :func:`smallest_eigenvalue`.
+
+    *Law*: decided exactly, and hereditary: a principal submatrix of a matrix that passes does too. *Cost*: one or two
+    Cholesky factors; a matrix within rounding of the bound costs a characteristic polynomial over the integers.
+
+    Raises
+    ------
+    InputError
+    """
+    if kernel.function is None or not len(H):
+        return
+    floor = smallest_eigenvalue(units)
+    slack = 4.0 * (len(H) + 8) * U64 * float(np.trace(H))
+    if factorise(_shifted(H, floor + slack), overwrite=True) is not None:
+        return
+    if factorise(_shifted(H, floor - slack), overwrite=True) is None or not _no_negative_eigenvalue(H, floor):
+        raise _not_positive_definite()
+
+
+def _shifted(H: Float64s, by: float) -> Float64s:
+    M = H.copy(order="F")
+    M.flat[:: len(M) + 1] -= by
+    return M
+
+
+def _no_negative_eigenvalue(H: Float64s, floor: int) -> bool:
+    """Whether ``H - floor I`` has none: its characteristic polynomial, all of whose roots are real, alternates."""
+    M = symmetric(_shifted(H, floor))
+    coefficients = fmpz_mat(len(M), len(M), [int(v) for v in M.ravel()]).charpoly().coeffs()
+    return all(c * (-1) ** (len(M) - power) >= 0 for power, c in enumerate(coefficients))
+
+
+def _not_positive_definite() -> InputError:
+    return InputError(
+        "the kernel function is not positive definite on these rows, or its values are too coarse for this capacity "
+        "(float32, perhaps): use another function, compute it in float64, or raise capacity."
+    )
 
 
 def select_points(
@@ -89,7 +146,8 @@ def select_points(
 
     Notes
     -----
-    *Law*: the selection is that of the literal loop ``if D^2(x; Q) > tau: add x to Q`` in exact arithmetic.
+    *Law*: the selection is that of the literal loop ``if D^2(x; Q) > tau: add x to Q`` in exact arithmetic, and so are
+    refusals: points in one call or in several are refused alike.
     *Cost*: n m^2 flops to screen with m core rows, memory m^2 + block x m.
     *Source*: Algorithm 3 with one stage and points in order; see docs/departures.md.
     """
@@ -107,6 +165,8 @@ def select_points(
             progress(low, n)
     while run.waiting:
         run.decide(G, chunk_rows or 512)
+    if run.selected:
+        check_eigenvalues(kernel_matrix(run.Q, kernel, points, units), kernel, units)
     return np.array(run.selected, dtype=np.intp), run.decisions
 
 
@@ -118,118 +178,148 @@ class _Run:
         self.Q = core
         self.tau = tau
         self.limit = units * (1.0 + tau)
-        H = kernel_matrix(core, kernel, points, units)
-        self.trace = float(np.trace(H))
-        L = factorise(H, overwrite=True) if len(core) else np.empty((0, 0), order="F")
-        self.L = self._factor_or_refuse(L)
+        self.floor = smallest_eigenvalue(units)
+        self.own = kernel.function is not None  # a function of the caller's, to be checked
+        diagonal = kernel.diagonal(core, points)
+        self.largest = float(diagonal.max(initial=0.0))
+        self.trace = float((diagonal + units).sum())
+        self._L: Float64s | None = None
         self.pending: list[int] = []
         self.selected: list[int] = []
         self.decisions = Decisions()
 
-    @staticmethod
-    def _factor_or_refuse(L: Float64s | None) -> Float64s:
-        if L is None:
-            raise InputError(
-                "the kernel is not positive definite on these rows: use another kernel function, or raise capacity."
-            )
-        return L
-
-    def _check_pivots(self, pivot: Float64s, eta: float, n: int) -> None:
-        """Refuse pivots below what every positive definite kernel gives."""
-        if float(pivot.min()) < smallest_eigenvalue(n, self.units) * (1.0 - 2.0 * eta):
-            self._factor_or_refuse(None)
+    def factor(self) -> Float64s:
+        """A Cholesky factor of ``H``, made when first needed; with an eta below one there is one."""
+        if self._L is None:
+            self._L = np.empty((0, 0), order="F")
+            if len(self.Q):
+                self._L = factorise(kernel_matrix(self.Q, self.kernel, self.points, self.units), overwrite=True)
+            if self._L is None:
+                raise _not_positive_definite()
+        return self._L
 
     @property
     def waiting(self) -> int:
         return len(self.pending)
 
     def _eta(self, more: int, trace: float) -> float:
-        N = len(self.Q) + more
-        floor = smallest_eigenvalue(N, self.units)
-        return 4.0 * (N + 8) * U64 * (self.trace + trace) / floor
+        return 4.0 * (len(self.Q) + more + 8) * U64 * (self.trace + trace) / self.floor
 
     def queue(self, G: Integers, low: int, high: int) -> None:
-        """Put the points low..high that may be kept into the queue."""
-        m = len(self.Q)
+        """Put the points low..high that may be kept into the queue.
+
+        With a function of the caller's these are all: whether a point proves the function unfit shows at its turn only.
+        """
         index = np.arange(low, high)
-        if m:
-            part = G[low:high]
-            diagonal = self.kernel.diagonal(part, self.points)
-            K = self.kernel.approximate(self.Q, part, self.points)
-            off = 0.51 + 2.0**-44 * float(np.abs(K).max())  # how far values before rounding are from those after it
-            V = blas.dtrsm(1.0, self.L, K, lower=1, overwrite_b=1)
-            pivot = diagonal + self.units - np.einsum("ij,ij->j", V, V)
-            # Moving the m values of one point by that much moves H by at most sqrt(m) of it.
-            eta = self._eta(1, float(diagonal.max()) + self.units)
-            eta += 2.0 * np.sqrt(m) * off / smallest_eigenvalue(m, self.units)
-            if eta < 0.25:
-                self._check_pivots(pivot, eta, m + 1)
-                index = index[pivot > self.limit * (1.0 - 2.0 * eta)]
+        if len(self.Q) and not self.own:
+            index = index[self._may_be_kept(G[low:high])]
             self.decisions.screened += high - low - len(index)
         self.pending.extend(index.tolist())
+
+    def _may_be_kept(self, X: Integers) -> Mask:
+        """Points that Q as it is does not rule out."""
+        m, diagonal = len(self.Q), self.kernel.diagonal(X, self.points)
+        largest = float(diagonal.max())
+        # How far values before rounding are from those after it: see Kernel.doubt. Moving the m values of one point by
+        # that much moves H by at most sqrt(m) of it.
+        off = 0.51 + 2.0**-44 * max(self.largest, largest)
+        eta = self._eta(1, largest + self.units) + 2.0 * np.sqrt(m) * off / self.floor
+        if eta >= 0.25:
+            return np.ones(len(X), dtype=bool)
+        V = blas.dtrsm(1.0, self.factor(), self.kernel.approximate(self.Q, X, self.points), lower=1, overwrite_b=1)
+        pivot = diagonal + self.units - np.einsum("ij,ij->j", V, V)
+        return np.asarray(pivot > self.limit * (1.0 - 2.0 * eta))
 
     def decide(self, G: Integers, size: int) -> None:
         """Decide the first ``size`` points of the queue and keep those above the threshold."""
         index, self.pending = self.pending[:size], self.pending[size:]
         X = G[index]
-        K, S = (self.kernel.exact(Z, X, self.points) for Z in (self.Q, X))
-        S.flat[:: len(S) + 1] += self.units
-        added = float(np.trace(S))
-        V = blas.dtrsm(1.0, self.L, K, lower=1) if len(self.Q) else K
-        if len(self.Q):
-            S = blas.dgemm(-1.0, V, V, trans_a=1, beta=1.0, c=S, overwrite_c=1)
-        eta = self._eta(len(X), added)
-        kept, C = self._pass(X, S, eta)
+        diagonal = self.kernel.diagonal(X, self.points)
+        eta = self._eta(len(X), float((diagonal + self.units).sum()))
+        kept = self._pass(X, eta) if eta < 0.25 else self._pass_exactly(X)
         if not kept:
             return
-        m, k = len(self.Q), len(kept)
-        L = np.zeros((m + k, m + k), order="F")
-        L[:m, :m], L[m:, :m], L[m:, m:] = self.L, V[:, kept].T, C[kept][:, :k]
-        self.Q, self.L = np.concatenate([self.Q, X[kept]]), L
-        self.trace += float((self.kernel.diagonal(X[kept], self.points) + self.units).sum())
+        self.Q = np.concatenate([self.Q, X[kept]])
+        self.largest = max(self.largest, float(diagonal[kept].max()))
+        self.trace += float((diagonal[kept] + self.units).sum())
         self.selected.extend(index[i] for i in kept)
 
-    def _pass(self, X: Integers, S: Float64s, eta: float) -> tuple[list[int], Float64s]:
-        """Points of a chunk that are kept, in order, and their factor: Cholesky's, leaving out the rest.
+    def _pass_exactly(self, X: Integers) -> list[int]:
+        """Points of a chunk that are kept, in order, where float64 is too coarse for its errors to be bounded."""
+        kept: list[int] = []
+        for i in range(len(X)):
+            if self.own:
+                self._check_pivot(X, i, kept)
+            if self._exceeds(X, i, kept):
+                self._keep(i, kept)
+        self._L = None if kept else self._L
+        return kept
+
+    def _pass(self, X: Integers, eta: float) -> list[int]:
+        """Points of a chunk that are kept, in order, by Cholesky's algorithm, leaving out the rest; the factor grows.
 
         ``S`` is the Schur complement of the chunk against Q.
         """
-        c = len(X)
+        m, c = len(self.Q), len(X)
+        S = kernel_matrix(X, self.kernel, self.points, self.units)
+        V = self.kernel.exact(self.Q, X, self.points)
+        if m:
+            V = blas.dtrsm(1.0, self.factor(), V, lower=1, overwrite_b=1)
+            S = blas.dgemm(-1.0, V, V, trans_a=1, beta=1.0, c=S, overwrite_c=1)
         C = np.zeros((c, c), order="F")
         pivot = S.diagonal().copy()
         kept: list[int] = []
         for i in range(c):
             k = len(kept)
-            if eta < 0.25:
-                self._check_pivots(pivot[i : i + 1], eta, len(self.Q) + c)
-            if eta < 0.25 and pivot[i] * (1.0 - 2.0 * eta) > self.limit:
+            if self.own and pivot[i] * (1.0 - 2.0 * eta) < self.floor:
+                self._check_pivot(X, i, kept)
+            if pivot[i] * (1.0 - 2.0 * eta) > self.limit:
                 above = True
                 self.decisions.certified += 1
-            elif eta < 0.25 and pivot[i] * (1.0 + 2.0 * eta) <= self.limit:
+            elif pivot[i] * (1.0 + 2.0 * eta) <= self.limit:
                 above = False
                 self.decisions.certified += 1
             else:
                 above = self._exceeds(X, i, kept)
             if above:
-                column = (S[i:, i] - C[i:, :k] @ C[i, :k]) / np.sqrt(pivot[i])
-                C[i:, k] = column
-                pivot[i + 1 :] -= column[1:] ** 2
-                kept.append(i)
-        return kept, C
+                root = np.sqrt(pivot[i])
+                column = (S[i + 1 :, i] - C[i + 1 :, :k] @ C[i, :k]) / root
+                C[i, k], C[i + 1 :, k] = root, column
+                pivot[i + 1 :] -= column**2
+                self._keep(i, kept)
+        if kept:
+            k = len(kept)
+            L = np.zeros((m + k, m + k), order="F")
+            L[:m, :m], L[m:, :m], L[m:, m:] = self.factor(), V[:, kept].T, C[kept][:, :k]
+            self._L = L
+        return kept
+
+    def _keep(self, i: int, kept: list[int]) -> None:
+        kept.append(i)
+        check_points(len(self.Q) + len(kept), self.units)
 
     def _exceeds(self, X: Integers, i: int, kept: list[int]) -> bool:
         """Whether the pivot of point i after Q and the kept points is above the limit, decided exactly."""
-        Q = np.concatenate([self.Q, X[kept]])
-        itself = int(self.kernel.diagonal(X[i : i + 1], self.points)[0])
-        rest = itself - Fraction(self.tau) * self.units  # above the limit: k'H^-1 k < rest
-        if not len(Q):
-            self.decisions.enclosed += 1
-            return rest > 0
-        H = kernel_matrix(Q, self.kernel, self.points, self.units)
-        k = self.kernel.exact(Q, X[i : i + 1], self.points)[:, 0].astype(np.int64)
-        reached, rational = exceeds(k, H, smallest_eigenvalue(len(Q), self.units), rest, or_equals=True)
+        # H has mu on its diagonal: the pivot is above mu (1 + tau) when k'H^-1 k < k(x, x) - tau mu.
+        reached, rational = self._explained(X, i, kept, Fraction(self.tau) * self.units, or_equals=True)
         if rational:
             self.decisions.exact += 1
         else:
             self.decisions.enclosed += 1
         return not reached
+
+    def _check_pivot(self, X: Integers, i: int, kept: list[int]) -> None:
+        """Refuse a point whose pivot is below what every positive definite kernel gives, decided exactly."""
+        if self._explained(X, i, kept, Fraction(self.floor - self.units), or_equals=False)[0]:
+            raise _not_positive_definite()
+
+    def _explained(self, X: Integers, i: int, kept: list[int], rest: Fraction, *, or_equals: bool) -> tuple[bool, bool]:
+        """Whether ``k'H^-1 k > k(x, x) - rest`` (or ``>=``) for point i after Q and the kept; see ``exceeds``."""
+        Q = np.concatenate([self.Q, X[kept]])
+        most = int(self.kernel.diagonal(X[i : i + 1], self.points)[0]) - rest
+        if not len(Q):
+            return most < 0 or (or_equals and most == 0), False
+        H = kernel_matrix(Q, self.kernel, self.points, self.units)
+        check_eigenvalues(H, self.kernel, self.units)
+        k = self.kernel.exact(Q, X[i : i + 1], self.points)[:, 0].astype(np.int64)
+        return exceeds(k, H, self.floor, most, or_equals=or_equals)

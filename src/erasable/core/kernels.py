@@ -26,7 +26,8 @@ KERNEL_BITS = 30
 ONE = 1 << KERNEL_BITS  # the kernel value 1
 REACH = 2**25  # no point is longer than this, so squared distances stay below 2**53
 _LARGEST = 2.0**50  # no kernel value may be larger than this
-_DOUBT = 2.0**-12  # float64 kernel values, in units, are right to within this (2**-42 of the kernel value 1)
+_DOUBT = 2.0**-12  # float64 values of kernels of the distance, in units, are right to within this
+_GAMMAS = 1e-100, 1e100  # far beyond use, and no power of what they lead to leaves float64
 KERNELS = ("rbf", "matern", "poly", "linear")
 
 
@@ -112,8 +113,10 @@ class Kernel:
     def __post_init__(self) -> None:
         if self.name not in (*KERNELS, "custom"):
             raise ConfigurationError(f"kernel must be one of {', '.join(KERNELS)}, or a function; got {self.name!r}.")
-        if not (math.isfinite(self.gamma) and self.gamma > 0.0):
-            raise ConfigurationError(f"gamma must be a positive finite number; got {self.gamma!r}.")
+        if not _GAMMAS[0] <= self.gamma <= _GAMMAS[1]:
+            raise ConfigurationError(
+                f"gamma must be a positive number between {_GAMMAS[0]:g} and {_GAMMAS[1]:g}; got {self.gamma!r}."
+            )
         if self.nu not in (0.5, 1.5, 2.5):
             raise ConfigurationError(f"nu must be 0.5, 1.5 or 2.5; got {self.nu!r}.")
         if not 1 <= self.degree <= 64:
@@ -145,12 +148,19 @@ class Kernel:
         T = self._integers(Q, X)
         V = self._values(T, points)
         K = np.rint(V)
-        if self.name == "linear" and points.bits <= KERNEL_BITS // 2:
-            return K  # a product by a power of two: nothing was rounded
-        unsure = np.abs(V - K) > 0.5 - (_DOUBT if self.of_distance else np.maximum(_DOUBT, np.abs(V) * 2.0**-44))
+        if self.name == "linear":
+            return K  # before this a product by a power of two: nothing was rounded
+        unsure = np.abs(V - K) > 0.5 - self._doubt(T, points)
         if unsure.any():
             values, where = np.unique(T[unsure], return_inverse=True)
             K[unsure] = np.array([self._settle(int(t), points) for t in values])[where]
+        return K if self.of_distance else self._checked(K)
+
+    def matrix(self, X: Integers, points: Points) -> Float64s:
+        """``exact(X, X)``, its own transpose: of a custom function the values for the earlier point first."""
+        K = self.exact(X, X, points)
+        if self.name == "custom":
+            K = np.asfortranarray(np.triu(K) + np.triu(K, 1).T)
         return K
 
     def diagonal(self, X: Integers, points: Points) -> Float64s:
@@ -185,11 +195,26 @@ class Kernel:
         elif self.name == "linear":
             V = np.ldexp(T, -2 * points.bits)
         else:
-            with np.errstate(over="ignore"):  # found below
-                V = (T * math.ldexp(self.gamma, -2 * points.bits) + self.coef0) ** self.degree * float(ONE)
-            return self._checked(V)
+            return self._checked(self._polynomial(T, points))
         V *= float(ONE)
         return V if self.of_distance else self._checked(V)
+
+    def _polynomial(self, T: Float64s, points: Points) -> Float64s:
+        with np.errstate(over="ignore"):
+            return _power(T * math.ldexp(self.gamma, -2 * points.bits) + self.coef0, self.degree) * float(ONE)
+
+    def _doubt(self, T: Float64s, points: Points) -> Float64s:
+        """A bound on the error of ``_values``, in units.
+
+        Polynomials of degree p: the product ``gamma t`` and the sum ``s = gamma t + coef0`` round once each, which
+        moves s by at most ``2 u m``, with ``m = gamma |t| + coef0``; t may be negative and s far smaller than m. That
+        moves ``s ** p`` by at most ``p m ** (p - 1)`` times as much, and its p - 1 products round by ``(p - 1) u m **
+        p``. Together less than ``3 p u m ** p``; ``4 p u m ** p`` is taken. ``m ** p`` is the kernel's value for |t|.
+        For two points it is at most the larger of ``k(x, x)`` and ``k(z, z)``, and the bound ``2**-45`` of that.
+        """
+        if self.of_distance:
+            return np.full(T.shape, _DOUBT)
+        return np.maximum(_DOUBT, 4.0 * self.degree * 2.0**-53 * self._polynomial(np.abs(T), points))
 
     def _checked(self, V: Float64s) -> Float64s:
         """The values, none of which is too large for the kernel matrix to stay exact."""
@@ -240,3 +265,13 @@ class Kernel:
         r = flint.arb(flint.fmpq(square.numerator, square.denominator)).sqrt()
         polynomial: Any = {0.5: 1, 1.5: 1 + r, 2.5: 1 + r + r * r / 3}[self.nu]
         return (-r).exp() * polynomial
+
+
+def _power(base: Float64s, degree: int) -> Float64s:
+    """``base ** degree`` by at most ``degree - 1`` rounded products: the same on every machine, rising in |base|."""
+    out = base
+    for bit in bin(degree)[3:]:
+        out = out * out
+        if bit == "1":
+            out = out * base
+    return out

@@ -271,7 +271,10 @@ def read_label(kind: str, text: str) -> Label:
         case "float":
             return float.fromhex(text)
         case "int":
-            return int(text)
+            value = int(text)
+            if not -(2**63) <= value < 2**63:
+                raise ValueError("an integer label past 64 bits")
+            return value
         case "str":
             return text
     raise KeyError(kind)

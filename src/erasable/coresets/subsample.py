@@ -20,9 +20,11 @@ from erasable.errors import ConfigurationError
 class RandomSubsample:
     """Each row with a given probability, drawn from its id and the seed alone: the paper's motivating example.
 
-    *Stable*: a row's lot does not depend on which other rows there are. That is why a share of the rows is drawn and
-    not a number of them: with a fixed number, the subset of a subset would depend on how many rows are missing.
-    Features and labels play no part, so the core rows have, on average, the class shares of the data.
+    *Stable*: a row's lot does not depend on which other rows there are. Departure: a share of the rows is drawn, not a
+    number m of them. The m lowest lots would be stable too, but whether a row is among them depends on the others, and
+    a core set of fewer than m rows tells how many were forgotten (of this map the core set tells no more about deleted
+    rows than the data do, as Theorem 2.4 has it). Features and labels play no part, so the core rows have, on average,
+    the class shares of the data.
 
     Parameters
     ----------

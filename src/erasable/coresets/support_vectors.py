@@ -31,9 +31,9 @@ class SupportVectors:
 
     *Not stable*: when a support vector leaves, the strip between the others turns, and another of them may then lie
     behind its edge: the support vectors of the remaining core set are fewer than the remaining core set, see the
-    example. Theorem 3.1 does not apply. ``CoreSetUnlearner`` takes this map with ``one_shot=True`` alone; it then
-    selects again after each request, which makes *one* request exact and no more: what the first request dropped may
-    be what the second would have needed.
+    example. The paper offers them for Definition 2.5 and does not call them stable; Theorem 3.1 does not apply.
+    ``CoreSetUnlearner`` takes this map with ``one_shot=True`` alone; it then selects again after each request, which
+    makes *one* request exact and no more: what the first request dropped may be what the second would have needed.
 
     Selection is in float64: a row is on the margin when its functional margin is at most ``1 + 1e-5``.
 

@@ -13,7 +13,7 @@ from erasable.coresets import CoreSetMap, check_core_set
 from erasable.errors import ConfigurationError
 from erasable.estimators.core_set_model import CoreSetConfiguration, CoreSetModel, CoreSetState, core_set_guarantee
 from erasable.estimators.forgetting import ModelClassifier
-from erasable.estimators.learners import check_estimator_parameter, forgets
+from erasable.estimators.learners import check_estimator_parameter
 from erasable.models.guarantee import Guarantee
 from erasable.models.shards import Fetch
 from erasable.validation import switch
@@ -34,7 +34,11 @@ class CoreSetUnlearner(ModelClassifier):
     *Guarantee*: system-aware unlearning (Definition 2.3) with S' = C(S), and the learner's epsilon and delta. For
     learners without ``forget`` these are zero, and the state is *bitwise* that of training on the surviving core rows,
     given that the learner is deterministic: every ``random_state`` that is None is drawn from the surviving rows,
-    labels and ids. See ``guarantee``.
+    labels and ids. What a learner computes in floating point has the same bits again on one machine only; a pickle
+    holds it, so verify a pickle where it was made. A file holds the core rows alone and the learner is trained on
+    them when it is loaded; the digest is the same anywhere. The theorem needs a learner that promises something about
+    its *state*. One that speaks of its model alone, such as ``NewtonUnlearner``, is taken, but then this model's
+    promise is of the model alone as well, and it is not verified. See ``guarantee``.
 
     Parameters
     ----------
@@ -141,11 +145,8 @@ class CoreSetUnlearner(ModelClassifier):
         """All rows are learnt at once: there is nothing to go on with."""
 
     def _savable(self) -> Any:
-        state, base = super()._savable(), self._model.configuration.learner
-        own = getattr(base, "guarantee", None) if forgets(base) else None
-        if not self._model.configuration.reproducible or (
-            forgets(base) and "bitwise" not in getattr(own, "definition", "")
-        ):
+        state = super()._savable()
+        if not self.guarantee.bitwise:
             raise ConfigurationError(
                 "this model cannot be saved: its learner is not a function of the core rows, to the bit, so a file of "
                 "them could not bring it back. Use a learner that is deterministic given its seed."

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import pickle
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -21,6 +21,7 @@ from erasable.core.layout import Buffer, Key, Label, Tensors, check_format, guar
 from erasable.core.selector import Decisions, Progress
 from erasable.coresets import CoreSetMap, core_positions
 from erasable.errors import ConfigurationError, ErasableError, NoRowsError, StateFormatError, VerificationError
+from erasable.estimators.forgetting import ForgettingClassifier
 from erasable.estimators.learners import (
     Constant,
     SelectedRows,
@@ -31,7 +32,7 @@ from erasable.estimators.learners import (
     train_on,
 )
 from erasable.models.arrays import n_bytes, overwrite
-from erasable.models.guarantee import Guarantee
+from erasable.models.guarantee import SAME_BITS_AGAIN, Guarantee, on_core_rows
 from erasable.models.keys import array_of, encode
 from erasable.models.model import Model
 from erasable.models.reports import VerifyReport
@@ -182,7 +183,7 @@ class CoreSetModel(Model):
         """Rows and learner."""
         self.selected, self.learner = extra
 
-    def remove(self, keys: list[Key]) -> int:
+    def take_out(self, keys: list[Key]) -> int:
         """These rows leave, and the learner forgets them or is trained anew; the number of rows trained on again."""
         if not keys:
             return 0
@@ -200,7 +201,9 @@ class CoreSetModel(Model):
         self.moment = None
         if own:
             kept, learner = set(left.ids), self.learner
-            report = learner.forget(ids=[key for key in old.ids if key not in kept])
+            leave = [key for key in old.ids if key not in kept]
+            ours = isinstance(learner, ForgettingClassifier)  # this model warns for them
+            report = learner.forget_quietly(leave) if ours else learner.forget(ids=leave)
             retrained = int(getattr(report, "rows_retrained", 0))
             left, learner = agreed(left, learner, c.core_set)
         kept = set(left.ids)
@@ -233,7 +236,13 @@ class CoreSetModel(Model):
 
     def verify(self, progress: Progress | None = None, state: State | None = None) -> VerifyReport:
         """Select from the stored rows and train on them from nothing, and compare."""
-        report, c, selected = super().verify(progress, state), self.configuration, self._selected()
+        c, selected = self.configuration, self._selected()
+        if forgets(c.learner) and getattr(getattr(c.learner, "guarantee", None), "of", None) == "model":
+            raise VerificationError(
+                "nothing is promised of this state: the learner's guarantee is of its model alone. Verification needs "
+                "a learner whose state, too, is that of training on the rows left."
+            )
+        report = super().verify(progress, state)
         if self.core.ids() != selected.ids:
             raise VerificationError("the table that finds rows by id does not name the stored rows.")
         n = len(selected.ids)
@@ -242,10 +251,11 @@ class CoreSetModel(Model):
             raise VerificationError(
                 f"the learner keeps {len(again.ids)} of the {n} stored rows when it is trained anew."
             )
-        if not same_learner(self.learner, learner, selected.rows, reproducible=c.reproducible):
+        if not same_learner(self.learner, learner, reproducible=c.reproducible):
             raise VerificationError(
-                "the learner is not what training it on the stored rows gives. Should it never give the same bits "
-                "twice, say reproducible=False."
+                "the learner is not what training it on the stored rows gives. If it was trained on another machine, "
+                "or with other libraries, verify there; should it never give the same bits twice, say "
+                "reproducible=False."
             )
         if isinstance(getattr(self.learner, "_model", None), Model):
             self.learner._model.verify()
@@ -297,37 +307,29 @@ class CoreSetModel(Model):
 
 
 def core_set_guarantee(c: CoreSetConfiguration) -> Guarantee:
-    """System-aware unlearning with S' = C(S), with the learner's epsilon and delta."""
+    """System-aware unlearning with S' = C(S), with the learner's epsilon and delta; or of the model alone."""
     base, stable = c.learner, c.core_set.stable
     where = "S' = C(S)" + (" less what the learner passes over" if hasattr(type(base), "core_ids_") else "")
     by = "Definition 2.3, by Theorem 3.1" if stable else "Definition 2.3, for one request"
     named = f"system-aware unlearning ({by}) with {where}"
-    epsilon = delta = 0.0
+    equal = "equal to training the learner on the surviving core rows"
     if forgets(base):
-        own = getattr(base, "guarantee", None)
-        if own is None:
-            definition = f"exact {named}: equal to training the learner on the surviving core rows"
-            assumptions: tuple[str, ...] = ("the learner's forget equals training on the rows it is left with",)
-        else:
-            epsilon, delta, assumptions = own.epsilon, own.delta, own.assumptions
-            prefix = "(epsilon, delta)-" if epsilon or delta else "exact "
-            definition = f"{prefix}{named}; of the learner, on the core rows: {own.definition}"
+        promise = on_core_rows(getattr(base, "guarantee", None), named)
     elif c.reproducible:
-        definition = f"exact {named}, bitwise: equal to training the learner on the surviving core rows"
-        assumptions = ("the learner is deterministic given its seed",)
+        promise = Guarantee(f"exact {named}: {equal}", of="state", bitwise=True, assumptions=(SAME_BITS_AGAIN,))
     else:
-        definition = (
+        promise = Guarantee(
             f"{named}, approximate: of the same law as training the learner on the surviving core rows, "
-            "not of the same bits"
+            "not of the same bits",
+            of="state",
+            assumptions=("each training draws its random numbers afresh",),
         )
-        assumptions = ("each training draws its random numbers afresh",)
     if not stable:
-        definition = f"one-shot: {definition}"
-        assumptions = (
-            *assumptions,
-            "one request of forgetting after each fit: the core-set map is not stable",
+        one = "one request of forgetting after each fit: the core-set map is not stable"
+        promise = replace(
+            promise, definition=f"one-shot: {promise.definition}", assumptions=(*promise.assumptions, one)
         )
-    return Guarantee(definition, epsilon, delta, assumptions)
+    return promise
 
 
 def _parse(data: Buffer, configuration: CoreSetConfiguration) -> CoreSetState:

@@ -27,7 +27,7 @@ from erasable.models.files import KINDS
 from erasable.models.guarantee import Guarantee
 from erasable.models.keys import array_of, label_type, pick
 from erasable.models.model import Model
-from erasable.models.reports import ForgetReport, LearnReport
+from erasable.models.reports import ForgetReport, LearnReport, warn_of_emptied_classes
 from erasable.models.rows import CoreRows
 from erasable.models.shards import Fetch
 
@@ -91,11 +91,22 @@ class ForgettingClassifier(ClassifierMixin, BaseEstimator):
         ForgetReport
             For the caller; the model keeps nothing of it.
 
+        Warns
+        -----
+        EmptiedClassWarning
+            When the last stored row of a class has left, and others remain.
+
         Notes
         -----
         What holds afterwards, ``guarantee`` says. All rows of one call leave together.
         """
-        return self._forget(ids, subjects)
+        report = self._forget(ids, subjects)
+        warn_of_emptied_classes(report)
+        return report
+
+    def forget_quietly(self, ids: Any) -> ForgetReport:
+        """``forget`` for a model that stands in front of this one and says itself what there is to say."""
+        return self._forget(ids, None)
 
     def _check_fitted(self, purpose: str) -> None:
         if not self.__sklearn_is_fitted__():
@@ -384,6 +395,7 @@ class RowsClassifier(ForgettingClassifier):
     ``_names`` has ids, subjects and labels of the stored rows; its rows have no columns.
     """
 
+    classes_: Any
     _names: CoreRows
     _whole: bool
 
@@ -427,13 +439,16 @@ class RowsClassifier(ForgettingClassifier):
     def _forget(self, ids: Any, subjects: Any) -> ForgetReport:
         self._check_whole("forget")
         requested, found = self._names.named(ids, subjects)
-        retrained = 0
+        retrained, before = 0, len(self.classes_)
         if found:
             self._whole = False
             retrained = self._remove(found)
             self._names.remove(found)
             self._whole = True
-        return ForgetReport(requested, len(found), len(self._names), rows_retrained=retrained)
+        emptied = before - len(self.classes_) if len(self._names) else 0
+        return ForgetReport(
+            requested, len(found), len(self._names), rows_retrained=retrained, classes_emptied=emptied
+        )
 
     @property
     def stored_rows_(self) -> int:

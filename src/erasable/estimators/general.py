@@ -13,7 +13,7 @@ from erasable.estimators.forgetting import ErasableBase
 from erasable.models.general import GeneralModel, general_guarantee
 from erasable.models.general_state import GeneralConfiguration, GeneralState
 from erasable.models.guarantee import Guarantee
-from erasable.models.parameters import check_memory, fixed_classes, sorted_classes
+from erasable.models.parameters import check_memory, fixed_classes, sorted_classes, warn_of_signs
 from erasable.models.shards import Fetch
 
 _SAMPLERS = ("single-pass", "staged")
@@ -44,7 +44,8 @@ class ErasableGeneralClassifier(ErasableBase):
     max_stages : int, default=64
         For the stages: how many there may be at most.
     classes : array-like, optional
-        All classes, fixed by the caller. Otherwise the classes are those of the surviving core rows.
+        All classes, fixed by the caller. Otherwise the classes are those of the surviving core rows, and one whose last
+        core row is forgotten is gone; ``forget`` warns.
 
     Attributes
     ----------
@@ -157,6 +158,8 @@ class ErasableGeneralClassifier(ErasableBase):
                 "the staged sampler looks at all rows at once, so it cannot learn in parts: call fit with all rows, or "
                 "use sampler='single-pass'."
             )
+        if isinstance(configuration.function_class, LinearBall):
+            warn_of_signs(configuration.function_class.grid(n_features))
         return GeneralModel(configuration)
 
     def _check_unchanged(self, model: GeneralModel, classes: Any) -> None:

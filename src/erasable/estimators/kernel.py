@@ -34,7 +34,8 @@ class ErasableKernelClassifier(ErasableBase):
     ----------
     kernel : "rbf", "matern", "poly", "linear" or callable, default="rbf"
         A callable takes two arrays of rows and returns their kernel matrix. It must be positive definite and its value
-        for a pair of rows must not depend on what else is in the call.
+        for a pair of rows must not depend on what else is in the call. ``fit`` refuses a function that shows not to be
+        positive definite, or whose values are too coarse for the capacity (float32, perhaps).
     capacity : float, default=0.1
         The regulariser, ``1 / (4 B**2)`` for a ball of radius B. Lower fits closer and stores more.
     threshold : float, default=1.0
@@ -48,7 +49,8 @@ class ErasableKernelClassifier(ErasableBase):
     scaling : None, float or array of shape (n_features,), default=None
         Public numbers that divide the columns. Never fitted on rows that may have to be forgotten.
     classes : array-like, optional
-        All classes, fixed by the caller. Otherwise the classes are those of the surviving core rows.
+        All classes, fixed by the caller. Otherwise the classes are those of the surviving core rows, and one whose last
+        core row is forgotten is gone; ``forget`` warns.
     feature_names : array-like of str, optional
         Names of the columns, fixed by the caller and stored with the model. Rows with other names are refused. Names
         that come with a dataframe alone are kept as scikit-learn keeps them, in memory and not in the state, so that

@@ -16,7 +16,7 @@ from erasable.features import TEXTS, as_texts
 from erasable.models.guarantee import Guarantee
 from erasable.models.linear import LinearModel, linear_guarantee
 from erasable.models.linear_state import LinearState
-from erasable.models.parameters import check_unchanged, configure, map_of
+from erasable.models.parameters import check_unchanged, configure, map_of, warn_of_signs
 from erasable.models.shards import SHARDED, Fetch, from_files
 
 
@@ -46,13 +46,16 @@ class ErasableClassifier(ErasableBase):
     scaling : "row", None, float or array of shape (n_features,), default="row"
         How rows get into the unit ball. ``"row"`` divides each row by its norm; a number divides by it and refuses
         rows outside; an array divides columns by public scales and then each row by its norm; ``None`` requires
-        norm at most one. This is configuration: it must not be fitted on rows that may have to be forgotten.
+        norm at most one. Dividing by its norm leaves nothing of a single feature but its sign: give a number. This is
+        configuration: it must not be fitted on rows that may have to be forgotten.
     feature_map : FeatureMap, optional
         One of :mod:`erasable.features`: rows go in raw, numbers or texts, are mapped a block at a time, and core rows
         are stored mapped. The map is configuration, and its description part of the state: it never learns from rows,
         hence has nothing to forget. ``scaling`` and ``coef_`` are then those of mapped rows.
     classes : array-like, optional
-        All classes, fixed by the caller. Otherwise the classes are those of the surviving core rows.
+        All classes, fixed by the caller. Otherwise the classes are those of the surviving core rows, and one whose last
+        core row is forgotten is gone: of two classes the other one is then predicted for every row, and ``forget``
+        warns. With fixed classes the prediction stays the paper's ``sign(w'x)``.
     feature_names : array-like of str, optional
         Names of the columns, fixed by the caller and stored with the model. Rows with other names are refused. Names
         that come with a dataframe alone are kept as scikit-learn keeps them, in memory and not in the state, so that
@@ -151,7 +154,9 @@ class ErasableClassifier(ErasableBase):
     # -- the model behind it -------------------------------------------------------------------------------------
 
     def _start(self, n_features: int | None, n_samples: int, classes: Any, *, streaming: bool) -> LinearModel:
-        return LinearModel(configure(self, n_features, n_samples, classes, streaming=streaming), map_of(self))
+        configuration = configure(self, n_features, n_samples, classes, streaming=streaming)
+        warn_of_signs(configuration.grid)
+        return LinearModel(configuration, map_of(self))
 
     def _check_unchanged(self, model: LinearModel, classes: Any) -> None:
         check_unchanged(self, model.configuration, classes)

@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _get_feature_names, validate_data
 
+from erasable.core.sparse import checked_layout, summed
 from erasable.errors import InputError, InputTypeError
 from erasable.models.keys import plain_labels
 
@@ -21,6 +23,8 @@ def check_rows(
     estimator: Any, X: Any, y: Any = _NO_LABELS, *, first: bool
 ) -> tuple[Any, npt.NDArray[Any], dict[str, Any]]:
     """Rows (dense float32/float64 or CSR), labels (1-d) and the schema (feature count and names) they came with.
+
+    No entry of CSR rows is listed twice: entries that were are added up, and their sums must be finite too.
 
     The checks run on a stand-in, so that a refused call leaves the estimator as it was.
 
@@ -38,8 +42,10 @@ def check_rows(
     options: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "reset": first}
     refusal: InputError | InputTypeError
     try:
+        if sp.issparse(X) and X.format in ("csr", "csc"):
+            X = checked_layout(X)
         if y is _NO_LABELS:
-            return _narrow(validate_data(stand_in, X, **options)), np.empty(0), {}
+            return _finite(_narrow(validate_data(stand_in, X, **options))), np.empty(0), {}
         if isinstance(y, str | bytes):
             raise ValueError("y must be an array of labels, one per row; got a single text.")
         found = names_of_columns(X)
@@ -47,11 +53,11 @@ def check_rows(
             raise ValueError("the columns of X have other names, or another order, than feature_names says.")
         X, y = validate_data(stand_in, X, plain_labels(y), **options)
         check_classification_targets(y)
-        return _narrow(X), y, {k: v for k, v in vars(stand_in).items() if k in _SCHEMA}
+        return _finite(_narrow(X)), y, {k: v for k, v in vars(stand_in).items() if k in _SCHEMA}
     except (ValueError, OverflowError) as error:
-        refusal = InputError(_without_values(str(error)))
+        refusal = InputError(_without_values(str(error), X))
     except TypeError as error:
-        refusal = InputTypeError(_without_values(str(error)))
+        refusal = InputTypeError(_without_values(str(error), X))
     raise refusal  # here and not above, where it would carry the original, and with it values, along
 
 
@@ -69,10 +75,36 @@ def _narrow(X: Any) -> Any:
     return type(X)(parts, shape=X.shape)
 
 
-def _without_values(message: str) -> str:
-    """A message of NumPy or scikit-learn without the entries it quotes."""
+def _finite(X: Any) -> Any:
+    """The rows, entries of CSR that are listed several times added up."""
+    if isinstance(X, np.ndarray):
+        return X
+    X = summed(X)
+    if not np.isfinite(X.data).all():
+        raise ValueError("Input X contains infinity: entries that are listed several times are added up.")
+    return X
+
+
+def _columns_of_text(X: Any) -> list[str]:
+    """Names of the columns that cannot be read as numbers, where the rows come with names."""
+
+    def is_text(name: Any) -> bool:
+        try:
+            np.asarray(X[name], dtype=np.float64)
+        except (TypeError, ValueError):
+            return True
+        return False
+
+    names = names_of_columns(X)
+    return [] if names is None else [repr(str(n)) for n in names if is_text(n)]
+
+
+def _without_values(message: str, X: Any) -> str:
+    """A message of NumPy or scikit-learn about rows without the entries it quotes."""
     if "could not convert" in message:
-        return "X holds text where numbers are required: encode categories as numbers first."
+        texts = _columns_of_text(X)
+        where = f" in {', '.join(texts)}," if texts else ""
+        return f"X holds text{where} where numbers are required: encode categories as numbers first."
     if message.startswith("Complex data"):
         return "Complex data not supported: X must hold real numbers."
     if "not supported between instances" in message or "is ambiguous" in message:

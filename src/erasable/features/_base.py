@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from erasable.core.sparse import summed
 from erasable.errors import ConfigurationError, InputError
 
 Float64s = npt.NDArray[np.float64]
@@ -141,6 +142,8 @@ def as_numbers(X: Any, n_features: int | None = None) -> Any:
         raise InputError(f"this map takes rows of {n_features} features; got {shape[1]}.")
     with np.errstate(over="ignore"):  # of a longer type; found below
         rows = rows.astype(np.float64, copy=False)
+    if sp.issparse(rows):
+        rows = summed(rows)
     if not np.isfinite(rows.data if sp.issparse(rows) else rows).all():
         raise InputError("the rows contain NaN or infinity: fill these entries in, or leave such rows out.")
     return rows

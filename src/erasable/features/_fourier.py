@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
-from erasable.errors import InputError
+from erasable.errors import ConfigurationError, InputError
 from erasable.features._base import (
     NUMBERS,
     FeatureMap,
@@ -72,6 +72,8 @@ class RandomFourierFeatures(FeatureMap):
     def __post_init__(self) -> None:
         set_field(self, "n_features_out", integer(self.n_features_out, "n_features_out", 1, 2**24))
         set_field(self, "gamma", positive(self.gamma, "gamma"))
+        if self.gamma > 1e300:
+            raise ConfigurationError(f"gamma must be at most 1e300; got {self.gamma!r}.")
         set_field(self, "seed", integer(self.seed, "seed", 0, 2**64 - 1))
 
     def __call__(self, X: Any) -> Float64s:

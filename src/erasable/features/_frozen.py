@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 
+from erasable.core.sparse import summed
 from erasable.errors import ConfigurationError, InputError
 from erasable.features._base import NUMBERS, TEXTS, FeatureMap, as_numbers, integer, set_field
 from erasable.features._texts import as_texts
@@ -110,6 +111,7 @@ class FrozenMap(FeatureMap):
         if Z.dtype not in (np.float32, np.float64):
             with np.errstate(over="ignore"):  # of a longer type; found below
                 Z = Z.astype(np.float64)
+        Z = summed(Z) if sp.issparse(Z) else Z
         numbers = Z.data if sp.issparse(Z) else Z
         unfit = int(np.count_nonzero(~np.isfinite(numbers)))
         if unfit:

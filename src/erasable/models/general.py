@@ -126,6 +126,7 @@ def general_guarantee(function_class: FunctionClass, *, staged: bool) -> Guarant
     return Guarantee(
         "approximate: forgotten rows are gone and the predictor is fitted to the surviving core rows, but training "
         f"on these rows may select fewer of them, because {reason}; no bound is claimed",
-        math.inf,
-        1.0,
+        of="state",
+        epsilon=math.inf,
+        delta=1.0,
     )

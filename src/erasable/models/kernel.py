@@ -69,13 +69,13 @@ class KernelModel(Model):
         )
         return index, [rows[index]] if len(index) else [], decisions, None
 
-    def remove(self, keys: list[Key]) -> int:
+    def take_out(self, keys: list[Key]) -> int:
         """These core points leave; what is left of the kernel matrix stays at hand."""
         left = None
         if self._H is not None and keys:
             gone = set(keys)
             left = _without(self._H, [i for i, key in enumerate(self.core.ids()) if key in gone])
-        retrained = super().remove(keys)
+        retrained = super().take_out(keys)
         self._H = self._H if left is None else left
         return retrained
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from erasable.core.grid import Float64s
-from erasable.core.kernel_selector import kernel_matrix, select_points, smallest_eigenvalue
+from erasable.core.kernel_selector import check_points, kernel_matrix, select_points, smallest_eigenvalue
 from erasable.core.kernels import KERNEL_BITS, REACH, Kernel, Points
 from erasable.core.layout import (
     Buffer,
@@ -163,7 +163,8 @@ def kernel_weights(
     code = np.array([codes[v] for v in labels])
     wanted = np.arange(len(classes)) if k > 1 else np.array([len(classes) - 1])
     B = np.where(code[:, None] == wanted[None, :], 1.0, -1.0)
-    return solve_weights(H, B, KERNEL_BITS, smallest_eigenvalue(len(labels), c.units))
+    check_points(len(labels), c.units)
+    return solve_weights(H, B, KERNEL_BITS, smallest_eigenvalue(c.units))
 
 
 def _parse(data: Buffer, function: Callable[[Float64s, Float64s], Any] | None) -> KernelState:

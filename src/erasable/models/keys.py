@@ -200,6 +200,8 @@ def label_type(y: npt.NDArray[Any], name: str = "y") -> type:
         found = ", ".join(sorted(t.__name__ for t in types))
         raise InputTypeError(f"{name} must hold {_LABEL_TYPES}, all of one type; got {found}.")
     kind: type = types.pop()
+    if kind is int and len(y):
+        _check_64_bits(int(y.min()), int(y.max()), name if name == "classes" else "labels")
     if kind is float and bool((y != y).any()):
         raise InputError(f"{name} contains NaN.")
     if kind is str and not _is_unicode("".join(set(y.tolist()))):

@@ -136,14 +136,21 @@ class Model(ABC):
     def forget(self, *, ids: Any = None, subjects: Any = None) -> ForgetReport:
         """Rows with these ids, or of these subjects, stop existing for the model; unknown ones change nothing."""
         requested, keys = self.named(ids, subjects)
-        retrained = self.remove(keys)
-        return ForgetReport(requested, len(keys), len(self.core), rows_retrained=retrained, model=self)
+        retrained, emptied = self.remove(keys)
+        counts = {"rows_retrained": retrained, "classes_emptied": emptied}
+        return ForgetReport(requested, len(keys), len(self.core), model=self, **counts)
 
-    def remove(self, keys: list[Key]) -> int:
-        """These core rows leave. Algorithm 1 and Algorithm 2, procedure DeletionUpdate.
+    def remove(self, keys: list[Key]) -> tuple[int, int]:
+        """These core rows leave: how many rows had to be trained on again, and how many classes lost their last row.
 
-        The number of rows that had to be trained on again.
+        Of a model that is empty now, no class counts as lost.
         """
+        before = len(self.classes)
+        retrained = self.take_out(keys)
+        return retrained, before - len(self.classes) if len(self.core) else 0
+
+    def take_out(self, keys: list[Key]) -> int:
+        """Algorithm 1 and Algorithm 2, procedure DeletionUpdate; the number of rows trained on again."""
         if keys:
             self.moment = None
             self.release(keys)

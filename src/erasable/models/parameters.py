@@ -5,6 +5,7 @@ from __future__ import annotations
 import decimal
 import numbers
 import os
+import warnings
 from typing import Any, Protocol
 
 import numpy as np
@@ -118,6 +119,16 @@ def check_memory(grid: Grid) -> None:
         )
 
 
+def warn_of_signs(grid: Grid) -> None:
+    """Say so where nothing but the sign of the rows would be left."""
+    if grid.n_features == 1 and grid.normalises:
+        warnings.warn(
+            "there is one feature, and scaling divides each row by its own norm, so only the sign of the feature is "
+            "left: set scaling to a public number that no value exceeds, such as scaling=100.0.",
+            stacklevel=6,  # who called fit
+        )
+
+
 def check_unchanged(given: Parameters, configuration: LinearConfiguration, classes: Any) -> None:
     """Refuse arguments that name another configuration than the one the model was learnt with.
 
@@ -205,7 +216,8 @@ def sorted_classes(classes: Any) -> tuple[Label, ...]:
     """Distinct classes in order, as plain values."""
     if isinstance(classes, str | bytes) or not hasattr(classes, "__iter__"):
         raise ConfigurationError(f"classes must be a list or an array; got {type(classes).__name__}.")
-    array = classes if isinstance(classes, np.ndarray) else np.fromiter(classes, dtype=object)
+    plain = classes.to_pylist() if hasattr(classes, "to_pylist") else classes  # pyarrow
+    array = plain if isinstance(plain, np.ndarray) else np.fromiter(plain, dtype=object)
     if array.ndim != 1:
         raise ConfigurationError(f"classes must be one-dimensional; got shape {array.shape}.")
     if not len(array):

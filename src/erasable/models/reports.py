@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from dataclasses import dataclass
 from typing import Any
 
 from erasable.core.selector import Decisions
-from erasable.errors import StaleReportError
+from erasable.errors import EmptiedClassWarning, StaleReportError
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,8 @@ class ForgetReport:
         Stored rows that the model holds now.
     rows_retrained : int
         Rows that had to be trained on again: for learners that cannot take rows out.
+    classes_emptied : int
+        Classes whose last stored row left, so that the model no longer predicts them; none where no row remains.
     digest : str or None
         SHA-256 of the state right after forgetting. In memory it is computed when first read, so that forgetting
         stays cheap: read it before the model changes again. None where the state has no canonical bytes, or where a
@@ -60,6 +63,7 @@ class ForgetReport:
         "_digest",
         "_model",
         "_moment",
+        "classes_emptied",
         "core_rows",
         "core_rows_removed",
         "digest_before",
@@ -75,13 +79,14 @@ class ForgetReport:
         core_rows: int,
         *,
         rows_retrained: int = 0,
+        classes_emptied: int = 0,
         digest: str | None = None,
         digest_before: str | None = None,
         receipt: str | None = None,
         model: Any = None,
     ) -> None:
         self.requested, self.core_rows_removed, self.core_rows = requested, core_rows_removed, core_rows
-        self.rows_retrained, self._digest = rows_retrained, digest
+        self.rows_retrained, self.classes_emptied, self._digest = rows_retrained, classes_emptied, digest
         self.digest_before, self.receipt = digest_before, receipt
         self._model = None if model is None else weakref.ref(model)
         self._moment = None if model is None else model.moment
@@ -100,7 +105,8 @@ class ForgetReport:
         return self._digest
 
     def _facts(self) -> dict[str, Any]:
-        names = ("requested", "core_rows_removed", "core_rows", "rows_retrained", "digest_before", "receipt")
+        names = ("requested", "core_rows_removed", "core_rows", "rows_retrained", "classes_emptied", "digest_before")
+        names += ("receipt",)
         return {name: getattr(self, name) for name in names}
 
     def __eq__(self, other: object) -> bool:
@@ -121,6 +127,19 @@ class ForgetReport:
 
 def _report_again(facts: dict[str, Any]) -> ForgetReport:
     return ForgetReport(facts.pop("requested"), facts.pop("core_rows_removed"), facts.pop("core_rows"), **facts)
+
+
+def warn_of_emptied_classes(report: ForgetReport, *, stacklevel: int = 3) -> None:
+    """Say how many classes lost their last stored row; after the fact, for a warning must not stop an erasure."""
+    emptied = report.classes_emptied
+    if emptied:
+        which = "a class" if emptied == 1 else f"{emptied} classes"
+        warnings.warn(
+            f"forgetting took the last stored row of {which}, which this model no longer predicts. A model made with "
+            "classes= keeps classes that have no rows.",
+            EmptiedClassWarning,
+            stacklevel=stacklevel,
+        )
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from erasable.models.linear import LinearModel
 from erasable.models.model import model_behind
 
 FORMS = {".onnx": "onnx", ".safetensors": "safetensors"}
-INPUTS = ("float64", "float32")
+INPUTS = ("float32", "float64")  # the first is the default: what ONNX runtimes and converters pass around
 _STAMP = "erasable_state_digest"
 _ONNX_START = b"\x08"  # the tag of the first field, ir_version
 _OPSET, _IR = 17, 8  # both of 2022: what reads them is everywhere
@@ -102,8 +102,9 @@ def export(
         The file. An earlier export that is there is replaced; any other file is refused, such as a model or a table.
     form : "onnx" or "safetensors", optional
         By default what the ending of the path says.
-    input_type : "float64" or "float32", optional
-        What the ONNX graph takes, by default float64. It computes in float64 either way.
+    input_type : "float32" or "float64", optional
+        What the ONNX graph takes; a graph takes one type and no other. By default float32, as most programs that feed
+        such graphs have it; float64 for rows that float32 would round. It computes in float64 either way.
 
     Returns
     -------

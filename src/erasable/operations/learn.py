@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from erasable.errors import InputTypeError
-from erasable.models.reports import LearnReport
 from erasable.estimators.forgetting import ErasableBase
+from erasable.models.reports import LearnReport
 
 
 def learn(

@@ -45,7 +45,7 @@ class Request:
 
     Examples
     --------
-    >>> from erasable import Request
+    >>> from erasable.operations.model_file import Request
     >>> Request(ids=["row-7"], subjects=["ann", "bob"])
     Request(1 ids, 2 subjects)
     """

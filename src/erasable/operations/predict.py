@@ -11,9 +11,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO
 
+from erasable.errors import ConfigurationError, InputError
 from erasable.tables import stream_rows
 from erasable.tables._files import SVMLIGHT, form_of
-from erasable.errors import ConfigurationError, InputError
 
 FORMS = {".csv": "csv", ".jsonl": "jsonl", ".json": "jsonl"}
 

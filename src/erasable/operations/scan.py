@@ -12,10 +12,10 @@ import numpy as np
 
 from erasable.audit.scan import ScanReport, scan
 from erasable.core.layout import read_meta
-from erasable.tables import Rows, load_rows
 from erasable.errors import ConfigurationError, InputError, StateFormatError
 from erasable.models.files import head_of
 from erasable.operations.predict import nameless_form
+from erasable.tables import Rows, load_rows
 
 
 def scan_for(
@@ -81,7 +81,18 @@ def scan_for(
     except OSError as error:
         raise InputError(f"{os.fspath(folder)!r} cannot be looked through: {error.strerror}.") from None
     X = rows.X if isinstance(rows.X, np.ndarray) else rows.X.toarray()
-    return scan(folder, X, ids=rows.ids, subjects=rows.subjects, skip=[table_path], exclude=exclude, progress=progress)
+    return scan(
+        folder,
+        X,
+        ids=rows.ids,
+        subjects=rows.subjects,
+        skip=[table_path],
+        exclude=exclude,
+        progress=progress,
+        feature_names=rows.feature_names,
+        id_name=id,
+        subject_name=subject,
+    )
 
 
 def _rows(

@@ -16,10 +16,10 @@ import numpy as np
 import sklearn
 from sklearn.linear_model import RidgeClassifier
 
-from erasable.research.sets import make_margin
 from erasable.errors import ConfigurationError
 from erasable.estimators import ErasableClassifier
 from erasable.operations.verify import verify
+from erasable.research.sets import make_margin
 
 Watch = Callable[[str, int, int], None]
 _LEAST_ROWS, _LEAST_FEATURES = 1000, 2
@@ -150,7 +150,7 @@ def bench(rows: int = 50_000, features: int = 100, *, rounds: int = 5, progress:
     retraining: list[float] = []
 
     def forget(key: int) -> None:
-        clf.forget(ids=[key])
+        clf._forget([key])
         _ = clf.coef_
 
     for k, some in enumerate(np.array_split(keys, rounds)):

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from erasable.errors import ConfigurationError, InputError, InputTypeError
 from erasable.tables._columns import (
     as_rows,
     check_keys,
@@ -27,7 +28,6 @@ from erasable.tables._reading import read_or_refuse
 from erasable.tables._roles import Roles
 from erasable.tables._rows import Rows
 from erasable.tables._table import Table
-from erasable.errors import ConfigurationError, InputError, InputTypeError
 
 _NUMERIC = ("integer", "floating", "decimal", "boolean", "null")
 _LABELS = ("integer", "floating", "boolean", "string", "large_string", "string_view", "null")
@@ -85,7 +85,7 @@ def refuse_csv(read: Callable[[], Any], path: Path, shown: list[str]) -> Any:
         found = _AT.search(str(error))
         kind = type(error).__name__
     if found and int(found[1]) < len(shown):
-        raise _not_numeric(path, shown[int(found[1])], "something else in some rows")
+        raise _not_numeric(path, {shown[int(found[1])]: "something else in some rows"})
     raise InputError(
         f"{path.name} cannot be read as CSV ({kind}): it may be cut short or damaged, or its lines may have different "
         "numbers of cells."
@@ -172,8 +172,9 @@ def columns_of(schema: Any, roles: Roles, path: Path, shown: list[str]) -> Colum
                 f"{path.name}: column {j} has no name, like a row index that was saved along: name it, or leave it out "
                 "(in pandas: to_csv(index=False))."
             )
-        if not _is(schema.types[j], *_NUMERIC):
-            raise _not_numeric(path, shown[j], str(schema.types[j]).partition("<")[0])
+    unfit = {shown[j]: str(schema.types[j]).partition("<")[0] for j in places if not _is(schema.types[j], *_NUMERIC)}
+    if unfit:
+        raise _not_numeric(path, unfit)
     return Columns(roles, features, tuple(shown[j] for j in places))
 
 
@@ -197,10 +198,17 @@ def _listed(names: list[str]) -> str:
     return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
 
 
-def _not_numeric(path: Path, column: str, found: str) -> InputTypeError:
+def _not_numeric(path: Path, unfit: Mapping[str, str]) -> InputTypeError:
+    """The error about columns, each with what it holds."""
+    if len(unfit) == 1:
+        ((column, kind),) = unfit.items()
+        problem, them = f"{column} must be numeric or boolean to be a feature; it holds {kind}", "it"
+    else:
+        found = ", ".join(f"{column} ({kind})" for column, kind in unfit.items())
+        problem, them = f"{len(unfit)} columns must be numeric or boolean to be features: {found}", "them"
     return InputTypeError(
-        f"{path.name}: {column} must be numeric or boolean to be a feature; it holds {found}. Leave it out with "
-        "ignore=, or encode it with a coding that is fixed and public: one fitted on rows would be a trace of them."
+        f"{path.name}: {problem}. Leave {them} out with ignore=, or encode {them} with a coding that is fixed and "
+        "public: one fitted on rows would be a trace of them."
     )
 
 

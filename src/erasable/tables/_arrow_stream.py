@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from erasable.errors import InputError
 from erasable.tables._arrow import (
     Columns,
     cells,
@@ -24,7 +25,6 @@ from erasable.tables._reading import read_or_refuse
 from erasable.tables._roles import Kinds, Roles
 from erasable.tables._rows import Rows
 from erasable.tables._source import Source, block_rows, refused_each, where_in
-from erasable.errors import InputError
 
 # Text that pyarrow parses at once. It reads some tens of these ahead, so a block of ours is put together from them.
 TEXT_BLOCK = 2**20

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from erasable.core.sparse import summed
 from erasable.errors import InputError, InputTypeError
 
 _ARRAYS: dict[type, Any] = {bool: bool, int: np.int64, float: np.float64}
@@ -76,7 +77,8 @@ def check_labels(y: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
     if missing:
         raise InputError(f"{where}: {missing} of {len(y)} labels are missing: leave those rows out, or label them.")
     kinds = {type(v) for v in y} if y.dtype == object else set()
-    if y.dtype.kind not in "biufO" or not kinds <= {str}:
+    too_large = y.dtype.kind == "u" and len(y) > 0 and int(y.max()) >= 2**63
+    if y.dtype.kind not in "biufO" or not kinds <= {str} or too_large:
         found = ", ".join(sorted(t.__name__ for t in kinds)) or str(y.dtype)
         raise InputTypeError(f"{where}: labels must be all 64-bit integers, strings, booleans or floats; got {found}.")
     return y
@@ -123,18 +125,17 @@ def as_rows(X: Any, where: str, shown: Sequence[str] | None = None) -> Any:
     if sp.issparse(X):
         if hasattr(X, "check_format"):  # before anything is computed with them: indices may lie outside
             X.check_format(full_check=True)
-        X = sp.csr_array(X, dtype=row_dtype([X.dtype]))
-        X.sum_duplicates()
+        X = summed(sp.csr_array(X, dtype=row_dtype([X.dtype])))
         bad = np.bincount(X.indices[~np.isfinite(X.data)], minlength=X.shape[1])
     else:
         X = np.ascontiguousarray(X, dtype=row_dtype([X.dtype]))
         bad = X.shape[0] - np.isfinite(X).sum(axis=0)
     unfit = np.flatnonzero(bad)
     if len(unfit):
-        first = shown[unfit[0]] if shown else f"column {unfit[0]}"
-        others = f", and {len(unfit) - 1} other columns have some" if len(unfit) > 1 else ""
+        counts = [f"{bad[j]} entries of {shown[j] if shown else f'column {j}'}" for j in unfit[:10].tolist()]
+        more = f" and some of {len(unfit) - 10} other columns" if len(unfit) > 10 else ""
         raise InputError(
-            f"{where}: {bad[unfit[0]]} entries of {first} are missing or not finite{others}: "
+            f"{where}: {', '.join(counts)}{more} are missing or not finite: "
             "fill them in with a fixed public number, or leave those rows out."
         )
     return X

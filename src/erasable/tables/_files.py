@@ -6,13 +6,13 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from erasable.errors import ConfigurationError
 from erasable.tables._arrow import read_csv, read_parquet
 from erasable.tables._npz import is_half_of_split, read_npz, read_split
 from erasable.tables._reading import as_path, existing_file
 from erasable.tables._roles import Roles
 from erasable.tables._svmlight import read_svmlight
 from erasable.tables._table import Split, Table
-from erasable.errors import ConfigurationError
 
 _PACKED = (".gz", ".bz2")
 SVMLIGHT = (".svmlight", ".libsvm", ".txt")
@@ -122,6 +122,7 @@ def load_split(
     ignore: Sequence[str] = (),
     test_size: float = 0.2,
     random_state: int = 0,
+    in_order: bool = False,
 ) -> Split:
     """Rows to train and to test with: as the files divide them, or divided here by a seed.
 
@@ -141,6 +142,8 @@ def load_split(
         The share or number of rows to test with, where the files are not divided already.
     random_state : int, default=0
         The seed of that division.
+    in_order : bool, default=False
+        Leave the rows of each side in the order of the file instead of shuffling them.
 
     Raises
     ------
@@ -160,7 +163,9 @@ def load_split(
     """
     file = as_path(path)
     if not is_half_of_split(file):
-        return load_table(file, label=label, id=id, subject=subject, ignore=ignore).split(test_size, random_state)
+        return load_table(file, label=label, id=id, subject=subject, ignore=ignore).split(
+            test_size, random_state, in_order=in_order
+        )
     if Roles(label, id, subject, ignore=ignore) != Roles("label"):
         raise ConfigurationError(
             "label, id, subject and ignore name columns, which .npz files do not have: store arrays y_train, "

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from erasable.errors import ConfigurationError, InputError, InputTypeError
 from erasable.tables._arrow import key_column
 from erasable.tables._columns import check_keys, fitting_kinds, plain_array, read_texts
 from erasable.tables._reading import as_path, existing_file, read_or_refuse
-from erasable.errors import ConfigurationError, InputError, InputTypeError
 
 _NAMES = {int: "integers", str: "strings", bytes: "bytes"}
 _COLUMNS = (".csv", ".parquet")

@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from erasable.errors import InputError
 from erasable.tables._columns import as_rows, check_keys, check_labels, plain_array
 from erasable.tables._reading import existing_file, read_or_refuse
 from erasable.tables._rows import Rows
 from erasable.tables._table import Split, Table
-from erasable.errors import InputError
 
 _SIDES = ("train", "test")
 PLAIN = "an .npz archive of plain arrays (objects are not read, as that could run code)"

@@ -10,6 +10,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.lib import format as npy
 
+from erasable.errors import InputError
 from erasable.tables._columns import as_rows
 from erasable.tables._npz import (
     PLAIN,
@@ -23,7 +24,6 @@ from erasable.tables._npz import (
 from erasable.tables._reading import read_or_refuse
 from erasable.tables._rows import Rows
 from erasable.tables._source import Source, WholeSource, block_rows, refused_each, where_in
-from erasable.errors import InputError
 
 _MEMBER = "X.npy"
 

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from erasable.tables._table import Table
 from erasable.errors import InputError
+from erasable.tables._table import Table
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Generic, Self, TypeVar, cast
 from weakref import WeakSet
 
+from erasable.errors import ConfigurationError, InputError
 from erasable.tables._arrow_stream import TEXT_BLOCK, ArrowPipe, CsvPipe, CsvSource, ParquetSource
 from erasable.tables._checks import check_count
 from erasable.tables._files import SVMLIGHT, check_nameless, form_of
@@ -21,7 +22,6 @@ from erasable.tables._rows import Rows, joined
 from erasable.tables._source import Source
 from erasable.tables._svmlight import SvmlightSource
 from erasable.tables._table import Table
-from erasable.errors import ConfigurationError, InputError
 
 BLOCK_BYTES = 2**26
 _PIPE = Path("standard input")

@@ -15,12 +15,12 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.datasets import load_svmlight_file
 
+from erasable.errors import InputError
 from erasable.tables._columns import as_rows, check_labels
 from erasable.tables._reading import read_or_refuse
 from erasable.tables._rows import Rows
 from erasable.tables._source import Source, refused_each, where_in
 from erasable.tables._table import Table
-from erasable.errors import InputError
 
 
 def read_svmlight(path: Path, name: str, *, subjects: bool) -> Table:

@@ -12,9 +12,9 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.model_selection import train_test_split
 
+from erasable.errors import ConfigurationError, InputError, InputTypeError
 from erasable.tables._checks import check_fraction, check_seed
 from erasable.tables._columns import plain_array
-from erasable.errors import ConfigurationError, InputError, InputTypeError
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -141,7 +141,7 @@ class Table:
             raise InputError(f"{outside} of {len(asked)} entries of index name no row: there are {self.n_rows} rows.")
         return asked.astype(np.intp)
 
-    def split(self, test_size: float = 0.2, random_state: int = 0) -> Split:
+    def split(self, test_size: float = 0.2, random_state: int = 0, *, in_order: bool = False) -> Split:
         """The rows, shuffled by a seed, in two tables; the same division as ``train_test_split`` of scikit-learn.
 
         Parameters
@@ -150,6 +150,8 @@ class Table:
             The share of the rows to test with, rounded up, or their number.
         random_state : int, default=0
             The seed.
+        in_order : bool, default=False
+            Divide the rows in the same way, but leave those of each side in the order that they have here.
 
         Raises
         ------
@@ -166,6 +168,8 @@ class Table:
                 f"test_size must leave rows on both sides; it asks for {n_test} of {self.n_rows} rows to test with."
             )
         train, test = train_test_split(np.arange(self.n_rows), test_size=n_test, random_state=seed)
+        if in_order:
+            train, test = np.sort(train), np.sort(test)
         return Split(self.take(train), self.take(test))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import io
+import itertools
 import json
 import pickle
 import re
@@ -28,7 +29,7 @@ from erasable.operations.plan import (
 )
 from erasable.operations.plan._frontier import rows_at
 from erasable.operations.plan._sample import HeldOut, check_sample
-from erasable.operations.plan._survival import STEPS, crossing, deletable, draw_requests, simulate, survival
+from erasable.operations.plan._survival import STEPS, Run, crossing, deletable, draw_requests, simulate, survival
 from erasable.research.theory import capacity
 
 
@@ -205,12 +206,50 @@ def test_scores_are_those_of_the_classifier():
         assert held_out.scores(clf)[0] == pytest.approx(clf.score(X_test, y_test), abs=0.002)
 
 
-def test_a_loss_is_reached_where_its_smoothed_curve_does():
+def test_a_loss_is_reached_where_it_first_is_whatever_comes_after():
     assert crossing(np.zeros(len(STEPS)), 0.01) == np.inf
     assert crossing(0.1 * STEPS, 0.05) == pytest.approx(0.5)
-    noisy = 0.1 * STEPS
-    noisy[3], noisy[4] = 0.06, -0.05  # one look above the tolerance among many below
-    assert crossing(noisy, 0.05) == pytest.approx(0.5, abs=0.02)
+    bump = 0.1 * STEPS
+    bump[3], bump[4] = 0.06, -0.05  # above the tolerance, then below it until half are gone
+    assert STEPS[2] < crossing(bump, 0.05) < STEPS[3]
+
+
+def test_headline_and_picture_give_the_same_number_where_the_loss_is_not_rising(easy, tmp_path, monkeypatch):
+    loss = np.interp(STEPS, [0.0, 0.09, 0.15, 0.6, 1.0], [0.0, 0.013, 0.002, 0.004, 0.03])  # up, down and up
+    runs = [Run(loss + shift, STEPS) for shift in (-0.001, 0.0, 0.001)]
+    found = survival(runs, max_loss=0.01, limit=50_000, unit="rows", horizon=50_000, seed=0)
+    drawn = {}
+    monkeypatch.setattr("erasable.operations.plan._figure._save", lambda plt, figure, path: drawn.update(it=figure))
+    recommended = dataclasses.replace(easy[0].recommended, survival=found)
+    draw_frontier(dataclasses.replace(easy[0], recommended=recommended), tmp_path)
+    x, y = drawn["it"].axes[2].lines[0].get_data()
+    first = int(np.flatnonzero(np.asarray(y) >= 0.01)[0])
+    where = np.interp(0.01, y[first - 1 : first + 1], x[first - 1 : first + 1])
+    assert found.deletions == pytest.approx(where, abs=2)
+    assert found.deletions == pytest.approx(0.09 * 10 / 13 * 50_000, rel=0.05)
+    assert found.low <= found.deletions <= found.high
+
+
+def test_the_picture_is_readable(easy, tmp_path, monkeypatch):
+    drawn = {}
+    monkeypatch.setattr("erasable.operations.plan._figure._save", lambda plt, figure, path: drawn.update(it=figure))
+    wide = [dataclasses.replace(c, stored_share=0.3 * 0.5**i) for i, c in enumerate([easy[0].recommended] * 8)]
+    for distribution in DISTRIBUTIONS:
+        targets = dataclasses.replace(easy[0].targets, distribution=distribution)
+        draw_frontier(dataclasses.replace(easy[0], targets=targets, frontier=tuple(wide)), tmp_path)
+        figure = drawn["it"]
+        figure.canvas.draw()
+        for axis in figure.axes:
+            shown = [t.get_window_extent() for t in axis.get_xticklabels(which="both") if t.get_text()]
+            shown = sorted(
+                (box for box in shown if axis.bbox.x0 - 1 <= (box.x0 + box.x1) / 2 <= axis.bbox.x1 + 1),
+                key=lambda b: b.x0,
+            )
+            assert len(shown) >= 2
+            assert all(a.x1 < b.x0 for a, b in itertools.pairwise(shown))
+        title = figure.axes[2].get_xlabel()
+        assert "(" not in title
+        assert title.split(" ")[0] in ("rows", "subjects", "core")
 
 
 def test_what_was_never_reached_is_said_as_such():

@@ -250,6 +250,7 @@ def test_guarantee_says_what_is_assumed():
     found = CertifiedRemovalClassifier(epsilon=0.5, delta=1e-6).guarantee
     assert (found.epsilon, found.delta) == (0.5, 1e-6)
     assert "certified removal" in found.definition
+    assert found.of == "model"
     assert any("does not depend on the tilt" in a for a in found.assumptions)
 
 

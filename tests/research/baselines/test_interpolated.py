@@ -17,8 +17,9 @@ from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from threadpoolctl import threadpool_limits
 
+from erasable import verify
 from erasable.coresets import LeverageThreshold, RandomSubsample
-from erasable.errors import InputError, NoRowsError
+from erasable.errors import InputError, InputTypeError, NoRowsError
 from erasable.estimators import interpolated
 from erasable.research.baselines.interpolated import InterpolatedClassifier, noise
 from tests.estimators.cases import SECRET, assert_no_traces, make_classes, make_rows
@@ -109,7 +110,11 @@ def test_without_a_private_part_forgetting_equals_a_refit():
     again = made(gamma=0.0).fit(X[left], Y[left], ids=left)
     assert pickle.dumps(model) == pickle.dumps(again)
     assert model.guarantee.epsilon == 0.0
-    assert "bitwise" in model.guarantee.definition
+    assert model.guarantee.of == "state"
+    assert "on one machine" in str(model.guarantee)
+    assert not model.guarantee.bitwise  # there is no digest that could show it
+    with pytest.raises(InputTypeError, match="forget bit for bit"):
+        verify(model)
 
 
 def test_rows_outside_the_core_are_forgotten_for_free():

@@ -331,6 +331,13 @@ def spoilt(value, container=np.array):
     return container(rows)
 
 
+def listed_twice():
+    """Rows that are finite entry by entry; two entries stand for their sum, which is not."""
+    rows = sp.csr_array(GOOD)
+    ends = np.concatenate([[0], rows.indptr[1:] + 2])
+    return sp.csr_array((np.r_[1e308, 1e308, rows.data], np.r_[0, 0, rows.indices], ends), shape=rows.shape)
+
+
 GOOD = np.full((6, 3), SECRET)
 FEW = [SECRET_ID + i for i in range(6)]
 TWO = [SECRET_TEXT + "-a", SECRET_TEXT + "-b"] * 3
@@ -338,6 +345,8 @@ BAD_ROWS = {
     "NaN": (spoilt(np.nan), TWO, FEW),
     "infinity": (spoilt(-np.inf), TWO, FEW),
     "sparse NaN": (spoilt(np.nan, sp.csr_array), TWO, FEW),
+    "infinity listed as two entries": (listed_twice(), TWO, FEW),
+    "labels past 64 bits": (GOOD, np.array([2**63, 2**63 + 1] * 3, dtype=np.uint64), FEW),
     "too large for float32": (spoilt(np.inf).astype(np.float32), TWO, FEW),
     "no rows": (np.empty((0, 3)), [], []),
     "no columns": (np.empty((6, 0)), TWO, FEW),

@@ -14,9 +14,18 @@ from erasable import ErasableClassifier
 from erasable.errors import ConfigurationError, ErasableError, InputError
 from erasable.research.baselines import RetrainedRidge
 from erasable.tables import Split
-from erasable.research.reproduce import METHODS, Settings, as_in_the_paper, hints, in_detail, reproduce
+from erasable.research.reproduce import (
+    METHODS,
+    ORDERS,
+    SHARDS,
+    Settings,
+    as_in_the_paper,
+    hints,
+    in_detail,
+    reproduce,
+)
 from erasable.research.reproduce import experiment as engine
-from erasable.research.reproduce.requests import load, requests
+from erasable.research.reproduce.requests import leverages, load, requests
 from erasable.research.reproduce.settings import complete
 from tests.research.reproduce.cases import small, table_file
 
@@ -138,7 +147,7 @@ def test_a_method_past_its_time_limit_is_estimated_and_says_so(path, tmp_path):
     assert all(check["same"] for check in results["checks"])  # the rest was deleted all the same
 
 
-@pytest.mark.parametrize("order", ["label", "uniform", "core-first", "subject"])
+@pytest.mark.parametrize("order", ORDERS)
 def test_requests_name_the_rows_of_the_order(order, tmp_path):
     settings = small(table_file(tmp_path, subjects=True), order=order)
     split = load(settings)
@@ -149,11 +158,21 @@ def test_requests_name_the_rows_of_the_order(order, tmp_path):
     rows = [place[key] for request in wanted for key in request]
     assert len(rows) == len(set(rows)) >= 60
     assert wanted == requests(settings, split, core)
-    assert wanted != requests(settings, split, core, repeat=1)
+    if order not in ("oldest", "newest"):
+        assert wanted != requests(settings, split, core, repeat=1)
     if order == "label":
         assert set(split.train.y[rows].tolist()) == {-1}
     if order == "core-first":
         assert rows[:3] == [7, 3, 9]
+    if order == "oldest":
+        assert rows == list(range(60))
+    if order == "newest":
+        assert rows == list(range(split.train.n_rows))[::-1][:60]
+    if order == "weights":
+        found = leverages(split.train.X, 1.0)
+        X = split.train.X
+        np.testing.assert_allclose(found, np.diag(X @ np.linalg.inv(X.T @ X + np.eye(X.shape[1])) @ X.T))
+        assert found[rows].mean() > found.mean()
     if order == "subject":
         owners = np.asarray(split.train.subjects)
         for request in wanted:
@@ -162,12 +181,64 @@ def test_requests_name_the_rows_of_the_order(order, tmp_path):
             assert len(request) == np.count_nonzero(owners == mine.pop())
 
 
-def test_another_class_can_be_the_one_that_leaves(path):
-    settings = small(path, delete_label="1")
+@pytest.mark.parametrize("order", [order for order in ORDERS if order != "subject"])
+def test_another_class_can_be_the_one_that_leaves(path, order):
+    settings = small(path, order=order, delete_label="1")
     split = load(settings)
-    rows = [r[0] for r in requests(complete(settings, split), split, np.array([], dtype=int))]
+    rows = [r[0] for r in requests(complete(settings, split), split, np.array([7, 3, 9]))]
     place = {key: i for i, key in enumerate(split.train.ids.tolist())}
-    assert set(split.train.y[[place[r] for r in rows]].tolist()) == {1}
+    rows = [place[r] for r in rows]
+    assert set(split.train.y[rows].tolist()) == {1}
+    assert len(set(rows)) == 60
+    if order in ("oldest", "newest"):
+        assert rows == sorted(rows, reverse=order == "newest")
+
+
+def test_rows_of_zeros_can_be_drawn_by_their_weight_too():
+    X = np.array([[1.0, 0.0], [0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    found = leverages(X, 1.0)
+    np.testing.assert_allclose(found, [1 / 3, 0.0, 1 / 3, 1 / 2], atol=1e-300)
+    assert found[1] > 0.0
+    np.testing.assert_allclose(leverages(sp.csr_array(X), 1.0), found)
+
+
+def test_a_file_is_learnt_in_its_own_order_where_rows_leave_by_age(path):
+    with np.load(path) as file:
+        X = file["X"]
+    for order, sorted_ in (("oldest", True), ("newest", True), ("uniform", False)):
+        train = load(small(path, order=order)).train
+        place = {tuple(np.round(row / np.linalg.norm(row), 9)): i for i, row in enumerate(X)}
+        rows = [place[tuple(np.round(row, 9))] for row in train.X]
+        assert (rows == sorted(rows)) is sorted_
+
+
+def test_who_has_an_intercept_and_what_the_shards_train_can_be_chosen(tmp_path):
+    for intercept, ours, theirs in (("all", True, True), ("peers", False, True), ("none", False, False)):
+        for shards in SHARDS:
+            s = Settings("margin", kappa=0.2, capacity=1.0, intercept=intercept, shards=shards)
+            models = {name: METHODS[name].build(s, 1000, 0.1) for name in METHODS}
+            assert models["erasable"].fit_intercept is ours
+            assert models["sisa"].estimator.fit_intercept is theirs
+            assert (
+                type(models["sisa"].estimator).__name__ == {"sgd": "SGDClassifier", "ridge": "RidgeClassifier"}[shards]
+            )
+            assert models["subsample"].estimator.fit_intercept is theirs
+            assert {models[m].fit_intercept for m in ("retrained", "newton", "certified")} == {theirs}
+
+
+def test_the_falling_curves_of_the_paper_where_the_peers_have_an_intercept():
+    s = Settings("margin-uniform", quick=True, intercept="peers", shards="ridge")
+    split = load(s)
+    s = complete(s, split)
+    gone = [key for request in requests(s, split, np.array([], dtype=int)) for key in request]
+    last = {}
+    for name in ("erasable", "retrained", "sisa"):
+        model = METHODS[name].build(s, split.train.n_rows, 0.1)
+        model.fit(split.train.X, split.train.y, ids=split.train.ids)
+        assert model.score(split.test.X, split.test.y) > 0.99
+        model.forget(ids=gone)
+        last[name] = model.score(split.test.X, split.test.y)
+    assert last["erasable"] > 0.99 > 0.985 > max(last["retrained"], last["sisa"])
 
 
 @pytest.mark.parametrize(
@@ -177,6 +248,10 @@ def test_another_class_can_be_the_one_that_leaves(path):
         ({"methods": ()}, "--methods must be among"),
         ({"methods": ("sisa", "sisa")}, "twice"),
         ({"order": "random"}, "--order must be one of label, uniform"),
+        ({"intercept": "some"}, "--intercept must be one of all, none, peers; got 'some'"),
+        ({"shards": "svm"}, "--shards must be one of sgd, ridge"),
+        ({"order": "subject", "delete_label": "1"}, "leave --delete-label out"),
+        ({"deletions": 300, "order": "newest", "delete_label": "1"}, "training rows of that class"),
         ({"deletions": 0}, "--deletions must be at least 1"),
         ({"deletions": 300}, r"--deletions 300 is more than the \d+ training rows of that class"),
         ({"deletions": 320, "order": "uniform"}, "of which one must stay"),
@@ -207,7 +282,9 @@ def test_a_model_whose_rows_are_all_gone_counts_as_always_wrong(path, tmp_path):
 
 
 def test_an_unknown_dataset_names_the_known_ones(tmp_path):
-    with pytest.raises(ConfigurationError, match=r"no dataset or file 'margins'.*margin, purchase, purchase-like"):
+    with pytest.raises(
+        ConfigurationError, match=r"no dataset or file 'margins'.*margin, margin-uniform, purchase, purchase-like"
+    ):
         reproduce(small("margins"), tmp_path / "out")
 
 
@@ -276,6 +353,19 @@ def test_quick_leaves_alone_what_the_caller_chose(path):
     chosen = complete(Settings(path, quick=True, repeats=5, points=30, time_limit=9.0), split)
     assert (quick.repeats, quick.points, quick.time_limit) == (1, 10, 1.0)
     assert (chosen.repeats, chosen.points, chosen.time_limit) == (5, 30, 9.0)
+
+
+def test_quick_looks_at_a_part_of_a_file(tmp_path, monkeypatch):
+    path = table_file(tmp_path, n=2000, d=5)
+    assert load(small(path)).train.n_rows == 1600
+    monkeypatch.setattr("erasable.research.reproduce.requests._QUICK_ROWS", 300)
+    split = load(small(path, quick=True))
+    assert (split.train.n_rows, split.test.n_rows) == (300, 300)
+    assert len(set(split.train.ids.tolist())) == 300
+    assert complete(Settings(path, quick=True), split).deletions == 120
+    monkeypatch.setattr("erasable.research.reproduce.requests._QUICK_NUMBERS", 500)
+    assert load(small(path, quick=True)).train.n_rows == 100
+    assert load(small(path)).train.n_rows == 1600
 
 
 def test_sparse_rows_with_wide_indices_reach_every_method(tmp_path):

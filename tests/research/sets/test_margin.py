@@ -71,6 +71,24 @@ def test_both_ways_of_drawing_agree(d, margin, monkeypatch):
     assert stats.ks_2samp(inverted @ u, rejected @ u).pvalue > 1e-3
 
 
+@pytest.mark.parametrize(("d", "margin"), [(2, 0.1), (5, 0.0), (100, 0.1), (100, 1 - 1e-12)])
+def test_heights_can_be_uniform(d, margin):
+    X, y = make_margin(5_000, d, margin, heights="uniform", return_X_y=True)
+    np.testing.assert_allclose(np.linalg.norm(X, axis=1), 1, rtol=0, atol=1e-12)
+    along = X @ direction(d)
+    assert (np.abs(along) > margin).all()
+    assert (np.sign(along) == y).all()
+    if margin < 0.9:
+        assert stats.kstest(np.abs(along), stats.uniform(margin, 1 - margin).cdf).pvalue > 1e-3
+        across = X - np.outer(along, direction(d))
+        assert np.abs(across.mean(axis=0)).max() < 0.05
+
+
+def test_heights_of_another_name_are_refused():
+    with refused(ConfigurationError, "heights must be 'sphere' or 'uniform'; got 'normal'"):
+        make_margin(10, 3, heights="normal")
+
+
 def test_the_seed_decides_everything():
     first, second = make_margin(50, 7), make_margin(50, 7)
     assert first.X.tobytes() == second.X.tobytes()

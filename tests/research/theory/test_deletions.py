@@ -134,6 +134,7 @@ def test_the_exhaustion_probability_is_attained_by_certain_exhaustion() -> None:
 
 
 def test_two_orthogonal_rows_have_more_core_deletions_than_the_printed_number() -> None:
+    # A step of the proof; no violation of the theorem, since one deletion cannot be more than K = 1 core deletions.
     met = encounters(np.eye(2), lam=1.0, tau=threshold(2, 0.1), orders=every_order(2))
     assert (met.frequency == 1.0).all()
     assert core_deletions(met, [1, 1], 1).value == 1.0
@@ -151,11 +152,28 @@ def test_a_capacity_is_exhausted_for_certain_where_the_printed_probability_is_be
 @pytest.mark.parametrize("kappa", [0.1, 0.5, 0.9])
 def test_weights_that_avoid_the_core_set_break_the_printed_probability(kappa: float) -> None:
     # Rows e1, e2, 0 and lam = K = 1: three deletions hit two core rows, more than K, for certain.
-    a = 0.001
+    weights = [0.01, 0.01, 0.98]
     met = encounters([[1, 0], [0, 1], [0, 0]], lam=1.0, tau=threshold(3, kappa), orders=every_order(3))
     assert met.frequency.tolist() == [1.0, 1.0, 0.0]
-    assert core_deletions(met, [a, a, 1 - 2 * a], 3).value == 2.0
-    assert printed_core_deletions(met, [a, a, 1 - 2 * a], 3).value / 1 < 0.02
+    assert core_deletions(met, weights, 3).value == 2.0
+    assert printed_core_deletions(met, weights, 3).value / 1 == pytest.approx(0.05 * 3**kappa)  # 0.056 at kappa = 0.1
+
+
+def test_equal_weights_did_not_break_the_printed_probability_on_small_sets() -> None:
+    rng = np.random.default_rng(0)
+    tried = 0
+    for _ in range(100):
+        T, d, K = (int(rng.integers(low, high)) for low, high in ((2, 5), (1, 4), (1, 3)))
+        X = rng.standard_normal((T, d))
+        X = X / np.linalg.norm(X, axis=1, keepdims=True) * rng.choice([1.0, rng.uniform(0.3, 1.0)])
+        tau = threshold(T, rng.uniform(0.01, 0.99))
+        sizes = [len(literal(X, order, K, tau)[1]) for order in every_order(T)]
+        met = encounters(X, lam=K, tau=tau, orders=every_order(T))
+        for total in range(K + 1, T + 1):
+            found = np.mean([hypergeom.sf(K, T, size, total) for size in sizes])
+            assert found <= printed_core_deletions(met, np.ones(T), total).value / K
+            tried += found > 0
+    assert tried > 20
 
 
 def test_copies_of_one_row_refute_the_step_in_the_proof_of_the_uniform_lemma() -> None:

@@ -95,6 +95,25 @@ def test_ridge_with_a_fixed_regulariser_has_no_capacity_by_this_theorem() -> Non
     assert bound.vacuous
 
 
+@pytest.mark.parametrize("per_row", [False, True])
+def test_the_stability_of_ridge_falls_with_n_where_the_regulariser_is_per_row(per_row: bool) -> None:
+    rng = np.random.default_rng(0)
+    changes = {}
+    for n in (100, 10_000):
+        X = np.zeros((n, 3))
+        X[1:, :2] = rng.standard_normal((n - 1, 2))
+        X[1:] /= np.linalg.norm(X[1:], axis=1, keepdims=True)
+        X[0, 2] = 1.0  # the row that leaves is orthogonal to all others
+        y = np.append(1.0, rng.integers(0, 2, n - 1)) - 0.5
+        at, without = (
+            np.linalg.solve(A.T @ A + (len(A) if per_row else 1.0) * np.eye(3), A.T @ b)
+            for A, b in ((X, y), (X[1:], y[1:]))
+        )
+        changes[n] = max(abs((X[i] @ at - t) ** 2 - (X[i] @ without - t) ** 2) for i in range(50) for t in (-0.5, 0.5))
+    ratio = changes[100] / changes[10_000]
+    assert ratio == pytest.approx(100, rel=0.2) if per_row else ratio == pytest.approx(1, rel=0.01)
+
+
 def test_a_rate_that_leaves_no_room_gives_no_capacity() -> None:
     assert general_capacity(100, rate=1.0, beta=0.01).value == 0.0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
@@ -62,6 +63,29 @@ def test_the_core_set_never_tells_more_than_the_data_and_the_extra_information(p
     found = leak(process, leverage_map(lam=1.0, tau=0.3))
     assert found.excess <= found.extra + 1e-9
     assert found.extra >= -1e-9
+
+
+def information_of_the_pair(process: Process, core_set: Callable[..., Any]) -> float:
+    """``I(U; (S' - U, (S - S') - U))``, by enumeration."""
+    joint: dict[tuple[Any, Any], float] = defaultdict(float)
+    for (S, U), p in process.items():
+        kept = set(core_set(S))
+        pair = tuple(tuple(S[i] for i in range(len(S)) if i not in U and (i in kept) == side) for side in (True, False))
+        joint[tuple(S[i] for i in U), pair] += p
+    return mutual_information(joint)
+
+
+@given(processes())
+def test_the_theorem_holds_for_the_pair_of_its_proof(process: Process) -> None:
+    core_set = leverage_map(lam=1.0, tau=0.3)
+    found = leak(process, core_set)
+    pair = information_of_the_pair(process, core_set)
+    assert found.core <= pair + 1e-9
+    assert pair <= found.rest + found.extra + 1e-9
+
+
+def test_the_pair_tells_what_the_core_set_of_the_counterexample_tells() -> None:
+    assert information_of_the_pair(*smallest_counterexample()) == 1.0
 
 
 @given(processes(), st.sets(st.sampled_from([0.4, 0.7, 1.0])))

@@ -306,6 +306,15 @@ def test_the_printed_excess_risk_fails_with_every_premise_of_the_theorem_met() -
     assert a / 2 > 1e30 * printed_excess_risk(T, 2 * n, T // 2, delta=delta).value
 
 
+@pytest.mark.parametrize(("T", "N"), [(10**4, 10), (10**6, 100), (10**8, 3000)])
+def test_the_printed_order_of_the_risk_stands_where_few_rows_are_near_the_boundary(T: int, N: int) -> None:
+    # At most N + K errors among the rows that are not survivors, for each of the choices of N - K survivors.
+    for K in (0, N // 2):
+        p = 2 * printed_excess_risk(T, N, N, delta=0.1).value
+        wrong = binom.logcdf(N + K, T - N + K, p)
+        assert (N - K + 1) * math.log(T) + wrong <= math.log(0.1)
+
+
 def test_compression_risk_is_infinite_when_no_rows_are_left_and_grows_with_the_core_set() -> None:
     assert compression_risk(10, 10, 0.1) == math.inf
     assert excess_risk(10, 10, 0, epsilon=0.1, delta=0.1).vacuous

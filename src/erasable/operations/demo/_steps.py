@@ -22,8 +22,8 @@ from erasable.errors import ConfigurationError
 from erasable.estimators import ErasableClassifier, load
 from erasable.operations.demo._figure import draw
 from erasable.operations.demo._record import Demo, Step
-from erasable.operations.model_file import ModelFile
 from erasable.operations.learn import learn
+from erasable.operations.model_file import ModelFile
 from erasable.operations.verify import verify
 
 N_PEOPLE, N_LEAVING, N_MORE = 100, 10, 85
@@ -103,7 +103,7 @@ class Story:
         order = np.random.default_rng(1).permutation([_name(k) for k in range(N_LEAVING, N_PEOPLE)])
         self._look(0)
         for gone in range(5, N_MORE + 1, 5):
-            self.clf.forget(subjects=order[gone - 5 : gone])
+            self.clf._forget(None, order[gone - 5 : gone])  # that classes go is the point here
             verify(self.clf)
             self._look(gone)
             progress(gone, N_MORE)

@@ -10,6 +10,13 @@ from erasable.operations.plan._record import Plan
 from erasable.research.reproduce.figures import COLOURS, GREY, INK, _pyplot, _save
 
 _OURS, _OTHER = COLOURS["erasable"], COLOURS["retrained"]
+_DELETED = {
+    "uniform": "rows deleted, drawn at random",
+    "subject": "subjects deleted, all rows of each",
+    "label": "rows of one class deleted",
+    "worst": "core rows deleted",
+    "weights": "rows deleted, drawn by weight",
+}
 
 
 def draw_frontier(plan: Plan, folder: str | Path) -> str:
@@ -87,7 +94,7 @@ def _curve(axis: Any, plan: Plan) -> None:
         axis.axvspan(s.low, high, color=_OURS, alpha=0.12, linewidth=0)
         axis.axvline(s.deletions, color=INK, linewidth=1, linestyle=":")
     axis.set_ylim(min(-0.1 * plan.targets.max_loss, *(loss for _, loss in seen)), 5 * plan.targets.max_loss)
-    axis.set_xlabel(f"{s.unit} deleted ({plan.targets.distribution})")
+    axis.set_xlabel(_DELETED[plan.targets.distribution])
     axis.set_ylabel("accuracy lost, recommended")
     axis.xaxis.set_major_formatter(lambda v, _: f"{int(v):,}")
     axis.locator_params(axis="x", nbins=5)
@@ -98,7 +105,10 @@ def _stored(axis: Any, plan: Plan, shown: list[Candidate]) -> None:
     shares = [_percent(c) for c in shown]
     if max(shares) > 20 * min(shares) > 0:
         axis.set_xscale("log")
+        few = (1.0,) if max(shares) > 1000 * min(shares) else (1.0, 3.0)
+        axis.xaxis.get_major_locator().set_params(subs=few, numticks=12)
         axis.xaxis.set_major_formatter(lambda v, _: f"{v:g}")
+        axis.xaxis.set_minor_formatter("")  # its own labels would run into these
     else:
         axis.set_xlim(0, None)
     if plan.targets.max_stored is not None:

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.isotonic import isotonic_regression
 
 from erasable.estimators import ErasableClassifier
 from erasable.operations.plan._sample import HeldOut, Index, Sample
@@ -36,7 +35,8 @@ class Survival:
     Attributes
     ----------
     deletions : int, optional
-        Where the mean loss over all runs, smoothed to be rising, reaches the tolerance. None: not within ``limit``.
+        Where the mean loss over all runs first reaches the tolerance, whatever it does after that. None: not within
+        ``limit``.
     low, high : int, optional
         80% confidence band of that number, from resampling the runs. None: not within ``limit``.
     limit : int
@@ -134,7 +134,7 @@ def simulate(
         batch, done = rows[done : ends[step - 1]], int(ends[step - 1])
         batch = batch[core[batch]]
         if len(batch):
-            model.forget(ids=batch)
+            model._forget(batch)  # a simulation warns of nothing
         share.append(step / len(ends))
         gone.append(done / part.n_rows)
         loss.append(before - held_out.scores(model)[0] if len(batch) else loss[-1])
@@ -208,14 +208,17 @@ def survival(runs: Sequence[Run], *, max_loss: float, limit: int, unit: str, hor
 
 
 def crossing(loss: Float64s, max_loss: float) -> float:
-    """The share of deletions at which a loss, smoothed to be rising, reaches the tolerance; infinite if it does not."""
-    rising = np.append(0.0, isotonic_regression(loss))
-    above = np.flatnonzero(rising >= max_loss)
+    """The share of deletions at which a loss first reaches the tolerance; infinite if it does not.
+
+    Between two looks the loss is taken to be linear, as it is drawn. A loss that falls again later does not count for
+    it: who deletes that many has lost that much.
+    """
+    loss, share = np.append(0.0, loss), np.append(0.0, STEPS)
+    above = np.flatnonzero(loss >= max_loss)
     if not len(above):
         return math.inf
     i = int(above[0])
-    share = np.append(0.0, STEPS)
-    step = (max_loss - rising[i - 1]) / (rising[i] - rising[i - 1])
+    step = (max_loss - loss[i - 1]) / (loss[i] - loss[i - 1])
     return float(share[i - 1] + step * (share[i] - share[i - 1]))
 
 

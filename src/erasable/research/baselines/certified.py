@@ -12,6 +12,7 @@ from scipy.special import expit
 
 from erasable.core.grid import Float64s
 from erasable.core.solve import alone
+from erasable.models.guarantee import Guarantee
 from erasable.research.baselines.unit_ball import (
     LIPSCHITZ_CURVATURE,
     UnitBallClassifier,
@@ -22,7 +23,6 @@ from erasable.research.baselines.unit_ball import (
     solve,
     targets,
 )
-from erasable.models.guarantee import Guarantee
 from erasable.validation import number_between
 
 _UNIT_ROUNDOFF = 2.0**-53
@@ -44,7 +44,8 @@ class CertifiedRemovalClassifier(UnitBallClassifier):
     it. A removal that would pass the budget retrains on the remaining rows with a new ``b`` instead.
 
     *Guarantee*: approximate, (epsilon, delta)-certified removal (Guo et al., Theorem 3): the weights are
-    (epsilon, delta)-indistinguishable from those that training on the remaining rows gives. All rows stay stored.
+    (epsilon, delta)-indistinguishable from those that training on the remaining rows gives. It is about the published
+    weights, not about what is stored: the tilt and the budget spent are secret. All rows stay stored.
 
     Parameters
     ----------
@@ -133,11 +134,12 @@ class CertifiedRemovalClassifier(UnitBallClassifier):
         """(epsilon, delta)-certified removal."""
         plan = self._plan if self.__sklearn_is_fitted__() else self._plan_of_parameters()
         return Guarantee(
-            "(epsilon, delta)-certified removal (Definition 2.1; Guo et al. 2020) of the published weights: "
-            "indistinguishable from training on all remaining rows",
-            plan.epsilon,
-            plan.delta,
-            (
+            "(epsilon, delta)-certified removal (Definition 2.1; Guo et al. 2020): indistinguishable from training on "
+            "all remaining rows",
+            of="model",
+            epsilon=plan.epsilon,
+            delta=plan.delta,
+            assumptions=(
                 "the rest of the stored state, with the tilt, stays secret",
                 "the random numbers are unknown: no random_state that others know",
                 "training finds the minimiser, and the gradient left by a removal does not depend on the tilt",

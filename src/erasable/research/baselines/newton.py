@@ -13,6 +13,8 @@ from scipy.special import expit
 from erasable.core.grid import Float64s
 from erasable.core.solve import few_threads
 from erasable.errors import ConfigurationError
+from erasable.models.guarantee import Guarantee
+from erasable.models.model import nearest_probabilities
 from erasable.research.baselines.unit_ball import (
     LIPSCHITZ_CURVATURE,
     UnitBallClassifier,
@@ -24,9 +26,12 @@ from erasable.research.baselines.unit_ball import (
     solve,
     targets,
 )
-from erasable.models.guarantee import Guarantee
-from erasable.models.model import nearest_probabilities
 from erasable.validation import number_between, whole_number
+
+_SECRET_STATE = (
+    "the stored state, which holds the minimiser over forgotten rows too, without noise, and their gradients, stays "
+    "secret"
+)
 
 
 class _Plan(NamedTuple):
@@ -53,7 +58,8 @@ class NewtonUnlearner(UnitBallClassifier):
     training on the remaining rows publishes with noise of the same size. It is about one published model, not about
     what is stored: ``w_hat`` and the sum of gradients are secret, and the sum over one forgotten row *is* that row up
     to a factor. One row more than ``capacity``, or the last row of a class, and the model is retrained on what remains.
-    With ``loss="squared"`` the Newton step is exact: no noise, no limit, epsilon = delta = 0.
+    With ``loss="squared"`` the Newton step is exact: no noise, no limit, epsilon = delta = 0, of the published model
+    again: the sum of gradients is stored all the same.
 
     Parameters
     ----------
@@ -153,18 +159,21 @@ class NewtonUnlearner(UnitBallClassifier):
         plan = self._plan if self.__sklearn_is_fitted__() else self._plan_of_parameters()
         if plan.loss == "squared":
             return Guarantee(
-                "exact unlearning (Definition 2.1) of the published model: equal to training on all remaining rows",
-                0.0,
-                0.0,
-                ("arithmetic is exact: the weights differ from retrained ones by rounding",),
+                "exact unlearning (Definition 2.1): equal to training on all remaining rows",
+                of="model",
+                assumptions=(
+                    _SECRET_STATE,
+                    "arithmetic is exact: the weights differ from retrained ones by rounding",
+                ),
             )
         return Guarantee(
-            "(epsilon, delta)-unlearning (Definition 2.1; Sekhari et al. 2021) of the published model: "
-            "indistinguishable from training on all remaining rows",
-            plan.epsilon,
-            plan.delta,
-            (
-                "the stored state, which holds the minimiser without noise and sums over forgotten rows, stays secret",
+            "(epsilon, delta)-unlearning (Definition 2.1; Sekhari et al. 2021): indistinguishable from training on all "
+            "remaining rows",
+            of="model",
+            epsilon=plan.epsilon,
+            delta=plan.delta,
+            assumptions=(
+                _SECRET_STATE,
                 "the random numbers are unknown: no random_state that others know",
                 "the model it is compared with has noise of the same size, though its fewer rows would ask for more",
                 "it holds for each published model by itself, and for requests that do not depend on published models",

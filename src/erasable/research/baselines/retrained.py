@@ -81,5 +81,5 @@ class RetrainedRidge(ErasableClassifier):
     def guarantee(self) -> Guarantee:
         """Exact unlearning in the traditional sense, bitwise."""
         return Guarantee(
-            "exact unlearning (Definition 2.1), bitwise: equal to training on all remaining rows", 0.0, 0.0
+            "exact unlearning (Definition 2.1): equal to training on all remaining rows", of="state", bitwise=True
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import pickle
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -20,14 +19,14 @@ from erasable.errors import ConfigurationError
 from erasable.estimators.forgetting import RowsClassifier
 from erasable.estimators.learners import check_estimator_parameter, fit_voter, fresh
 from erasable.models.arrays import n_bytes, overwrite
-from erasable.models.guarantee import Guarantee
+from erasable.models.guarantee import SAME_BITS_AGAIN, Guarantee
 from erasable.models.keys import array_of, encode, pick
 from erasable.validation import seed, whole_number
 
 
 @dataclass(eq=False, repr=False)
 class _Slice:
-    """Rows of one slice in learning order; the arrays may be longer than the rows that are left."""
+    """Rows of one slice in learning order."""
 
     X: Any
     codes: npt.NDArray[np.intp]
@@ -35,39 +34,18 @@ class _Slice:
 
     @property
     def rows(self) -> tuple[Any, npt.NDArray[np.intp]]:
-        n = len(self.ids)
-        return self.X[:n], self.codes[:n]
-
-    def __getstate__(self) -> dict[str, Any]:
-        X, codes = self.rows  # what is saved has no room for rows that were there once
-        return {"X": X, "codes": codes, "ids": self.ids}
+        return self.X, self.codes
 
     def remove(self, keys: list[Key]) -> list[int]:
-        """Close the gaps these rows leave and overwrite what falls out at the end; the codes of these rows."""
+        """Copy what is left, so that no room tells of more, and overwrite the old arrays; the codes of these rows."""
         leaving = set(keys)
-        gone: list[int] = [c for c, key in zip(self.codes.tolist(), self.ids, strict=False) if key in leaving]
+        gone: list[int] = [c for c, key in zip(self.codes.tolist(), self.ids, strict=True) if key in leaving]
         kept = [i for i, key in enumerate(self.ids) if key not in leaving]
-        n, first = len(kept), next((i for i, k in enumerate(kept) if i != k), len(kept))
-        if isinstance(self.X, np.ndarray):
-            runs = _runs(kept[first:])
-            at = first
-            for low, high in runs:  # moving whole runs up is a plain memory move, without a copy of the slice
-                self.X[at : at + high - low] = self.X[low:high]
-                at += high - low
-            self.X[n : len(self.ids)] = 0.0
-        else:
-            old, self.X = self.X, self.X[kept]
-            overwrite(old)
-        self.codes[:n] = self.codes[kept]
-        self.codes[n:] = 0
-        self.ids = [self.ids[i] for i in kept]
+        old, codes = self.X, self.codes
+        self.X, self.codes, self.ids = old[kept], codes[kept], [self.ids[i] for i in kept]
+        overwrite(old)
+        codes.fill(0)
         return gone
-
-
-def _runs(index: list[int]) -> list[tuple[int, int]]:
-    """Consecutive positions as half-open intervals."""
-    cuts = [i for i in range(1, len(index)) if index[i] != index[i - 1] + 1]
-    return [(index[a], index[b - 1] + 1) for a, b in itertools.pairwise([0, *cuts, len(index)])] if index else []
 
 
 @dataclass(eq=False, repr=False)
@@ -87,9 +65,9 @@ class SISAClassifier(RowsClassifier):
     one call retrain each shard once. Prediction is a uniform vote.
 
     *Guarantee*: exact unlearning in the traditional sense (epsilon = delta = 0, Definition 2.1 of the paper): the
-    model equals one trained from nothing on the remaining rows with the same seed, given a deterministic base
-    estimator. For that, a row's shard and slice are drawn from its id and the seed alone, not from its position. All
-    rows stay stored.
+    model, with all its checkpoints, equals one trained from nothing on the remaining rows with the same seed, given a
+    deterministic base estimator and one machine. For that, a row's shard and slice are drawn from its id and the seed
+    alone, not from its position. All rows stay stored.
 
     Parameters
     ----------
@@ -149,9 +127,8 @@ class SISAClassifier(RowsClassifier):
         """Exact unlearning in the traditional sense."""
         return Guarantee(
             "exact unlearning (Definition 2.1): equal to training on all remaining rows with the same seed",
-            0.0,
-            0.0,
-            ("the base estimator is deterministic given its seed",),
+            of="state",
+            assumptions=(SAME_BITS_AGAIN,),
         )
 
     def _check_parameters(self) -> None:
@@ -242,7 +219,7 @@ class SISAClassifier(RowsClassifier):
             raise AttributeError("SISAClassifier has no stored_bytes_ before fit.")
         slices = [part for shard in self._shards for part in shard.slices]
         checkpoints = sum(len(c) for shard in self._shards for c in shard.checkpoints)
-        return sum(n_bytes(part.rows[0]) + part.rows[1].nbytes for part in slices) + checkpoints
+        return sum(n_bytes(part.X) + part.codes.nbytes for part in slices) + checkpoints
 
 
 def _train(shard: _Shard, start: int, n_classes: int) -> int:

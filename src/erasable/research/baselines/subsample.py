@@ -16,7 +16,7 @@ from erasable.errors import NoRowsError
 from erasable.estimators.forgetting import RowsClassifier
 from erasable.estimators.learners import check_estimator_parameter, fit_voter, fresh
 from erasable.models.arrays import n_bytes, overwrite
-from erasable.models.guarantee import Guarantee
+from erasable.models.guarantee import SAME_BITS_AGAIN, Guarantee
 from erasable.models.keys import encode, pick
 from erasable.validation import number_between, seed
 
@@ -25,8 +25,8 @@ class SubsampleClassifier(RowsClassifier):
     """Any classifier, trained on a random subset of the rows; forgetting refits it on what is left of the subset.
 
     *Guarantee*: exact system-aware unlearning (epsilon = delta = 0, Definition 2.3 of the paper) with the subset as
-    S', given a deterministic base estimator. Whether a row is in the subset is drawn from its id and the seed alone,
-    so that the subset of the surviving subset is itself.
+    S', given a deterministic base estimator and one machine. Whether a row is in the subset is drawn from its id and
+    the seed alone, so that the subset of the surviving subset is itself.
 
     Parameters
     ----------
@@ -77,9 +77,8 @@ class SubsampleClassifier(RowsClassifier):
         """Exact system-aware unlearning with the subset as S'."""
         return Guarantee(
             "exact system-aware unlearning (Definition 2.3): equal to training on the remaining rows of the subset",
-            0.0,
-            0.0,
-            ("the base estimator is deterministic given its seed",),
+            of="state",
+            assumptions=(SAME_BITS_AGAIN,),
         )
 
     def _check_parameters(self) -> None:

@@ -5,27 +5,36 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from erasable.research.reproduce.deletion_time import DeletionTime, measure_deletion_time
+from erasable.research.reproduce.deletion_time import as_json as deletion_time_as_json
+from erasable.research.reproduce.deletion_time import as_table as deletion_time_table
 from erasable.research.reproduce.experiment import Watch, run_experiment
 from erasable.research.reproduce.figures import check_available, draw_all, draw_figure_1
 from erasable.research.reproduce.journal import make_folder, write
 from erasable.research.reproduce.methods import METHODS
 from erasable.research.reproduce.report import page
-from erasable.research.reproduce.settings import NAMED, ORDERS, Settings
+from erasable.research.reproduce.settings import INTERCEPTS, NAMED, ORDERS, SHARDS, Settings
 from erasable.research.reproduce.summary import Results, summarise
 from erasable.research.reproduce.tables import TextTable, as_in_the_paper, hints, in_detail, promises, speed_ups
 
 __all__ = [
+    "INTERCEPTS",
     "METHODS",
     "NAMED",
     "ORDERS",
+    "SHARDS",
+    "DeletionTime",
     "Results",
     "Settings",
     "TextTable",
     "as_in_the_paper",
+    "deletion_time_as_json",
+    "deletion_time_table",
     "draw_figure_1",
     "hints",
     "in_detail",
     "make_folder",
+    "measure_deletion_time",
     "promises",
     "reproduce",
     "speed_ups",

@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import accuracy_score, balanced_accuracy_score
 
-from erasable.tables import Split, Table
 from erasable.errors import ConfigurationError, ErasableError, NoRowsError
 from erasable.estimators import ErasableClassifier
 from erasable.research.reproduce.journal import Journal, fingerprint
 from erasable.research.reproduce.methods import METHODS, Method
 from erasable.research.reproduce.requests import Request, load, requests
 from erasable.research.reproduce.settings import SWEEP, Settings, check, complete
+from erasable.tables import Split, Table
 
 Watch = Callable[[str, int, int], None]  # what is being done, how much is done, how much there is
 _LONG = 5.0  # seconds: a fit longer than this is timed once
@@ -113,6 +113,7 @@ class _Experiment:
                 "features": split.train.n_features,
                 "classes": len(labels),
                 "class_shares": (counts / counts.sum()).round(4).tolist(),
+                "majority": float(np.mean(split.test.y == labels[np.argmax(counts)])),
                 "fitted": split.train.fitted,
                 "core_share": self.share,
                 "requests_in_core": sum(key in core_ids for key in wanted) / len(wanted),
@@ -141,6 +142,7 @@ class _Experiment:
                     "stored_bytes": model.stored_bytes_,
                     "guarantee": {
                         "definition": g.definition,
+                        "of": g.of,
                         "epsilon": g.epsilon,
                         "delta": g.delta,
                         "assumptions": list(g.assumptions),
@@ -283,7 +285,7 @@ def forget(model: Any, wanted: list[Request], method: Method) -> float:
     lazy = method.lazy
     start = time.perf_counter()
     for request in wanted:
-        model.forget(ids=request)
+        model._forget(request)  # an experiment warns of nothing
         if lazy:
             _ = model.coef_
     return time.perf_counter() - start

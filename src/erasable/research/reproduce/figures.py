@@ -59,9 +59,10 @@ def draw_all(results: Results, folder: Path) -> dict[str, str]:
     """Draw every picture into a folder; the SVG text of each by name."""
     plt = _pyplot()
     pictures: dict[str, Any] = {}
-    figure, axes = plt.subplots(1, 2, figsize=(10, 3.9), sharey=True, layout="constrained")
-    _curves(axes[0], results, "accuracy", "test accuracy")
-    _curves(axes[1], results, "balanced", "balanced accuracy")
+    figure, axes = plt.subplots(1, 2, figsize=(10, 4.1), layout="constrained")
+    data = results["data"]
+    _curves(axes[0], results, "accuracy", "test accuracy", data["majority"])
+    _curves(axes[1], results, "balanced", "balanced accuracy", 1 / data["classes"])
     lines, titles = axes[0].get_legend_handles_labels()
     axes[0].legend(lines[::-1], titles[::-1], frameon=False, fontsize=8.5)
     figure.suptitle(f"Accuracy while rows are deleted: {results['dataset']}", x=0.01, ha="left", weight="bold")
@@ -94,7 +95,7 @@ def _save(plt: Any, figure: Any, path: Path) -> str:
     return text.getvalue()
 
 
-def _curves(axis: Any, results: Results, key: str, label: str) -> None:
+def _curves(axis: Any, results: Results, key: str, label: str, guess: float) -> None:
     for name, m in reversed(results["methods"].items()):
         x, band = np.array(m["deleted"]), m[key]
         ours = name == "erasable"
@@ -107,16 +108,26 @@ def _curves(axis: Any, results: Results, key: str, label: str) -> None:
     axis.xaxis.get_major_locator().set_params(nbins=5, integer=True)
     axis.xaxis.set_major_formatter(lambda v, _: f"{int(v):,}")
     everything = np.array([m[key]["mean"] for m in results["methods"].values()])
-    low = float(everything.min())
     if len(everything) > 1 and np.ptp(everything, axis=0).max() < 5e-4:
         axis.annotate("all methods lie on one line", (0.98, 0.82), xycoords="axes fraction", ha="right", fontsize=9)
-    axis.set_ylim(max(0.0, low - 0.03) if low > 0.2 else 0.0, 1.01)
+    _fit(axis, everything[everything > 0.0])  # 0 is for a method that cannot predict any more
+    axis.axhline(guess, color=GREY, linewidth=1, linestyle=":", zorder=1)
+    axis.set_title(f"always guessing the largest class: {guess:.3f}", fontsize=9, loc="left", color=GREY)
+
+
+def _fit(axis: Any, values: Any) -> None:
+    """Let the axis of accuracies show these values, however close to each other they are."""
+    low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
+    room = max(0.08 * (high - low), 0.005)
+    axis.set_ylim(max(0.0, low - room), min(1.0 + room / 2, high + room))
+    axis.yaxis.set_major_formatter(lambda v, _: "" if v > 1.0 + 1e-9 else f"{v:.4g}")
 
 
 def _tradeoff(axis: Any, results: Results) -> None:
     for name, m in results["methods"].items():
         x, y = m["stored_bytes"] / 1e6, m["deletion_s"]
-        axis.scatter(x, y, s=70, color=COLOURS[name], zorder=3)
+        inside = "white" if m["deletion_estimated"] else COLOURS[name]
+        axis.scatter(x, y, s=70, facecolor=inside, edgecolor=COLOURS[name], linewidth=1.8, zorder=3)
         axis.annotate(m["title"], (x, y), xytext=(7, 4), textcoords="offset points", fontsize=8.5)
     axis.set_xscale("log")
     axis.set_yscale("log")
@@ -130,21 +141,29 @@ def _tradeoff(axis: Any, results: Results) -> None:
 
 
 def _sweep(axis: Any, results: Results) -> None:
-    sweep = results["sweep"]
-    kappa = [v["kappa"] for v in sweep]
-    axis.plot(kappa, [100 * v["share"] for v in sweep], "o-", color=COLOURS["erasable"])
-    axis.set_xlabel("kappa")
-    axis.set_ylabel("rows stored, %", color=COLOURS["erasable"])
-    axis.set_ylim(0, None)
-    other = axis.twinx()
-    other.spines["right"].set_visible(True)
-    other.plot(kappa, [v["accuracy"] for v in sweep], "s--", color=COLOURS["retrained"], markersize=4)
-    other.set_ylabel("test accuracy", color=COLOURS["retrained"])
-    other.set_ylim(min(0.5, *(v["accuracy"] for v in sweep)), 1.01)
-    chosen = results["settings"]["kappa"]
-    axis.axvline(chosen, color=GREY, linewidth=1, linestyle=":")
-    side = {"xytext": (-5, -60), "ha": "right"} if chosen == max(kappa) else {"xytext": (5, -60)}
-    axis.annotate("used here", (chosen, axis.get_ylim()[1]), textcoords="offset points", fontsize=8.5, **side)
+    """Accuracy against what is stored, one point for each kappa."""
+    sweep, chosen = results["sweep"], results["settings"]["kappa"]
+    stored, accuracy = [100 * v["share"] for v in sweep], [v["accuracy"] for v in sweep]
+    axis.plot(stored, accuracy, "o-", color=COLOURS["erasable"], markersize=4, linewidth=1.2)
+    _fit(axis, np.array(accuracy))
+    if max(stored) > 20 * min(stored):
+        axis.set_xscale("log")
+        axis.xaxis.set_major_formatter(lambda v, _: f"{v:g}")
+        axis.xaxis.set_minor_formatter("")
+    axis.margins(x=0.15)
+    named = {"textcoords": "offset points", "ha": "center", "fontsize": 8}
+    last = np.full(2, -np.inf)
+    for v, x, y in zip(sweep, stored, accuracy, strict=True):
+        at = axis.transAxes.inverted().transform(axis.transData.transform((x, y)))
+        if v["kappa"] == chosen:
+            axis.scatter(x, y, s=80, color=COLOURS["erasable"], zorder=3)
+            axis.annotate(f"kappa {chosen:g}, used here", (x, y), xytext=(0, 9), weight="bold", **named)
+        elif np.abs(at - last).max() > 0.07:  # others would be written over each other
+            axis.annotate(f"{v['kappa']:g}", (x, y), xytext=(0, -14), color=GREY, **named)
+            last = at
+    axis.set_xlabel("rows stored, %")
+    axis.set_ylabel("test accuracy before deletions")
+    axis.grid(color="#e6e9ee", zorder=0)
 
 
 def _figure_1(plt: Any, f: Figure1) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 
 from erasable.errors import ConfigurationError
 
-FORMAT = 1
+FORMAT = 2
 
 
 class Journal:

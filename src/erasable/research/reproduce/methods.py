@@ -8,6 +8,7 @@ from typing import Any
 
 from sklearn.linear_model import RidgeClassifier, SGDClassifier
 
+from erasable.estimators import ErasableClassifier
 from erasable.research.baselines import (
     CertifiedRemovalClassifier,
     NewtonUnlearner,
@@ -15,7 +16,6 @@ from erasable.research.baselines import (
     SISAClassifier,
     SubsampleClassifier,
 )
-from erasable.estimators import ErasableClassifier
 from erasable.research.reproduce.settings import Settings
 
 
@@ -37,28 +37,33 @@ class Method:
 def _erasable(s: Settings, n: int, share: float) -> Any:
     assert s.kappa is not None
     assert s.capacity is not None
-    return ErasableClassifier(s.capacity, s.kappa, fit_intercept=bool(s.intercept))
+    return ErasableClassifier(s.capacity, s.kappa, fit_intercept=s.intercept == "all")
+
+
+def _peers_have_one(s: Settings) -> bool:
+    return s.intercept in ("all", "peers")
 
 
 def _retrained(s: Settings, n: int, share: float) -> Any:
-    return RetrainedRidge(s.alpha, fit_intercept=bool(s.intercept))
+    return RetrainedRidge(s.alpha, fit_intercept=_peers_have_one(s))
 
 
 def _sisa(s: Settings, n: int, share: float) -> Any:
-    return SISAClassifier(SGDClassifier(fit_intercept=bool(s.intercept)), random_state=s.seed)
+    kind = RidgeClassifier if s.shards == "ridge" else SGDClassifier
+    return SISAClassifier(kind(fit_intercept=_peers_have_one(s)), random_state=s.seed)
 
 
 def _newton(s: Settings, n: int, share: float) -> Any:
     # Its regulariser counts per row.
-    return NewtonUnlearner("squared", s.alpha / n, fit_intercept=bool(s.intercept), random_state=s.seed)
+    return NewtonUnlearner("squared", s.alpha / n, fit_intercept=_peers_have_one(s), random_state=s.seed)
 
 
 def _certified(s: Settings, n: int, share: float) -> Any:
-    return CertifiedRemovalClassifier(fit_intercept=bool(s.intercept), random_state=s.seed)
+    return CertifiedRemovalClassifier(fit_intercept=_peers_have_one(s), random_state=s.seed)
 
 
 def _subsample(s: Settings, n: int, share: float) -> Any:
-    ridge = RidgeClassifier(s.alpha, fit_intercept=bool(s.intercept))
+    ridge = RidgeClassifier(s.alpha, fit_intercept=_peers_have_one(s))
     return SubsampleClassifier(ridge, max(share, min(1.0, 20.0 / n)), random_state=s.seed)
 
 

@@ -30,4 +30,5 @@ TITLES = {
     "purchase": "Table 1: Purchase",
     "purchase-like": "After Table 1: a stand-in for Purchase",
     "margin": "Table 2: Margin",
+    "margin-uniform": "After Table 2: Margin with uniform heights",
 }

@@ -14,6 +14,7 @@ from erasable.research.reproduce.tables import (
     percent,
     promises,
     seconds,
+    speed_ups,
 )
 
 _STYLE = """
@@ -42,6 +43,9 @@ code { font-size: .9em; background: #f1eee8; padding: .1em .3em; border-radius: 
 _ORDERS = {
     "label": "all from one class, in random order, as in the paper",
     "uniform": "drawn at random",
+    "oldest": "in the order in which they were learnt",
+    "newest": "those first that were learnt last",
+    "weights": "drawn at random, unusual rows (those of high leverage) more likely than others",
     "core-first": "the stored rows first, the worst case for a method that stores few",
     "subject": "one person after another, all their rows at once",
 }
@@ -57,13 +61,15 @@ def page(results: Results, pictures: dict[str, str], command: str) -> str:
         "<h2>Time and memory</h2>",
         _table(as_in_the_paper(results)),
         *(f"<p>{html.escape(hint)}</p>" for hint in hints(results)),
+        _list(speed_ups(results)),
         "<h2>Accuracy while rows leave</h2>",
         _figure(pictures["accuracy"], _accuracy_caption(results)),
         "<h2>The trade</h2>",
         _figure(
             pictures["tradeoff"],
             "Left: what each method stores and how long it needs for all deletions, both on logarithmic scales; the "
-            "lower left corner is best. Right: kappa sets how much our method stores.",
+            "lower left corner is best; an open circle is a time that was estimated. Right: kappa sets how much our "
+            "method stores, and what accuracy that buys before any deletion.",
         ),
         "<h2>In detail</h2>",
         _table(in_detail(results)),
@@ -72,8 +78,10 @@ def page(results: Results, pictures: dict[str, str], command: str) -> str:
         "<h2>What each method promises</h2>",
         _table(promises(results), text=True),
         "<p>The promises differ. Exact unlearning in the traditional sense compares with training on every remaining "
-        "row. System-aware unlearning compares with training on the remaining <em>stored</em> rows: whoever reads "
-        "the whole state learns nothing about the deleted rows, and much less has to be stored.</p>",
+        "row. System-aware unlearning compares with training on the remaining <em>stored</em> rows: after a deletion "
+        "the whole state is what those rows alone would give, and much less has to be stored. That is not to say that "
+        "nothing can be learnt about deleted rows: whether a row was stored may have depended on one that was deleted "
+        "later, so whoever knows a row that was offered, and sees that it is not there, can learn from that.</p>",
         _figure(
             pictures["figure1"],
             "The difference on a hard-margin support vector machine, computed. One support vector is deleted. "
@@ -87,7 +95,7 @@ def page(results: Results, pictures: dict[str, str], command: str) -> str:
         f"<p><code>{html.escape(command)}</code></p>",
         f"<p>{data['rows']:,} training rows and {data['test_rows']:,} test rows with {data['features']:,} features, "
         f"{data['classes']} classes with shares {', '.join(percent(v) for v in data['class_shares'])}; every row "
-        f"divided by its own norm. Deleted: {_ORDERS[s['order']]}."
+        f"divided by its own norm. Deleted: {_ORDERS[s['order']]}{_of_one_class(s)}."
         + (f" Note: {html.escape(data['fitted'])}" if data["fitted"] else "")
         + "</p>",
         _machine(results),
@@ -101,34 +109,73 @@ def page(results: Results, pictures: dict[str, str], command: str) -> str:
     )
 
 
+def _of_one_class(s: Results) -> str:
+    return "" if s["order"] == "label" or s["delete_label"] is None else "; rows of one class only"
+
+
 def _lead(results: Results) -> str:
     ours, again = results["methods"].get("erasable"), results["methods"].get("retrained")
     if ours is None:
         return "How several ways of forgetting compare, on one machine and the same requests."
     text = (
         f"A classifier that stores {percent(ours['stored_share'])} of its training rows forgot "
-        f"{results['settings']['deletions']:,} rows in {seconds(ours['deletion_s'])} seconds, ready to predict after "
-        "every single request."
+        f"{results['settings']['deletions']:,} rows. One request at a time, ready to predict after each, that takes "
+        f"{_time(ours)}."
     )
     if again is not None:
-        text += f" Keeping every row and updating the same model exactly took {seconds(again['deletion_s'])} seconds."
-    return text
+        text += f" Keeping every row and updating the same model exactly takes {_time(again)}."
+    faster = [m for m in results["methods"].values() if m["deletion_s"] < ours["deletion_s"]]
+    for m in sorted(faster, key=lambda m: float(m["deletion_s"])):
+        text += f" {m['title']} is faster: {_time(m)}, with {percent(m['stored_share'])} of the rows stored."
+    return html.escape(text)
+
+
+def _time(m: Results) -> str:
+    if not m["deletion_estimated"]:
+        return f"{seconds(m['deletion_s'])} seconds"
+    return (
+        f"about {seconds(m['deletion_s'])} seconds (estimated from {m['requests_timed']:,} of {m['requests']:,} "
+        "requests)"
+    )
+
+
+def _short_time(value: float) -> str:
+    return f"{1e6 * value:.3g} µs" if value < 1e-3 else f"{1e3 * value:.3g} ms" if value < 1.0 else f"{value:.3g} s"
 
 
 def _headline(results: Results) -> str:
     ours = results["methods"].get("erasable")
     if ours is None:
         return ""
+    about = "~" if ours["deletion_estimated"] else ""
+    guess = results["data"]["majority"]
     tiles = [
         (percent(ours["stored_share"]), "of the rows are stored"),
-        (f"{1e6 * ours['deletion_s'] / ours['requests']:.3g} µs", "per deletion request"),
-        (f"{ours['accuracy']['mean'][-1]:.3f}", "accuracy after the last deletion"),
+        (
+            about + _short_time(ours["deletion_s"] / ours["requests"]),
+            "per deletion request" + (", estimated" if about else ""),
+        ),
+        (
+            f"{ours['accuracy']['mean'][-1]:.3f}",
+            f"accuracy after the last deletion; always guessing the largest class: {guess:.3f}",
+        ),
     ]
-    again = results["methods"].get("retrained")
-    if again is not None:
-        tiles.append((f"{again['deletion_s'] / ours['deletion_s']:,.3g}×", "faster than exact retraining"))
+    others = {name: m for name, m in results["methods"].items() if name != "erasable"}
+    compared = [others["retrained"]] if "retrained" in others else []
+    if others:
+        fastest = min(others.values(), key=lambda m: float(m["deletion_s"]))
+        compared += [] if fastest in compared else [fastest]
+    tiles += [_comparison(ours, m) for m in compared]
     cells = "".join(f"<div><b>{html.escape(a)}</b><span>{html.escape(b)}</span></div>" for a, b in tiles)
     return f'<div class="big">{cells}</div>'
+
+
+def _comparison(ours: Results, m: Results) -> tuple[str, str]:
+    """By which factor another method is slower, or faster, than ours."""
+    ratio = m["deletion_s"] / ours["deletion_s"]
+    estimated = ours["deletion_estimated"] or m["deletion_estimated"]
+    text = f"{m['title']} deletes {'slower' if ratio >= 1.0 else 'faster'}" + (", estimated" if estimated else "")
+    return f"{'~' if estimated else ''}{max(ratio, 1 / ratio):,.3g}×", text
 
 
 def _accuracy_caption(results: Results) -> str:
@@ -137,7 +184,12 @@ def _accuracy_caption(results: Results) -> str:
     extra = ""
     if results["settings"]["order"] == "label":
         extra = " All deleted rows are of one class, so what remains is less and less like the test rows."
-    return bands + extra
+    guess = " Dotted, where it is in the picture: always guessing the largest class. The axes do not start at zero."
+    return bands + extra + guess
+
+
+def _list(lines: list[str]) -> str:
+    return f"<ul>{''.join(f'<li>{html.escape(line)}</li>' for line in lines)}</ul>" if lines else ""
 
 
 def _table(table: TextTable, *, text: bool = False) -> str:
@@ -167,7 +219,8 @@ def _checks(results: Results) -> str:
 
 def _machine(results: Results) -> str:
     m, s = results["machine"], results["settings"]
-    chosen = ", ".join(f"{k} {s[k]}" for k in ("kappa", "capacity", "alpha", "intercept", "seed", "repeats", "points"))
+    names = ("kappa", "capacity", "alpha", "intercept", "shards", "seed", "repeats", "points")
+    chosen = ", ".join(f"{name} {s[name]}" for name in names)
     return (
         f'<p class="note">{m["cores"]} cores ({html.escape(m["processor"])}), Python {m["python"]}, '
         f"NumPy {m['numpy']}, SciPy {m['scipy']}, scikit-learn {m['scikit-learn']}; "

@@ -6,18 +6,24 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
+from scipy.linalg import cho_factor, cho_solve
 from sklearn.preprocessing import normalize
 
-from erasable.research.sets import load_bundled, load_purchase, make_margin, make_purchase_like
-from erasable.tables import Split, Table, load_split
 from erasable.errors import ConfigurationError
 from erasable.research.reproduce.settings import Settings, class_to_delete
+from erasable.research.sets import load_bundled, load_purchase, make_margin, make_purchase_like
+from erasable.tables import Split, Table, load_split
 
 Request = list[Any]
+_QUICK_ROWS, _QUICK_NUMBERS = 10_000, 2_000_000  # of a file that is looked at quickly
+_AT_ONCE = 1 << 21  # numbers
 
 
 def load(settings: Settings, repeat: int = 0) -> Split:
     """Training and test rows, every row divided by its own norm; the training rows in an order drawn anew.
+
+    Where rows leave by their age, those of a file are learnt in its own order.
 
     Parameters
     ----------
@@ -26,10 +32,13 @@ def load(settings: Settings, repeat: int = 0) -> Split:
     """
     seed = settings.seed + 1000 * repeat
     scale = 10 if settings.quick else 1
+    aged = settings.order in ("oldest", "newest")
     match settings.dataset:
-        case "margin":
+        case "margin" | "margin-uniform":
             n, held_out = 200_000 // scale, 20_000 // scale
-            split = make_margin(n + held_out, random_state=seed).split(held_out / (n + held_out), random_state=seed)
+            heights = "sphere" if settings.dataset == "margin" else "uniform"
+            table = make_margin(n + held_out, heights=heights, random_state=seed)
+            split = table.split(held_out / (n + held_out), random_state=seed)
         case "purchase-like":
             split = make_purchase_like(311_519 // scale, random_state=seed).split(0.2, random_state=seed)
         case "purchase":
@@ -50,9 +59,21 @@ def load(settings: Settings, repeat: int = 0) -> Split:
                 ignore=settings.ignore,
                 test_size=0.2,
                 random_state=seed,
+                in_order=aged,
             )
-    order = np.random.default_rng(seed).permutation(split.train.n_rows)
+    rng = np.random.default_rng(seed)
+    if settings.quick and settings.dataset not in ("margin", "margin-uniform", "purchase-like"):
+        split = Split(_thinned(split.train, rng), _thinned(split.test, rng))
+    order = np.arange(split.train.n_rows) if aged else rng.permutation(split.train.n_rows)
     return Split(_unit(split.train.take(order)), _unit(split.test))
+
+
+def _thinned(table: Table, rng: np.random.Generator) -> Table:
+    """Some of the rows, drawn at random, in the order of the table; all of a small one."""
+    most = min(_QUICK_ROWS, max(1, _QUICK_NUMBERS // table.n_features))
+    if table.n_rows <= most:
+        return table
+    return table.take(np.sort(rng.choice(table.n_rows, most, replace=False)))
 
 
 def _unit(table: Table) -> Table:
@@ -82,18 +103,43 @@ def requests(settings: Settings, split: Split, core: npt.NDArray[np.intp], repea
     train, k = split.train, settings.deletions
     ids = list(train.ids) if train.ids is not None else list(range(train.n_rows))
     ids = [getattr(key, "item", lambda key=key: key)() for key in ids]
+    labels = np.unique(train.y)
+    one_class = class_to_delete(settings, labels)
+    may_leave = np.arange(train.n_rows) if one_class is None else np.flatnonzero(train.y == labels[one_class])
     match settings.order:
-        case "label":
-            labels = np.unique(train.y)
-            chosen = rng.permutation(np.flatnonzero(train.y == labels[class_to_delete(settings, labels)]))[:k]
-        case "uniform":
-            chosen = rng.permutation(train.n_rows)[:k]
+        case "label" | "uniform":
+            chosen = rng.permutation(may_leave)
+        case "oldest":
+            chosen = may_leave
+        case "newest":
+            chosen = may_leave[::-1]
+        case "weights":
+            weights = leverages(train.X, settings.capacity or 1.0)[may_leave]
+            # The order of exponential waiting times is that of drawing without replacement.
+            chosen = may_leave[np.argsort(rng.standard_exponential(len(may_leave)) / weights, kind="stable")]
         case "core-first":
-            rest = np.setdiff1d(np.arange(train.n_rows), core)
-            chosen = np.concatenate([core, rng.permutation(rest)])[:k]
+            chosen = np.concatenate([core[np.isin(core, may_leave)], rng.permutation(np.setdiff1d(may_leave, core))])
         case _:
             return _by_subject(train, ids, k, rng)
-    return [[ids[i]] for i in chosen.tolist()]
+    return [[ids[i]] for i in chosen[:k].tolist()]
+
+
+def leverages(X: Any, regulariser: float) -> npt.NDArray[np.float64]:
+    """``x'(X'X + regulariser I)^-1 x`` of every row: large for rows in directions that few others have.
+
+    Rows of zeros get the smallest positive number, so that they can be drawn too.
+    """
+    gram = X.T @ X
+    gram = np.asarray(gram.toarray() if sp.issparse(gram) else gram, dtype=np.float64)
+    unit = np.eye(len(gram))
+    inverse = cho_solve(cho_factor(gram + regulariser * unit, lower=True), unit)
+    found = np.empty(X.shape[0])
+    step = max(1, _AT_ONCE // X.shape[1])
+    for i in range(0, len(found), step):
+        part = X[i : i + step]
+        mapped = np.asarray(part @ inverse)
+        found[i : i + step] = (part * mapped).sum(axis=1)
+    return np.maximum(found, np.finfo(np.float64).tiny)
 
 
 def _by_subject(train: Table, ids: list[Any], k: int, rng: np.random.Generator) -> list[Request]:

@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from erasable.tables import Split
 from erasable.errors import ConfigurationError
+from erasable.tables import Split
 
-ORDERS = ("label", "uniform", "core-first", "subject")
-NAMED = ("margin", "purchase", "purchase-like", "digits")
+ORDERS = ("label", "uniform", "oldest", "newest", "weights", "core-first", "subject")
+INTERCEPTS = ("all", "none", "peers")
+SHARDS = ("sgd", "ridge")
+NAMED = ("margin", "margin-uniform", "purchase", "purchase-like", "digits")
 SWEEP = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4)
 
 
@@ -29,24 +31,32 @@ class Settings:
     deletions : int, optional
         Rows to delete. Default: 80,000 on the paper's sets, 40% of the rows on others.
     order : str
-        ``label``: rows of one class in random order, as in the paper. ``uniform``: any rows. ``core-first``:
-        the core rows first, the worst case for us. ``subject``: all rows of a subject at once.
+        ``label``: rows of one class in random order, as in the paper. ``uniform``: any rows. ``oldest``, ``newest``:
+        in the order in which they were learnt, or the other way round; a file is then learnt in its own order.
+        ``weights``: drawn without replacement with probabilities in proportion to the leverage of a row among all
+        rows, the weights for which the paper says (section 4) that a capacity lasts shortest. ``core-first``: the
+        core rows first, the worst case for us. ``subject``: all rows of a subject at once.
     methods : tuple of str
     delete_label : str, optional
-        The class whose rows ``label`` deletes. Default: the first in sorted order, -1 in the paper.
+        The only class whose rows are deleted, in any order but ``subject``. Default for ``label``: the first in sorted
+        order, -1 in the paper; for other orders all classes.
     kappa, capacity : float, optional
         Of ``ErasableClassifier``.
     alpha : float
         Ridge regulariser of the methods that train on all rows.
-    intercept : bool, optional
-        Default: none on Margin, whose classes are separated by a plane through the origin.
+    intercept : str, optional
+        Which methods have one: ``all``, ``none``, or ``peers``, all but ours. Default: ``none`` on the Margin sets,
+        whose classes are separated by a plane through the origin, and ``all`` on others.
+    shards : str
+        What SISA trains on each shard: ``sgd``, a pass of stochastic gradient descent, or ``ridge`` regression.
     seed, repeats, points : int
         ``points`` is the number of stretches between two looks at the accuracy.
     time_limit : float
         Seconds a method may spend on requests one at a time; the rest is then estimated from those timed.
     quick : bool
-        A tenth of the rows where the data is made here, one repeat, few points and a second for each method, wherever
-        these were left at their defaults: to see what comes out.
+        A tenth of the rows where the data is made here; of files at most 10,000 rows and two million numbers, drawn at
+        random; one repeat, few points and a second for each method, wherever these were left at their defaults: to see
+        what comes out.
     data : str, optional
         Where files are that cannot be made (Purchase).
     label, id, subject : str, optional
@@ -63,7 +73,8 @@ class Settings:
     kappa: float | None = None
     capacity: float | None = None
     alpha: float = 1.0
-    intercept: bool | None = None
+    intercept: str | None = None
+    shards: str = "sgd"
     seed: int = 0
     repeats: int = 3
     points: int = 40
@@ -92,8 +103,12 @@ def check(settings: Settings, known_methods: tuple[str, ...]) -> None:
     ------
     ConfigurationError
     """
-    if settings.order not in ORDERS:
-        raise ConfigurationError(f"--order must be one of {', '.join(ORDERS)}; got {settings.order!r}.")
+    for name, allowed in (("order", ORDERS), ("intercept", (None, *INTERCEPTS)), ("shards", SHARDS)):
+        if getattr(settings, name) not in allowed:
+            known = ", ".join(v for v in allowed if v is not None)
+            raise ConfigurationError(f"--{name} must be one of {known}; got {getattr(settings, name)!r}.")
+    if settings.order == "subject" and settings.delete_label is not None:
+        raise ConfigurationError("--order subject deletes all rows of a subject: leave --delete-label out.")
     unknown = [m for m in settings.methods if m not in known_methods]
     if unknown or not settings.methods:
         got = ", ".join(unknown) if unknown else "none"
@@ -135,21 +150,22 @@ def complete(settings: Settings, split: Split) -> Settings:
         raise ConfigurationError("the training rows are all of one class: there is nothing to classify.")
     if settings.order == "subject" and split.train.subjects is None:
         raise ConfigurationError("--order subject needs to know whose rows they are: name a column with --subject.")
-    there = int(counts[class_to_delete(settings, labels)]) if settings.order == "label" else n
+    one_class = class_to_delete(settings, labels)
+    there = n if one_class is None else int(counts[one_class])
     named = 80_000 if settings.dataset != "digits" and settings.dataset in NAMED else round(0.4 * n)
     deletions = settings.deletions
     if deletions is None:
         deletions = named // 10 if settings.quick and named == 80_000 else named
         deletions = min(deletions, int(0.9 * there))
-    if deletions > there - (settings.order != "label"):
-        whose = "training rows of that class" if settings.order == "label" else "training rows, of which one must stay"
+    if deletions > there - (one_class is None):
+        whose = "training rows, of which one must stay" if one_class is None else "training rows of that class"
         raise ConfigurationError(
             f"--deletions {deletions:,} is more than the {there:,} {whose}: ask for fewer"
-            + (", or another class with --delete-label, or --order uniform." if settings.order == "label" else ".")
+            + ("." if one_class is None else ", or another class with --delete-label, or --order uniform without one.")
         )
     if deletions < 1:
         raise ConfigurationError("there are too few rows to delete any.")
-    margin = settings.dataset == "margin"
+    margin = settings.dataset.startswith("margin") and settings.dataset in NAMED
     kappa = {"purchase": 0.3, "purchase-like": 0.3, "digits": 0.4}.get(settings.dataset, 0.2)
     return dataclasses.replace(
         settings,
@@ -159,7 +175,7 @@ def complete(settings: Settings, split: Split) -> Settings:
         time_limit=_quickly(settings, "time_limit", 1.0),
         kappa=kappa if settings.kappa is None else settings.kappa,
         capacity=1.0 if settings.capacity is None else settings.capacity,
-        intercept=not margin if settings.intercept is None else settings.intercept,
+        intercept=("none" if margin else "all") if settings.intercept is None else settings.intercept,
     )
 
 
@@ -169,10 +185,10 @@ def _quickly(settings: Settings, name: str, value: Any) -> Any:
     return value if settings.quick and chosen == default else chosen
 
 
-def class_to_delete(settings: Settings, labels: npt.NDArray[Any]) -> int:
-    """Position among the sorted labels of the class that ``--order label`` deletes."""
+def class_to_delete(settings: Settings, labels: npt.NDArray[Any]) -> int | None:
+    """Position among the sorted labels of the class whose rows are deleted; None where rows of all classes are."""
     if settings.delete_label is None:
-        return 0
+        return 0 if settings.order == "label" else None
     named = [str(v) for v in labels.tolist()]
     if settings.delete_label not in named:
         raise ConfigurationError(

@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import betainc, betaincinv
 
+from erasable.errors import ConfigurationError
 from erasable.tables._checks import check_count, check_fraction, check_seed
 from erasable.tables._table import Table
-from erasable.errors import ConfigurationError
 
 _BLOCK = 2**20  # numbers drawn together
 _SLACK = 1e-13  # far more than the rounding error of u'x
@@ -23,6 +23,7 @@ def make_margin(
     n_features: int = ...,
     margin: float = ...,
     *,
+    heights: str = ...,
     random_state: int = ...,
     return_X_y: Literal[True],
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]: ...
@@ -32,6 +33,7 @@ def make_margin(
     n_features: int = ...,
     margin: float = ...,
     *,
+    heights: str = ...,
     random_state: int = ...,
     return_X_y: Literal[False] = False,
 ) -> Table: ...
@@ -40,13 +42,15 @@ def make_margin(
     n_features: int = 100,
     margin: float = 0.1,
     *,
+    heights: str = "sphere",
     random_state: int = 0,
     return_X_y: bool = False,
 ) -> Any:
-    """Rows uniform on the part of the unit sphere where ``|u'x| > margin``, labelled by the sign of ``u'x``.
+    """Rows on the part of the unit sphere where ``|u'x| > margin``, labelled by the sign of ``u'x``.
 
     The direction u is uniform on the sphere and depends on the seed and the number of features alone. The
-    component along u is drawn from its conditional distribution, so that no margin takes long.
+    component along u is drawn from its distribution, so that no margin takes long, and the direction across u is
+    uniform.
 
     Parameters
     ----------
@@ -56,6 +60,9 @@ def make_margin(
         How many numbers a row has.
     margin : float, default=0.1
         At least 0, at most ``1 - 1e-12``. Every row keeps it after rounding too.
+    heights : "sphere" or "uniform", default="sphere"
+        How ``|u'x|`` is distributed: as for rows uniform on that part of the sphere, nearly all close to the margin
+        where there are many features; or uniformly between the margin and 1.
     random_state : int, default=0
         The seed.
     return_X_y : bool, default=False
@@ -81,13 +88,18 @@ def make_margin(
     margin = check_fraction(margin, "margin")
     if margin > 1 - 1e-12:
         raise ConfigurationError(f"margin must be at most 1 - 1e-12, to be kept after rounding; got {margin!r}.")
+    if heights not in ("sphere", "uniform"):
+        raise ConfigurationError(f"heights must be 'sphere' or 'uniform'; got {heights!r}.")
     rng = np.random.default_rng(check_seed(random_state))
     mirror = _mirror(d, rng)
     X, y = np.empty((n, d)), np.empty(n, np.int64)
     step = max(1, _BLOCK // d)
     for start in range(0, n, step):
         block = X[start : start + step]
-        t = _heights(len(block), d, margin, rng)
+        if heights == "uniform" and d > 1:
+            t = np.clip(rng.uniform(margin, 1.0, len(block)), margin + _SLACK, 1)
+        else:
+            t = _heights(len(block), d, margin, rng)
         y[start : start + step] = np.where(rng.random(len(t)) < 0.5, -1, 1)
         block[:, 0] = t * y[start : start + step]
         if d > 1:

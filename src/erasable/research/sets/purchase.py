@@ -10,10 +10,10 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.cluster import KMeans
 
+from erasable.errors import InputError
 from erasable.tables._npz import read_sparse
 from erasable.tables._reading import as_path
 from erasable.tables._table import Split, Table
-from erasable.errors import InputError
 
 _FILES = ("data1.npz", "data2.npz")
 _FITTED = (

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from erasable.errors import ConfigurationError
 from erasable.tables._checks import check_count, check_seed
 from erasable.tables._table import Table
-from erasable.errors import ConfigurationError
 
 _BLOCK = 2**22  # numbers drawn together
 _ZIPF = 0.9  # the k-th item of the shop has weight k ** -0.9

@@ -192,13 +192,14 @@ def leverage_core_deletions(met: Encounters, weights: Any, K_total: int, *, n_dr
 def printed_core_deletions(met: Encounters, weights: Any, K_total: int) -> Bound:
     """``K_total T**kappa`` times the mean of ``x'Mbar x`` under the weights: second half of Theorem 4.4, times K.
 
-    It is a bound only under conditions the theorem does not state, and can fall short of the expected number:
+    It bounds the expected number only under conditions the theorem does not state:
 
+    - Rows more likely to be deleted are more likely to be kept (Theorem G.2). The proof takes that for the worst case,
+      and it is not: for rows e1, e2 and 0 with weights .01, .01 and .98, ``lam = K = 1`` and kappa = 0.1, three
+      deletions take two core rows for certain, more than K, and the printed probability is .056. The theorem fails.
     - Mbar averages over positions after x itself was kept. Two orthogonal rows of norm 1 with ``lam = 1`` and kappa =
-      0.1 are both kept in either order, so one deletion hits a core row for certain; this expression is 0.938.
-    - With replacement is not the worst case unless rows more likely to be deleted are more likely to be kept
-      (Theorem G.2). Rows e1, e2 and 0 with weights a, a, 1 - 2a and ``lam = 1``: three deletions hit two core rows for
-      certain, more than K = 1, and this expression goes to 0 with a.
+      0.1 are both kept in either order, so one deletion takes a core row for certain; this expression is 0.938. That
+      refutes a step of the proof, not the theorem: one deletion never makes more than K = 1 core deletions.
     """
     mu = _matching(weights, met)
     K_total = integer("K_total", K_total, 0)

@@ -26,7 +26,8 @@ def single_pass_size(T: int, *, dimension: float, tau: float) -> Bound:
 
     A kept row has ``D**2 > tau`` against the rows kept before it; with itself in the denominator the same supremum is
     at least ``D**2 / (1 + D**2) > tau / (1 + tau)``, and these are terms of D(F, S) along an order that starts with the
-    kept rows. It takes the place of Theorem 5.3 for the single pass.
+    kept rows. It takes the place of Theorem 5.3 for the single pass; with the threshold of the stage at which Algorithm
+    3 itself would stop, it is of the order of :func:`staged_size`.
     """
     T = integer("T", T, 1)
     dimension, tau = real("dimension", dimension, 0.0, ends=True), real("tau", tau, 0.0)
@@ -65,7 +66,8 @@ def general_capacity(N: int, *, rate: float, beta: float) -> Bound:
     Theorem 5.5: K refits move the function by ``K**2 N beta**2`` in sum of squares over the core rows (Lemma F.3), so
     at a row of stage l by at most ``eps_l sqrt(K**2 N beta**2 + 1)`` with ``eps_l = 2**-l / sqrt(rate)``, and that must
     be at most the margin ``2**-l``. The paper loses the one under the root and has ``sqrt(rate)``. Beta must be valid
-    for every size from ``N - K + 1`` to N, where the paper takes it at N.
+    for every size from ``N - K + 1`` to N, where the paper takes it at N. It is of the order 1 / N that the paper calls
+    typical for ridge with a regulariser per row; with a fixed one it does not fall with N.
     """
     N = integer("N", N, 1)
     rate, beta = real("rate", rate, 1.0, ends=True), real("beta", beta, 0.0)

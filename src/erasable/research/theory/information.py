@@ -2,13 +2,13 @@
 
 The theorem says that for rows S, deletions U and a core set S' = C(S), the mutual information obeys ``I(U; S' - U) <=
 I(U; S - U)``: what is left of the core set tells no more about the deleted rows than what is left of the data. The
-proof splits ``S - U`` into the rows in S' and the others. Which rows are in S' may depend on deleted rows, and then
-that split is not a function of ``S - U``. What holds always is::
+proof writes ``S - U`` as the pair of the rows in S' and the others, and for the pair it holds. Which rows are in S' may
+depend on deleted rows, and then the pair is not a function of ``S - U``, which alone the theorem does not cover::
 
-    I(U; S' - U)  <=  I(U; S - U) + I(U; S' - U | S - U),
+    I(U; S' - U)  <=  I(U; S - U) + I(U; S' - U | S - U)    (the right-hand side is what the pair tells)
 
-and the last term, the *extra* information, is zero when ``S' - U`` is a function of ``S - U`` and chance: for instance
-when each row is kept or not by itself alone. :func:`smallest_counterexample` is Algorithm 1 on two numbers.
+The last term, the *extra* information, is zero when ``S' - U`` is a function of ``S - U`` and chance: for instance when
+each row is kept or not by itself alone. :func:`smallest_counterexample` is Algorithm 1 on two numbers.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Information:
 
     @property
     def excess(self) -> float:
-        """``core - rest``; Theorem 2.4 says that it is never positive."""
+        """``core - rest``; never positive where Theorem 2.4 covers ``S - U``."""
         return self.core - self.rest
 
     @property
@@ -133,7 +133,7 @@ def leverage_map(*, lam: float, tau: float) -> CoreSetMap:
 
 
 def smallest_counterexample() -> tuple[dict[tuple[Sample, Positions], float], CoreSetMap]:
-    """Two numbers for which Algorithm 1 violates Theorem 2.4 by one bit, as (process, core-set map).
+    """Two numbers for which Algorithm 1 exceeds the bound of Theorem 2.4 by one bit, as (process, core-set map).
 
     The first row is 0.5 or 1, a fair coin; the second is 0.9; T = 2, ``lam = K = 1``, kappa = 1/2, so tau = 0.707. The
     first row is deleted. After 0.5 (leverage 0.25, not kept) the second row has leverage 0.81 and is kept; after 1

@@ -198,14 +198,15 @@ def excess_risk(T: int, N: int, T_eps: int, *, epsilon: float, delta: float) -> 
 
 
 def printed_excess_risk(T: int, N: int, T_eps: int, *, delta: float) -> Bound:
-    """``((N + 1) log T + log(1 / delta)) / (T - N - T_eps)``: the risk in Theorem 4.3, which fails when ``T_eps > 0``.
+    """``((N + 1) log T + log(1 / delta)) / (T - N - T_eps)``: the risk in Theorem 4.3, which needs a small ``T_eps``.
 
     The proof bounds the probability of at most k errors among m rows by ``(1 - p)**(m - k)``, without the factor ``C(m,
-    k)``. Rows near the boundary can then cost more than the bound. Let x be e1 or e2 with equal probability, ``u =
-    (0.9, a)`` with ``a = T**(-kappa / 2)``, and kappa below 2/3. About ``T**kappa`` rows e2 are kept, the sign of their
-    label sum is wrong with probability near 0.16, and then the excess risk is ``a / 2 = T**(-kappa / 2) / 2``, while
-    the bound is of order ``T**(kappa - 1) log T``; the minimising epsilon of the regret bound, ``T**(-kappa / (2 +
-    kappa))``, is above a.
+    k) <= T**k``. With it, ``N + 1 + T_eps`` takes the place of ``N + 1``, and the order stands where ``T_eps`` is of
+    order N. Where more rows are near the boundary, they can cost more than the bound. Let x be e1 or e2 with equal
+    probability, ``u = (0.9, a)`` with ``a = T**(-kappa / 2)``, and kappa below 2/3. About ``T**kappa`` rows e2 are
+    kept, the sign of their label sum is wrong with probability near 0.16, and then the excess risk is ``a / 2 =
+    T**(-kappa / 2) / 2``, while the bound is of order ``T**(kappa - 1) log T``; the minimising epsilon of the regret
+    bound, ``T**(-kappa / (2 + kappa))``, is above a, so that ``T_eps`` is about T / 2.
     """
     T, N, T_eps = integer("T", T, 1), integer("N", N, 0), integer("T_eps", T_eps, 0)
     delta = probability("delta", delta)

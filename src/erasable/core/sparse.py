@@ -1,0 +1,43 @@
+"""Sparse rows whose entries are each listed once.
+
+SciPy lets an entry be listed several times and stand for the sum. Numbers that are finite one by one may then add up to
+infinity, so what is checked must be the sums.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+def checked_layout(X: Any) -> Any:
+    """The same CSR or CSC rows without flags that others set, once all positions are known to lie inside.
+
+    Raises
+    ------
+    ValueError
+        Where they do not; SciPy would read or write memory that is not its own.
+    """
+    X = type(X)((X.data, X.indices, X.indptr), shape=X.shape)
+    X.check_format(full_check=True)
+    return X
+
+
+def summed(X: Any) -> Any:
+    """CSR rows with sorted columns, each listed once; those listed several times are added up. ``X`` stays as it is.
+
+    *Law*: the entries are those of ``X.toarray()``, bit for bit: added in the order in which they are listed.
+    """
+    X = checked_layout(X)
+    if X.has_canonical_format:
+        return X
+    out = X.copy()
+    out.sort_indices()
+    if out.has_canonical_format:
+        return out
+    row = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+    order = np.lexsort((X.indices, row))  # stable, which sort_indices is not
+    out = type(X)((X.data[order], X.indices[order], X.indptr.copy()), shape=X.shape)
+    out.sum_duplicates()
+    return out
