@@ -18,6 +18,7 @@ from erasable.errors import (
     StaleReportError,
     StateFormatError,
     StoreError,
+    UnknownOutcomeError,
     VerificationError,
 )
 
@@ -70,6 +71,7 @@ __all__ = [
     "StaleReportError",
     "StateFormatError",
     "StoreError",
+    "UnknownOutcomeError",
     "VerificationError",
     "VerifyReport",
     "learn",
