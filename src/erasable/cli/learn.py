@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from erasable.cli._shared import Bars, Json, print_json
+from erasable.cli._shared import Bars, Json, Timeout, note_doubt, print_json
 
 KeyType = Literal["int", "str"]
 LabelType = Literal["int", "str", "float", "bool"]
@@ -86,6 +86,10 @@ def learn(
     scale: Annotated[
         float | None, typer.Option(help="Divide rows by this number. [default: each row by its norm; a kernel's by 1]")
     ] = None,
+    mode: Annotated[
+        str, typer.Option(help="Permissions of a new model file, in octal; one that is there keeps its own.")
+    ] = "600",
+    timeout: Timeout = 60,
     as_json: Json = False,
 ) -> None:
     """Learn the rows of a table. Only a small core set of them is stored, and of the others nothing.
@@ -108,7 +112,7 @@ def learn(
     from erasable.operations.files import ModelFile
     from erasable.operations.inspect import stored_bytes
 
-    file = ModelFile(out)
+    file, permissions = ModelFile(out, timeout=timeout), _permissions(mode)
     there = out.exists()
     options: dict[str, Any] = {"capacity": capacity, "threshold": threshold, "scaling": scale}
     if kernel is None:
@@ -143,7 +147,10 @@ def learn(
                 total = stream.count_rows()
                 given["horizon"] = _horizon(total)
             new = _model(kernel, {**given, "feature_names": stream.feature_names})
-        report = file.learn(stream, new=new, progress=lambda done: bars.tick("learning", done, total or done))
+        report = file.learn(
+            stream, new=new, progress=lambda done: bars.tick("learning", done, total or done), mode=permissions
+        )
+    note_doubt(out)
     size, warnings = stored_bytes(out), _warnings(report, new, there)
     if as_json:
         rows = {"rows": report.rows, "core_rows_added": report.core_rows_added, "core_rows": report.core_rows}
@@ -166,6 +173,18 @@ def _warnings(report: LearnReport, model: Any, there: bool) -> list[str]:
         else "a lower --kappa or a higher --threshold stores fewer (erasable plan tries them out)"
     )
     return [f"more than half of the rows are stored: {way}" + ("; that takes a new model file" if there else "")]
+
+
+def _permissions(mode: str) -> int:
+    from erasable.errors import ConfigurationError
+    from erasable.store import check_mode
+
+    try:
+        permissions = int(mode, 8)
+    except ValueError:
+        raise ConfigurationError("--mode must be permissions in octal digits, such as 640.") from None
+    check_mode(permissions)
+    return permissions
 
 
 def _refuse(options: dict[str, Any], why: str) -> None:
