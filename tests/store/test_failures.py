@@ -14,6 +14,7 @@ import pytest
 
 from erasable import store
 from erasable.errors import InputError, NotErasedError, StoreError, UnknownOutcomeError
+from tests.store import child
 from tests.store.simulated import SimulatedDisk
 from tests.store.sweep import (
     AFTER,
@@ -168,6 +169,24 @@ def test_closing_and_unlocking_decide_nothing():
         AFTER_PARTS.put(writer)
     assert same(held(disk), AFTER_PARTS)
     assert b"before" not in disk.medium()
+
+
+def test_no_close_on_the_real_disk_decides_anything(tmp_path, monkeypatch):
+    real = os.close
+
+    def close(descriptor):
+        real(descriptor)
+        raise OSError(errno.EIO, "bad cable")
+
+    path = tmp_path / "m"
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "close", close)
+        for mark in (child.BEFORE, child.AFTER):
+            child.put(path, mark, parts=True)
+        got = store.read(path, child.whole)
+    assert got[0] == child.content(child.AFTER, parts=True)[0]
+    assert not any(child.BEFORE in p.read_bytes() for p in tmp_path.rglob("*") if p.is_file())
+    assert not list(tmp_path.glob(".m.old"))
 
 
 def test_the_message_says_what_happened_and_what_to_do():
