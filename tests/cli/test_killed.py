@@ -118,7 +118,8 @@ def test_dead_at_every_change_of_the_disk(change, largest, torn, tmp_path, monke
 @pytest.fixture(scope="module")
 def warm():
     """A process with everything imported; it runs commands in children that strace kills where it is told."""
-    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[2])}
+    paths = [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(paths)}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen([sys.executable, "-m", "tests.cli.warm"], text=True, env=environment, **pipes) as server:
 
