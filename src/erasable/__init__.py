@@ -19,6 +19,7 @@ from erasable.errors import (
     StaleReportError,
     StateFormatError,
     StoreError,
+    UnknownOutcomeError,
     VerificationError,
 )
 
@@ -72,6 +73,7 @@ __all__ = [
     "StaleReportError",
     "StateFormatError",
     "StoreError",
+    "UnknownOutcomeError",
     "VerificationError",
     "VerifyReport",
     "learn",

@@ -13,8 +13,8 @@ from typing import Any
 
 from erasable.core.layout import LONGEST_HEADER, check_size, read_meta
 from erasable.core.shards import Files, shards_of
-from erasable.errors import ChangedMeanwhileError, NotErasedError, StateFormatError, StoreError
-from erasable.store import LARGEST, Writer, locked
+from erasable.errors import ChangedMeanwhileError, NotErasedError, StateFormatError, StoreError, UnknownOutcomeError
+from erasable.store import LARGEST, PRIVATE, Writer, locked
 
 _LARGE = 2**25  # bytes
 
@@ -31,7 +31,7 @@ class Savable:
     def _files(self) -> Files:
         """The canonical bytes of the state."""
 
-    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False, mode: int = PRIVATE) -> None:
         """Write the state to a file: on return it is durable, and what the file held before is erased.
 
         The bytes are a pure function of the state: whatever was learnt and forgotten on the way, equal states give
@@ -45,6 +45,9 @@ class Savable:
         overwrite : bool, default=False
             Replace a file that holds something else than this model was loaded from or saved to. Otherwise that is
             refused: it would bring back rows that were forgotten there.
+        mode : int, default=0o600
+            Permissions of a new file, whatever the umask: it holds rows of people. A file that is there keeps its own,
+            its owner, group and access list.
 
         Raises
         ------
@@ -52,6 +55,8 @@ class Savable:
             When the file cannot be written; it is then as it was.
         NotErasedError
             When the file was written, but what it held before could not be erased: save again.
+        UnknownOutcomeError
+            When the file holds this or what it held before, and which could not be found out, or not made to last.
         ChangedMeanwhileError
             When the file holds something else.
 
@@ -88,19 +93,19 @@ class Savable:
                 )
             tied = {**self._on_disk, where: checksum_of(files)}
             try:
-                write(writer, files)
-            except NotErasedError:
+                write(writer, files, mode)
+            except (NotErasedError, UnknownOutcomeError):
                 self._on_disk = tied
                 raise
             self._on_disk = tied
 
 
-def write(writer: Writer, files: Files) -> None:
+def write(writer: Writer, files: Files, mode: int = PRIVATE) -> None:
     """Replace what the path holds by these files; refused if nobody could read them again."""
     size = max(sum(memoryview(p).nbytes for p in pieces) for pieces in (files.head, *files.parts.values()))
     if size > LARGEST:
         raise StoreError(f"the model needs a file of {size:,} bytes; at most {LARGEST:,} are read: store fewer rows.")
-    writer.replace(files.head, files.parts)
+    writer.replace(files.head, files.parts, mode=mode)
 
 
 def checksum_of(files: Files) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,17 +16,26 @@ from sklearn.base import clone
 
 from erasable.audit.keys import PrivateKey
 from erasable.audit.receipts import check_request_id, make_receipt
+from erasable.core.layout import digest_of
 from erasable.core.selector import Decisions
 from erasable.core.shards import shards_of
 from erasable.core.state import VERSION
-from erasable.errors import ChangedMeanwhileError, ConfigurationError, InputError, InputTypeError, StoreError
+from erasable.errors import (
+    BusyError,
+    ConfigurationError,
+    InputError,
+    InputTypeError,
+    StoreError,
+    UnknownOutcomeError,
+)
 from erasable.estimators import load
 from erasable.estimators._erasable import ErasableBase
-from erasable.estimators._files import model_of, read_model
+from erasable.estimators._files import model_of
 from erasable.estimators._reports import LearnReport, warn_of_emptied_classes
-from erasable.estimators._saving import checksum_of, checksum_of_file, naming, write
+from erasable.estimators._saving import naming, refuse_odd_size, write
 from erasable.operations.verify import VerifyReport, verify
-from erasable.store import Writer, locked
+from erasable.store import PRIVATE, Fetch, Writer, check_mode, check_timeout, locked
+from erasable.store import read as read_file
 
 __all__ = ["FileReport", "ModelFile", "Request", "load", "verify_file"]
 
@@ -92,9 +102,9 @@ class FileReport:
 class ModelFile:
     """A model in a file, for processes that go on changing it: the model stays in memory between calls.
 
-    Every change takes the file's lock, loads what others wrote meanwhile, and returns only when the new file is durable
-    and the old one erased. The lock is held for the change alone, so several processes can work on one file, and
-    readers are never held up. Calls from several threads at the same time share one rewrite.
+    Every change takes the file's lock, reads the file, loads what others wrote meanwhile, and returns only when the
+    new file is durable and the old one erased. The lock is held for the change alone, so several processes can work on
+    one file, and readers are never held up. Calls from several threads at the same time share one rewrite.
 
     Parameters
     ----------
@@ -103,7 +113,8 @@ class ModelFile:
     like : estimator, optional
         As in ``erasable.load``.
     timeout : float, optional
-        Seconds to wait for another process that is changing the file; by default as long as it takes.
+        Seconds to wait for another process, or another thread of this one, that is changing the file; by default as
+        long as it takes. Who asks for what another thread is carrying out already waits for the outcome.
     key : PrivateKey, optional
         Sign a receipt for every request with it; see ``erasable.audit.keys``.
     after_only : bool, default=False
@@ -144,9 +155,11 @@ class ModelFile:
         self._like, self._timeout = like, timeout
         self._key, self._after_only, self._verify_first = key, after_only, verify_first
         self._cached: Any = None
-        self._checksum: str | None = None  # of the file, when it held the model in memory
+        # SHA-256 of the file when it held the model in memory, and whether that was only the head of several files.
+        self._seal, self._in_parts = "", False
         self._waiting: list[_Ticket] = []
         self._list_lock, self._turn = threading.Lock(), threading.Lock()
+        self._deadline: float | None = None  # of the thread whose turn it is
 
     def __repr__(self) -> str:
         return f"ModelFile({self.path!r})"
@@ -161,9 +174,11 @@ class ModelFile:
 
         What a person types in has to be one of these to be found.
         """
-        with self._turn:
+        with self._in_turn():
             if self._cached is None:
-                self._cached, self._checksum = read_model(self.path, self._like)
+                with naming(self.path):
+                    refuse_odd_size(self.path)
+                    read_file(self.path, self._same_or_loaded, parts_of=shards_of)
             memory = getattr(self._cached, "_memory", None)
             if memory is None:
                 return (self._cached._key_type if self._cached.stored_rows_ else None), None
@@ -191,6 +206,8 @@ class ModelFile:
             When the file could not be replaced; it is then as it was, and nothing is forgotten.
         NotErasedError
             When the rows are forgotten, but the old file could not be erased: ask again.
+        UnknownOutcomeError
+            When it could not be found out, or not made to last, whether the rows are forgotten: ask again.
 
         Warns
         -----
@@ -222,6 +239,7 @@ class ModelFile:
         *,
         new: ErasableBase | None = None,
         progress: Callable[[int], None] | None = None,
+        mode: int = PRIVATE,
     ) -> LearnReport:
         """Learn blocks of rows one after the other, then write the file once: all of it, or nothing.
 
@@ -238,10 +256,13 @@ class ModelFile:
             is an error. Where the file exists, its model must have these parameters.
         progress : callable, optional
             Called with the number of rows done.
+        mode : int, default=0o600
+            Permissions of a new file, as in ``save``; one that is there keeps its own.
         """
+        check_mode(mode)
         if new is not None and getattr(new, "__sklearn_is_fitted__", lambda: True)():
             raise InputTypeError("new must be an unfitted model, such as ErasableClassifier(horizon=100_000).")
-        with self._turn, self._locked() as writer:
+        with self._in_turn(), self._locked() as writer:
             if writer.exists():
                 model = self._current(writer)
                 _check_alike(new, model, self.path)
@@ -251,7 +272,7 @@ class ModelFile:
                 raise StoreError(f"{self.path} does not exist: check the path, or give a new model to start with.")
             self._cached = None  # until the file says the same as this model
             report = _learn_blocks(model, blocks, progress)
-            self._write(writer, model)
+            self._write(writer, model, mode)
             self._cached = model
             return report
 
@@ -269,19 +290,25 @@ class ModelFile:
         with self._list_lock:
             self._waiting.append(ticket)
         try:
-            with self._turn:
+            with self._in_turn(ticket):
                 if not ticket.done:
                     with self._list_lock:
                         batch, self._waiting = self._waiting, []
                     self._forget_all(batch)
         except BaseException:
-            with self._list_lock:  # nobody waits for the answer any more
-                self._waiting = [t for t in self._waiting if t is not ticket]
+            self._take_back(ticket)  # nobody waits for the answer any more
             raise
         reports = ticket.result()
         if any(report.core_rows_removed for report in reports):
             warn_of_emptied_classes(ticket.emptied, self._cached, stacklevel=4)
         return reports
+
+    def _take_back(self, ticket: _Ticket | None) -> bool:
+        """Whether the requests of a ticket can no longer be carried out; not so where a thread has begun to."""
+        with self._list_lock:
+            waited = ticket is None or ticket in self._waiting
+            self._waiting = [t for t in self._waiting if t is not ticket]
+        return waited
 
     def _forget_all(self, batch: list[_Ticket]) -> None:
         """Carry out what all of these ask for with one rewrite; whatever happens, each of them gets an answer."""
@@ -290,7 +317,7 @@ class ModelFile:
                 model = self._current(writer)
                 self._cached = None  # until the file says the same as this model
                 digests = any(t.digests for t in batch)
-                before = model.state_digest() if digests else None
+                before = self._digest(model) if digests else None
                 leaving: dict[Any, None] = {}
                 found = [_found(model, t, leaving) for t in batch]
                 emptied = model._forget(list(leaving))[1] if leaving else 0
@@ -301,7 +328,7 @@ class ModelFile:
                 else:
                     writer.make_durable()
                 self._cached = model
-                after = model.state_digest() if digests else None
+                after = self._digest(model) if digests else None
             for ticket, counts in zip(batch, found, strict=True):
                 ticket.emptied = emptied
                 ticket.settle(counts if isinstance(counts, Exception) else self._reports(ticket, counts, before, after))
@@ -311,7 +338,7 @@ class ModelFile:
         finally:  # an interrupt belongs to the thread that works; the others are told
             for ticket in batch:
                 ticket.settle(
-                    ChangedMeanwhileError(
+                    UnknownOutcomeError(
                         "the change was interrupted, and whether it was carried out is not known: ask again."
                     )
                 )
@@ -339,24 +366,56 @@ class ModelFile:
         )
 
     @contextmanager
+    def _in_turn(self, ticket: _Ticket | None = None) -> Iterator[None]:
+        """A block for one thread of this process at a time; what is left of the time to wait is for the file's lock."""
+        check_timeout(self._timeout)
+        deadline = None if self._timeout is None else time.monotonic() + self._timeout
+        patience = -1 if self._timeout is None else min(self._timeout, threading.TIMEOUT_MAX)
+        if not self._turn.acquire(timeout=patience):
+            if self._take_back(ticket):
+                raise BusyError(
+                    f"{self.path} is being changed by another thread of this process and was not free within "
+                    f"{self._timeout:.3g} seconds. Nothing was changed: try again."
+                )
+            self._turn.acquire()
+        try:
+            self._deadline = deadline
+            yield
+        finally:
+            self._deadline = None
+            self._turn.release()
+
+    @contextmanager
     def _locked(self) -> Iterator[Writer]:
-        with locked(self.path, parts_of=shards_of, timeout=self._timeout) as writer:
+        left = None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
+        with locked(self.path, parts_of=shards_of, timeout=left) as writer:
             yield writer
 
     def _current(self, writer: Writer) -> Any:
-        """The model that the file holds: that in memory if it is still the same, otherwise loaded."""
-        checksum = checksum_of_file(writer)
-        if self._cached is None or checksum is None or checksum != self._checksum:
-            with naming(self.path):
-                self._cached = writer.read(lambda head, fetch: model_of(head, fetch, self._like))
-            self._checksum = checksum
+        """The model that the file holds."""
+        with naming(self.path):
+            return writer.read(self._same_or_loaded)
+
+    def _same_or_loaded(self, head: bytes, fetch: Fetch) -> Any:
+        """The model in memory where these bytes, every one, are still those that it stands for; otherwise theirs."""
+        seal, parts = digest_of([head]), shards_of(head)
+        if self._cached is None or seal != self._seal:
+            self._cached = model_of(head, fetch, self._like)
+            self._seal, self._in_parts = seal, bool(parts)
+        else:
+            for name in parts:
+                fetch(name)  # refused unless it has the bytes that the head names it by
         return self._cached
 
-    def _write(self, writer: Writer, model: Any) -> None:
+    def _digest(self, model: Any) -> str:
+        """The digest of the state that was last read or written, in this call, under the lock."""
+        return str(model.state_digest()) if self._in_parts else self._seal
+
+    def _write(self, writer: Writer, model: Any, mode: int = PRIVATE) -> None:
         files = model._files()
         with undisturbed():
-            write(writer, files)
-        self._checksum = checksum_of(files)
+            write(writer, files, mode)
+        self._seal, self._in_parts = digest_of(files.head), bool(files.parts)
 
 
 def _learn_blocks(model: ErasableBase, blocks: Iterable[Any], progress: Callable[[int], None] | None) -> LearnReport:
@@ -466,5 +525,5 @@ class _Ticket:
     def result(self) -> list[FileReport]:
         """The reports; or the error is raised."""
         if not isinstance(self._outcome, list):
-            raise self._outcome or ChangedMeanwhileError("nobody answered: ask again.")
+            raise self._outcome or UnknownOutcomeError("nobody answered, so what became of it is not known: ask again.")
         return self._outcome
