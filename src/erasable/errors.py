@@ -51,8 +51,12 @@ class NotErasedError(StoreError):
     """The new content is in place, but what it replaced could not be erased from the disk."""
 
 
+class UnknownOutcomeError(StoreError):
+    """Whether the file holds the new content, for good, could not be found out: it is whole, but before or after."""
+
+
 class BusyError(StoreError, TimeoutError):
-    """Another process is changing the file and did not finish in time."""
+    """Another process or thread is changing the file and did not finish in time. Nothing was changed."""
 
 
 class ReceiptError(ErasableError, ValueError):

@@ -143,7 +143,8 @@ CODES = {
     "VerificationError": 4,
     "StoreError": 5,
     "BusyError": 5,
-    "NotErasedError": 5,
+    "NotErasedError": 6,
+    "UnknownOutcomeError": 7,
 }
 
 

@@ -194,7 +194,7 @@ def test_a_receipt_in_a_place_where_no_file_can_be_made_leaves_the_model_as_it_w
 def test_when_forgetting_fails_no_empty_receipt_is_left(signer, folder, capsys, monkeypatch):
     from erasable.store import Writer
 
-    def full(*_):
+    def full(*_, **__):
         raise OSError(28, "No space left on device")
 
     key = core_ids()[0]

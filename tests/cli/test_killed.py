@@ -49,7 +49,8 @@ class Model:
             "learn": ["learn", str(folder / "more.csv"), *columns],
             "first learn": ["learn", str(folder / "more.csv"), *columns],
         }[change]
-        self.change = change
+        self.change, self.mode = change, 0o600 if change == "first learn" else 0o640
+        self.path.chmod(self.mode)
         if change == "first learn":
             shutil.rmtree(self.home)
             self.home.mkdir()
@@ -71,6 +72,7 @@ class Model:
         """Reopened, it is wholly before or wholly after; after, if that was said, and with nothing left of the rows."""
         if self.path.exists():
             verify(load(self.path))
+            assert self.path.stat().st_mode & 0o777 == self.mode, where
         assert run(["forget", str(self.path), "--id", "none"]) == (0 if self.path.exists() else 5)
         found = self.files(self.home)
         assert found == self.files(self.end) or (not acknowledged and found == self.files(self.start)), where
@@ -116,7 +118,8 @@ def test_dead_at_every_change_of_the_disk(change, largest, torn, tmp_path, monke
 @pytest.fixture(scope="module")
 def warm():
     """A process with everything imported; it runs commands in children that strace kills where it is told."""
-    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[2])}
+    paths = [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(paths)}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen([sys.executable, "-m", "tests.cli.warm"], text=True, env=environment, **pipes) as server:
 

@@ -23,8 +23,26 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import RidgeClassifier
 from sklearn.tree import DecisionTreeClassifier
 
-from erasable import CoreSetUnlearner, ErasableClassifier, ErasableGeneralClassifier, ErasableKernelClassifier, ModelFile, load, verify
-from erasable.errors import ChangedMeanwhileError, ConfigurationError, InputError, InputTypeError, NoRowsError, NotErasedError, StateFormatError, StoreError, VerificationError
+from erasable import (
+    CoreSetUnlearner,
+    ErasableClassifier,
+    ErasableGeneralClassifier,
+    ErasableKernelClassifier,
+    ModelFile,
+    load,
+    verify,
+)
+from erasable.errors import (
+    ChangedMeanwhileError,
+    ConfigurationError,
+    InputError,
+    InputTypeError,
+    NoRowsError,
+    NotErasedError,
+    StateFormatError,
+    StoreError,
+    VerificationError,
+)
 from erasable import ErasableClassifier
 from erasable.research.baselines import NewtonUnlearner, RetrainedRidge
 from erasable.features import HashedText, RandomFourierFeatures
@@ -238,7 +256,11 @@ def test_a_file_that_needs_code_asks_for_it(name, path):
 
 OTHERS = {
     "another type, linear": ("linear", lambda: kernel("rbf"), "holds a model of ErasableClassifier"),
-    "a mapped one for a linear": ("linear", lambda: ErasableClassifier(feature_map=RandomFourierFeatures()), "holds a model of ErasableClassifier"),
+    "a mapped one for a linear": (
+        "linear",
+        lambda: ErasableClassifier(feature_map=RandomFourierFeatures()),
+        "holds a model of ErasableClassifier",
+    ),
     "threshold": ("linear", lambda: ErasableClassifier(threshold=0.3), "like has other parameters.*threshold"),
     "capacity": ("linear", lambda: ErasableClassifier(9.0), "like has other parameters.*capacity"),
     "names": ("linear", lambda: ErasableClassifier(feature_names=["x", "y", "z"]), "other parameters.*feature_names"),

@@ -16,7 +16,16 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from erasable import ErasableClassifier, verify
-from erasable.errors import ChangedMeanwhileError, ConfigurationError, ErasableError, InputError, NoRowsError, StaleReportError, StateFormatError, VerificationError
+from erasable.errors import (
+    ChangedMeanwhileError,
+    ConfigurationError,
+    ErasableError,
+    InputError,
+    NoRowsError,
+    StaleReportError,
+    StateFormatError,
+    VerificationError,
+)
 from erasable.classes.finite import FiniteClass
 from erasable.classes.linear import LinearBall
 from erasable.classes.numeric import NumericClass

@@ -9,7 +9,14 @@ import scipy.sparse as sp
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 
-from erasable import CoreSetUnlearner, ErasableClassifier, ErasableGeneralClassifier, ErasableKernelClassifier, learn, verify
+from erasable import (
+    CoreSetUnlearner,
+    ErasableClassifier,
+    ErasableGeneralClassifier,
+    ErasableKernelClassifier,
+    learn,
+    verify,
+)
 from erasable.errors import ConfigurationError, ErasableError, ExactnessError, InputError, InputTypeError
 from erasable import ErasableClassifier
 from erasable.classes import LinearBall, RandomFourierFeatures

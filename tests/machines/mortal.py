@@ -12,10 +12,10 @@ from erasable.store._disk import Disk
 #: What changes the disk, or makes a change last.
 CHANGES = (
     *("open_to_overwrite", "create", "write", "fsync", "fsync_folder"),
-    *("chmod", "link", "rename", "unlink", "mkdir", "rmdir"),
+    *("chmod", "chown", "set_attribute", "remove_attribute", "link", "rename", "unlink", "mkdir", "rmdir"),
 )
 _OPENS = ("open_to_read", "open_to_overwrite", "create", "open_lock")
-_OTHERS = ("read", "close", "unlock", "lock", "names", "facts", "facts_of_name")
+_OTHERS = ("read", "close", "unlock", "lock", "names", "facts", "facts_of_name", "attributes")
 
 
 class Killed(BaseException):

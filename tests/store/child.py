@@ -17,6 +17,7 @@ BEFORE, AFTER, COMMON = b"before-secret;", b"after-secret;", b"common-to-both;"
 # The calls that leave something on the disk.
 STEPS = {
     "chmod",
+    "chown",
     "create",
     "fsync",
     "fsync_folder",
@@ -25,6 +26,7 @@ STEPS = {
     "open_to_overwrite",
     "rename",
     "rmdir",
+    "set_attribute",
     "unlink",
     "write",
 }

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 # What changes files, names or their durability.
 WRITING = (
     "write", "pwrite64", "writev", "ftruncate", "fsync", "fdatasync", "link", "linkat", "rename", "renameat",
-    "renameat2", "unlink", "unlinkat", "mkdir", "mkdirat", "rmdir", "fchmod",
+    "renameat2", "unlink", "unlinkat", "mkdir", "mkdirat", "rmdir", "fchmod", "fchown", "fsetxattr", "fremovexattr",
 )  # fmt: skip
 
 _STRACE = ("strace", "-f", "-qq")

@@ -35,7 +35,7 @@ class NoFsyncOfNewNames(SimulatedDisk):
 
 class NoFsyncOfPartNames(SimulatedDisk):
     def fsync_folder(self, path: str) -> None:
-        if "parts" not in path or self.last != "link":
+        if "parts" not in path or self.last != "create":
             super().fsync_folder(path)
 
 

@@ -5,6 +5,9 @@ since the last one may have reached the medium, with or without the new length. 
 folder; before, any subset of the changes made to that folder since the last one may have reached the medium (a rename
 is one change). An fsync of a file says nothing of its name. A file without a name stays on the medium, as freed blocks
 do.
+
+Owner, permissions and attributes are changed before anything is in a file; they are taken to last at once. A close that
+fails gives the descriptor back all the same, as on Linux.
 """
 
 from __future__ import annotations
@@ -25,7 +28,16 @@ MOST_STATES = 20_000
 
 
 @dataclass(frozen=True)
-class File:
+class Owned:
+    """What files and folders have besides their content."""
+
+    user: int = 0
+    group: int = 0
+    attributes: tuple[tuple[str, bytes], ...] = ()
+
+
+@dataclass(frozen=True)
+class File(Owned):
     """Content on the medium, content as programs see it, and which blocks were written since the last fsync."""
 
     durable: bytes = b""
@@ -49,7 +61,7 @@ class File:
 
 
 @dataclass(frozen=True)
-class Folder:
+class Folder(Owned):
     """Names on the medium, and the changes since the last fsync, each a set of names with their inodes or None."""
 
     durable: tuple[tuple[str, int], ...] = ()
@@ -214,7 +226,7 @@ class SimulatedDisk(Disk):
         return True
 
     def unlock(self, descriptor: int) -> None:
-        pass
+        self._call("unlock", descriptor)
 
     def read(self, descriptor: int, size: int) -> bytes:
         self._call("read", descriptor)
@@ -239,7 +251,9 @@ class SimulatedDisk(Disk):
         return len(piece)
 
     def close(self, descriptor: int) -> None:
+        path = self.path_of(descriptor)
         self.open_files[descriptor] = [0, 0]
+        self._call("close", path)
 
     def fsync(self, descriptor: int) -> None:
         self._call("fsync", descriptor)
@@ -272,13 +286,41 @@ class SimulatedDisk(Disk):
         folders = [f for f in self.inodes.values() if isinstance(f, Folder)]
         links = sum(inode == number for f in folders for inode in f.entries().values())
         size = len(node.current) if isinstance(node, File) else 0
-        return os.stat_result((node.mode, number, 1, links, 0, 0, size, 0, 0, 0))
+        return os.stat_result((node.mode, number, 1, links, node.user, node.group, size, 0, 0, 0))
+
+    def _set(self, descriptor: int, **changes: object) -> None:
+        number = self.open_files[descriptor][0]
+        self.inodes[number] = replace(self.inodes[number], **changes)  # type: ignore[arg-type]
 
     def chown(self, descriptor: int, user: int, group: int) -> None:
-        self._call("chown")
+        self._call("chown", descriptor)
+        facts = self._facts(self.open_files[descriptor][0])
+        self._set(
+            descriptor,
+            user=facts.st_uid if user == -1 else user,
+            group=facts.st_gid if group == -1 else group,
+        )
 
     def chmod(self, descriptor: int, mode: int) -> None:
-        self._call("chmod")
+        self._call("chmod", descriptor)
+        self._set(descriptor, mode=stat.S_IFMT(self._facts(self.open_files[descriptor][0]).st_mode) | mode)
+
+    def attributes(self, target: str | int) -> dict[str, bytes]:
+        self._call("attributes", target)
+        return dict(
+            self.inodes[self._must(target) if isinstance(target, str) else self.open_files[target][0]].attributes
+        )
+
+    def set_attribute(self, descriptor: int, name: str, value: bytes) -> None:
+        self._call("set_attribute", descriptor)
+        has = dict(self.inodes[self.open_files[descriptor][0]].attributes)
+        self._set(descriptor, attributes=tuple(sorted({**has, name: value}.items())))
+
+    def remove_attribute(self, descriptor: int, name: str) -> None:
+        self._call("remove_attribute", descriptor)
+        has = dict(self.inodes[self.open_files[descriptor][0]].attributes)
+        del has[name]
+        self._set(descriptor, attributes=tuple(sorted(has.items())))
 
     def link(self, source: str, target: str) -> None:
         self._call("link", target)
@@ -311,7 +353,7 @@ class SimulatedDisk(Disk):
 
     def mkdir(self, path: str) -> None:
         self._call("mkdir", path)
-        self._new(Folder(), path)
+        self._new(Folder(mode=stat.S_IFDIR | 0o700), path)
         self._step("mkdir")
 
     def rmdir(self, path: str) -> None:

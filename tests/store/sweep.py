@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import re
+import stat
+import struct
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from erasable import store
 from erasable.errors import StoreError
@@ -93,9 +95,33 @@ class Scenario:
     change: Callable[[store.Writer], None]
     result: Content | None
 
+    @property
+    def access(self) -> dict[str, object]:
+        """What the content, new or old, is to have of owner, group, permissions and attributes."""
+        return PRIVATE if self.possible[0] is None else SHARED
+
     def run(self, disk: SimulatedDisk) -> None:
         with store.locked(PATH, parts_of=parts_of, disk=disk) as writer:
             self.change(writer)
+
+
+# Whose the content is: owner, group, what its group's mask leaves, an access list, a note of somebody's.
+SHARED = {
+    "user": 7,
+    "group": 8,
+    "mode": stat.S_IFREG | 0o640,
+    "attributes": (
+        ("system.posix_acl_access", struct.pack("<I", 2) + struct.pack("<HHI", 1, 6, 2**32 - 1)),
+        ("user.note", b"keep me"),
+    ),
+}
+PRIVATE = {"user": 0, "group": 0, "mode": stat.S_IFREG | 0o600, "attributes": ()}
+
+
+def has_access(disk: SimulatedDisk, wanted: dict[str, object]) -> bool:
+    """Whether those may use the content, if there is any, who are meant to."""
+    number = disk._find(PATH)
+    return number is None or all(getattr(disk.inodes[number], name) == value for name, value in wanted.items())
 
 
 def holding(content: Content | None) -> SimulatedDisk:
@@ -104,6 +130,9 @@ def holding(content: Content | None) -> SimulatedDisk:
     with store.locked(PATH, parts_of=parts_of, disk=disk) as writer:
         if content is not None:
             content.put(writer)
+    if content is not None:
+        number = disk._must(PATH)
+        disk.inodes[number] = replace(disk.inodes[number], **SHARED)  # type: ignore[arg-type]
     disk.fsync_folder("/")
     return disk.copy()
 
@@ -193,6 +222,9 @@ class Sweep:
             if not any(same(early, c) for c in allowed):
                 yield f"{where}: a reader gets neither before nor after"
                 return
+            # A reader makes no lock file.
+            if "/.m.lock" in disk.named() and all(extra_names(disk, c) for c in allowed):
+                yield f"{where}: a reader leaves what it could have erased"
         try:
             self._reopen(disk)
             got = held(disk)
@@ -204,6 +236,8 @@ class Sweep:
             yield f"{where}: neither before nor after"
             return
         assert not isinstance(visible, str)
+        if not has_access(disk, self.scenario.access):
+            yield f"{where}: others may use it than before"
         if extra_names(disk, visible):
             yield f"{where}: leftovers after the recovery"
         foreign = MARKS - (visible.marks() if visible else set())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
 import sys
 
@@ -11,6 +13,7 @@ from erasable import store
 from erasable.errors import StoreError
 from tests.store import child, killing
 from tests.store.child import AFTER, BEFORE, parts_of
+from tests.store.other_users import ACL, EVE, acl
 
 CASES = [("python", "replace-parts"), ("python", "remove"), ("strace", "replace"), ("strace", "replace-parts")]
 
@@ -31,6 +34,8 @@ def test_a_killed_writer_leaves_before_or_after(tmp_path, how, action):
     parts = action != "replace"
     folder.mkdir()
     child.put(path, BEFORE, parts=parts)
+    share(path)
+    access = access_to(path)
     folder.rename(start)
     outcomes = set()
 
@@ -40,11 +45,13 @@ def test_a_killed_writer_leaves_before_or_after(tmp_path, how, action):
 
     def check(acknowledged, where):
         got = [read(path)]
+        assert sorted(names(folder)) == sorted(expected(path, got[0])), where  # a reader erases what it can
         if acknowledged:
             assert holding(folder, BEFORE) == [], where
         with store.locked(path, parts_of=parts_of):
             pass
         got.append(read(path))
+        assert not path.exists() or access_to(path) == access, where
         before, after = whole(BEFORE, parts), None if action == "remove" else whole(AFTER, parts)
         assert got[0] == got[1], where
         assert got[1] in ([after] if acknowledged else [before, after]), where
@@ -56,6 +63,20 @@ def test_a_killed_writer_leaves_before_or_after(tmp_path, how, action):
     kills = killing.sweep(series(how, action, path, prepare), prepare, check)
     assert kills >= 8
     assert outcomes == {(False, False), (True, False), (True, True)}
+
+
+def share(path):
+    """Somebody else may read it too, and somebody left a note; where the file system can say so."""
+    path.chmod(0o640)
+    listed = acl(("user", 6), ("named user", 4, EVE), ("group", 6), ("mask", 4), ("others", 0))
+    for name, value in ((ACL, listed), ("user.note", b"keep me")):
+        with contextlib.suppress(OSError, AttributeError):
+            os.setxattr(path, name, value)
+
+
+def access_to(path):
+    names = os.listxattr(path) if hasattr(os, "listxattr") else []
+    return path.stat().st_mode, {name: os.getxattr(path, name) for name in names}
 
 
 def read(path):

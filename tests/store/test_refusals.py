@@ -206,8 +206,9 @@ def test_the_only_copy_is_never_erased(tmp_path):
     path = tmp_path / "m"
     old = store.side_files(path).old
     old.write_bytes(b"perhaps all that is left")
-    with pytest.raises(StoreError, match=r"is missing but .*\.m\.old is there.*Rename it"):
-        write(path)
+    for use in (write, lambda path: store.read(path, raw)):
+        with pytest.raises(StoreError, match=r"is missing but .*\.m\.old is there.*Rename it"):
+            use(path)
     assert old.read_bytes() == b"perhaps all that is left"
 
 
@@ -314,23 +315,6 @@ def test_permissions_are_kept(tmp_path, mode):
     child.put(path, AFTER, parts=True)
     assert stat.S_IMODE(path.stat().st_mode) == mode
     assert {stat.S_IMODE(p.stat().st_mode) for p in store.side_files(path).parts.iterdir()} == {mode}
-
-
-def test_when_the_group_cannot_be_kept_it_gets_no_more_than_everybody(tmp_path):
-    path = tmp_path / "m"
-    write(path, b"old")
-    path.chmod(0o664)
-
-    class Foreign(store.Disk):
-        def facts(self, target):
-            facts = super().facts(target)
-            return os.stat_result([*facts[:5], facts.st_gid + 1, *facts[6:]]) if isinstance(target, int) else facts
-
-        def chown(self, descriptor, user, group):
-            raise PermissionError(errno.EPERM, "not yours")
-
-    write(path, disk=Foreign())
-    assert stat.S_IMODE(path.stat().st_mode) == 0o644
 
 
 def test_the_old_bytes_are_overwritten_on_the_real_disk(tmp_path):

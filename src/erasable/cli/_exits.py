@@ -13,13 +13,16 @@ from typing import TextIO
 from erasable.errors import (
     ChangedMeanwhileError,
     ErasableError,
+    NotErasedError,
     ReceiptError,
     StaleReportError,
     StoreError,
+    UnknownOutcomeError,
     VerificationError,
 )
 
 DONE, FAILED, BAD_INPUT, BAD_RECEIPT, UNVERIFIED, BAD_FILE, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
+NOT_ERASED, UNKNOWN = 6, 7
 
 #: What every exit code means. ``erasable --help`` shows it.
 EXIT_CODES = {
@@ -28,7 +31,9 @@ EXIT_CODES = {
     BAD_INPUT: "wrong usage or input that cannot be used; nothing was changed",
     BAD_RECEIPT: "a receipt or its signature is wrong",
     UNVERIFIED: "a model does not verify",
-    BAD_FILE: "a file could not be read or written, or is busy",
+    BAD_FILE: "a file could not be read or written, or is busy; it is as it was",
+    NOT_ERASED: "a file was changed, but what it held before could not be erased; run it again",
+    UNKNOWN: "whether a file was changed, for good, is not known; run it again",
     INTERRUPTED: "interrupted",
 }
 
@@ -36,6 +41,8 @@ EXIT_CODES = {
 _BY_ERROR: tuple[tuple[type[BaseException], int], ...] = (
     (VerificationError, UNVERIFIED),
     (ReceiptError, BAD_RECEIPT),
+    (NotErasedError, NOT_ERASED),
+    (UnknownOutcomeError, UNKNOWN),
     (StoreError, BAD_FILE),
     (ChangedMeanwhileError, FAILED),
     (StaleReportError, FAILED),
@@ -83,7 +90,7 @@ def message(error: BaseException) -> str:
 
 # Names of arguments as Python writes them, and not those of a call: ``id=``, but not ``load(path, like=...)``.
 _KEYWORD = re.compile(r"(?<![\w.])([a-z]\w*)=(?=[\s,;:)]|\.(?!\.)|$)")
-_OPTIONS = {"ids": "id", "subjects": "subject", "scaling": "scale", "fit_intercept": "intercept", "timeout": "wait"}
+_OPTIONS = {"ids": "id", "subjects": "subject", "scaling": "scale", "fit_intercept": "intercept"}
 
 
 def _as_option(found: re.Match[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
@@ -16,6 +17,16 @@ if TYPE_CHECKING:
 
 #: ``as_json: Json = False`` gives a command its ``--json``.
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+#: ``timeout: Timeout = 60`` gives a command that changes a file its ``--timeout``.
+Timeout = Annotated[float, typer.Option("--timeout", "--wait", help="Seconds to wait for another change of the file.")]
+
+
+def note_doubt(path: str | os.PathLike[str]) -> None:
+    """Say on standard error where overwriting a file does not reach its blocks."""
+    from erasable.store import doubt_about_blocks
+
+    if doubt := doubt_about_blocks(path):
+        print(f"note: {doubt}", file=sys.stderr)
 
 
 def print_json(value: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from erasable.cli._shared import Json, print_json
+from erasable.cli._shared import Json, Timeout, note_doubt, print_json
 
 
 def export(
@@ -27,6 +27,7 @@ def export(
     input_type: Annotated[
         str | None, typer.Option(help="What an ONNX graph takes: `float32` or `float64`. [default: float32]")
     ] = None,
+    timeout: Timeout = 60,
     as_json: Json = False,
 ) -> None:
     """Export the weights of a linear model, stamped with the state digest.
@@ -46,7 +47,8 @@ def export(
     from erasable.operations.export import export as write
     from erasable.operations.model_file import load
 
-    report = write(load(model), out, form=form, input_type=input_type)
+    report = write(load(model), out, form=form, input_type=input_type, timeout=timeout)
+    note_doubt(out)
     if as_json:
         print_json(report.as_json())
         return

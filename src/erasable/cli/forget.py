@@ -13,7 +13,7 @@ from warnings import catch_warnings, simplefilter
 
 import typer
 
-from erasable.cli._shared import Json, print_json
+from erasable.cli._shared import Json, Timeout, note_doubt, print_json
 
 if TYPE_CHECKING:
     from erasable.audit.keys import PrivateKey
@@ -52,9 +52,7 @@ def forget(
         bool,
         typer.Option("--after-only", help="Leave the digest of the state before out of the receipt."),
     ] = False,
-    wait: Annotated[
-        float | None, typer.Option(help="Seconds to wait for another change. [default: as long as it takes]")
-    ] = None,
+    timeout: Timeout = 60,
     as_json: Json = False,
 ) -> None:
     """Forget rows by id, or all rows of subjects. When the command has ended they are gone from the disk, too.
@@ -79,7 +77,7 @@ def forget(
     if ids_file == "-" and subjects_file == "-":
         raise ConfigurationError("standard input can be read only once: give one of the lists as a file.")
     signer = _signer(receipt, key, passphrase_file, ask=ask_passphrase, after_only=after_only or request_id is not None)
-    file = ModelFile(model, timeout=wait, key=signer, after_only=after_only)
+    file = ModelFile(model, timeout=timeout, key=signer, after_only=after_only)
     id_type, subject_type = file.key_types()
     request = Request(
         _keys(id, ids_file, id_type, "--id", column),
@@ -91,6 +89,7 @@ def forget(
         simplefilter("always", EmptiedClassWarning)
         report = file.forget_together([request], digests=True)[0]
         write_receipt(report.receipt)
+    note_doubt(model)
     warnings = [*_doubts(report, request, subject_type), *(str(warning.message) for warning in told)]
     if as_json:
         counts = {"requested": report.requested, "core_rows_removed": report.core_rows_removed}

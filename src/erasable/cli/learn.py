@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from erasable.cli._shared import Bars, Json, print_json
+from erasable.cli._shared import Bars, Json, Timeout, note_doubt, print_json
 
 KeyType = Literal["int", "str"]
 LabelType = Literal["int", "str", "float", "bool"]
@@ -91,6 +91,10 @@ def learn(
     scale: Annotated[
         float | None, typer.Option(help="Divide rows by this number. [default: each row by its norm; a kernel's by 1]")
     ] = None,
+    mode: Annotated[
+        str, typer.Option(help="Permissions of a new model file, in octal; one that is there keeps its own.")
+    ] = "600",
+    timeout: Timeout = 60,
     as_json: Json = False,
 ) -> None:
     """Learn the rows of a table. Only a small core set of them is stored, and of the others nothing.
@@ -113,7 +117,7 @@ def learn(
     from erasable.operations.model_file import ModelFile
     from erasable.tables import stream_table
 
-    file = ModelFile(out)
+    file, permissions = ModelFile(out, timeout=timeout), _permissions(mode)
     there = out.exists()
     options: dict[str, Any] = {"capacity": capacity, "threshold": threshold, "scaling": scale}
     if kernel is None:
@@ -150,8 +154,11 @@ def learn(
             new = _model(kernel, {**given, "feature_names": stream.feature_names})
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "there is one feature")  # said below, in the words of the options
-            report = file.learn(stream, new=new, progress=lambda done: bars.tick("learning", done, total or done))
+            report = file.learn(
+                stream, new=new, progress=lambda done: bars.tick("learning", done, total or done), mode=permissions
+            )
         signs = [_SIGNS] if not there and new.scaling == "row" and stream.n_features == 1 else []
+    note_doubt(out)
     size, hints = stored_bytes(out), [*signs, *_hints(report, new, there)]
     if as_json:
         rows = {"rows": report.rows, "core_rows_added": report.core_rows_added, "core_rows": report.core_rows}
@@ -174,6 +181,18 @@ def _hints(report: LearnReport, model: Any, there: bool) -> list[str]:
         else "a lower --kappa or a higher --threshold stores fewer (erasable plan tries them out)"
     )
     return [f"more than half of the rows are stored: {way}" + ("; that takes a new model file" if there else "")]
+
+
+def _permissions(mode: str) -> int:
+    from erasable.errors import ConfigurationError
+    from erasable.store import check_mode
+
+    try:
+        permissions = int(mode, 8)
+    except ValueError:
+        raise ConfigurationError("--mode must be permissions in octal digits, such as 640.") from None
+    check_mode(permissions)
+    return permissions
 
 
 def _refuse(options: dict[str, Any], why: str) -> None:

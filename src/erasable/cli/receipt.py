@@ -68,7 +68,7 @@ def _check_model(receipt: Receipt, path: Path, *, quiet: bool) -> int:
     """The rows that were verified in the model the receipt speaks of."""
     from erasable.audit.receipts import OtherStateError, check_state
     from erasable.errors import StateFormatError
-    from erasable.operations.model_file import verify_file
+    from erasable.operations.verify import verify_file
 
     try:
         with Bars(quiet=quiet) as bars:

@@ -23,7 +23,7 @@ def verify(
 
     - `erasable verify model.erasable`
     """
-    from erasable.operations.model_file import verify_file
+    from erasable.operations.verify import verify_file
 
     with Bars(quiet=as_json) as bars:
         report = verify_file(model, progress=bars.of("verifying"))

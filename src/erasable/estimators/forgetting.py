@@ -330,9 +330,7 @@ class ErasableBase(ModelClassifier):
             Called with (rows done, rows in all) after every block.
         """
         fresh = not self.__sklearn_is_fitted__()
-        return self._learn(
-            X, y, ids, subjects, classes=classes, fresh=fresh, streaming=streaming, progress=progress
-        )
+        return self._learn(X, y, ids, subjects, classes=classes, fresh=fresh, streaming=streaming, progress=progress)
 
     def check_agrees(self, model: Model) -> None:
         """Refuse parameters that name another configuration than a model has.
@@ -446,9 +444,7 @@ class RowsClassifier(ForgettingClassifier):
             self._names.remove(found)
             self._whole = True
         emptied = before - len(self.classes_) if len(self._names) else 0
-        return ForgetReport(
-            requested, len(found), len(self._names), rows_retrained=retrained, classes_emptied=emptied
-        )
+        return ForgetReport(requested, len(found), len(self._names), rows_retrained=retrained, classes_emptied=emptied)
 
     @property
     def stored_rows_(self) -> int:

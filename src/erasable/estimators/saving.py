@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from erasable.errors import ChangedMeanwhileError, NotErasedError
+from erasable.errors import ChangedMeanwhileError, NotErasedError, UnknownOutcomeError
 from erasable.models.files import checksum_of, checksum_of_file, write
 from erasable.models.model import Model
 from erasable.models.shards import files_of, shards_of
 from erasable.models.state import State
-from erasable.store import locked
+from erasable.store import PRIVATE, locked
 
 
 class Savable:
@@ -31,7 +31,7 @@ class Savable:
         self._check_fitted("save")  # type: ignore[attr-defined]
         return self._model.snapshot()
 
-    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False, mode: int = PRIVATE) -> None:
         """Write the state to a file: on return it is durable, and what the file held before is erased.
 
         The bytes are a pure function of the state: whatever was learnt and forgotten on the way, equal states give
@@ -45,6 +45,9 @@ class Savable:
         overwrite : bool, default=False
             Replace a file that holds something else than this model was loaded from or saved to. Otherwise that is
             refused: it would bring back rows that were forgotten there.
+        mode : int, default=0o600
+            Permissions of a new file, whatever the umask: it holds rows of people. A file that is there keeps its own,
+            its owner, group and access list.
 
         Raises
         ------
@@ -52,6 +55,8 @@ class Savable:
             When the file cannot be written; it is then as it was.
         NotErasedError
             When the file was written, but what it held before could not be erased: save again.
+        UnknownOutcomeError
+            When the file holds this or what it held before, and which could not be found out, or not made to last.
         ChangedMeanwhileError
             When the file holds something else.
 
@@ -88,8 +93,8 @@ class Savable:
                 )
             tied = {**self._on_disk, where: checksum_of(files)}
             try:
-                write(writer, files)
-            except NotErasedError:
+                write(writer, files, mode)
+            except (NotErasedError, UnknownOutcomeError):
                 self._on_disk = tied
                 raise
             self._on_disk = tied

@@ -20,7 +20,7 @@ from erasable.models.linear import LinearModel, absent_map
 from erasable.models.linear_state import LinearState
 from erasable.models.model import Model
 from erasable.models.shards import SHARDED, VERSION, Fetch, Files, from_files, shards_of
-from erasable.store import LARGEST, Writer
+from erasable.store import LARGEST, PRIVATE, Writer
 from erasable.store import read as read_file
 
 #: Makes the model of a file's header, its bytes and a way to get at further files, with code that a file cannot hold.
@@ -104,12 +104,12 @@ def read_kernel(meta: dict[str, Any], head: Buffer, function: Any) -> KernelStat
     return KernelState.from_bytes(head, function)
 
 
-def write(writer: Writer, files: Files) -> None:
+def write(writer: Writer, files: Files, mode: int = PRIVATE) -> None:
     """Replace what the path holds by these files; refused if nobody could read them again."""
     size = max(sum(memoryview(p).nbytes for p in pieces) for pieces in (files.head, *files.parts.values()))
     if size > LARGEST:
         raise StoreError(f"the model needs a file of {size:,} bytes; at most {LARGEST:,} are read: store fewer rows.")
-    writer.replace(files.head, files.parts)
+    writer.replace(files.head, files.parts, mode=mode)
 
 
 def checksum_of(files: Files) -> str:

@@ -137,8 +137,9 @@ class Model(ABC):
         """Rows with these ids, or of these subjects, stop existing for the model; unknown ones change nothing."""
         requested, keys = self.named(ids, subjects)
         retrained, emptied = self.remove(keys)
-        counts = {"rows_retrained": retrained, "classes_emptied": emptied}
-        return ForgetReport(requested, len(keys), len(self.core), model=self, **counts)
+        return ForgetReport(
+            requested, len(keys), len(self.core), rows_retrained=retrained, classes_emptied=emptied, model=self
+        )
 
     def remove(self, keys: list[Key]) -> tuple[int, int]:
         """These core rows leave: how many rows had to be trained on again, and how many classes lost their last row.

@@ -105,9 +105,7 @@ class ForgetReport:
         return self._digest
 
     def _facts(self) -> dict[str, Any]:
-        names = ("requested", "core_rows_removed", "core_rows", "rows_retrained", "classes_emptied", "digest_before")
-        names += ("receipt",)
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in self.__slots__ if not name.startswith("_")}
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ForgetReport) and (self._facts(), self.digest) == (other._facts(), other.digest)

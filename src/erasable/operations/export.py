@@ -83,7 +83,12 @@ class _Linear:
 
 
 def export(
-    clf: Any, path: str | os.PathLike[str], *, form: str | None = None, input_type: str | None = None
+    clf: Any,
+    path: str | os.PathLike[str],
+    *,
+    form: str | None = None,
+    input_type: str | None = None,
+    timeout: float | None = None,
 ) -> ExportReport:
     """The weights of a linear model in a file that other programs read, stamped with the state digest.
 
@@ -105,6 +110,8 @@ def export(
     input_type : "float32" or "float64", optional
         What the ONNX graph takes; a graph takes one type and no other. By default float32, as most programs that feed
         such graphs have it; float64 for rows that float32 would round. It computes in float64 either way.
+    timeout : float, optional
+        Seconds to wait for another process that is writing the file; by default as long as it takes.
 
     Returns
     -------
@@ -154,9 +161,9 @@ def export(
     linear = _linear(clf)
     data = _safetensors(linear) if form == "safetensors" else _onnx(linear, input_type or INPUTS[0])
     _refuse_others(target)  # before there is a lock beside it
-    with store.locked(target) as writer:
+    with store.locked(target, timeout=timeout) as writer:
         _refuse_others(target)
-        writer.replace([data])
+        writer.replace([data], mode=None)  # it is for others, and no rows are in it
     return ExportReport(str(target), form, linear.digest, len(data))
 
 

@@ -26,7 +26,7 @@ from erasable.errors import (
 )
 from erasable.models.files import model_of, naming, refuse_odd_size, write
 from erasable.models.model import Model
-from erasable.models.reports import ForgetReport, LearnReport, VerifyReport
+from erasable.models.reports import ForgetReport, LearnReport, VerifyReport, warn_of_emptied_classes
 from erasable.models.shards import files_of, shards_of
 from erasable.models.state import State
 from erasable.operations.verify import code_in, verify_file
@@ -35,7 +35,7 @@ from erasable.store import read as read_file
 
 __all__ = ["ModelFile", "Request"]
 
-#: Given the model that the file holds, or None: rows to learn, and an unfitted estimator to start with or to agree with.
+#: From the model that a file holds, or None: rows to learn, and an unfitted estimator to start or to agree with.
 Prepare = Callable[[Model | None], tuple[Iterable[Any], Any]]
 
 
@@ -153,6 +153,7 @@ class ModelFile:
                 with naming(self.path):
                     refuse_odd_size(self.path)
                     read_file(self.path, self._same_or_loaded, parts_of=shards_of)
+            assert self._cached is not None
             return self._cached.core.id_type, self._cached.core.subject_type
 
     # -- changing ------------------------------------------------------------------------------------------------
@@ -179,6 +180,11 @@ class ModelFile:
             When the rows are forgotten, but the old file could not be erased: ask again.
         UnknownOutcomeError
             When it could not be found out, or not made to last, whether the rows are forgotten: ask again.
+
+        Warns
+        -----
+        EmptiedClassWarning
+            When the last core row of a class has left: after the file was replaced.
         """
         return self._join([Request(ids, subjects, request_id)], digests)[0]
 
@@ -203,7 +209,7 @@ class ModelFile:
         self,
         blocks: Iterable[Any],
         *,
-        new: ErasableBase | None = None,
+        new: Any = None,
         progress: Callable[[int], None] | None = None,
         mode: int = PRIVATE,
     ) -> LearnReport:
@@ -247,7 +253,7 @@ class ModelFile:
         from erasable.estimators.files import face_of  # learning validates rows as scikit-learn does
 
         check_mode(mode)
-        with self._in_turn() as deadline, self._locked(deadline) as writer:
+        with self._in_turn(), self._locked() as writer:
             model = self._current(writer) if writer.exists() else None
             blocks, new = prepare(model)
             if model is not None:
@@ -285,7 +291,10 @@ class ModelFile:
         except BaseException:
             self._take_back(ticket)  # nobody waits for the answer any more
             raise
-        return ticket.result()
+        reports = ticket.result()
+        for report in reports[:1]:  # those of one ticket share a rewrite
+            warn_of_emptied_classes(report, stacklevel=4)
+        return reports
 
     def _take_back(self, ticket: _Ticket | None) -> bool:
         """Whether the requests of a ticket can no longer be carried out; not so where a thread has begun to."""
@@ -304,7 +313,7 @@ class ModelFile:
                 before = self._digest(model) if digests else None
                 leaving: dict[Any, None] = {}
                 found = [_found(model, t, leaving) for t in batch]
-                model.remove(list(leaving))
+                _, emptied = model.remove(list(leaving))
                 signing = self._key is not None and self._verify_first
                 state = model.snapshot() if leaving or signing else None  # verified, written, signed and reported
                 if signing:
@@ -316,7 +325,10 @@ class ModelFile:
                 self._cached = model
                 after = before if not leaving or state is None else state.digest if digests else None
             for ticket, counts in zip(batch, found, strict=True):
-                ticket.settle(counts if isinstance(counts, Exception) else self._reports(ticket, counts, before, after))
+                answer = (
+                    counts if isinstance(counts, Exception) else self._reports(ticket, counts, before, after, emptied)
+                )
+                ticket.settle(answer)
         except Exception as error:
             for ticket in batch:
                 ticket.settle(error)
@@ -329,18 +341,19 @@ class ModelFile:
                 )
 
     def _reports(
-        self, ticket: _Ticket, counts: list[tuple[int, int]], before: str | None, after: str | None
+        self, ticket: _Ticket, counts: list[tuple[int, int]], before: str | None, after: str | None, emptied: int
     ) -> list[ForgetReport]:
         model = self._cached
         assert model is not None
-        digests = {"digest": after, "digest_before": before} if ticket.digests else {}
         return [
             ForgetReport(
                 asked,
                 removed,
                 len(model.core),
+                classes_emptied=emptied if removed else 0,
+                digest=after if ticket.digests else None,
+                digest_before=before if ticket.digests else None,
                 receipt=self._receipt(request, before, after, model),
-                **digests,  # type: ignore[arg-type]
             )
             for request, (asked, removed) in zip(ticket.requests, counts, strict=True)
         ]

@@ -7,29 +7,37 @@ overwritten and gone. A crash at any moment leaves the content from before or th
 path next erases what is left of the other.
 
 What it rests on: a rename that is atomic, an fsync that means it, and a file system that overwrites in place. On one
-that writes copies (Btrfs, ZFS, APFS, snapshots) or on a drive that remaps (SSDs), the old bytes have no name any more
-but may stay on the medium until their blocks are used again. Without hard links (FAT) a crash between the rename and
+that writes copies (Btrfs, ZFS, F2FS, APFS, snapshots) or journals data (ext4 with ``data=journal``), or on a drive that
+remaps (SSDs), the old bytes have no name any more but may stay on the medium until their blocks are used again:
+:func:`doubt_about_blocks` says so where it can be seen. Without hard links (FAT) a crash between the rename and
 the overwriting leaves the old blocks without a name. On Windows models can be read, not written.
 """
 
 from __future__ import annotations
 
+from erasable.store._access import check_mode
 from erasable.store._disk import Disk
 from erasable.store._erasing import PartsOf
+from erasable.store._locking import check_timeout
+from erasable.store._media import doubt_about_blocks
 from erasable.store._names import SideFiles, side_files
 from erasable.store._opening import locked, read
 from erasable.store._reading import LIMIT as LARGEST
 from erasable.store._reading import Fetch, Parse
-from erasable.store._writing import Writer
+from erasable.store._writing import PRIVATE, Writer
 
 __all__ = [
     "LARGEST",
+    "PRIVATE",
     "Disk",
     "Fetch",
     "Parse",
     "PartsOf",
     "SideFiles",
     "Writer",
+    "check_mode",
+    "check_timeout",
+    "doubt_about_blocks",
     "locked",
     "read",
     "side_files",

@@ -6,6 +6,7 @@ import errno
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from erasable.errors import StoreError
@@ -18,6 +19,9 @@ _CLOEXEC = getattr(os, "O_CLOEXEC", 0)
 _NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
 _NONBLOCK = getattr(os, "O_NONBLOCK", 0)
 _BINARY = getattr(os, "O_BINARY", 0)
+
+#: The attribute that holds an access list as POSIX drafted it.
+ACL = "system.posix_acl_access"
 
 
 class Disk:
@@ -43,9 +47,8 @@ class Disk:
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _CLOEXEC | _NOFOLLOW | _BINARY, mode)
 
     def open_lock(self, path: str) -> int:
-        """A descriptor of the lock file, made when it is not there."""
-        # Owner and group as the umask allows, and nobody else: whoever can open it can hold up every writer.
-        return os.open(path, os.O_RDWR | os.O_CREAT | _CLOEXEC | _NOFOLLOW | _NONBLOCK | _BINARY, 0o660)
+        """A descriptor of the lock file, made for this user alone when it is not there."""
+        return os.open(path, os.O_RDWR | os.O_CREAT | _CLOEXEC | _NOFOLLOW | _NONBLOCK | _BINARY, 0o600)
 
     def lock(self, descriptor: int, *, wait: bool) -> bool:
         """Whether the lock was taken; with ``wait``, it returns only then."""
@@ -99,7 +102,7 @@ class Disk:
             if error.errno not in (errno.EINVAL, errno.ENOTSUP):
                 raise
         finally:
-            os.close(descriptor)
+            close_quietly(self, descriptor)
 
     def facts(self, target: str | int) -> os.stat_result:
         """Inode, size, mode and link count of what a path leads to, or of a descriptor."""
@@ -116,6 +119,31 @@ class Disk:
     def chmod(self, descriptor: int, mode: int) -> None:
         """The permissions of a file changed."""
         os.fchmod(descriptor, mode)
+
+    def attributes(self, target: str | int) -> dict[str, bytes]:
+        """The access list and the attributes of users that a file carries; none where the system has no such thing."""
+        if sys.platform != "linux":
+            return {}
+        follow = isinstance(target, int)
+        try:
+            names = os.listxattr(target, follow_symlinks=follow)
+        except OSError as error:
+            if error.errno in (errno.ENOTSUP, errno.ENOSYS):
+                return {}
+            raise
+        # What begins with security or trusted belongs to the kernel and to the administrator.
+        ours = [name for name in names if name == ACL or name.startswith("user.")]
+        return {name: os.getxattr(target, name, follow_symlinks=follow) for name in ours}
+
+    def set_attribute(self, descriptor: int, name: str, value: bytes) -> None:
+        """An attribute of a file set."""
+        if sys.platform == "linux":
+            os.setxattr(descriptor, name, value)
+
+    def remove_attribute(self, descriptor: int, name: str) -> None:
+        """An attribute of a file removed."""
+        if sys.platform == "linux":
+            os.removexattr(descriptor, name)
 
     def link(self, source: str, target: str) -> None:
         """A second name for a file."""
@@ -134,8 +162,8 @@ class Disk:
         return os.listdir(path)
 
     def mkdir(self, path: str) -> None:
-        """A folder made, with the permissions that the umask allows."""
-        os.mkdir(path)
+        """A folder made, for this user alone."""
+        os.mkdir(path, 0o700)
 
     def rmdir(self, path: str) -> None:
         """An empty folder removed."""
@@ -143,6 +171,15 @@ class Disk:
 
 
 REAL_DISK = Disk()
+
+
+def close_quietly(disk: Disk, descriptor: int) -> None:
+    """A descriptor given back, whatever the system says to it.
+
+    For one that was only read from, or whose bytes were made durable before: nothing depends on the close.
+    """
+    with suppress(OSError):
+        disk.close(descriptor)
 
 
 def facts_or_none(look: Callable[[Any], os.stat_result], target: str) -> os.stat_result | None:

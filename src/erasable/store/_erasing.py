@@ -9,7 +9,7 @@ import stat
 from collections.abc import Callable, Iterable
 
 from erasable.errors import ErasableError
-from erasable.store._disk import Disk, same_file
+from erasable.store._disk import Disk, close_quietly, same_file
 from erasable.store._failures import refusal
 from erasable.store._names import Place
 from erasable.store._reading import LIMIT, read_all
@@ -58,7 +58,7 @@ def erase(disk: Disk, path: str, facts: os.stat_result) -> None:
         try:
             overwrite(disk, descriptor, path)
         finally:
-            disk.close(descriptor)
+            close_quietly(disk, descriptor)
     # A link or a pipe under one of our names holds nothing of ours; what it leads to is not touched.
     disk.unlink(path)
 
@@ -78,6 +78,26 @@ def erase_parts(place: Place, names: Iterable[str]) -> None:
             disk.rmdir(place.parts)
 
 
+def has_leftovers(place: Place, parts_of: PartsOf | None) -> bool:
+    """Whether there is something for :func:`recover` to erase, or a change under way."""
+    if place.look(place.new) is not None or place.look(place.old) is not None:
+        return True
+    # A loss of power may have kept the names of parts and lost the other two; and there may be no hard links.
+    return _stray_parts(place, place.look(place.head), parts_of) is not None
+
+
+def refuse_lost_head(place: Place) -> None:
+    """Ask the user, where there is no head, but what it held before: no crash leads there, and it may be all there is.
+
+    Raises
+    ------
+    StoreError
+    """
+    if place.look(place.head) is None and place.look(place.old) is not None:
+        message = "it holds what was there before an interrupted change. Rename it to keep it, or delete it, and run it"
+        raise refusal(f"{place.head} is missing but {place.old} is there: {message} again.", errno.ENOENT)
+
+
 def recover(place: Place, parts_of: PartsOf | None) -> None:
     """What an interrupted change left behind, erased; for the holder of the lock only.
 
@@ -89,10 +109,7 @@ def recover(place: Place, parts_of: PartsOf | None) -> None:
     stray = _stray_parts(place, head, parts_of)
     if new is None and old is None and stray is None:
         return
-    if old is not None and head is None:
-        # No crash leads here, only a head that somebody moved or deleted: this may be the only copy.
-        message = "it holds what was there before an interrupted change. Rename it to keep it, or delete it, and run it"
-        raise refusal(f"{place.head} is missing but {place.old} is there: {message} again.", errno.ENOENT)
+    refuse_lost_head(place)
     # A killed writer may have renamed without the fsync that makes it durable. Zeros written before that
     # fsync could outlive the rename, and the name would then lead to the zeros.
     if head is not None:
@@ -100,7 +117,7 @@ def recover(place: Place, parts_of: PartsOf | None) -> None:
         try:
             disk.fsync(descriptor)
         finally:
-            disk.close(descriptor)
+            close_quietly(disk, descriptor)
     disk.fsync_folder(place.folder)
     if stray is not None:
         erase_parts(place, stray)
@@ -129,7 +146,7 @@ def _stray_parts(place: Place, head: os.stat_result | None, parts_of: PartsOf | 
     try:
         data = read_all(place.disk, descriptor, place.head, LIMIT)
     finally:
-        place.disk.close(descriptor)
+        close_quietly(place.disk, descriptor)
     try:
         return (names - set(parts_of(data))) or None
     except ErasableError:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from erasable.store._disk import REAL_DISK, Disk
-from erasable.store._erasing import PartsOf, recover
+from erasable.store._erasing import PartsOf, has_leftovers, recover, refuse_lost_head
 from erasable.store._failures import explained
 from erasable.store._locking import held
 from erasable.store._names import Place
@@ -64,11 +64,13 @@ def read(
     # A read does not fail for what it only tidies up.
     with contextlib.suppress(Exception):
         _erase_leftovers(place, parts_of)
+    with explained("read", place.head):
+        refuse_lost_head(place)
     return read_settled(place, parse, limit)
 
 
 def _erase_leftovers(place: Place, parts_of: PartsOf | None) -> None:
-    if place.look(place.new) is None and place.look(place.old) is None:
+    if not has_leftovers(place, parts_of):
         return
     # They are the sign for the next one that parts may have to be erased too, which needs parts_of. A lock file
     # made here might belong to a user who only looks, and shut out those who write.

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from erasable.errors import BusyError, StateFormatError
-from erasable.store._disk import Disk, facts_or_none, same_file
+from erasable.store._disk import Disk, close_quietly, facts_or_none, same_file
 from erasable.store._failures import explained, failure, refusal
 from erasable.store._names import Place, refuse_special
 
@@ -59,7 +59,7 @@ def read_part(place: Place, name: str, limit: int) -> bytes:
         try:
             data = read_all(place.disk, descriptor, path, limit)
         finally:
-            place.disk.close(descriptor)
+            close_quietly(place.disk, descriptor)
     if hashlib.sha256(data).hexdigest() != name:
         raise StateFormatError(f"{path} does not hold the bytes that it is named by: it was altered or cut off.")
     return data
@@ -83,7 +83,7 @@ def read_once(place: Place, parse: Parse[T], limit: int) -> T:
             _refuse_replaced(place, descriptor)
             raise
     finally:
-        disk.close(descriptor)
+        close_quietly(disk, descriptor)
 
 
 def _refuse_replaced(place: Place, descriptor: int) -> None:

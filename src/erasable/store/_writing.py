@@ -13,14 +13,14 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-import stat
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
-from erasable.errors import ConfigurationError, InputError, NotErasedError, StateFormatError
-from erasable.store._disk import Disk, same_file
+from erasable.errors import ConfigurationError, InputError, NotErasedError, StateFormatError, UnknownOutcomeError
+from erasable.store._access import Access, access_to, check_mode, for_folder, for_part, grant
+from erasable.store._disk import Disk, close_quietly, same_file
 from erasable.store._erasing import PartsOf, erase, erase_parts, overwrite, recover, refuse_other_names, write_fully
-from erasable.store._failures import AS_IT_WAS, explained, refusal
+from erasable.store._failures import AS_IT_WAS, explained, failure, reason, refusal
 from erasable.store._names import Place
 from erasable.store._reading import LIMIT, Fetch, Parse, T, read_part, read_settled
 
@@ -32,7 +32,12 @@ _NO_LINKS = {errno.EPERM, errno.EACCES, errno.EMLINK, errno.ENOSYS, errno.ENOTSU
 _PLACED = "The new content is in place and durable"
 _NEXT = "the next one to open the file for writing tries again"
 _NOT_ERASED = f"{_PLACED}, but not all of the old one could be erased: {_NEXT}."
-_UNKNOWN = "The new content is in place, but it may not survive a loss of power, and the old one is not erased:"
+_LOOSE = "The new content is in place, but it may not survive a loss of power, and the old one is not erased"
+_PERHAPS = f"{_LOOSE}: {_NEXT}."
+_UNKNOWN = f"Whether the new content is in place could not be found out: {_NEXT}."
+
+#: Permissions of a new file: it holds rows of people.
+PRIVATE = 0o600
 
 
 class Writer:
@@ -61,8 +66,11 @@ class Writer:
         """What ``parse(head, fetch)`` makes of the path; it cannot change before it is replaced here."""
         return read_settled(self._place, lambda head, _: parse(head, self._fetch(limit)), limit)
 
-    def replace(self, pieces: Pieces, parts: Mapping[str, Pieces] = _NO_PARTS) -> None:
+    def replace(self, pieces: Pieces, parts: Mapping[str, Pieces] = _NO_PARTS, *, mode: int | None = PRIVATE) -> None:
         """The path holds the new bytes, durably, and the old ones are erased, once this returns.
+
+        What is replaced hands on its permissions, owner, group, access list and attributes. Who is neither its owner
+        nor the administrator becomes the owner.
 
         Parameters
         ----------
@@ -71,15 +79,20 @@ class Writer:
         parts : mapping of str to iterable of bytes-like
             Every part that the new head refers to, by the SHA-256 of its bytes. Those on disk already are not
             written again (nor is their iterable touched) once their bytes were compared with their name.
+        mode : int, optional
+            Permissions where the path held nothing before, whatever the umask; None for those that the umask leaves.
 
         Raises
         ------
         StoreError
             Nothing was changed: the path holds what it held.
         NotErasedError
-            The new bytes are in place, but the old ones could not be erased.
+            The new bytes are in place, durably, but the old ones could not be erased.
+        UnknownOutcomeError
+            The path holds the old bytes or the new ones, and after a loss of power perhaps the others.
         """
         self._check_usable()
+        check_mode(mode)
         if parts and self._parts_of is None:
             raise ConfigurationError("parts need parts_of: open the file with locked(path, parts_of=...).")
         place = self._place
@@ -87,14 +100,16 @@ class Writer:
         try:
             with explained("write", place.head, AS_IT_WAS):
                 before, fresh, doomed = self._plan(set(parts))
+                access = None if mode is None else Access(mode)
                 if before is not None:
                     old = self._disk.open_to_overwrite(place.head)
-                self._write(before, old, pieces, {name: parts[name] for name in fresh})
+                    access = access_to(self._disk, old)
+                self._write(access, old, pieces, {name: parts[name] for name in fresh})
             self._sound.update(fresh)
             self._settle(old, place.old, doomed, named=before is not None)
         finally:
             if old is not None:
-                self._disk.close(old)
+                close_quietly(self._disk, old)
 
     def make_durable(self) -> None:
         """What the path holds survives a loss of power once this returns, also if whoever wrote it was killed before.
@@ -108,7 +123,7 @@ class Writer:
             try:
                 self._disk.fsync(descriptor)
             finally:
-                self._disk.close(descriptor)
+                close_quietly(self._disk, descriptor)
             self._disk.fsync_folder(place.folder)
 
     def remove(self) -> None:
@@ -123,10 +138,10 @@ class Writer:
         try:
             with explained("remove", place.head, AS_IT_WAS):
                 # Under this name, and without a head, it is rubbish to whoever comes after a crash.
-                self._disk.rename(place.head, place.new)
+                self._rename(place.head, place.new, self._disk.facts(old))
             self._settle(old, place.new, doomed, named=True)
         finally:
-            self._disk.close(old)
+            close_quietly(self._disk, old)
 
     def _check_usable(self) -> None:
         if self._owner != os.getpid():
@@ -174,20 +189,19 @@ class Writer:
             return False
         return True
 
-    def _write(
-        self, before: os.stat_result | None, old: int | None, pieces: Pieces, parts: Mapping[str, Pieces]
-    ) -> None:
+    def _write(self, access: Access | None, old: int | None, pieces: Pieces, parts: Mapping[str, Pieces]) -> None:
         """Steps 1 to 3 up to the rename; whatever fails, the head stays as it was and nothing is left beside it."""
         place, disk = self._place, self._disk
         new: int | None = None
         try:
-            if parts and place.look(place.parts) is None:
-                disk.mkdir(place.parts)
-            for name in parts:
-                disk.close(self._create(place.part(name), before))
-            new = self._create(place.new, before)
+            # First of all: it is the sign for whoever comes after a kill that there is something to erase.
+            new = self._create(place.new, access)
             if old is not None:
                 self._keep_second_name(old)
+            if parts:
+                self._make_folder(access)
+            for name in parts:
+                close_quietly(disk, self._create(place.part(name), access and access.by(for_part)))
             if parts:
                 disk.fsync_folder(place.parts)
             disk.fsync_folder(place.folder)
@@ -196,36 +210,40 @@ class Writer:
             for piece in pieces:
                 _pour(disk, new, piece)
             disk.fsync(new)
-            self._rename(new)
+            self._rename(place.new, place.head, disk.facts(new))
+        except UnknownOutcomeError:
+            raise
         except BaseException as error:
             self._abandon(error)
             raise
         finally:
             if new is not None:
-                disk.close(new)
+                close_quietly(disk, new)
 
-    def _create(self, path: str, before: os.stat_result | None) -> int:
-        """A new file with the owner and the permissions of the old one, or those that the umask gives."""
-        if before is None:
+    def _create(self, path: str, access: Access | None) -> int:
+        """A new file that those may use who are meant to; without ``access``, as the umask says."""
+        if access is None:
             return self._disk.create(path, 0o666)
         descriptor = self._disk.create(path, 0o600)
         try:
-            self._make_alike(descriptor, before)
+            grant(self._disk, descriptor, access)
         except BaseException:
-            self._disk.close(descriptor)
+            close_quietly(self._disk, descriptor)
             raise
         return descriptor
 
-    def _make_alike(self, descriptor: int, before: os.stat_result) -> None:
-        mode = stat.S_IMODE(before.st_mode)
-        facts = self._disk.facts(descriptor)
-        if (facts.st_uid, facts.st_gid) != (before.st_uid, before.st_gid):
-            try:
-                self._disk.chown(descriptor, before.st_uid, before.st_gid)
-            except OSError:
-                # Another group gets no more than everybody.
-                mode = mode & 0o707 | (mode & 0o007) << 3
-        self._disk.chmod(descriptor, mode)
+    def _make_folder(self, access: Access | None) -> None:
+        """The folder of parts, for those who may use the head."""
+        place, disk = self._place, self._disk
+        if place.look(place.parts) is not None:
+            return
+        disk.mkdir(place.parts)
+        descriptor = disk.open_to_read(place.parts)
+        try:
+            if access is not None:
+                grant(disk, descriptor, access.by(for_folder))
+        finally:
+            close_quietly(disk, descriptor)
 
     def _keep_second_name(self, old: int) -> None:
         place = self._place
@@ -250,18 +268,24 @@ class Writer:
                 _pour(self._disk, descriptor, piece)
             self._disk.fsync(descriptor)
         finally:
-            self._disk.close(descriptor)
+            close_quietly(self._disk, descriptor)
         if digest.hexdigest() != name:
             raise InputError("a part must be named by the SHA-256 of its bytes; one is not. The file is as it was.")
 
-    def _rename(self, new: int) -> None:
-        place = self._place
+    def _rename(self, source: str, target: str, moved: os.stat_result) -> None:
+        """The step that counts; a failure that is reported need not be one."""
         try:
-            self._disk.rename(place.new, place.head)
-        except OSError:
-            # A network file system may report a failure of what it did.
-            now = place.look(place.head)
-            if now is None or not same_file(now, self._disk.facts(new)):
+            self._disk.rename(source, target)
+        except OSError as error:
+            # A network file system may have done it all the same: what is there now decides.
+            try:
+                now = self._place.look(target)
+            except OSError:
+                self._spent = True
+                what, advice = reason(error)
+                message = f"could not write {self.path}: {what}. {_UNKNOWN} {advice}"
+                raise failure(message, error.errno or 0, UnknownOutcomeError) from error
+            if now is None or not same_file(now, moved):
                 raise
 
     def _abandon(self, error: BaseException) -> None:
@@ -277,7 +301,7 @@ class Writer:
         place, disk = self._place, self._disk
         # Whatever fails from here on is for the next one to open the file: an fsync that failed is not asked twice.
         self._spent = True
-        with explained("make durable the change of", place.head, f"{_UNKNOWN} {_NEXT}.", NotErasedError):
+        with explained("make durable the change of", place.head, _PERHAPS, UnknownOutcomeError):
             disk.fsync_folder(place.folder)
         with explained("erase the old content of", place.head, _NOT_ERASED, NotErasedError):
             if old is not None:

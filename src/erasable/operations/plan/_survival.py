@@ -134,7 +134,7 @@ def simulate(
         batch, done = rows[done : ends[step - 1]], int(ends[step - 1])
         batch = batch[core[batch]]
         if len(batch):
-            model._forget(batch)  # a simulation warns of nothing
+            model.forget_quietly(batch)  # a simulation warns of nothing
         share.append(step / len(ends))
         gone.append(done / part.n_rows)
         loss.append(before - held_out.scores(model)[0] if len(batch) else loss[-1])

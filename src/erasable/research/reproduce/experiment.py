@@ -285,7 +285,7 @@ def forget(model: Any, wanted: list[Request], method: Method) -> float:
     lazy = method.lazy
     start = time.perf_counter()
     for request in wanted:
-        model._forget(request)  # an experiment warns of nothing
+        model.forget_quietly(request)  # an experiment warns of nothing
         if lazy:
             _ = model.coef_
     return time.perf_counter() - start
