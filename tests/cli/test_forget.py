@@ -103,6 +103,7 @@ def test_a_column_of_a_list_of_names_can_be_named(folder, capsys):
 
 
 def test_a_passphrase_can_be_typed_in(folder, capsys, monkeypatch):
+    (folder / "word.txt").touch(0o600)
     (folder / "word.txt").write_text("open sesame\n")
     assert run(["keys", "new", "-o", "locked", "--passphrase-file", "word.txt"]) == 0
     sign = ["--receipt", "r.json", "--key", "locked.pem", "--ask-passphrase"]
