@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from erasable.cli._shared import Json, print_json
+from erasable.cli._shared import Json, print_json, say
 
 if TYPE_CHECKING:
     from erasable.audit.keys import PrivateKey
@@ -106,11 +105,11 @@ def forget(
         )
         return
     for warning in warnings:
-        print(f"warning: {warning}", file=sys.stderr)
-    print(f"{report.requested:,} named; {report.core_rows_removed:,} core rows forgotten, {report.rows_left:,} left.")
-    print(f"state digest {report.after}")
+        say(f"warning: {warning}", aside=True)
+    say(f"{report.requested:,} named; {report.core_rows_removed:,} core rows forgotten, {report.rows_left:,} left.")
+    say(f"state digest {report.after}")
     if receipt is not None:
-        print(f"{receipt} is the receipt: erasable receipt verify {receipt} --key PUBLIC --state {model}")
+        say(f"{receipt} is the receipt: erasable receipt verify {receipt} --key PUBLIC --state {model}")
 
 
 @contextmanager
@@ -134,7 +133,7 @@ def _reserved(path: Path | None) -> Iterator[Callable[[str | None], None]]:
                 file.flush()
                 os.fsync(file.fileno())  # as durable as what it attests
             except OSError as error:
-                print(text, file=sys.stderr)
+                say(text, aside=True)
                 raise StoreError(
                     f"the rows are forgotten, but {path} could not be written ({error.strerror}): keep the receipt, it "
                     "stands above on standard error."

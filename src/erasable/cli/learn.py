@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from erasable.cli._shared import Bars, Json, print_json
+from erasable.cli._shared import Bars, Json, print_json, say
 
 KeyType = Literal["int", "str"]
 LabelType = Literal["int", "str", "float", "bool"]
@@ -150,10 +149,10 @@ def learn(
         print_json({"model": str(out), **rows, "bytes": size, "warnings": warnings})
         return
     share = f" ({report.core_rows_added / report.rows:.1%})" if report.rows else ""
-    print(f"{report.rows:,} rows learnt; {report.core_rows_added:,}{share} became core rows, the others left no trace.")
-    print(f"{out} holds {report.core_rows:,} core rows in {size:,} bytes.")
+    say(f"{report.rows:,} rows learnt; {report.core_rows_added:,}{share} became core rows, the others left no trace.")
+    say(f"{out} holds {report.core_rows:,} core rows in {size:,} bytes.")
     for warning in warnings:
-        print(f"hint: {warning}", file=sys.stderr)
+        say(f"hint: {warning}", aside=True)
 
 
 def _warnings(report: LearnReport, model: Any, there: bool) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from erasable.cli._shared import Bars, Json, print_json, text_table
+from erasable.cli._shared import Bars, Json, console, print_json, text_table, unmarked
 
 
 def reproduce(
@@ -83,9 +83,6 @@ def reproduce(
 
     - `erasable reproduce customers.parquet --label churned --subject user_id --order subject --ignore day`
     """
-    from rich.console import Console
-    from rich.markup import escape
-
     from erasable.operations.reproduce import (
         Settings,
         as_in_the_paper,
@@ -97,7 +94,7 @@ def reproduce(
     )
     from erasable.operations.reproduce import reproduce as run
 
-    screen = Console(stderr=True)
+    screen = console(stderr=True, highlight=True)
     folder = out if out is not None else Path("reproduction") / Settings(dataset).name
     if dataset == "svm":
         make_folder(folder)
@@ -105,7 +102,7 @@ def reproduce(
         if as_json:
             print_json({"figures": [str(folder / name) for name in ("figure1.png", "figure1.svg")]})
         else:
-            screen.print(f"[bold]{escape(str(folder / 'figure1.png'))}[/] and figure1.svg")
+            screen.print(f"[bold]{unmarked(str(folder / 'figure1.png'))}[/] and figure1.svg")
         return
     settings = Settings(
         dataset,
@@ -138,7 +135,7 @@ def reproduce(
     if as_json:
         print_json(results)
         return
-    page = Console()
+    page = console(highlight=True)
     detail = in_detail(results)
     halves = [
         dataclasses.replace(
@@ -151,8 +148,8 @@ def reproduce(
         shown = text_table(table.title, table.head, table.rows, bold=lambda row: row[0].startswith("Algorithm 1"))
         page.print(shown)
         for note in table.notes:
-            page.print(escape(note), style="dim")
+            page.print(unmarked(note), style="dim")
     for line in [*speed_ups(results), *hints(results)]:
-        page.print("•", escape(line), highlight=False)
-    path = escape(str(folder / "report.html"))
+        page.print("•", unmarked(line), highlight=False)
+    path = unmarked(str(folder / "report.html"))
     page.print(f"\n[bold]{path}[/] has the pictures; results.json the numbers.", highlight=False, soft_wrap=True)

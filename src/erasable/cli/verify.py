@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from erasable.cli._shared import Bars, Json, print_json
+from erasable.cli._shared import Bars, Json, print_json, say
 
 
 def verify(
@@ -31,4 +31,5 @@ def verify(
         counts = {"core_rows": report.rows, "sums": report.sums, "weights": report.weights}
         print_json({"model": str(model), "verified": True, **counts, "digest": report.digest})
         return
-    print(report)
+    for line in str(report).splitlines():
+        say(line)
