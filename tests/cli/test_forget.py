@@ -130,11 +130,21 @@ def test_who_expects_rows_to_leave_is_told_that_none_were_there(folder, capsys):
     assert run(["forget", "plain.erasable", "--subject", "ann"]) == 0
     assert "stores no subjects" in capsys.readouterr().err
     assert run(["forget", "m.erasable", "--id", "row-0 "]) == 0
-    assert "none of these names is stored" in capsys.readouterr().err
-    assert run(["forget", "m.erasable", "--id", "nobody", "--json"]) == 0
-    assert len(json.loads(capsys.readouterr().out)["warnings"]) == 1
+    why = "they were never learnt, were not kept, or are gone already"
+    assert capsys.readouterr().err == f"note: 1 of 1 named rows are not stored: {why}.\n"
+    core = [str(k) for k in load("m.erasable").core_ids_]
+    ids = [f"--id={k}" for k in ("a", core[0], "b", core[1], "c")]
+    assert run(["forget", "m.erasable", *ids]) == 0
+    assert capsys.readouterr().err == f"note: 3 of 5 named rows are not stored: {why}.\n"
+    assert run(["forget", "m.erasable", "--subject", "owner-1", "--subject", "nobody"]) == 0
+    assert capsys.readouterr().err == f"note: 1 of 2 named subjects are not stored: {why}.\n"
+    assert run(["forget", "m.erasable", "--subject", "owner-1", "--id", core[2]]) == 0
+    assert capsys.readouterr().err == f"note: 1 of 2 named rows and subjects are not stored: {why}.\n"
+    assert run(["forget", "m.erasable", "--id", "nobody", "--id", core[3], "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["requested"], told["not_stored"], told["warnings"]) == (2, 1, [])
     assert run(["forget", "m.erasable", "--id", str(load("m.erasable").core_ids_[0])]) == 0
-    assert "warning" not in capsys.readouterr().err
+    assert capsys.readouterr().err == ""
 
 
 def test_a_column_of_a_list_of_names_can_be_named(folder, capsys):

@@ -96,6 +96,7 @@ def test_forget_as_json(folder, capsys):
         "model": MODEL,
         "requested": 2,
         "core_rows_removed": 1,
+        "not_stored": 1,
         "core_rows": after.n_core_,
         "digest_before": before,
         "digest": after.state_digest(),

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from erasable.operations.files import ModelFile, Request
 
 _WHOLE = re.compile(r"-?[0-9]{1,40}")
+_NO_SUBJECTS = "this model stores no subjects, so none could be found: rows can only be named by --id."
 
 
 def forget(
@@ -100,9 +101,11 @@ def forget(
             ) from error
     if finished is not None and finished.state_after != report.after:
         raise StoreError(f"{receipt} is of an earlier state, and the model was changed meanwhile: choose another name.")
-    warnings = _doubts(report, request, subject_type)
+    blind = request.subjects is not None and subject_type is None
+    warnings = [_NO_SUBJECTS] if blind else []
     if as_json:
         counts = {"requested": report.requested, "core_rows_removed": report.core_rows_removed}
+        counts["not_stored"] = report.not_stored
         digests = {"digest_before": report.before, "digest": report.after}
         where = None if receipt is None else str(receipt)
         print_json(
@@ -118,6 +121,8 @@ def forget(
         return
     for warning in warnings:
         say(f"warning: {warning}", aside=True)
+    if report.not_stored and not blind:
+        say(f"note: {_absence(report, request)}", aside=True)
     say(f"{report.requested:,} named; {report.core_rows_removed:,} core rows forgotten, {report.rows_left:,} left.")
     say(f"state digest {report.after}")
     if finished is not None:
@@ -151,20 +156,21 @@ def _finished(
             found = check_receipt(there.read(4 * LARGEST_RECEIPT + 1).decode(), key.public)
         asked = request.request_id in (None, found.request_id) and after_only == (found.state_before is None)
         model = file.model
-        if asked and found.state_after == model.state_digest() and not model._named(request.ids, request.subjects)[1]:
+        if asked and found.state_after == model.state_digest() and not model._named(request.ids, request.subjects)[2]:
             drop_room(path)
             return found
     raise StoreError(f"{path} is there already: receipts are never overwritten, choose another name.")
 
 
-def _doubts(report: Any, request: Any, subject_type: type | None) -> list[str]:
-    """What somebody who expected rows to leave would want to know."""
-    found = []
-    if request.subjects is not None and subject_type is None:
-        found.append("this model stores no subjects, so none could be found: rows can only be named by --id.")
-    elif not report.core_rows_removed:
-        found.append("none of these names is stored in this model, so nothing had to be forgotten: check the spelling.")
-    return found
+def _absence(report: Any, request: Any) -> str:
+    """How many of the names are not stored: nothing to be alarmed by, since most rows are never kept."""
+    what = " and ".join(
+        name for name, keys in (("rows", request.ids), ("subjects", request.subjects)) if keys is not None
+    )
+    return (
+        f"{report.not_stored:,} of {report.requested:,} named {what} are not stored: they were never learnt, were not "
+        "kept, or are gone already."
+    )
 
 
 def _keys(

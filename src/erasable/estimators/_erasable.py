@@ -151,11 +151,11 @@ class ErasableBase(Savable, ClassifierMixin, BaseEstimator):
         *Cost*: a hash look-up for a row outside the core, one exact rank-k downdate for all others together.
         """
         memory = self._fitted("forget")
-        requested, keys = self._named(ids, subjects)
+        requested, _, keys = self._named(ids, subjects)
         return ForgetReport(requested, memory.forget(keys), memory)
 
-    def _named(self, ids: Any, subjects: Any) -> tuple[int, list[Any]]:
-        """How many ids and subjects a request names, and the ids of all core rows among them; refused if unfit."""
+    def _named(self, ids: Any, subjects: Any) -> tuple[int, int, list[Any]]:
+        """How many ids and subjects a request names, how many of them no core row has, and the ids of all core rows."""
         memory = self._fitted("forget")
         if ids is None and subjects is None:
             raise InputError("forget needs ids= or subjects=.")
@@ -164,7 +164,9 @@ class ErasableBase(Savable, ClassifierMixin, BaseEstimator):
         owners = [] if subjects is None else as_keys(subjects, "subjects")
         same_kind(owners, memory.subject_type, "subjects")
         theirs = [key for owner in owners for key in memory.of_subject.get(owner, ())]
-        return len(keys) + len(owners), [key for key in dict.fromkeys([*keys, *theirs]) if key in memory.place]
+        absent = sum(key not in memory.place for key in keys) + sum(owner not in memory.of_subject for owner in owners)
+        found = [key for key in dict.fromkeys([*keys, *theirs]) if key in memory.place]
+        return len(keys) + len(owners), absent, found
 
     # -- predicting ----------------------------------------------------------------------------------------------
 

@@ -79,6 +79,8 @@ class FileReport:
         shared a rewrite share both.
     receipt : str or None
         The signed receipt, where the file was opened with a key; see ``erasable.audit.receipts``.
+    not_stored : int
+        Ids and subjects of the request that no core row had: never learnt, not kept, or gone already.
     """
 
     requested: int
@@ -87,6 +89,7 @@ class FileReport:
     before: str | None = None
     after: str | None = None
     receipt: str | None = field(default=None, repr=False)
+    not_stored: int = 0
 
 
 class ModelFile:
@@ -309,12 +312,14 @@ class ModelFile:
                 )
 
     def _reports(
-        self, ticket: _Ticket, counts: list[tuple[int, int]], before: str | None, after: str | None
+        self, ticket: _Ticket, counts: list[tuple[int, int, int]], before: str | None, after: str | None
     ) -> list[FileReport]:
         model, digests = self._cached, (before, after) if ticket.digests else (None, None)
         return [
-            FileReport(asked, removed, model.stored_rows_, *digests, self._receipt(request, before, after, model))
-            for request, (asked, removed) in zip(ticket.requests, counts, strict=True)
+            FileReport(
+                asked, removed, model.stored_rows_, *digests, self._receipt(request, before, after, model), absent
+            )
+            for request, (asked, removed, absent) in zip(ticket.requests, counts, strict=True)
         ]
 
     def _receipt(self, request: Request, before: str | None, after: str | None, model: Any) -> str | None:
@@ -406,15 +411,18 @@ def _request(given: Any) -> Request:
     )
 
 
-def _found(model: Any, ticket: _Ticket, leaving: dict[Any, None]) -> list[tuple[int, int]] | Exception:
-    """For each request how much it named and how many rows it removes, which join ``leaving``; or why it cannot be."""
+def _found(model: Any, ticket: _Ticket, leaving: dict[Any, None]) -> list[tuple[int, int, int]] | Exception:
+    """For each request how much it names, how many rows it removes, and how much is not stored; or why it cannot be.
+
+    The rows join ``leaving``.
+    """
     counts, rows = [], dict[Any, None]()
     try:
         for request in ticket.requests:
-            asked, keys = model._named(request.ids, request.subjects)
+            asked, absent, keys = model._named(request.ids, request.subjects)
             fresh = [key for key in keys if key not in leaving and key not in rows]
             rows.update(dict.fromkeys(fresh))
-            counts.append((asked, len(fresh)))
+            counts.append((asked, len(fresh), absent))
     except Exception as error:  # of this caller alone
         return error
     leaving.update(rows)
