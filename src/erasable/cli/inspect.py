@@ -42,6 +42,7 @@ def inspect(
         ("features", f"{found.features:,}"),
         ("classes", f"{found.classes:,}"),
         ("ids, subjects", f"{found.ids or 'none'}, {found.subjects or 'none'}"),
+        ("no subject", f"{found.rows_without_subject:,} core rows, which only their ids can name"),
         ("size", f"{found.bytes:,} bytes" + (f" in {found.files} files" if found.files > 1 else "")),
         ("format", f"{found.format}, version {found.version}"),
         ("state digest", found.digest),

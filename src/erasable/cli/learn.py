@@ -38,6 +38,9 @@ def learn(
         str | None, typer.Option(help="Column of the row ids. [default: rows are numbered; name them in earnest use]")
     ] = None,
     subject: Annotated[str | None, typer.Option(help="Column that says whose row it is.")] = None,
+    allow_no_subject: Annotated[
+        bool, typer.Option("--allow-no-subject", help="Learn rows that lack a subject, too: by id alone they can go.")
+    ] = False,
     ignore: Annotated[
         list[str] | None,
         typer.Option(help="Column that is no feature; may be given again.", metavar="COLUMN", show_default=False),
@@ -122,6 +125,11 @@ def learn(
         _refuse({"--kappa": kappa, "--horizon": horizon}, "names a threshold, and --threshold gives it: leave one out")
     _refuse({"--id-type": None if id else id_type}, "is for --id, the column of ids: name it, or leave both out")
     _refuse({"--subject-type": None if subject else subject_type}, "is for --subject: name it, or leave both out")
+    if there and subject is None and not allow_no_subject and file.key_types()[1] is not None:
+        raise ConfigurationError(
+            "rows of this model have subjects, and without --subject no erasure by subject could reach these: name the "
+            "column, or allow it with --allow-no-subject."
+        )
     types = {"label": label_type, "id": id_type, "subject": subject_type}
     named = {role: _TYPES[t] for role, t in types.items() if t is not None}
     kinds, width = (_kinds(file), _width(file, data)) if there else ({}, features)
@@ -142,7 +150,12 @@ def learn(
                 total = stream.count_rows()
                 given["horizon"] = _horizon(total)
             new = _model(kernel, {**given, "feature_names": stream.feature_names})
-        report = file.learn(stream, new=new, progress=lambda done: bars.tick("learning", done, total or done))
+        report = file.learn(
+            stream,
+            new=new,
+            allow_no_subject=allow_no_subject,
+            progress=lambda done: bars.tick("learning", done, total or done),
+        )
     size, warnings = stored_bytes(out), _warnings(report, new, there)
     if as_json:
         rows = {"rows": report.rows, "core_rows_added": report.core_rows_added, "core_rows": report.core_rows}

@@ -55,7 +55,7 @@ class ErasableBase(Savable, ClassifierMixin, BaseEstimator):
 
     # -- learning ------------------------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any, ids: Any = None, subjects: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, ids: Any = None, subjects: Any = None, *, allow_no_subject: bool = False) -> Self:
         """Learn from nothing: whatever the model held before is overwritten.
 
         Parameters
@@ -67,20 +67,32 @@ class ErasableBase(Savable, ClassifierMixin, BaseEstimator):
             Distinct integers, strings or bytes that name the rows; by default 0, 1, 2, ...
         subjects : array of shape (n_samples,), optional
             To whom each row belongs; a subject may have many rows.
+        allow_no_subject : bool, default=False
+            Learn rows for which ``subjects`` has None, NaN or an empty text. Otherwise they are refused: no erasure by
+            subject could reach them, only one by id.
 
         Returns
         -------
         self
         """
-        self._learn(X, y, ids, subjects, fresh=True)
+        self._learn(X, y, ids, subjects, fresh=True, allow_no_subject=allow_no_subject)
         return self
 
-    def partial_fit(self, X: Any, y: Any, ids: Any = None, subjects: Any = None, classes: Any = None) -> Self:
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any,
+        ids: Any = None,
+        subjects: Any = None,
+        classes: Any = None,
+        *,
+        allow_no_subject: bool = False,
+    ) -> Self:
         """Learn more rows after those learnt before.
 
         Parameters
         ----------
-        X, y, ids, subjects
+        X, y, ids, subjects, allow_no_subject
             As in ``fit``. Give ``ids`` in earnest use: without them rows are numbered on from the largest id among
             the *core* rows, because a count of all rows ever seen would be a trace of them.
         classes : array-like, optional
@@ -90,7 +102,10 @@ class ErasableBase(Savable, ClassifierMixin, BaseEstimator):
         -------
         self
         """
-        self._learn(X, y, ids, subjects, classes=classes, fresh=not self.__sklearn_is_fitted__(), streaming=True)
+        fresh = not self.__sklearn_is_fitted__()
+        self._learn(
+            X, y, ids, subjects, classes=classes, fresh=fresh, streaming=True, allow_no_subject=allow_no_subject
+        )
         return self
 
     def _learn(
@@ -103,6 +118,7 @@ class ErasableBase(Savable, ClassifierMixin, BaseEstimator):
         classes: Any = None,
         fresh: bool,
         streaming: bool = False,
+        allow_no_subject: bool = False,
         progress: Progress | None = None,
         **sizes: int | None,
     ) -> LearnReport:
@@ -116,7 +132,9 @@ class ErasableBase(Savable, ClassifierMixin, BaseEstimator):
             self._check_unchanged(memory, classes)
         check_labels(y, memory)
         keys = check_ids(ids, n, memory.place)
-        owners = None if subjects is None else check_subjects(subjects, n, memory)
+        owners = None
+        if subjects is not None:
+            owners = check_subjects(subjects, n, memory, allow_no_subject=allow_no_subject)
         rows = self._prepare(X, memory)
         before = memory.n_core
         decisions = memory.learn(rows, y, keys, owners, progress=progress, **sizes)

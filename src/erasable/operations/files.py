@@ -219,6 +219,7 @@ class ModelFile:
         blocks: Iterable[Any],
         *,
         new: ErasableBase | None = None,
+        allow_no_subject: bool = False,
         progress: Callable[[int], None] | None = None,
     ) -> LearnReport:
         """Learn blocks of rows one after the other, then write the file once: all of it, or nothing.
@@ -234,6 +235,8 @@ class ModelFile:
             An unfitted model to start with where the file does not exist; it is not changed, and needs ``horizon`` or
             ``threshold``, since the number of rows is not known when the first block comes. Without it a missing file
             is an error. Where the file exists, its model must have these parameters.
+        allow_no_subject : bool, default=False
+            As in ``ErasableClassifier.fit``.
         progress : callable, optional
             Called with the number of rows done.
         """
@@ -248,7 +251,7 @@ class ModelFile:
             else:
                 raise StoreError(f"{self.path} does not exist: check the path, or give a new model to start with.")
             self._cached = None  # until the file says the same as this model
-            report = _learn_blocks(model, blocks, progress)
+            report = _learn_blocks(model, blocks, progress, allow_no_subject)
             self._write(writer, model)
             self._cached = model
             return report
@@ -356,12 +359,23 @@ class ModelFile:
         self._checksum = checksum_of(files)
 
 
-def _learn_blocks(model: ErasableBase, blocks: Iterable[Any], progress: Callable[[int], None] | None) -> LearnReport:
+def _learn_blocks(
+    model: ErasableBase, blocks: Iterable[Any], progress: Callable[[int], None] | None, allow_no_subject: bool
+) -> LearnReport:
     rows, added, decisions = 0, 0, Decisions()
     for block in blocks:
         watch = None if progress is None else (lambda done, total, start=rows: progress(start + done))
         fresh = not model.__sklearn_is_fitted__()
-        part = model._learn(block.X, block.y, block.ids, block.subjects, fresh=fresh, streaming=True, progress=watch)
+        part = model._learn(
+            block.X,
+            block.y,
+            block.ids,
+            block.subjects,
+            fresh=fresh,
+            streaming=True,
+            allow_no_subject=allow_no_subject,
+            progress=watch,
+        )
         rows, added, decisions = rows + part.rows, added + part.core_rows_added, decisions + part.decisions
     if not rows:
         raise ConfigurationError("there is nothing to learn: no rows came.")
