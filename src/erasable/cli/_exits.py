@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import TextIO
 
+from erasable.cli._shared import console, say, unmarked
 from erasable.errors import (
     ChangedMeanwhileError,
     ErasableError,
@@ -108,16 +109,13 @@ def report(kind: str, text: str, code: int, *, as_json: bool) -> None:
     """Say what went wrong: JSON on standard output, otherwise one line on standard error."""
     try:
         if as_json:
-            print(json.dumps({"error": {"kind": kind, "message": text}, "exit": code}))
+            say(json.dumps({"error": {"kind": kind, "message": text}, "exit": code}))
         sys.stdout.flush()
     except OSError:  # standard output itself is what failed
         mute(sys.stdout)
         as_json = False
     if not as_json:
-        from rich.console import Console
-        from rich.markup import escape
-
-        Console(stderr=True, highlight=False, soft_wrap=True).print(f"[bold red]error:[/] {escape(text)}")
+        console(stderr=True, soft_wrap=True).print(f"[bold red]error:[/] {unmarked(text)}")
 
 
 def mute(stream: TextIO) -> None:

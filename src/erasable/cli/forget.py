@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import os
 import re
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from warnings import catch_warnings, simplefilter
 
 import typer
 
-from erasable.cli._shared import Json, Timeout, note_doubt, print_json
+from erasable.cli._shared import Json, Timeout, note_doubt, print_json, say
 
 if TYPE_CHECKING:
     from erasable.audit.keys import PrivateKey
+    from erasable.audit.receipts import Receipt
+    from erasable.operations.files import ModelFile, Request
 
 _WHOLE = re.compile(r"-?[0-9]{1,40}")
-_ROOM = 8192  # bytes: more than any receipt that is made here has
+_NO_SUBJECTS = "this model stores no subjects, so none could be found: rows can only be named by --id."
 
 
 def forget(
@@ -57,8 +58,9 @@ def forget(
 ) -> None:
     """Forget rows by id, or all rows of subjects. When the command has ended they are gone from the disk, too.
 
-    Ids and subjects that the model does not hold are no error, so that a request can be repeated. All that is named in
-    one command costs one rewrite of the file.
+    Ids and subjects that the model does not hold are no error, so that a request can be repeated: also after a kill or
+    a loss of power, which at any moment leaves a whole receipt or none. All that is named in one command costs one
+    rewrite of the file.
 
     For example:
 
@@ -68,7 +70,7 @@ def forget(
     """
     from datetime import UTC, datetime
 
-    from erasable.errors import ConfigurationError, EmptiedClassWarning
+    from erasable.errors import ConfigurationError, EmptiedClassWarning, StoreError
     from erasable.operations.files import ModelFile, Request
 
     requested_at = datetime.now(UTC)
@@ -85,14 +87,26 @@ def forget(
         request_id,
         requested_at,
     )
-    with _reserved(receipt) as write_receipt, catch_warnings(record=True) as told:
+    finished = None if receipt is None else _finished(receipt, request, after_only, signer, file)
+    with _place_for(receipt if finished is None else None) as put, catch_warnings(record=True) as told:
         simplefilter("always", EmptiedClassWarning)
         report = file.forget_together([request], digests=True)[0]
-        write_receipt(report.receipt)
+        try:
+            put(report.receipt or "")
+        except OSError as error:
+            say((report.receipt or "").strip(), aside=True)
+            raise StoreError(
+                f"the rows are forgotten, but {receipt} could not be written ({error.strerror}): keep the receipt, it "
+                "stands above on standard error."
+            ) from error
+    if finished is not None and finished.state_after != report.after:
+        raise StoreError(f"{receipt} is of an earlier state, and the model was changed meanwhile: choose another name.")
+    blind = request.subjects is not None and subject_type is None
     note_doubt(model)
-    warnings = [*_doubts(report, request, subject_type), *(str(warning.message) for warning in told)]
+    warnings = [*([_NO_SUBJECTS] if blind else []), *(str(warning.message) for warning in told)]
     if as_json:
         counts = {"requested": report.requested, "core_rows_removed": report.core_rows_removed}
+        counts["not_stored"] = report.not_stored
         digests = {"digest_before": report.before, "digest": report.after}
         where = None if receipt is None else str(receipt)
         print_json(
@@ -107,59 +121,57 @@ def forget(
         )
         return
     for warning in warnings:
-        print(f"warning: {warning}", file=sys.stderr)
-    print(f"{report.requested:,} named; {report.core_rows_removed:,} core rows forgotten, {report.rows_left:,} left.")
-    print(f"state digest {report.after}")
+        say(f"warning: {warning}", aside=True)
+    if report.not_stored and not blind:
+        say(f"note: {_absence(report, request)}", aside=True)
+    say(f"{report.requested:,} named; {report.core_rows_removed:,} core rows forgotten, {report.rows_left:,} left.")
+    say(f"state digest {report.after}")
+    if finished is not None:
+        say(f"{receipt} was there already, from a run that was cut short, and speaks of this state: it was kept.")
     if receipt is not None:
-        print(f"{receipt} is the receipt: erasable receipt verify {receipt} --key PUBLIC --state {model}")
+        say(f"{receipt} is the receipt: erasable receipt verify {receipt} --key PUBLIC --state {model}")
 
 
-@contextmanager
-def _reserved(path: Path | None) -> Iterator[Callable[[str | None], None]]:
-    """A file for the receipt, and room in it, taken before anything is forgotten; gone again when nothing was."""
-    if path is None:
-        yield lambda text: None
-        return
-    from erasable.errors import StoreError
+def _place_for(path: Path | None) -> AbstractContextManager[Callable[[str], None]]:
+    """Where the receipt goes: a function of its text."""
+    from erasable.audit._receipt_file import room_for
 
-    done = False
-    with open(path, "xb") as file:
-
-        def write(text: str | None) -> None:
-            nonlocal done
-            done = True
-            try:
-                file.seek(0)
-                file.write((text or "").encode())
-                file.truncate()
-                file.flush()
-                os.fsync(file.fileno())  # as durable as what it attests
-            except OSError as error:
-                print(text, file=sys.stderr)
-                raise StoreError(
-                    f"the rows are forgotten, but {path} could not be written ({error.strerror}): keep the receipt, it "
-                    "stands above on standard error."
-                ) from error
-
-        try:
-            file.write(b" " * _ROOM)
-            file.flush()
-            os.fsync(file.fileno())
-            yield write
-        except BaseException:
-            if not done:
-                path.unlink(missing_ok=True)
-            raise
+    return nullcontext(lambda text: None) if path is None else room_for(path)
 
 
-def _doubts(report: Any, request: Any, subject_type: type | None) -> list[str]:
-    """What somebody who expected rows to leave would want to know."""
-    found = []
-    if request.subjects is not None and subject_type is None:
-        found.append("this model stores no subjects, so none could be found: rows can only be named by --id.")
-    elif not report.core_rows_removed:
-        found.append("none of these names is stored in this model, so nothing had to be forgotten: check the spelling.")
-    return found
+def _finished(
+    path: Path, request: Request, after_only: bool, key: PrivateKey | None, file: ModelFile
+) -> Receipt | None:
+    """The receipt that this very command wrote when it was cut short right after; whatever else is there is refused.
+
+    It is signed with this key and speaks of the state that the file has, in which nothing is left to be forgotten.
+    """
+    from erasable.audit._receipt_file import drop_room
+    from erasable.audit.receipts import LARGEST_RECEIPT, check_receipt
+    from erasable.errors import ReceiptError, StoreError
+
+    if key is None or not os.path.lexists(path):
+        return None
+    with suppress(OSError, ReceiptError, UnicodeDecodeError):
+        with open(path, "rb") as there:
+            found = check_receipt(there.read(4 * LARGEST_RECEIPT + 1).decode(), key.public)
+        asked = request.request_id in (None, found.request_id) and after_only == (found.state_before is None)
+        model = file.model
+        if asked and found.state_after == model.state_digest() and not model._named(request.ids, request.subjects)[2]:
+            drop_room(path)
+            return found
+    raise StoreError(f"{path} is there already: receipts are never overwritten, choose another name.")
+
+
+def _absence(report: Any, request: Any) -> str:
+    """How many of the names are not stored: nothing to be alarmed by, since most rows are never kept."""
+    what = " and ".join(
+        name for name, keys in (("rows", request.ids), ("subjects", request.subjects)) if keys is not None
+    )
+    return (
+        f"{report.not_stored:,} of {report.requested:,} named {what} are not stored: they were never learnt, were not "
+        "kept, or are gone already."
+    )
 
 
 def _keys(
@@ -203,8 +215,6 @@ def _signer(
         return None
     if key is None:
         raise ConfigurationError("--receipt needs --key, the private key that signs: erasable keys new makes one.")
-    if receipt.exists():
-        raise StoreError(f"{receipt} is there already: receipts are never overwritten, choose another name.")
     if not receipt.absolute().parent.is_dir():
         raise StoreError(f"{receipt.absolute().parent} is no folder: the receipt could not be written there.")
     from erasable.audit.keys import read_passphrase, read_private_key

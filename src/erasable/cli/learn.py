@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from erasable.cli._shared import Bars, Json, Timeout, note_doubt, print_json
+from erasable.cli._shared import Bars, Json, Timeout, note_doubt, print_json, say
 
 KeyType = Literal["int", "str"]
 LabelType = Literal["int", "str", "float", "bool"]
@@ -44,6 +43,9 @@ def learn(
         str | None, typer.Option(help="Column of the row ids. [default: rows are numbered; name them in earnest use]")
     ] = None,
     subject: Annotated[str | None, typer.Option(help="Column that says whose row it is.")] = None,
+    allow_no_subject: Annotated[
+        bool, typer.Option("--allow-no-subject", help="Learn rows that lack a subject, too: by id alone they can go.")
+    ] = False,
     ignore: Annotated[
         list[str] | None,
         typer.Option(help="Column that is no feature; may be given again.", metavar="COLUMN", show_default=False),
@@ -132,6 +134,11 @@ def learn(
         _refuse({"--kappa": kappa, "--horizon": horizon}, "names a threshold, and --threshold gives it: leave one out")
     _refuse({"--id-type": None if id else id_type}, "is for --id, the column of ids: name it, or leave both out")
     _refuse({"--subject-type": None if subject else subject_type}, "is for --subject: name it, or leave both out")
+    if there and subject is None and not allow_no_subject and file.key_types()[1] is not None:
+        raise ConfigurationError(
+            "rows of this model have subjects, and without --subject no erasure by subject could reach these: name the "
+            "column, or allow it with --allow-no-subject."
+        )
     types = {"label": label_type, "id": id_type, "subject": subject_type}
     named = {role: _TYPES[t] for role, t in types.items() if t is not None}
     kinds, width = (_kinds(file), _width(file, data)) if there else ({}, features)
@@ -155,7 +162,11 @@ def learn(
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "there is one feature")  # said below, in the words of the options
             report = file.learn(
-                stream, new=new, progress=lambda done: bars.tick("learning", done, total or done), mode=permissions
+                stream,
+                new=new,
+                allow_no_subject=allow_no_subject,
+                progress=lambda done: bars.tick("learning", done, total or done),
+                mode=permissions,
             )
         signs = [_SIGNS] if not there and new.scaling == "row" and stream.n_features == 1 else []
     note_doubt(out)
@@ -165,10 +176,10 @@ def learn(
         print_json({"model": str(out), **rows, "bytes": size, "warnings": hints})
         return
     share = f" ({report.core_rows_added / report.rows:.1%})" if report.rows else ""
-    print(f"{report.rows:,} rows learnt; {report.core_rows_added:,}{share} became core rows, the others left no trace.")
-    print(f"{out} holds {report.core_rows:,} core rows in {size:,} bytes.")
+    say(f"{report.rows:,} rows learnt; {report.core_rows_added:,}{share} became core rows, the others left no trace.")
+    say(f"{out} holds {report.core_rows:,} core rows in {size:,} bytes.")
     for hint in hints:
-        print(f"hint: {hint}", file=sys.stderr)
+        say(f"hint: {hint}", aside=True)
 
 
 def _hints(report: LearnReport, model: Any, there: bool) -> list[str]:

@@ -55,7 +55,7 @@ class ErasableBase(Savable, ClassifierMixin, BaseEstimator):
 
     # -- learning ------------------------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any, ids: Any = None, subjects: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, ids: Any = None, subjects: Any = None, *, allow_no_subject: bool = False) -> Self:
         """Learn from nothing: whatever the model held before is overwritten.
 
         Parameters
@@ -67,20 +67,32 @@ class ErasableBase(Savable, ClassifierMixin, BaseEstimator):
             Distinct integers, strings or bytes that name the rows; by default 0, 1, 2, ...
         subjects : array of shape (n_samples,), optional
             To whom each row belongs; a subject may have many rows.
+        allow_no_subject : bool, default=False
+            Learn rows for which ``subjects`` has None, NaN or an empty text. Otherwise they are refused: no erasure by
+            subject could reach them, only one by id.
 
         Returns
         -------
         self
         """
-        self._learn(X, y, ids, subjects, fresh=True)
+        self._learn(X, y, ids, subjects, fresh=True, allow_no_subject=allow_no_subject)
         return self
 
-    def partial_fit(self, X: Any, y: Any, ids: Any = None, subjects: Any = None, classes: Any = None) -> Self:
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any,
+        ids: Any = None,
+        subjects: Any = None,
+        classes: Any = None,
+        *,
+        allow_no_subject: bool = False,
+    ) -> Self:
         """Learn more rows after those learnt before.
 
         Parameters
         ----------
-        X, y, ids, subjects
+        X, y, ids, subjects, allow_no_subject
             As in ``fit``. Give ``ids`` in earnest use: without them rows are numbered on from the largest id among
             the *core* rows, because a count of all rows ever seen would be a trace of them.
         classes : array-like, optional
@@ -90,7 +102,10 @@ class ErasableBase(Savable, ClassifierMixin, BaseEstimator):
         -------
         self
         """
-        self._learn(X, y, ids, subjects, classes=classes, fresh=not self.__sklearn_is_fitted__(), streaming=True)
+        fresh = not self.__sklearn_is_fitted__()
+        self._learn(
+            X, y, ids, subjects, classes=classes, fresh=fresh, streaming=True, allow_no_subject=allow_no_subject
+        )
         return self
 
     def _learn(
@@ -103,6 +118,7 @@ class ErasableBase(Savable, ClassifierMixin, BaseEstimator):
         classes: Any = None,
         fresh: bool,
         streaming: bool = False,
+        allow_no_subject: bool = False,
         progress: Progress | None = None,
         **sizes: int | None,
     ) -> LearnReport:
@@ -116,7 +132,9 @@ class ErasableBase(Savable, ClassifierMixin, BaseEstimator):
             self._check_unchanged(memory, classes)
         check_labels(y, memory)
         keys = check_ids(ids, n, memory.place)
-        owners = None if subjects is None else check_subjects(subjects, n, memory)
+        owners = None
+        if subjects is not None:
+            owners = check_subjects(subjects, n, memory, allow_no_subject=allow_no_subject)
         rows = self._prepare(X, memory)
         before = memory.n_core
         decisions = memory.learn(rows, y, keys, owners, progress=progress, **sizes)
@@ -162,13 +180,13 @@ class ErasableBase(Savable, ClassifierMixin, BaseEstimator):
     def _forget(self, ids: Any, subjects: Any = None) -> tuple[ForgetReport, int]:
         """The report, and how many classes lost their last core row; nothing is said of a model that is empty now."""
         memory = self._fitted("forget")
-        requested, keys = self._named(ids, subjects)
+        requested, _, keys = self._named(ids, subjects)
         before = _n_classes(memory)
         report = ForgetReport(requested, memory.forget(keys), memory)
         return report, before - _n_classes(memory) if report.rows_left else 0
 
-    def _named(self, ids: Any, subjects: Any) -> tuple[int, list[Any]]:
-        """How many ids and subjects a request names, and the ids of all core rows among them; refused if unfit."""
+    def _named(self, ids: Any, subjects: Any) -> tuple[int, int, list[Any]]:
+        """How many ids and subjects a request names, how many of them no core row has, and the ids of all core rows."""
         memory = self._fitted("forget")
         if ids is None and subjects is None:
             raise InputError("forget needs ids= or subjects=.")
@@ -177,7 +195,9 @@ class ErasableBase(Savable, ClassifierMixin, BaseEstimator):
         owners = [] if subjects is None else as_keys(subjects, "subjects")
         same_kind(owners, memory.subject_type, "subjects")
         theirs = [key for owner in owners for key in memory.of_subject.get(owner, ())]
-        return len(keys) + len(owners), [key for key in dict.fromkeys([*keys, *theirs]) if key in memory.place]
+        absent = sum(key not in memory.place for key in keys) + sum(owner not in memory.of_subject for owner in owners)
+        found = [key for key in dict.fromkeys([*keys, *theirs]) if key in memory.place]
+        return len(keys) + len(owners), absent, found
 
     # -- predicting ----------------------------------------------------------------------------------------------
 

@@ -6,7 +6,6 @@ feature map, a learner), the caller hands it in again, and the description in th
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from sklearn.base import clone
 from erasable.classes.feature_maps import FeatureMap
 from erasable.core import kernel_state, shards, state
 from erasable.core.kernels import KERNEL_BITS
-from erasable.core.layout import Buffer, canonical_json, check_format, read_meta, read_sealed
+from erasable.core.layout import Buffer, canonical_json, check_format, read_json, read_meta, read_sealed
 from erasable.core.shards import Fetch, from_files, shards_of
 from erasable.errors import ConfigurationError, ErasableError, InputTypeError, StateFormatError
 from erasable.estimators import _core_set_state, _general_state
@@ -177,13 +176,12 @@ def _mapped(memory: CoreMemory, like: Any) -> ErasableMappedClassifier:
 
 def _described_map(text: str | None) -> dict[str, Any]:
     try:
-        written = json.loads(text or "")
-        plain = set(written) == {"map", "n_features"} and isinstance(written["map"], dict)
-        taken = written["n_features"]
-        counted = taken is None or (isinstance(taken, int) and not isinstance(taken, bool) and taken >= 1)
-        if plain and counted and canonical_json(written) == text:
+        written = read_json(text or "")
+        described, taken = written["map"], written["n_features"]
+        counted = taken is None or (type(taken) is int and taken >= 1)
+        if len(written) == 2 and isinstance(described, dict) and counted and canonical_json(written) == text:
             return dict(written)
-    except (ValueError, TypeError, RecursionError):
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
         pass
     raise StateFormatError("not a state: the description of its feature map is damaged.")
 
@@ -204,7 +202,7 @@ class _AbsentMap(FeatureMap):
 
     def describe(self) -> dict[str, Any]:
         """What the file says of the map."""
-        return dict(json.loads(self.described))
+        return dict(read_json(self.described))
 
 
 def _kernel(head: Buffer, fetch: Fetch, meta: dict[str, Any], like: Any) -> ErasableKernelClassifier:

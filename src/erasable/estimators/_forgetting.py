@@ -127,7 +127,7 @@ class ForgettingClassifier(ClassifierMixin, BaseEstimator):
 
     def _forget(self, ids: Any, subjects: Any = None) -> tuple[RemovalReport, int]:
         """The report, and how many classes lost their last row; nothing is said of a model that is empty now."""
-        requested, found = self._named(ids, subjects)
+        requested, _, found = self._named(ids, subjects)
         before, gone_over = len(self.classes_), 0
         if found:
             self._whole = False
@@ -136,8 +136,8 @@ class ForgettingClassifier(ClassifierMixin, BaseEstimator):
         report = RemovalReport(requested, len(found), len(self._place), gone_over)
         return report, before - len(self.classes_) if report.rows_left else 0
 
-    def _named(self, ids: Any, subjects: Any = None) -> tuple[int, list[Key]]:
-        """How many ids a request names, and those of stored rows among them; refused if unfit."""
+    def _named(self, ids: Any, subjects: Any = None) -> tuple[int, int, list[Key]]:
+        """How many ids a request names, how many of them no stored row has, and those that one has."""
         self._check_whole("forget")
         if subjects is not None:
             raise InputError(f"{type(self).__name__} knows no subjects: give ids.")
@@ -145,7 +145,8 @@ class ForgettingClassifier(ClassifierMixin, BaseEstimator):
             raise InputError("forget needs ids=.")
         keys = as_keys(ids, "ids")
         same_kind(keys, self._key_type if self._place else None, "ids")
-        return len(keys), [key for key in dict.fromkeys(keys) if key in self._place]
+        absent = sum(key not in self._place for key in keys)
+        return len(keys), absent, [key for key in dict.fromkeys(keys) if key in self._place]
 
     @property
     def stored_rows_(self) -> int:

@@ -22,6 +22,7 @@ from erasable.estimators._memory import CoreMemory
 
 _BLOCK = 2**20  # numbers looked at together
 _NO_LABELS = object()
+_NOBODY = (None, "", b"")
 _SCHEMA = ("n_features_in_", "feature_names_in_")
 
 
@@ -165,12 +166,18 @@ def check_ids(ids: Any, n: int, place: Mapping[Key, Any]) -> Column | None:
     return keys
 
 
-def check_subjects(subjects: Any, n: int, memory: CoreMemory) -> Column:
-    """Subjects, one per row; None for a row without one."""
+def check_subjects(subjects: Any, n: int, memory: CoreMemory, *, allow_no_subject: bool) -> Column:
+    """Subjects, one per row; where it is allowed that a row has none, None for a missing one, and empty texts."""
     owners = as_key_column(subjects, "subjects", optional=True)
     if len(owners) != n:
         raise InputError(f"subjects has {len(owners)} entries for {n} rows: pass one subject per row.")
     named = owners if isinstance(owners, np.ndarray) else [s for s in owners if s is not None]
+    nobodys = 0 if isinstance(owners, np.ndarray) else sum(s in _NOBODY for s in owners)
+    if nobodys and not allow_no_subject:
+        raise InputError(
+            f"{nobodys} of {n} rows have no subject, and no erasure by subject could reach them: fill it in, "
+            "leave these rows out, or allow them with allow_no_subject=."
+        )
     same_kind(named, memory.subject_type, "subjects")
     return owners
 

@@ -110,12 +110,21 @@ class ErasableGeneralClassifier(ErasableBase):
         self.max_stages = max_stages
         self.classes = classes
 
-    def partial_fit(self, X: Any, y: Any, ids: Any = None, subjects: Any = None, classes: Any = None) -> Self:
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any,
+        ids: Any = None,
+        subjects: Any = None,
+        classes: Any = None,
+        *,
+        allow_no_subject: bool = False,
+    ) -> Self:
         """Learn more rows after those learnt before; for the single pass only.
 
         Parameters
         ----------
-        X, y, ids, subjects
+        X, y, ids, subjects, allow_no_subject
             As in ``fit``. Give ``ids`` in earnest use: without them rows are numbered on from the largest id among
             the *core* rows, because a count of all rows ever seen would be a trace of them.
         classes : array-like, optional
@@ -129,7 +138,7 @@ class ErasableGeneralClassifier(ErasableBase):
         -----
         *Cost*: the measure is made anew from the core rows at every call, so give rows in batches.
         """
-        return super().partial_fit(X, y, ids, subjects, classes)
+        return super().partial_fit(X, y, ids, subjects, classes, allow_no_subject=allow_no_subject)
 
     def forget(self, *, ids: Any = None, subjects: Any = None) -> ForgetReport:
         """Rows with these ids, or of these subjects, stop existing for the model.

@@ -89,6 +89,8 @@ class FileReport:
         shared a rewrite share both.
     receipt : str or None
         The signed receipt, where the file was opened with a key; see ``erasable.audit.receipts``.
+    not_stored : int
+        Ids and subjects of the request that no core row had: never learnt, not kept, or gone already.
     """
 
     requested: int
@@ -97,6 +99,7 @@ class FileReport:
     before: str | None = None
     after: str | None = None
     receipt: str | None = field(default=None, repr=False)
+    not_stored: int = 0
 
 
 class ModelFile:
@@ -238,6 +241,7 @@ class ModelFile:
         blocks: Iterable[Any],
         *,
         new: ErasableBase | None = None,
+        allow_no_subject: bool = False,
         progress: Callable[[int], None] | None = None,
         mode: int = PRIVATE,
     ) -> LearnReport:
@@ -254,6 +258,8 @@ class ModelFile:
             An unfitted model to start with where the file does not exist; it is not changed, and needs ``horizon`` or
             ``threshold``, since the number of rows is not known when the first block comes. Without it a missing file
             is an error. Where the file exists, its model must have these parameters.
+        allow_no_subject : bool, default=False
+            As in ``ErasableClassifier.fit``.
         progress : callable, optional
             Called with the number of rows done.
         mode : int, default=0o600
@@ -271,7 +277,7 @@ class ModelFile:
             else:
                 raise StoreError(f"{self.path} does not exist: check the path, or give a new model to start with.")
             self._cached = None  # until the file says the same as this model
-            report = _learn_blocks(model, blocks, progress)
+            report = _learn_blocks(model, blocks, progress, allow_no_subject)
             self._write(writer, model, mode)
             self._cached = model
             return report
@@ -344,12 +350,14 @@ class ModelFile:
                 )
 
     def _reports(
-        self, ticket: _Ticket, counts: list[tuple[int, int]], before: str | None, after: str | None
+        self, ticket: _Ticket, counts: list[tuple[int, int, int]], before: str | None, after: str | None
     ) -> list[FileReport]:
         model, digests = self._cached, (before, after) if ticket.digests else (None, None)
         return [
-            FileReport(asked, removed, model.stored_rows_, *digests, self._receipt(request, before, after, model))
-            for request, (asked, removed) in zip(ticket.requests, counts, strict=True)
+            FileReport(
+                asked, removed, model.stored_rows_, *digests, self._receipt(request, before, after, model), absent
+            )
+            for request, (asked, removed, absent) in zip(ticket.requests, counts, strict=True)
         ]
 
     def _receipt(self, request: Request, before: str | None, after: str | None, model: Any) -> str | None:
@@ -418,12 +426,23 @@ class ModelFile:
         self._seal, self._in_parts = digest_of(files.head), bool(files.parts)
 
 
-def _learn_blocks(model: ErasableBase, blocks: Iterable[Any], progress: Callable[[int], None] | None) -> LearnReport:
+def _learn_blocks(
+    model: ErasableBase, blocks: Iterable[Any], progress: Callable[[int], None] | None, allow_no_subject: bool
+) -> LearnReport:
     rows, added, decisions = 0, 0, Decisions()
     for block in blocks:
         watch = None if progress is None else (lambda done, total, start=rows: progress(start + done))
         fresh = not model.__sklearn_is_fitted__()
-        part = model._learn(block.X, block.y, block.ids, block.subjects, fresh=fresh, streaming=True, progress=watch)
+        part = model._learn(
+            block.X,
+            block.y,
+            block.ids,
+            block.subjects,
+            fresh=fresh,
+            streaming=True,
+            allow_no_subject=allow_no_subject,
+            progress=watch,
+        )
         rows, added, decisions = rows + part.rows, added + part.core_rows_added, decisions + part.decisions
     if not rows:
         raise ConfigurationError("there is nothing to learn: no rows came.")
@@ -473,15 +492,18 @@ def _request(given: Any) -> Request:
     )
 
 
-def _found(model: Any, ticket: _Ticket, leaving: dict[Any, None]) -> list[tuple[int, int]] | Exception:
-    """For each request how much it named and how many rows it removes, which join ``leaving``; or why it cannot be."""
+def _found(model: Any, ticket: _Ticket, leaving: dict[Any, None]) -> list[tuple[int, int, int]] | Exception:
+    """For each request how much it names, how many rows it removes, and how much is not stored; or why it cannot be.
+
+    The rows join ``leaving``.
+    """
     counts, rows = [], dict[Any, None]()
     try:
         for request in ticket.requests:
-            asked, keys = model._named(request.ids, request.subjects)
+            asked, absent, keys = model._named(request.ids, request.subjects)
             fresh = [key for key in keys if key not in leaving and key not in rows]
             rows.update(dict.fromkeys(fresh))
-            counts.append((asked, len(fresh)))
+            counts.append((asked, len(fresh), absent))
     except Exception as error:  # of this caller alone
         return error
     leaving.update(rows)

@@ -18,6 +18,7 @@ def learn(
     ids: Any = None,
     subjects: Any = None,
     classes: Any = None,
+    allow_no_subject: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> LearnReport:
     """Learn rows like ``clf.partial_fit`` and get a report instead of the model.
@@ -28,7 +29,7 @@ def learn(
     ----------
     clf : ErasableClassifier, ErasableKernelClassifier or another of their kind
         Fitted or not; changed in place.
-    X, y, ids, subjects, classes
+    X, y, ids, subjects, classes, allow_no_subject
         As in ``ErasableClassifier.partial_fit``.
     progress : callable, optional
         Called with (rows done, rows in all) after every block.
@@ -51,4 +52,6 @@ def learn(
     if not isinstance(clf, ErasableBase):
         raise InputTypeError(f"learn needs a model that can forget bit for bit; got {type(clf).__name__}.")
     fresh = not clf.__sklearn_is_fitted__()
-    return clf._learn(X, y, ids, subjects, classes=classes, fresh=fresh, progress=progress)
+    return clf._learn(
+        X, y, ids, subjects, classes=classes, fresh=fresh, allow_no_subject=allow_no_subject, progress=progress
+    )
