@@ -71,7 +71,7 @@ class Batch:
         if isinstance(model, OracleModel):
             model.learn(self.X, self.y, self.ids, self.subjects)
         elif len(self):
-            model.partial_fit(np.array(self.X), self.y, ids=self.ids, subjects=self.subjects)
+            model.partial_fit(np.array(self.X), self.y, ids=self.ids, subjects=self.subjects, allow_no_subject=True)
         return model
 
 

@@ -176,6 +176,7 @@ def test_a_missing_or_huge_file_is_an_error_of_ours(tmp_path):
 
 def test_a_passphrase_is_the_first_line(tmp_path):
     path = tmp_path / "word"
+    path.touch(0o600)
     path.write_bytes(b"open sesame\r\nanother line\n")
     assert read_passphrase(path) == b"open sesame"
     for wrong in (b"", b"\nlater", b"x" * 1001):
@@ -212,3 +213,143 @@ def test_openssl_reads_both_files(tmp_path):
     arguments = [openssl, "pkey", "-in", str(files.private), "-pubout"]
     made = subprocess.run(arguments, capture_output=True, check=True, timeout=20)
     assert made.stdout == files.public.read_bytes()
+
+
+# -- points of small order ---------------------------------------------------------------------------------------
+
+P = 2**255 - 19
+CURVE_D = -121665 * pow(121666, -1, P) % P
+
+
+def added(one, other):
+    """The sum of two points of the curve -x² + y² = 1 + d x² y², by the formula of RFC 8032, section 5.1.4."""
+    (a, b), (c, e) = one, other
+    t = CURVE_D * a * b * c * e
+    return (a * e + b * c) * pow(1 + t, -1, P) % P, (b * e + a * c) * pow(1 - t, -1, P) % P
+
+
+def point_at(y):
+    """A point of this height, or None."""
+    square = (y * y - 1) * pow(CURVE_D * y * y + 1, -1, P) % P
+    root = pow(square, (P + 3) // 8, P)
+    for x in (root, root * pow(2, (P - 1) // 4, P) % P):
+        if x * x % P == square:
+            return x, y
+    return None
+
+
+def torsion():
+    """The eight points whose order divides 8: what is left of a point when its part of prime order is gone."""
+    order = 2**252 + 27742317777372353535851937790883648493
+    found = set()
+    for y in range(2, 40):
+        start = point_at(y)
+        if start is None:
+            continue
+        total, power = (0, 1), start
+        for bit in range(order.bit_length()):
+            if order >> bit & 1:
+                total = added(total, power)
+            power = added(power, power)
+        found.add(total)
+        found.add((-total[0] % P, total[1]))
+    return found
+
+
+def encodings(point):
+    """Every way to write a point in 32 bytes: both signs, and y or y + p where there is room for it."""
+    for y in (point[1], point[1] + P):
+        if y < 2**255:
+            for sign in (0, 1):
+                yield (y | sign << 255).to_bytes(32, "little")
+
+
+SMALL = sorted({raw for point in torsion() for raw in encodings(point)})
+
+
+def test_all_points_of_small_order_are_known():
+    assert len(torsion()) == 8
+    assert len(SMALL) == 14  # y: 0, 1, -1 and two more, with either sign; and p, p + 1 for 0 and 1
+
+
+@pytest.mark.parametrize("raw", SMALL, ids=bytes.hex)
+def test_keys_of_small_order_are_refused_wherever_one_is_read(raw, tmp_path):
+    """With the identity as key, the identity and S = 0 are a signature of every message."""
+    pem = ed25519.Ed25519PublicKey.from_public_bytes(raw).public_bytes(PEM, SPKI)
+    (tmp_path / "k.pub.pem").write_bytes(pem)
+    for read in (
+        lambda: PublicKey(raw),
+        lambda: PublicKey.from_pem(pem),
+        lambda: read_public_key(tmp_path / "k.pub.pem"),
+    ):
+        with pytest.raises(InputError, match="of small order"):
+            read()
+
+
+@pytest.mark.parametrize("y", [*range(P, 2**255)])
+def test_a_key_has_one_encoding(y):
+    """RFC 8032, section 5.1.3: y must be less than p."""
+    for sign in (0, 1):
+        with pytest.raises(InputError, match="not written as RFC 8032 says"):
+            PublicKey((y | sign << 255).to_bytes(32, "little"))
+
+
+@pytest.mark.parametrize("raw", [b"", POINT[:31], POINT + b"\0"])
+def test_a_key_has_32_bytes(raw):
+    with pytest.raises(InputError):
+        PublicKey(raw)
+
+
+@pytest.mark.parametrize("raw", SMALL, ids=bytes.hex)
+def test_a_signature_that_begins_with_a_point_of_small_order_matches_nothing(raw):
+    """The holder of the key can make such ones: the point, and a times the hash."""
+    a = int.from_bytes(hashlib.sha512(SEED).digest()[:32], "little") & (2**254 - 8) | 2**254
+    order = 2**252 + 27742317777372353535851937790883648493
+    k = int.from_bytes(hashlib.sha512(raw + POINT + b"m").digest(), "little")
+    signature = raw + (a * k % order).to_bytes(32, "little")
+    assert not PublicKey(POINT).matches(signature, b"m")
+
+
+def test_keys_of_private_keys_are_accepted():
+    for _ in range(50):
+        key = new_key()
+        assert key.public.matches(key.sign(b"m"), b"m")
+
+
+# -- who may read a private key ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o666, 0o620, 0o602, 0o611, 0o677])
+def test_secrets_that_others_may_read_or_change_are_refused(tmp_path, mode):
+    files = write_key(known_key(), tmp_path / "signer", passphrase=b"word")
+    (tmp_path / "word").write_bytes(b"word\n")
+    for path, read in (
+        (files.private, lambda p: read_private_key(p, passphrase=b"word")),
+        (tmp_path / "word", read_passphrase),
+    ):
+        path.chmod(mode)
+        with pytest.raises(StoreError, match=f"has mode {mode:04o}.*chmod 600"):
+            read(path)
+        for allowed in (0o600, 0o400, 0o700):
+            path.chmod(allowed)
+            assert read(path)
+
+
+def test_a_key_lent_by_another_user_may_be_open_to_a_group_and_not_to_all(tmp_path, monkeypatch):
+    files = write_key(known_key(), tmp_path / "signer")
+    monkeypatch.setattr(keys.os, "geteuid", lambda: files.private.stat().st_uid + 1)
+    files.private.chmod(0o440)
+    assert read_private_key(files.private).public == PublicKey(POINT)
+    files.private.chmod(0o444)
+    with pytest.raises(StoreError, match="has mode 0444"):
+        read_private_key(files.private)
+
+
+def test_a_passphrase_may_come_from_a_pipe():
+    read, write = os.pipe()
+    os.write(write, b"word\n")
+    os.close(write)
+    try:
+        assert read_passphrase(f"/dev/fd/{read}") == b"word"
+    finally:
+        os.close(read)

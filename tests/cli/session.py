@@ -17,7 +17,7 @@ from tests.formats.models import rows
 
 N = 60
 MODEL = "model.erasable"
-LEARN = ["--label", "churned", "--id", "row_id", "--subject", "user_id", "-o", MODEL]
+LEARN = ["--label", "churned", "--id", "row_id", "--subject", "user_id", "--allow-no-subject", "-o", MODEL]
 
 
 def table(low=0, high=N, **changes):

@@ -42,27 +42,71 @@ def test_a_receipt_that_cannot_be_written_after_all_is_not_lost(folder, capsys):
     capsys.readouterr()
 
     def fails_for_the_receipt(descriptor):
-        if os.fstat(descriptor).st_ino == os.stat("r.json").st_ino and key not in load("m.erasable").core_ids_:
+        if os.path.samestat(os.fstat(descriptor), os.stat(".r.json.new")) and key not in load("m.erasable").core_ids_:
             raise OSError(errno.EIO, "injected")
         synced(descriptor)
 
-    with mock.patch("erasable.cli.forget.os.fsync", fails_for_the_receipt):
+    with mock.patch("erasable.store._disk.os.fsync", fails_for_the_receipt):
         assert run(["forget", "m.erasable", "--id", key, *SIGN]) == 5
     text = capsys.readouterr().err
     assert "the rows are forgotten, but r.json could not be written" in text
     assert key not in load("m.erasable").core_ids_
+    assert not [p.name for p in folder.iterdir() if "r.json" in p.name]
     receipt = next(line for line in text.splitlines() if line.startswith("{"))
     check_state(check_receipt(receipt + "\n", read_public_key("signer.pub.pem")), load("m.erasable").state_digest())
 
 
 def test_no_room_for_a_receipt_is_found_before_anything_is_forgotten(folder, capsys):
     key, before = load("m.erasable").core_ids_[0], (folder / "m.erasable").read_bytes()
-    with mock.patch("erasable.cli.forget.os.fsync", side_effect=OSError(errno.ENOSPC, "No space left on device")):
+    with mock.patch("erasable.store._disk.os.fsync", side_effect=OSError(errno.ENOSPC, "No space left on device")):
         assert run(["forget", "m.erasable", "--id", key, *SIGN]) == 5
     assert (folder / "m.erasable").read_bytes() == before
-    assert not (folder / "r.json").exists()
+    assert not [p.name for p in folder.iterdir() if "r.json" in p.name]
     assert run(["forget", "m.erasable", "--id", key, *SIGN]) == 0
     assert len((folder / "r.json").read_text().splitlines()) == 1
+
+
+def test_only_the_receipt_of_the_same_request_is_taken_for_it(folder, capsys):
+    """A command that was killed after its last step is asked again: its receipt is there, and stays."""
+    first, second = map(str, load("m.erasable").core_ids_[:2])
+    forget = ["forget", "m.erasable", *SIGN]
+    assert run([*forget, "--id", first, "--request-id", "one"]) == 0
+    receipt = (folder / "r.json").read_bytes()
+    capsys.readouterr()
+    assert run([*forget, "--id", first, "--request-id", "one"]) == 0
+    assert "it was kept" in capsys.readouterr().out
+    assert run([*forget, "--id", first]) == 0
+    state = (folder / "m.erasable").read_bytes()
+    for other in (
+        ["--id", first, "--request-id", "two"],
+        ["--id", first, "--after-only"],
+        ["--id", second],
+        ["--id", first, "--id", second, "--request-id", "one"],
+    ):
+        assert run([*forget, *other]) == 5
+        assert "never overwritten" in capsys.readouterr().err
+    assert run(["keys", "new", "-o", "another"]) == 0
+    assert run(["forget", "m.erasable", "--id", first, "--receipt", "r.json", "--key", "another.pem"]) == 5
+    assert (folder / "m.erasable").read_bytes() == state
+    assert run(["forget", "m.erasable", "--id", second]) == 0  # another state
+    assert run([*forget, "--id", first, "--request-id", "one"]) == 5
+    assert (folder / "r.json").read_bytes() == receipt
+
+
+@pytest.mark.parametrize("there", [b"", b" " * 8192, b"{}", b"\xff" * 100, b"x" * 10**6, "folder", "link"])
+def test_what_is_no_receipt_is_not_overwritten(there, folder, capsys):
+    path = folder / "r.json"
+    if there == "folder":
+        path.mkdir()
+    elif there == "link":
+        path.symlink_to("nowhere")
+    else:
+        path.write_bytes(there)
+    before = (folder / "m.erasable").read_bytes()
+    assert run(["forget", "m.erasable", "--id", str(load("m.erasable").core_ids_[0]), *SIGN]) == 5
+    assert "never overwritten" in capsys.readouterr().err
+    assert (folder / "m.erasable").read_bytes() == before
+    assert isinstance(there, str) or path.read_bytes() == there
 
 
 def test_no_receipt_for_a_state_that_does_not_verify(folder, capsys):
@@ -87,11 +131,21 @@ def test_who_expects_rows_to_leave_is_told_that_none_were_there(folder, capsys):
     assert run(["forget", "plain.erasable", "--subject", "ann"]) == 0
     assert "stores no subjects" in capsys.readouterr().err
     assert run(["forget", "m.erasable", "--id", "row-0 "]) == 0
-    assert "none of these names is stored" in capsys.readouterr().err
-    assert run(["forget", "m.erasable", "--id", "nobody", "--json"]) == 0
-    assert len(json.loads(capsys.readouterr().out)["warnings"]) == 1
+    why = "they were never learnt, were not kept, or are gone already"
+    assert capsys.readouterr().err == f"note: 1 of 1 named rows are not stored: {why}.\n"
+    core = [str(k) for k in load("m.erasable").core_ids_]
+    ids = [f"--id={k}" for k in ("a", core[0], "b", core[1], "c")]
+    assert run(["forget", "m.erasable", *ids]) == 0
+    assert capsys.readouterr().err == f"note: 3 of 5 named rows are not stored: {why}.\n"
+    assert run(["forget", "m.erasable", "--subject", "owner-1", "--subject", "nobody"]) == 0
+    assert capsys.readouterr().err == f"note: 1 of 2 named subjects are not stored: {why}.\n"
+    assert run(["forget", "m.erasable", "--subject", "owner-1", "--id", core[2]]) == 0
+    assert capsys.readouterr().err == f"note: 1 of 2 named rows and subjects are not stored: {why}.\n"
+    assert run(["forget", "m.erasable", "--id", "nobody", "--id", core[3], "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["requested"], told["not_stored"], told["warnings"]) == (2, 1, [])
     assert run(["forget", "m.erasable", "--id", str(load("m.erasable").core_ids_[0])]) == 0
-    assert "warning" not in capsys.readouterr().err
+    assert capsys.readouterr().err == ""
 
 
 def test_a_column_of_a_list_of_names_can_be_named(folder, capsys):
@@ -104,6 +158,7 @@ def test_a_column_of_a_list_of_names_can_be_named(folder, capsys):
 
 
 def test_a_passphrase_can_be_typed_in(folder, capsys, monkeypatch):
+    (folder / "word.txt").touch(0o600)
     (folder / "word.txt").write_text("open sesame\n")
     assert run(["keys", "new", "-o", "locked", "--passphrase-file", "word.txt"]) == 0
     sign = ["--receipt", "r.json", "--key", "locked.pem", "--ask-passphrase"]

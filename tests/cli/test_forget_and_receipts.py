@@ -96,6 +96,7 @@ def test_forget_as_json(folder, capsys):
         "model": MODEL,
         "requested": 2,
         "core_rows_removed": 1,
+        "not_stored": 1,
         "core_rows": after.n_core_,
         "digest_before": before,
         "digest": after.state_digest(),
@@ -175,12 +176,18 @@ def test_a_receipt_that_could_not_be_written_is_refused_before_anything_changes(
         no([*forget, "--receipt", "r.json", *signer, "--request-id", "x" * 10_000], 2)
         no(["forget", "nowhere.erasable", "--id", "x", "--receipt", "r.json", *signer], 5, "nowhere.erasable")
     good = ["--receipt", "r.json", "--key", "locked.pem", "--passphrase-file", "pass.txt"]
+    for secret in ("locked.pem", "pass.txt"):
+        os.chmod(secret, 0o644)
+        with refused(capsys, folder) as no:
+            no([*forget, *good], 5, secret, "mode 0644", "chmod 600")
+        os.chmod(secret, 0o600)
     assert run([*forget, *good]) == 0
 
 
 def put_text(name, text):
     with open(name, "w", encoding="utf-8") as file:
         file.write(text)
+    os.chmod(name, 0o600)
     return name
 
 

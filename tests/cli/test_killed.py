@@ -1,4 +1,7 @@
-"""``learn`` and ``forget`` killed at every step: the file is from before or from after, and what is gone stays gone."""
+"""``learn`` and ``forget`` killed at every step: the file is from before or from after, and what is gone stays gone.
+
+With a receipt, there is a whole one or none, and the same command once more succeeds and gives one.
+"""
 
 from __future__ import annotations
 
@@ -44,8 +47,14 @@ class Model:
         ROWS[40:].to_csv(folder / "more.csv", index=False)
         columns = ["--id", "id", "--subject", "who", "--threshold", "0.05", "-o", str(self.path)]
         assert run(["learn", str(folder / "rows.csv"), *columns]) == 0
+        forget = ["forget", str(self.path), "--subject", "who-2"]
+        self.receipt, key = self.home / "r.json", str(folder / "signer")
+        assert run(["keys", "new", "-o", key]) == 0
+        self.public = [f"--key={key}.pub.pem", "--state", str(self.path)]
         self.command = {
-            "forget": ["forget", str(self.path), "--subject", "who-2"],
+            "forget": forget,
+            "receipt": [*forget, "--receipt", str(self.receipt), "--key", f"{key}.pem"],
+            "named receipt": [*forget, "--receipt", str(self.receipt), "--key", f"{key}.pem", "--request-id", "7"],
             "learn": ["learn", str(folder / "more.csv"), *columns],
             "first learn": ["learn", str(folder / "more.csv"), *columns],
         }[change]
@@ -60,8 +69,8 @@ class Model:
         assert self.files(self.start) != self.files(self.end)
 
     def files(self, folder: Path) -> dict[str, bytes]:
-        """All files but the lock."""
-        names = [p for p in folder.rglob("*") if p.is_file() and p.name != ".m.erasable.lock"]
+        """All files but the lock and the receipt, which says what time it is."""
+        names = [p for p in folder.rglob("*") if p.is_file() and p.name not in (".m.erasable.lock", *RECEIPTS)]
         return {str(p.relative_to(folder)): p.read_bytes() for p in names}
 
     def prepare(self) -> None:
@@ -76,11 +85,29 @@ class Model:
         assert run(["forget", str(self.path), "--id", "none"]) == (0 if self.path.exists() else 5)
         found = self.files(self.home)
         assert found == self.files(self.end) or (not acknowledged and found == self.files(self.start)), where
-        if self.change == "forget" and found == self.files(self.end):
+        if "receipt" in self.change:
+            self.check_receipt(acknowledged, where)
+            found = self.files(self.home)
+        if self.change not in ("learn", "first learn") and found == self.files(self.end):
             rows = GONE[:40]
             report = scan(self.home, rows[[f"f{j}" for j in range(D)]].to_numpy(), ids=rows.id.tolist())
             assert report.clean, (where, report.as_json())
             assert not any(key.encode() in data for key in rows.id for data in found.values()), where
+
+    def check_receipt(self, acknowledged: bool, where: str) -> None:
+        """What is there is a receipt; and asked again, the command gives one of the state after."""
+        assert self.receipt.exists() or not acknowledged, where
+        before = self.receipt.read_bytes() if self.receipt.exists() else None
+        if before is not None:
+            assert run(["receipt", "verify", str(self.receipt), *self.public]) == 0, where
+        assert run(self.command) == 0, where
+        assert run(["receipt", "verify", str(self.receipt), *self.public]) == 0, where
+        assert before in (None, self.receipt.read_bytes()), where
+        assert {p.name for p in self.home.iterdir()} <= {".m.erasable.parts", *LEFT}, where
+
+
+RECEIPTS = ("r.json", ".r.json.new")
+LEFT = ("m.erasable", ".m.erasable.lock", "r.json")
 
 
 @pytest.mark.parametrize(
@@ -89,6 +116,8 @@ class Model:
         ("forget", ONE_FILE, False),
         ("forget", ONE_FILE, True),
         ("forget", SHARDS, True),
+        ("receipt", ONE_FILE, True),
+        ("named receipt", SHARDS, False),
         ("learn", ONE_FILE, True),
         ("learn", SHARDS, False),
         ("first learn", ONE_FILE, False),
@@ -136,7 +165,7 @@ def warm():
 
 
 @pytest.mark.skipif(strace_trouble() is not None, reason=str(strace_trouble()))
-@pytest.mark.parametrize("change", ["forget", "learn", "first learn"])
+@pytest.mark.parametrize("change", ["forget", "receipt", "learn", "first learn"])
 def test_killed_at_every_system_call_that_writes(change, warm, tmp_path, capsys):
     """A process of its own, by SIGKILL as it enters the n-th call of each kind that changes files or their names."""
     model = Model(tmp_path, change)

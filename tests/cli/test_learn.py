@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import re
 import sys
 import tracemalloc
 
@@ -35,7 +36,8 @@ def test_learning_gives_the_file_of_the_classifier(capsys, folder):
     names = ["age", "weight", "height"]
     owners = found["user_id"].to_pylist()
     same = ErasableClassifier(threshold=N**-0.2, feature_names=names)
-    same.fit(X, found["churned"].to_pylist(), ids=found["row_id"].to_pylist(), subjects=owners)
+    ids = found["row_id"].to_pylist()
+    same.fit(X, found["churned"].to_pylist(), ids=ids, subjects=owners, allow_no_subject=True)
     assert hashlib.sha256(content()).hexdigest() == same.state_digest()
     assert sorted(p.name for p in folder.iterdir()) == [f".{MODEL}.lock", "data.parquet", MODEL]
 
@@ -188,7 +190,7 @@ def test_a_new_file_is_not_made_for_a_table_that_cannot_be_used(what, capsys, fo
     bad = put(BAD_TABLES[what](table()))
     with refused(capsys, folder) as no:
         no(["learn", bad, *LEARN, "--threshold", "0.1"], 2)
-    assert not (folder / MODEL).exists()
+    assert os.listdir(folder) == [bad]
 
 
 def test_a_bad_row_after_many_good_blocks_leaves_everything_as_it_was(capsys, folder, monkeypatch):
@@ -296,3 +298,41 @@ def test_the_memory_of_learning_does_not_grow_with_the_table(capsys, folder):
     assert (folder / "many.parquet").stat().st_size > 3 * (folder / "few.parquet").stat().st_size
     assert many < 1.5 * few
     assert many < 12 * 5_000 * 40 * 8 / 2
+
+
+@pytest.mark.parametrize("form", ["data.parquet", "data.csv", "pipe"])
+def test_rows_that_lack_a_subject_are_refused_unless_that_is_allowed(form, capsys, folder, monkeypatch):
+    """Also where they come late, and many blocks were learnt before."""
+    import erasable.tables._stream as streams
+
+    monkeypatch.setattr(
+        streams.stream_table, "__kwdefaults__", {**streams.stream_table.__kwdefaults__, "block_bytes": 240}
+    )
+    owners = [f"user {i % 9}" for i in range(N - 2)]
+    data = put(table(user_id=[*owners, None, None]), "data.csv" if form == "pipe" else form)
+    strict = [v for v in LEARN if v != "--allow-no-subject"]
+
+    def source():
+        if form != "pipe":
+            return data
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO((folder / data).read_bytes())))
+        return "-"
+
+    with refused(capsys, folder) as no:
+        no(["learn", source(), *strict, "--threshold", "0"], 2, "rows have no subject", "--allow-no-subject")
+    assert os.listdir(folder) == [data]
+    assert run(["learn", source(), *LEARN, "--threshold", "0"]) == 0
+    capsys.readouterr()
+    assert run(["inspect", MODEL]) == 0
+    assert re.search(r"^no subject +2 core rows", capsys.readouterr().out, re.MULTILINE)
+    assert run(["inspect", MODEL, "--json"]) == 0
+    assert said(capsys)["rows_without_subject"] == 2
+
+
+def test_subjects_are_not_left_out_where_a_model_has_them(capsys, folder):
+    learnt(0, 30, user_id=[f"user {i % 9}" for i in range(30)])
+    more = put(table(30))
+    plain = ["--label", "churned", "--id", "row_id", "--ignore", "user_id", "-o", MODEL]
+    with refused(capsys, folder) as no:
+        no(["learn", more, *plain], 2, "--subject", "--allow-no-subject")
+    assert run(["learn", more, *plain, "--allow-no-subject"]) == 0

@@ -122,6 +122,7 @@ def test_keys_are_not_overwritten(command, tmp_path):
 
 
 def test_a_passphrase_comes_from_a_file_or_is_asked_for(command, tmp_path):
+    (tmp_path / "word").touch(0o600)
     (tmp_path / "word").write_text("sesame\n")
     assert json.loads(command("keys", "new", "-o", "a", "--passphrase-file", "word", "--json").stdout)["encrypted"]
     read_private_key(tmp_path / "a.pem", passphrase=b"sesame")

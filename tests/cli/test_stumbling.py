@@ -157,7 +157,7 @@ def test_whether_a_file_can_be_read_is_not_asked_beforehand(folder, capsys, monk
         ["predict", MODEL, "data.csv", "-o", "p.csv"],
         ["export", MODEL, "-o", "m.safetensors"],
         ["export", MODEL, "-o", "m.safetensors"],
-        ["learn", "data.csv", *ids, "-o", MODEL],
+        ["learn", "data.csv", *ids, "--allow-no-subject", "-o", MODEL],
         ["plan", "digits", "--effort", "quick", "--max-loss", "0.1", "--out", "."],
         ["reproduce", "svm", "--out", "."],
     ):

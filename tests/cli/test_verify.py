@@ -56,18 +56,35 @@ def test_an_altered_model_is_told_from_a_damaged_one(name, folder, capsys):
     for damaged in (right[:-1], right[:-1] + bytes([right[-1] ^ 1]), b"", b"PK\x03\x04"):
         (folder / MODEL).write_bytes(damaged)
         with refused(capsys, folder) as no:
-            no(["verify", MODEL], 2, "not a state")
+            no(["verify", MODEL], 4, "not a state")
             no(["inspect", MODEL], 2, "not a state")
             no(["forget", MODEL, "--id", "row 1"], 2, "not a state")
             no(["predict", MODEL, "learnt.parquet"], 2, "not a state")
+
+
+def test_a_flipped_bit_anywhere_does_not_verify(folder, capsys):
+    learnt()
+    right = content()
+    length = int.from_bytes(right[:8], "little")
+    places = {*range(0, 8), *range(8, 8 + length, 7), *range(8 + length, len(right), len(right) // 40), len(right) - 1}
+    version = right.index(b"version")
+    for at in sorted(places | set(range(version, version + 14))):
+        bad = bytearray(right)
+        bad[at] ^= 1
+        (folder / MODEL).write_bytes(bad)
+        assert run(["verify", MODEL]) == 4, at
+    capsys.readouterr()
+    assert run(["verify", MODEL, "--json"]) == 4
+    assert said(capsys)["error"]["kind"] == "VerificationError"
+    assert run(["verify", "nowhere.erasable"]) == 5
 
 
 def test_a_newer_file_is_named_by_every_command(folder, capsys):
     learnt()
     (folder / MODEL).write_bytes(altered(content(), lambda header, meta: meta.update(version=2)))
     with refused(capsys, folder) as no:
+        no(["verify", MODEL], 4, "version 2", "install a newer erasable")
         for arguments in (
-            ["verify", MODEL],
             ["inspect", MODEL],
             ["forget", MODEL, "--id", "row 1"],
             ["predict", MODEL, "learnt.parquet"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import struct
 import tracemalloc
@@ -328,6 +329,9 @@ BOMBS = {
     "many lists, written otherwise": lambda: (
         b'{"__metadata__":{"erasable":"' + rb"\u005b" + rb"\u005b\u005d\u002c" * (LONG // 18 - 5) + b'0]"}}'
     ),
+    "many objects, written otherwise": lambda: (
+        b'{"__metadata__":{"erasable":"' + rb"\u005b" + rb"\u007b}\u002c" * (LONG // 13 - 5) + b'0]"}}'
+    ),
     "a long number": lambda: in_meta('{"format":' + "9" * (LONG - 100) + "}"),
     "many tensors": lambda: (
         b"{" + b",".join(b'"%x":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}' % i for i in range(LONG // 60)) + b"}"
@@ -442,6 +446,7 @@ def test_a_format_that_is_not_known_is_named_with_what_to_do(files, form):
 # -- any change at all -------------------------------------------------------------------------------------------
 
 _JUNK = [None, True, -1, 0, 1, 2, 10**12, 10**30, 0.5, "", "row", "nan", "inf", "-0x1p+0", "0x1p-1074", [], ["0x1p+0"]]
+_JUNK += ["{}", "[]", "null", "[{}]", '{"map":{}}', '{"n_features":3}', '{"map":{"a":[[{}]]},"n_features":3}', {"": {}}]
 _JUNK += [[[]], {}, "9" * 400, "a\0b", [1, 2], {"a": []}, ["ape", "bee", "cow"], "int", "str", "bytes", "float", "bool"]
 
 
@@ -509,6 +514,100 @@ def test_any_change_is_refused_or_gives_the_very_bytes_and_verify_decides(files,
         return
     if bad != files[name]:
         assert digest_of([bad]) == model.state_digest() != digest_of([files[name]])
+
+
+def places(value, path=()):
+    """Every place in a tree of JSON, the root left out."""
+    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in inside:
+        yield (*path, key)
+        yield from places(inner, (*path, key))
+
+
+def with_value(data, path, value):
+    header, meta, body = opened(data)
+    tree = {"meta": meta, "header": header}
+    place = tree
+    for key in path[:-1]:
+        place = place[key]
+    if value is GONE:
+        del place[path[-1]]
+    else:
+        place[path[-1]] = value
+    return closed(tree["header"], tree["meta"], body)
+
+
+GONE = object()
+
+
+@pytest.mark.filterwarnings("ignore")  # of learners, about rows that nobody gave them
+@pytest.mark.parametrize("name", ["linear, int ids", "poly", "kernel function", "general", "mapped", "core set, ridge"])
+def test_any_value_in_the_place_of_any_other_is_read_or_refused_by_every_reader(files, name, tmp_path):
+    """Every value of the header and every entry of the metadata, one after the other, replaced by junk and sealed."""
+    from erasable.audit._ours import read_header
+    from erasable.operations.inspect import inspect
+
+    like, path = CASES[name].make(), tmp_path / "m.erasable"
+    header, meta, _ = opened(files[name])
+    readers = [
+        lambda data: model_of(data, None),
+        lambda data: model_of(data, None, like),
+        lambda data: inspect(path, rows=True),
+    ]
+    for place in places({"meta": meta, "header": header}):
+        if len(place) == 1 or place[-1] == "checksum":
+            continue
+        for value in [GONE, *(_JUNK if place[0] == "meta" else _JUNK[::5])]:
+            data = with_value(files[name], place, value)
+            path.write_bytes(data)
+            for read in readers:
+                with contextlib.suppress(ErasableError):
+                    read(data)
+            with open(path, "rb") as file:
+                read_header(file.fileno(), len(data))
+
+
+NESTED = {
+    "lists": "[" + "[]," * 90_000 + "0]",
+    "lists, written otherwise": "[" + r"\u005b]\u002c" * 400_000 + "0]",
+    "objects, written otherwise": "[" + r"\u007b}\u002c" * 400_000 + "0]",
+    "a map, written otherwise": r'{"map":{"a":[' + r"\u007b}\u002c" * 400_000 + '0]},"n_features":3}',
+}
+
+
+@pytest.mark.parametrize("what", NESTED)
+def test_a_feature_map_made_to_explode_does_not(files, what, tmp_path):
+    """It is JSON in a text in JSON in a text in JSON: brackets may be hidden twice."""
+    from erasable.audit._ours import read_header
+
+    data = altered(files["mapped"], lambda header, meta: meta.update(feature_map=NESTED[what]))
+    assert len(data) <= layout.LONGEST_HEADER
+    path = tmp_path / "m.erasable"
+    path.write_bytes(data)
+
+    def attempt():
+        with pytest.raises(StateFormatError):
+            model_of(data, None)
+        with open(path, "rb") as file:
+            read_header(file.fileno(), len(data))
+
+    assert peak(attempt) < 70e6
+
+
+@pytest.mark.parametrize("what", BOMBS)
+def test_the_scan_reads_no_header_that_explodes(what, tmp_path):
+    from erasable.audit._ours import read_header
+    from erasable.operations.export import _is_stamped
+
+    path = tmp_path / "m.erasable"
+    path.write_bytes(with_header(BOMBS[what]()))
+
+    def attempt():
+        with open(path, "rb") as file:
+            assert read_header(file.fileno(), path.stat().st_size) is None
+        assert not _is_stamped(path, path.read_bytes())
+
+    assert peak(attempt) < 50e6
 
 
 @given(st.lists(st.binary(max_size=9), max_size=6), st.integers(0, 60), st.binary(max_size=1))

@@ -6,7 +6,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from erasable import verify
+from erasable import learn, verify
 from erasable.errors import InputError, InputTypeError
 from tests.estimators.cases import SECRET, SECRET_ID, SECRET_TEXT, N, classifier, make_rows, refused
 
@@ -17,7 +17,7 @@ BYTES = [t.encode() for t in TEXTS]
 
 
 def fitted(ids=None, subjects=None, **parameters):
-    return classifier(**parameters).fit(X, Y, ids=ids, subjects=subjects)
+    return classifier(**parameters).fit(X, Y, ids=ids, subjects=subjects, allow_no_subject=True)
 
 
 INTEGER_CONTAINERS = {
@@ -262,6 +262,37 @@ def test_a_row_may_have_no_subject(keys):
     assert clf.forget(subjects=known).core_rows == plain.count(None) > 0
     assert plain[clf.core_ids_[0]] is None
     verify(clf)
+
+
+LACKING = {
+    **MISSING,
+    "not a number among strings": [*TEXTS[:-1], float("nan")],
+    "an empty text": [*TEXTS[:-1], ""],
+    "an empty text in an array": np.array([*TEXTS[:-1], ""]),
+    "empty bytes": [*BYTES[:-1], b""],
+    "one that is missing and one that is empty": [None, "", *TEXTS[2:]],
+}
+
+
+@pytest.mark.parametrize("keys", LACKING.values(), ids=LACKING)
+def test_rows_that_lack_a_subject_are_refused_unless_that_is_allowed(keys):
+    """No erasure by subject could ever reach them."""
+    for clf in (classifier(threshold=0.0), fitted(threshold=0.0)):
+        with refused(clf, InputError, f"of {N} rows have no subject", "allow_no_subject="):
+            clf.fit(X, Y, subjects=keys)
+        with refused(clf, InputError, f"of {N} rows have no subject"):
+            clf.partial_fit(X, Y, ids=NUMBERS + 1000, subjects=keys)
+        with refused(clf, InputError, f"of {N} rows have no subject"):
+            learn(clf, X, Y, ids=NUMBERS + 1000, subjects=keys)
+    clf = classifier(threshold=0.0).partial_fit(X, Y, ids=NUMBERS, subjects=keys, allow_no_subject=True)
+    other = classifier(threshold=0.0)
+    learn(other, X, Y, ids=NUMBERS, subjects=keys, allow_no_subject=True)
+    assert clf.state_digest() == other.state_digest() == fitted(NUMBERS, keys, threshold=0.0).state_digest()
+
+
+def test_how_many_rows_lack_a_subject_is_said():
+    with pytest.raises(InputError, match=f"3 of {N} rows have no subject"):
+        classifier().fit(X, Y, subjects=[None, "", float("nan"), *TEXTS[3:]])
 
 
 def _entries(keys):

@@ -29,7 +29,7 @@ def linear() -> ErasableClassifier:
     X, y = rows(20), labels(rows(20))
     model.partial_fit(X[:8], y[:8], ids=[f"row {i}" for i in range(8)])
     subjects = [["Ann", "Bob", "Žofie", ""][i % 4] for i in range(12)]
-    model.partial_fit(X[8:], y[8:], ids=[f"řádek {i}" for i in range(8, 20)], subjects=subjects)
+    model.partial_fit(X[8:], y[8:], ids=[f"řádek {i}" for i in range(8, 20)], subjects=subjects, allow_no_subject=True)
     model.forget(ids=[model.core_ids_[2]])
     return model
 

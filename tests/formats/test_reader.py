@@ -49,7 +49,8 @@ def test_shards_are_what_the_page_says(kind, tmp_path, monkeypatch):
     rng = np.random.default_rng(2)
     ids = [{"int": i - 30, "str": f"é{i}", "bytes": b"\0%d" % i}[kind] for i in range(n)]
     owners = [None if i % 3 else f"o{i}" for i in range(n)]
-    clf = ErasableClassifier(threshold=1e-9).fit(rng.standard_normal((n, width - 1)), np.arange(n) % 3, ids, owners)
+    X, y = rng.standard_normal((n, width - 1)), np.arange(n) % 3
+    clf = ErasableClassifier(threshold=1e-9).fit(X, y, ids, owners, allow_no_subject=True)
     clf.forget(ids=ids[::9])
     clf.save(tmp_path / "m.erasable")
     head, parts = read_sharded(tmp_path / "m.erasable")

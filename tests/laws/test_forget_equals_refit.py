@@ -21,7 +21,9 @@ def refit(clf: ErasableClassifier, batch: Batch) -> ErasableClassifier:
     survivors = batch.part([i for i, key in enumerate(batch.ids) if key in kept])
     assert len(survivors) == len(kept)
     fresh = clone(clf).set_params(threshold=clf.threshold_)
-    return fresh.fit(np.array(survivors.X), survivors.y, ids=survivors.ids, subjects=survivors.subjects)
+    return fresh.fit(
+        np.array(survivors.X), survivors.y, ids=survivors.ids, subjects=survivors.subjects, allow_no_subject=True
+    )
 
 
 def subsets(batch: Batch):

@@ -29,7 +29,16 @@ SIZES = st.sampled_from([None, 1, 2, 5, 17])
 def test_block_and_chunk_sizes(problem, block, chunk):
     setting, batch = problem
     clf = setting.classifier()
-    clf._learn(np.array(batch.X), batch.y, batch.ids, batch.subjects, fresh=True, block_rows=block, chunk_rows=chunk)
+    clf._learn(
+        np.array(batch.X),
+        batch.y,
+        batch.ids,
+        batch.subjects,
+        fresh=True,
+        allow_no_subject=True,
+        block_rows=block,
+        chunk_rows=chunk,
+    )
     assert_identical(clf, batch.learnt_by(setting.oracle()))
 
 

@@ -63,7 +63,14 @@ class Classifier(RuleBasedStateMachine):
     def learn(self, data, sizes):
         batch = self.batch(data)
         self.clf._learn(
-            np.array(batch.X), batch.y, batch.ids, batch.subjects, fresh=not self.fitted(), streaming=True, **sizes
+            np.array(batch.X),
+            batch.y,
+            batch.ids,
+            batch.subjects,
+            fresh=not self.fitted(),
+            streaming=True,
+            allow_no_subject=True,
+            **sizes,
         )
         batch.learnt_by(self.oracle)
         self.offered += batch.ids
@@ -82,7 +89,7 @@ class Classifier(RuleBasedStateMachine):
     @rule(data=st.data())
     def fit_again(self, data):
         batch = self.batch(data)
-        self.clf.fit(np.array(batch.X), batch.y, ids=batch.ids, subjects=batch.subjects)
+        self.clf.fit(np.array(batch.X), batch.y, ids=batch.ids, subjects=batch.subjects, allow_no_subject=True)
         self.oracle = batch.learnt_by(self.setting.oracle())
 
     @precondition(lambda self: self.fitted() and self.offered)
@@ -225,7 +232,7 @@ class Classifier(RuleBasedStateMachine):
         X = np.array(batch.X)
         X[1] = 3.0 * (self.setting.scaling or 1.0)
         with pytest.raises(InputError, match="norm above"):
-            self.clf.partial_fit(X, batch.y, ids=batch.ids, subjects=batch.subjects)
+            self.clf.partial_fit(X, batch.y, ids=batch.ids, subjects=batch.subjects, allow_no_subject=True)
 
     @precondition(lambda self: self.fitted())
     @rule()

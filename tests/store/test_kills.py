@@ -97,8 +97,9 @@ def names(folder):
 
 
 def expected(path, got):
-    parts = [] if got is None else parts_of(got[0])
-    return [f".{path.name}.lock", *([path.name] if got else []), *(f".{path.name}.parts/{n}" for n in parts)]
+    if got is None:
+        return []
+    return [f".{path.name}.lock", path.name, *(f".{path.name}.parts/{n}" for n in parts_of(got[0]))]
 
 
 def holding(folder, mark):

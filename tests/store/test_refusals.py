@@ -6,6 +6,7 @@ import errno
 import hashlib
 import os
 import stat
+import threading
 
 import pytest
 
@@ -304,7 +305,7 @@ def test_wrong_use_is_refused(tmp_path):
         writer.replace([b"head"], {hashlib.sha256(b"p").hexdigest(): [b"p"]})
     with pytest.raises(StoreError, match="not held any more"):
         writer.replace([b"late"])
-    assert listing(tmp_path) == [".m.lock"]
+    assert listing(tmp_path) == []
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o664])
@@ -331,7 +332,7 @@ def test_the_old_bytes_are_overwritten_on_the_real_disk(tmp_path):
         with store.locked(path) as writer:
             writer.remove()
         assert old.read() == bytes(3)
-    assert listing(tmp_path) == [".m.lock"]
+    assert listing(tmp_path) == []
 
 
 def test_parts_of_a_head_that_was_moved_are_kept(tmp_path):
@@ -351,3 +352,60 @@ def test_parts_of_a_head_that_was_moved_are_kept(tmp_path):
     assert (tmp_path / ".m.parts" / name).read_bytes() == part
     (tmp_path / "moved").rename(path)
     assert store.read(path, lambda head, fetch: (head, fetch(name)), parts_of=parts_of) == (b"head", part)
+
+
+def test_a_change_that_never_came_about_leaves_no_lock_file(tmp_path):
+    path = tmp_path / "m"
+    with pytest.raises(ZeroDivisionError), store.locked(path):
+        raise ZeroDivisionError
+    assert listing(tmp_path) == []
+
+
+def test_the_lock_file_stays_where_something_has_to_be_cleaned_up(tmp_path):
+    """A reader cleans up only where there is one."""
+    path = tmp_path / "m"
+    for left in (store.side_files(path).new, store.side_files(path).old):
+        with store.locked(path):
+            left.write_bytes(b"half")
+        assert listing(tmp_path) == sorted([".m.lock", left.name])
+        left.unlink()
+        store.side_files(path).lock.unlink()
+
+
+def test_whoever_waited_for_a_lock_file_that_was_removed_is_alone(tmp_path):
+    path = tmp_path / "m"
+    inside, most = [], []
+    start = threading.Barrier(8)
+
+    def work():
+        start.wait()
+        for _ in range(50):
+            with store.locked(path):
+                inside.append(1)
+                most.append(len(inside))
+                inside.pop()
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(most) == 400
+    assert max(most) == 1
+    assert listing(tmp_path) == []
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_forked_child_does_not_remove_the_lock_file(tmp_path):
+    path = tmp_path / "m"
+    block = store.locked(path)
+    with block:
+        pid = os.fork()
+        if pid == 0:
+            try:
+                block.__exit__(None, None, None)
+            finally:
+                os._exit(0)
+        os.waitpid(pid, 0)
+        assert listing(tmp_path) == [".m.lock"]

@@ -14,7 +14,7 @@ import pytest
 import scipy.sparse as sp
 
 from erasable.errors import ConfigurationError, ErasableError, InputError, InputTypeError
-from erasable.tables import Table, load_table
+from erasable.tables import Table, load_table, stream_table
 from erasable.tables._reading import read_or_refuse
 from tests.tables.cases import IDS, SECRET, SECRET_TEXT, SUBJECTS, N, X, Y, assert_same, refused
 
@@ -387,3 +387,22 @@ def test_a_file_that_may_not_be_opened_is_not_called_damaged(form):
 
     with refused(InputError, "secret.csv cannot be opened: permission was denied"):
         read_or_refuse(read, Path("secret.csv"), form)
+
+
+@pytest.mark.parametrize("role", ["label", "id", "subject"])
+@pytest.mark.parametrize("line", [0, 5, N - 2])
+def test_a_quote_that_is_not_closed_swallows_no_rows(tmp_path, role, line):
+    """In the last column, all lines after it would be one cell."""
+    columns = {"a": X[:, 0], "label": ["yes"] * N, "id": IDS, "subject": SUBJECTS}
+    names = [*(n for n in columns if n != role), role]
+    lines = [",".join(str(columns[n][i]) for n in names) for i in range(N)]
+    head, _, last = lines[line].rpartition(",")
+    lines[line] = f'{head},"{last}'
+    (tmp_path / "t.csv").write_text("\n".join([",".join(names), *lines, ""]))
+    with refused(InputError, "t.csv", repr(role), "a quote is not closed"):
+        load_table(tmp_path / "t.csv", label="label", id="id", subject="subject")
+    with (
+        refused(InputError, "t.csv", repr(role), "a quote is not closed"),
+        stream_table(tmp_path / "t.csv", label="label", id="id", subject="subject") as stream,
+    ):
+        list(stream)

@@ -14,13 +14,14 @@ from tests.tables.cases import SECRET_TEXT, refused
 
 TEXTS = {
     "integers": (b"17\n4\n-2001\n", [17, 4, -2001]),
-    "strings": ("a\nÄ b\n\u2028\n".encode(), ["a", "Ä b", "\u2028"]),
+    "strings": ("a\nÄ b\nx\u2028y\n".encode(), ["a", "Ä b", "x\u2028y"]),
     "no line break at the end": (b"a\nb", ["a", "b"]),
     "Windows": (b"17\r\n\r\n4\r\n", [17, 4]),
     "a byte order mark": (b"\xef\xbb\xbf17\n4\n", [17, 4]),
     "blank lines": (b"\n\n17\n\n\n4\n\n", [17, 4]),
     "leading zeros": (b"007\n7\n", ["007", "7"]),
-    "spaces": (b" 7\n8\n", [" 7", "8"]),
+    "spaces inside": (b"a b\n7 8\n", ["a b", "7 8"]),
+    "quotes inside": (b'5" pipe\na"b\n', ['5" pipe', 'a"b']),
     "past 64 bits": (b"9223372036854775808\n1\n", ["9223372036854775808", "1"]),
     "nothing": (b"\n", []),
 }
@@ -96,6 +97,57 @@ def test_a_csv_without_a_line_of_names_loses_no_key(tmp_path):
     (tmp_path / "k.csv").write_text("7654321\n4\n")
     with refused(InputError, "k.csv", "first line"):
         read_keys(tmp_path / "k.csv")
+
+
+UNCLEAR = {
+    "an unclosed quote": (b'A1\n"B2\nC3\n', b'id\nA1\n"B2\nC3\n'),
+    "an unclosed quote at the start": (b'"A1\nB2\n', b'id\n"A1\nB2\n'),
+    "an unclosed quote at the end": (b'A1\nB2"\n', None),
+    "a quote that is closed too late": (b'"A1\n"B2"\n', b'id\n"A1\n"B2"\n'),
+    "something after a quote": (None, b'id\n"A1"x\nB2\n'),
+    "a line break in quotes": (None, b'id\n"A1\nB2"\nC3\n'),
+    "quotes in text": (b'"A1"\nB2\n', None),
+    "a space at the end": (b"A1 \nB2\n", b"id\nA1 \nB2\n"),
+    "a space at the start": (b" A1\nB2\n", b"id\n A1\nB2\n"),
+    "a space before a quote": (None, b'id\n "A1"\nB2\n'),
+    "a space in quotes": (None, b'id\n"A1 "\nB2\n'),
+    "a tab": (b"A1\t\nB2\n", b"id\nA1\t\nB2\n"),
+    "a space that is no ASCII": ("A1\u00a0\nB2\n".encode(), "id\nA1\u00a0\nB2\n".encode()),
+    "a space before a number": (b"1\n 2\n", b"id\n1\n 2\n"),
+    "nothing but a space": (b"A1\n \n", b"id\nA1\n \n"),
+    "more cells than names": (None, b"id\nA1,x\nB2\n"),
+    "an unclosed quote in another column": (None, b'id,note\nA1,"x\nB2,y\n'),
+    "an unclosed quote in the first line": (None, b'"id\nA1\n'),
+}
+
+
+@pytest.mark.parametrize("kind", [None, int, str])
+@pytest.mark.parametrize("what", UNCLEAR)
+def test_names_that_would_be_read_as_others_are_refused(tmp_path, what, kind):
+    """Otherwise no row has such a name, and those that are meant stay."""
+    for name, data in zip(("k.txt", "k.csv"), UNCLEAR[what], strict=True):
+        if data is not None:
+            (tmp_path / name).write_bytes(data)
+            with pytest.raises(InputError, match=name) as caught:
+                read_keys(tmp_path / name, kind=kind, column="id" if b"note" in data else None)
+            assert not any(key in str(caught.value) for key in ("A1", "B2"))
+    packed = UNCLEAR[what][1]
+    if packed is not None:
+        (tmp_path / "k.csv.gz").write_bytes(gzip.compress(packed))
+        with pytest.raises(InputError, match=r"k\.csv\.gz"):
+            read_keys(tmp_path / "k.csv.gz", kind=kind, column="id" if b"note" in packed else None)
+
+
+def test_names_with_spaces_quotes_and_line_breaks_have_forms_that_hold_them(tmp_path):
+    keys = [" a", "b ", '"c"', "d\ne", "f"]
+    pq.write_table(pa.table({"id": keys}), tmp_path / "k.parquet")
+    np.save(tmp_path / "k.npy", np.array(keys))
+    assert read_keys(tmp_path / "k.parquet") == read_keys(tmp_path / "k.npy") == keys
+    (tmp_path / "k.csv").write_text('id\n"a, b"\n"say ""hello"""\n')
+    assert read_keys(tmp_path / "k.csv") == ["a, b", 'say "hello"']
+    for ending in ("\r\n", "\r", "\n"):
+        (tmp_path / "k.csv").write_bytes(ending.join(["\ufeffid", "a", "", "b", ""]).encode())
+        assert read_keys(tmp_path / "k.csv") == ["a", "b"]
 
 
 BAD = {

@@ -5,7 +5,6 @@ The header is read on its own, so a file that was cut off while it was written c
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Iterator
@@ -17,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from erasable.audit._needles import Form, form_of
-from erasable.core.layout import DTYPES, LONGEST_HEADER
+from erasable.core.layout import DTYPES, LONGEST_HEADER, read_json
 
 _AT_ONCE = 1 << 23  # bytes of rows
 _NO_NAMES = {"checksum", "capacity_units"}  # digits that the format writes as text
@@ -188,8 +187,8 @@ def read_header(fd: int, size: int) -> Ours | None:
         return None
     try:
         written = os.pread(fd, length, 8)
-        header = json.loads(written.decode())
-        meta = json.loads(header.pop("__metadata__")["erasable"])
+        header = read_json(written)
+        meta = read_json(header.pop("__metadata__")["erasable"])
         tensors = {name: _tensor(entry, 8 + length) for name, entry in header.items()}
         text = _BETWEEN.join(_texts(written.decode())).encode("utf-8", "surrogatepass")
     except (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError):
@@ -218,7 +217,7 @@ def _texts(written: str) -> Iterator[str]:
 
 def _pairs(written: str) -> Any:
     """JSON with objects as tuples of pairs: of a key that stands there twice, both values count."""
-    return json.loads(written, object_pairs_hook=tuple)
+    return read_json(written, object_pairs_hook=tuple)
 
 
 def _tensor(entry: dict[str, Any], data: int) -> Tensor:

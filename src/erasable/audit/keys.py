@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from erasable.errors import ConfigurationError, InputError, StoreError
 
 _LARGEST_FILE = 16_384  # an Ed25519 key in PEM takes a few hundred bytes
 _LONGEST_PASSPHRASE = 1000
+_P = 2**255 - 19  # the field that points have their coordinates in
 
 
 @dataclass(frozen=True)
@@ -29,9 +31,21 @@ class PublicKey:
     ----------
     raw : bytes of length 32
         The point, as RFC 8032 encodes it.
+
+    Raises
+    ------
+    InputError
+        When it is no point that a private key can have: with one of small order, one signature fits many statements.
     """
 
     raw: bytes
+
+    def __post_init__(self) -> None:
+        if len(self.raw) != 32 or not _has_large_order(self.raw):
+            raise InputError(
+                "the key to check with must be the public half of an Ed25519 key, and no private key has this one (it "
+                "is of small order, or not written as RFC 8032 says): do not trust who gave it to you."
+            )
 
     @classmethod
     def from_pem(cls, pem: bytes) -> PublicKey:
@@ -67,6 +81,8 @@ class PublicKey:
 
     def matches(self, signature: bytes, message: bytes) -> bool:
         """Whether the holder of the private key signed exactly this message with this signature."""
+        if not _has_large_order(signature[:32]):  # the same of the point that a signature begins with
+            return False
         try:
             self._key().verify(signature, message)
         except InvalidSignature:
@@ -78,6 +94,17 @@ class PublicKey:
 
     def _key(self) -> Ed25519PublicKey:
         return Ed25519PublicKey.from_public_bytes(self.raw)
+
+
+def _has_large_order(raw: bytes) -> bool:
+    """Whether a point is in canonical form and not one of the eight whose order divides 8.
+
+    Those are the points with y = 0, y = 1 or y = -1, and those that doubling brings to y = 0: x² = -y², which in
+    the equation of the curve, -x² + y² = 1 + d x² y² with d = -121665 / 121666, leaves d y⁴ + 2 y² = 1.
+    """
+    y = int.from_bytes(raw, "little") % 2**255  # the highest bit is the sign of x
+    square = y * y % _P
+    return y < _P and y * (square - 1) * (121665 * square * square - 2 * 121666 * square + 121666) % _P != 0
 
 
 class PrivateKey:
@@ -202,7 +229,7 @@ def read_public_key(path: str | Path) -> PublicKey:
     StoreError, InputError
         When the file cannot be read, or holds no such key.
     """
-    return PublicKey.from_pem(_read(Path(path)))
+    return PublicKey.from_pem(_read(Path(path))[0])
 
 
 def read_private_key(path: str | Path, *, passphrase: bytes | None = None) -> PrivateKey:
@@ -211,15 +238,21 @@ def read_private_key(path: str | Path, *, passphrase: bytes | None = None) -> Pr
     Raises
     ------
     StoreError, InputError
-        When the file cannot be read, or holds no such key, or not with this passphrase.
+        When the file cannot be read, or others may read or change it, or it holds no such key, or not with this
+        passphrase.
     """
-    return PrivateKey.from_pem(_read(Path(path)), passphrase=passphrase)
+    data, facts = _read(Path(path))
+    key = PrivateKey.from_pem(data, passphrase=passphrase)
+    _refuse_open_to_others(Path(path), facts)
+    return key
 
 
 def read_passphrase(path: str | Path) -> bytes:
-    """The first line of a file, without its end."""
-    line = _read(Path(path)).split(b"\n", 1)[0].removesuffix(b"\r")
+    """The first line of a file, without its end; refused where others may read or change the file."""
+    data, facts = _read(Path(path))
+    line = data.split(b"\n", 1)[0].removesuffix(b"\r")
     _check_passphrase(line)
+    _refuse_open_to_others(Path(path), facts)
     return line
 
 
@@ -230,15 +263,27 @@ def _check_passphrase(passphrase: bytes) -> None:
         )
 
 
-def _read(path: Path) -> bytes:
+def _read(path: Path) -> tuple[bytes, os.stat_result]:
     try:
         with open(path, "rb") as file:
-            data = file.read(_LARGEST_FILE + 1)
+            data, facts = file.read(_LARGEST_FILE + 1), os.fstat(file.fileno())
     except OSError as error:
         raise StoreError(f"{path} cannot be read: {error.strerror}.") from None
     if len(data) > _LARGEST_FILE:
         raise InputError(f"{path} is too large for a key: at most {_LARGEST_FILE} bytes are read.")
-    return data
+    return data, facts
+
+
+def _refuse_open_to_others(path: Path, facts: os.stat_result) -> None:
+    """As ssh does: a file of one's own is nobody else's, and one lent by another user may be open to a group."""
+    if os.name != "posix" or not stat.S_ISREG(facts.st_mode):
+        return
+    mode = stat.S_IMODE(facts.st_mode)
+    if mode & (0o077 if facts.st_uid == os.geteuid() else 0o007):
+        raise StoreError(
+            f"{path} has mode {mode:04o}, so others may read or change it, and whoever does can sign in your name: "
+            "take their rights away (chmod 600), and make a new key if they may have looked."
+        )
 
 
 def _create(path: Path, data: bytes, mode: int) -> None:

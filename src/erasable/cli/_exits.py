@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import TextIO
 
+from erasable.cli._shared import console, say, unmarked
 from erasable.errors import (
     ChangedMeanwhileError,
     ErasableError,
@@ -85,12 +86,17 @@ def message(error: BaseException) -> str:
         where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
         advice = _ADVICE.get(error.errno or 0, "check the path, the space left and who may write there")
         return f"{where}{error.strerror}; {advice}."
-    return _KEYWORD.sub(_as_option, " ".join(str(error).split()))
+    return as_options(" ".join(str(error).split()))
 
 
 # Names of arguments as Python writes them, and not those of a call: ``id=``, but not ``load(path, like=...)``.
 _KEYWORD = re.compile(r"(?<![\w.])([a-z]\w*)=(?=[\s,;:)]|\.(?!\.)|$)")
-_OPTIONS = {"ids": "id", "subjects": "subject", "scaling": "scale", "fit_intercept": "intercept"}
+_OPTIONS = {"ids": "id", "subjects": "subject", "fit_intercept": "intercept"}
+
+
+def as_options(text: str) -> str:
+    """A text of Python's in which arguments are named as options of the command line."""
+    return _KEYWORD.sub(_as_option, text)
 
 
 def _as_option(found: re.Match[str]) -> str:
@@ -108,16 +114,13 @@ def report(kind: str, text: str, code: int, *, as_json: bool) -> None:
     """Say what went wrong: JSON on standard output, otherwise one line on standard error."""
     try:
         if as_json:
-            print(json.dumps({"error": {"kind": kind, "message": text}, "exit": code}))
+            say(json.dumps({"error": {"kind": kind, "message": text}, "exit": code}))
         sys.stdout.flush()
     except OSError:  # standard output itself is what failed
         mute(sys.stdout)
         as_json = False
     if not as_json:
-        from rich.console import Console
-        from rich.markup import escape
-
-        Console(stderr=True, highlight=False, soft_wrap=True).print(f"[bold red]error:[/] {escape(text)}")
+        console(stderr=True, soft_wrap=True).print(f"[bold red]error:[/] {unmarked(text)}")
 
 
 def mute(stream: TextIO) -> None:

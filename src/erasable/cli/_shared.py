@@ -1,4 +1,4 @@
-"""What commands have in common: the option ``--json``, progress bars, tables, lists of examples."""
+"""What commands have in common: the option ``--json``, lines and tables of text, progress bars."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.progress import Progress, TaskID
     from rich.table import Table
 
@@ -32,6 +33,44 @@ def note_doubt(path: str | os.PathLike[str]) -> None:
 def print_json(value: Any) -> None:
     """Print a value as JSON on standard output; not-a-number, which JSON does not have, is refused."""
     print(json.dumps(value, indent=1, allow_nan=False))
+
+
+def visible(value: object) -> str:
+    r"""A value as text on one line; what a terminal might obey or not show is written as an escape.
+
+    Names, paths and classes may come from anybody.
+
+    Examples
+    --------
+    >>> from erasable.cli._shared import visible
+    >>> print(visible("caf\u00e9 \x1b[2J"))
+    café \x1b[2J
+    """
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(value))
+
+
+def say(line: object = "", *, aside: bool = False) -> None:
+    """Print one line of text, visible all of it: on standard output, or ``aside`` on standard error."""
+    print(visible(line), file=sys.stderr if aside else sys.stdout)
+
+
+def say_cells(cells: Iterable[object]) -> None:
+    """Print values with tabs between them, one line."""
+    print("\t".join(map(visible, cells)))
+
+
+def unmarked(value: object) -> str:
+    """A value inside of rich markup: visible, and no markup itself."""
+    from rich.markup import escape
+
+    return escape(visible(value))
+
+
+def console(**options: Any) -> Console:
+    """A page for rich text that leaves names as they are: no emoji for ``:skull:``, no colours for numbers."""
+    from rich.console import Console
+
+    return Console(emoji=False, **{"highlight": False, **options})
 
 
 class Bars:
@@ -91,7 +130,6 @@ class Bars:
             self._tasks.clear()
 
     def _started(self) -> Progress:
-        from rich.console import Console
         from rich.progress import (
             BarColumn,
             Progress,
@@ -104,7 +142,7 @@ class Bars:
         columns: list[ProgressColumn] = [TextColumn("{task.description:<34}"), BarColumn(), TimeElapsedColumn()]
         if self._remaining:
             columns += [TextColumn("left:"), TimeRemainingColumn()]
-        progress = Progress(*columns, console=Console(stderr=True), transient=True)
+        progress = Progress(*columns, console=console(stderr=True), transient=True)
         progress.start()
         return progress
 
@@ -117,7 +155,7 @@ def text_table(
     numbers: bool = True,
     bold: Callable[[Sequence[str]], bool] = lambda row: False,
 ) -> Table:
-    """A table to print, made of plain text: square brackets in a cell are no markup.
+    """A table to print, made of plain text: nothing in a cell is markup, or obeyed by a terminal.
 
     Parameters
     ----------
@@ -130,12 +168,12 @@ def text_table(
     bold : callable, optional
         Says which rows stand out.
     """
-    from rich.markup import escape
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(title=escape(title) or None, title_justify="left")
+    table = Table(title=Text(visible(title)) if title else None, title_justify="left")
     for i, name in enumerate(head):
-        table.add_column(escape(name), justify="right" if numbers and i else "left", no_wrap=i == 0)
+        table.add_column(Text(visible(name)), justify="right" if numbers and i else "left", no_wrap=i == 0)
     for row in rows:
-        table.add_row(*(escape(cell) for cell in row), style="bold" if bold(row) else None)
+        table.add_row(*(Text(visible(cell)) for cell in row), style="bold" if bold(row) else None)
     return table

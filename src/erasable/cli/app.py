@@ -12,6 +12,7 @@ import typer.main
 from typer.core import TyperCommand, TyperGroup
 
 from erasable.cli._exits import BAD_INPUT, EXIT_CODES, FAILED, INTERRUPTED, exit_code, message, mute, report, wants_json
+from erasable.cli._shared import say
 from erasable.errors import ErasableError
 
 
@@ -97,7 +98,7 @@ def _show_version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version
 
-        print(version("erasable"))
+        say(version("erasable"))
         raise typer.Exit
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from erasable.cli._shared import Bars, Json, print_json, text_table
+from erasable.cli._shared import Bars, Json, console, print_json, text_table
 
 if TYPE_CHECKING:
     from erasable.research.bench import Bench
@@ -40,9 +40,7 @@ def bench(
 
 def show(report: Bench) -> None:
     """Print what was measured."""
-    from rich.console import Console
-
-    page = Console(highlight=False)
+    page = console()
     lines = [(m.name, _time(m.ours_s), m.other, _time(m.other_s), f"{m.ratio:,.3g}×") for m in report.measurements]
     title = f"{report.rows:,} rows × {report.features:,} features, medians of {report.rounds} rounds"
     page.print(text_table(title, ("", "erasable", "compared with", "takes", "ratio"), lines))

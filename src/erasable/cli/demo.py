@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from erasable.cli._exits import UNVERIFIED
-from erasable.cli._shared import Bars, Json, print_json, text_table
+from erasable.cli._shared import Bars, Json, console, print_json, text_table, unmarked
 
 if TYPE_CHECKING:
     from erasable.operations.demo import Demo
@@ -44,9 +44,7 @@ def demo(
 
 def show(report: Demo) -> None:
     """Print what the demo did."""
-    from rich.console import Console
-
-    page = Console(highlight=False)
+    page = console()
     rows = [
         (
             step.name,
@@ -60,10 +58,10 @@ def show(report: Demo) -> None:
     head = ("step", "rows stored", "accuracy", "took", "state digest")
     page.print(text_table("Learn, forget, verify", head, rows))
     for remark in report.remarks:
-        page.print(remark, markup=False)
+        page.print(unmarked(remark))
     verdict = "byte for byte the state" if report.same else "NOT the state"
     page.print(f"[bold]{verdict}[/] of a fresh model that learnt the surviving core rows alone.")
     if report.picture is not None:
-        page.print(f"picture: {report.picture}", markup=False, soft_wrap=True)
+        page.print(f"picture: {unmarked(report.picture)}", soft_wrap=True)
     if report.no_picture is not None:
-        page.print(f"no picture: {report.no_picture}", markup=False, soft_wrap=True)
+        page.print(f"no picture: {unmarked(report.no_picture)}", soft_wrap=True)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from erasable.cli._shared import Json, Timeout, note_doubt, print_json
+from erasable.cli._shared import Json, Timeout, note_doubt, print_json, say
 
 
 def export(
@@ -52,5 +52,5 @@ def export(
     if as_json:
         print_json(report.as_json())
         return
-    print(f"{report.path}: {report.form}, {report.bytes:,} bytes, of the state {report.digest}")
-    print("This is a copy: after rows are forgotten, export again to replace it.")
+    say(f"{report.path}: {report.form}, {report.bytes:,} bytes, of the state {report.digest}")
+    say("This is a copy: after rows are forgotten, export again to replace it.")

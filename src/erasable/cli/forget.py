@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import re
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 from warnings import catch_warnings, simplefilter
 
 import typer
 
-from erasable.cli._shared import Json, Timeout, note_doubt, print_json
+from erasable.cli._shared import Json, Timeout, note_doubt, print_json, say
 
 if TYPE_CHECKING:
     from erasable.audit.keys import PrivateKey
 
 _WHOLE = re.compile(r"-?[0-9]{1,40}")
-_ROOM = 8192  # bytes: more than any receipt that is made here has
+_NO_SUBJECTS = "this model stores no subjects, so none could be found: rows can only be named by --id."
 
 
 def forget(
@@ -57,8 +53,9 @@ def forget(
 ) -> None:
     """Forget rows by id, or all rows of subjects. When the command has ended they are gone from the disk, too.
 
-    Ids and subjects that the model does not hold are no error, so that a request can be repeated. All that is named in
-    one command costs one rewrite of the file.
+    Ids and subjects that the model does not hold are no error, so that a request can be repeated: also after a kill or
+    a loss of power, which at any moment leaves a whole receipt or none. All that is named in one command costs one
+    rewrite of the file.
 
     For example:
 
@@ -66,127 +63,65 @@ def forget(
 
     - `erasable forget model.erasable --subjects-file leavers.txt --receipt out.json --key signer.pem`
     """
-    from datetime import UTC, datetime
-
     from erasable.errors import ConfigurationError, EmptiedClassWarning
-    from erasable.operations.model_file import ModelFile, Request
+    from erasable.operations.forget import Names, ReceiptNotWrittenError
+    from erasable.operations.forget import forget as forget_in_file
 
-    requested_at = datetime.now(UTC)
     if not (id or ids_file or subject or subjects_file):
         raise ConfigurationError("name what to forget: --id, --ids-file, --subject or --subjects-file.")
     if ids_file == "-" and subjects_file == "-":
         raise ConfigurationError("standard input can be read only once: give one of the lists as a file.")
     signer = _signer(receipt, key, passphrase_file, ask=ask_passphrase, after_only=after_only or request_id is not None)
-    file = ModelFile(model, timeout=timeout, key=signer, after_only=after_only)
-    id_type, subject_type = file.key_types()
-    request = Request(
-        _keys(id, ids_file, id_type, "--id", column),
-        _keys(subject, subjects_file, subject_type, "--subject", column),
-        request_id,
-        requested_at,
-    )
-    with _reserved(receipt) as write_receipt, catch_warnings(record=True) as told:
+    with catch_warnings(record=True) as told:
         simplefilter("always", EmptiedClassWarning)
-        report = file.forget_together([request], digests=True)[0]
-        write_receipt(report.receipt)
+        try:
+            done = forget_in_file(
+                model,
+                ids=Names(tuple(id or ()), ids_file, column, "--id"),
+                subjects=Names(tuple(subject or ()), subjects_file, column, "--subject"),
+                receipt=receipt,
+                key=signer,
+                after_only=after_only,
+                request_id=request_id,
+                timeout=timeout,
+            )
+        except ReceiptNotWrittenError as error:
+            say(error.text.strip(), aside=True)
+            raise
     note_doubt(model)
-    warnings = [*_doubts(report, request, subject_type), *(str(warning.message) for warning in told)]
+    report = done.report
+    warnings = [*([_NO_SUBJECTS] if done.blind else []), *(str(warning.message) for warning in told)]
     if as_json:
-        counts = {"requested": report.requested, "core_rows_removed": report.core_rows_removed}
-        digests = {"digest_before": report.before, "digest": report.after}
-        where = None if receipt is None else str(receipt)
         print_json(
             {
                 "model": str(model),
-                **counts,
-                "core_rows": report.rows_left,
-                **digests,
-                "receipt": where,
+                "requested": report.requested,
+                "not_stored": report.not_stored,
+                "core_rows_removed": report.core_rows_removed,
+                "core_rows": report.core_rows,
+                "digest_before": report.digest_before,
+                "digest": report.digest,
+                "receipt": None if receipt is None else str(receipt),
                 "warnings": warnings,
             }
         )
         return
     for warning in warnings:
-        print(f"warning: {warning}", file=sys.stderr)
-    print(f"{report.requested:,} named; {report.core_rows_removed:,} core rows forgotten, {report.rows_left:,} left.")
-    print(f"state digest {report.after}")
+        say(f"warning: {warning}", aside=True)
+    if report.not_stored and not done.blind:
+        named = [("rows", id or ids_file), ("subjects", subject or subjects_file)]
+        what = " and ".join(name for name, given in named if given)
+        say(
+            f"note: {report.not_stored:,} of {report.requested:,} named {what} are not stored: they were never learnt, "
+            "were not kept, or are gone already.",
+            aside=True,
+        )
+    say(f"{report.requested:,} named; {report.core_rows_removed:,} core rows forgotten, {report.core_rows:,} left.")
+    say(f"state digest {report.digest}")
+    if done.receipt_kept:
+        say(f"{receipt} was there already, from a run that was cut short, and speaks of this state: it was kept.")
     if receipt is not None:
-        print(f"{receipt} is the receipt: erasable receipt verify {receipt} --key PUBLIC --state {model}")
-
-
-@contextmanager
-def _reserved(path: Path | None) -> Iterator[Callable[[str | None], None]]:
-    """A file for the receipt, and room in it, taken before anything is forgotten; gone again when nothing was."""
-    if path is None:
-        yield lambda text: None
-        return
-    from erasable.errors import StoreError
-
-    done = False
-    with open(path, "xb") as file:
-
-        def write(text: str | None) -> None:
-            nonlocal done
-            done = True
-            try:
-                file.seek(0)
-                file.write((text or "").encode())
-                file.truncate()
-                file.flush()
-                os.fsync(file.fileno())  # as durable as what it attests
-            except OSError as error:
-                print(text, file=sys.stderr)
-                raise StoreError(
-                    f"the rows are forgotten, but {path} could not be written ({error.strerror}): keep the receipt, it "
-                    "stands above on standard error."
-                ) from error
-
-        try:
-            file.write(b" " * _ROOM)
-            file.flush()
-            os.fsync(file.fileno())
-            yield write
-        except BaseException:
-            if not done:
-                path.unlink(missing_ok=True)
-            raise
-
-
-def _doubts(report: Any, request: Any, subject_type: type | None) -> list[str]:
-    """What somebody who expected rows to leave would want to know."""
-    found = []
-    if request.subjects is not None and subject_type is None:
-        found.append("this model stores no subjects, so none could be found: rows can only be named by --id.")
-    elif not report.core_rows_removed:
-        found.append("none of these names is stored in this model, so nothing had to be forgotten: check the spelling.")
-    return found
-
-
-def _keys(
-    given: list[str] | None, file: str | None, kind: type | None, option: str, column: str | None
-) -> list[Any] | None:
-    """Ids or subjects as the model has them; None where none were named."""
-    from erasable.errors import InputError
-    from erasable.tables import read_keys
-
-    if not given and file is None:
-        return None
-    keys: list[Any] = []
-    for text in given or ():
-        if kind is int:
-            if not _WHOLE.fullmatch(text):  # int() would take 1_0 for ten
-                raise InputError(f"{option}: the model's are whole numbers, and one that was given is not.")
-            keys.append(int(text))
-        elif kind is bytes:
-            try:
-                keys.append(bytes.fromhex(text))
-            except ValueError:
-                raise InputError(f"{option}: the model's are bytes: give them in hexadecimal digits.") from None
-        else:
-            keys.append(text)
-    if file is not None:
-        keys += read_keys(file, kind=kind, column=column)
-    return keys
+        say(f"{receipt} is the receipt: erasable receipt verify {receipt} --key PUBLIC --state {model}")
 
 
 def _signer(
@@ -203,8 +138,6 @@ def _signer(
         return None
     if key is None:
         raise ConfigurationError("--receipt needs --key, the private key that signs: erasable keys new makes one.")
-    if receipt.exists():
-        raise StoreError(f"{receipt} is there already: receipts are never overwritten, choose another name.")
     if not receipt.absolute().parent.is_dir():
         raise StoreError(f"{receipt.absolute().parent} is no folder: the receipt could not be written there.")
     from erasable.audit.keys import read_passphrase, read_private_key

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from erasable.cli._shared import Json, print_json
+from erasable.cli._shared import Json, print_json, say, say_cells
 
 
 def inspect(
@@ -43,6 +42,7 @@ def inspect(
         ("features", f"{found.features:,}"),
         ("classes", f"{found.classes:,}"),
         ("ids, subjects", f"{found.ids or 'none'}, {found.subjects or 'none'}"),
+        ("no subject", f"{found.rows_without_subject:,} core rows, which only their ids can name"),
         ("size", f"{found.bytes:,} bytes" + (f" in {found.files} files" if found.files > 1 else "")),
         ("format", f"{found.format}, version {found.version}"),
         ("state digest", found.digest),
@@ -50,11 +50,11 @@ def inspect(
     ]
     width = max(len(name) for name, _ in lines)
     for name, value in lines:
-        print(f"{name:<{width}}  {value}")
+        say(f"{name:<{width}}  {value}")
     if found.rows is not None:
-        print("core rows, in learning order: id, subject, label, with tabs between them")  # no table: nothing is cut
+        say("core rows, in learning order: id, subject, label, with tabs between them")  # no table: nothing is cut
         for row in found.rows:
-            print("\t".join("" if value is None else _shown(value) for value in row.values()))
+            say_cells("" if value is None else _shown(value) for value in row.values())
 
 
 # Of the header, in this table; the whole of it is in ``--json``.
@@ -72,12 +72,11 @@ def _told(name: str, value: Any) -> Any:
 
 
 def _shown(value: Any) -> str:
-    """A value as people read it; what a terminal might obey is escaped."""
+    """A value as people read it."""
     if isinstance(value, list):
         more = f" and {len(value) - 8:,} more" if len(value) > 8 else ""
         return ", ".join(_shown(v) for v in value[:8]) + more
-    text = "none" if value is None else str(value)
-    return text if text.isprintable() else json.dumps(text)
+    return "none" if value is None else str(value)
 
 
 def _decimal(value: Any, slack: float) -> Any:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from erasable.cli._shared import Json, print_json
+from erasable.cli._shared import Json, print_json, say
 
 app = typer.Typer(name="keys", help="Keys to sign receipts with.", no_args_is_help=True)
 
@@ -55,6 +55,6 @@ def new(
         print_json({**said, "encrypted": passphrase is not None})
         return
     how = "Encrypted with your passphrase. " if passphrase is not None else ""
-    print(f"{files.private}  signs. {how}Keep it where only the signer can read it, with a copy that lasts.")
-    print(f"{files.public}  checks. Give it to all who check receipts, in a way they can trust.")
-    print(f"key id {key.public.keyid}")
+    say(f"{files.private}  signs. {how}Keep it where only the signer can read it, with a copy that lasts.")
+    say(f"{files.public}  checks. Give it to all who check receipts, in a way they can trust.")
+    say(f"key id {key.public.keyid}")

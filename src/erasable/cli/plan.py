@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from erasable.cli._shared import Bars, Json, print_json, text_table
+from erasable.cli._shared import Bars, Json, console, print_json, text_table, unmarked
 from erasable.errors import ConfigurationError, InputError
 
 if TYPE_CHECKING:
@@ -165,16 +165,13 @@ def _make_folder(out: Path) -> None:
 
 
 def _show(found: Plan, out: Path | None) -> None:
-    from rich.console import Console
-    from rich.markup import escape
-
-    page = Console()
+    page = console(highlight=True)
     for table in (found.table(), found.predictions()):
         marked = not table.head[0]  # the first column holds the arrow at what is recommended
         page.print(text_table(table.title, table.head, table.rows, numbers=marked, bold=lambda row: row[0] == "→"))
     for warning in found.warnings:
-        page.print(f"[bold yellow]warning:[/] {escape(warning)}", highlight=False, soft_wrap=True)
-    page.print(f"\n[bold]{escape(found.line)}[/]", highlight=False, soft_wrap=True)
+        page.print(f"[bold yellow]warning:[/] {unmarked(warning)}", highlight=False, soft_wrap=True)
+    page.print(f"\n[bold]{unmarked(found.line)}[/]", highlight=False, soft_wrap=True)
     if out is not None:
-        picture = escape(str(out / "frontier.png"))
+        picture = unmarked(str(out / "frontier.png"))
         page.print(f"\n{picture} has the picture; plan.json the numbers.", highlight=False, soft_wrap=True)

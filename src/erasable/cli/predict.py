@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from erasable.cli._shared import Bars, Json, print_json
+from erasable.cli._shared import Bars, Json, print_json, say, visible
 
 _BY_POSITION = (
     "this model stores no names of columns (give feature_names= when it is made, or make it with erasable learn): "
@@ -64,6 +64,7 @@ def predict(
     loaded = load(model)
     warnings = [_BY_POSITION] if by_position(loaded, data) else []
     known = right = 0
+    on_screen = out in (None, "-") and sys.stdout.isatty()  # elsewhere predictions are data, and stay as they are
 
     def counted() -> Iterator[dict[str, Any]]:
         nonlocal known, right
@@ -71,7 +72,7 @@ def predict(
             if "known" in record:
                 known += 1
                 right += record["known"] == record["prediction"]
-            yield record
+            yield {visible(name): _shown(value) for name, value in record.items()} if on_screen else record
 
     with Bars(quiet=as_json) as bars:
         records = predict_table(
@@ -89,6 +90,10 @@ def predict(
         print_json({"model": str(model), "rows": rows, "out": out, "accuracy": accuracy, "warnings": warnings})
         return
     for warning in warnings:
-        print(f"warning: {warning}", file=sys.stderr)
+        say(f"warning: {warning}", aside=True)
     said = f"{rows:,} rows" + (f"; {right / known:.4f} of {known:,} known labels are as predicted" if known else "")
-    print(said, file=sys.stderr)
+    say(said, aside=True)
+
+
+def _shown(value: Any) -> Any:
+    return visible(value) if isinstance(value, str) else value

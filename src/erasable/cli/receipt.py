@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from erasable.cli._shared import Bars, Json, print_json, text_table
+from erasable.cli._shared import Bars, Json, console, print_json, say, text_table
 
 if TYPE_CHECKING:
     from erasable.audit.receipts import Receipt
@@ -80,8 +80,6 @@ def _check_model(receipt: Receipt, path: Path, *, quiet: bool) -> int:
 
 
 def _show(receipt: Receipt, keyid: str, rows: int | None) -> None:
-    from rich.console import Console
-
     others = f"; the receipt has {receipt.signatures} signatures" if receipt.signatures > 1 else ""
     checks = [("signature", f"good, by key {keyid[:16]}{others}")]
     if rows is None:
@@ -99,7 +97,7 @@ def _show(receipt: Receipt, keyid: str, rows: int | None) -> None:
         ("guarantee", receipt.guarantee),
         ("made with", f"erasable {receipt.erasable_version}, state format {receipt.format_version}"),
     ]
-    Console(highlight=False).print(text_table("", ("checked", "found"), checks, numbers=False))
-    print("The signer says:")
+    console().print(text_table("", ("checked", "found"), checks, numbers=False))
+    say("The signer says:")
     for name, value in said:  # no table: digests must not be cut where the window is narrow
-        print(f"  {name:<13} {value}")
+        say(f"  {name:<13} {value}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from erasable.cli._shared import Bars, Json, print_json, text_table
+from erasable.cli._shared import Bars, Json, console, print_json, text_table, unmarked
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -100,9 +100,6 @@ def reproduce(
 
     - `erasable reproduce customers.parquet --label churned --subject user_id --order subject --ignore day`
     """
-    from rich.console import Console
-    from rich.markup import escape
-
     from erasable.research.reproduce import (
         Settings,
         as_in_the_paper,
@@ -117,7 +114,7 @@ def reproduce(
     )
     from erasable.research.reproduce import reproduce as run
 
-    screen = Console(stderr=True)
+    screen = console(stderr=True, highlight=True)
     folder = out if out is not None else Path("reproduction") / Settings(dataset).name
     if dataset == "svm":
         make_folder(folder)
@@ -125,7 +122,7 @@ def reproduce(
         if as_json:
             print_json({"figures": [str(folder / name) for name in ("figure1.png", "figure1.svg")]})
         else:
-            screen.print(f"[bold]{escape(str(folder / 'figure1.png'))}[/] and figure1.svg")
+            screen.print(f"[bold]{unmarked(str(folder / 'figure1.png'))}[/] and figure1.svg")
         return
     if dataset == "deletion-time":
         found = measure_deletion_time(
@@ -134,7 +131,7 @@ def reproduce(
         if as_json:
             print_json({"deletion_time": deletion_time_as_json(found)})
         else:
-            _show(Console(), deletion_time_table(found))
+            _show(console(), deletion_time_table(found))
         return
     settings = Settings(
         dataset,
@@ -168,7 +165,7 @@ def reproduce(
     if as_json:
         print_json(results)
         return
-    page = Console()
+    page = console(highlight=True)
     detail = in_detail(results)
     halves = [
         dataclasses.replace(
@@ -180,15 +177,13 @@ def reproduce(
     for table in (as_in_the_paper(results), *halves):
         _show(page, table)
     for line in [*speed_ups(results), *hints(results)]:
-        page.print("•", escape(line), highlight=False)
-    path = escape(str(folder / "report.html"))
+        page.print("•", unmarked(line), highlight=False)
+    path = unmarked(str(folder / "report.html"))
     page.print(f"\n[bold]{path}[/] has the pictures; results.json the numbers.", highlight=False, soft_wrap=True)
 
 
 def _show(page: Console, table: TextTable) -> None:
-    from rich.markup import escape
-
     shown = text_table(table.title, table.head, table.rows, bold=lambda row: row[0].startswith("Algorithm 1"))
     page.print(shown)
     for note in table.notes:
-        page.print(escape(note), style="dim")
+        page.print(unmarked(note), style="dim")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from erasable.cli._exits import BAD_FILE, DONE, FAILED
-from erasable.cli._shared import Bars, Json, print_json, text_table
+from erasable.cli._shared import Bars, Json, console, print_json, text_table, unmarked
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -88,15 +88,12 @@ def scan(
 
 
 def _show(report: ScanReport) -> None:
-    from rich.console import Console
-    from rich.markup import escape
-
-    page = Console(highlight=False, soft_wrap=True)
+    page = console(soft_wrap=True)
     if report.remains:
         counts = Counter(r.file for r in report.remains).most_common()
         least = "at least " if report.found > len(report.remains) else ""  # not all are listed
         for file, many in counts[:_MOST_SHOWN]:
-            page.print(f"{least}{many:,} remain{'s' if many > 1 else ''} in {escape(file)}")
+            page.print(f"{least}{many:,} remain{'s' if many > 1 else ''} in {unmarked(file)}")
         if len(counts) > _MOST_SHOWN:
             page.print(f"and some in {len(counts) - _MOST_SHOWN:,} more files")
         _table(page, "Remains", report.remains, report.found)
@@ -109,7 +106,7 @@ def _show(report: ScanReport) -> None:
         ("not read", tuple(f"{u.file} ({u.why})" for u in report.unreadable)),
     ):
         for file in files[:_MOST_SHOWN]:
-            page.print(f"[yellow]{name}:[/] {escape(file)}")
+            page.print(f"[yellow]{name}:[/] {unmarked(file)}")
         if len(files) > _MOST_SHOWN:
             page.print(f"[yellow]{name}:[/] {len(files) - _MOST_SHOWN:,} more")
     for what, many in report.too_short.items():

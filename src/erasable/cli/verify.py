@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from erasable.cli._shared import Bars, Json, print_json
+from erasable.cli._shared import Bars, Json, print_json, say
 
 
 def verify(
@@ -17,18 +17,23 @@ def verify(
     """Learn the stored core rows again, from nothing, and compare everything with what the file holds.
 
     Nothing but the file is needed, and the code that forgot is not trusted. Exit code 4: the state is not what learning
-    its own rows gives. Exit code 2: the file is damaged or no model.
+    its own rows gives, or the file is damaged, or no model that is known here.
 
     For example:
 
     - `erasable verify model.erasable`
     """
-    from erasable.operations.verify import verify_file
+    from erasable.errors import StateFormatError, VerificationError
+    from erasable.operations.model_file import verify_file
 
-    with Bars(quiet=as_json) as bars:
-        report = verify_file(model, progress=bars.of("verifying"))
+    try:
+        with Bars(quiet=as_json) as bars:
+            report = verify_file(model, progress=bars.of("verifying"))
+    except StateFormatError as error:
+        raise VerificationError(str(error)) from error
     if as_json:
         counts = {"core_rows": report.rows, "sums": report.sums, "weights": report.weights}
         print_json({"model": str(model), "verified": True, **counts, "digest": report.digest})
         return
-    print(report)
+    for line in str(report).splitlines():
+        say(line)

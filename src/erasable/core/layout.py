@@ -71,13 +71,30 @@ def parts(meta: dict[str, Any], tensors: Tensors) -> list[Piece]:
     return [header, *data]
 
 
-def _check_header(text: bytes) -> None:
+def _check_header(text: bytes | str) -> None:
     """Refuse a header that is too long, or that would take up much more memory than its length says."""
     if len(text) > LONGEST_HEADER:
         raise StateFormatError(f"the header has {len(text):,} bytes; at most {LONGEST_HEADER:,} are allowed.")
-    values = sum(map(text.count, (b",", b"[", b"{")))
+    marks: Any = ",[{" if isinstance(text, str) else (b",", b"[", b"{")
+    values = sum(map(text.count, marks))
     if values > MOST_VALUES:
         raise StateFormatError(f"the header has some {values:,} values; at most {MOST_VALUES:,} are allowed.")
+
+
+def read_json(text: bytes | str, **options: Any) -> Any:
+    """What a header, or a text inside of it that is JSON itself, says; ``options`` go to ``json.loads``.
+
+    The limits hold for every such text by itself: in the one around it, brackets and commas may be written as escapes.
+
+    Raises
+    ------
+    StateFormatError
+        When it is longer, or has more values, than any header that is written here.
+    ValueError, RecursionError
+        When it is no JSON.
+    """
+    _check_header(text)
+    return json.loads(text if isinstance(text, str) else text.decode(), **options)
 
 
 def _header(meta: dict[str, Any], arrays: dict[str, tuple[str, npt.NDArray[Any]]]) -> bytes:
@@ -111,13 +128,11 @@ def parse(data: Buffer) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
         raise StateFormatError("the file is cut off, or no safetensors file.")
     if length > LONGEST_HEADER:
         raise StateFormatError(f"the header has {length:,} bytes; at most {LONGEST_HEADER:,} are allowed.")
-    text = bytes(view[8 : 8 + length])
-    _check_header(text)
-    header = json.loads(text.decode())
+    header = read_json(bytes(view[8 : 8 + length]))
     metadata = header.pop("__metadata__", None)
     if not isinstance(metadata, dict) or "erasable" not in metadata:
         raise StateFormatError("this is some other safetensors file: it has no metadata of erasable.")
-    meta = json.loads(metadata["erasable"])
+    meta = read_json(metadata["erasable"])
     body = view[8 + length :]
     end = 0
     for entry in header.values():  # one after the other: no byte stands for two things
@@ -143,9 +158,7 @@ def read_meta(head: Buffer) -> dict[str, Any]:
         length = int.from_bytes(view[:8], "little")
         if not 8 + length <= len(view) or length > LONGEST_HEADER:
             raise ValueError
-        text = bytes(view[8 : 8 + length])
-        _check_header(text)
-        meta = json.loads(json.loads(text.decode())["__metadata__"]["erasable"])
+        meta = read_json(read_json(bytes(view[8 : 8 + length]))["__metadata__"]["erasable"])
         if not isinstance(meta["format"], str) or not isinstance(meta["checksum"], str):
             raise TypeError
     except (AttributeError, KeyError, IndexError, OverflowError, RecursionError, TypeError, ValueError):
@@ -163,7 +176,7 @@ def check_size(head: Buffer, size: int) -> None:
     """
     read_meta(head)
     length = int.from_bytes(head[:8], "little")
-    header = json.loads(bytes(head[8 : 8 + length]).decode())
+    header = read_json(bytes(head[8 : 8 + length]))
     try:
         ends = [int(entry["data_offsets"][1]) for name, entry in header.items() if name != "__metadata__"]
     except (KeyError, IndexError, OverflowError, TypeError, ValueError):

@@ -48,7 +48,7 @@ class ForgettingClassifier(ClassifierMixin, BaseEstimator):
         """What holds after ``forget``."""
 
     @abstractmethod
-    def _fit(self, X: Any, y: Any, ids: Any, subjects: Any) -> None: ...
+    def _fit(self, X: Any, y: Any, ids: Any, subjects: Any, *, allow_no_subject: bool) -> None: ...
 
     @abstractmethod
     def _forget(self, ids: Any, subjects: Any) -> ForgetReport: ...
@@ -56,7 +56,7 @@ class ForgettingClassifier(ClassifierMixin, BaseEstimator):
     @abstractmethod
     def __sklearn_is_fitted__(self) -> bool: ...
 
-    def fit(self, X: Any, y: Any, ids: Any = None, subjects: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, ids: Any = None, subjects: Any = None, *, allow_no_subject: bool = False) -> Self:
         """Learn from nothing: whatever the model held before is overwritten.
 
         Parameters
@@ -68,12 +68,15 @@ class ForgettingClassifier(ClassifierMixin, BaseEstimator):
             Distinct integers, strings or bytes that name the rows; by default 0, 1, 2, ...
         subjects : array of shape (n_samples,), optional
             To whom each row belongs; a subject may have many rows.
+        allow_no_subject : bool, default=False
+            Learn rows for which ``subjects`` has None, NaN or an empty text. Otherwise they are refused: no erasure by
+            subject could reach them, only one by id.
 
         Returns
         -------
         self
         """
-        self._fit(X, y, ids, subjects)
+        self._fit(X, y, ids, subjects, allow_no_subject=allow_no_subject)
         return self
 
     def forget(self, *, ids: Any = None, subjects: Any = None) -> ForgetReport:
@@ -195,8 +198,8 @@ class ModelClassifier(Savable, ForgettingClassifier):
 
     # -- learning and forgetting ---------------------------------------------------------------------------------
 
-    def _fit(self, X: Any, y: Any, ids: Any, subjects: Any) -> None:
-        self._learn(X, y, ids, subjects, fresh=True)
+    def _fit(self, X: Any, y: Any, ids: Any, subjects: Any, *, allow_no_subject: bool) -> None:
+        self._learn(X, y, ids, subjects, fresh=True, allow_no_subject=allow_no_subject)
 
     def _learn(
         self,
@@ -208,6 +211,7 @@ class ModelClassifier(Savable, ForgettingClassifier):
         classes: Any = None,
         fresh: bool,
         streaming: bool = False,
+        allow_no_subject: bool = False,
         progress: Progress | None = None,
         **sizes: int | None,
     ) -> LearnReport:
@@ -220,7 +224,7 @@ class ModelClassifier(Savable, ForgettingClassifier):
             model = self._model
             model.check_whole()
             self._check_unchanged(model, classes)
-        report = model.learn(X, y, ids, subjects, progress=progress, **sizes)
+        report = model.learn(X, y, ids, subjects, allow_no_subject=allow_no_subject, progress=progress, **sizes)
         if fresh:
             if self.__sklearn_is_fitted__():
                 self._model.erase()
@@ -316,21 +320,31 @@ class ErasableBase(ModelClassifier):
         subjects: Any = None,
         classes: Any = None,
         streaming: bool = False,
+        allow_no_subject: bool = False,
         progress: Progress | None = None,
     ) -> LearnReport:
         """Learn rows after those learnt before, and get a report instead of the model.
 
         Parameters
         ----------
-        X, y, ids, subjects, classes
+        X, y, ids, subjects, classes, allow_no_subject
             As in ``partial_fit``.
         streaming : bool, default=False
             Whether more rows will come, so that the number of these names no horizon.
         progress : callable, optional
             Called with (rows done, rows in all) after every block.
         """
-        fresh = not self.__sklearn_is_fitted__()
-        return self._learn(X, y, ids, subjects, classes=classes, fresh=fresh, streaming=streaming, progress=progress)
+        return self._learn(
+            X,
+            y,
+            ids,
+            subjects,
+            classes=classes,
+            fresh=not self.__sklearn_is_fitted__(),
+            streaming=streaming,
+            allow_no_subject=allow_no_subject,
+            progress=progress,
+        )
 
     def check_agrees(self, model: Model) -> None:
         """Refuse parameters that name another configuration than a model has.
@@ -341,12 +355,21 @@ class ErasableBase(ModelClassifier):
         """
         self._check_unchanged(model, None)
 
-    def partial_fit(self, X: Any, y: Any, ids: Any = None, subjects: Any = None, classes: Any = None) -> Self:
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any,
+        ids: Any = None,
+        subjects: Any = None,
+        classes: Any = None,
+        *,
+        allow_no_subject: bool = False,
+    ) -> Self:
         """Learn more rows after those learnt before.
 
         Parameters
         ----------
-        X, y, ids, subjects
+        X, y, ids, subjects, allow_no_subject
             As in ``fit``. Give ``ids`` in earnest use: without them rows are numbered on from the largest id among
             the *core* rows, because a count of all rows ever seen would be a trace of them.
         classes : array-like, optional
@@ -356,7 +379,7 @@ class ErasableBase(ModelClassifier):
         -------
         self
         """
-        self._learn(X, y, ids, subjects, classes=classes, fresh=not self.__sklearn_is_fitted__(), streaming=True)
+        self.learn(X, y, ids=ids, subjects=subjects, classes=classes, streaming=True, allow_no_subject=allow_no_subject)
         return self
 
     # -- predicting ----------------------------------------------------------------------------------------------
@@ -416,7 +439,7 @@ class RowsClassifier(ForgettingClassifier):
     def _erase(self) -> None:
         """Overwrite the rows held: another fit replaces them."""
 
-    def _fit(self, X: Any, y: Any, ids: Any, subjects: Any) -> None:
+    def _fit(self, X: Any, y: Any, ids: Any, subjects: Any, *, allow_no_subject: bool) -> None:
         self._check_parameters()
         X, y, schema = check_rows(self, X, y, first=True)
         label_type(y)
@@ -424,7 +447,9 @@ class RowsClassifier(ForgettingClassifier):
         column = check_ids(ids, n, {})
         keys: Any = range(n) if column is None else column
         keys = keys.tolist() if isinstance(keys, np.ndarray) else keys
-        owners = [None] * n if subjects is None else check_subjects(subjects, n, None)
+        owners: Any = [None] * n
+        if subjects is not None:
+            owners = check_subjects(subjects, n, None, allow_no_subject=allow_no_subject)
         fitted = self._learn(X, y, keys)
         stored = fitted.pop("_stored", keys)
         place = {key: i for i, key in enumerate(keys)}
@@ -436,7 +461,7 @@ class RowsClassifier(ForgettingClassifier):
 
     def _forget(self, ids: Any, subjects: Any) -> ForgetReport:
         self._check_whole("forget")
-        requested, found = self._names.named(ids, subjects)
+        requested, not_stored, found = self._names.named(ids, subjects)
         retrained, before = 0, len(self.classes_)
         if found:
             self._whole = False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import numbers
 from abc import ABC, abstractmethod
@@ -14,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from erasable.core.layout import read_json
 from erasable.core.sparse import summed
 from erasable.errors import ConfigurationError, InputError
 
@@ -82,7 +82,7 @@ class AbsentMap(FeatureMap):
 
     def describe(self) -> dict[str, Any]:
         """What the file says of the map."""
-        return dict(json.loads(self.described))
+        return dict(read_json(self.described))
 
 
 def _rebuild(kind: type[FeatureMap], arguments: dict[str, Any]) -> FeatureMap:

@@ -15,6 +15,8 @@ from erasable.models.keys import Column, as_key_column, label_type, same_kind
 if TYPE_CHECKING:
     from erasable.models.model import Model
 
+_NOBODY = (None, "", b"")
+
 
 def check_labels(y: npt.NDArray[Any], model: Model) -> None:
     """Refuse labels that the model could not hold."""
@@ -63,11 +65,20 @@ def check_ids(ids: Any, n: int, place: Mapping[Key, Any]) -> Column | None:
     return keys
 
 
-def check_subjects(subjects: Any, n: int, known: type | None) -> Column:
-    """Subjects, one per row, of the type ``known`` where there are any already; None for a row without one."""
+def check_subjects(subjects: Any, n: int, known: type | None, *, allow_no_subject: bool) -> Column:
+    """Subjects, one per row, of the type ``known`` where there are any already.
+
+    Where it is allowed that a row has none: None for a missing one, and empty texts.
+    """
     owners = as_key_column(subjects, "subjects", optional=True)
     if len(owners) != n:
         raise InputError(f"subjects has {len(owners)} entries for {n} rows: pass one subject per row.")
     named = owners if isinstance(owners, np.ndarray) else [s for s in owners if s is not None]
+    nobodys = 0 if isinstance(owners, np.ndarray) else sum(s in _NOBODY for s in owners)
+    if nobodys and not allow_no_subject:
+        raise InputError(
+            f"{nobodys} of {n} rows have no subject, and no erasure by subject could reach them: fill it in, "
+            "leave these rows out, or allow them with allow_no_subject=."
+        )
     same_kind(named, known, "subjects")
     return owners

@@ -6,7 +6,6 @@ Learning works on a copy of ``H`` and swaps it in at the end, so a refused call 
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -16,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from erasable.core.grid import Float64s, scale_rows
-from erasable.core.layout import Key, Label, canonical_json
+from erasable.core.layout import Key, Label, canonical_json, read_json
 from erasable.core.selector import Decisions, Progress, RawRows, select
 from erasable.core.sums import add_rows, empty_gram, sums_by_class
 from erasable.core.weights import Float32s
@@ -221,13 +220,12 @@ def described_map(text: str) -> dict[str, Any]:
     StateFormatError
     """
     try:
-        written = json.loads(text)
-        plain = set(written) == {"map", "n_features"} and isinstance(written["map"], dict)
-        taken = written["n_features"]
-        counted = taken is None or (isinstance(taken, int) and not isinstance(taken, bool) and taken >= 1)
-        if plain and counted and canonical_json(written) == text:
+        written = read_json(text)
+        described, taken = written["map"], written["n_features"]
+        counted = taken is None or (type(taken) is int and taken >= 1)
+        if len(written) == 2 and isinstance(described, dict) and counted and canonical_json(written) == text:
             return dict(written)
-    except (KeyError, ValueError, TypeError, RecursionError):
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
         pass
     raise StateFormatError("not a state: the description of its feature map is damaged.")
 

@@ -20,7 +20,7 @@ from erasable.models.checks import check_ids, check_labels, check_subjects
 from erasable.models.guarantee import Guarantee
 from erasable.models.keys import array_of, pick
 from erasable.models.reports import ForgetReport, LearnReport, VerifyReport
-from erasable.models.rows import CoreRows
+from erasable.models.rows import CoreRows, Named
 from erasable.models.state import State, classes_of
 
 _PREDICT_BLOCK = 2**20  # numbers handled at once when predicting
@@ -94,6 +94,7 @@ class Model(ABC):
         ids: Any = None,
         subjects: Any = None,
         *,
+        allow_no_subject: bool = False,
         progress: Progress | None = None,
         **sizes: int | None,
     ) -> LearnReport:
@@ -104,7 +105,7 @@ class Model(ABC):
         X : array or CSR of shape (n_samples, n_features)
             Finite float32 or float64, or what the feature map takes.
         y : array of shape (n_samples,)
-        ids, subjects : array-like, optional
+        ids, subjects, allow_no_subject
             As in ``ErasableClassifier.partial_fit``.
         progress : callable, optional
             Called with (rows done, rows in all) after every block.
@@ -113,7 +114,9 @@ class Model(ABC):
         n = X.shape[0]
         check_labels(y, self)
         keys = check_ids(ids, n, self.core.place)
-        owners = None if subjects is None else check_subjects(subjects, n, self.core.subject_type)
+        owners = None
+        if subjects is not None:
+            owners = check_subjects(subjects, n, self.core.subject_type, allow_no_subject=allow_no_subject)
         rows, before = self.prepared(X), self.moment
         index, batches, decisions, extra = self.select(rows, y, range(n) if keys is None else keys, progress, **sizes)
         chosen_ids: list[Key] = index.tolist() if keys is None else pick(keys, index)
@@ -128,18 +131,17 @@ class Model(ABC):
         self.moment = object()
         return LearnReport(n, len(index), len(self.core), decisions)
 
-    def named(self, ids: Any = None, subjects: Any = None) -> tuple[int, list[Key]]:
-        """How many ids and subjects a request names, and the ids of all core rows among them; refused if unfit."""
+    def named(self, ids: Any = None, subjects: Any = None) -> Named:
+        """What a request names; refused if no row could have such names."""
         self.check_whole()
         return self.core.named(ids, subjects)
 
     def forget(self, *, ids: Any = None, subjects: Any = None) -> ForgetReport:
         """Rows with these ids, or of these subjects, stop existing for the model; unknown ones change nothing."""
-        requested, keys = self.named(ids, subjects)
-        retrained, emptied = self.remove(keys)
-        return ForgetReport(
-            requested, len(keys), len(self.core), rows_retrained=retrained, classes_emptied=emptied, model=self
-        )
+        asked = self.named(ids, subjects)
+        retrained, emptied = self.remove(asked.found)
+        counts = asked.requested, len(asked.found), len(self.core), asked.not_stored
+        return ForgetReport(*counts, rows_retrained=retrained, classes_emptied=emptied, model=self)
 
     def remove(self, keys: list[Key]) -> tuple[int, int]:
         """These core rows leave: how many rows had to be trained on again, and how many classes lost their last row.

@@ -44,6 +44,8 @@ class ForgetReport:
         Stored rows that left. Tell it to nobody who may not know whether somebody's row was stored.
     core_rows : int
         Stored rows that the model holds now.
+    not_stored : int
+        Ids and subjects of the request that no stored row had: never learnt, not kept, or gone already.
     rows_retrained : int
         Rows that had to be trained on again: for learners that cannot take rows out.
     classes_emptied : int
@@ -67,6 +69,7 @@ class ForgetReport:
         "core_rows",
         "core_rows_removed",
         "digest_before",
+        "not_stored",
         "receipt",
         "requested",
         "rows_retrained",
@@ -77,6 +80,7 @@ class ForgetReport:
         requested: int,
         core_rows_removed: int,
         core_rows: int,
+        not_stored: int = 0,
         *,
         rows_retrained: int = 0,
         classes_emptied: int = 0,
@@ -86,6 +90,7 @@ class ForgetReport:
         model: Any = None,
     ) -> None:
         self.requested, self.core_rows_removed, self.core_rows = requested, core_rows_removed, core_rows
+        self.not_stored = not_stored
         self.rows_retrained, self.classes_emptied, self._digest = rows_retrained, classes_emptied, digest
         self.digest_before, self.receipt = digest_before, receipt
         self._model = None if model is None else weakref.ref(model)

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, repeat
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -43,6 +43,14 @@ class Page:
         self.subjects = [self.subjects[i] for i in kept]
         self.labels = [self.labels[i] for i in kept]
         self.gaps = 0
+
+
+class Named(NamedTuple):
+    """What a request names: how many ids and subjects, how many of them no row has, and the ids of all rows found."""
+
+    requested: int
+    not_stored: int
+    found: list[Key]
 
 
 class CoreRows:
@@ -137,8 +145,8 @@ class CoreRows:
 
     # -- looking -------------------------------------------------------------------------------------------------
 
-    def named(self, ids: Any = None, subjects: Any = None) -> tuple[int, list[Key]]:
-        """How many ids and subjects a request names, and the ids of all rows here among them; refused if unfit."""
+    def named(self, ids: Any = None, subjects: Any = None) -> Named:
+        """What a request names; refused if no row could have such names."""
         if ids is None and subjects is None:
             raise InputError("forget needs ids= or subjects=.")
         keys = [] if ids is None else as_keys(ids, "ids")
@@ -146,7 +154,9 @@ class CoreRows:
         owners = [] if subjects is None else as_keys(subjects, "subjects")
         same_kind(owners, self.subject_type, "subjects")
         theirs = [key for owner in owners for key in self.of_subject.get(owner, ())]
-        return len(keys) + len(owners), [key for key in dict.fromkeys([*keys, *theirs]) if key in self.place]
+        absent = sum(key not in self.place for key in keys) + sum(owner not in self.of_subject for owner in owners)
+        found = [key for key in dict.fromkeys([*keys, *theirs]) if key in self.place]
+        return Named(len(keys) + len(owners), absent, found)
 
     def rows(self) -> Rows:
         """A copy of all rows in learning order."""

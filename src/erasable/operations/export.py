@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from erasable import store
 from erasable.core.grid import Float64s
-from erasable.core.layout import read_meta
+from erasable.core.layout import read_json, read_meta
 from erasable.errors import ChangedMeanwhileError, ConfigurationError, InputTypeError, NoRowsError, StateFormatError
 from erasable.models.files import head_of
 from erasable.models.linear import LinearModel
@@ -197,7 +197,7 @@ def _is_stamped(path: Path, head: bytes) -> bool:
     if head[:1] == _ONNX_START and head[8:9] != b"{":  # the length of a safetensors header may begin alike
         return _STAMP.encode() in path.read_bytes()
     try:
-        return _STAMP in json.loads(head[8:])["__metadata__"]
+        return _STAMP in read_json(head[8:])["__metadata__"]
     except (KeyError, RecursionError, TypeError, ValueError):
         return False
 

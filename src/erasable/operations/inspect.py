@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from erasable.core.kernels import KERNEL_BITS
-from erasable.core.layout import Buffer, check_format, digest_of, read_label, read_names, read_sealed
+from erasable.core.layout import Buffer, check_format, digest_of, read_keys, read_label, read_names, read_sealed
 from erasable.errors import ConfigurationError, ErasableError, StateFormatError
 from erasable.models.files import KINDS, refuse_odd_size
 from erasable.models.kernel_state import KernelState
@@ -38,6 +38,8 @@ class Inspection:
         How many of each it holds.
     ids, subjects : str or None
         Of which type they are; None where there are none.
+    rows_without_subject : int
+        Core rows that have no subject, or an empty text for one: only their ids name them.
     bytes : int
         Of the file, or of all files together.
     files : int
@@ -62,6 +64,7 @@ class Inspection:
     classes: int
     ids: str | None
     subjects: str | None
+    rows_without_subject: int
     bytes: int
     files: int
     capacity: float | None
@@ -143,8 +146,10 @@ def _inspected(head: Buffer, fetch: Fetch, rows: bool, learnt: int | None) -> In
 
         state = from_files(head, counted)
         text, n, named = state.digest, len(state.ids), (state.ids, state.subjects, state.labels)
+        owners: Sequence[Any] = state.subjects
     else:
         text, n = digest_of([head]), len(tensors["labels"])
+        owners = read_keys(tensors, "subjects", meta["subject_kind"], n)
         if rows:
             classes = tuple(read_label(meta["class_kind"], c) for c in meta["classes"])
             named = read_names(meta, tensors, classes, n)
@@ -162,6 +167,7 @@ def _inspected(head: Buffer, fetch: Fetch, rows: bool, learnt: int | None) -> In
         classes=len(meta["classes"]),
         ids=meta["id_kind"],
         subjects=meta["subject_kind"],
+        rows_without_subject=sum(owner in (None, "", b"") for owner in owners),
         bytes=sum(sizes),
         files=len(sizes),
         capacity=_float(_capacity(meta).get("capacity")),

@@ -1,13 +1,31 @@
-"""Learn, and tell what happened."""
+"""Learn rows: into a model in memory, and from a table into a model file. One operation each.
+
+The command ``erasable learn`` parses, calls :func:`learn_table` and renders.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import Any
 
-from erasable.errors import InputTypeError
+from erasable.errors import ConfigurationError, InputError, InputTypeError
+from erasable.estimators import ErasableClassifier, ErasableKernelClassifier
+from erasable.estimators.files import face_of
 from erasable.estimators.forgetting import ErasableBase
+from erasable.models.kernel import KernelModel
+from erasable.models.model import Model
 from erasable.models.reports import LearnReport
+from erasable.operations.inspect import stored_bytes
+from erasable.operations.model_file import ModelFile
+from erasable.operations.predict import nameless_form
+from erasable.store import PRIVATE
+from erasable.tables import TableStream, stream_table
+
+_READABLE = {"label": (bool, int, float, str), "id": (int, str), "subject": (int, str)}  # what text can stand for
 
 
 def learn(
@@ -18,6 +36,7 @@ def learn(
     ids: Any = None,
     subjects: Any = None,
     classes: Any = None,
+    allow_no_subject: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> LearnReport:
     """Learn rows like ``clf.partial_fit`` and get a report instead of the model.
@@ -28,7 +47,7 @@ def learn(
     ----------
     clf : ErasableClassifier, ErasableKernelClassifier or another of their kind
         Fitted or not; changed in place.
-    X, y, ids, subjects, classes
+    X, y, ids, subjects, classes, allow_no_subject
         As in ``ErasableClassifier.partial_fit``.
     progress : callable, optional
         Called with (rows done, rows in all) after every block.
@@ -50,4 +69,197 @@ def learn(
     """
     if not isinstance(clf, ErasableBase):
         raise InputTypeError(f"learn needs a model that can forget bit for bit; got {type(clf).__name__}.")
-    return clf.learn(X, y, ids=ids, subjects=subjects, classes=classes, progress=progress)
+    return clf.learn(
+        X, y, ids=ids, subjects=subjects, classes=classes, allow_no_subject=allow_no_subject, progress=progress
+    )
+
+
+@dataclass(frozen=True)
+class TableLearnt:
+    """What learning a table did.
+
+    Attributes
+    ----------
+    report : LearnReport
+    bytes : int
+        How large the file is now.
+    hints : list of str
+        What to do otherwise, where most rows were stored or next to nothing is left of them.
+    """
+
+    report: LearnReport
+    bytes: int
+    hints: list[str]
+
+
+def learn_table(
+    path: str | os.PathLike[str],
+    source: Any,
+    *,
+    label: str = "label",
+    id: str | None = None,
+    subject: str | None = None,
+    ignore: Sequence[str] = (),
+    types: Mapping[str, type] | None = None,
+    n_features: int | None = None,
+    kernel: str | None = None,
+    parameters: Mapping[str, Any] | None = None,
+    allow_no_subject: bool = False,
+    timeout: float | None = None,
+    mode: int = PRIVATE,
+    progress: Callable[[int, int], None] | None = None,
+) -> TableLearnt:
+    """Learn the rows of a table into a model file, new or existing: all of them, or none.
+
+    Parameters
+    ----------
+    path : str or path
+        The model file. One that is there learns more, and what is given must agree with it.
+    source : str, path or binary file object
+        As in ``erasable.tables.stream_table``.
+    label, id, subject, ignore
+        Columns of the labels, of the ids of rows, of whose they are, and those that are no features.
+    types : mapping, optional
+        What "label", "id" and "subject" in a table without types are: ``int``, ``str``, ``float`` or ``bool``.
+    n_features : int, optional
+        For tables that do not say it.
+    kernel : str, optional
+        Makes a kernel model; a linear one otherwise.
+    parameters : mapping, optional
+        Of ``ErasableClassifier`` or ``ErasableKernelClassifier``; those that are left out are their defaults.
+    allow_no_subject, timeout, mode
+        As in ``ModelFile``.
+    progress : callable, optional
+        Called with rows done and rows in all.
+    """
+    given, named = dict(parameters or {}), dict(types or {})
+    file = ModelFile(path, timeout=timeout)
+    with ExitStack() as stack, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "there is one feature")  # a hint says it
+        totals: list[int | None] = []
+        made: list[Any] = []
+
+        def prepare(model: Model | None) -> tuple[TableStream, Any]:
+            """The table, read as the model in the file needs it, and an estimator that is that of the file."""
+            if model is not None and subject is None and not allow_no_subject and model.core.subject_type is not None:
+                raise ConfigurationError(
+                    "rows of this model have subjects, and without subject= no erasure by subject could reach these: "
+                    "name the column, or allow it with allow_no_subject=."
+                )
+            known = {} if model is None else _kinds(model)
+            width = n_features
+            if model is not None:
+                width = model.n_features if nameless_form(source) == "svmlight" else None
+                _check_types(known, named, width, n_features)
+            stream = stack.enter_context(
+                stream_table(
+                    source, label=label, id=id, subject=subject, ignore=ignore, kinds=known | named, n_features=width
+                )
+            )
+            if named and stream.typed:
+                raise ConfigurationError(
+                    "id_type=, subject_type= and label_type= are for CSV: this table has types of its own, leave them "
+                    "out."
+                )
+            if model is not None:
+                new = _agreeing(model, given, kernel, stream)
+            else:
+                new = _made(kernel, given, stream)
+            totals.append(stream.n_rows if "horizon" not in given else given["horizon"])
+            made.append((new, model is not None, stream.n_features))
+            return stream, new
+
+        def watch(done: int) -> None:
+            if progress is not None:
+                progress(done, totals[0] or done)
+
+        report = file.learn_prepared(prepare, allow_no_subject=allow_no_subject, progress=watch, mode=mode)
+    return TableLearnt(report, stored_bytes(path), _hints(report, *made[0]))
+
+
+def _made(kernel: str | None, given: dict[str, Any], stream: TableStream) -> ErasableBase:
+    """A new model for a table."""
+    if kernel is not None:
+        return ErasableKernelClassifier(kernel, **given, feature_names=stream.feature_names)
+    if "threshold" not in given and "horizon" not in given:
+        rows = stream.count_rows()
+        if rows is None:
+            raise ConfigurationError(
+                "standard input does not say how many rows will come, and the threshold depends on it: give horizon=, "
+                "the number of rows you expect, or threshold=."
+            )
+        given["horizon"] = rows
+    return ErasableClassifier(**given, feature_names=stream.feature_names)
+
+
+def _agreeing(model: Model, given: dict[str, Any], kernel: str | None, stream: TableStream) -> ErasableBase:
+    """An unfitted estimator like the model; parameters or columns that differ from the model's are refused."""
+    if kernel is not None and not isinstance(model, KernelModel):
+        raise ConfigurationError("kernel= names a kernel, and the file holds a linear model: leave it out.")
+    if model.n_features is None:
+        raise ConfigurationError(
+            "the file was made with a map of texts, which no file can hold: learn with Python, as erasable.load says."
+        )
+    face = face_of(model)
+    given = given if kernel is None else {**given, "kernel": kernel}
+    if given.keys() - face.get_params().keys():
+        raise ConfigurationError("kappa=, horizon= and fit_intercept= are for linear models: leave them out here.")
+    if given.keys() & {"kappa", "horizon"}:
+        if "horizon" not in given:
+            raise ConfigurationError(
+                "kappa= does not name a threshold without horizon=, and the model has one: leave it out."
+            )
+        given = {**given, "threshold": None}
+    unfitted: ErasableBase = type(face)(**{**face.get_params(), **given})
+    unfitted.check_agrees(model)
+    names = model.configuration.feature_names
+    if names is not None and stream.feature_names is not None and tuple(names) != stream.feature_names:
+        raise InputError(
+            "the table has other columns of features, or in another order, than the model was made with: "
+            "erasable inspect shows their names."
+        )
+    if stream.n_features != model.n_features:
+        raise InputError(
+            f"the table has {stream.n_features} features and the model {model.n_features}: name the columns that are "
+            "none with id=, subject= and ignore=, or leave them out of the table."
+        )
+    return unfitted
+
+
+def _kinds(model: Model) -> dict[str, type]:
+    """Of which type labels, ids and subjects of the model are: a few rows of text alone could not tell."""
+    label = next((type(c) for c in model.classes), None)
+    known = {"label": label, "id": model.core.id_type, "subject": model.core.subject_type}
+    return {role: kind for role, kind in known.items() if kind is not None and kind in _READABLE[role]}
+
+
+def _check_types(known: dict[str, type], named: dict[str, type], width: int | None, n_features: int | None) -> None:
+    """Refuse types, or a number of features, that differ from those of the model."""
+    for role, kind in named.items():
+        if known.get(role, kind) is not kind:
+            raise ConfigurationError(
+                f"{role}_type= says {kind.__name__}, and the model's are {known[role].__name__}: leave it out."
+            )
+    if n_features is not None and width is not None and n_features != width:
+        raise ConfigurationError(f"features= says {n_features}, and the model has {width}: leave it out.")
+
+
+def _hints(report: LearnReport, model: ErasableBase, there: bool, n_features: int | None) -> list[str]:
+    """What to do otherwise."""
+    hints = []
+    if not there and getattr(model, "scaling", None) == "row" and n_features == 1:
+        hints.append(
+            "there is one feature, and each row is divided by its own norm, so only the sign of the feature is left: "
+            "give scaling=, a public number that no value exceeds."
+        )
+    asked = getattr(model, "threshold", None) == 0
+    if report.rows >= 1000 and 2 * report.core_rows_added > report.rows and not asked:
+        way = (
+            "give scaling=, a smaller gamma= or a higher threshold="
+            if hasattr(model, "gamma")
+            else "a lower kappa= or a higher threshold= stores fewer (erasable plan tries them out)"
+        )
+        hints.append(
+            f"more than half of the rows are stored: {way}" + ("; that takes a new model file" if there else "")
+        )
+    return hints

@@ -156,6 +156,13 @@ class ModelFile:
             assert self._cached is not None
             return self._cached.core.id_type, self._cached.core.subject_type
 
+    def is_done(self, request: Request, digest: str) -> bool:
+        """Whether the file holds the state with this digest, and nothing that the request names is left in it."""
+        with self._in_turn():
+            with naming(self.path):
+                model = read_file(self.path, self._same_or_loaded, parts_of=shards_of)
+            return self._digest(model) == digest and not model.named(request.ids, request.subjects).found
+
     # -- changing ------------------------------------------------------------------------------------------------
 
     def forget(
@@ -210,6 +217,7 @@ class ModelFile:
         blocks: Iterable[Any],
         *,
         new: Any = None,
+        allow_no_subject: bool = False,
         progress: Callable[[int], None] | None = None,
         mode: int = PRIVATE,
     ) -> LearnReport:
@@ -226,6 +234,8 @@ class ModelFile:
             An unfitted model to start with where the file does not exist; it is not changed, and needs ``horizon`` or
             ``threshold``, since the number of rows is not known when the first block comes. Without it a missing file
             is an error. Where the file exists, its model must have these parameters.
+        allow_no_subject : bool, default=False
+            As in ``ErasableClassifier.fit``.
         progress : callable, optional
             Called with the number of rows done.
         mode : int, default=0o600
@@ -233,10 +243,17 @@ class ModelFile:
         """
         if new is not None and getattr(new, "__sklearn_is_fitted__", lambda: True)():
             raise InputTypeError("new must be an unfitted model, such as ErasableClassifier(horizon=100_000).")
-        return self.learn_prepared(lambda _: (blocks, new), progress=progress, mode=mode)
+        return self.learn_prepared(
+            lambda _: (blocks, new), allow_no_subject=allow_no_subject, progress=progress, mode=mode
+        )
 
     def learn_prepared(
-        self, prepare: Prepare, *, progress: Callable[[int], None] | None = None, mode: int = PRIVATE
+        self,
+        prepare: Prepare,
+        *,
+        allow_no_subject: bool = False,
+        progress: Callable[[int], None] | None = None,
+        mode: int = PRIVATE,
     ) -> LearnReport:
         """``learn``, for rows that can only be read once it is known what the file holds.
 
@@ -245,7 +262,7 @@ class ModelFile:
         prepare : callable
             Called under the lock with the model that the file holds, or None; gives blocks and, where the file does
             not exist, an unfitted estimator.
-        progress, mode
+        allow_no_subject, progress, mode
             As in ``learn``.
         """
         from sklearn.base import clone
@@ -264,7 +281,7 @@ class ModelFile:
             else:
                 raise StoreError(f"{self.path} does not exist: check the path, or give a new model to start with.")
             self._cached = None  # until the file says the same as this model
-            report = _learn_blocks(face, blocks, progress)
+            report = _learn_blocks(face, blocks, progress, allow_no_subject)
             self._write(writer, face.model_.snapshot(), mode)
             self._cached = face.model_
             return report
@@ -341,7 +358,7 @@ class ModelFile:
                 )
 
     def _reports(
-        self, ticket: _Ticket, counts: list[tuple[int, int]], before: str | None, after: str | None, emptied: int
+        self, ticket: _Ticket, counts: list[tuple[int, int, int]], before: str | None, after: str | None, emptied: int
     ) -> list[ForgetReport]:
         model = self._cached
         assert model is not None
@@ -350,12 +367,13 @@ class ModelFile:
                 asked,
                 removed,
                 len(model.core),
+                absent,
                 classes_emptied=emptied if removed else 0,
                 digest=after if ticket.digests else None,
                 digest_before=before if ticket.digests else None,
                 receipt=self._receipt(request, before, after, model),
             )
-            for request, (asked, removed) in zip(ticket.requests, counts, strict=True)
+            for request, (asked, removed, absent) in zip(ticket.requests, counts, strict=True)
         ]
 
     def _receipt(self, request: Request, before: str | None, after: str | None, model: Model) -> str | None:
@@ -424,11 +442,21 @@ class ModelFile:
         self._seal, self._in_parts = digest_of(files.head) if files.parts else state.digest, bool(files.parts)
 
 
-def _learn_blocks(face: Any, blocks: Iterable[Any], progress: Callable[[int], None] | None) -> LearnReport:
+def _learn_blocks(
+    face: Any, blocks: Iterable[Any], progress: Callable[[int], None] | None, allow_no_subject: bool
+) -> LearnReport:
     rows, added, decisions = 0, 0, Decisions()
     for block in blocks:
         watch = None if progress is None else (lambda done, total, start=rows: progress(start + done))
-        part = face.learn(block.X, block.y, ids=block.ids, subjects=block.subjects, streaming=True, progress=watch)
+        part = face.learn(
+            block.X,
+            block.y,
+            ids=block.ids,
+            subjects=block.subjects,
+            streaming=True,
+            allow_no_subject=allow_no_subject,
+            progress=watch,
+        )
         rows, added, decisions = rows + part.rows, added + part.core_rows_added, decisions + part.decisions
     if not rows:
         raise ConfigurationError("there is nothing to learn: no rows came.")
@@ -463,15 +491,18 @@ def _request(given: Any) -> Request:
     )
 
 
-def _found(model: Model, ticket: _Ticket, leaving: dict[Any, None]) -> list[tuple[int, int]] | Exception:
-    """For each request how much it named and how many rows it removes, which join ``leaving``; or why it cannot be."""
+def _found(model: Model, ticket: _Ticket, leaving: dict[Any, None]) -> list[tuple[int, int, int]] | Exception:
+    """For each request how much it names, how many rows it removes, and how much is not stored; or why it cannot be.
+
+    The rows join ``leaving``.
+    """
     counts, rows = [], dict[Any, None]()
     try:
         for request in ticket.requests:
-            asked, keys = model.named(request.ids, request.subjects)
-            fresh = [key for key in keys if key not in leaving and key not in rows]
+            asked = model.named(request.ids, request.subjects)
+            fresh = [key for key in asked.found if key not in leaving and key not in rows]
             rows.update(dict.fromkeys(fresh))
-            counts.append((asked, len(fresh)))
+            counts.append((asked.requested, len(fresh), asked.not_stored))
     except Exception as error:  # of this caller alone
         return error
     leaving.update(rows)

@@ -28,8 +28,9 @@ class SideFiles(NamedTuple):
 def side_files(path: str | os.PathLike[str]) -> SideFiles:
     """The names that a store may use beside ``path``, whether they exist or not.
 
-    ``lock`` is empty and stays. ``new`` (being written) and ``old`` (being erased) are there only while a change is
-    under way, or after one that was cut short. ``parts`` is a folder, there only for very large models.
+    ``lock`` is empty and stays as long as there is a file. ``new`` (being written) and ``old`` (being erased) are there
+    only while a change is under way, or after one that was cut short. ``parts`` is a folder, there only for very large
+    models.
 
     Examples
     --------

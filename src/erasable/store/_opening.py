@@ -123,6 +123,7 @@ def locked(
     place = Place(path, disk)
     with explained("write", place.head, "Nothing was changed."):
         place.check_writable_kind()
+    owner = os.getpid()
     with held(place, timeout):
         with explained("clean up after an interrupted change of", place.head, "What it holds was not touched."):
             recover(place, parts_of)
@@ -131,3 +132,15 @@ def locked(
             yield writer
         finally:
             writer.close()
+            if os.getpid() == owner:  # in a forked child the lock is still the parent's
+                _remove_unused_lock(place)
+
+
+def _remove_unused_lock(place: Place) -> None:
+    """No lock file where there is nothing to lock: it would be the only trace of a change that never came about.
+
+    Whoever waits for it meanwhile finds that its name is gone, and makes a new one.
+    """
+    with contextlib.suppress(OSError):
+        if all(place.look(path) is None for path in (place.head, place.new, place.old, place.parts)):
+            place.disk.unlink(place.lock)

@@ -127,7 +127,7 @@ class Writer:
             self._disk.fsync_folder(place.folder)
 
     def remove(self) -> None:
-        """The path, its parts and all their bytes are gone once this returns; the empty lock file stays."""
+        """The path, its parts and all their bytes are gone once this returns."""
         self._check_usable()
         place = self._place
         with explained("remove", place.head, AS_IT_WAS):

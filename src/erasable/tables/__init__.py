@@ -1,10 +1,10 @@
 """Tables to learn from: rows, labels, ids and subjects from files and streams, checked."""
 
 from erasable.tables._files import load_split, load_table
-from erasable.tables._key_files import read_keys
 from erasable.tables._rows import Rows
 from erasable.tables._stream import RowStream, TableStream, load_rows, stream_rows, stream_table
 from erasable.tables._table import Split, Table
+from erasable.tables.keys import read_keys
 
 __all__ = [
     "RowStream",

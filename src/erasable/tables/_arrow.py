@@ -231,6 +231,11 @@ def copy_out(
         place = f"{where}, column {which!r}"
         values = read_or_refuse(lambda: cells(table, columns, role, place), path, "text in UTF-8")
         if kinds is not None:
+            if any(text.endswith(("\n", "\r")) for text in values):  # the lines after it would be no rows
+                raise InputError(
+                    f"{place}: a cell ends with a line break, as the last one does where a quote is not closed: "
+                    "correct the file."
+                )
             kind = kinds.get(role) or fitting_kinds(values, keys=role != "label")[0]
             values = read_or_refuse(lambda: read_texts(values, kind), path, f"the same {role}s as a moment ago")
         array = plain_array(values, role)
@@ -270,36 +275,19 @@ def row_width(schema: Any, columns: Columns) -> int:
     return len(types) * (4 if narrow else 8) + 32 * len(columns.roles.columns)
 
 
-def key_column(path: Path, name: str | None, *, text: bool) -> list[Any]:
-    """The cells of the only column of a CSV or Parquet file, or of the one that is named, as in :func:`cells`."""
+def key_column(path: Path, choose: Callable[[list[str]], str]) -> list[Any]:
+    """The cells of the column of a Parquet file that ``choose`` takes from the names, as in :func:`cells`."""
 
     def look() -> Any:
-        if not text:
-            with open_parquet(path) as file:
-                return file.schema_arrow
-        csv = pyarrow_part("csv")
-        with csv.open_csv(path, parse_options=csv.ParseOptions(newlines_in_values=True)) as stream:
-            return stream.schema
+        with open_parquet(path) as file:
+            return file.schema_arrow
 
-    names = read_or_refuse(look, path, "CSV" if text else "Parquet").names
-    if name is None and len(names) != 1:
-        raise InputError(f"{path.name} has {len(names)} columns: name the one to take with column=.")
-    which = names[0] if name is None else name
-    if text and name is None and _NUMBER.fullmatch(which):
-        raise InputError(f"{path.name}: the first line must hold the name of the column; it holds a number: add one.")
-    if names.count(which) != 1:
-        raise InputError(f"{path.name} has {names.count(which)} columns {which!r}: name one that is there once.")
+    which = choose(read_or_refuse(look, path, "Parquet").names)
 
     def read() -> Any:
-        if not text:
-            with open_parquet(path) as file:
-                return file.read(columns=[which])
-        csv = pyarrow_part("csv")
-        kinds = {which: pyarrow_part().string()}
-        convert = csv.ConvertOptions(strings_can_be_null=False, column_types=kinds, include_columns=[which])
-        parse = csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=True)
-        return csv.read_csv(path, parse_options=parse, convert_options=convert)
+        with open_parquet(path) as file:
+            return file.read(columns=[which])
 
-    table = read_or_refuse(read, path, "CSV" if text else "Parquet")
+    table = read_or_refuse(read, path, "Parquet")
     columns = Columns(Roles(None, which, labelled=False), (), ())
     return read_or_refuse(lambda: cells(table, columns, "id", f"{path.name}, column {which!r}"), path, "text in UTF-8")

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import bz2
+import csv
+import gzip
 import os
+import re
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +23,7 @@ from erasable.tables._reading import as_path, existing_file, read_or_refuse
 _NAMES = {int: "integers", str: "strings", bytes: "bytes"}
 _COLUMNS = (".csv", ".parquet")
 _ARRAYS = (".npy", ".npz")
+_NUMBER = re.compile(r"\s*[+-]?[\d.]+([eE][+-]?\d+)?\s*")
 
 
 def read_keys(
@@ -26,7 +33,10 @@ def read_keys(
 
     ``.csv`` and ``.parquet`` files have one column, or that named by ``column``; the first line of a CSV is its name,
     not a key. ``.npy`` files hold an array, ``.npz`` archives one array, or that named by ``column``. Everything else
-    is text in UTF-8 with one key per line; empty lines are skipped. Spaces belong to a key.
+    is text in UTF-8 with one key per line; empty lines are skipped.
+
+    In text and CSV a space at either end of a key, a line break in it, and in text a quote at either end, are refused:
+    hardly ever are they meant, and no row would be found. Names that have them are held by the other formats.
 
     Parameters
     ----------
@@ -72,9 +82,11 @@ def read_keys(
     if form in _ARRAYS:
         values: list[Any] = read_or_refuse(lambda: _array(file, column), file, "an array of ids or subjects")
     elif form in _COLUMNS:
-        values = key_column(file, column, text=form == ".csv")
+        choose = partial(_chosen, file, column)
+        values = key_column(file, choose) if form == ".parquet" else _csv_column(file, choose)
     else:
         values = read_or_refuse(lambda: _lines(file, piped=path == "-"), file, "text in UTF-8, one key per line")
+        _refuse_unclear(values, file, "a quote at one end", lambda key: key[0] == '"' or key[-1] == '"')
     return _as_kind(values, kind, file, text=form not in (*_ARRAYS, ".parquet"))
 
 
@@ -91,6 +103,39 @@ def _lines(path: Path, *, piped: bool) -> list[str]:
     # Not splitlines, which would also cut at characters that may stand in a key.
     lines = data.decode("utf-8-sig").replace("\r\n", "\n").split("\n")
     return [line for line in lines if line]
+
+
+def _csv_column(path: Path, choose: Callable[[list[str]], str]) -> list[str]:
+    """The cells of a column of a CSV; its first line holds the names.
+
+    Not by pyarrow, for which a quote that is not closed goes to the end of the file: one key, which no row has.
+    """
+    opened: Any = {".gz": gzip.open, ".bz2": bz2.open}.get(path.suffix, open)
+
+    def read() -> list[list[str]]:
+        with opened(path, "rt", encoding="utf-8-sig", newline="") as file:
+            return [line for line in csv.reader(file, strict=True) if line]
+
+    names, *lines = read_or_refuse(read, path, "CSV in UTF-8 with every quote closed") or [[]]
+    odd = sum(len(line) != len(names) for line in lines)
+    if odd:
+        raise InputError(
+            f"{path.name}: {odd} lines have another number of cells than the first, which holds the names."
+        )
+    which = choose(names)
+    if len(names) == 1 and _NUMBER.fullmatch(which):
+        raise InputError(f"{path.name}: the first line must hold the name of the column; it holds a number: add one.")
+    return [line[names.index(which)] for line in lines]
+
+
+def _chosen(path: Path, wanted: str | None, names: list[str]) -> str:
+    """The column that is wanted, or the only one."""
+    if wanted is None and len(names) != 1:
+        raise InputError(f"{path.name} has {len(names)} columns: name the one to take with column=.")
+    which = names[0] if wanted is None else wanted
+    if names.count(which) != 1:
+        raise InputError(f"{path.name} has {names.count(which)} columns {which!r}: name one that is there once.")
+    return which
 
 
 def _array(path: Path, name: str | None) -> list[Any]:
@@ -117,6 +162,15 @@ def _one_of(path: Path, names: list[str], wanted: str | None) -> str:
     return wanted
 
 
+def _refuse_unclear(keys: list[str], path: Path, what: str, is_unclear: Callable[[str], bool]) -> None:
+    unclear = sum(map(is_unclear, filter(None, keys)))
+    if unclear:
+        raise InputError(
+            f"{path.name}: {unclear} of {len(keys)} keys have {what}, and hardly any row has such a name: correct the "
+            "file, or give .parquet or .npy where the names are really so."
+        )
+
+
 def _as_kind(values: list[Any], kind: type | None, path: Path, *, text: bool) -> list[Any]:
     """The keys, all of one kind; text can be read as any."""
     missing = sum(v is None or (text and not v) for v in values)
@@ -126,6 +180,9 @@ def _as_kind(values: list[Any], kind: type | None, path: Path, *, text: bool) ->
         return []
     if not text:
         check_keys(plain_array(values, "keys"), path.name, optional=False)
+    if text:
+        _refuse_unclear(values, path, "a space at one end", lambda key: key != key.strip())
+        _refuse_unclear(values, path, "a line break", lambda key: "\n" in key or "\r" in key)
     if text and kind is not bytes:
         fitting = fitting_kinds(values, keys=True)
         if kind is not None and kind not in fitting:

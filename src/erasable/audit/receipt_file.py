@@ -1,0 +1,81 @@
+"""A file for a receipt: room is taken before anything is forgotten, and its name leads to a whole one or nowhere."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from erasable.errors import BusyError
+from erasable.store import Disk
+
+_ROOM = 8192  # bytes: more than any receipt that is made here has
+_DISK = Disk()
+
+
+@contextmanager
+def room_for(path: Path) -> Iterator[Callable[[str], None]]:
+    """A block with a function that puts a receipt at this path, durably; there is room for it, and the name is free.
+
+    Until then the room is a hidden file beside it. Nothing stays of it when the block fails. After a kill it stays, and
+    whoever wants the same name next takes it over.
+
+    Raises
+    ------
+    BusyError
+        When another process has taken the same room.
+    OSError
+        When there is no room. The function raises it, too, when something has taken the name meanwhile.
+    """
+    path = path.absolute()
+    hidden = _hidden(path)
+    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+    with open(hidden, "r+b", opener=lambda name, _: os.open(name, flags, 0o666)) as file:
+
+        def fill(data: bytes) -> None:
+            file.seek(0)
+            file.write(data)
+            file.truncate()
+            file.flush()
+            _DISK.fsync(file.fileno())
+
+        def put(text: str) -> None:
+            fill(text.encode())  # as durable as what it attests
+            try:
+                _DISK.link(hidden, str(path))  # unlike a rename it takes the place of nothing
+            except FileExistsError:
+                raise
+            except OSError:  # no hard links here
+                _DISK.rename(hidden, str(path))
+            else:
+                _DISK.unlink(hidden)
+            _DISK.fsync_folder(str(path.parent))
+
+        if not _DISK.lock(file.fileno(), wait=False) or not _names(hidden, file.fileno()):
+            raise BusyError(f"{path} is being written by another command: wait for it, or choose another name.")
+        try:
+            fill(b" " * _ROOM)
+            yield put
+        except BaseException:
+            with suppress(FileNotFoundError):
+                _DISK.unlink(hidden)
+            raise
+
+
+def drop_room(path: Path) -> None:
+    """The hidden name of a receipt that is in place, which a kill has left, is gone."""
+    with suppress(FileNotFoundError):
+        if os.path.samefile(_hidden(path), path):
+            _DISK.unlink(_hidden(path))
+
+
+def _hidden(path: Path) -> str:
+    return str(path.with_name(f".{path.name}.new"))
+
+
+def _names(path: str, descriptor: int) -> bool:
+    """Whether the name still leads to the open file: whoever had it before may have put it in its place."""
+    with suppress(FileNotFoundError):
+        return os.path.samestat(os.lstat(path), os.fstat(descriptor))
+    return False
