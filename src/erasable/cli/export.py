@@ -44,10 +44,10 @@ def export(
 
     - `erasable export model.erasable -o weights.safetensors --json`
     """
+    from erasable.models.files import read_model
     from erasable.operations.export import export as write
-    from erasable.operations.model_file import load
 
-    report = write(load(model), out, form=form, input_type=input_type, timeout=timeout)
+    report = write(read_model(model)[0], out, form=form, input_type=input_type, timeout=timeout)
     note_doubt(out)
     if as_json:
         print_json(report.as_json())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -12,14 +12,6 @@ from erasable.cli._shared import Bars, Json, Timeout, note_doubt, print_json, sa
 KeyType = Literal["int", "str"]
 LabelType = Literal["int", "str", "float", "bool"]
 _TYPES: dict[str, type] = {"int": int, "str": str, "float": float, "bool": bool}
-_TYPED = "--id-type, --subject-type and --label-type are for CSV: this table has types of its own, leave them out."
-_SIGNS = (
-    "there is one feature, and each row is divided by its own norm, so only the sign of the feature is left: give "
-    "--scale, a public number that no value exceeds"
-)
-
-if TYPE_CHECKING:
-    pass
 
 
 def learn(

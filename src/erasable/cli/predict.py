@@ -55,13 +55,13 @@ def predict(
     import sys
 
     from erasable.errors import ConfigurationError
-    from erasable.operations.model_file import load
+    from erasable.models.files import read_model
     from erasable.operations.predict import by_position, predict_table, refuse_overwriting, write_records
 
     if as_json and out in (None, "-"):
         raise ConfigurationError("--json tells what was done, so the predictions need a file: give -o FILE.")
     refuse_overwriting(out, model, data)
-    loaded = load(model)
+    loaded, _ = read_model(model)
     warnings = [_BY_POSITION] if by_position(loaded, data) else []
     known = right = 0
     on_screen = out in (None, "-") and sys.stdout.isatty()  # elsewhere predictions are data, and stay as they are

@@ -24,7 +24,7 @@ def verify(
     - `erasable verify model.erasable`
     """
     from erasable.errors import StateFormatError, VerificationError
-    from erasable.operations.model_file import verify_file
+    from erasable.operations.verify import verify_file
 
     try:
         with Bars(quiet=as_json) as bars:

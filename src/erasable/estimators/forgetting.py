@@ -107,9 +107,9 @@ class ForgettingClassifier(ClassifierMixin, BaseEstimator):
         warn_of_emptied_classes(report)
         return report
 
-    def forget_quietly(self, ids: Any) -> ForgetReport:
-        """``forget`` for a model that stands in front of this one and says itself what there is to say."""
-        return self._forget(ids, None)
+    def forget_quietly(self, ids: Any = None, subjects: Any = None) -> ForgetReport:
+        """``forget`` without warnings, for who says what there is to say, or simulates."""
+        return self._forget(ids, subjects)
 
     def _check_fitted(self, purpose: str) -> None:
         if not self.__sklearn_is_fitted__():

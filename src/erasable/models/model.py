@@ -85,6 +85,12 @@ class Model(ABC):
     def n_features(self) -> int | None:
         """Columns of the rows that are learnt and predicted; None where rows are no numbers."""
 
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """Names of the columns, where the caller fixed them."""
+        names: tuple[str, ...] | None = getattr(self.configuration, "feature_names", None)
+        return names
+
     # -- learning and forgetting ---------------------------------------------------------------------------------
 
     def learn(

@@ -161,11 +161,8 @@ def learn_table(
                     "id_type=, subject_type= and label_type= are for CSV: this table has types of its own, leave them "
                     "out."
                 )
-            if model is not None:
-                new = _agreeing(model, given, kernel, stream)
-            else:
-                new = _made(kernel, given, stream)
-            totals.append(stream.n_rows if "horizon" not in given else given["horizon"])
+            new = _made(kernel, given, stream) if model is None else _agreeing(model, given, kernel, stream)
+            totals.append(given.get("horizon", stream.n_rows))
             made.append((new, model is not None, stream.n_features))
             return stream, new
 
@@ -212,7 +209,7 @@ def _agreeing(model: Model, given: dict[str, Any], kernel: str | None, stream: T
         given = {**given, "threshold": None}
     unfitted: ErasableBase = type(face)(**{**face.get_params(), **given})
     unfitted.check_agrees(model)
-    names = model.configuration.feature_names
+    names = model.feature_names
     if names is not None and stream.feature_names is not None and tuple(names) != stream.feature_names:
         raise InputError(
             "the table has other columns of features, or in another order, than the model was made with: "

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from erasable.errors import ConfigurationError, InputError
+from erasable.models.model import model_behind
 from erasable.tables import stream_rows
 from erasable.tables._files import SVMLIGHT, form_of
 
@@ -32,8 +33,8 @@ def predict_table(
 
     Parameters
     ----------
-    model : estimator
-        A fitted classifier. Where it was made with ``feature_names``, columns are found by name, in any order, and
+    model : estimator, or a model of ``erasable.models``
+        Fitted. Where it was made with ``feature_names``, columns are found by name, in any order, and
         other columns are left alone. Otherwise they are taken in the order of the table: see ``by_position``.
     source : str, path or binary file object
         As in ``erasable.tables.stream_rows``; ``"-"`` is the standard input.
@@ -53,10 +54,10 @@ def predict_table(
     InputError, InputTypeError, ConfigurationError
         When the rows cannot be used.
     """
-    wanted = getattr(model, "n_features_in_", None)
-    form = nameless_form(source)
-    features = None if form is not None else getattr(model, "feature_names", None)
-    done, classes = 0, [_plain(c) for c in model.classes_]
+    model = model_behind(model, "predict")
+    wanted, form = model.n_features, nameless_form(source)
+    features = None if form is not None else model.feature_names
+    done, classes = 0, list(model.classes)
     known = {type(c) for c in classes} & {int, str}  # what a column of digits stands for, the model says
     with stream_rows(
         source,
@@ -74,7 +75,7 @@ def predict_table(
             )
         for block in stream:
             answers = model.predict(block.X)
-            chances = model.predict_proba(block.X).tolist() if probabilities else None
+            chances = model.probabilities(block.X).tolist() if probabilities else None
             for i, answer in enumerate(answers):
                 record: dict[str, Any] = {} if block.ids is None else {"id": _plain(block.ids[i])}
                 record["prediction"] = _plain(answer)
@@ -90,7 +91,7 @@ def predict_table(
 
 def by_position(model: Any, source: Any) -> bool:
     """Whether columns that have names are taken by their order, since the model stores no names of its own."""
-    return getattr(model, "feature_names", None) is None and nameless_form(source) is None
+    return model_behind(model, "predict").feature_names is None and nameless_form(source) is None
 
 
 def refuse_overwriting(out: str | os.PathLike[str] | None, *read: str | os.PathLike[str]) -> None:

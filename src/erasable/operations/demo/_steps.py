@@ -103,7 +103,7 @@ class Story:
         order = np.random.default_rng(1).permutation([_name(k) for k in range(N_LEAVING, N_PEOPLE)])
         self._look(0)
         for gone in range(5, N_MORE + 1, 5):
-            self.clf.forget_quietly(None, order[gone - 5 : gone])  # that classes go is the point here
+            self.clf.forget_quietly(subjects=order[gone - 5 : gone])  # that classes go is the point here
             verify(self.clf)
             self._look(gone)
             progress(gone, N_MORE)

@@ -79,8 +79,8 @@ def general_capacity(N: int, *, rate: float, beta: float) -> Bound:
 def general_excess_risk(T: int, N: int, T_eps: int, *, epsilon: float, delta: float) -> Bound:
     """A bound on the excess risk after deletions, with probability at least 1 - delta.
 
-    As :func:`erasable.research.theory.linear.excess_risk`; a wrong sign costs ``2 |f*(x) - 1/2|``, so rows with a margin of at
-    most epsilon cost at most twice that.
+    As ``excess_risk`` of linear functions; a wrong sign costs ``2 |f*(x) - 1/2|``, so rows with a margin of at most
+    epsilon cost at most twice that.
     """
     T, N, T_eps = integer("T", T, 1), integer("N", N, 0), integer("T_eps", T_eps, 0)
     epsilon, delta = real("epsilon", epsilon, 0.0, 0.5, ends=True), probability("delta", delta)
