@@ -469,7 +469,8 @@ class RowsClassifier(ForgettingClassifier):
             self._names.remove(found)
             self._whole = True
         emptied = before - len(self.classes_) if len(self._names) else 0
-        return ForgetReport(requested, len(found), len(self._names), rows_retrained=retrained, classes_emptied=emptied)
+        counts = requested, len(found), len(self._names), not_stored
+        return ForgetReport(*counts, rows_retrained=retrained, classes_emptied=emptied)
 
     @property
     def stored_rows_(self) -> int:
