@@ -195,7 +195,8 @@ def test_both_sides_need_the_same_features():
 @pytest.mark.parametrize("container", [np.asarray, sp.csr_array])
 def test_a_table_can_be_learnt_and_forgotten(container):
     train = Table(container(X), [f"class {v}" for v in Y], IDS, SUBJECTS).split(2).train
-    clf = ErasableClassifier(capacity=0.1).fit(train.X, train.y, ids=train.ids, subjects=train.subjects)
+    clf = ErasableClassifier(capacity=0.1)
+    clf.fit(train.X, train.y, ids=train.ids, subjects=train.subjects, allow_no_subject=True)
     clf.forget(subjects=["person 1"])
     clf.forget(ids=[train.ids[0]])
     assert verify(clf)
