@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import io
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, Any, BinaryIO, TypeVar
 
 from erasable.errors import ErasableError, InputError, InputTypeError
 from erasable.tables.table import Table
@@ -88,6 +89,38 @@ def open_unpacked(path: Path, mode: str, **options: Any) -> IO[Any]:
     opened: Any = {".gz": gzip.open, ".bz2": bz2.open}.get(path.suffix, open)
     file: IO[Any] = opened(path, mode, **options)
     return file
+
+
+def looked_ahead(pipe: BinaryIO, size: int) -> tuple[bytes, BinaryIO]:
+    """The first bytes of a pipe, and a stream of all of them, which leaves the pipe open when it is closed.
+
+    The pipe may give them bit by bit; reads of the stream are short only at the end, as pyarrow expects.
+    """
+    head = bytearray()
+    while len(head) < size and (part := pipe.read(size - len(head))):
+        head += part
+    return bytes(head), io.BufferedReader(_Chained(bytes(head), pipe), 2**16)
+
+
+class _Chained(io.RawIOBase):
+    """Some bytes, then the rest."""
+
+    def __init__(self, head: bytes, rest: BinaryIO) -> None:
+        self._head, self._rest = memoryview(head), rest
+
+    def readable(self) -> bool:
+        """Always."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Bytes of the head while there are some."""
+        if self._head:
+            n = min(len(buffer), len(self._head))
+            buffer[:n], self._head = self._head[:n], self._head[n:]
+            return n
+        data = self._rest.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
 
 
 def read_or_refuse(read: Callable[[], T], path: Path, form: str) -> T:

@@ -19,7 +19,7 @@ from erasable.tables.arrow_columns import ArrowPipe, ParquetSource
 from erasable.tables.columns import Kinds, Roles, check_kinds
 from erasable.tables.csv_text import CsvSource
 from erasable.tables.npz import NpzSource, is_half_of_split, read_split
-from erasable.tables.reading import Source, as_path, existing_file, read_or_refuse
+from erasable.tables.reading import Source, as_path, existing_file, looked_ahead, read_or_refuse
 from erasable.tables.svmlight import SvmlightSource
 from erasable.tables.table import Split, Table
 from erasable.validation import whole_number
@@ -384,43 +384,13 @@ def _check_nameless(form: str, roles: Roles) -> None:
 def _opened_pipe(pipe: Any, roles: Roles, kinds: Kinds) -> Source:
     if isinstance(pipe, io.TextIOBase):
         raise InputError("source must be a binary file object: open it with mode 'rb'.")
-    head = read_or_refuse(lambda: _first(pipe), _PIPE, "bytes")
+    # As many bytes as pyarrow looks at together.
+    head, stream = read_or_refuse(lambda: looked_ahead(pipe, csv_text.TEXT_BLOCK), _PIPE, "bytes")
     if not head.strip():
         raise InputError("standard input is empty: pipe CSV text or an Arrow stream into it.")
     for magic, what in _NOT_PIPED.items():
         if head.startswith(magic):
             raise InputError(f"standard input holds {what}.")
-    # Buffered: reads are then short only at the end, as pyarrow expects.
-    stream = io.BufferedReader(_Chained(head, pipe), 2**16)
     if head.startswith(b"\xff\xff\xff\xff"):
         return ArrowPipe(stream, _PIPE, roles)
     return CsvSource(_PIPE, _PIPE.name, roles, kinds, pipe=(head, stream))
-
-
-def _first(pipe: BinaryIO) -> bytes:
-    """The first bytes, as many as pyarrow looks at together; a pipe gives them bit by bit."""
-    head = bytearray()
-    while len(head) < csv_text.TEXT_BLOCK and (part := pipe.read(csv_text.TEXT_BLOCK - len(head))):
-        head += part
-    return bytes(head)
-
-
-class _Chained(io.RawIOBase):
-    """Bytes that were read to look at them, then the rest; closing it leaves the rest open."""
-
-    def __init__(self, head: bytes, rest: BinaryIO) -> None:
-        self._head, self._rest = memoryview(head), rest
-
-    def readable(self) -> bool:
-        """Always."""
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        """Bytes of the head while there are some."""
-        if self._head:
-            n = min(len(buffer), len(self._head))
-            buffer[:n], self._head = self._head[:n], self._head[n:]
-            return n
-        data = self._rest.read(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)

@@ -104,7 +104,7 @@ def test_the_plane_does_not_depend_on_the_number_of_rows():
 
 
 def test_many_blocks_are_like_one(monkeypatch):
-    monkeypatch.setattr(margin, "_BLOCK", 64)
+    monkeypatch.setattr(margin_module, "_BLOCK", 64)
     X, y = make_margin(1001, 10, 0.3, return_X_y=True)
     assert ((X @ direction(10)) * y > 0.3).all()
     assert len(np.unique(X, axis=0)) == 1001

@@ -8,7 +8,7 @@ from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
 from erasable.errors import ConfigurationError
-from erasable.research.sets import purchase_like, make_purchase_like
+from erasable.research.sets import make_purchase_like, purchase_like
 from tests.tables.cases import refused
 
 TABLE = make_purchase_like(8000)
