@@ -18,6 +18,7 @@ from sklearn.datasets import dump_svmlight_file
 
 from erasable import ErasableClassifier, load
 from erasable.cli.app import run
+from erasable.tables import stream_table
 from tests.cli.session import LEARN, MODEL, N, content, core_ids, learnt, nan, put, read_csv, refused, said, table
 from tests.formats.models import rows
 
@@ -194,11 +195,7 @@ def test_a_new_file_is_not_made_for_a_table_that_cannot_be_used(what, capsys, fo
 
 
 def test_a_bad_row_after_many_good_blocks_leaves_everything_as_it_was(capsys, folder, monkeypatch):
-    import erasable.tables._stream as streams
-
-    monkeypatch.setattr(
-        streams.stream_table, "__kwdefaults__", {**streams.stream_table.__kwdefaults__, "block_bytes": 240}
-    )
+    monkeypatch.setitem(stream_table.__kwdefaults__, "block_bytes", 240)
     learnt(0, 30)
     bad = put(nan(table(30)), "bad.parquet")
     with refused(capsys, folder) as no:
@@ -266,7 +263,7 @@ def test_a_kernel_model(capsys, folder):
     assert "0.5" in text
 
 
-def test_the_memory_of_learning_does_not_grow_with_the_table(capsys, folder):
+def test_the_memory_of_learning_does_not_grow_with_the_table(capsys, folder, monkeypatch):
     """Peaks of what NumPy and Python allocate, with few core rows and small row groups."""
     rng = np.random.default_rng(0)
 
@@ -286,15 +283,9 @@ def test_the_memory_of_learning_does_not_grow_with_the_table(capsys, folder):
         finally:
             tracemalloc.stop()
 
-    import erasable.tables._stream as streams
-
-    usual = streams.stream_table.__kwdefaults__
-    streams.stream_table.__kwdefaults__ = {**usual, "block_bytes": 2**20}
-    try:
-        peak("warm.parquet", 1)
-        few, many = peak("few.parquet", 2), peak("many.parquet", 12)
-    finally:
-        streams.stream_table.__kwdefaults__ = usual
+    monkeypatch.setitem(stream_table.__kwdefaults__, "block_bytes", 2**20)
+    peak("warm.parquet", 1)
+    few, many = peak("few.parquet", 2), peak("many.parquet", 12)
     assert (folder / "many.parquet").stat().st_size > 3 * (folder / "few.parquet").stat().st_size
     assert many < 1.5 * few
     assert many < 12 * 5_000 * 40 * 8 / 2
@@ -303,11 +294,7 @@ def test_the_memory_of_learning_does_not_grow_with_the_table(capsys, folder):
 @pytest.mark.parametrize("form", ["data.parquet", "data.csv", "pipe"])
 def test_rows_that_lack_a_subject_are_refused_unless_that_is_allowed(form, capsys, folder, monkeypatch):
     """Also where they come late, and many blocks were learnt before."""
-    import erasable.tables._stream as streams
-
-    monkeypatch.setattr(
-        streams.stream_table, "__kwdefaults__", {**streams.stream_table.__kwdefaults__, "block_bytes": 240}
-    )
+    monkeypatch.setitem(stream_table.__kwdefaults__, "block_bytes", 240)
     owners = [f"user {i % 9}" for i in range(N - 2)]
     data = put(table(user_id=[*owners, None, None]), "data.csv" if form == "pipe" else form)
     strict = [v for v in LEARN if v != "--allow-no-subject"]

@@ -14,6 +14,7 @@ from sklearn.datasets import dump_svmlight_file
 from erasable import ErasableClassifier, ErasableKernelClassifier
 from erasable.errors import ConfigurationError, InputError, NoRowsError
 from erasable.operations.predict import predict_table, write_records
+from erasable.tables import stream_table
 from tests.formats.models import rows
 
 N = 50
@@ -65,12 +66,9 @@ def test_without_names_the_columns_are_those_of_the_table(model):
 
 
 def test_blocks_of_any_size_give_the_same(model, monkeypatch):
-    import erasable.tables._stream as streams
-
     right = list(predict_table(model, text(columns())))
     for size in (1, 100, 1000):
-        usual = streams.stream_rows.__kwdefaults__
-        monkeypatch.setattr(streams.stream_rows, "__kwdefaults__", {**usual, "block_bytes": size})
+        monkeypatch.setitem(stream_table.__kwdefaults__, "block_bytes", size)
         seen = []
         watch = functools.partial(note, seen)
         assert list(predict_table(model, text(columns()), progress=watch)) == right

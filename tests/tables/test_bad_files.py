@@ -15,7 +15,7 @@ import scipy.sparse as sp
 
 from erasable.errors import ConfigurationError, ErasableError, InputError, InputTypeError
 from erasable.tables import Table, load_table, stream_table
-from erasable.tables._reading import read_or_refuse
+from erasable.tables.reading import read_or_refuse
 from tests.tables.cases import IDS, SECRET, SECRET_TEXT, SUBJECTS, N, X, Y, assert_same, refused
 
 DATES = [datetime.date(2020, 1, 1)] * N

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from erasable.errors import ConfigurationError, InputError
+from erasable.errors import ConfigurationError, InputError, InputTypeError
 from erasable.tables import load_split, load_table
-from erasable.errors import InputTypeError
 from tests.tables.cases import IDS, SUBJECTS, N, X, Y, assert_same, refused
 
 OWNERS = np.arange(N) % 3

@@ -1,7 +1,6 @@
 """Tables block by block: the same as in one piece, whatever the blocks, and never all in memory."""
 
 import bz2
-import functools
 import gzip
 import io
 import tracemalloc
@@ -19,9 +18,7 @@ from hypothesis import strategies as st
 from sklearn.datasets import dump_svmlight_file
 
 from erasable.errors import ConfigurationError, ErasableError, InputError, InputTypeError
-from erasable.tables import Rows, Table, load_rows, load_table, stream_rows, stream_table
-from erasable.tables import _arrow_stream as arrow_stream
-from erasable.tables import _stream as stream_module
+from erasable.tables import Table, csv_text, load_table, stream_table
 from tests.tables.cases import SECRET, SECRET_TEXT, assert_same, dense, refused
 from tests.tables.test_bad_files import good_files
 
@@ -59,8 +56,7 @@ def together(blocks):
 @pytest.fixture
 def small_text_blocks(monkeypatch):
     """Text in blocks of 256 bytes, so that a small file has many."""
-    for module in (arrow_stream, stream_module):
-        monkeypatch.setattr(module, "TEXT_BLOCK", 256)
+    monkeypatch.setattr(csv_text, "TEXT_BLOCK", 256)
 
 
 numbers = st.integers(-8, 8).map(lambda v: v / 4)
@@ -114,7 +110,7 @@ def test_blocks_of_any_size_are_the_table(tmp_path_factory, form, table, block, 
     file = written(table, folder, form, groups)
     whole = load_table(file, **ROLES)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(arrow_stream, "TEXT_BLOCK", 256)
+        patch.setattr(csv_text, "TEXT_BLOCK", 256)
         with stream_table(file, **ROLES, block_bytes=block) as stream:
             for _ in range(2):  # a file can be read again
                 blocks = list(stream)
@@ -134,8 +130,7 @@ def test_pipes_hold_the_same(tmp_path_factory, table, block, step):
     kinds = {"label": whole.y.tolist(), "id": whole.ids.tolist(), "subject": whole.subjects.tolist()}
     kinds = {role: next((type(v) for v in values if v is not None), int) for role, values in kinds.items()}
     with pytest.MonkeyPatch.context() as patch:
-        for module in (arrow_stream, stream_module):
-            patch.setattr(module, "TEXT_BLOCK", 256)
+        patch.setattr(csv_text, "TEXT_BLOCK", 256)
         with stream_table(Dribble(file.read_bytes(), step), **ROLES, kinds=kinds, block_bytes=block) as stream:
             found = together(stream)
             assert stream.n_rows is stream.count_rows() is None
@@ -234,8 +229,7 @@ def test_a_pipe_whose_first_block_names_no_subject_learns_their_type_later(small
 def test_a_pipe_may_be_cut_anywhere(monkeypatch, size):
     """Types of features are those of whole rows, wherever the first bytes end: in a word, or at a quoted line break."""
     lines = "".join(f'"{i}\n{i}",{i},no,true\n' for i in range(40))
-    for module in (arrow_stream, stream_module):
-        monkeypatch.setattr(module, "TEXT_BLOCK", size)
+    monkeypatch.setattr(csv_text, "TEXT_BLOCK", size)
     table = together(stream_table(io.BytesIO(b"id,a,label,b\n" + lines.encode()), id="id"))
     assert table.ids.tolist() == [f"{i}\n{i}" for i in range(40)]
     assert table.X.tolist() == [[i, 1] for i in range(40)]
@@ -308,7 +302,7 @@ def test_only_a_block_is_in_memory(tmp_path, monkeypatch):
         assert peak < whole // 3, (name, peak / whole)
     size = (tmp_path / "text.csv").stat().st_size
     assert size > 7 * 2**20
-    monkeypatch.setattr(arrow_stream, "TEXT_BLOCK", 2**14)  # some tens of which pyarrow reads ahead
+    monkeypatch.setattr(csv_text, "TEXT_BLOCK", 2**14)  # some tens of which pyarrow reads ahead
     with stream_table(tmp_path / "text.csv", block_bytes=block) as stream:
         peak, rows = peak_of(stream)
     assert rows == 20_000
@@ -428,7 +422,7 @@ def test_a_closed_stream_gives_nothing(tmp_path):
     ("options", "kind", "says"),
     [
         ({"block_bytes": 0}, ConfigurationError, "block_bytes"),
-        ({"block_bytes": 1.5}, InputTypeError, "block_bytes"),
+        ({"block_bytes": 1.5}, ConfigurationError, "block_bytes"),
         ({"kinds": {"id": float}}, ConfigurationError, "kinds"),
         ({"kinds": {"row": int}}, ConfigurationError, "kinds"),
         ({"n_features": 3}, ConfigurationError, "n_features"),
@@ -450,9 +444,7 @@ def test_odd_arguments_are_refused(tmp_path, options, kind, says):
 
 
 def columns(file, **options):
-    rows = load_rows(file, **options)
-    assert isinstance(rows, Rows)
-    return rows
+    return load_table(file, **{"label": None, "labelled": False, **options})
 
 
 def test_rows_need_no_labels(tmp_path):
@@ -473,20 +465,23 @@ def test_rows_need_no_labels(tmp_path):
             columns(file)
         with refused(InputError, "no column 'name'"):
             columns(file, id="name")
-        blocks = list(stream_rows(file, features=["b"], block_bytes=8))
+        blocks = list(stream_table(file, label=None, labelled=False, features=["b"], block_bytes=8))
         assert [b.X.tolist() for b in blocks] == [[[4]], [[5]], [[6]]]
     rows = columns(io.BytesIO(b"a,b\n1,2\n3,4\n"), features=("b", "a"))
     assert rows.X.tolist() == [[2, 1], [4, 3]]
 
 
-def test_rows_of_many_blocks_are_put_together(tmp_path, monkeypatch):
-    monkeypatch.setattr(stream_module, "stream_rows", functools.partial(stream_rows, block_bytes=1))
+def test_what_is_read_whole_is_no_less_than_the_blocks(tmp_path):
     (tmp_path / "t.csv").write_text("a,who,of\n1,x,\n2,y,7\n3,z,8\n")
     rows = columns(tmp_path / "t.csv", id="who", subject="of")
     assert rows.X.tolist() == [[1], [2], [3]]
     assert rows.ids.tolist() == ["x", "y", "z"]
     assert rows.subjects.tolist() == [None, 7, 8]
     assert [type(s) for s in rows.subjects[1:]] == [int, int]
+    blocks = list(stream_table(tmp_path / "t.csv", label=None, labelled=False, id="who", subject="of", block_bytes=1))
+    assert [b.X.tolist() for b in blocks] == [[[1]], [[2]], [[3]]]
+    assert [b.ids.tolist() for b in blocks] == [["x"], ["y"], ["z"]]
+    assert [b.subjects.tolist() for b in blocks] == [[None], [7], [8]]
     (tmp_path / "t.txt").write_text("1 1:2\n0 2:3\n")
     rows = columns(tmp_path / "t.txt")
     assert type(rows.X) is sp.csr_array
@@ -529,17 +524,39 @@ def test_rows_of_nameless_formats(tmp_path):
 def test_odd_lists_of_features_are_refused(tmp_path, features):
     (tmp_path / "t.csv").write_text("a,b,label\n1,2,3\n")
     with refused(ErasableError, "features must"):
-        load_rows(tmp_path / "t.csv", features=features, label="label")
+        load_table(tmp_path / "t.csv", features=features, labelled=False)
 
 
-def test_rows_without_labels_are_no_table():
-    with refused(InputError, "no labels"):
-        Rows(np.eye(2)).table()
-    with refused(InputError, "ids has 1 entries for 2 rows"):
-        Rows(np.eye(2), ids=["a"])
-    assert repr(Rows(np.eye(2), ids=[1, 2], y=[0, 1], name="n")) == (
-        "<Rows 'n': 2 rows × 2 features, dense float64, with ids, labels>"
-    )
+def test_labels_are_needed_unless_it_is_said_that_they_are_not(tmp_path):
+    (tmp_path / "t.csv").write_text("a,b\n1,2\n")
+    pq.write_table(pa.table({"a": [1.0], "b": [2.0]}), tmp_path / "t.parquet")
+    np.savez(tmp_path / "t.npz", X=np.eye(2))
+    for source in (tmp_path / "t.csv", tmp_path / "t.parquet", tmp_path / "t.npz", io.BytesIO(b"a,b\n1,2\n")):
+        with refused(InputError):
+            load_table(source)
+        if not hasattr(source, "seek"):
+            assert load_table(source, labelled=False).y is None
+    with refused(InputTypeError, "label must"):
+        stream_table(tmp_path / "t.csv", label=None)
+
+
+def test_a_pipe_is_read_whole_or_in_blocks_once():
+    text = "a,label\n" + "1,0\n" * 9 + "2,x\n"  # what labels are shows at the end
+    table = load_table(io.BytesIO(text.encode()))
+    assert table.y.tolist() == ["0"] * 9 + ["x"]
+    with stream_table(io.BytesIO(text.encode())) as stream:
+        assert_same(stream.read(), table)
+        with refused(InputError, "only once"):
+            stream.read()
+
+
+def test_a_file_is_read_whole_as_often_as_one_likes(tmp_path):
+    for file in good_files(tmp_path):
+        with stream_table(file, block_bytes=100) as stream:
+            assert_same(stream.read(), together(stream))
+            assert_same(stream.read(), load_table(file))
+        with refused(InputError, "closed"):
+            stream.read()
 
 
 # -- columns that are left alone -----------------------------------------------------------------------------------
@@ -557,7 +574,7 @@ def test_columns_can_be_left_alone_whatever_they_hold(tmp_path, ending):
     assert table.X.tolist() == [[1.0, 3.0], [2.0, 4.0]]
     with stream_table(path, ignore=("n", "when")) as stream:
         assert [block.X.tolist() for block in stream] == [table.X.tolist()]
-    assert load_rows(path, label="label", ignore=["when", "n"]).X.tolist() == table.X.tolist()
+    assert load_table(path, labelled=False, ignore=["when", "n"]).X.tolist() == table.X.tolist()
     with pytest.raises(InputError, match="no column 'whn'"):
         load_table(path, ignore=["whn"])
     with pytest.raises(ConfigurationError, match="ignored and have a role"):

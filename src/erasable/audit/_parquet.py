@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from erasable.arrow import BYTES, NUMERIC, TEXTS, is_kind, open_parquet
 from erasable.audit._words import as_text
 
 MAGIC = b"PAR1"
 _AT_ONCE = 1 << 20  # cells
-_NUMERIC = ("integer", "floating", "decimal", "boolean", "null")
-_TEXTS = ("string", "large_string", "string_view", "binary", "large_binary", "binary_view", "fixed_size_binary")
+_NAMES = (*TEXTS, *BYTES, "fixed_size_binary")
 
 
 class UndecodedError(Exception):
@@ -59,22 +59,15 @@ class Parquet:
     """
 
     def __init__(self, fd: int, features: Sequence[str] | None) -> None:
+        self._source = os.fdopen(os.dup(fd), "rb")
         try:
-            import pyarrow as pa
-            import pyarrow.parquet as pq
-
-            self._pa = pa
-            self._source = os.fdopen(os.dup(fd), "rb")
-        except ImportError:
-            raise UndecodedError from None
-        try:
-            self._file = pq.ParquetFile(self._source)
+            self._file = open_parquet(self._source)
             self._schema = self._file.schema_arrow
         except Exception:
             self._source.close()
             raise UndecodedError from None
         columns = self._schema.names
-        numeric = [j for j, kind in enumerate(self._schema.types) if self._is(kind, _NUMERIC)]
+        numeric = [j for j, kind in enumerate(self._schema.types) if is_kind(kind, *NUMERIC)]
         wanted = [columns.index(f) for f in features or () if columns.count(f) == 1]
         self.is_named = features is not None and len(wanted) == len(features) and set(wanted) <= set(numeric)
         self._numbers = wanted if self.is_named else numeric
@@ -89,7 +82,7 @@ class Parquet:
     @property
     def is_flat(self) -> bool:
         """Whether no column holds lists, structs or maps, which are not looked into."""
-        return not any(self._pa.types.is_nested(kind) for kind in self._schema.types)
+        return not any(is_kind(kind, "nested") for kind in self._schema.types)
 
     def cells(self) -> Iterator[Cells]:
         """The rows of the file, some at a time.
@@ -114,11 +107,8 @@ class Parquet:
         names = []
         for j, column in enumerate(self._schema.names):
             kind = self._schema.types[j]
-            kind = kind.value_type if self._pa.types.is_dictionary(kind) else kind
+            kind = kind.value_type if is_kind(kind, "dictionary") else kind
             is_feature = self.is_named and j in self._numbers
-            if self._is(kind, _TEXTS) or (self._is(kind, ("integer",)) and not is_feature):
+            if is_kind(kind, *_NAMES) or (is_kind(kind, "integer") and not is_feature):
                 names.append((column, [None if v is None else as_text(v) for v in batch.column(j).to_pylist()]))
         return Cells(first, numbers, names)
-
-    def _is(self, kind: Any, wanted: Sequence[str]) -> bool:
-        return any(getattr(self._pa.types, f"is_{w}")(kind) for w in wanted)

@@ -20,7 +20,7 @@ from erasable.audit.receipts import LARGEST_RECEIPT, Receipt, check_receipt
 from erasable.errors import InputError, ReceiptError, StoreError
 from erasable.models.reports import ForgetReport
 from erasable.operations.model_file import ModelFile, Request
-from erasable.tables.keys import read_keys
+from erasable.tables import read_keys
 
 _WHOLE = re.compile(r"-?[0-9]{1,40}")
 

@@ -21,9 +21,8 @@ from erasable.models.model import Model
 from erasable.models.reports import LearnReport
 from erasable.operations.inspect import stored_bytes
 from erasable.operations.model_file import ModelFile
-from erasable.operations.predict import nameless_form
 from erasable.store import PRIVATE
-from erasable.tables import TableStream, stream_table
+from erasable.tables import TableStream, nameless_form, stream_table
 
 _READABLE = {"label": (bool, int, float, str), "id": (int, str), "subject": (int, str)}  # what text can stand for
 

@@ -13,8 +13,7 @@ from typing import Any, TextIO
 
 from erasable.errors import ConfigurationError, InputError
 from erasable.models.model import model_behind
-from erasable.tables import stream_rows
-from erasable.tables._files import SVMLIGHT, form_of
+from erasable.tables import nameless_form, stream_table
 
 FORMS = {".csv": "csv", ".jsonl": "jsonl", ".json": "jsonl"}
 
@@ -37,7 +36,7 @@ def predict_table(
         Fitted. Where it was made with ``feature_names``, columns are found by name, in any order, and
         other columns are left alone. Otherwise they are taken in the order of the table: see ``by_position``.
     source : str, path or binary file object
-        As in ``erasable.tables.stream_rows``; ``"-"`` is the standard input.
+        As in ``erasable.tables.stream_table``; ``"-"`` is the standard input.
     id : str, optional
         The column that names the rows.
     label : str, optional
@@ -59,10 +58,11 @@ def predict_table(
     features = None if form is not None else model.feature_names
     done, classes = 0, list(model.classes)
     known = {type(c) for c in classes} & {int, str}  # what a column of digits stands for, the model says
-    with stream_rows(
+    with stream_table(
         source,
         id=id,
         label=label,
+        labelled=False,
         features=features,
         ignore=ignore,
         kinds={"label": known.pop()} if known else None,
@@ -112,14 +112,6 @@ def refuse_overwriting(out: str | os.PathLike[str] | None, *read: str | os.PathL
             raise ConfigurationError(
                 f"{os.fspath(out)} is read here, and predictions would replace it: write them to another file."
             )
-
-
-def nameless_form(source: Any) -> str | None:
-    """``"npz"`` or ``"svmlight"`` for a file whose columns have no names; None otherwise."""
-    if source == "-" or not isinstance(source, str | os.PathLike):
-        return None
-    form, _ = form_of(Path(source))
-    return "npz" if form == ".npz" else "svmlight" if form in SVMLIGHT else None
 
 
 def write_records(records: Iterable[dict[str, Any]], out: str | os.PathLike[str] | None) -> int:

@@ -14,8 +14,7 @@ from erasable.audit.scan import ScanReport, scan
 from erasable.core.layout import read_meta
 from erasable.errors import ConfigurationError, InputError, StateFormatError
 from erasable.models.files import head_of
-from erasable.operations.predict import nameless_form
-from erasable.tables import Rows, load_rows
+from erasable.tables import Table, load_table, nameless_form
 
 
 def scan_for(
@@ -36,7 +35,7 @@ def scan_for(
     folder : str or path
         Every file below it is looked at, hidden ones too; links are not followed.
     table_path : str or path
-        The rows, as CSV, Parquet, NumPy or SVMlight file; see ``erasable.tables.load_rows``. It is not looked into
+        The rows, as CSV, Parquet, NumPy or SVMlight file; see ``erasable.tables.load_table``. It is not looked into
         itself.
     label : str, optional, default="label"
         The column of labels, which is no feature. It need not be there.
@@ -97,13 +96,13 @@ def scan_for(
 
 def _rows(
     folder: str | os.PathLike[str], table: str | os.PathLike[str], roles: dict[str, Any], ignore: Sequence[str]
-) -> Rows:
+) -> Table:
     """The rows of the table, with the features that models below the folder were made with, where they say so."""
     known = {tuple(names) for names in _feature_names(Path(folder))}
     if len(known) == 1 and nameless_form(table) is None:
         with suppress(InputError, ConfigurationError):  # a table of other columns is looked for as it is
-            return load_rows(table, features=known.pop(), **roles)
-    return load_rows(table, ignore=ignore, **roles)
+            return load_table(table, features=known.pop(), labelled=False, **roles)
+    return load_table(table, ignore=ignore, labelled=False, **roles)
 
 
 def _feature_names(folder: Path) -> Iterator[list[str]]:

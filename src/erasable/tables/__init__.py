@@ -1,21 +1,20 @@
-"""Tables to learn from: rows, labels, ids and subjects from files and streams, checked."""
+"""Tables to learn from: rows and, where known, labels, ids and subjects, from files and pipes, checked.
 
-from erasable.tables._files import load_split, load_table
-from erasable.tables._rows import Rows
-from erasable.tables._stream import RowStream, TableStream, load_rows, stream_rows, stream_table
-from erasable.tables._table import Split, Table
+``stream_table`` gives any file or pipe block by block, ``load_table`` whole; ``read_keys`` reads lists of names.
+Importing this loads neither pyarrow nor scikit-learn: a file that needs one of them does.
+"""
+
 from erasable.tables.keys import read_keys
+from erasable.tables.stream import TableStream, load_split, load_table, nameless_form, stream_table
+from erasable.tables.table import Split, Table
 
 __all__ = [
-    "RowStream",
-    "Rows",
     "Split",
     "Table",
     "TableStream",
-    "load_rows",
     "load_split",
     "load_table",
+    "nameless_form",
     "read_keys",
-    "stream_rows",
     "stream_table",
 ]

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import bz2
 import csv
-import gzip
 import os
-import re
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -16,14 +13,13 @@ from typing import Any
 import numpy as np
 
 from erasable.errors import ConfigurationError, InputError, InputTypeError
-from erasable.tables._arrow import key_column
-from erasable.tables._columns import check_keys, fitting_kinds, plain_array, read_texts
-from erasable.tables._reading import as_path, existing_file, read_or_refuse
+from erasable.tables.arrow_columns import key_column
+from erasable.tables.columns import check_keys, fitting_kinds, is_number, plain_array, read_texts
+from erasable.tables.reading import as_path, existing_file, open_unpacked, read_or_refuse
 
 _NAMES = {int: "integers", str: "strings", bytes: "bytes"}
 _COLUMNS = (".csv", ".parquet")
 _ARRAYS = (".npy", ".npz")
-_NUMBER = re.compile(r"\s*[+-]?[\d.]+([eE][+-]?\d+)?\s*")
 
 
 def read_keys(
@@ -110,10 +106,9 @@ def _csv_column(path: Path, choose: Callable[[list[str]], str]) -> list[str]:
 
     Not by pyarrow, for which a quote that is not closed goes to the end of the file: one key, which no row has.
     """
-    opened: Any = {".gz": gzip.open, ".bz2": bz2.open}.get(path.suffix, open)
 
     def read() -> list[list[str]]:
-        with opened(path, "rt", encoding="utf-8-sig", newline="") as file:
+        with open_unpacked(path, "rt", encoding="utf-8-sig", newline="") as file:
             return [line for line in csv.reader(file, strict=True) if line]
 
     names, *lines = read_or_refuse(read, path, "CSV in UTF-8 with every quote closed") or [[]]
@@ -123,7 +118,7 @@ def _csv_column(path: Path, choose: Callable[[list[str]], str]) -> list[str]:
             f"{path.name}: {odd} lines have another number of cells than the first, which holds the names."
         )
     which = choose(names)
-    if len(names) == 1 and _NUMBER.fullmatch(which):
+    if len(names) == 1 and is_number(which):
         raise InputError(f"{path.name}: the first line must hold the name of the column; it holds a number: add one.")
     return [line[names.index(which)] for line in lines]
 

@@ -4,14 +4,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from erasable.errors import ConfigurationError, InputTypeError
-from erasable.research.sets import margin, make_margin
+from erasable.errors import ConfigurationError
+from erasable.research.sets import make_margin
+from erasable.research.sets import margin as margin_module
 from tests.tables.cases import refused
 
 
 def direction(d, seed=0):
     """The u of this seed: where the mirror sends the first axis."""
-    mirror = margin._mirror(d, np.random.default_rng(seed))
+    mirror = margin_module._mirror(d, np.random.default_rng(seed))
     return np.eye(d)[0] - 2 * mirror[0] * mirror
 
 
@@ -64,7 +65,7 @@ def test_far_tails_have_the_right_distribution(d, margin):
 @pytest.mark.parametrize(("d", "margin"), [(2, 0.1), (4, 0.2), (30, 0.1)])
 def test_both_ways_of_drawing_agree(d, margin, monkeypatch):
     inverted, _ = make_margin(10_000, d, margin, return_X_y=True)
-    monkeypatch.setattr(margin, "_TAIL", 2.0)
+    monkeypatch.setattr(margin_module, "_TAIL", 2.0)
     rejected, _ = make_margin(10_000, d, margin, return_X_y=True)
     u = direction(d)
     assert not np.array_equal(inverted, rejected)
@@ -103,7 +104,7 @@ def test_the_plane_does_not_depend_on_the_number_of_rows():
 
 
 def test_many_blocks_are_like_one(monkeypatch):
-    monkeypatch.setattr(margin, "_BLOCK", 64)
+    monkeypatch.setattr(margin_module, "_BLOCK", 64)
     X, y = make_margin(1001, 10, 0.3, return_X_y=True)
     assert ((X @ direction(10)) * y > 0.3).all()
     assert len(np.unique(X, axis=0)) == 1001
@@ -120,16 +121,16 @@ def test_as_a_table():
     ("arguments", "kind", "says"),
     [
         ({"n_samples": 0}, ConfigurationError, "n_samples"),
-        ({"n_samples": 2.0}, InputTypeError, "float"),
-        ({"n_samples": True}, InputTypeError, "bool"),
+        ({"n_samples": 2.0}, ConfigurationError, "n_samples"),
+        ({"n_samples": True}, ConfigurationError, "n_samples"),
         ({"n_features": 0}, ConfigurationError, "n_features"),
         ({"margin": 1}, ConfigurationError, "below 1"),
         ({"margin": 1.5}, ConfigurationError, "1.5"),
         ({"margin": -0.1}, ConfigurationError, "at least 0"),
         ({"margin": np.nextafter(1, 0)}, ConfigurationError, "rounding"),
         ({"margin": float("nan")}, ConfigurationError, "margin"),
-        ({"margin": "0.1"}, InputTypeError, "str"),
-        ({"random_state": None}, InputTypeError, "random_state"),
+        ({"margin": "0.1"}, ConfigurationError, "margin"),
+        ({"random_state": None}, ConfigurationError, "random_state"),
         ({"random_state": -1}, ConfigurationError, "random_state"),
     ],
 )

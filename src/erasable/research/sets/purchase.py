@@ -11,9 +11,9 @@ import scipy.sparse as sp
 from sklearn.cluster import KMeans
 
 from erasable.errors import InputError
-from erasable.tables._npz import read_sparse
-from erasable.tables._reading import as_path
-from erasable.tables._table import Split, Table
+from erasable.tables import Split, Table
+from erasable.tables.npz import read_sparse
+from erasable.tables.reading import as_path
 
 _FILES = ("data1.npz", "data2.npz")
 _FITTED = (

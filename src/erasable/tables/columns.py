@@ -1,9 +1,10 @@
-"""Rows, labels and keys as plain arrays, whatever they were read from."""
+"""Which columns are what, as the caller names them; rows, labels and keys as plain arrays, checked, of any format."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,14 +12,87 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from erasable.core.sparse import summed
-from erasable.errors import InputError, InputTypeError
+from erasable.errors import ConfigurationError, InputError, InputTypeError
 
+Kinds = dict[str, type]
+_KINDS: dict[str, tuple[type, ...]] = {"label": (int, bool, float, str), "id": (int, str), "subject": (int, str)}
 _ARRAYS: dict[type, Any] = {bool: bool, int: np.int64, float: np.float64}
 _INTEGER = re.compile(r"0|-?[1-9][0-9]*")
 _FLOAT = re.compile(
     r"[+-]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?(nan|inf|infinity)", re.IGNORECASE
 )
+_NUMBER = re.compile(r"\s*[+-]?[\d.]+([eE][+-]?\d+)?\s*")
 _TRUTH = {"true": True, "false": False}
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Names of the columns that are no features, and of those that are, where not all others.
+
+    ``labelled`` says whether there must be labels; ``ignore`` names columns that are left alone, whatever they hold.
+    """
+
+    label: str | None
+    id: str | None = None
+    subject: str | None = None
+    features: Sequence[str] | None = None
+    labelled: bool = True
+    ignore: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        for role in ("label", "id", "subject"):
+            column = getattr(self, role)
+            if not (isinstance(column, str) or (column is None and not (role == "label" and self.labelled))):
+                raise InputTypeError(f"{role} must be the name of a column, a string; got {type(column).__name__}.")
+        if self.label is not None and self.label in (self.id, self.subject):
+            raise ConfigurationError("label must be another column than id and subject: name one column for each.")
+        if isinstance(self.ignore, str) or not all(isinstance(c, str) for c in self.ignore):
+            raise InputTypeError("ignore must be names of columns, a list of strings.")
+        object.__setattr__(self, "ignore", tuple(self.ignore))
+        both = {*self.ignore} & {*self.columns, *(self.features or ())}
+        if both:
+            named = ", ".join(map(repr, sorted(both)))
+            raise ConfigurationError(f"a column cannot be ignored and have a role: {named}.")
+        if self.features is None:
+            return
+        if isinstance(self.features, str) or not all(isinstance(f, str) for f in self.features):
+            raise InputTypeError("features must be names of columns, a list of strings.")
+        object.__setattr__(self, "features", tuple(self.features))
+        taken = set(self.columns)
+        if not self.features or len(set(self.features)) < len(self.features) or taken & set(self.features):
+            raise ConfigurationError(
+                "features must name one column or more, each once, and none of those that label, id and subject name."
+            )
+
+    @property
+    def given(self) -> dict[str, str]:
+        """The columns that are no features, by role."""
+        roles = {"label": self.label, "id": self.id, "subject": self.subject}
+        return {role: column for role, column in roles.items() if column is not None}
+
+    @property
+    def columns(self) -> list[str]:
+        """The same, each once: id and subject may be one column."""
+        return list(dict.fromkeys(self.given.values()))
+
+    def present(self, names: Container[str]) -> Roles:
+        """The same without a label that may be missing and is."""
+        absent = not self.labelled and self.label is not None and self.label not in names
+        return replace(self, label=None) if absent else self
+
+
+def check_kinds(kinds: Mapping[str, type] | None) -> Kinds:
+    """Types of labels, ids and subjects that the caller is sure of."""
+    for role, kind in (kinds or {}).items():
+        if role not in _KINDS or kind not in _KINDS[role]:
+            allowed = "; ".join(f"{r}: {', '.join(t.__name__ for t in ts)}" for r, ts in _KINDS.items())
+            raise ConfigurationError(f"kinds may give one of these types for a role: {allowed}.")
+    return dict(kinds or {})
+
+
+def is_number(name: str) -> bool:
+    """Whether the name of a column is written like a number: a row may stand where names should."""
+    return _NUMBER.fullmatch(name) is not None
 
 
 def plain_array(values: Any, name: str) -> npt.NDArray[Any]:
@@ -68,7 +142,13 @@ def _truth(text: str) -> bool:
     return _TRUTH[text.lower()]
 
 
-def check_labels(y: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
+def checked_column(values: Any, role: str, where: str) -> npt.NDArray[Any]:
+    """The values of a label, id or subject, one per row, as an array that a model can hold."""
+    array = plain_array(values, role)
+    return _check_labels(array, where) if role == "label" else check_keys(array, where, optional=role == "subject")
+
+
+def _check_labels(y: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
     """Labels, none missing, all of one type that a model can hold."""
     if y.dtype == object:
         missing = sum(v is None for v in y)
@@ -114,14 +194,7 @@ def as_rows(X: Any, where: str, shown: Sequence[str] | None = None) -> Any:
     InputError, InputTypeError
         When there are none, when they are no numbers, or some are missing or not finite.
     """
-    if X.ndim != 2:
-        raise InputError(f"{where}: X must have two dimensions, rows and features; got {X.ndim}.")
-    if X.dtype.kind not in "biuf":
-        raise InputTypeError(f"{where}: X must hold real numbers or booleans; got {X.dtype}.")
-    if not X.shape[0] or not X.shape[1]:
-        raise InputError(
-            f"{where}: there are {X.shape[0]} rows of {X.shape[1]} features: at least one of each is needed."
-        )
+    check_shape(X.shape, X.dtype, where)
     if sp.issparse(X):
         if hasattr(X, "check_format"):  # before anything is computed with them: indices may lie outside
             X.check_format(full_check=True)
@@ -139,6 +212,16 @@ def as_rows(X: Any, where: str, shown: Sequence[str] | None = None) -> Any:
             "fill them in with a fixed public number, or leave those rows out."
         )
     return X
+
+
+def check_shape(shape: Sequence[int], dtype: np.dtype[Any], where: str) -> None:
+    """Refuse what are no rows of numbers."""
+    if len(shape) != 2:
+        raise InputError(f"{where}: X must have two dimensions, rows and features; got {len(shape)}.")
+    if dtype.kind not in "biuf":
+        raise InputTypeError(f"{where}: X must hold real numbers or booleans; got {dtype}.")
+    if 0 in shape:
+        raise InputError(f"{where}: there are {shape[0]} rows of {shape[1]} features: at least one of each is needed.")
 
 
 def row_dtype(dtypes: Sequence[np.dtype[Any]]) -> type[np.floating[Any]]:

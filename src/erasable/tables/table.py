@@ -10,23 +10,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from sklearn.model_selection import train_test_split
 
 from erasable.errors import ConfigurationError, InputError, InputTypeError
-from erasable.tables._checks import check_fraction, check_seed
-from erasable.tables._columns import plain_array
+from erasable.tables.columns import plain_array
+from erasable.validation import number_between, whole_number
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Table:
-    """A data set: rows, labels and, where known, ids and subjects.
+    """A data set: rows and, where known, labels, ids and subjects.
 
     Parameters
     ----------
     X : ndarray of float32 or float64, or scipy.sparse.csr_array, of shape (n_rows, n_features)
         The rows.
-    y : array of shape (n_rows,)
-        Their labels.
+    y : array of shape (n_rows,), optional
+        Their labels; without, there is nothing to learn, but rows to predict or to look for.
     ids : array of shape (n_rows,), optional
         The name of every row, for ``fit(..., ids=table.ids)``.
     subjects : array of shape (n_rows,), optional
@@ -56,7 +55,7 @@ class Table:
     """
 
     X: Any
-    y: npt.NDArray[Any]
+    y: Any = None
     ids: npt.NDArray[Any] | None = None
     subjects: npt.NDArray[Any] | None = None
     name: str = ""
@@ -74,7 +73,7 @@ class Table:
         object.__setattr__(self, "X", X)
         for part in ("y", "ids", "subjects"):
             values = getattr(self, part)
-            if values is None and part != "y":
+            if values is None:
                 continue
             column = plain_array(values, part)
             if len(column) != X.shape[0]:
@@ -98,7 +97,7 @@ class Table:
     def __repr__(self) -> str:
         kind = f"{'sparse' if sp.issparse(self.X) else 'dense'} {self.X.dtype}"
         has = [part for part in ("ids", "subjects") if getattr(self, part) is not None]
-        extra = f", with {' and '.join(has)}" if has else ""
+        extra = (f", with {' and '.join(has)}" if has else "") + (", without labels" if self.y is None else "")
         return f"<Table {self.name!r}: {self.n_rows} rows × {self.n_features} features, {kind}{extra}>"
 
     def take(self, index: npt.ArrayLike | slice) -> Table:
@@ -116,10 +115,8 @@ class Table:
         """
         rows = self._rows(index)
 
-        def pick(column: npt.NDArray[Any] | None) -> npt.NDArray[Any] | None:
-            return None if column is None else column[rows]
-
-        return replace(self, X=self.X[rows], y=self.y[rows], ids=pick(self.ids), subjects=pick(self.subjects))
+        y, ids, subjects = (None if c is None else c[rows] for c in (self.y, self.ids, self.subjects))
+        return replace(self, X=self.X[rows], y=y, ids=ids, subjects=subjects)
 
     def _rows(self, index: npt.ArrayLike | slice) -> npt.NDArray[np.intp]:
         """Row numbers as an array, so that what is taken by them is a copy."""
@@ -155,19 +152,20 @@ class Table:
 
         Raises
         ------
-        ConfigurationError, InputTypeError
+        ConfigurationError
             When a side would have no rows, or a parameter cannot be used.
         """
-        seed = check_seed(random_state)
+        seed = whole_number(random_state, "random_state", 0, 2**32 - 1)
         if isinstance(test_size, numbers.Integral) and not isinstance(test_size, bool):
             n_test = int(test_size)
         else:
-            n_test = math.ceil(check_fraction(test_size, "test_size") * self.n_rows)
+            n_test = math.ceil(number_between(test_size, "test_size", 0, 1, closed="low") * self.n_rows)
         if not 0 < n_test < self.n_rows:
             raise ConfigurationError(
                 f"test_size must leave rows on both sides; it asks for {n_test} of {self.n_rows} rows to test with."
             )
-        train, test = train_test_split(np.arange(self.n_rows), test_size=n_test, random_state=seed)
+        shuffled = np.random.RandomState(seed).permutation(self.n_rows)  # as scikit-learn shuffles
+        test, train = shuffled[:n_test], shuffled[n_test:]
         if in_order:
             train, test = np.sort(train), np.sort(test)
         return Split(self.take(train), self.take(test))

@@ -1,0 +1,45 @@
+"""The one place that imports pyarrow, which is optional, and what those who read with it share.
+
+It is imported when a file needs it, not before.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from erasable.errors import ConfigurationError
+
+NUMERIC = ("integer", "floating", "decimal", "boolean", "null")
+TEXTS = ("string", "large_string", "string_view")
+BYTES = ("binary", "large_binary", "binary_view")
+
+
+def pyarrow() -> Any:
+    """The module pyarrow, with its parts for CSV, Parquet and streams.
+
+    Raises
+    ------
+    ConfigurationError
+        When it is not installed.
+    """
+    try:
+        import pyarrow
+        import pyarrow.csv
+        import pyarrow.ipc
+        import pyarrow.parquet
+    except ImportError:
+        problem = "reading CSV and Parquet needs pyarrow: pip install 'erasable[tables]', or store the table as .npz."
+    else:
+        return pyarrow
+    raise ConfigurationError(problem)
+
+
+def open_parquet(source: Any, **options: Any) -> Any:
+    """A Parquet file, to be closed by the caller; read_table would make columns of the names of folders."""
+    return pyarrow().parquet.ParquetFile(source, **options)
+
+
+def is_kind(kind: Any, *wanted: str) -> bool:
+    """Whether a type of pyarrow is one of those that ``pyarrow.types`` calls so."""
+    types = pyarrow().types
+    return any(getattr(types, f"is_{name}")(kind) for name in wanted)

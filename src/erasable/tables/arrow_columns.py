@@ -1,0 +1,272 @@
+"""Tables that pyarrow reads: what their columns are, and how they are copied out. Parquet files and Arrow streams.
+
+Copying matters: dictionary and string-view columns keep deleted strings alive after a filter.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from erasable.arrow import BYTES, NUMERIC, TEXTS, is_kind, open_parquet, pyarrow
+from erasable.errors import InputError, InputTypeError
+from erasable.tables.columns import Roles, as_rows, checked_column, row_dtype
+from erasable.tables.reading import Source, block_rows, listed, read_or_refuse, refused_each, where_in
+from erasable.tables.table import Table
+
+_LABELS = ("integer", "floating", "boolean", *TEXTS, "null")
+_KEYS = ("integer", *TEXTS, *BYTES, "null")
+_PAGE_BUFFER = 2**16  # of each column: without it, pyarrow would read column chunks whole
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which columns of a file are what; ``shown`` is how messages name the features."""
+
+    roles: Roles
+    features: tuple[str, ...]
+    shown: tuple[str, ...]
+
+
+class ArrowSource(Source):
+    """Rows that pyarrow reads; ``row_bytes`` is about what one takes once it is copied out."""
+
+    def __init__(self, path: Path, name: str, columns: Columns, row_bytes: int) -> None:
+        self._path, self.name, self._columns, self._row_bytes = path, name, columns, row_bytes
+        self.feature_names = columns.features
+
+    @property
+    def n_features(self) -> int:
+        """How many numbers a row has."""
+        return len(self._columns.features)
+
+    @abstractmethod
+    def _tables(self, rows: int | None) -> Iterator[Any]:
+        """What pyarrow reads, in tables of so many rows, or in one."""
+
+    def blocks(self, block_bytes: int | None) -> Iterator[Table]:
+        """Blocks, copied out of pyarrow."""
+        return self._copied(block_bytes, lambda cells, role, where: cells)
+
+    def _copied(self, block_bytes: int | None, read: Callable[[list[Any], str, str], list[Any]]) -> Iterator[Table]:
+        """Blocks; ``read`` says what the cells of a label, id or subject stand for."""
+        first = 0
+        for table in self._tables(None if block_bytes is None else block_rows(block_bytes, self._row_bytes)):
+            n = table.num_rows
+            if not n:
+                continue
+            block = self._copy(table, self._path.name if block_bytes is None else where_in(self._path, first, n), read)
+            first += n
+            del table  # not held while the caller works with its copy
+            yield block
+        if not first:
+            raise InputError(f"{self._path.name}: there are no rows.")
+
+    def _copy(self, table: Any, where: str, read: Callable[[list[Any], str, str], list[Any]]) -> Table:
+        X = read_or_refuse(lambda: _rows(table, self._columns, where), self._path, "numbers")
+        found = {}
+        for role, name in self._columns.roles.given.items():
+            place = f"{where}, column {name!r}"
+            found[role] = checked_column(read(self._cells(table, name, role, place), role, place), role, place)
+        y, ids, subjects = (found.get(role) for role in ("label", "id", "subject"))
+        return Table(X, y, ids, subjects, self.name, self._columns.features)
+
+    def _cells(self, table: Any, name: str, role: str, where: str) -> list[Any]:
+        return read_or_refuse(lambda: cells(table, name, role, where), self._path, "text in UTF-8")
+
+
+class ParquetSource(ArrowSource):
+    """A Parquet file."""
+
+    def __init__(self, path: Path, name: str, roles: Roles) -> None:
+        def look() -> tuple[Any, int]:
+            with open_parquet(path) as file:
+                return file.schema_arrow, file.metadata.num_rows
+
+        schema, self.n_rows = read_or_refuse(look, path, "Parquet")
+        columns = _typed_columns(schema, roles, path)
+        if not self.n_rows:
+            raise InputError(f"{path.name}: there are no rows.")
+        super().__init__(path, name, columns, _row_bytes(schema, columns))
+
+    def _tables(self, rows: int | None) -> Iterator[Any]:
+        """Row groups are decoded page by page, so their size does not matter."""
+        wanted = [*self._columns.roles.columns, *self._columns.features]
+        options = {} if rows is None else {"pre_buffer": False, "buffer_size": _PAGE_BUFFER}
+        with read_or_refuse(lambda: open_parquet(self._path, **options), self._path, "Parquet") as file:
+            if rows is None:
+                yield read_or_refuse(lambda: file.read(columns=wanted), self._path, "Parquet")
+                return
+            # In eighths of a block: while the next one is decoded, the one before it is still held.
+            batches = file.iter_batches(batch_size=-(-rows // 8), columns=wanted)
+            yield from regrouped(refused_each(batches, self._path, "Parquet"), rows)
+
+
+class ArrowPipe(ArrowSource):
+    """An Arrow IPC stream."""
+
+    once = True
+
+    def __init__(self, stream: BinaryIO, path: Path, roles: Roles) -> None:
+        self._reader = read_or_refuse(lambda: pyarrow().ipc.open_stream(stream), path, "an Arrow stream")
+        columns = _typed_columns(self._reader.schema, roles, path)
+        super().__init__(path, path.name, columns, _row_bytes(self._reader.schema, columns))
+
+    def _tables(self, rows: int | None) -> Iterator[Any]:
+        def checked() -> Iterator[Any]:
+            for batch in self._reader:
+                batch.validate(full=True)  # what comes out of a pipe may be anything
+                yield batch
+
+        with self._reader:
+            yield from regrouped(refused_each(checked(), self._path, "an Arrow stream"), rows)
+
+
+def columns_of(schema: Any, roles: Roles, path: Path, shown: list[str]) -> Columns:
+    """What the columns are: those that are named are there, no name is there twice, and features are numeric."""
+    names = schema.names
+    roles = roles.present(names)
+    wanted = [*roles.columns, *roles.ignore, *(roles.features or ())]
+    absent = [column for column in wanted if column not in names]
+    if absent:
+        raise _no_column(absent, roles, path, shown)
+    seen: set[str] = set()
+    for j, column in enumerate(names):
+        if column in seen and (roles.features is None or column in wanted):
+            raise InputError(f"{path.name}: {shown[j]} has the name of an earlier column: rename one of them.")
+        seen.add(column)
+    others = {*roles.columns, *roles.ignore}
+    features = tuple(roles.features or (column for column in names if column not in others))
+    if not features:
+        raise InputError(f"{path.name}: there are no feature columns beside {', '.join(map(repr, sorted(others)))}.")
+    places = [names.index(column) for column in features]
+    for j in places:
+        if not names[j]:
+            raise InputError(
+                f"{path.name}: column {j} has no name, like a row index that was saved along: name it, or leave it out "
+                "(in pandas: to_csv(index=False))."
+            )
+    unfit = {shown[j]: _called(schema.types[j]) for j in places if not is_kind(schema.types[j], *NUMERIC)}
+    if unfit:
+        raise not_numeric(path, unfit)
+    return Columns(roles, features, tuple(shown[j] for j in places))
+
+
+def _typed_columns(schema: Any, roles: Roles, path: Path) -> Columns:
+    """What the columns of Parquet or Arrow data are."""
+    columns = columns_of(schema, roles, path, [repr(n) for n in schema.names])
+    stored_index = (schema.pandas_metadata or {}).get("index_columns", [])
+    found = [f for f in columns.features if f in stored_index]
+    if roles.features is None and found:
+        raise InputError(
+            f"{path.name} has a row index of pandas among its columns, {listed([repr(f) for f in found])}: leave it "
+            "out with ignore=, or name it with id= (in pandas: to_parquet(index=False))."
+        )
+    return columns
+
+
+def _no_column(absent: list[str], roles: Roles, path: Path, shown: list[str]) -> InputError:
+    hint = " The first line must hold the names of the columns." if shown[:1] == ["column 0"] else ""
+    missing = [column for column in absent if column in (roles.features or ())]
+    if missing:
+        return InputError(
+            f"{path.name} lacks {len(missing)} of {len(roles.features or ())} features: "
+            f"{listed([repr(m) for m in missing])}; it has {listed(shown)}.{hint} "
+            "Give a file with the columns that the model learnt from."
+        )
+    return InputError(
+        f"{path.name} has no column {' and no column '.join(map(repr, absent))}; it has {listed(shown)}.{hint} "
+        "Name the right ones with label=, id=, subject= and ignore=."
+    )
+
+
+def not_numeric(path: Path, unfit: Mapping[str, str]) -> InputTypeError:
+    """The error about columns, each with what it holds."""
+    if len(unfit) == 1:
+        ((column, kind),) = unfit.items()
+        problem, them = f"{column} must be numeric or boolean to be a feature; it holds {kind}", "it"
+    else:
+        found = ", ".join(f"{column} ({kind})" for column, kind in unfit.items())
+        problem, them = f"{len(unfit)} columns must be numeric or boolean to be features: {found}", "them"
+    return InputTypeError(
+        f"{path.name}: {problem}. Leave {them} out with ignore=, or encode {them} with a coding that is fixed and "
+        "public: one fitted on rows would be a trace of them."
+    )
+
+
+def _called(kind: Any) -> str:
+    """The name of a type, without the names of its parts."""
+    return str(kind).partition("<")[0]
+
+
+def _rows(table: Any, columns: Columns, where: str) -> Any:
+    """The feature columns as one array."""
+    parts = [table.column(f) for f in columns.features]
+    # As float64, missing entries become NaN, and are refused below.
+    parts = [c.cast("float64") if c.null_count or is_kind(c.type, "decimal") else c for c in parts]
+    small = row_dtype([np.dtype("bool" if is_kind(c.type, "boolean") else c.type.to_pandas_dtype()) for c in parts])
+    X = np.empty((table.num_rows, len(parts)), small)
+    for j, c in enumerate(parts):
+        X[:, j] = c.to_numpy()
+    return as_rows(X, where, columns.shown)
+
+
+def cells(table: Any, name: str, role: str, where: str) -> list[Any]:
+    """Labels, ids or subjects as plain Python values; those of a CSV are text still."""
+    column, allowed = table.column(name), _LABELS if role == "label" else _KEYS
+    kind = column.type.value_type if is_kind(column.type, "dictionary") else column.type
+    if not is_kind(kind, *allowed):
+        wanted = "integers or strings" if allowed is _KEYS else "integers, strings, booleans or floats"
+        raise InputTypeError(f"{where}: must hold {wanted}; it holds {_called(kind)}: convert it first.")
+    values: list[Any] = column.to_pylist()
+    return values
+
+
+def _row_bytes(schema: Any, columns: Columns) -> int:
+    """About how many bytes a row takes once it is copied out."""
+    types = [schema.field(f).type for f in columns.features]
+    narrow = all(is_kind(t, "boolean", "int8", "uint8", "int16", "uint16", "float16", "float32") for t in types)
+    return len(types) * (4 if narrow else 8) + 32 * len(columns.roles.columns)
+
+
+def regrouped(batches: Iterator[Any], rows: int | None) -> Iterator[Any]:
+    """Record batches put together, or cut, to tables of so many rows, or to one; the last one has what is left."""
+    held: list[Any] = []
+    room = rows
+    for batch in batches:
+        rest = batch
+        while rest.num_rows:
+            part = rest if room is None else rest.slice(0, room)
+            rest = rest.slice(part.num_rows)
+            held.append(part)
+            if room is not None:
+                room -= part.num_rows
+            if room == 0:
+                yield _emptied(held)
+                room = rows
+    if held:
+        yield _emptied(held)
+
+
+def _emptied(held: list[Any]) -> Any:
+    """One table of the batches, which are then held no longer."""
+    table = pyarrow().Table.from_batches(held)
+    held.clear()
+    return table
+
+
+def key_column(path: Path, choose: Callable[[list[str]], str]) -> list[Any]:
+    """The cells of the column of a Parquet file that ``choose`` takes from the names, as in :func:`cells`."""
+
+    def read() -> tuple[str, Any]:
+        with open_parquet(path) as file:
+            which = choose(file.schema_arrow.names)
+            return which, file.read(columns=[which])
+
+    which, table = read_or_refuse(read, path, "Parquet")
+    return read_or_refuse(lambda: cells(table, which, "id", f"{path.name}, column {which!r}"), path, "text in UTF-8")

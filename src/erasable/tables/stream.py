@@ -1,0 +1,396 @@
+"""Tables of any format, from files and pipes: block by block, or whole.
+
+A format is one ``Source``; which one a path or pipe is, is decided here, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, Self
+from weakref import WeakSet
+
+from erasable.errors import ConfigurationError, InputError
+from erasable.tables import csv_text
+from erasable.tables.arrow_columns import ArrowPipe, ParquetSource
+from erasable.tables.columns import Kinds, Roles, check_kinds
+from erasable.tables.csv_text import CsvSource
+from erasable.tables.npz import NpzSource, is_half_of_split, read_split
+from erasable.tables.reading import Source, as_path, existing_file, looked_ahead, read_or_refuse
+from erasable.tables.svmlight import SvmlightSource
+from erasable.tables.table import Split, Table
+from erasable.validation import whole_number
+
+BLOCK_BYTES = 2**26
+_PACKED = (".gz", ".bz2")
+_SVMLIGHT = (".svmlight", ".libsvm", ".txt")
+_FORMS = ".csv, .parquet, .npz, .svmlight, .libsvm, .txt (text also with .gz or .bz2)"
+_PIPE = Path("standard input")
+_NOT_PIPED = {
+    b"PAR1": "Parquet, which is read from its end: give the path of a file",
+    b"ARRO": "an Arrow file, which is read from its end: write the streaming format of Arrow",
+    b"\x1f\x8b": "gzip data: unpack it on the way, as in zcat FILE",
+    b"BZh": "bzip2 data: unpack it on the way, as in bzcat FILE",
+    b"PK\x03\x04": "an archive, such as .npz: give the path of a file",
+}
+
+
+class TableStream:
+    """A table in blocks, each a ``Table``: what ``stream_table`` gives. A file can be gone through again, a pipe once.
+
+    Attributes
+    ----------
+    name : str
+    n_rows : int or None
+        How many rows there are, where that is known: for Parquet and .npz at once, for text after ``count_rows`` or
+        the first pass, never for a pipe.
+    n_features : int
+    feature_names : tuple of str, or None
+        The names of the columns that are features, where the format has names.
+    typed : bool
+        Whether the format says what labels, ids and subjects are; in CSV text all is text, and ``kinds`` says it.
+    """
+
+    def __init__(self, source: Source, block_bytes: int) -> None:
+        self._source, self._block_bytes = source, block_bytes
+        self.name, self.feature_names, self.typed = source.name, source.feature_names, source.typed
+        self._running: WeakSet[Generator[Table, None, None]] = WeakSet()
+        self._spent = self._closed = False
+
+    @property
+    def n_features(self) -> int:
+        """How many numbers a row has."""
+        return self._source.n_features
+
+    @property
+    def n_rows(self) -> int | None:
+        """How many rows there are, where that is known without reading them; see ``count_rows``."""
+        return self._source.n_rows
+
+    def count_rows(self) -> int | None:
+        """How many rows there are, counted by going through the file where need be; None for a pipe."""
+        self._check_open()
+        return self._source.count_rows()
+
+    def __iter__(self) -> Iterator[Table]:
+        return self._begun(self._block_bytes)
+
+    def read(self) -> Table:
+        """All rows in one table."""
+        (table,) = self._begun(None)
+        return table
+
+    def _begun(self, block_bytes: int | None) -> Generator[Table, None, None]:
+        self._check_open()
+        if self._spent:
+            raise InputError("a pipe can be read only once, and this one has been: save the rows to a file first.")
+        self._spent = self._source.once
+        blocks = self._blocks(block_bytes)
+        self._running.add(blocks)
+        return blocks
+
+    def _blocks(self, block_bytes: int | None) -> Generator[Table, None, None]:
+        yield from self._source.blocks(block_bytes)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise InputError("this stream is closed: open the file again.")
+
+    def close(self) -> None:
+        """Close what is open; a file object that was handed in stays open."""
+        self._closed = True
+        for blocks in list(self._running):
+            blocks.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<TableStream {self.name!r}>"
+
+
+def stream_table(
+    source: str | os.PathLike[str] | BinaryIO,
+    *,
+    label: str | None = "label",
+    id: str | None = None,
+    subject: str | None = None,
+    features: Sequence[str] | None = None,
+    ignore: Sequence[str] = (),
+    labelled: bool = True,
+    kinds: Mapping[str, type] | None = None,
+    n_features: int | None = None,
+    block_bytes: int = BLOCK_BYTES,
+) -> TableStream:
+    r"""The table in a file or pipe, block by block: what ``load_table`` reads, with one block in memory at a time.
+
+    ==================== ===============================================================================================
+    ``.parquet``         read a page of each column at a time (up to some 3 MB for each), whatever its row groups
+    ``.csv``             read twice, unless ``kinds`` says what labels, ids and subjects are: they are integers only
+                         when all of them are written so. Only they are looked at the first time
+    ``.npz``             dense rows are unpacked block by block, compressed or not; ``y``, ``ids`` and ``subjects`` are
+                         read whole, and so are sparse rows and those stored column by column (Fortran order)
+    ``.svmlight``        read twice: how many features there are shows only at the end
+    ``"-"``, file object CSV text or an Arrow IPC stream, told apart by their first bytes, read once
+    ==================== ===============================================================================================
+
+    Blocks put together are the table that ``load_table`` gives, whatever their size. The types of all columns are the
+    same in every block. In CSV text from a pipe the first block settles the types of labels, ids and subjects, and a
+    later one that contradicts is refused.
+
+    Parameters
+    ----------
+    source : str, path or binary file object
+        A file, ``"-"`` for the standard input, or an object with ``read``.
+    label : str, default="label"
+        The column of labels: integers, strings, booleans or floats.
+    id : str, optional
+        The column that names every row: integers or strings. That they are distinct is checked by ``fit``.
+    subject : str, optional
+        The column that says whose row it is: integers or strings, may be missing in some rows.
+    features : sequence of str, optional
+        The columns to take, in this order; all others are left alone, whatever they hold. By default all columns that
+        have no other role.
+    ignore : sequence of str
+        Columns that are left alone, whatever they hold.
+    labelled : bool, default=True
+        Whether there must be labels. Otherwise ``label`` may be None or name a column that is not there, and ``y`` of
+        the table is then None. Arrays ``y`` of .npz files and labels of SVMlight text always become ``y``.
+    kinds : mapping, optional
+        What the cells of CSV text stand for, where the caller knows: ``{"label": int, "id": str, "subject": str}`` or
+        a part of it. Other formats have types of their own.
+    n_features : int, optional
+        The number of features of SVMlight text, where some may be zero in all rows.
+    block_bytes : int, default=64 MiB
+        About how large the rows of a block are. In all, some three times as much is in memory, and pages of Parquet.
+
+    Returns
+    -------
+    TableStream
+        To be iterated, and closed; ``with`` does that.
+
+    Raises
+    ------
+    InputError, InputTypeError, ConfigurationError
+        As ``load_table``, here or when the block is read that cannot be used.
+
+    Examples
+    --------
+    >>> import io
+    >>> from erasable.tables import stream_table
+    >>> text = b"name,age,weight,ill\nann,41,80.5,no\nbob,52,71,yes\ncy,39,66,no\n"
+    >>> with stream_table(io.BytesIO(text), label="ill", id="name", block_bytes=300) as stream:
+    ...     for block in stream:
+    ...         block
+    <Table 'standard input': 2 rows × 2 features, dense float64, with ids>
+    <Table 'standard input': 1 rows × 2 features, dense float64, with ids>
+    >>> with stream_table(io.BytesIO(text), labelled=False, features=("weight", "age")) as stream:
+    ...     stream.read().X.tolist()
+    [[80.5, 41.0], [71.0, 52.0], [66.0, 39.0]]
+    """
+    roles = Roles(label, id, subject, features, labelled, ignore)
+    size = whole_number(block_bytes, "block_bytes")
+    width = None if n_features is None else whole_number(n_features, "n_features")
+    return TableStream(_opened(source, roles, check_kinds(kinds), width), size)
+
+
+def load_table(
+    source: str | os.PathLike[str] | BinaryIO,
+    *,
+    label: str | None = "label",
+    id: str | None = None,
+    subject: str | None = None,
+    features: Sequence[str] | None = None,
+    ignore: Sequence[str] = (),
+    labelled: bool = True,
+    kinds: Mapping[str, type] | None = None,
+    n_features: int | None = None,
+) -> Table:
+    r"""The table in a CSV, Parquet, NumPy or SVMlight file, whole.
+
+    ========================= ==========================================================================================
+    ``.csv``, ``.parquet``    one column per feature, and those named here; needs ``pip install 'erasable[tables]'``
+    ``.npz`` with arrays      ``X`` and ``y``; if there are, ``ids`` and ``subjects``
+    ``.npz`` of ``save_npz``  sparse rows; ``y``, ``ids`` and ``subjects`` in ``NAME_labels.npz`` beside ``NAME.npz``
+    ``.svmlight``, ``.txt``   label, then ``index:value``; ``subject="qid"`` takes the query ids as subjects
+    ========================= ==========================================================================================
+
+    CSV and SVMlight files may be compressed (``.gz``, ``.bz2``). Features are numbers or booleans, all there and
+    finite. In a CSV the first line holds the names of columns; labels, ids and subjects are integers when all of them
+    are written like integers, so ``007`` stays text, and an empty cell is a missing one. ``stream_table`` reads files
+    that are larger than memory.
+
+    Parameters
+    ----------
+    source : str, path or binary file object
+        The file; its ending says what it is. Or a pipe, as in ``stream_table``.
+    label, id, subject, features, ignore, labelled, kinds, n_features
+        As in ``stream_table``.
+
+    Returns
+    -------
+    Table
+        float32 rows where that holds all numbers of the file's types, else float64. Nothing is fitted here; what was
+        fitted before the file was written, the caller has to know.
+
+    Raises
+    ------
+    InputError, InputTypeError
+        When the file is not there or damaged, when a column is missing or not numeric, or an entry is.
+    ConfigurationError
+        When the format is unknown or has no such columns, or pyarrow is needed and missing.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from erasable.tables import load_table
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "visits.csv")
+    ...     size = file.write_text("age,weight,ill,patient\n41,80.5,no,ann\n52,71,yes,bob\n39,66,no,ann\n")
+    ...     load_table(file, label="ill", subject="patient")
+    ...     load_table(file, labelled=False, features=["age", "weight"])
+    <Table 'visits': 3 rows × 2 features, dense float64, with subjects>
+    <Table 'visits': 3 rows × 2 features, dense float64, without labels>
+    """
+    with stream_table(
+        source,
+        label=label,
+        id=id,
+        subject=subject,
+        features=features,
+        ignore=ignore,
+        labelled=labelled,
+        kinds=kinds,
+        n_features=n_features,
+    ) as stream:
+        return stream.read()
+
+
+def load_split(
+    path: str | os.PathLike[str],
+    *,
+    label: str = "label",
+    id: str | None = None,
+    subject: str | None = None,
+    ignore: Sequence[str] = (),
+    test_size: float = 0.2,
+    random_state: int = 0,
+    in_order: bool = False,
+) -> Split:
+    """Rows to train and to test with: as the files divide them, or divided here by a seed.
+
+    ``NAME_train.npz`` stands for three files in one folder: it and ``NAME_test.npz`` hold sparse rows as
+    ``scipy.sparse.save_npz`` writes them, and ``NAME_labels.npz`` the arrays ``y_train``, ``y_test`` and, if there are,
+    ``subject_train``, ``subject_test``, ``ids_train``, ``ids_test``. Every other file is read by ``load_table``.
+
+    Parameters
+    ----------
+    path : str or path
+        The file.
+    label, id, subject, ignore
+        As in ``load_table``.
+    test_size : float or int, default=0.2
+        The share or number of rows to test with, where the files are not divided already.
+    random_state : int, default=0
+        The seed of that division.
+    in_order : bool, default=False
+        Leave the rows of each side in the order of the file instead of shuffling them.
+
+    Raises
+    ------
+    ConfigurationError, InputError, InputTypeError
+        As ``load_table``; also when one of the three files is missing.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> import numpy as np
+    >>> from erasable.tables import load_split
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "points.npz")
+    ...     np.savez(file, X=np.eye(10), y=np.arange(10) % 2)
+    ...     load_split(file).test
+    <Table 'points': 2 rows × 10 features, dense float64>
+    """
+    file = as_path(path)
+    if not is_half_of_split(file):
+        table = load_table(file, label=label, id=id, subject=subject, ignore=ignore)
+        return table.split(test_size, random_state, in_order=in_order)
+    if Roles(label, id, subject, ignore=ignore) != Roles("label"):
+        raise ConfigurationError(
+            "label, id, subject and ignore name columns, which .npz files do not have: store arrays y_train, "
+            "ids_train, subject_train and so on in the labels file."
+        )
+    return read_split(file)
+
+
+def nameless_form(source: Any) -> str | None:
+    """``"npz"`` or ``"svmlight"`` for a file whose columns have no names; None otherwise."""
+    if source == "-" or not isinstance(source, str | os.PathLike):
+        return None
+    form, _ = _form_of(Path(source))
+    return "npz" if form == ".npz" else "svmlight" if form in _SVMLIGHT else None
+
+
+def _form_of(path: Path) -> tuple[str, str]:
+    """The ending that says what the file is, and its name without endings."""
+    packed = path.suffix in _PACKED  # in lower case: readers unpack by it
+    inner = Path(path.stem) if packed else Path(path.name)
+    form = inner.suffix.lower()
+    if form not in (".csv", *_SVMLIGHT, *(() if packed else (".parquet", ".npz"))):
+        raise ConfigurationError(f"{path.name} has an ending that is not known here: known are {_FORMS}.")
+    return form, inner.stem
+
+
+def _opened(source: Any, roles: Roles, kinds: Kinds, n_features: int | None) -> Source:
+    """The source that a path or pipe is."""
+    if source == "-" or hasattr(source, "read"):
+        if n_features is not None:
+            raise ConfigurationError("n_features is for SVMlight files: CSV and Arrow have a column for each feature.")
+        return _opened_pipe(getattr(sys.stdin, "buffer", sys.stdin) if source == "-" else source, roles, kinds)
+    path = as_path(source)
+    form, name = _form_of(path)
+    _check_nameless(form, roles)
+    if n_features is not None and form not in _SVMLIGHT:
+        raise ConfigurationError(f"n_features is for SVMlight files: {path.name} says itself how many there are.")
+    existing_file(path)
+    if form == ".npz":
+        return NpzSource(path, labelled=roles.labelled)
+    if form in _SVMLIGHT:
+        return SvmlightSource(path, name, subjects=roles.subject is not None, n_features=n_features)
+    return CsvSource(path, name, roles, kinds) if form == ".csv" else ParquetSource(path, name, roles)
+
+
+def _check_nameless(form: str, roles: Roles) -> None:
+    """Refuse names of columns where a format has none."""
+    unnamed = roles.label in ("label", None) and roles.id is None and roles.features is None and not roles.ignore
+    if form == ".npz" and not (unnamed and roles.subject is None):
+        raise ConfigurationError(
+            "label, id, subject and ignore name columns, which an .npz file does not have: store arrays y, ids and "
+            "subjects."
+        )
+    if form in _SVMLIGHT and not (unnamed and roles.subject in (None, "qid")):
+        raise ConfigurationError(
+            f"{form} files have no named columns: leave label, id and ignore out; subject may be 'qid', the query ids."
+        )
+
+
+def _opened_pipe(pipe: Any, roles: Roles, kinds: Kinds) -> Source:
+    if isinstance(pipe, io.TextIOBase):
+        raise InputError("source must be a binary file object: open it with mode 'rb'.")
+    # As many bytes as pyarrow looks at together.
+    head, stream = read_or_refuse(lambda: looked_ahead(pipe, csv_text.TEXT_BLOCK), _PIPE, "bytes")
+    if not head.strip():
+        raise InputError("standard input is empty: pipe CSV text or an Arrow stream into it.")
+    for magic, what in _NOT_PIPED.items():
+        if head.startswith(magic):
+            raise InputError(f"standard input holds {what}.")
+    if head.startswith(b"\xff\xff\xff\xff"):
+        return ArrowPipe(stream, _PIPE, roles)
+    return CsvSource(_PIPE, _PIPE.name, roles, kinds, pipe=(head, stream))
