@@ -10,7 +10,6 @@ import numpy as np
 from hypothesis import strategies as st
 
 from erasable import ErasableClassifier
-from erasable.models.linear_state import LinearState
 from tests.oracle import OracleGrid, OracleModel, gram_matrix, leverage
 
 

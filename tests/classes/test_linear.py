@@ -12,9 +12,9 @@ import pytest
 from scipy.optimize import minimize
 
 from erasable import ErasableClassifier
-from erasable.errors import ConfigurationError, InputError
 from erasable.classes._protocol import FunctionClass
 from erasable.classes.linear import LinearBall
+from erasable.errors import ConfigurationError, InputError
 from tests.oracle import gram_matrix, leverage
 
 

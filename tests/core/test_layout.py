@@ -27,8 +27,7 @@ from erasable.core.layout import (
     same_bytes,
 )
 from erasable.errors import ErasableError, StateFormatError
-from erasable.models.files import model_of
-from tests.formats.models import CASES
+from tests.formats.models import CASES, read_back
 from tests.formats.tampering import WRITTEN, altered, closed, opened, rebuilt, sealed, tensors, with_header
 
 
@@ -143,7 +142,7 @@ def test_flips_and_cuts_are_refused_by_every_reader(files, name):
     case, data = CASES[name], files[name]
     like = case.make() if case.needed else None
     for bad in spoilt(data, start=NAMES.index(name) % 5):
-        for read in (read_sealed, lambda b: model_of(b, None, like)):
+        for read in (read_sealed, lambda b: read_back(b, like)):
             with pytest.raises(StateFormatError):
                 read(bad)
 
@@ -157,7 +156,7 @@ def test_one_more_tensor_is_refused(files, name):
         if more != files[name]:
             read_sealed(more)
             with pytest.raises(StateFormatError):
-                model_of(more, None, case.make() if case.needed else None)
+                read_back(more, case.make() if case.needed else None)
 
 
 def one(**changes):
@@ -281,7 +280,7 @@ def test_another_spelling_of_the_same_is_refused(what):
     spelt = OTHER_SPELLINGS[what](text)
     assert spelt != text
     bad = with_header(spelt, body)
-    for read in (read_sealed, lambda b: model_of(b, None)):
+    for read in (read_sealed, lambda b: read_back(b)):
         with pytest.raises(StateFormatError):
             read(bad)
 
@@ -413,7 +412,7 @@ def test_ids_that_repeat_one_long_text_do_not_multiply_it():
 
     def attempt():
         with pytest.raises(StateFormatError):
-            model_of(bad, None)
+            read_back(bad)
 
     assert peak(attempt) < 50e6
 
@@ -427,11 +426,11 @@ def test_a_newer_version_is_named_with_what_to_do(files, name):
     for like in (None, case.make()):
         newer = altered(files[name], lambda header, meta: meta.update(version=2, more={"of": ["this"]}))
         with pytest.raises(StateFormatError, match=r"version 2 .*install a newer erasable"):
-            model_of(newer, None, like)
+            read_back(newer, like)
         for version in (0, -1, None, "1", 1.5, [1], "v" * 1000):
             older = altered(files[name], lambda header, meta, v=version: meta.update(version=v))
             with pytest.raises(StateFormatError, match="no such version") as caught:
-                model_of(older, None, like)
+                read_back(older, like)
             assert len(str(caught.value)) < 300
 
 
@@ -439,7 +438,7 @@ def test_a_newer_version_is_named_with_what_to_do(files, name):
 def test_a_format_that_is_not_known_is_named_with_what_to_do(files, form):
     other = altered(files["linear"], lambda header, meta: meta.update(format=form))
     with pytest.raises(StateFormatError, match="install a newer erasable") as caught:
-        model_of(other, None)
+        read_back(other)
     assert len(str(caught.value)) < 300
 
 
@@ -503,7 +502,7 @@ def test_any_change_is_refused_or_gives_the_very_bytes_and_verify_decides(files,
     except UnicodeEncodeError:
         return
     try:
-        model = model_of(bad, None, case.make() if case.needed else None)
+        model = read_back(bad, case.make() if case.needed else None)
     except ErasableError:
         return
     try:
@@ -550,8 +549,8 @@ def test_any_value_in_the_place_of_any_other_is_read_or_refused_by_every_reader(
     like, path = CASES[name].make(), tmp_path / "m.erasable"
     header, meta, _ = opened(files[name])
     readers = [
-        lambda data: model_of(data, None),
-        lambda data: model_of(data, None, like),
+        lambda data: read_back(data),
+        lambda data: read_back(data, like),
         lambda data: inspect(path, rows=True),
     ]
     for place in places({"meta": meta, "header": header}):
@@ -587,7 +586,7 @@ def test_a_feature_map_made_to_explode_does_not(files, what, tmp_path):
 
     def attempt():
         with pytest.raises(StateFormatError):
-            model_of(data, None)
+            read_back(data)
         with open(path, "rb") as file:
             read_header(file.fileno(), len(data))
 

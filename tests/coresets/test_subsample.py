@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from erasable.research.baselines import SubsampleClassifier
 from erasable.coresets import CoreSetMap, RandomSubsample
 from erasable.errors import ConfigurationError
+from erasable.research.baselines import SubsampleClassifier
 from erasable.research.theory import Information, leak
 from tests.strategies import keys
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+import scipy.sparse as sp
 
 from erasable import ErasableClassifier
 from erasable.errors import ErasableError
@@ -81,3 +82,60 @@ def refused(
     assert_no_traces(everything_said(caught.value))
     for part in says:
         assert part in str(caught.value)
+
+
+# -- rows, labels and ids that nobody can learn ------------------------------------------------------------------
+
+
+def spoilt(value: float, container: Any = np.array) -> Any:
+    """Six rows of which one has this entry."""
+    rows = np.full((6, 3), SECRET)
+    rows[2, 1] = value
+    return container(rows)
+
+
+def listed_twice() -> sp.csr_array:
+    """Rows that are finite entry by entry; two entries stand for their sum, which is not."""
+    rows = sp.csr_array(GOOD)
+    ends = np.concatenate([[0], rows.indptr[1:] + 2])
+    return sp.csr_array((np.r_[1e308, 1e308, rows.data], np.r_[0, 0, rows.indices], ends), shape=rows.shape)
+
+
+GOOD = np.full((6, 3), SECRET)
+FEW = [SECRET_ID + i for i in range(6)]
+TWO = [SECRET_TEXT + "-a", SECRET_TEXT + "-b"] * 3
+BAD_ROWS: dict[str, Any] = {
+    "NaN": (spoilt(np.nan), TWO, FEW),
+    "infinity": (spoilt(-np.inf), TWO, FEW),
+    "sparse NaN": (spoilt(np.nan, sp.csr_array), TWO, FEW),
+    "infinity listed as two entries": (listed_twice(), TWO, FEW),
+    "labels past 64 bits": (GOOD, np.array([2**63, 2**63 + 1] * 3, dtype=np.uint64), FEW),
+    "too large for float32": (spoilt(np.inf).astype(np.float32), TWO, FEW),
+    "no rows": (np.empty((0, 3)), [], []),
+    "no columns": (np.empty((6, 0)), TWO, FEW),
+    "one row as a vector": (GOOD[0], TWO[:3], FEW[:3]),
+    "three dimensions": (GOOD[None], TWO, FEW),
+    "ragged": ([[SECRET, SECRET], [SECRET]] * 3, TWO, FEW),
+    "text": (np.array([[SECRET_TEXT] * 3] * 6), TWO, FEW),
+    "complex": (GOOD * 1j, TWO, FEW),
+    "None": (None, TWO, FEW),
+    "too few labels": (GOOD, TWO[:5], FEW),
+    "no labels": (GOOD, None, FEW),
+    "a label as text": (GOOD, SECRET_TEXT, FEW),
+    "labels of two types": (GOOD, [SECRET_TEXT, SECRET_ID] * 3, FEW),
+    "a missing label": (GOOD, [*TWO[:5], None], FEW),
+    "a label that is NaN": (GOOD, [SECRET, np.nan] * 3, FEW),
+    "continuous labels": (GOOD, SECRET + np.arange(6) / 7, FEW),
+    "labels of bytes": (GOOD, np.array(TWO).astype(bytes), FEW),
+    "a label with a lone surrogate": (GOOD, np.array([SECRET_TEXT + "\ud800", *TWO[1:]]), FEW),
+    "labels in two columns": (GOOD, np.array([TWO, TWO]).T, FEW),
+    "duplicate ids": (GOOD, TWO, [*FEW[:5], FEW[0]]),
+    "too few ids": (GOOD, TWO, FEW[:5]),
+    "too many ids": (GOOD, TWO, [*FEW, SECRET_ID - 1]),
+    "ids of two types": (GOOD, TWO, [*FEW[:5], SECRET_TEXT]),
+    "float ids": (GOOD, TWO, np.arange(6) + SECRET),
+    "a missing id": (GOOD, TWO, [*FEW[:5], None]),
+    "ids without an order": (GOOD, TWO, set(FEW)),
+    "ids in two columns": (GOOD, TWO, np.array([FEW, FEW]).T),
+    "an id with a lone surrogate": (GOOD, TWO, [SECRET_TEXT + "\ud800", *map(str, FEW[1:])]),
+}

@@ -23,14 +23,7 @@ from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from threadpoolctl import threadpool_limits
 
-from erasable import ErasableClassifier
-from erasable.research.baselines import (
-    CertifiedRemovalClassifier,
-    NewtonUnlearner,
-    RetrainedRidge,
-    SISAClassifier,
-    SubsampleClassifier,
-)
+from erasable import ErasableClassifier, verify
 from erasable.coresets import LeverageThreshold, RandomSubsample, SupportVectors
 from erasable.errors import (
     ChangedMeanwhileError,
@@ -41,13 +34,29 @@ from erasable.errors import (
     NoRowsError,
     VerificationError,
 )
-from erasable.models.guarantee import SAME_BITS_AGAIN
-from erasable.estimators.learners import Constant, described, fingerprint
 from erasable.estimators.core_set import CoreSetUnlearner
+from erasable.estimators.learners import Constant, described, fingerprint
+from erasable.models.guarantee import SAME_BITS_AGAIN
+from erasable.models.rows import CoreRows
+from erasable.research.baselines import (
+    CertifiedRemovalClassifier,
+    NewtonUnlearner,
+    RetrainedRidge,
+    SISAClassifier,
+    SubsampleClassifier,
+)
 from erasable.research.baselines.interpolated import InterpolatedClassifier
+from tests.estimators.cases import (
+    BAD_ROWS,
+    SECRET_ID,
+    SECRET_TEXT,
+    assert_no_traces,
+    everything_said,
+    make_classes,
+    make_rows,
+    spoilt,
+)
 from tests.research.baselines.cases import FitOnly, facts
-from tests.research.baselines.test_protocol import BAD_ROWS, spoilt
-from tests.estimators.cases import SECRET_ID, SECRET_TEXT, assert_no_traces, everything_said, make_classes, make_rows
 
 N = 240
 X, Y = make_rows(N)
@@ -103,9 +112,9 @@ def assert_same(model, other):
     if isinstance(model.learner, NewtonUnlearner):
         np.testing.assert_allclose(model.decision_function(X), other.decision_function(X), rtol=1e-9, atol=1e-12)
     elif isinstance(model.learner, KNeighborsClassifier):  # its tree counts the questions it was asked
-        assert fingerprint(model._learner) == fingerprint(other._learner)
+        assert fingerprint(model._model.learner) == fingerprint(other._model.learner)
     else:
-        assert facts(model._learner) == facts(other._learner)
+        assert facts(model._model.learner) == facts(other._model.learner)
     assert (model.predict(X) == other.predict(X)).all()
     assert model.stored_rows_ == other.stored_rows_
 
@@ -114,9 +123,10 @@ def assert_verified(model):
     """It verifies; one whose learner promises nothing about its state is refused, also after an exact step."""
     if isinstance(model.learner, NewtonUnlearner | CertifiedRemovalClassifier):
         with pytest.raises(VerificationError, match="guarantee is of its model alone"):
-            model._recompute()
+            verify(model)
     else:
-        assert verify(model).rows == model.n_core_ and verify(model).digest == model.state_digest()
+        report = verify(model)
+        assert (report.rows, report.digest) == (model.n_core_, model.state_digest())
 
 
 # -- the theorem -----------------------------------------------------------------------------------------------------
@@ -150,7 +160,7 @@ def test_rows_outside_the_core_leave_no_trace_and_can_be_forgotten_for_free(core
     assert facts(model.__getstate__()) == before
     assert_same(model, refit(model))
     saved = pickle.dumps(model)
-    assert model._core.rows.base is None
+    assert model._model.rows.base is None
     for i, key in enumerate(IDS):
         assert (X[i].tobytes() in saved) == (key in core)
 
@@ -158,12 +168,12 @@ def test_rows_outside_the_core_leave_no_trace_and_can_be_forgotten_for_free(core
 @every_learner
 def test_forgotten_rows_are_nowhere(name):
     model = learnt(MAPS["subsample"], name)
-    old = model._core.rows
+    old = model._model.rows
     gone = model.core_ids_.tolist()[::3]
     assert all(holds(model, X[IDS.index(key)].tobytes()) for key in gone)
     model.forget(ids=gone)
     assert not any(holds(model, X[IDS.index(key)].tobytes()) for key in gone)
-    assert model._core.rows.base is None
+    assert model._model.rows.base is None
     assert not old.any()  # overwritten
 
 
@@ -190,7 +200,7 @@ def test_sparse_rows(core_set, name):
     again = refit(model, rows=sp.csr_array(explicit.toarray()))
     assert model.state_digest() == again.state_digest()
     assert (model.predict(explicit) == again.predict(explicit)).all()
-    assert model._recompute()[0] == model.n_core_
+    assert verify(model).rows == model.n_core_
     assert refit(model, rows=explicit.toarray()).state_digest() != model.state_digest()
 
 
@@ -223,11 +233,11 @@ def test_the_core_rows_are_in_order_of_selection():
     model = CoreSetUnlearner(Largest(), KNeighborsClassifier(1)).fit(X, LABELS, ids=IDS)
     assert model.core_ids_.tolist() == [IDS[i] for i in np.argsort(-X[:, 0])]
     model.forget(ids=IDS[::2])
-    model._recompute()
+    verify(model)
     assert_same(model, refit(model))
     # A map that turns the order round each time is not stable, whatever it declares, and verification finds out.
     with pytest.raises(VerificationError, match="another order"):
-        CoreSetUnlearner(Backwards(), RidgeClassifier()).fit(X, LABELS)._recompute()
+        verify(CoreSetUnlearner(Backwards(), RidgeClassifier()).fit(X, LABELS))
 
 
 # -- randomness ------------------------------------------------------------------------------------------------------
@@ -235,14 +245,14 @@ def test_the_core_rows_are_in_order_of_selection():
 
 def test_seeds_come_from_the_surviving_rows():
     model = learnt(MAPS["subsample"], "sgd")
-    seeds = {model._learner.random_state}
+    seeds = {model._model.learner.random_state}
     for changed in (
         model.fit(X, LABELS, ids=[i + 1 for i in IDS]),
         CoreSetUnlearner(RandomSubsample(1.0), LEARNERS["sgd"]).fit(X, LABELS, ids=IDS),
         CoreSetUnlearner(RandomSubsample(1.0), LEARNERS["sgd"]).fit(-X, LABELS, ids=IDS),
         CoreSetUnlearner(RandomSubsample(1.0), LEARNERS["sgd"]).fit(X, LABELS[::-1], ids=IDS),
     ):
-        seeds.add(changed._learner.random_state)
+        seeds.add(changed._model.learner.random_state)
     assert len(seeds) == 5
     assert all(isinstance(seed, int) and 0 <= seed < 2**32 for seed in seeds)
     assert LEARNERS["sgd"].random_state is None
@@ -250,18 +260,18 @@ def test_seeds_come_from_the_surviving_rows():
 
 def test_a_seed_that_was_given_is_kept_and_parts_have_their_own():
     model = CoreSetUnlearner(MAPS["subsample"], SGDClassifier(max_iter=5, tol=None, random_state=5)).fit(X, LABELS)
-    assert model._learner.random_state == 5
+    assert model._model.learner.random_state == 5
     model = learnt(MAPS["subsample"], "pipeline")
-    assert isinstance(model._learner[-1].random_state, int)
+    assert isinstance(model._model.learner[-1].random_state, int)
 
 
 def test_noise_is_never_seeded():
     """A seed that follows from the surviving rows would let anyone who holds them take the noise off."""
     for learner in (NewtonUnlearner(), CertifiedRemovalClassifier()):
         model = CoreSetUnlearner(MAPS["subsample"], learner).fit(X, LABELS, ids=IDS)
-        assert model._learner.random_state is None
+        assert model._model.learner.random_state is None
         twin = CoreSetUnlearner(MAPS["subsample"], learner).fit(X, LABELS, ids=IDS)
-        assert (model._learner.coef_ != twin._learner.coef_).any()
+        assert (model._model.learner.coef_ != twin._model.learner.coef_).any()
         assert model.state_digest() == twin.state_digest()
         model.forget(ids=IDS[:50])
         assert_verified(model)
@@ -283,15 +293,15 @@ class Restless(ClassifierMixin, BaseEstimator):
 def test_a_learner_that_is_not_reproducible_is_found_out_unless_declared():
     model = CoreSetUnlearner(MAPS["subsample"], Restless()).fit(X, LABELS)
     with pytest.raises(VerificationError, match="reproducible=False"):
-        model._recompute()
+        verify(model)
     declared = CoreSetUnlearner(MAPS["subsample"], Restless(), reproducible=False).fit(X, LABELS)
     declared.forget(ids=range(90))
-    assert declared._recompute()[0] == declared.n_core_
+    assert verify(declared).rows == declared.n_core_
     assert "approximate" in declared.guarantee.definition
     assert not declared.guarantee.bitwise
     assert model.guarantee.bitwise
     sgd = CoreSetUnlearner(MAPS["subsample"], LEARNERS["sgd"], reproducible=False).fit(X, LABELS)
-    assert sgd._learner.random_state is None
+    assert sgd._model.learner.random_state is None
 
 
 # -- what is promised ------------------------------------------------------------------------------------------------
@@ -322,9 +332,9 @@ def test_what_a_learner_computes_in_floating_point_is_promised_for_one_machine()
     for name in ("erasable", "retrained"):  # whose sums are exact
         assert "machine" not in str(CoreSetUnlearner(MAPS["leverage"], LEARNERS[name]).guarantee)
     model = learnt(MAPS["leverage"], "logistic")
-    model._learner.coef_[0, 0] = np.nextafter(model._learner.coef_[0, 0], 9.0)
+    model._model.learner.coef_[0, 0] = np.nextafter(model._model.learner.coef_[0, 0], 9.0)
     with pytest.raises(VerificationError, match="trained on another machine"):
-        model._recompute()
+        verify(model)
 
 
 def test_epsilon_and_delta_of_a_state_are_inherited():
@@ -354,7 +364,7 @@ def test_a_promise_about_the_model_alone_is_handed_on_as_one(learner):
     assert "stays secret" in str(promise)
     assert_verified(model)
     with pytest.raises(ConfigurationError, match="cannot be saved"):
-        model._files()
+        model._savable()
 
 
 def test_a_learner_that_keeps_sums_over_forgotten_rows_is_not_said_to_forget_them_in_its_state():
@@ -364,7 +374,7 @@ def test_a_learner_that_keeps_sums_over_forgotten_rows_is_not_said_to_forget_the
     model = CoreSetUnlearner(LeverageThreshold(0.1, capacity=0.01), learner).fit(rows, LABELS, ids=IDS)
     key = model.core_ids_[4].item()
     model.forget(ids=[key])
-    state = model._learner
+    state = model._model.learner
     found = (state._gone - learner.alpha * state._center)[0]
     row = rows[IDS.index(key)]
     cosine = abs(found @ row) / (np.linalg.norm(found) * np.linalg.norm(row))
@@ -400,12 +410,12 @@ def test_a_learner_that_promises_nothing_is_taken_at_its_word_and_can_be_verifie
     assert model.guarantee.assumptions == ("the learner's forget equals training on the rows it is left with",)
     assert model.guarantee.of == "model"  # it says nothing of what it stores
     model.forget(ids=IDS[:99])
-    assert model._recompute()[0] == model.n_core_ == len(model._learner.ids_)
+    assert verify(model).rows == model.n_core_ == len(model._model.learner.ids_)
     model = CoreSetUnlearner(MAPS["leverage"], Pretender()).fit(X, LABELS, ids=IDS)
-    model._recompute()
+    verify(model)
     model.forget(ids=IDS[:99])
     with pytest.raises(VerificationError, match="not what training it on the stored rows gives"):
-        model._recompute()
+        verify(model)
 
 
 def test_the_learner_gets_rows_of_its_own():
@@ -416,7 +426,7 @@ def test_the_learner_gets_rows_of_its_own():
             return self
 
     model = CoreSetUnlearner(RandomSubsample(1.0), Scribbler()).fit(X, LABELS, ids=IDS)
-    assert (model._core.rows == X).all()
+    assert (model._model.rows == X).all()
 
 
 # -- maps that are not stable ----------------------------------------------------------------------------------------
@@ -444,7 +454,7 @@ def test_one_request_leaves_what_training_on_the_core_without_it_gives(learner, 
     right = CoreSetUnlearner(SupportVectors(), learner, one_shot=True).fit(PLANE[left], SIDES[left], ids=left)
     assert model.state_digest() == right.state_digest()
     assert (model.predict(PLANE) == right.predict(PLANE)).all()
-    assert model._recompute()[0] == model.n_core_
+    assert verify(model).rows == model.n_core_
     assert model.n_core_ == [3, 2, 2, 3, 4, 4][gone]
 
 
@@ -470,6 +480,34 @@ def test_forgetting_a_whole_class_with_support_vectors():
     assert model.n_core_ == 0
 
 
+@dataclasses.dataclass(frozen=True)
+class FromTheMiddle:
+    stable = False
+
+    def select(self, X, y, keys):
+        far = np.abs(X[:, 0] - np.median(X[:, 0]))
+        return np.argsort(far, kind="stable")
+
+    def describe(self):
+        return {"map": "FromTheMiddle"}
+
+
+def test_an_unstable_map_may_put_the_rows_into_another_order():
+    """Names and rows stay together, and the model is the one that these rows in this order give."""
+    owners = [f"owner {i % 5}" for i in range(N)]
+    model = CoreSetUnlearner(FromTheMiddle(), RidgeClassifier(), one_shot=True).fit(X, LABELS, ids=IDS, subjects=owners)
+    before = model.core_ids_.tolist()
+    model.forget(ids=[IDS[i] for i in range(N) if X[i, 0] < 0])  # another middle, hence another order
+    left = [IDS.index(key) for key in model.core_ids_.tolist()]
+    assert [IDS[i] for i in left] != [key for key in before if key in {IDS[i] for i in left}]
+    assert (model._model.rows == X[left]).all()
+    assert model._model.core.subjects() == [owners[i] for i in left]
+    assert model._model.core.labels() == LABELS[left].tolist()
+    again = clone(model).fit(X[left], LABELS[left], ids=model.core_ids_, subjects=[owners[i] for i in left])
+    assert verify(model).digest == model.state_digest() == again.state_digest()
+    assert pickle.dumps(model) == pickle.dumps(again)
+
+
 def test_an_unstable_map_refuses_learners_that_pass_rows_over():
     learner = CoreSetUnlearner(RandomSubsample(0.3), RidgeClassifier())
     with pytest.raises(ConfigurationError, match="keeps every row"):
@@ -481,11 +519,11 @@ def test_an_unstable_map_refuses_learners_that_pass_rows_over():
 
 def test_rows_that_the_learner_passes_over_are_not_stored():
     model = learnt(RandomSubsample(0.9), "erasable")
-    assert model.core_ids_.tolist() == model._learner.core_ids_.tolist()
+    assert model.core_ids_.tolist() == model._model.learner.core_ids_.tolist()
     assert model.n_core_ < 0.7 * len(RandomSubsample(0.9).select(X, LABELS, IDS))
     saved = pickle.dumps(model)
     for i, key in enumerate(IDS):
-        assert (X[i].tobytes() in saved) == (key in model._place)
+        assert (X[i].tobytes() in saved) == (key in model._model.core.place)
 
 
 def test_a_threshold_that_follows_from_the_number_of_rows_is_refused():
@@ -507,7 +545,7 @@ def test_predicting_goes_on_with_one_class(name):
     model.forget(ids=[IDS[i] for i in at])
     assert set(model.predict(X)) == {SECRET_TEXT + "-b"}
     assert model.classes_.tolist() == [SECRET_TEXT + "-b"]
-    assert isinstance(model._learner, Constant)
+    assert isinstance(model._model.learner, Constant)
     if hasattr(model, "predict_proba"):
         assert (model.predict_proba(X) == np.ones((N, 1))).all()
     if hasattr(model, "decision_function"):
@@ -578,7 +616,7 @@ def test_the_digest_is_the_same_in_another_process():
     assert digest == pickle.loads(pickle.dumps(model)).state_digest()
     assert digest == copy.deepcopy(model).state_digest()
     assert model.set_params(core_set=RandomSubsample(0.1)).state_digest() == digest  # a fitted model stays what it is
-    assert model._core.digest() == "ec484318a1e926fd4efe0b1136cc6e46ad43123ca1ae0e2953b027787afdc669"
+    assert model._model.selected.digest() == "ec484318a1e926fd4efe0b1136cc6e46ad43123ca1ae0e2953b027787afdc669"
 
 
 def test_a_fitted_model_keeps_to_the_learner_it_was_fitted_with():
@@ -586,8 +624,8 @@ def test_a_fitted_model_keeps_to_the_learner_it_was_fitted_with():
     model = CoreSetUnlearner(MAPS["leverage"], learner).fit(X, LABELS, ids=IDS)
     learner.alpha = 1e6
     model.forget(ids=IDS[:50])
-    assert model._learner.alpha == 1.0
-    assert model._recompute()[0] == model.n_core_
+    assert model._model.learner.alpha == 1.0
+    assert verify(model).rows == model.n_core_
     assert (model.decision_function(X) == refit(model.set_params(learner=RidgeClassifier())).decision_function(X)).all()
 
 
@@ -608,12 +646,12 @@ def test_parameters_are_described_without_addresses():
 
 @every_learner
 def test_fingerprints_are_of_contents(name):
-    learner = learnt(MAPS["subsample"], name)._learner
+    learner = learnt(MAPS["subsample"], name)._model.learner
     right = fingerprint(learner)
     assert fingerprint(pickle.loads(pickle.dumps(learner))) == right
     learner.predict(X)
     assert fingerprint(learner) == right
-    assert fingerprint(learnt(RandomSubsample(0.4, seed=1), name)._learner) != right
+    assert fingerprint(learnt(RandomSubsample(0.4, seed=1), name)._model.learner) != right
 
 
 def test_fingerprints_survive_a_cycle_and_see_every_part():
@@ -630,49 +668,60 @@ def test_verification_finds_what_was_tampered_with():
         model = learnt(MAPS[core_set], name)
         change(model)
         with pytest.raises(VerificationError) as caught:
-            model._recompute()
+            verify(model)
         assert_no_traces(everything_said(caught.value))
         return str(caught.value)
 
     def grow(model):
-        model._core.rows[3] *= 1e-9
+        model._model.rows[3] *= 1e-9
 
     def weights(model):
-        model._learner.coef_.flat[0] = np.nextafter(model._learner.coef_.flat[0], 9.0)
+        model._model.learner.coef_.flat[0] = np.nextafter(model._model.learner.coef_.flat[0], 9.0)
 
     def swap(model):
-        model._core.labels[0] = SECRET_TEXT + ("-a" if model._core.labels[0].endswith("b") else "-b")
+        core = model._model.core
+        first, *others = core.labels()
+        labels = [SECRET_TEXT + ("-a" if first.endswith("b") else "-b"), *others]
+        model._model.core = CoreRows(np.empty((len(core), 0)), core.ids(), core.subjects(), labels)
 
     def rename(model):
-        model._core.ids[0] = 5
+        model._model.core.pages[0].ids[0] = 5
+
+    def misplace(model):
+        place = model._model.core.place
+        place[5] = place.pop(next(iter(place)))
 
     def smuggle(model):
-        outside = next(i for i, key in enumerate(IDS) if key not in model._place)
-        model._core = dataclasses.replace(
-            model._core,
-            rows=np.vstack([model._core.rows, X[outside]]),
-            labels=[*model._core.labels, LABELS[outside]],
-            ids=[*model._core.ids, IDS[outside]],
-        )
-        model._place = {key: i for i, key in enumerate(model._core.ids)}
+        core = model._model.core
+        outside = next(i for i, key in enumerate(IDS) if key not in core.place)
+        core.append([np.empty((1, 0))], [IDS[outside]], [None], [LABELS[outside].item()])
+        model._model.rows = np.vstack([model._model.rows, X[outside]])
+
+    def lengthen(model):
+        model._model.rows = np.vstack([model._model.rows, X[0]])
+
+    def first(model):
+        return [model.core_ids_.tolist()[0]]
 
     assert "not what training" in verdict(grow)
     assert "not what training" in verdict(weights)
     assert "not what training" in verdict(swap, "tree")
-    assert "table" in verdict(rename)
+    assert "table" in verdict(misplace)
+    assert "selects" in verdict(rename)
     assert "selects" in verdict(smuggle)
     assert "selects" in verdict(smuggle, core_set="leverage")
-    assert "different lengths" in verdict(lambda m: m._core.labels.append("x"))
-    assert "not what training" in verdict(lambda m: setattr(m, "_learner", Constant(0)))
-    assert "not what training" in verdict(lambda m: m._learner.forget(ids=[m._core.ids[0]]), "retrained")
-    assert "not what training" in verdict(lambda m: m._learner.forget(ids=[m._core.ids[0]]), "sisa")
-    assert "not what training" in verdict(lambda m: m._learner._shards[0].voter.coef_.fill(0.5), "sisa")
-    assert "not what training" in verdict(lambda m: weights(m._learner), "nested")
+    assert "different lengths" in verdict(lengthen)
+    assert "different lengths" in verdict(lambda m: m._model.core.pages[0].labels.append("x"))
+    assert "not what training" in verdict(lambda m: setattr(m._model, "learner", Constant(0)))
+    assert "not what training" in verdict(lambda m: m._model.learner.forget(ids=first(m)), "retrained")
+    assert "not what training" in verdict(lambda m: m._model.learner.forget(ids=first(m)), "sisa")
+    assert "not what training" in verdict(lambda m: m._model.learner._shards[0].voter.coef_.fill(0.5), "sisa")
+    assert "not what training" in verdict(lambda m: weights(m._model.learner), "nested")
 
 
 def test_verification_reports_progress():
     seen = []
-    learnt(RandomSubsample(0.4), "ridge")._recompute(lambda done, of: seen.append((done, of)))
+    verify(learnt(RandomSubsample(0.4), "ridge"), progress=lambda done, of: seen.append((done, of)))
     assert seen[-1][0] == seen[-1][1] > 0
 
 
@@ -859,9 +908,77 @@ def test_interrupts(monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             model.fit(-X, LABELS)
         assert stored(model) == before
+        with pytest.raises(KeyboardInterrupt):  # the learner is trained before anything is changed
+            model.forget(ids=IDS[:100])
+        assert stored(model) == before
+    assert model.predict(X).shape == (N,)
+    assert model.forget(ids=IDS[:100]).core_rows_removed > 0
+
+
+def test_a_request_while_another_is_under_way_is_not_undone():
+    """Two threads that forget: whoever ends last must not bring back what the other took out."""
+
+    class Meddled(RidgeClassifier):
+        during = None
+
+        def fit(self, X, y):
+            if Meddled.during is not None:
+                meddle, Meddled.during = Meddled.during, None
+                meddle()
+            return super().fit(X, y)
+
+    model = CoreSetUnlearner(RandomSubsample(1.0), Meddled()).fit(X, LABELS, ids=IDS)
+    Meddled.during = lambda: model.forget(ids=IDS[:5])
+    with pytest.raises(ChangedMeanwhileError, match="ask for them again"):
+        model.forget(ids=IDS[5:9])
+    assert model.core_ids_.tolist() == IDS[5:]
+    assert model.forget(ids=IDS[5:9]).core_rows_removed == 4
+    assert_same(model, refit(model))
+
+
+def test_a_state_taken_before_a_change_stays_as_it_was():
+    for rows in (X, sp.csr_array(X)):
+        model = learnt(MAPS["subsample"], "ridge", rows=rows)
+        state = model.model_.snapshot()
+        before = state.to_bytes()
+        model.forget(ids=model.core_ids_[:10])
+        assert state.to_bytes() == before
+        model.fit(rows, LABELS)
+        assert state.to_bytes() == before
+
+
+def test_subjects_leave_with_all_their_rows():
+    owners = [f"owner {i % 5}" for i in range(N)]
+    for name in ("ridge", "erasable", "nested"):
+        model = CoreSetUnlearner(MAPS["subsample"], LEARNERS[name]).fit(X, LABELS, ids=IDS, subjects=owners)
+        mine = [key for key in model.core_ids_.tolist() if IDS.index(key) % 5 == 3]
+        report = model.forget(subjects=["owner 3", "nobody"])
+        assert (report.core_rows_removed, report.not_stored) == (len(mine), 1)
+        assert not set(mine) & set(model.core_ids_.tolist())
+        left = [IDS.index(key) for key in model.core_ids_.tolist()]
+        again = clone(model).fit(X[left], LABELS[left], ids=model.core_ids_, subjects=[owners[i] for i in left])
+        assert_same(model, again)
+        assert not holds(model, b"owner 3")
+        assert_verified(model)
+
+
+def test_an_interrupt_while_the_learner_forgets_makes_the_model_refuse(monkeypatch):
+    model = CoreSetUnlearner(MAPS["subsample"], Wordless()).fit(X, LABELS, ids=IDS)
+
+    def stop(self, *, ids):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Wordless, "forget", stop)
         with pytest.raises(KeyboardInterrupt):
             model.forget(ids=IDS[:100])
-    for work in (lambda: model.predict(X), model.state_digest, model._recompute, lambda: model.forget(ids=IDS[:3])):
+    for work in (
+        lambda: model.predict(X),
+        model.state_digest,
+        lambda: verify(model),
+        lambda: model.forget(ids=IDS[:3]),
+        lambda: pickle.dumps(model),
+    ):
         with pytest.raises(ChangedMeanwhileError, match="fit"):
             work()
     assert model.fit(X, LABELS, ids=IDS).predict(X).shape == (N,)

@@ -10,12 +10,12 @@ from sklearn.base import clone
 from sklearn.linear_model import RidgeClassifier
 
 from erasable import ErasableClassifier, ErasableGeneralClassifier, ErasableKernelClassifier, ModelFile, verify
-from erasable.errors import EmptiedClassWarning
-from erasable import ErasableClassifier
-from erasable.research.baselines import RetrainedRidge, SubsampleClassifier
-from erasable.classes import LinearBall, RandomFourierFeatures
+from erasable.classes import LinearBall
 from erasable.coresets import RandomSubsample
+from erasable.errors import EmptiedClassWarning
 from erasable.estimators.core_set import CoreSetUnlearner
+from erasable.features import RandomFourierFeatures
+from erasable.research.baselines import RetrainedRidge, SubsampleClassifier
 from erasable.research.baselines.interpolated import InterpolatedClassifier
 from tests.estimators.cases import SECRET_TEXT, assert_no_traces, make_classes, make_rows
 

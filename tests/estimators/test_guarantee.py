@@ -6,7 +6,11 @@ import pytest
 from sklearn.linear_model import RidgeClassifier
 
 from erasable import ErasableClassifier, ErasableGeneralClassifier, ErasableKernelClassifier, verify
-from erasable import ErasableClassifier
+from erasable.classes import LinearBall
+from erasable.coresets import RandomSubsample
+from erasable.errors import InputTypeError, VerificationError
+from erasable.estimators.core_set import CoreSetUnlearner
+from erasable.features import RandomFourierFeatures
 from erasable.models.guarantee import Guarantee
 from erasable.research.baselines import (
     CertifiedRemovalClassifier,
@@ -15,10 +19,6 @@ from erasable.research.baselines import (
     SISAClassifier,
     SubsampleClassifier,
 )
-from erasable.classes import LinearBall, RandomFourierFeatures
-from erasable.coresets import RandomSubsample
-from erasable.errors import InputTypeError, VerificationError
-from erasable.estimators.core_set import CoreSetUnlearner
 from erasable.research.baselines.interpolated import InterpolatedClassifier
 from tests.estimators.cases import make_rows
 

@@ -83,7 +83,7 @@ def test_tables_do_not_tell_of_forgotten_rows():
     kept = clf.core_ids_
     refit = ErasableClassifier(threshold=0.0).fit(X[kept], Y[kept], ids=kept, subjects=kept % 7)
     for table in ("place", "of_subject", "class_counts"):
-        assert list(getattr(clf._model, table)) == list(getattr(refit._model, table))
+        assert list(getattr(clf._model.core, table)) == list(getattr(refit._model.core, table))
     assert [list(v) for v in clf._model.core.of_subject.values()] == [
         list(v) for v in refit._model.core.of_subject.values()
     ]

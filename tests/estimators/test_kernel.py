@@ -118,12 +118,15 @@ def test_everything_can_be_forgotten_and_learnt_anew():
 
 def test_forgotten_rows_leave_the_memory():
     clf = moons().fit(X, Y)
-    old, H = clf._model.core.rows(), clf._model._H
-    _ = clf.dual_coef_
+    old, row = [page.rows for page in clf._model.core.pages], clf._model.core.rows()[0]
+    weights = clf._model.weights()
     H = clf._model._H
     clf.forget(ids=clf.core_ids_[:1])
-    assert not old.any()
+    assert not any((rows == row).all(axis=1).any() for rows in old)
     assert not H.any()
+    assert not weights.any()
+    clf.state_digest()  # closes the gaps: the rows move, and the old arrays are overwritten
+    assert not any(rows.any() for rows in old)
 
 
 def test_digits_with_ten_classes():
@@ -135,6 +138,27 @@ def test_digits_with_ten_classes():
     assert clf.predict_proba(B).sum(axis=1) == pytest.approx(1.0)
     clf.forget(ids=clf.core_ids_[:50])
     verify(clf)
+
+
+def twice_the_linear(A, B):
+    return 2.0 * (A @ B.T)
+
+
+def linear_and_one(A, B):
+    return A @ B.T + 1.0
+
+
+def test_set_params_leaves_what_was_learnt():
+    """A pickle, too, keeps the function that the model was learnt with."""
+    clf = moons(kernel=twice_the_linear).fit(X, Y)
+    before, digest = clf.decision_function(X), clf.state_digest()
+    for other in (linear_and_one, "rbf"):
+        clf.set_params(kernel=other)
+        for twin in (clf, pickle.loads(pickle.dumps(clf))):
+            assert (twin.decision_function(X) == before).all()
+            assert twin.state_digest() == digest == verify(twin).digest
+            assert len(twin.guarantee.assumptions) == 1
+    assert clf.fit(X, Y).guarantee.assumptions == ()
 
 
 def test_a_kernel_function_of_the_callers():
@@ -150,10 +174,10 @@ def test_a_kernel_function_of_the_callers():
 
 def test_tampering_is_noticed():
     for tamper in (
-        lambda m: m.rows.__setitem__((0, 0), m.rows[0, 0] + 1),
+        lambda m: m.core.pages[0].rows.__setitem__((0, 0), m.core.pages[0].rows[0, 0] + 1),
         lambda m: m.weights().__setitem__((0, 0), 7.0),
-        lambda m: m.labels.__setitem__(0, 1 - m.labels[0]),
-        lambda m: m.place.popitem(),
+        lambda m: m.core.pages[0].labels.__setitem__(0, 1 - m.core.pages[0].labels[0]),
+        lambda m: m.core.place.popitem(),
     ):
         clf = moons().fit(X, Y)
         _ = clf.dual_coef_
@@ -172,7 +196,7 @@ def test_tampering_is_noticed():
         ({"capacity": 2.0, "threshold": 0.6}, "nothing could ever be selected"),
         ({"gamma": np.nan}, "gamma must be"),
         ({"nu": 1.0, "kernel": "matern"}, "nu must be"),
-        ({"degree": 1.5}, "degree must be an integer"),
+        ({"degree": 1.5}, "degree must be a non-negative integer"),
         ({"grid_bits": 40}, "grid_bits must be between"),
         ({"scaling": "row"}, "scaling must be"),
         ({"scaling": [1.0, 2.0, 3.0]}, "3 scales for 2 features"),

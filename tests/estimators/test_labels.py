@@ -9,8 +9,7 @@ import pyarrow as pa
 import pytest
 
 from erasable import verify
-from erasable.errors import InputError, InputTypeError
-from erasable.errors import ConfigurationError
+from erasable.errors import ConfigurationError, InputError, InputTypeError
 from tests.estimators.cases import classifier, make_rows, refused
 
 N = 240

@@ -17,10 +17,10 @@ from erasable import (
     learn,
     verify,
 )
-from erasable.errors import ConfigurationError, ErasableError, ExactnessError, InputError, InputTypeError
-from erasable import ErasableClassifier
-from erasable.classes import LinearBall, RandomFourierFeatures
+from erasable.classes import LinearBall
 from erasable.coresets import LeverageThreshold, RandomSubsample
+from erasable.errors import ConfigurationError, ErasableError, ExactnessError, InputError, InputTypeError
+from erasable.features import RandomFourierFeatures
 from tests.estimators.cases import SECRET, SECRET_ID, SECRET_TEXT, D, N, classifier, make_rows, refused
 
 X, Y = make_rows()

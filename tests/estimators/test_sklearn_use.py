@@ -41,6 +41,7 @@ def test_parameters_are_stored_as_given():
         "horizon": np.int16(50),
         "fit_intercept": False,
         "scaling": np.ones(3),
+        "feature_map": None,
         "classes": ["a", "b"],
         "feature_names": ["u", "v", "w"],
         "grid_bits": 12,

@@ -6,7 +6,6 @@ import pickle
 import numpy as np
 import pytest
 
-from erasable.models.linear_state import digest
 from erasable.models import rows as rows_module
 from tests.estimators.cases import N, classifier, make_classes, make_rows
 
@@ -62,7 +61,7 @@ def holders(row, things):
 
 @pytest.mark.parametrize("share", [1, 3, N // 3, N])
 def test_rows_are_overwritten_where_they_stood(monkeypatch, share):
-    monkeypatch.setattr(_memory, "_PAGE", 100)
+    monkeypatch.setattr(rows_module, "_PAGE", 100)
     clf = fitted()
     rows, arrays = grid_rows(clf), [page.rows for page in clf._model.core.pages]
     assert len(arrays) > 1
@@ -198,6 +197,6 @@ def test_a_state_taken_before_a_change_stays_as_it_was():
     """The record says it is frozen: later changes of the model must not reach into it."""
     clf = fitted()
     state = clf._model.snapshot()
-    text = digest(state)
+    text = state.to_bytes()
     clf.forget(ids=clf.core_ids_[0])
-    assert digest(state) == text
+    assert state.to_bytes() == text

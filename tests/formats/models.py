@@ -16,12 +16,13 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier
 
 from erasable import CoreSetUnlearner, ErasableClassifier, ErasableGeneralClassifier, ErasableKernelClassifier
-from erasable import ErasableClassifier
-from erasable.research.baselines import RetrainedRidge
-from erasable.features import HashedText, RandomFourierFeatures
 from erasable.classes.finite import FiniteClass
 from erasable.classes.linear import LinearBall
 from erasable.coresets import LeverageThreshold, RandomSubsample
+from erasable.estimators.files import code_of, face_of
+from erasable.features import HashedText, RandomFourierFeatures
+from erasable.models.files import model_of
+from erasable.research.baselines import RetrainedRidge
 
 N, D = 40, 3
 
@@ -83,7 +84,6 @@ class Case:
     X: Callable[[], Any] = rows
     needed: bool = False  # like= is needed to load
     streams: bool = True
-    subjects: bool = True
     key: str = "str"
 
     def ids(self, n: int = N) -> list[Any]:
@@ -101,16 +101,16 @@ class Case:
         return [f"owner {i % 7}" for i in range(n)]
 
     def fitted(self, index: Any = None, classes: Any = None) -> Any:
-        """A model that has learnt these of the rows, the first half of them without subjects where it takes any."""
+        """A model that has learnt these of the rows, the first half of them without subjects where they stream."""
         X, y = self.X(), np.asarray(labels(rows()) if classes is None else classes)
         index = np.arange(N) if index is None else np.asarray(index, dtype=int)
         model = self.make()
         named = self.ids()
         if not self.streams:
-            extra = {"subjects": [self.owners()[i] for i in index]} if self.subjects else {}
-            return model.fit(taken(X, index), y[index], ids=[named[i] for i in index], **extra)
+            owners = [self.owners()[i] for i in index]
+            return model.fit(taken(X, index), y[index], ids=[named[i] for i in index], subjects=owners)
         for part, owned in ((index[index < N // 2], False), (index[index >= N // 2], True)):
-            owners = [self.owners()[i] for i in part] if owned and self.subjects else None
+            owners = [self.owners()[i] for i in part] if owned else None
             if len(part):
                 model.partial_fit(taken(X, part), y[part], ids=[named[i] for i in part], subjects=owners)
         return model
@@ -119,6 +119,11 @@ class Case:
         """Where the core rows stand among all."""
         at = {key: i for i, key in enumerate(self.ids())}
         return [at[key] for key in model.core_ids_.tolist()]
+
+
+def read_back(data: Any, like: Any = None) -> Any:
+    """The estimator that bytes of a file give, as ``load`` makes it."""
+    return face_of(model_of(data, None, code_of(like)), like)
 
 
 def taken(X: Any, index: Any) -> Any:
@@ -171,22 +176,15 @@ CASES = {
     "general, staged": Case(lambda: ErasableGeneralClassifier(steps(), sampler="staged"), needed=True, streams=False),
     "mapped": Case(lambda: ErasableClassifier(feature_map=RandomFourierFeatures(6, gamma=0.1, seed=3), threshold=0.1)),
     "mapped texts": Case(lambda: ErasableClassifier(feature_map=HashedText(8), threshold=0.1), X=texts, key="bytes"),
-    "core set, forest": Case(lambda: core_set(RandomForestClassifier(3)), needed=True, streams=False, subjects=False),
+    "core set, forest": Case(lambda: core_set(RandomForestClassifier(3)), needed=True, streams=False),
     "core set, tree on sparse": Case(
         lambda: core_set(DecisionTreeClassifier(random_state=1)),
         X=sparse_rows,
         needed=True,
         streams=False,
-        subjects=False,
         key="int",
     ),
-    "core set, ridge": Case(
-        lambda: core_set(RidgeClassifier()), needed=True, streams=False, subjects=False, key="bytes"
-    ),
-    "core set, bayes": Case(
-        lambda: CoreSetUnlearner(RandomSubsample(0.7), GaussianNB()), needed=True, streams=False, subjects=False
-    ),
-    "core set, ours": Case(
-        lambda: core_set(ErasableClassifier(threshold=0.1)), needed=True, streams=False, subjects=False
-    ),
+    "core set, ridge": Case(lambda: core_set(RidgeClassifier()), needed=True, streams=False, key="bytes"),
+    "core set, bayes": Case(lambda: CoreSetUnlearner(RandomSubsample(0.7), GaussianNB()), needed=True, streams=False),
+    "core set, ours": Case(lambda: core_set(ErasableClassifier(threshold=0.1)), needed=True, streams=False),
 }

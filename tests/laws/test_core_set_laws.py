@@ -9,12 +9,12 @@ from sklearn.base import clone
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.tree import DecisionTreeClassifier
 
-from erasable import ErasableClassifier
-from erasable.research.baselines import RetrainedRidge, SISAClassifier
+from erasable import ErasableClassifier, verify
 from erasable.coresets import LeverageThreshold, RandomSubsample
 from erasable.errors import NoRowsError
-from erasable.estimators.learners import fingerprint
 from erasable.estimators.core_set import CoreSetUnlearner
+from erasable.estimators.learners import fingerprint
+from erasable.research.baselines import RetrainedRidge, SISAClassifier
 from erasable.research.baselines.interpolated import InterpolatedClassifier
 from tests.research.baselines.cases import facts
 from tests.strategies import keys, splits
@@ -71,12 +71,13 @@ def test_forgetting_is_training_on_the_surviving_core_rows(problem, core_set, le
         model.forget(ids=gone[part])
         assert model.core_ids_.tolist() == [key for key in before if key not in gone[part]]
     event(f"rows left: {min(model.n_core_, 3)}")
-    assert verify(model).rows == model.n_core_ and verify(model).digest == model.state_digest()
+    report = verify(model)
+    assert (report.rows, report.digest) == (model.n_core_, model.state_digest())
     if model.n_core_:
         again = refitted(model, X, y, ids)
         assert again.state_digest() == model.state_digest()
-        assert fingerprint(again._learner) == fingerprint(model._learner)
-        assert facts(again._learner) == facts(model._learner)
+        assert fingerprint(again._model.learner) == fingerprint(model._model.learner)
+        assert facts(again._model.learner) == facts(model._model.learner)
         assert (again.predict(X) == model.predict(X)).all()
 
 
@@ -95,7 +96,7 @@ def test_order_and_batches_of_requests_do_not_matter(problem, core_set, data):
     for part in data.draw(splits(len(gone))):
         in_turn.forget(ids=order[part])
     assert in_turn.state_digest() == at_once.state_digest()
-    assert fingerprint(in_turn._learner) == fingerprint(at_once._learner)
+    assert fingerprint(in_turn._model.learner) == fingerprint(at_once._model.learner)
 
 
 @settings(max_examples=150)

@@ -17,16 +17,15 @@ from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.neighbors import KNeighborsClassifier
 
 from erasable import ErasableClassifier, ErasableGeneralClassifier, ErasableKernelClassifier
-from erasable import ErasableClassifier
-from erasable.research.baselines import RetrainedRidge, SISAClassifier, SubsampleClassifier
-from erasable.classes import LinearBall, RandomFourierFeatures
+from erasable.classes import LinearBall
 from erasable.coresets import LeverageThreshold, RandomSubsample
-from erasable.models import rows as rows_module
-from erasable.estimators._model import CoreMemory, Page
 from erasable.estimators.core_set import CoreSetUnlearner
+from erasable.features import RandomFourierFeatures
+from erasable.models import rows as rows_module
+from erasable.research.baselines import RetrainedRidge, SISAClassifier, SubsampleClassifier
 from erasable.research.baselines.interpolated import InterpolatedClassifier
-from tests.research.baselines.cases import facts
 from tests.estimators.cases import make_classes, make_rows
+from tests.research.baselines.cases import facts
 
 N, D = 150, 4
 X, _ = make_rows(N, D)
@@ -62,23 +61,23 @@ containers = pytest.mark.parametrize("container", [np.array, sp.csr_array, sp.cs
 def taken(name: str, at: Any, container: Any, model: Any = None) -> Any:
     """A model of this name, new unless one is given, that learns the rows at these positions and nothing else."""
     model = clone((ERASABLE | OTHERS)[name]) if model is None else model
-    owners = {"subjects": OWNERS[at]} if name in ERASABLE else {}
-    return model.fit(container(X[at]), LABELS[at], ids=IDS[at], **owners)
+    return model.fit(container(X[at]), LABELS[at], ids=IDS[at], subjects=OWNERS[at])
 
 
 def positions(model: Any) -> list[int]:
     """Where in ``X`` the rows that a model holds stand, in its own order."""
-    keys = model.core_ids_.tolist() if hasattr(model, "core_ids_") else model._place
+    keys = model.core_ids_.tolist() if hasattr(model, "core_ids_") else model._names.ids()
     return [int(key.split()[1]) for key in keys]
 
 
-def held(memory: Any) -> dict[str, Any]:
-    """All attributes of a memory but its token, in their order; dictionaries are lists of their entries."""
-    parts = {name: value for name, value in vars(memory).items() if name not in ("configuration", "moment")}
-    if isinstance(memory, CoreMemory):
-        number = {id(page): k for k, page in enumerate(memory.core.pages)}
-        parts["pages"] = [vars(page) for page in memory.core.pages]
-        parts["place"] = {key: (number[id(page)], i) for key, (page, i) in memory.place.items()}
+def held(model: Any) -> dict[str, Any]:
+    """All attributes of a model but its token, in their order; dictionaries are lists of their entries."""
+    core = model.core
+    number = {id(page): k for k, page in enumerate(core.pages)}
+    parts = {name: value for name, value in vars(model).items() if name not in ("configuration", "moment", "core")}
+    parts |= {f"core.{name}": value for name, value in vars(core).items()}
+    parts["core.pages"] = [vars(page) for page in core.pages]
+    parts["core.place"] = {key: (number[id(page)], i) for key, (page, i) in core.place.items()}
     return {name: facts(value) for name, value in parts.items() if name not in ("_coefficients", "_predictors")}
 
 
@@ -101,7 +100,7 @@ shares = pytest.mark.parametrize("share", ["one", "some", "most", "most at once"
 @shares
 @pytest.mark.parametrize("page", [7, 512])
 def test_tables_pages_and_pickles_are_those_of_a_refit(monkeypatch, name, container, share, page):
-    monkeypatch.setattr(_memory, "_PAGE", page)
+    monkeypatch.setattr(rows_module, "_PAGE", page)
     model = taken(name, np.arange(N), container)
     for request in leaving(share):
         model.forget(ids=IDS[request])
@@ -139,8 +138,8 @@ def test_a_table_does_not_tell_in_which_order_classes_came():
     digest = model.state_digest()
     again = ErasableClassifier(threshold=0.01).fit(np.eye(5)[3:], list("ab"), ids=[3, 4])
     assert again.state_digest() == digest
-    for table in ("class_sums", "class_counts"):
-        assert list(getattr(model._model, table)) == list(getattr(again._model, table)) == ["a", "b"]
+    assert list(model._model.class_sums) == list(again._model.class_sums) == ["a", "b"]
+    assert list(model._model.core.class_counts) == list(again._model.core.class_counts) == ["a", "b"]
 
 
 def test_learning_and_forgetting_in_turns_leaves_what_one_fit_leaves():
@@ -156,9 +155,9 @@ def test_learning_and_forgetting_in_turns_leaves_what_one_fit_leaves():
 
 
 def test_a_page_is_full_but_for_the_last(monkeypatch):
-    monkeypatch.setattr(_memory, "_PAGE", 7)
+    monkeypatch.setattr(rows_module, "_PAGE", 7)
     model = taken("linear", np.arange(N), np.array)
-    old: list[Page] = model._model.core.pages
+    old = model._model.core.pages
     model.forget(ids=IDS[:20])
     model.state_digest()
     lengths = [len(page.ids) for page in model._model.core.pages]

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from erasable import ErasableClassifier, verify
-from erasable.models.linear_state import LinearState
 from erasable.errors import ErasableError, InputError
+from erasable.models.linear_state import LinearState
 from tests.oracle import OracleModel
 from tests.strategies import Batch, Setting, assert_identical, problems
 
@@ -171,7 +171,7 @@ class Classifier(RuleBasedStateMachine):
     @rule()
     def check(self):
         assert verify(self.clf).rows == len(self.oracle.core)
-        again = LinearState.from_bytes(self.clf._model.snapshot()).to_bytes()
+        again = LinearState.from_bytes(self.clf._model.snapshot().to_bytes())
         assert again.verify().digest == self.oracle.digest()
 
     # -- refusals: an error, and not a bit moves ---------------------------------------------------------------------

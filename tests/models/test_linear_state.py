@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from erasable import ErasableClassifier
 from erasable.core.grid import Grid
-from erasable.models.linear_state import LinearConfiguration, LinearState, gram_of
 from erasable.core.sums import symmetric
 from erasable.errors import StateFormatError, VerificationError
+from erasable.models.linear_state import LinearConfiguration, LinearState, gram_of
 from tests.oracle import gram_matrix
 from tests.strategies import Batch, Setting, problems
 

@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from erasable import ErasableClassifier, ModelFile, load, verify
-from erasable.models import shards
 from erasable.core.layout import read_meta
-from erasable.models.shards import from_files, shards_of, files_of
-from erasable.models.linear_state import LinearState
 from erasable.errors import ChangedMeanwhileError, StateFormatError, StoreError
+from erasable.estimators.files import face_of
+from erasable.models import shards
 from erasable.models.files import model_of
+from erasable.models.shards import files_of, from_files, shards_of
 from erasable.operations.inspect import inspect
 from erasable.store import side_files
 from tests.formats.tampering import altered, opened, rebuilt, sealed, tensors
@@ -128,7 +128,7 @@ def test_history_leaves_no_trace():
         fresh.partial_fit(X[at], y[at], ids=[i - 7 for i in at], subjects=[f"s{i % 5}" for i in at] if owners else None)
     assert model.core_ids_.tolist() == kept
     assert divided(model) == divided(fresh)
-    assert divided(model) == divided(model_of(*fetched(model)))
+    assert divided(model) == divided(face_of(model_of(*fetched(model))))
 
 
 def fetched(model):
@@ -231,7 +231,7 @@ def test_no_flipped_bit_of_a_shard_changes_what_is_read():
     """The store compares names with bytes; here nothing is rehashed, and yet no other state can come of it."""
     head, parts = divided(fitted(20))
     name, data = next(iter(parts.items()))
-    right = to_bytes(read(head, parts))
+    right = read(head, parts).to_bytes()
     for position in range(len(data)):
         bad = bytearray(data)
         bad[position] ^= 1 << position % 8
@@ -406,7 +406,7 @@ def test_a_shard_named_again_and_again_is_refused_before_it_is_read(monkeypatch)
     monkeypatch.setattr(shards, "LARGEST_FILE", 60)
     monkeypatch.setattr(shards, "LARGEST_SHARD", 40)
     X = np.random.default_rng(4).standard_normal((30, 3))
-    files = ErasableClassifier(threshold=1e-6).fit(X, X[:, 0] > 0)._files()
+    files = files_of(ErasableClassifier(threshold=1e-6).fit(X, X[:, 0] > 0).model_.snapshot())
     head = b"".join(files.head)
     name = next(iter(files.parts))
     again = altered(head, lambda header, meta: meta.update(shards=[name] * len(meta["shards"])))

@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import linprog, nnls
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.svm import SVC
 
 from erasable.core.layout import Key
 from erasable.errors import InputError
@@ -113,6 +111,9 @@ def _margins(Z: npt.NDArray[np.float64], signs: npt.NDArray[np.float64]) -> npt.
     one is solved for in float64; it is the widest separator if it is a positive combination of these rows, with weights
     that balance, and no other row is nearer.
     """
+    from sklearn.exceptions import ConvergenceWarning  # only here: models need no scikit-learn
+    from sklearn.svm import SVC
+
     svm = SVC(kernel="linear", C=_HARD, tol=1e-9, max_iter=_MOST_STEPS)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # found out below

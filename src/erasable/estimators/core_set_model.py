@@ -20,7 +20,14 @@ from erasable.core.grid import Float64s
 from erasable.core.layout import Buffer, Key, Label, Tensors, check_format, guarded, parse, read_label, read_names
 from erasable.core.selector import Decisions, Progress
 from erasable.coresets import CoreSetMap, core_positions
-from erasable.errors import ConfigurationError, ErasableError, NoRowsError, StateFormatError, VerificationError
+from erasable.errors import (
+    ChangedMeanwhileError,
+    ConfigurationError,
+    ErasableError,
+    NoRowsError,
+    StateFormatError,
+    VerificationError,
+)
 from erasable.estimators.forgetting import ForgettingClassifier
 from erasable.estimators.learners import (
     Constant,
@@ -33,7 +40,7 @@ from erasable.estimators.learners import (
 )
 from erasable.models.arrays import n_bytes, overwrite
 from erasable.models.guarantee import SAME_BITS_AGAIN, Guarantee, on_core_rows
-from erasable.models.keys import array_of, encode
+from erasable.models.keys import array_of
 from erasable.models.model import Model
 from erasable.models.reports import VerifyReport
 from erasable.models.rows import CoreRows
@@ -118,7 +125,7 @@ class CoreSetState(State):
 class CoreSetModel(Model):
     """Core rows, and the learner that was trained on them. All rows are learnt at once.
 
-    Truth: ``selected``. The names in ``core`` are its own; the rows there have no columns.
+    Truth: ``rows``, dense or CSR, and their names in ``core``, whose own rows have no columns.
     """
 
     KIND = "learner on a core set"
@@ -127,7 +134,7 @@ class CoreSetModel(Model):
     def __init__(self, configuration: CoreSetConfiguration) -> None:
         self.configuration = configuration
         self.core = CoreRows(np.empty((0, 0)))
-        self.selected: SelectedRows | None = None
+        self.rows: Any = None
         self.learner: Any = None
         self.moment = object()
 
@@ -152,14 +159,14 @@ class CoreSetModel(Model):
         if selected.ids != stored.ids:
             raise StateFormatError("not a state: the learner does not keep all of the stored rows.")
         model.core = CoreRows(np.empty((len(state.ids), 0)), state.ids, state.subjects, state.labels)
-        model.selected, model.learner = selected, learner
+        model.rows, model.learner = selected.rows, learner
         return model
 
     # -- learning and forgetting ---------------------------------------------------------------------------------
 
     def prepared(self, X: Any) -> Any:
         """The rows as they are."""
-        if self.selected is not None:
+        if self.rows is not None:
             raise ConfigurationError("a model of this kind learns all its rows at once: fit it, and save it.")
         return X
 
@@ -181,13 +188,14 @@ class CoreSetModel(Model):
 
     def adopt(self, labels: list[Label], batches: list[npt.NDArray[Any]], extra: Any) -> None:
         """Rows and learner."""
-        self.selected, self.learner = extra
+        selected, self.learner = extra
+        self.rows = selected.rows
 
     def take_out(self, keys: list[Key]) -> int:
         """These rows leave, and the learner forgets them or is trained anew; the number of rows trained on again."""
         if not keys:
             return 0
-        c, leaving, old = self.configuration, set(keys), self._selected()
+        c, leaving, old, before = self.configuration, set(keys), self.selected, self.moment
         left = old.take([i for i, key in enumerate(old.ids) if key not in leaving])
         if not c.core_set.stable and left.ids:
             labels = array_of(left.labels)
@@ -198,6 +206,8 @@ class CoreSetModel(Model):
         if not own:  # it may refuse these rows, and nothing was changed yet
             left, learner = train_on(left, c.core_set, c.learner, c.reproducible)
             retrained = 0 if learner is None or isinstance(learner, Constant) else len(left.ids)
+        if self.moment is not before:
+            raise ChangedMeanwhileError("the model changed while rows were being forgotten: ask for them again.")
         self.moment = None
         if own:
             kept, learner = set(left.ids), self.learner
@@ -206,9 +216,10 @@ class CoreSetModel(Model):
             report = learner.forget_quietly(leave) if ours else learner.forget(ids=leave)
             retrained = int(getattr(report, "rows_retrained", 0))
             left, learner = agreed(left, learner, c.core_set)
-        kept = set(left.ids)
-        self.core.remove([key for key in old.ids if key not in kept])
-        self.selected, self.learner = left, learner
+        subjects = dict(zip(old.ids, self.core.subjects(), strict=True))
+        owners = [subjects[key] for key in left.ids]  # the map may have put them into another order
+        self.core = CoreRows(np.empty((len(left.ids), 0)), left.ids, owners, left.labels)
+        self.rows, self.learner = left.rows, learner
         overwrite(old.rows)
         self.moment = object()
         return retrained
@@ -219,32 +230,32 @@ class CoreSetModel(Model):
     def erase(self) -> None:
         """Overwrite the rows."""
         super().erase()
-        overwrite(self._selected().rows)
+        overwrite(self.rows)
 
-    def _selected(self) -> SelectedRows:
-        assert self.selected is not None  # a model that has learnt
-        return self.selected
+    @property
+    def selected(self) -> SelectedRows:
+        """The core rows as learners take them."""
+        return SelectedRows(self.rows, self.core.labels(), self.core.ids())
 
     # -- looking -------------------------------------------------------------------------------------------------
 
     def state(self) -> CoreSetState:
         """See :class:`Model`."""
-        selected = self._selected()
-        subjects = dict(zip(self.core.ids(), self.core.subjects(), strict=True))
-        owners = tuple(subjects[key] for key in selected.ids)
-        return CoreSetState(self.configuration, tuple(selected.ids), owners, tuple(selected.labels), selected.rows)
+        core = self.core
+        names = tuple(core.ids()), tuple(core.subjects()), tuple(core.labels())
+        return CoreSetState(self.configuration, *names, self.rows.copy())
 
     def verify(self, progress: Progress | None = None, state: State | None = None) -> VerifyReport:
         """Select from the stored rows and train on them from nothing, and compare."""
-        c, selected = self.configuration, self._selected()
+        self.check_whole()
+        c = self.configuration
         if forgets(c.learner) and getattr(getattr(c.learner, "guarantee", None), "of", None) == "model":
             raise VerificationError(
                 "nothing is promised of this state: the learner's guarantee is of its model alone. Verification needs "
                 "a learner whose state, too, is that of training on the rows left."
             )
         report = super().verify(progress, state)
-        if self.core.ids() != selected.ids:
-            raise VerificationError("the table that finds rows by id does not name the stored rows.")
+        selected = self.selected
         n = len(selected.ids)
         again, learner = train_on(selected, c.core_set, c.learner, c.reproducible)
         if again.ids != selected.ids:
@@ -257,8 +268,8 @@ class CoreSetModel(Model):
                 "or with other libraries, verify there; should it never give the same bits twice, say "
                 "reproducible=False."
             )
-        if isinstance(getattr(self.learner, "_model", None), Model):
-            self.learner._model.verify()
+        if isinstance(getattr(self.learner, "model_", None), Model):
+            self.learner.model_.verify()
         if progress is not None:
             progress(n, n)
         return report
@@ -267,18 +278,22 @@ class CoreSetModel(Model):
     def classes(self) -> tuple[Label, ...]:
         """The classes that can be predicted."""
         own = getattr(self.learner, "classes_", None)
-        return tuple(encode(self._selected().labels)[0].tolist() if own is None else np.asarray(own).tolist())
+        return super().classes if own is None else tuple(np.asarray(own).tolist())
+
+    @property
+    def n_classes(self) -> int:
+        """How many classes there are."""
+        return len(self.classes)
 
     @property
     def nbytes(self) -> int:
         """Bytes of the core rows, their labels and the fitted learner."""
-        selected = self._selected()
-        return n_bytes(selected.rows) + 8 * len(selected.labels) + len(pickle.dumps(self.learner))
+        return n_bytes(self.rows) + 8 * len(self.core) + len(pickle.dumps(self.learner))
 
     @property
     def n_features(self) -> int | None:
         """Columns of the rows."""
-        return None if self.selected is None else int(self.selected.rows.shape[1])
+        return None if self.rows is None else int(self.rows.shape[1])
 
     @property
     def guarantee(self) -> Guarantee:

@@ -104,7 +104,7 @@ class ForgettingClassifier(ClassifierMixin, BaseEstimator):
         What holds afterwards, ``guarantee`` says. All rows of one call leave together.
         """
         report = self._forget(ids, subjects)
-        warn_of_emptied_classes(report)
+        warn_of_emptied_classes(report, fixable=hasattr(self, "classes"))
         return report
 
     def forget_quietly(self, ids: Any = None, subjects: Any = None) -> ForgetReport:
@@ -113,7 +113,8 @@ class ForgettingClassifier(ClassifierMixin, BaseEstimator):
 
     def _check_fitted(self, purpose: str) -> None:
         if not self.__sklearn_is_fitted__():
-            raise NotFittedError(f"This {type(self).__name__} instance is not fitted yet: call fit before {purpose}.")
+            how = "fit or partial_fit" if hasattr(self, "partial_fit") else "fit"
+            raise NotFittedError(f"This {type(self).__name__} instance is not fitted yet: call {how} before {purpose}.")
 
     def _check_attribute(self, name: str) -> None:
         if not self.__sklearn_is_fitted__():
@@ -248,6 +249,16 @@ class ModelClassifier(Savable, ForgettingClassifier):
         """The model behind this face: what files, commands and operations work on."""
         model: Model = self._attribute("model_")
         return model
+
+    def fitted_model(self, purpose: str) -> Model:
+        """The model behind this face, for a purpose that an error can name.
+
+        Raises
+        ------
+        NotFittedError
+        """
+        self._check_fitted(purpose)
+        return self._model
 
     def state_digest(self) -> str:
         """SHA-256 of the whole stored state, as 64 hexadecimal digits; equal states have equal digests anywhere."""

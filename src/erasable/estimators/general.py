@@ -108,6 +108,8 @@ class ErasableGeneralClassifier(ErasableBase):
     @property
     def guarantee(self) -> Guarantee:
         """Exact system-aware unlearning, bitwise, for the single pass over an exact class; otherwise no bound."""
+        if self.__sklearn_is_fitted__():
+            return self._model.guarantee
         function_class = LinearBall() if self.function_class is None else self.function_class
         return general_guarantee(function_class, staged=self.sampler != "single-pass")
 

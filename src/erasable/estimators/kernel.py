@@ -117,7 +117,8 @@ class ErasableKernelClassifier(ErasableBase):
     @property
     def guarantee(self) -> Guarantee:
         """Exact system-aware unlearning, bitwise."""
-        return kernel_guarantee(custom=callable(self.kernel))
+        fitted = self.__sklearn_is_fitted__()
+        return self._model.guarantee if fitted else kernel_guarantee(custom=callable(self.kernel))
 
     @property
     def dual_coef_(self) -> Any:
@@ -171,12 +172,16 @@ class ErasableKernelClassifier(ErasableBase):
                 "values again, or call fit to start anew."
             )
 
-    def _function(self) -> Any:
-        return self.kernel if callable(self.kernel) else None
+    # -- pickles and files ---------------------------------------------------------------------------------------
 
-    def _from_bytes(self, data: bytes) -> KernelModel:
-        return KernelModel.restore(KernelState.from_bytes(data, self._function()))
+    def _bytes(self) -> Any:
+        return self._model.configuration.kernel.function, super()._bytes()  # the bytes cannot hold the function
+
+    def _from_bytes(self, data: Any) -> KernelModel:
+        function, written = data
+        return KernelModel.restore(KernelState.from_bytes(written, function))
 
     def _from_file(self, meta: dict[str, Any], head: Buffer, fetch: Fetch) -> KernelModel:
         self._check_kind(meta, KernelState.FORMAT)
-        return self._agreed(KernelModel.restore(read_kernel(meta, head, self._function())))
+        function = self.kernel if callable(self.kernel) else None
+        return self._agreed(KernelModel.restore(read_kernel(meta, head, function)))

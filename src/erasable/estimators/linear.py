@@ -132,19 +132,15 @@ class ErasableClassifier(ErasableBase):
 
     _model: LinearModel
 
-    def _takes_texts(self) -> bool:
-        return getattr(getattr(self, "feature_map", None), "takes", None) == TEXTS
-
     def _check_learnt(self, X: Any, y: Any, *, first: bool) -> tuple[Any, npt.NDArray[Any], dict[str, Any]]:
-        map_of(self)
-        if not self._takes_texts():
+        if not _takes_texts(map_of(self)):
             return super()._check_learnt(X, y, first=first)
         texts = as_texts(X)
         _, y, _ = check_rows(self, np.zeros((len(texts), 1)), y, first=True)  # for the labels and their number
         return texts, y, {}
 
     def _check_asked(self, X: Any) -> Any:
-        if not self._takes_texts():
+        if not _takes_texts(self._model.feature_map):
             return super()._check_asked(X)
         texts = as_texts(X)
         if not len(texts):
@@ -161,8 +157,12 @@ class ErasableClassifier(ErasableBase):
     def _check_unchanged(self, model: LinearModel, classes: Any) -> None:
         check_unchanged(self, model.configuration, classes)
 
-    def _from_bytes(self, data: bytes) -> LinearModel:
-        return LinearModel.restore(LinearState.from_bytes(data), map_of(self))
+    def _bytes(self) -> Any:
+        return self._model.feature_map, super()._bytes()  # the bytes cannot hold the map
+
+    def _from_bytes(self, data: Any) -> LinearModel:
+        feature_map, written = data
+        return LinearModel.restore(LinearState.from_bytes(written), feature_map)
 
     def _from_file(self, meta: dict[str, Any], head: Buffer, fetch: Fetch) -> LinearModel:
         self._check_kind(meta, LinearState.FORMAT, SHARDED)
@@ -171,7 +171,7 @@ class ErasableClassifier(ErasableBase):
     @property
     def guarantee(self) -> Guarantee:
         """Exact system-aware unlearning, bitwise, and what a feature map makes you see to."""
-        return linear_guarantee(map_of(self))
+        return self._model.guarantee if self.__sklearn_is_fitted__() else linear_guarantee(map_of(self))
 
     @property
     def coef_(self) -> Float64s:
@@ -187,8 +187,12 @@ class ErasableClassifier(ErasableBase):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        if self._takes_texts():
+        if _takes_texts(getattr(self, "feature_map", None)):
             tags.input_tags.string = True
             tags.input_tags.one_d_array = True
             tags.input_tags.two_d_array = tags.input_tags.sparse = False
         return tags
+
+
+def _takes_texts(feature_map: Any) -> bool:
+    return getattr(feature_map, "takes", None) == TEXTS

@@ -13,6 +13,7 @@ from erasable.classes import FunctionClass, Predictor
 from erasable.core.grid import Float64s
 from erasable.core.selector import Decisions, Progress
 from erasable.coresets.single_pass import SinglePass
+from erasable.errors import ConfigurationError
 from erasable.models.arrays import dense
 from erasable.models.general_state import GeneralConfiguration, GeneralState
 from erasable.models.guarantee import BITWISE, Guarantee
@@ -31,6 +32,7 @@ class GeneralModel(Model):
         self.configuration = configuration
         self.core = CoreRows(configuration.function_class.empty(configuration.n_features))
         self._predictors: list[Predictor] | None = None
+        self._fitted_to: npt.NDArray[Any] | None = None  # the rows of the predictors, which may hold on to them
         self.moment = object()
 
     @classmethod
@@ -42,6 +44,10 @@ class GeneralModel(Model):
 
     def prepared(self, X: Any) -> Any:
         """The rows as they are: they are encoded a block at a time."""
+        if len(self.core) and not isinstance(self.configuration.sampler, SinglePass):
+            raise ConfigurationError(
+                "the staged sampler looks at all rows at once, so it cannot learn more rows: call fit with all of them."
+            )
         return X
 
     def select(
@@ -66,7 +72,9 @@ class GeneralModel(Model):
         for predictor in self._predictors or ():
             if hasattr(predictor, "erase"):
                 predictor.erase()
-        self._predictors = None
+        if self._fitted_to is not None:
+            self._fitted_to.fill(0)
+        self._predictors = self._fitted_to = None
 
     def predictors(self) -> list[Predictor]:
         """The fit on the core rows: one function for one or two classes, one for each class against the rest otherwise.
@@ -75,7 +83,8 @@ class GeneralModel(Model):
         """
         if self._predictors is None:
             positive = self.classes if len(self.classes) > 2 else self.classes[-1:]
-            fit, rows, labels = self.configuration.function_class.fit, self.core.rows(), self.core.labels()
+            fit, labels = self.configuration.function_class.fit, self.core.labels()
+            self._fitted_to = rows = self.core.rows()
             self._predictors = [
                 fit(rows, np.array([int(label == c) for label in labels], dtype=np.int64)) for c in positive
             ]

@@ -69,7 +69,8 @@ class LinearModel(Model):
         model.core = CoreRows(state.rows.copy(), state.ids, state.subjects, state.labels)
         model.H = gram_of(state)
         sums = dict(zip(state.classes, state.class_sums.astype(np.float64), strict=True))
-        model.class_sums = {c: sums[c] for c in model.core.class_counts}
+        # A class without rows has no sum; one that a file gives it all the same is for ``verify`` to see.
+        model.class_sums = {c: s.copy() for c, s in sums.items() if c in model.core.class_counts or s.any()}
         model._weights = state.weights.copy()
         return model
 
@@ -155,7 +156,8 @@ class LinearModel(Model):
     def state(self) -> LinearState:
         """See :class:`Model`."""
         core = self.core
-        self.class_sums = {c: self.class_sums[c] for c in core.class_counts}  # in the order of the rows, as in a refit
+        order = {label: i for i, label in enumerate(core.class_counts)}  # of the rows, as in a refit
+        self.class_sums = dict(sorted(self.class_sums.items(), key=lambda entry: order.get(entry[0], len(order))))
         return LinearState.assemble(
             self.configuration,
             tuple(core.ids()),

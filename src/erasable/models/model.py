@@ -1,7 +1,8 @@
 """What every model does: learn rows, forget rows, predict, and give its state.
 
 Each change is check-then-change: a refused call leaves the model as it was. Should an interrupt hit while a change is
-being written, ``moment`` stays None and the model is not used again. Nothing is kept of what was asked.
+being written, ``moment`` stays None and the model is not used again; nor is one that was erased. Nothing is kept of
+what was asked.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ class Model(ABC):
     core : CoreRows
         The core rows, and the tables that find them.
     moment : object or None
-        A fresh token after every change: it counts nothing. None after a change that was interrupted.
+        A fresh token after every change: it counts nothing. None after a change that was interrupted, and for a model
+        whose arrays were overwritten.
     """
 
     KIND: ClassVar[str]  # what people call it
@@ -154,9 +156,9 @@ class Model(ABC):
 
         Of a model that is empty now, no class counts as lost.
         """
-        before = len(self.classes)
+        before = self.n_classes
         retrained = self.take_out(keys)
-        return retrained, before - len(self.classes) if len(self.core) else 0
+        return retrained, before - self.n_classes if len(self.core) else 0
 
     def take_out(self, keys: list[Key]) -> int:
         """Algorithm 1 and Algorithm 2, procedure DeletionUpdate; the number of rows trained on again."""
@@ -169,16 +171,17 @@ class Model(ABC):
         return 0
 
     def erase(self) -> None:
-        """Overwrite every array this model holds: another takes its place."""
+        """Overwrite every array this model holds: another takes its place, and this one is not used again."""
+        self.moment = None
         self.core.erase()
         self.drop_caches()
 
     def check_whole(self) -> None:
-        """Refuse a model whose last change was interrupted."""
+        """Refuse a model whose last change was interrupted, or that was erased."""
         if self.moment is None:
             raise ChangedMeanwhileError(
-                "this model was interrupted while it was being changed and is neither what it was nor what it was to "
-                "be: call fit, or load a copy."
+                "this model was interrupted while it was being changed, or another took its place, and is neither what "
+                "it was nor what it was to be: call fit, or load a copy."
             )
 
     # -- looking -------------------------------------------------------------------------------------------------
@@ -186,8 +189,12 @@ class Model(ABC):
     def snapshot(self) -> State:
         """The state as a frozen record, with its bytes and its digest; gaps left by forgotten rows are closed first."""
         self.check_whole()
+        moment = self.moment
         self.core.settle()
-        return self.state()
+        state = self.state()
+        if self.moment is not moment:
+            raise ChangedMeanwhileError("the model changed while its state was being read: read it again.")
+        return state
 
     def verify(self, progress: Progress | None = None, state: State | None = None) -> VerifyReport:
         """Recompute the state from its own rows and compare everything; see ``erasable.verify``.
@@ -195,9 +202,11 @@ class Model(ABC):
         ``state`` is a snapshot of this moment, where there is one already.
         """
         self.check_whole()
-        if not self.core.tables_agree():
+        agree = self.core.tables_agree()  # before a snapshot, which makes tables anew
+        report = (state or self.snapshot()).verify(progress)
+        if not agree:
             raise VerificationError("the tables that find rows by id, subject or class do not name the stored rows.")
-        return (state or self.snapshot()).verify(progress)
+        return report
 
     @property
     def n_core(self) -> int:
@@ -208,6 +217,12 @@ class Model(ABC):
     def classes(self) -> tuple[Label, ...]:
         """The classes the caller fixed, or those of the core rows."""
         return classes_of(self.configuration.classes, list(self.core.class_counts))
+
+    @property
+    def n_classes(self) -> int:
+        """How many classes there are."""
+        fixed = self.configuration.classes
+        return len(self.core.class_counts if fixed is None else fixed)
 
     @property
     @abstractmethod
@@ -255,15 +270,18 @@ class Model(ABC):
         return np.column_stack([1.0 - positive, positive])
 
 
+def is_model(estimator: Any) -> bool:
+    """Whether this is a model, or an estimator that is the face of one."""
+    return isinstance(estimator, Model) or hasattr(type(estimator), "model_")
+
+
 def model_behind(estimator: Any, purpose: str) -> Model:
     """The model that an estimator is a face of; refused if it is none, or not fitted."""
     if isinstance(estimator, Model):
         return estimator
-    if not hasattr(type(estimator), "model_"):
+    if not is_model(estimator):
         raise InputTypeError(f"{purpose} needs a model that can forget bit for bit; got {type(estimator).__name__}.")
-    if not estimator.__sklearn_is_fitted__():
-        raise NoRowsError(f"this {type(estimator).__name__} is not fitted yet: call fit before {purpose}.")
-    model: Model = estimator.model_
+    model: Model = estimator.fitted_model(purpose)
     return model
 
 

@@ -132,14 +132,17 @@ def _report_again(facts: dict[str, Any]) -> ForgetReport:
     return ForgetReport(facts.pop("requested"), facts.pop("core_rows_removed"), facts.pop("core_rows"), **facts)
 
 
-def warn_of_emptied_classes(report: ForgetReport, *, stacklevel: int = 3) -> None:
-    """Say how many classes lost their last stored row; after the fact, for a warning must not stop an erasure."""
+def warn_of_emptied_classes(report: ForgetReport, *, fixable: bool = True, stacklevel: int = 3) -> None:
+    """Say how many classes lost their last stored row; after the fact, for a warning must not stop an erasure.
+
+    ``fixable`` says whether models of this kind can be made with fixed classes.
+    """
     emptied = report.classes_emptied
     if emptied:
         which = "a class" if emptied == 1 else f"{emptied} classes"
+        remedy = " A model made with classes= keeps classes that have no rows." if fixable else ""
         warnings.warn(
-            f"forgetting took the last stored row of {which}, which this model no longer predicts. A model made with "
-            "classes= keeps classes that have no rows.",
+            f"forgetting took the last stored row of {which}, which this model no longer predicts.{remedy}",
             EmptiedClassWarning,
             stacklevel=stacklevel,
         )

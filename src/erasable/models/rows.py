@@ -2,7 +2,8 @@
 
 Truth: the pages. Tables made from them: ``place``, ``of_subject``, ``class_counts``, ``id_type``, ``subject_type``. A
 row that leaves is overwritten and leaves a gap in its page; :meth:`CoreRows.settle` closes the gaps and makes pages and
-tables anew, so that they look as if the surviving rows had been the only ones.
+tables anew, so that they look as if the surviving rows had been the only ones. ``_unsettled`` is a fresh token while a
+change has not been settled: it counts nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from erasable.core.layout import Key, Label
-from erasable.errors import InputError
+from erasable.errors import ChangedMeanwhileError, InputError
 from erasable.models.keys import as_keys, same_kind
 
 _PAGE = 512  # rows: closing a gap copies a page
@@ -82,7 +83,7 @@ class CoreRows:
         self.subject_type: type | None = None  # after many others before it were deleted
         for page in self.pages:
             self._enter(page)
-        self.settled = True
+        self._unsettled: object | None = None
 
     def __len__(self) -> int:
         return len(self.place)
@@ -91,14 +92,13 @@ class CoreRows:
 
     def append(self, batches: Iterable[Rows], ids: list[Key], subjects: list[Key | None], labels: list[Label]) -> None:
         """Rows join, in order; the batches become this object's own."""
-        low = 0
+        self._unsettled, low = object(), 0
         for batch in batches:
             cut = slice(low, low + len(batch))
             page = Page(batch, ids[cut], subjects[cut], labels[cut])
             self.pages.append(page)
             self._enter(page)
             low += len(batch)
-        self.settled = False
 
     def gather(self, keys: Sequence[Key]) -> npt.NDArray[np.float64]:
         """The rows of these ids as float64, in that order."""
@@ -114,6 +114,7 @@ class CoreRows:
 
     def remove(self, keys: Sequence[Key]) -> None:
         """Rows of these ids, all of which are here, leave; their slots are overwritten."""
+        self._unsettled = object()
         touched = {}
         for key in keys:
             page, i = self.place.pop(key)
@@ -127,16 +128,25 @@ class CoreRows:
         self.subject_type = self.subject_type if self.of_subject else None
         if not all(page.ids for page in touched.values()):
             self.pages = [p for p in self.pages if p.ids]
-        self.settled = False
 
     def settle(self) -> None:
-        """Pages and tables as if only the surviving rows had ever been entered."""
-        if not self.settled:
-            fresh = CoreRows(self.rows(), self.ids(), self.subjects(), self.labels())
-            old = self.pages
-            vars(self).update(vars(fresh))  # in one step: an interrupt tears nothing
-            for page in old:
-                page.rows.fill(0)
+        """Pages and tables as if only the surviving rows had ever been entered.
+
+        Raises
+        ------
+        ChangedMeanwhileError
+            When rows came or left meanwhile: what was made of the others is dropped.
+        """
+        before = self._unsettled
+        if before is None:
+            return
+        fresh = CoreRows(self.rows(), self.ids(), self.subjects(), self.labels())
+        if self._unsettled is not before:
+            raise ChangedMeanwhileError("the model changed while its state was being read: read it again.")
+        old = self.pages
+        vars(self).update(vars(fresh))  # in one step: an interrupt tears nothing
+        for page in old:
+            page.rows.fill(0)
 
     def erase(self) -> None:
         """Overwrite the rows."""
@@ -189,7 +199,7 @@ class CoreRows:
         fresh.pages = self.pages
         try:
             fresh._make_tables()
-        except ValueError:  # a page with fewer names than rows
+        except (IndexError, ValueError):  # a page with fewer names than rows
             return False
         tables = "place", "of_subject", "class_counts"
         return all(getattr(self, name) == getattr(fresh, name) for name in tables)

@@ -29,7 +29,16 @@ from erasable.errors import (
 )
 from erasable.models import linear
 from tests.research.baselines.cases import FitOnly, InSlices, facts
-from tests.estimators.cases import SECRET, SECRET_ID, SECRET_TEXT, assert_no_traces, everything_said, make_rows
+from tests.estimators.cases import (
+    BAD_ROWS,
+    SECRET,
+    SECRET_ID,
+    SECRET_TEXT,
+    assert_no_traces,
+    everything_said,
+    make_rows,
+    spoilt,
+)
 
 PUBLIC = [getattr(baselines, name) for name in baselines.__all__]
 PEERS = [p for p in PUBLIC if isinstance(p, type) and issubclass(p, ClassifierMixin)]
@@ -323,59 +332,6 @@ def test_requests_that_cannot_be_read_are_refused(kind, wrong):
         model.forget(ids=wrong)
     assert_no_traces(everything_said(caught.value))
     assert the_same_as_before(model, before, answers)
-
-
-def spoilt(value, container=np.array):
-    rows = np.full((6, 3), SECRET)
-    rows[2, 1] = value
-    return container(rows)
-
-
-def listed_twice():
-    """Rows that are finite entry by entry; two entries stand for their sum, which is not."""
-    rows = sp.csr_array(GOOD)
-    ends = np.concatenate([[0], rows.indptr[1:] + 2])
-    return sp.csr_array((np.r_[1e308, 1e308, rows.data], np.r_[0, 0, rows.indices], ends), shape=rows.shape)
-
-
-GOOD = np.full((6, 3), SECRET)
-FEW = [SECRET_ID + i for i in range(6)]
-TWO = [SECRET_TEXT + "-a", SECRET_TEXT + "-b"] * 3
-BAD_ROWS = {
-    "NaN": (spoilt(np.nan), TWO, FEW),
-    "infinity": (spoilt(-np.inf), TWO, FEW),
-    "sparse NaN": (spoilt(np.nan, sp.csr_array), TWO, FEW),
-    "infinity listed as two entries": (listed_twice(), TWO, FEW),
-    "labels past 64 bits": (GOOD, np.array([2**63, 2**63 + 1] * 3, dtype=np.uint64), FEW),
-    "too large for float32": (spoilt(np.inf).astype(np.float32), TWO, FEW),
-    "no rows": (np.empty((0, 3)), [], []),
-    "no columns": (np.empty((6, 0)), TWO, FEW),
-    "one row as a vector": (GOOD[0], TWO[:3], FEW[:3]),
-    "three dimensions": (GOOD[None], TWO, FEW),
-    "ragged": ([[SECRET, SECRET], [SECRET]] * 3, TWO, FEW),
-    "text": (np.array([[SECRET_TEXT] * 3] * 6), TWO, FEW),
-    "complex": (GOOD * 1j, TWO, FEW),
-    "None": (None, TWO, FEW),
-    "too few labels": (GOOD, TWO[:5], FEW),
-    "no labels": (GOOD, None, FEW),
-    "a label as text": (GOOD, SECRET_TEXT, FEW),
-    "labels of two types": (GOOD, [SECRET_TEXT, SECRET_ID] * 3, FEW),
-    "a missing label": (GOOD, [*TWO[:5], None], FEW),
-    "a label that is NaN": (GOOD, [SECRET, np.nan] * 3, FEW),
-    "continuous labels": (GOOD, SECRET + np.arange(6) / 7, FEW),
-    "labels of bytes": (GOOD, np.array(TWO).astype(bytes), FEW),
-    "a label with a lone surrogate": (GOOD, np.array([SECRET_TEXT + "\ud800", *TWO[1:]]), FEW),
-    "labels in two columns": (GOOD, np.array([TWO, TWO]).T, FEW),
-    "duplicate ids": (GOOD, TWO, [*FEW[:5], FEW[0]]),
-    "too few ids": (GOOD, TWO, FEW[:5]),
-    "too many ids": (GOOD, TWO, [*FEW, SECRET_ID - 1]),
-    "ids of two types": (GOOD, TWO, [*FEW[:5], SECRET_TEXT]),
-    "float ids": (GOOD, TWO, np.arange(6) + SECRET),
-    "a missing id": (GOOD, TWO, [*FEW[:5], None]),
-    "ids without an order": (GOOD, TWO, set(FEW)),
-    "ids in two columns": (GOOD, TWO, np.array([FEW, FEW]).T),
-    "an id with a lone surrogate": (GOOD, TWO, [SECRET_TEXT + "\ud800", *map(str, FEW[1:])]),
-}
 
 
 @every

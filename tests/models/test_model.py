@@ -1,0 +1,354 @@
+"""Models by themselves, without scikit-learn: learning, forgetting, states, and what they refuse."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from erasable.classes import KernelBall, LinearBall
+from erasable.core.grid import Grid
+from erasable.core.kernels import Kernel, Points
+from erasable.coresets import SinglePass, Staged
+from erasable.errors import (
+    ChangedMeanwhileError,
+    ConfigurationError,
+    InputError,
+    NoRowsError,
+    StaleReportError,
+    StateFormatError,
+    VerificationError,
+)
+from erasable.features import RandomFourierFeatures
+from erasable.models.general import GeneralModel
+from erasable.models.general_state import GeneralConfiguration, GeneralState
+from erasable.models.kernel import KernelModel
+from erasable.models.kernel_state import KernelConfiguration, KernelState
+from erasable.models.linear import LinearModel, describe_map
+from erasable.models.linear_state import LinearConfiguration, LinearState
+from erasable.models.model import Model
+from erasable.models.rows import CoreRows
+
+N, D = 90, 3
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((N, D)) / 3.0
+LABELS = np.array(["ape", "bee", "cow"])[np.arange(N) % 3]
+IDS = [f"row {i}" for i in range(N)]
+OWNERS = [f"owner {i % 7}" for i in range(N)]
+FOURIER = RandomFourierFeatures(6, gamma=0.5)
+
+
+def linear(classes: Any = None) -> LinearModel:
+    return LinearModel(LinearConfiguration(Grid(D, 15, True), 2**30, 0.05, classes))
+
+
+def mapped(classes: Any = None) -> LinearModel:
+    grid = Grid(FOURIER.n_features_out, 15, True)
+    configuration = LinearConfiguration(grid, 2**30, 0.05, classes, None, describe_map(FOURIER, D))
+    return LinearModel(configuration, FOURIER)
+
+
+def kernel(classes: Any = None) -> KernelModel:
+    points = Points(D, 8, None)
+    return KernelModel(KernelConfiguration(points, Kernel("rbf", 1.0, 1.5, 3, 1.0), 2**27, 0.3, classes))
+
+
+def general(classes: Any = None, function_class: Any = None) -> GeneralModel:
+    function_class = LinearBall() if function_class is None else function_class
+    return GeneralModel(GeneralConfiguration(function_class, SinglePass(function_class, 0.06), D, classes))
+
+
+KINDS = {
+    "linear": (linear, LinearState, ()),
+    "mapped": (mapped, LinearState, ()),
+    "kernel": (kernel, KernelState, ()),
+    "general": (general, GeneralState, "configuration"),
+}
+every = pytest.mark.parametrize("kind", KINDS)
+
+
+def learnt(kind: str, index: Any = None, classes: Any = None) -> Model:
+    index = np.arange(N) if index is None else np.asarray(index, dtype=int)
+    model = KINDS[kind][0](classes)
+    model.learn(X[index], LABELS[index], [IDS[i] for i in index], [OWNERS[i] for i in index])
+    return model
+
+
+def parsed(kind: str, model: Model, data: Any) -> Any:
+    _, state, needs = KINDS[kind]
+    return state.from_bytes(data, model.configuration) if needs else state.from_bytes(data)
+
+
+def restored(model: Model, state: Any) -> Any:
+    return (
+        type(model).restore(state, model.feature_map) if isinstance(model, LinearModel) else type(model).restore(state)
+    )
+
+
+def positions(model: Model) -> list[int]:
+    return [IDS.index(key) for key in model.core.ids()]
+
+
+# -- learning and forgetting -------------------------------------------------------------------------------------
+
+
+def test_no_model_needs_scikit_learn():
+    code = (
+        "import sys; import erasable.models.files, erasable.models.general, erasable.models.parameters\n"
+        "found = sorted(name for name in sys.modules if name.split('.')[0] in ('sklearn', 'pandas', 'pyarrow'))\n"
+        "assert not found, found[:5]"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@every
+def test_forgetting_equals_learning_the_survivors(kind):
+    model = learnt(kind)
+    assert 10 < model.n_core < N
+    report = model.forget(ids=model.core.ids()[:3], subjects=["owner 2", "nobody"])
+    assert (report.requested, report.not_stored) == (5, 1)
+    assert report.core_rows == model.n_core == len(model.core)
+    again = learnt(kind, positions(model))
+    assert model.snapshot() == again.snapshot()
+    assert model.snapshot().to_bytes() == again.snapshot().to_bytes()
+    assert model.verify().digest == report.digest == again.snapshot().digest
+    assert (model.predict(X) == again.predict(X)).all()
+    assert (model.probabilities(X) == again.probabilities(X)).all()
+
+
+@every
+def test_a_state_is_bytes_and_back(kind):
+    model = learnt(kind)
+    model.forget(ids=model.core.ids()[5:9])
+    state = model.snapshot()
+    data = state.to_bytes()
+    again = restored(model, parsed(kind, model, data))
+    assert again.snapshot().to_bytes() == data
+    assert again.verify().digest == state.digest
+    assert (again.predict(X) == model.predict(X)).all()
+    for m in (model, again):
+        m.forget(subjects="owner 3")
+    assert again.snapshot() == model.snapshot() != state
+    for bad in (data[:-1], data + b"\0", b"", data.replace(b"ape", b"apf")):
+        with pytest.raises(StateFormatError):
+            parsed(kind, model, bad)
+
+
+@every
+def test_a_state_is_frozen_hashed_once_and_shows_counts(kind, monkeypatch):
+    model = learnt(kind)
+    state = model.snapshot()
+    before = state.to_bytes()
+    assert state.digest == state.digest
+    assert state.pieces is state.pieces
+    model.forget(ids=model.core.ids()[::2])
+    model.weights() if hasattr(model, "weights") else model.predict(X)
+    assert state.to_bytes() == before
+    assert repr(state) == f"{type(state).__name__}({len(state.ids)} core rows)"
+    assert {state: 1}[parsed(kind, model, before)] == 1
+
+
+@every
+def test_containers_make_no_difference(kind):
+    model = learnt(kind)
+    other = KINDS[kind][0]()
+    other.learn(sp.csr_array(X), LABELS, IDS, OWNERS)
+    assert other.snapshot() == model.snapshot()
+    assert (other.decision(sp.csr_array(X)) == model.decision(X)).all()
+
+
+@every
+def test_classes_that_are_fixed_stay_and_others_go_with_their_rows(kind):
+    bees = [IDS[i] for i in range(N) if LABELS[i] == "bee"]
+    free, fixed = learnt(kind), learnt(kind, classes=("ape", "bee", "cow"))
+    report = free.forget(ids=bees)
+    assert (report.classes_emptied, free.n_classes, free.classes) == (1, 2, ("ape", "cow"))
+    report = fixed.forget(ids=bees)
+    assert (report.classes_emptied, fixed.n_classes, fixed.classes) == (0, 3, ("ape", "bee", "cow"))
+    assert fixed.snapshot() == learnt(kind, positions(fixed), ("ape", "bee", "cow")).snapshot()
+    fixed.verify()
+    report = free.forget(ids=free.core.ids())
+    assert (report.classes_emptied, report.core_rows, free.classes) == (0, 0, ())
+    with pytest.raises(NoRowsError, match="no rows remain"):
+        free.predict(X)
+    free.verify()
+
+
+@every
+def test_refused_rows_change_nothing(kind):
+    model = learnt(kind)
+    before = model.snapshot()
+    for labels, ids, subjects in (
+        (np.arange(5), IDS[:5], None),
+        (LABELS[:5], model.core.ids()[:5], None),
+        (LABELS[:5], ["a", "b", "c", "d", "a"], None),
+        (LABELS[:5], list("abcde"), ["s", "t"]),
+        (LABELS[:5], list("abcde"), ["s", "t", None, "u", "v"]),
+    ):
+        with pytest.raises(InputError):
+            model.learn(X[:5], labels, ids, subjects)
+    assert model.snapshot() == before
+
+
+# -- a model that is no longer -----------------------------------------------------------------------------------
+
+
+@every
+def test_a_model_that_was_erased_holds_nothing_and_answers_nothing(kind):
+    model = learnt(kind)
+    report = model.forget(ids=model.core.ids()[:1])
+    pages = [page.rows for page in model.core.pages]
+    model.erase()
+    assert not any(rows.any() for rows in pages)
+    with pytest.raises(StaleReportError):
+        _ = report.digest
+    for ask in (
+        model.snapshot,
+        model.verify,
+        lambda: model.predict(X),
+        lambda: model.forget(ids=["x"]),
+        lambda: model.learn(X, LABELS),
+    ):
+        with pytest.raises(ChangedMeanwhileError, match="another took its place"):
+            ask()
+
+
+@every
+def test_a_change_while_the_state_is_read_is_noticed(kind, monkeypatch):
+    model = learnt(kind)
+    model.core.settle()
+    real = type(model).state
+
+    def meddle(self: Any) -> Any:
+        state = real(self)
+        self.forget(ids=self.core.ids()[:1])
+        return state
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(model), "state", meddle)
+        with pytest.raises(ChangedMeanwhileError, match="read it again"):
+            model.snapshot()
+    assert model.verify().rows == model.n_core
+
+
+# -- verifying ---------------------------------------------------------------------------------------------------
+
+
+@every
+def test_tables_are_looked_at_before_a_snapshot_makes_them_anew(kind):
+    model = learnt(kind)
+    model.core.place["stranger"] = next(iter(model.core.place.values()))
+    with pytest.raises(VerificationError, match="tables"):
+        model.verify()
+
+
+def test_a_sum_of_a_class_that_has_no_rows_is_found():
+    """It is in the file, so it has to reach the model, for ``verify`` to see."""
+    model = learnt("linear", classes=("ape", "bee", "cow", "dog"))
+    state = model.snapshot()
+    assert not state.class_sums[3].any()
+    sums = state.class_sums.copy()
+    sums[3, 0] = 1
+    forged = LinearState.from_bytes(dataclasses.replace(state, class_sums=sums).to_bytes())
+    with pytest.raises(VerificationError, match="the class sums b differs"):
+        forged.verify()
+    with pytest.raises(VerificationError, match="the class sums b differs"):
+        LinearModel.restore(forged).verify()
+    assert LinearModel.restore(forged).snapshot().digest == forged.digest
+
+
+def test_kernel_weights_and_points_that_are_not_what_the_rows_give_are_found():
+    state = learnt("kernel").snapshot()
+    weights, far = state.weights.copy(), state.rows.copy()
+    weights[0, 0] = np.nextafter(weights[0, 0], np.float32(9))
+    far[1] = 2**26
+    for changes, says in (
+        ({"weights": weights}, "the weights differs"),
+        ({"rows": far}, "not a point of the grid"),
+        ({"rows": np.concatenate([state.rows[:-1], state.rows[:1]])}, "is not selected again"),
+        ({"ids": state.ids[1:]}, "different lengths"),
+        ({"ids": (state.ids[1], *state.ids[1:])}, "same id"),
+    ):
+        with pytest.raises(VerificationError, match=says):
+            dataclasses.replace(state, **changes).verify()
+
+
+def test_a_kernel_function_is_given_again():
+    points = Points(D, 8, None)
+
+    def product(A: Any, B: Any) -> Any:
+        return np.exp(-((A[:, None, :] - B[None, :, :]) ** 2).sum(axis=2))
+
+    custom = Kernel("custom", 1.0, 1.5, 3, 1.0, product)
+    model = KernelModel(KernelConfiguration(points, custom, 2**27, 0.3))
+    model.learn(X, LABELS)
+    data = model.snapshot().to_bytes()
+    with pytest.raises(StateFormatError, match="kernel function of the caller's"):
+        KernelState.from_bytes(data)
+    assert KernelModel.restore(KernelState.from_bytes(data, product)).verify().rows == model.n_core
+
+
+# -- function classes --------------------------------------------------------------------------------------------
+
+
+def test_bytes_of_another_function_class_are_refused():
+    data = learnt("general").snapshot().to_bytes()
+    for function_class in (LinearBall(2.0), LinearBall(grid_bits=12), LinearBall(fit_intercept=True)):
+        with pytest.raises(StateFormatError):
+            GeneralState.from_bytes(data, general(function_class=function_class).configuration)
+
+
+def test_other_damage_is_found():
+    state = learnt("general").snapshot()
+    long = state.rows.copy()
+    long[2] = 2**15 - 1
+    for changes, says in (
+        ({"ids": state.ids[1:]}, "different lengths"),
+        ({"ids": (1, *state.ids[1:])}, "the ids are of several types"),
+        ({"labels": (1, *state.labels[1:])}, "the labels are of several types"),
+        ({"ids": (state.ids[1], *state.ids[1:])}, "same id"),
+        ({"rows": long}, "core row 3 of"),
+        ({"rows": state.rows.astype(np.int64)}, "no row of this function class"),
+    ):
+        with pytest.raises(VerificationError, match=says):
+            dataclasses.replace(state, **changes).verify()
+    fixed = learnt("general", classes=("ape", "bee", "cow")).snapshot()
+    with pytest.raises(VerificationError, match="fixed classes"):
+        dataclasses.replace(fixed, labels=("dog", *fixed.labels[1:])).verify()
+
+
+def test_the_staged_sampler_learns_once():
+    function_class = LinearBall()
+    model = GeneralModel(GeneralConfiguration(function_class, Staged(function_class), D))
+    model.learn(X, LABELS)
+    before = model.snapshot()
+    with pytest.raises(ConfigurationError, match="all rows at once"):
+        model.learn(X, LABELS, range(1000, 1000 + N))
+    assert model.snapshot() == before
+
+
+def test_rows_that_predictors_hold_on_to_are_overwritten_when_rows_leave():
+    function_class = KernelBall()
+    model = general(function_class=function_class)
+    model.learn(X, LABELS, IDS)
+    model.predict(X)
+    handed_out = model._fitted_to
+    assert handed_out is not None
+    assert handed_out.any()
+    model.forget(ids=model.core.ids()[:1])
+    assert not handed_out.any()
+    assert model._fitted_to is None
+
+
+def test_rows_of_a_state_are_not_those_of_the_model():
+    for kind in KINDS:
+        model = learnt(kind)
+        state = model.snapshot()
+        core: CoreRows = model.core
+        assert not any(np.shares_memory(state.rows, page.rows) for page in core.pages)
