@@ -12,10 +12,10 @@ from scipy.optimize import minimize
 from sklearn.datasets import make_moons
 
 from erasable import ErasableGeneralClassifier, ErasableKernelClassifier, verify
-from erasable.errors import ConfigurationError
 from erasable.classes import FunctionClass, KernelBall
 from erasable.core.kernels import ONE
 from erasable.coresets import SinglePass
+from erasable.errors import ConfigurationError
 
 X, Y = make_moons(300, noise=0.2, random_state=0)
 

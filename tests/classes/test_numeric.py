@@ -7,10 +7,10 @@ import math
 import numpy as np
 import pytest
 
-from erasable.errors import ConfigurationError
-from erasable.classes._protocol import FunctionClass
+from erasable.classes import FunctionClass
 from erasable.classes.linear import LinearBall
 from erasable.classes.numeric import NumericClass
+from erasable.errors import ConfigurationError
 from tests.estimators.cases import SECRET, assert_no_traces, everything_said
 
 X = np.random.default_rng(0).uniform(-0.5, 0.5, (6, 2))

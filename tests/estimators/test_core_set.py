@@ -68,7 +68,7 @@ LEARNERS = {
     "sisa": SISAClassifier(SGDClassifier(max_iter=5, tol=None), n_shards=3, n_slices=2),
     "subsample": SubsampleClassifier(fraction=0.5),
     "newton": NewtonUnlearner("squared"),
-    "nested": CoreSetUnlearner(RandomSubsample(0.6, seed=9), RidgeClassifier()),
+    "nested": CoreSetUnlearner(RandomSubsample(0.6, random_state=9), RidgeClassifier()),
 }
 every_map = pytest.mark.parametrize("core_set", MAPS.values(), ids=MAPS)
 every_learner = pytest.mark.parametrize("name", LEARNERS)
@@ -603,7 +603,7 @@ def test_parameters_are_described_without_addresses():
     assert described(np.tanh) == {"name": "numpy.tanh"} or "repr" in described(np.tanh)
     assert described(make_rows)["name"].endswith("make_rows")
     assert described(RidgeClassifier(alpha=2.0)) != described(RidgeClassifier())
-    assert described(LEARNERS["nested"])["parameters"]["core_set"] == RandomSubsample(0.6, seed=9).describe()
+    assert described(LEARNERS["nested"])["parameters"]["core_set"] == RandomSubsample(0.6, random_state=9).describe()
 
 
 @every_learner
@@ -613,7 +613,7 @@ def test_fingerprints_are_of_contents(name):
     assert fingerprint(pickle.loads(pickle.dumps(learner))) == right
     learner.predict(X)
     assert fingerprint(learner) == right
-    assert fingerprint(learnt(RandomSubsample(0.4, seed=1), name)._learner) != right
+    assert fingerprint(learnt(RandomSubsample(0.4, random_state=1), name)._learner) != right
 
 
 def test_fingerprints_survive_a_cycle_and_see_every_part():
