@@ -761,18 +761,18 @@ def test_bad_rows_are_refused_and_the_model_stays(model):
 
 BAD = {
     CoreSetUnlearner: [
-        ({"core_set": None}, InputTypeError),
-        ({"core_set": RandomSubsample}, InputTypeError),
-        ({"core_set": RidgeClassifier()}, InputTypeError),
-        ({"learner": RidgeClassifier}, InputTypeError),
-        ({"learner": Ridge()}, InputTypeError),
-        ({"learner": None}, InputTypeError),
-        ({"learner": FunctionTransformer()}, InputTypeError),
+        ({"core_set": None}, ConfigurationError),
+        ({"core_set": RandomSubsample}, ConfigurationError),
+        ({"core_set": RidgeClassifier()}, ConfigurationError),
+        ({"learner": RidgeClassifier}, ConfigurationError),
+        ({"learner": Ridge()}, ConfigurationError),
+        ({"learner": None}, ConfigurationError),
+        ({"learner": FunctionTransformer()}, ConfigurationError),
         ({"one_shot": 1}, ConfigurationError),
         ({"reproducible": None}, ConfigurationError),
     ],
     InterpolatedClassifier: [
-        ({"core_set": "SECRET"}, InputTypeError),
+        ({"core_set": "SECRET"}, ConfigurationError),
         ({"gamma": -0.1}, ConfigurationError),
         ({"gamma": 1.0001}, ConfigurationError),
         ({"gamma": np.nan}, ConfigurationError),
