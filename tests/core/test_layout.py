@@ -27,6 +27,7 @@ from erasable.core.layout import (
     same_bytes,
 )
 from erasable.errors import ErasableError, StateFormatError
+from erasable.estimators.files import code_of
 from erasable.models.files import model_of
 from tests.formats.models import CASES
 from tests.formats.tampering import WRITTEN, altered, closed, opened, rebuilt, sealed, tensors, with_header
@@ -39,6 +40,12 @@ def files():
 
 
 NAMES = list(CASES)
+
+
+def read_with(data, like):
+    """The model of these bytes, with the code of an unfitted one where it needs any."""
+    return model_of(data, None, code_of(like))
+
 
 # -- one spelling ------------------------------------------------------------------------------------------------
 
@@ -139,11 +146,11 @@ def spoilt(data, start=0):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_flips_and_cuts_are_refused_by_every_reader(files, name):
-    """Every byte of a linear file is tried in ``test_state``; here every fifth of all formats."""
+    """Every bit of a header is tried in ``models/test_linear_state``; here every fifth byte of all formats."""
     case, data = CASES[name], files[name]
-    like = case.make() if case.needed else None
+    code = code_of(case.make() if case.needed else None)
     for bad in spoilt(data, start=NAMES.index(name) % 5):
-        for read in (read_sealed, lambda b: model_of(b, None, like)):
+        for read in (read_sealed, lambda b: model_of(b, None, code)):
             with pytest.raises(StateFormatError):
                 read(bad)
 
@@ -157,7 +164,7 @@ def test_one_more_tensor_is_refused(files, name):
         if more != files[name]:
             read_sealed(more)
             with pytest.raises(StateFormatError):
-                model_of(more, None, case.make() if case.needed else None)
+                read_with(more, case.make() if case.needed else None)
 
 
 def one(**changes):
@@ -427,11 +434,11 @@ def test_a_newer_version_is_named_with_what_to_do(files, name):
     for like in (None, case.make()):
         newer = altered(files[name], lambda header, meta: meta.update(version=2, more={"of": ["this"]}))
         with pytest.raises(StateFormatError, match=r"version 2 .*install a newer erasable"):
-            model_of(newer, None, like)
+            read_with(newer, like)
         for version in (0, -1, None, "1", 1.5, [1], "v" * 1000):
             older = altered(files[name], lambda header, meta, v=version: meta.update(version=v))
             with pytest.raises(StateFormatError, match="no such version") as caught:
-                model_of(older, None, like)
+                read_with(older, like)
             assert len(str(caught.value)) < 300
 
 
@@ -495,25 +502,22 @@ def mutations(draw, data):
 @settings(max_examples=25)
 @given(st.data())
 def test_any_change_is_refused_or_gives_the_very_bytes_and_verify_decides(files, name, data):
-    from erasable import verify
-
     case = CASES[name]
     try:
         bad = data.draw(mutations(files[name]))
     except UnicodeEncodeError:
         return
     try:
-        model = model_of(bad, None, case.make() if case.needed else None)
+        model = read_with(bad, case.make() if case.needed else None)
     except ErasableError:
         return
     try:
-        head = b"".join(model._model.snapshot().pieces)
-        assert head == bad
-        verify(model)
+        assert b"".join(model.snapshot().pieces) == bad
+        model.verify()
     except ErasableError:
         return
     if bad != files[name]:
-        assert digest_of([bad]) == model.state_digest() != digest_of([files[name]])
+        assert digest_of([bad]) == model.snapshot().digest != digest_of([files[name]])
 
 
 def places(value, path=()):
@@ -551,7 +555,7 @@ def test_any_value_in_the_place_of_any_other_is_read_or_refused_by_every_reader(
     header, meta, _ = opened(files[name])
     readers = [
         lambda data: model_of(data, None),
-        lambda data: model_of(data, None, like),
+        lambda data: read_with(data, like),
         lambda data: inspect(path, rows=True),
     ]
     for place in places({"meta": meta, "header": header}):

@@ -105,7 +105,7 @@ def test_rows_are_forgotten_in_it(kept, tmp_path):
     made.forget(ids=leaving)
     report = ModelFile(copy, like=like(name)).forget(ids=leaving, digests=True)
     assert report.core_rows_removed == 3
-    assert report.after == made.state_digest()
+    assert report.digest == made.state_digest()
 
 
 def test_the_program_still_writes_them(tmp_path):
