@@ -13,8 +13,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeRegressor
 
-from erasable.classes import finite
-from erasable.classes._protocol import FunctionClass
+from erasable.classes import FunctionClass, finite
 from erasable.classes.finite import FiniteClass
 from erasable.errors import ConfigurationError, ExactnessError
 from tests.estimators.cases import SECRET, assert_no_traces, everything_said

@@ -113,7 +113,7 @@ def test_rows_beyond_reach_can_be_asked_about_but_not_learnt():
     assert (ball.embed(far)[2] == ball.encode(far[2:])[0]).all()
 
 
-@pytest.mark.parametrize("radius", [0.0, -1.0, math.inf, 1e9])
+@pytest.mark.parametrize("radius", [0.0, -1.0, math.inf, 1e9, 1e200, 1e-200, 2.0**-11, "1", None, True])
 def test_a_radius_that_cannot_work_is_refused(radius):
     with pytest.raises(ConfigurationError, match="radius"):
         KernelBall(radius=radius)

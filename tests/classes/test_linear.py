@@ -12,7 +12,7 @@ import pytest
 from scipy.optimize import minimize
 
 from erasable import ErasableClassifier
-from erasable.classes._protocol import FunctionClass
+from erasable.classes import FunctionClass
 from erasable.classes.linear import LinearBall
 from erasable.errors import ConfigurationError, InputError
 from tests.oracle import gram_matrix, leverage
@@ -290,8 +290,8 @@ def test_what_could_be_a_stored_row():
         ({"radius": "1"}, "radius"),
         ({"radius": True}, "radius"),
         ({"radius": 10**400}, "radius"),
-        ({"radius": 1e6}, "radius must be between"),
-        ({"radius": 1e-6}, "radius must be between"),
+        ({"radius": 1e6}, "radius must be a number between"),
+        ({"radius": 1e-6}, "radius must be a number between"),
         ({"grid_bits": 3}, "grid_bits"),
         ({"grid_bits": 15.0}, "grid_bits"),
         ({"fit_intercept": 1}, "fit_intercept"),

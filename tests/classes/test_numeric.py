@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from erasable.classes._protocol import FunctionClass
+from erasable.classes import FunctionClass
 from erasable.classes.linear import LinearBall
 from erasable.classes.numeric import NumericClass
 from erasable.errors import ConfigurationError

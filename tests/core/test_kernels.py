@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -185,6 +186,16 @@ def test_rows_too_long_are_refused_with_a_count_and_advice():
 def test_what_cannot_work_is_refused(wrong):
     with pytest.raises(ConfigurationError):
         wrong()
+
+
+def test_a_kernel_of_parameters_is_plain():
+    """Minus zero is zero: there would be two digests of one kernel."""
+    plain = Kernel("poly", 2.0, 0.5, 2, 0.0)
+    found = Kernel.of("poly", gamma=np.float32(2), nu=np.float64(0.5), degree=np.int8(2), coef0=-0.0)
+    assert found == plain
+    assert [type(v) for v in (found.gamma, found.nu, found.degree, found.coef0)] == [float, float, int, float]
+    assert math.copysign(1.0, found.coef0) == 1.0
+    assert Kernel.of(max, gamma=1, nu=1.5, degree=3, coef0=0) == Kernel("custom", coef0=0.0, function=max)
 
 
 def test_kernel_values_too_large_are_refused():

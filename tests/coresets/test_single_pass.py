@@ -135,7 +135,7 @@ def test_stable_where_the_class_is_exact(name):
 
 @pytest.mark.parametrize("threshold", [-1e-300, math.nan, math.inf, "0.1", None, True, [0.1]])
 def test_thresholds_out_of_range_are_refused(threshold):
-    with pytest.raises(ConfigurationError, match="threshold must be a finite number, zero or more"):
+    with pytest.raises(ConfigurationError, match="threshold must be a finite number that is not negative"):
         SinglePass(LinearBall(), threshold)
 
 

@@ -43,7 +43,7 @@ def initials(texts):
 
 
 MAPS = {
-    "fourier": RandomFourierFeatures(12, gamma=0.3, seed=2),
+    "fourier": RandomFourierFeatures(12, gamma=0.3, random_state=2),
     "nystroem": NystroemFeatures(MARKS, gamma=0.2),
     "squares": FrozenMap(squares, "squares", 6),
     "hashed": HashedText(12),
@@ -284,7 +284,7 @@ def test_set_params_leaves_what_was_learnt():
     before = clf.decision_function(X)
     clf.set_params(feature_map=MAPS["squares"])
     assert clf.guarantee.assumptions == ()
-    clf.set_params(feature_map=RandomFourierFeatures(12, gamma=0.3, seed=9))
+    clf.set_params(feature_map=RandomFourierFeatures(12, gamma=0.3, random_state=9))
     assert (clf.decision_function(X) == before).all()
     for other in (MAPS["hashed"], None):
         twin = pickle.loads(pickle.dumps(clf.set_params(feature_map=other)))
@@ -293,7 +293,7 @@ def test_set_params_leaves_what_was_learnt():
         assert twin.state_digest() == clf.state_digest()
     with refused(clf, ConfigurationError, "feature_map changed since the model was first fitted"):
         clf.partial_fit(X, Y, ids=np.arange(N) + N)
-    clf.set_params(feature_map=RandomFourierFeatures(12, gamma=0.3, seed=2))  # equal to the first
+    clf.set_params(feature_map=RandomFourierFeatures(12, gamma=0.3, random_state=2))  # equal to the first
     clf.partial_fit(X + 1.0, Y, ids=np.arange(N) + N)
     assert clf.set_params(feature_map=MAPS["hashed"]).fit(TEXTS, Y[:60]).model_.feature_map == MAPS["hashed"]
     assert not hasattr(clf, "n_features_in_")
@@ -303,7 +303,7 @@ def test_the_digest_tells_maps_apart_by_what_they_are_called_too():
     same = ErasableClassifier(feature_map=FrozenMap(MAPS["fourier"], "another name", 12), threshold=0.05).fit(X, Y)
     assert digest_without_map(same) == digest_without_map(mapped().fit(X, Y))
     assert same.state_digest() != mapped().fit(X, Y).state_digest()
-    other = ErasableClassifier(feature_map=RandomFourierFeatures(12, gamma=0.3, seed=3), threshold=0.05).fit(X, Y)
+    other = ErasableClassifier(feature_map=RandomFourierFeatures(12, gamma=0.3, random_state=3), threshold=0.05).fit(X, Y)
     assert other.state_digest() != mapped().fit(X, Y).state_digest()
 
 

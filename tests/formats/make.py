@@ -56,7 +56,7 @@ def core_set() -> CoreSetUnlearner:
 def mapped() -> ErasableClassifier:
     """Rows that went through a map."""
     X = rows(20)
-    model = ErasableClassifier(feature_map=RandomFourierFeatures(5, gamma=0.25, seed=7), threshold=0.2)
+    model = ErasableClassifier(feature_map=RandomFourierFeatures(5, gamma=0.25, random_state=7), threshold=0.2)
     return model.fit(X, (X[:, 0] > 0).astype(float))
 
 

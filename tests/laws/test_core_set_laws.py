@@ -30,7 +30,7 @@ LEARNERS = st.sampled_from(
         RetrainedRidge(),
         ErasableClassifier(threshold=0.2),
         SISAClassifier(DecisionTreeClassifier(), n_shards=2, n_slices=1),
-        CoreSetUnlearner(RandomSubsample(0.7, seed=5), DecisionTreeClassifier()),
+        CoreSetUnlearner(RandomSubsample(0.7, random_state=5), DecisionTreeClassifier()),
     ]
 )
 

@@ -48,7 +48,7 @@ OTHERS = {
     "neighbours on a core set": CoreSetUnlearner(RandomSubsample(0.8), KNeighborsClassifier(3, algorithm="brute")),
     "erasable on a core set": CoreSetUnlearner(RandomSubsample(0.8), ErasableClassifier(threshold=0.01)),
     "nested core sets": CoreSetUnlearner(
-        RandomSubsample(0.8), CoreSetUnlearner(RandomSubsample(0.8, seed=1), RidgeClassifier())
+        RandomSubsample(0.8), CoreSetUnlearner(RandomSubsample(0.8, random_state=1), RidgeClassifier())
     ),
     "interpolated": InterpolatedClassifier(RandomSubsample(0.8), gamma=0.0, epsilon=1.0, alpha=0.01),
     "sisa": SISAClassifier(n_shards=2, n_slices=2),

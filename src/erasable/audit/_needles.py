@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from erasable.core.grid import Grid, to_grid
 from erasable.core.kernels import Points
+from erasable.core.scaling import read_scaling
 from erasable.errors import ConfigurationError, InputError
 
 Bytes = npt.NDArray[np.uint8]
@@ -139,19 +140,13 @@ def form_of(meta: dict[str, Any]) -> Form | None:
     try:
         match meta.get("format"):
             case "erasable-kernel-state":
-                return Points(int(meta["n_features"]), int(meta["bits"]), _scales(meta["scaling"]))  # type: ignore[arg-type]
+                return Points(int(meta["n_features"]), int(meta["bits"]), read_scaling(meta["scaling"]))
             case "erasable-general-state":
                 of = meta["sampler"]["function_class"]
                 bits = int(of["grid_bits"])
                 if of["class"] == "KernelBall":
-                    return Points(int(meta["n_features"]), bits, _scales(of["scaling"]))  # type: ignore[arg-type]
-                return Grid(int(meta["n_features"]), bits, bool(of["fit_intercept"]), _scales(of["scaling"]))
-        return Grid(int(meta["n_features"]), int(meta["bits"]), bool(meta["intercept"]), _scales(meta["scaling"]))
+                    return Points(int(meta["n_features"]), bits, read_scaling(of["scaling"]))
+                return Grid(int(meta["n_features"]), bits, bool(of["fit_intercept"]), read_scaling(of["scaling"]))
+        return Grid(int(meta["n_features"]), int(meta["bits"]), bool(meta["intercept"]), read_scaling(meta["scaling"]))
     except (ConfigurationError, AttributeError, KeyError, TypeError, ValueError, OverflowError):
         return None
-
-
-def _scales(written: str | Sequence[str] | None) -> str | float | tuple[float, ...] | None:
-    if written is None or written == "row":
-        return written
-    return float.fromhex(written) if isinstance(written, str) else tuple(map(float.fromhex, written))

@@ -2,6 +2,7 @@
 
 A row is its vector of predictions, each a multiple of ``2**-20`` held as an integer: D², the best fit and the dimension
 depend on nothing else. Squares of differences are integers up to ``2**40``, so sums of them are exact in 64 bits.
+It calls the functions given, and touches nothing else.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from erasable.classes._protocol import Float64s, Rows
+from erasable.core.arrays import Array, Booleans, Float64s, Int64s, Integers
 from erasable.errors import ConfigurationError, ExactnessError
+from erasable.validation import text
 
 BITS = 20
 STEPS = 2**BITS  # a prediction of 1
@@ -23,7 +24,6 @@ ONE = 4**BITS  # the 1 in the denominator of D², in squared steps
 MOST_ROWS = 2**22  # sums of squares then stay below 2**63
 _DOUBT = 2.0**-10  # in steps: a value so close to halfway between two of them is asked for again, row by row
 _NUMBERS = 2**20  # handled at once
-Int64s = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -67,19 +67,17 @@ class FiniteClass:
                     f"function {k + 1} of {len(given)} must be a callable or a fitted estimator; "
                     f"got {'a class' if isinstance(function, type) else type(function).__name__}."
                 )
-        if not isinstance(name, str):
-            raise ConfigurationError(f"name must be text; got {type(name).__name__}.")
         object.__setattr__(self, "functions", given)
-        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "name", text(name, "name"))
 
     def __repr__(self) -> str:
         return f"FiniteClass({len(self.functions)} functions, name={self.name!r})"
 
-    def empty(self, n_features: int) -> Rows:
+    def empty(self, n_features: int) -> Array:
         """Vectors of predictions, none of them."""
         return np.empty((0, len(self.functions)), dtype=np.int32)
 
-    def encode(self, X: Rows) -> Rows:
+    def encode(self, X: Array) -> Array:
         """What each function predicts for each row, in steps of ``2**-20``; shape (n, number of functions), int32."""
         X = np.ascontiguousarray(X, dtype=np.float64)
         steps = np.zeros((len(X), len(self.functions)), dtype=np.int32)
@@ -126,7 +124,7 @@ class FiniteClass:
             )
         return scaled
 
-    def holds(self, rows: Rows) -> npt.NDArray[np.bool_]:
+    def holds(self, rows: Array) -> Booleans:
         """Whether each is a vector of predictions."""
         if rows.dtype != np.int32 or rows.shape[1] != len(self.functions):
             return np.zeros(len(rows), dtype=bool)
@@ -136,7 +134,7 @@ class FiniteClass:
         """Disagreement of all pairs before any row."""
         return FiniteMeasure(len(self.functions))
 
-    def fit(self, rows: Rows, y01: npt.NDArray[np.integer[Any]]) -> FiniteFit:
+    def fit(self, rows: Array, y01: Integers) -> FiniteFit:
         """The function with the smallest sum of squares, found by enumeration; of equals the first."""
         _guard(len(rows))
         errors = np.asarray(y01, dtype=np.int64)[:, None] * STEPS - rows
@@ -146,7 +144,7 @@ class FiniteClass:
         """One: values lie in [0, 1]."""
         return 1.0
 
-    def dimension(self, rows: Rows) -> float:
+    def dimension(self, rows: Array) -> float:
         """The sum over pairs of ``log(1 + sum of (f - g)²)``, or half the number of rows where that is less.
 
         For one pair, a row with ``a = (f - g)²`` adds ``a / (1 + s + a) <= log((1 + s + a) / (1 + s))`` to D(F, S), s
@@ -183,7 +181,7 @@ class FiniteMeasure:
         self.sums: Int64s = np.zeros(len(self.first), dtype=np.int64)
         self.n_rows = 0
 
-    def _squares(self, rows: Rows) -> Int64s:
+    def _squares(self, rows: Array) -> Int64s:
         """Squared differences, shape (n, pairs)."""
         steps = rows.astype(np.int64)
         differences: Int64s = steps[:, self.first] - steps[:, self.second]
@@ -196,7 +194,7 @@ class FiniteMeasure:
     def _step(self) -> int:
         return max(1, _NUMBERS // len(self.first))
 
-    def squared(self, rows: Rows) -> Float64s:
+    def squared(self, rows: Array) -> Float64s:
         """``D²`` of each row, rounded."""
         out = np.zeros(len(rows))
         for low in self._blocks(len(rows)):
@@ -204,7 +202,7 @@ class FiniteMeasure:
             out[part] = (self._squares(rows[part]) / (self.sums + ONE)).max(axis=1)
         return out
 
-    def exceeds(self, rows: Rows, tau: float) -> npt.NDArray[np.bool_]:
+    def exceeds(self, rows: Array, tau: float) -> Booleans:
         """Whether ``D² > tau``: for some pair ``(f - g)² > tau (1 + sum)``, compared as integers.
 
         Notes
@@ -226,7 +224,7 @@ class FiniteMeasure:
             out[part] = verdict
         return out
 
-    def add(self, rows: Rows) -> None:
+    def add(self, rows: Array) -> None:
         """These rows join the sums."""
         _guard(self.n_rows + len(rows))
         for low in self._blocks(len(rows)):
@@ -240,7 +238,7 @@ class FiniteFit:
 
     column: int
 
-    def __call__(self, rows: Rows) -> Float64s:
+    def __call__(self, rows: Array) -> Float64s:
         """The predictions of that function, as fractions of one."""
         return np.ldexp(rows[:, self.column].astype(np.float64), -BITS)
 

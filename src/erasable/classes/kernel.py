@@ -1,4 +1,7 @@
-"""The ball of a kernel's space as a function class: closed form through the kernel matrix, decided exactly."""
+"""The ball of a kernel's space as a function class: closed form through the kernel matrix, decided exactly.
+
+It uses the kernels and the selection of ``core``, and calls a kernel function where one is given.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.linalg import blas
 
-from erasable.core.grid import Float64s
+from erasable.core.arrays import Array, Booleans, Float64s, Integers, Positions
 from erasable.core.kernel_selector import (
     check_eigenvalues,
     check_points,
@@ -21,11 +23,13 @@ from erasable.core.kernel_selector import (
     smallest_eigenvalue,
 )
 from erasable.core.kernels import KERNEL_BITS, ONE, REACH, Kernel, Points
+from erasable.core.scaling import described_scaling, plain_scaling
 from erasable.core.solve import factorise
 from erasable.core.weights import solve_weights
-from erasable.errors import ConfigurationError, InputError
+from erasable.errors import InputError
+from erasable.validation import number_between, whole_number
 
-Rows = npt.NDArray[Any]
+_RADII = 2.0**-10, 2.0**13  # mu is then a number of units that kernel matrices can hold
 
 
 @dataclass(frozen=True)
@@ -62,24 +66,31 @@ class KernelBall:
     nu: float = 1.5
     degree: int = 3
     coef0: float = 1.0
-    scaling: float | tuple[float, ...] | None = None
+    scaling: Any = None
     grid_bits: int = 12
     exact = True
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.radius < math.inf:
-            raise ConfigurationError(f"radius must be a positive finite number; got {self.radius!r}.")
-        if not 2 <= self.units < 2**50:
-            raise ConfigurationError(f"radius must be between 2**-11 and 2**13; got {self.radius!r}.")
-        _ = self.of_points
+        kernel = Kernel.of(self.kernel, gamma=self.gamma, nu=self.nu, degree=self.degree, coef0=self.coef0)
+        plain = {
+            "radius": number_between(self.radius, "radius", *_RADII, closed="both"),
+            "gamma": kernel.gamma,
+            "nu": kernel.nu,
+            "degree": kernel.degree,
+            "coef0": kernel.coef0,
+            "scaling": plain_scaling(self.scaling),
+            "grid_bits": whole_number(self.grid_bits, "grid_bits", 1, 20),
+        }
+        for name, value in plain.items():
+            object.__setattr__(self, name, value)
+        _ = self._points(
+            max(1, len(self.scaling)) if isinstance(self.scaling, tuple) else 1
+        )  # refuses what cannot work
 
     @functools.cached_property
     def of_points(self) -> Kernel:
         """The kernel as a function of integer points."""
-        own = callable(self.kernel)
-        name = "custom" if own else str(self.kernel)
-        function: Any = self.kernel if own else None
-        return Kernel(name, float(self.gamma), float(self.nu), int(self.degree), float(self.coef0), function)
+        return Kernel.of(self.kernel, gamma=self.gamma, nu=self.nu, degree=self.degree, coef0=self.coef0)
 
     @property
     def units(self) -> int:
@@ -95,16 +106,16 @@ class KernelBall:
     def _points(self, n_features: int) -> Points:
         return Points(n_features, self.grid_bits, self.scaling)
 
-    def empty(self, n_features: int) -> Rows:
+    def empty(self, n_features: int) -> Array:
         """No points."""
         _ = self._points(n_features)
         return np.empty((0, n_features), dtype=np.int32)
 
-    def encode(self, X: Rows) -> Rows:
+    def encode(self, X: Array) -> Array:
         """Rows as integer points, int32."""
         return self._points(X.shape[1]).of_rows(X)
 
-    def embed(self, X: Rows) -> Rows:
+    def embed(self, X: Array) -> Array:
         """Rows as integer points; too long ones are moved to the edge of what can be measured exactly."""
         points = self._points(X.shape[1])
         Z = np.asarray(X, dtype=np.float64)
@@ -116,7 +127,7 @@ class KernelBall:
         shrink = np.minimum(1.0, 0.999 * points.radius / np.maximum(norm, 1e-300))
         return Points(X.shape[1], self.grid_bits).of_rows(scaled * shrink[:, None])
 
-    def holds(self, rows: Rows) -> npt.NDArray[np.bool_]:
+    def holds(self, rows: Array) -> Booleans:
         """Whether each is a point within reach."""
         if rows.dtype != np.int32:
             return np.zeros(len(rows), dtype=bool)
@@ -126,7 +137,7 @@ class KernelBall:
         """The measure for no points."""
         return KernelMeasure(self.of_points, self._points(n_features), self.units)
 
-    def fit(self, rows: Rows, y01: npt.NDArray[np.integer[Any]]) -> Callable[[Rows], Float64s]:
+    def fit(self, rows: Array, y01: Integers) -> Callable[[Array], Float64s]:
         """Kernel ridge regression, the penalised form of the fit over the ball: ``1/2 + k(x)'(K + mu I)^-1 y / 2``."""
         points, kernel = self._points(rows.shape[1]), self.of_points
         check_points(len(rows), self.units)
@@ -135,7 +146,7 @@ class KernelBall:
         B = 2.0 * np.asarray(y01, dtype=np.float64)[:, None] - 1.0
         w = solve_weights(H, B, KERNEL_BITS, smallest_eigenvalue(self.units))[0].astype(np.float64)
 
-        def predictor(X: Rows) -> Float64s:
+        def predictor(X: Array) -> Float64s:
             scores = np.empty(len(X))
             for low in range(0, len(X), 4096):
                 K = kernel.approximate(rows, X[low : low + 4096], points)
@@ -148,7 +159,7 @@ class KernelBall:
         """``k(x, x) / mu``: 1 / mu for kernels of the distance; without limit for others."""
         return ONE / self.units if self.of_points.of_distance else math.inf
 
-    def dimension(self, rows: Rows) -> float:
+    def dimension(self, rows: Array) -> float:
         """``log det(I + K / mu)``: the sum of ``log(1 + D²(x_t; x_1 ... x_{t-1}))`` over the rows, in any order.
 
         A term of D(F, S) has x_t itself in its denominator and is therefore ``D² / (1 + D²) <= log(1 + D²)``.
@@ -171,16 +182,15 @@ class KernelBall:
 
     def describe(self) -> dict[str, Any]:
         """The configuration as plain values."""
-        scaling = self.scaling
         return {
             "class": "KernelBall",
             "kernel": getattr(self.kernel, "__qualname__", "custom") if callable(self.kernel) else self.kernel,
-            "radius": float(self.radius).hex(),
-            "gamma": float(self.gamma).hex(),
-            "nu": float(self.nu).hex(),
-            "degree": int(self.degree),
-            "coef0": float(self.coef0).hex(),
-            "scaling": [s.hex() for s in scaling] if isinstance(scaling, tuple) else scaling and float(scaling).hex(),
+            "radius": self.radius.hex(),
+            "gamma": self.gamma.hex(),
+            "nu": self.nu.hex(),
+            "degree": self.degree,
+            "coef0": self.coef0.hex(),
+            "scaling": described_scaling(self.scaling),
             "grid_bits": self.grid_bits,
         }
 
@@ -193,7 +203,7 @@ class KernelMeasure:
         self.Q = np.empty((0, points.n_features), dtype=np.int32)
         self._L: Float64s | None = None
 
-    def squared(self, rows: Rows) -> Float64s:
+    def squared(self, rows: Array) -> Float64s:
         """D² of each point, in float64."""
         left = self.kernel.diagonal(rows, self.points)
         if len(self.Q):
@@ -201,25 +211,25 @@ class KernelMeasure:
             left = left - np.einsum("ij,ij->j", V, V)
         return np.asarray(np.maximum(left, 0.0) / self.units)
 
-    def exceeds(self, rows: Rows, tau: float) -> npt.NDArray[np.bool_]:
+    def exceeds(self, rows: Array, tau: float) -> Booleans:
         """Whether ``D² > tau``, for each point by itself, decided exactly."""
         out = np.zeros(len(rows), dtype=bool)
         for i in range(len(rows)):
             out[i] = len(self._kept(rows[i : i + 1], tau)) == 1
         return out
 
-    def select(self, rows: Rows, tau: float) -> npt.NDArray[np.intp]:
+    def select(self, rows: Array, tau: float) -> Positions:
         """Positions of the points that one pass keeps; they join Q."""
         index = self._kept(rows, tau)
         self.add(rows[index])
         return index
 
-    def add(self, rows: Rows) -> None:
+    def add(self, rows: Array) -> None:
         """These points join Q."""
         if len(rows):
             self.Q, self._L = np.concatenate([self.Q, rows]), None
 
-    def _kept(self, rows: Rows, tau: float) -> npt.NDArray[np.intp]:
+    def _kept(self, rows: Array, tau: float) -> Positions:
         return select_points(rows, self.Q, kernel=self.kernel, points=self.points, units=self.units, tau=tau)[0]
 
     def _factor(self) -> Float64s:

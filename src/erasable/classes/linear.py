@@ -5,27 +5,29 @@ with the length of v, so the supremum is taken at ``|v| = 2B``, where the 1 in t
 
     D²(x; Q) = sup over v of (v'x)² / v'(sum qq' + I / (4B²)) v = x'(sum qq' + lambda I)^-1 x,   lambda = 1 / (4B²)
 
-That is the leverage of Algorithm 1, on the same grid and decided by the same exact comparison.
+That is the leverage of Algorithm 1, on the same grid and decided by the same exact comparison. Pure functions of
+``core`` do all of the arithmetic.
 """
 
 from __future__ import annotations
 
 import math
-import numbers
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from erasable.classes._protocol import Float64s, Rows
+from erasable.core.arrays import Array, Booleans, Float32s, Float64s, Integers, Positions
 from erasable.core.grid import Grid, count_outside_ball, scale_rows, to_grid
 from erasable.core.leverage import Factor, exceeds, factor, gram_error, whiten
+from erasable.core.linear_selection import grid_of
+from erasable.core.scaling import described_scaling
 from erasable.core.selector import GridRows, select
 from erasable.core.solve import few_threads, solve_exactly
 from erasable.core.sums import LARGEST_EXACT, add_rows, empty_gram, guard_exactness, regulariser, symmetric
 from erasable.core.weights import solve_weights
-from erasable.errors import ConfigurationError, InputError
+from erasable.errors import InputError
+from erasable.validation import number_between
 
 
 @dataclass(frozen=True)
@@ -70,24 +72,14 @@ class LinearBall:
     def __init__(
         self, radius: float = 1.0, *, fit_intercept: bool = False, scaling: Any = "row", grid_bits: int = 15
     ) -> None:
-        if isinstance(grid_bits, bool) or not isinstance(grid_bits, numbers.Integral):
-            raise ConfigurationError(f"grid_bits must be an integer; got {grid_bits!r}.")
-        if not isinstance(fit_intercept, bool | np.bool_):
-            raise ConfigurationError(f"fit_intercept must be True or False; got {fit_intercept!r}.")
-        for name, value in (
-            ("radius", _radius(radius)),
-            ("fit_intercept", bool(fit_intercept)),
-            ("scaling", _scaling(scaling)),
-            ("grid_bits", int(grid_bits)),
-        ):
-            object.__setattr__(self, name, value)
-        scales = len(self.scaling) if isinstance(self.scaling, tuple) else 1
-        steps = self.capacity * 4.0 ** self.grid(scales).bits  # the grid refuses bits and scalings that cannot work
-        if not 1.0 <= steps < LARGEST_EXACT // 2:
-            low, high = (math.sqrt(4.0**self.grid_bits / (4.0 * s)) for s in (LARGEST_EXACT // 2, 1))
-            raise ConfigurationError(
-                f"radius must be between {low:.3g} and {high:.3g} on a grid of {grid_bits} bits; got {radius!r}."
-            )
+        grid = grid_of(None, fit_intercept=fit_intercept, scaling=scaling, grid_bits=grid_bits)
+        # The regulariser 1 / (4 radius²) has to be a number of squared grid steps that sums of rows can hold.
+        least, most = (math.sqrt(4.0**grid.bits / (4.0 * steps)) for steps in (LARGEST_EXACT // 2, 1))
+        object.__setattr__(self, "radius", number_between(radius, "radius", least, most, closed="both"))
+        object.__setattr__(self, "fit_intercept", grid.intercept)
+        object.__setattr__(self, "scaling", grid.scaling)
+        object.__setattr__(self, "grid_bits", grid.bits)
+        regulariser(self.capacity, grid)  # at the very edge it may be refused
 
     @property
     def capacity(self) -> float:
@@ -98,15 +90,15 @@ class LinearBall:
         """How rows of so many features become integers."""
         return Grid(n_features, self.grid_bits, self.fit_intercept, self.scaling)
 
-    def _grid_of(self, rows: Rows) -> Grid:
+    def _grid_of(self, rows: Array) -> Grid:
         return self.grid(rows.shape[1] - int(self.fit_intercept))
 
-    def empty(self, n_features: int) -> Rows:
+    def empty(self, n_features: int) -> Array:
         """Grid rows, none of them."""
         grid = self.grid(n_features)
         return np.empty((0, grid.n_columns), dtype=grid.dtype)
 
-    def encode(self, X: Rows) -> Rows:
+    def encode(self, X: Array) -> Array:
         """Rows as grid integers, the constant appended where there is an intercept."""
         grid = self.grid(X.shape[1])
         outside = count_outside_ball(X, grid)
@@ -117,14 +109,14 @@ class LinearBall:
             )
         return to_grid(X, grid)
 
-    def embed(self, X: Rows) -> Float64s:
+    def embed(self, X: Array) -> Float64s:
         """Rows in grid units before rounding, as float64; a linear function is defined outside the ball too."""
         grid = self.grid(X.shape[1])
         Z = np.full((len(X), grid.n_columns), float(grid.constant))
         np.multiply(scale_rows(X, grid), math.ldexp(grid.stretch, grid.bits), out=Z[:, : grid.n_features])
         return Z
 
-    def holds(self, rows: Rows) -> npt.NDArray[np.bool_]:
+    def holds(self, rows: Array) -> Booleans:
         """Whether each is a row of the grid: inside the ball, the constant in its place."""
         grid = self._grid_of(rows)
         if rows.dtype != grid.dtype:
@@ -137,7 +129,7 @@ class LinearBall:
         grid = self.grid(n_features)
         return LinearMeasure(grid, regulariser(self.capacity, grid))
 
-    def fit(self, rows: Rows, y01: npt.NDArray[np.integer[Any]]) -> LinearFit:
+    def fit(self, rows: Array, y01: Integers) -> LinearFit:
         """``f(x) = 1/2 + w'x / 2`` with w the ridge solution ``A^-1 b`` of Algorithm 1 for labels ``2 y - 1``.
 
         Departure: Algorithm 2, line 4 minimises over the ball. Here the ball's constraint is a penalty: u = w / 2
@@ -159,7 +151,7 @@ class LinearBall:
         grid = self.grid(n_features)
         return grid.longest / regulariser(self.capacity, grid)
 
-    def dimension(self, rows: Rows) -> float:
+    def dimension(self, rows: Array) -> float:
         """``log det(I + 4B² sum xx')``, which is at most ``d log(1 + 4B² T / d)``.
 
         The t-th term of D(F, S) is ``x'A_t^-1 x`` with x in ``A_t``, which equals ``1 - det A_{t-1} / det A_t`` and so
@@ -199,16 +191,11 @@ class LinearBall:
 
     def describe(self) -> dict[str, Any]:
         """The four parameters."""
-        scaling = self.scaling
-        if isinstance(scaling, float):
-            scaling = scaling.hex()
-        elif isinstance(scaling, tuple):
-            scaling = [s.hex() for s in scaling]
         return {
             "class": "linear-ball",
             "radius": self.radius.hex(),
             "fit_intercept": self.fit_intercept,
-            "scaling": scaling,
+            "scaling": described_scaling(self.scaling),
             "grid_bits": self.grid_bits,
         }
 
@@ -222,7 +209,7 @@ class LinearMeasure:
         self._factor: Factor | None = None
         self._factored = False  # whether _factor is that of H as it is
 
-    def _whitened(self, rows: Rows) -> tuple[Factor, Float64s] | None:
+    def _whitened(self, rows: Array) -> tuple[Factor, Float64s] | None:
         """A factor and the rounded leverages; None where float64 is too coarse to bound their errors."""
         if not self._factored:
             self._factor, self._factored = factor(self.H, self.units), True
@@ -232,7 +219,7 @@ class LinearMeasure:
             Y = whiten(self._factor, rows.astype(np.float64, order="C"))
         return self._factor, np.einsum("ij,ij->j", Y, Y)
 
-    def squared(self, rows: Rows) -> Float64s:
+    def squared(self, rows: Array) -> Float64s:
         """Leverages, rounded."""
         found = self._whitened(rows)
         if found is not None:
@@ -242,7 +229,7 @@ class LinearMeasure:
         totals = (sum((a * z for a, z in pairs), start=0) for pairs in solved)
         return np.array([t if isinstance(t, int) else int(t.p) / int(t.q) for t in totals], dtype=np.float64)
 
-    def exceeds(self, rows: Rows, tau: float) -> npt.NDArray[np.bool_]:
+    def exceeds(self, rows: Array, tau: float) -> Booleans:
         """Whether each leverage is above ``tau``, decided exactly.
 
         Notes
@@ -263,14 +250,14 @@ class LinearMeasure:
             above[i] = exceeds(rows[i], self.H, self.units, tau)[0]
         return above
 
-    def add(self, rows: Rows) -> None:
+    def add(self, rows: Array) -> None:
         """These rows join the sum."""
         guard_exactness(self.n_rows + len(rows), self.grid, self.units)
         add_rows(self.H, rows)
         self.n_rows += len(rows)
         self._factor, self._factored = None, False
 
-    def select(self, rows: Rows, tau: float) -> npt.NDArray[np.intp]:
+    def select(self, rows: Array, tau: float) -> Positions:
         """Positions that one pass over the rows selects; the selected rows join the sum."""
         H = self.H.copy(order="F")  # a refused selection leaves the measure as it was
         selection = select(GridRows(rows, self.grid), H, self.n_rows, grid=self.grid, units=self.units, tau=tau)
@@ -283,10 +270,10 @@ class LinearMeasure:
 class LinearFit:
     """``1/2 + w'x / 2`` for rows x in grid units."""
 
-    w: npt.NDArray[np.float32]
+    w: Float32s
     bits: int
 
-    def __call__(self, rows: Rows) -> Float64s:
+    def __call__(self, rows: Array) -> Float64s:
         """The value for each row."""
         scores: Float64s = rows.astype(np.float64) @ self.w.astype(np.float64)
         return 0.5 + np.ldexp(scores, -self.bits - 1)
@@ -294,27 +281,3 @@ class LinearFit:
     def erase(self) -> None:
         """Overwrite the weights."""
         self.w.fill(0.0)
-
-
-def _radius(value: Any) -> float:
-    right = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    try:
-        number = float(value) if right else math.nan
-    except OverflowError:
-        number = math.inf
-    if not 1e-100 < number < 1e100:
-        raise ConfigurationError(f"radius must be a positive finite number; got {value!r}.")
-    return number
-
-
-def _scaling(value: Any) -> Any:
-    """None, text, one float, or a tuple of floats; the grid judges the numbers."""
-    if value is None or isinstance(value, str):
-        return value
-    try:
-        scales = np.asarray(value, dtype=np.float64) if not isinstance(value, bool) else np.empty((0, 0))
-    except (TypeError, ValueError, OverflowError):
-        scales = np.empty((0, 0))
-    if scales.ndim > 1 or scales.size == 0:
-        raise ConfigurationError("scaling must be 'row', None, a positive number or one positive number per feature.")
-    return float(scales) if scales.ndim == 0 else tuple(scales.tolist())

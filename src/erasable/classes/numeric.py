@@ -1,18 +1,21 @@
-"""A class given by two numeric oracles: one that estimates D², one that fits. Nothing about it is exact."""
+"""A class given by two numeric oracles: one that estimates D², one that fits. Nothing about it is exact.
+
+It calls the oracles given, and touches nothing else.
+"""
 
 from __future__ import annotations
 
 import math
-import numbers
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from erasable.classes._protocol import Float64s, Predictor, Rows
+from erasable.core.arrays import Array, Booleans, Float64s, Integers
+from erasable.core.function_class import Predictor
 from erasable.errors import ConfigurationError
+from erasable.validation import function, positive_number, text
 
 
 @dataclass(frozen=True, init=False)
@@ -58,34 +61,26 @@ class NumericClass:
         dimension: Callable[[Any], float] | None = None,
         name: str = "",
     ) -> None:
-        for label, oracle in (("sup", sup), ("erm", erm), ("dimension", dimension or math.sqrt)):
-            if not callable(oracle):
-                raise ConfigurationError(f"{label} must be callable; got {type(oracle).__name__}.")
-        number = isinstance(rate, numbers.Real) and not isinstance(rate, bool)
-        if rate is not None and not (number and 0.0 < rate < math.inf):
-            raise ConfigurationError(f"rate must be a positive finite number or None; got {rate!r}.")
-        if not isinstance(name, str):
-            raise ConfigurationError(f"name must be text; got {type(name).__name__}.")
-        object.__setattr__(self, "sup", sup)
-        object.__setattr__(self, "erm", erm)
-        object.__setattr__(self, "given_rate", None if rate is None else float(rate))
-        object.__setattr__(self, "given_dimension", dimension)
-        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "sup", function(sup, "sup"))
+        object.__setattr__(self, "erm", function(erm, "erm"))
+        object.__setattr__(self, "given_rate", None if rate is None else positive_number(rate, "rate"))
+        object.__setattr__(self, "given_dimension", None if dimension is None else function(dimension, "dimension"))
+        object.__setattr__(self, "name", text(name, "name"))
 
     def __repr__(self) -> str:
         return f"NumericClass(name={self.name!r})"
 
-    def empty(self, n_features: int) -> Rows:
+    def empty(self, n_features: int) -> Array:
         """Rows, none of them."""
         return np.empty((0, n_features))
 
-    def encode(self, X: Rows) -> Rows:
+    def encode(self, X: Array) -> Array:
         """Rows as they are, as float64; minus zero is zero."""
         return np.array(X, dtype=np.float64) + 0.0
 
     embed = encode
 
-    def holds(self, rows: Rows) -> npt.NDArray[np.bool_]:
+    def holds(self, rows: Array) -> Booleans:
         """Whether each is a row of finite float64 numbers."""
         if rows.dtype != np.float64:
             return np.zeros(len(rows), dtype=bool)
@@ -95,14 +90,14 @@ class NumericClass:
         """The oracle, asked about an empty Q."""
         return NumericMeasure(self.sup, self.empty(n_features))
 
-    def fit(self, rows: Rows, y01: npt.NDArray[np.integer[Any]]) -> Predictor:
+    def fit(self, rows: Array, y01: Integers) -> Predictor:
         """What ``erm`` returns, its answers checked."""
-        function = _asked(self.erm, "erm", rows.copy(), np.array(y01))
-        if not callable(function):
-            raise ConfigurationError(f"erm must give a function of X; it gave {type(function).__name__}.")
+        fitted = _asked(self.erm, "erm", rows.copy(), np.array(y01))
+        if not callable(fitted):
+            raise ConfigurationError(f"erm must give a function of X; it gave {type(fitted).__name__}.")
 
-        def predict(X: Rows) -> Float64s:
-            return _numbers(_asked(function, "the function that erm gave", np.array(X)), len(X), "what erm gave")
+        def predict(X: Array) -> Float64s:
+            return _numbers(_asked(fitted, "the function that erm gave", np.array(X)), len(X), "what erm gave")
 
         return predict
 
@@ -110,7 +105,7 @@ class NumericClass:
         """Infinity: nothing is known."""
         return math.inf
 
-    def dimension(self, rows: Rows) -> float:
+    def dimension(self, rows: Array) -> float:
         """The bound given, or half the number of rows: one with ``a = (f - g)² <= 1`` adds at most ``a / (1 + a)``."""
         if self.given_dimension is None:
             return 0.5 * len(rows)
@@ -133,17 +128,17 @@ class NumericClass:
 class NumericMeasure:
     """``D²( . ; Q)`` as the oracle computes it."""
 
-    def __init__(self, sup: Callable[[Any, Any], Any], nothing: Rows) -> None:
+    def __init__(self, sup: Callable[[Any, Any], Any], nothing: Array) -> None:
         self.sup, self._parts = sup, [nothing]
 
     @property
-    def rows(self) -> Rows:
+    def rows(self) -> Array:
         """Q, in the order in which rows joined."""
         if len(self._parts) > 1:
             self._parts = [np.concatenate(self._parts)]
         return self._parts[0]
 
-    def squared(self, rows: Rows) -> Float64s:
+    def squared(self, rows: Array) -> Float64s:
         """What the oracle says."""
         values = _numbers(_asked(self.sup, "sup", rows.copy(), self.rows.copy()), len(rows), "sup")
         negative = int(np.count_nonzero(values < 0.0))
@@ -151,11 +146,11 @@ class NumericMeasure:
             raise ConfigurationError(f"sup must not be negative; {negative} of {len(rows)} values are.")
         return values
 
-    def exceeds(self, rows: Rows, tau: float) -> npt.NDArray[np.bool_]:
+    def exceeds(self, rows: Array, tau: float) -> Booleans:
         """Whether what the oracle says is above ``tau``."""
         return np.asarray(self.squared(rows) > tau)
 
-    def add(self, rows: Rows) -> None:
+    def add(self, rows: Array) -> None:
         """These rows join Q."""
         self._parts.append(np.array(rows))
 

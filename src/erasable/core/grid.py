@@ -20,13 +20,11 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from erasable.core.arrays import Float64s, Floats, Integers
+from erasable.core.scaling import Scaling, check_scaling
 from erasable.errors import ConfigurationError, InputError
-
-Floats = npt.NDArray[np.floating[Any]]
-Float64s = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.integer[Any]]
+from erasable.validation import whole_number
 
 MIN_BITS, MAX_BITS = 4, 20
 # ``reach`` is a multiple of this where there is room: rows with 4, 16, ..., 4096 entries of one size then never land
@@ -55,28 +53,12 @@ class Grid:
     n_features: int
     bits: int = 15
     intercept: bool = True
-    scaling: str | float | tuple[float, ...] | None = "row"
+    scaling: Scaling = "row"
 
     def __post_init__(self) -> None:
-        if not MIN_BITS <= self.bits <= MAX_BITS:
-            raise ConfigurationError(f"grid_bits must be between {MIN_BITS} and {MAX_BITS}; got {self.bits}.")
-        if self.n_features < 1:
-            raise ConfigurationError(f"at least one feature is required; got {self.n_features}.")
-        if isinstance(self.scaling, str) and self.scaling != "row":
-            raise ConfigurationError(
-                f"scaling must be None, 'row', a positive number or one positive number per feature; "
-                f"got {self.scaling!r}."
-            )
-        if isinstance(self.scaling, float) and not (math.isfinite(self.scaling) and self.scaling > 0):
-            raise ConfigurationError(f"scaling must be a positive finite number; got {self.scaling!r}.")
-        if isinstance(self.scaling, tuple):
-            if len(self.scaling) != self.n_features:
-                raise ConfigurationError(
-                    f"scaling gives {len(self.scaling)} scales for {self.n_features} features: "
-                    "pass one positive number per feature."
-                )
-            if not all(math.isfinite(s) and s > 0 for s in self.scaling):
-                raise ConfigurationError("every scale in scaling must be a positive finite number.")
+        whole_number(self.bits, "grid_bits", MIN_BITS, MAX_BITS)
+        whole_number(self.n_features, "the number of features")
+        check_scaling(self.scaling, self.n_features, by_row=True)
         if self.reach < 1:
             raise ConfigurationError(
                 f"{self.n_features} features do not fit a grid of {self.bits} bits: raise grid_bits."

@@ -34,7 +34,7 @@ import numpy.typing as npt
 from flint import fmpz_mat
 from scipy.linalg import blas
 
-from erasable.core.grid import Float64s, Integers
+from erasable.core.arrays import Float64s, Integers
 from erasable.core.kernels import Kernel, Points
 from erasable.core.leverage import U64, exceeds
 from erasable.core.selector import Decisions, Progress

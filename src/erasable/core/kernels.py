@@ -19,8 +19,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import blas
 
-from erasable.core.grid import Float64s, Floats, Integers
+from erasable.core.arrays import Float64s, Floats, Integers
+from erasable.core.scaling import Scaling, check_scaling
 from erasable.errors import ConfigurationError, InputError
+from erasable.validation import choice, finite_number, number_between, number_not_negative, whole_number
 
 KERNEL_BITS = 30
 ONE = 1 << KERNEL_BITS  # the kernel value 1
@@ -46,18 +48,11 @@ class Points:
 
     n_features: int
     bits: int = 12
-    scaling: float | tuple[float, ...] | None = None
+    scaling: Scaling = None
 
     def __post_init__(self) -> None:
-        if not 1 <= self.bits <= 20:
-            raise ConfigurationError(f"grid_bits must be between 1 and 20 for kernels; got {self.bits}.")
-        scales = self.scaling if isinstance(self.scaling, tuple) else (self.scaling or 1.0,)
-        if not all(math.isfinite(s) and s > 0 for s in scales) or self.scaling == 0.0:
-            raise ConfigurationError("scaling must be a positive finite number, or one per feature.")
-        if isinstance(self.scaling, tuple) and len(self.scaling) != self.n_features:
-            raise ConfigurationError(
-                f"scaling gives {len(self.scaling)} scales for {self.n_features} features: pass one per feature."
-            )
+        whole_number(self.bits, "grid_bits", 1, 20)
+        check_scaling(self.scaling, self.n_features, by_row=False)
 
     @property
     def radius(self) -> float:
@@ -111,20 +106,31 @@ class Kernel:
     function: Callable[[Float64s, Float64s], Any] | None = None
 
     def __post_init__(self) -> None:
-        if self.name not in (*KERNELS, "custom"):
-            raise ConfigurationError(f"kernel must be one of {', '.join(KERNELS)}, or a function; got {self.name!r}.")
-        if not _GAMMAS[0] <= self.gamma <= _GAMMAS[1]:
-            raise ConfigurationError(
-                f"gamma must be a positive number between {_GAMMAS[0]:g} and {_GAMMAS[1]:g}; got {self.gamma!r}."
-            )
-        if self.nu not in (0.5, 1.5, 2.5):
-            raise ConfigurationError(f"nu must be 0.5, 1.5 or 2.5; got {self.nu!r}.")
-        if not 1 <= self.degree <= 64:
-            raise ConfigurationError(f"degree must be between 1 and 64; got {self.degree!r}.")
-        if not (math.isfinite(self.coef0) and self.coef0 >= 0.0):
-            raise ConfigurationError(
-                f"coef0 must be zero or more, for the kernel to be positive definite; got {self.coef0!r}."
-            )
+        if self.name != "custom":
+            choice(self.name, "kernel", KERNELS)
+        number_between(self.gamma, "gamma", *_GAMMAS, closed="both")
+        choice(self.nu, "nu", (0.5, 1.5, 2.5))
+        whole_number(self.degree, "degree", 1, 64)
+        number_not_negative(self.coef0, "coef0")  # a kernel would not be positive definite otherwise
+
+    @classmethod
+    def of(cls, kernel: Any, *, gamma: Any, nu: Any, degree: Any, coef0: Any) -> Kernel:
+        """The kernel that parameters name, as callers give them: ``kernel`` is a name or a function.
+
+        Raises
+        ------
+        ConfigurationError
+        """
+        if not callable(kernel) and not isinstance(kernel, str):
+            raise ConfigurationError(f"kernel must be a name or a function; got {type(kernel).__name__}.")
+        return cls(
+            "custom" if callable(kernel) else kernel,
+            finite_number(gamma, "gamma"),
+            finite_number(nu, "nu"),
+            whole_number(degree, "degree", 1, 64),
+            number_not_negative(coef0, "coef0"),
+            kernel if callable(kernel) else None,
+        )
 
     @property
     def of_distance(self) -> bool:

@@ -23,7 +23,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import blas, lapack
 
-from erasable.core.grid import Float64s, Grid, Integers
+from erasable.core.arrays import Float64s, Integers
+from erasable.core.grid import Grid
 from erasable.core.solve import component, factorise, refine, solve_exactly
 from erasable.core.sums import symmetric
 

@@ -22,7 +22,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import blas
 
-from erasable.core.grid import Float64s, Grid, Integers, count_outside_ball, to_grid
+from erasable.core.arrays import Float64s, Integers
+from erasable.core.grid import Grid, count_outside_ball, to_grid
 from erasable.core.leverage import (
     Factor,
     Screen,
@@ -42,7 +43,7 @@ Mask = npt.NDArray[np.bool_]
 _BLOCK = 2**20  # numbers looked at together
 
 
-class Rows(Protocol):
+class RowSource(Protocol):
     """Rows in learning order, as the selector reads them."""
 
     on_grid: bool
@@ -70,12 +71,12 @@ class GridRows:
         return len(self.G)
 
     def approximate(self, low: int, high: int) -> tuple[npt.NDArray[np.float32], Float64s]:
-        """See :class:`Rows`."""
+        """See :class:`RowSource`."""
         X = self.G[low:high, : self.grid.n_features].astype(np.float32)
         return X, np.full(high - low, 2.0**-self.grid.bits)
 
     def take(self, index: npt.NDArray[np.intp]) -> Integers:
-        """See :class:`Rows`."""
+        """See :class:`RowSource`."""
         return self.G[index]
 
 
@@ -96,7 +97,7 @@ class RawRows:
         return part if isinstance(part, np.ndarray) else part.toarray()
 
     def approximate(self, low: int, high: int) -> tuple[npt.NDArray[np.float32], Float64s]:
-        """See :class:`Rows`."""
+        """See :class:`RowSource`."""
         grid, part = self.grid, self.dense(slice(low, high))
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             if not grid.normalises:
@@ -111,7 +112,7 @@ class RawRows:
             return X, np.ldexp(grid.reach, -grid.bits) / np.sqrt(square)
 
     def take(self, index: npt.NDArray[np.intp]) -> Integers:
-        """See :class:`Rows`."""
+        """See :class:`RowSource`."""
         return to_grid(self.dense(index), self.grid)
 
     def check_ball(self) -> None:
@@ -159,7 +160,7 @@ class Selection:
 
 
 def select(
-    rows: Rows,
+    rows: RowSource,
     H: Float64s,
     n_core: int,
     *,
@@ -174,7 +175,7 @@ def select(
 
     Parameters
     ----------
-    rows : Rows
+    rows : RowSource
         The rows to learn, in order.
     H : array of shape (n_columns, n_columns), float64, Fortran order
         ``units * I`` plus the Gram matrix of the core rows so far (lower triangle). Updated in place.
@@ -215,7 +216,7 @@ def select(
 class _Run:
     """Working memory of one call of :func:`select`."""
 
-    def __init__(self, rows: Rows, H: Float64s, n_core: int, grid: Grid, units: int, tau: float) -> None:
+    def __init__(self, rows: RowSource, H: Float64s, n_core: int, grid: Grid, units: int, tau: float) -> None:
         self.rows, self.H, self.n_core = rows, H, n_core
         self.grid, self.units, self.tau = grid, units, tau
         self._factor: Factor | None = None

@@ -23,7 +23,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 from threadpoolctl import ThreadpoolController
 
-from erasable.core.grid import Float64s
+from erasable.core.arrays import Float64s
 from erasable.core.sums import symmetric
 
 _FACTOR_ALONE = 5000  # factor smaller matrices than this on one thread

@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import blas
 
-from erasable.core.grid import Float64s, Grid, Integers
+from erasable.core.arrays import Float64s, Integers
+from erasable.core.grid import Grid
 from erasable.errors import ConfigurationError, ExactnessError
 
 LARGEST_EXACT = 2**53

@@ -11,11 +11,9 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from erasable.core.grid import Float64s
+from erasable.core.arrays import Float32s, Float64s
 from erasable.core.solve import Refined, alone, component, factorise, refine, solve_exactly
 from erasable.core.sums import symmetric
-
-Float32s = npt.NDArray[np.float32]
 
 
 def solve_weights(H: Float64s, B: Float64s, bits: int, units: int) -> Float32s:

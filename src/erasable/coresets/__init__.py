@@ -1,4 +1,4 @@
-"""Core-set maps: which few of the rows are kept."""
+"""Core-set maps: which few of the rows are kept. They use ``core``, hold nothing of rows, and touch no files."""
 
 from erasable.coresets._protocol import CoreSetMap, check_core_set, core_positions
 from erasable.coresets.linear import LeverageThreshold

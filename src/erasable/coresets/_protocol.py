@@ -1,17 +1,15 @@
-"""What every core-set map offers: the map C of Definition 2.5, and whether it is stable."""
+"""What every core-set map offers: the map C of Definition 2.5, and whether it is stable. A protocol, and its checks."""
 
 from __future__ import annotations
 
-import math
-import numbers
 from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-import numpy.typing as npt
 
+from erasable.core.arrays import Array, Positions
 from erasable.core.layout import Key
-from erasable.errors import ConfigurationError, InputTypeError, NoRowsError
+from erasable.errors import ConfigurationError, NoRowsError
 
 
 @runtime_checkable
@@ -28,7 +26,7 @@ class CoreSetMap(Protocol):
         """Whether ``C(C(S) - U) = C(S) - U`` for all rows S and U, in order: what Theorem 3.1 asks of a map."""
         ...
 
-    def select(self, X: Any, y: npt.NDArray[Any], keys: Sequence[Key]) -> npt.NDArray[np.intp]:
+    def select(self, X: Any, y: Array, keys: Sequence[Key]) -> Positions:
         """Positions of the core rows, in order of selection.
 
         Parameters
@@ -47,35 +45,22 @@ class CoreSetMap(Protocol):
         ...
 
 
-def check_number(value: Any, name: str, *, above: float, at_most: float = math.inf) -> float:
-    """A finite number strictly above one bound and not beyond the other, as a float."""
-    right = isinstance(value, numbers.Real) and not isinstance(value, bool | np.bool_)
-    try:
-        number = float(value) if right else math.nan
-    except OverflowError:
-        number = math.inf
-    if not (above < number <= at_most and math.isfinite(number)):
-        limit = "" if at_most == math.inf else f" and at most {at_most:g}"
-        raise ConfigurationError(f"{name} must be a number above {above:g}{limit}; got {value!r}.")
-    return number
-
-
 def check_core_set(core_set: Any) -> None:
     """Refuse what is no core-set map.
 
     Raises
     ------
-    InputTypeError
+    ConfigurationError
     """
     if isinstance(core_set, type) or not isinstance(core_set, CoreSetMap):
         kind = f"the class {core_set.__name__}" if isinstance(core_set, type) else type(core_set).__name__
-        raise InputTypeError(
+        raise ConfigurationError(
             "core_set must be a core-set map (an instance with stable, select and describe, such as those of "
             f"erasable.coresets); got {kind}."
         )
 
 
-def core_positions(core_set: CoreSetMap, X: Any, y: npt.NDArray[Any], keys: Sequence[Key]) -> npt.NDArray[np.intp]:
+def core_positions(core_set: CoreSetMap, X: Any, y: Array, keys: Sequence[Key]) -> Positions:
     """What a map selects, at least one row, once it is known to be distinct positions of rows.
 
     Raises

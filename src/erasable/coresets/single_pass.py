@@ -3,51 +3,23 @@
 Why it is stable, for any class: a row was kept because ``D²(x; K) > tau`` for the rows K kept before it. Take any set U
 away. D² only grows when rows leave, so ``D²(x; K - U) > tau`` too, and by induction every survivor is kept again:
 C(C(S) - U) = C(S) - U. The proof needs each comparison to be the same function of the rows in both runs, hence
-``stable`` only where the class decides exactly.
+``stable`` only where the class decides exactly. Asks the function class, and touches nothing else.
 """
 
 from __future__ import annotations
 
-import math
-import numbers
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from erasable.errors import ConfigurationError
+from erasable.core.arrays import Array, Positions
+from erasable.core.function_class import FunctionClass, Measure
+from erasable.validation import number_not_negative
 
 _SCREENED = 1024  # rows screened at once
 _ENCODED = 2**22  # numbers encoded at once
-Rows = npt.NDArray[Any]
-Positions = npt.NDArray[np.intp]
-
-
-class Measure(Protocol):
-    """``D²( . ; Q)`` for encoded rows and a growing Q; see ``erasable.classes``."""
-
-    def squared(self, rows: Rows) -> npt.NDArray[np.float64]: ...  # noqa: D102
-
-    def exceeds(self, rows: Rows, tau: float) -> npt.NDArray[np.bool_]: ...  # noqa: D102
-
-    def add(self, rows: Rows) -> None: ...  # noqa: D102
-
-
-class MeasuredClass(Protocol):
-    """What a selection map needs of a function class."""
-
-    @property
-    def exact(self) -> bool: ...  # noqa: D102
-
-    def empty(self, n_features: int) -> Rows: ...  # noqa: D102
-
-    def encode(self, X: Rows) -> Rows: ...  # noqa: D102
-
-    def start(self, n_features: int) -> Measure: ...  # noqa: D102
-
-    def describe(self) -> dict[str, Any]: ...  # noqa: D102
 
 
 @dataclass(frozen=True)
@@ -81,15 +53,11 @@ class SinglePass:
     array([0, 2])
     """
 
-    function_class: MeasuredClass
+    function_class: FunctionClass
     threshold: float
 
     def __post_init__(self) -> None:
-        value: Any = self.threshold
-        number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-        if not (number and 0.0 <= value < math.inf):
-            raise ConfigurationError(f"threshold must be a finite number, zero or more; got {value!r}.")
-        object.__setattr__(self, "threshold", float(value) + 0.0)  # minus zero is zero
+        object.__setattr__(self, "threshold", number_not_negative(self.threshold, "threshold"))
 
     @property
     def stable(self) -> bool:
@@ -103,7 +71,7 @@ class SinglePass:
 
     def gather(
         self, X: Any, measure: Measure, progress: Callable[[int, int], None] | None = None
-    ) -> tuple[Positions, Rows]:
+    ) -> tuple[Positions, Array]:
         """Positions kept after the rows the measure holds already, and those rows encoded; they join the measure.
 
         ``X`` is a dense array or anything sliceable with ``toarray`` (SciPy CSR); it is encoded a block at a time.
@@ -121,7 +89,7 @@ class SinglePass:
                 progress(min(n, low + step), n)
         return np.concatenate(positions), np.concatenate(kept)
 
-    def pick(self, rows: Rows, measure: Measure) -> Positions:
+    def pick(self, rows: Array, measure: Measure) -> Positions:
         """Positions kept among encoded rows, after those the measure holds already; they join the measure.
 
         Notes

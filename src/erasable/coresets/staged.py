@@ -1,30 +1,23 @@
-"""Algorithm 3, GeneralBBQSampler: stages of shrinking epsilon, largest disagreement first. Not a stable map."""
+"""Algorithm 3, GeneralBBQSampler: stages of shrinking epsilon, largest disagreement first. Not a stable map.
+
+Asks the function class, and touches nothing else.
+"""
 
 from __future__ import annotations
 
 import math
-import numbers
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from erasable.coresets.single_pass import MeasuredClass, Rows
+from erasable.core.arrays import Array, Int64s, Positions
+from erasable.core.function_class import FunctionClass
 from erasable.errors import ConfigurationError
+from erasable.validation import number_between, positive_number, whole_number
 
 _CLOSE = 1e-9  # relative difference below which two rounded D² count as equal
-
-
-class FittedClass(MeasuredClass, Protocol):
-    """What the stages need of a function class besides its measure."""
-
-    def fit(self, rows: Rows, y01: Any) -> Callable[[Rows], npt.NDArray[np.float64]]: ...  # noqa: D102
-
-    def dimension(self, rows: Rows) -> float: ...  # noqa: D102
-
-    def rate(self, n_rows: int, delta: float, n_features: int) -> float | None: ...  # noqa: D102
 
 
 @dataclass(frozen=True)
@@ -46,7 +39,7 @@ class StagedRun:
     stopped_by_rule: bool
 
     @property
-    def positions(self) -> npt.NDArray[np.intp]:
+    def positions(self) -> Positions:
         """Rows queried in all stages, in the order in which they were."""
         # Algorithm 3, line 17
         return np.array([i for stage in self.stages for i in stage.queried], dtype=np.intp)
@@ -77,28 +70,21 @@ class Staged:
     it lets 81 be queried, of 30 of those 18.
     """
 
-    function_class: FittedClass
+    function_class: FunctionClass
     rate: float | None = None
     delta: float = 0.05
     max_stages: int = 64
     stable = False
 
     def __init__(
-        self, function_class: FittedClass, *, rate: float | None = None, delta: float = 0.05, max_stages: int = 64
+        self, function_class: FunctionClass, *, rate: float | None = None, delta: float = 0.05, max_stages: int = 64
     ) -> None:
-        if rate is not None and not (_is_number(rate) and 0.0 < rate < math.inf):
-            raise ConfigurationError(f"rate must be a positive finite number or None; got {rate!r}.")
-        if not (_is_number(delta) and 0.0 < delta <= 1.0):
-            raise ConfigurationError(f"delta must be a number above 0 and at most 1; got {delta!r}.")
-        whole = isinstance(max_stages, numbers.Integral) and not isinstance(max_stages, bool)
-        if not (whole and 1 <= max_stages <= 256):
-            raise ConfigurationError(f"max_stages must be an integer from 1 to 256; got {max_stages!r}.")
         object.__setattr__(self, "function_class", function_class)
-        object.__setattr__(self, "rate", None if rate is None else float(rate))
-        object.__setattr__(self, "delta", float(delta))
-        object.__setattr__(self, "max_stages", int(max_stages))
+        object.__setattr__(self, "rate", None if rate is None else positive_number(rate, "rate"))
+        object.__setattr__(self, "delta", number_between(delta, "delta", 0.0, 1.0, closed="high"))
+        object.__setattr__(self, "max_stages", whole_number(max_stages, "max_stages", 1, 256))
 
-    def select(self, X: Any, y: Any, keys: Sequence[Any] | None = None) -> npt.NDArray[np.intp]:
+    def select(self, X: Any, y: Any, keys: Sequence[Any] | None = None) -> Positions:
         """Positions of the rows queried, in the order in which they are."""
         return self.stages(X, y).positions
 
@@ -117,7 +103,7 @@ class Staged:
             "function_class": self.function_class.describe(),
         }
 
-    def run(self, rows: Rows, y: Any, n_features: int) -> StagedRun:
+    def run(self, rows: Array, y: Any, n_features: int) -> StagedRun:
         """The run on encoded rows.
 
         Parameters
@@ -158,7 +144,7 @@ class Staged:
             stopped = dimension * rate / (2.0 * width) > 2.0 * width * left  # Algorithm 3, lines 14 to 16
         return StagedRun(tuple(stages), stopped)
 
-    def _query(self, rows: Rows, pool: npt.NDArray[np.intp], tau: float, n_features: int) -> list[int]:
+    def _query(self, rows: Array, pool: Positions, tau: float, n_features: int) -> list[int]:
         """Rows of the pool queried in a stage with ``epsilon² = tau``."""
         measure, queried = self.function_class.start(n_features), list[int]()
         waiting = pool[measure.exceeds(rows[pool], tau)] if len(pool) else pool
@@ -175,10 +161,10 @@ class Staged:
 
     def _confident(
         self,
-        rows: Rows,
-        targets: npt.NDArray[np.int64],
+        rows: Array,
+        targets: Int64s,
         queried: list[int],
-        rest: npt.NDArray[np.intp],
+        rest: Positions,
         margin: float,
     ) -> list[int]:
         """Rows left in the pool about which the fit on this stage's labels is confident."""
@@ -200,11 +186,7 @@ class Staged:
         return float(rate)
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, numbers.Real) and not isinstance(value, bool)
-
-
-def _targets(y: Any) -> npt.NDArray[np.int64]:
+def _targets(y: Any) -> Int64s:
     """Targets 0 and 1, one column per function: the last of two classes, or each of more, against the rest."""
     labels = list(y.tolist() if isinstance(y, np.ndarray) else y)
     classes = sorted(set(labels))

@@ -1,4 +1,7 @@
-"""The support vectors of a hard-margin SVM as a core-set map: a compression that is not stable."""
+"""The support vectors of a hard-margin SVM as a core-set map: a compression that is not stable.
+
+Uses the solvers of scikit-learn and SciPy; the only map here that is not exact.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.optimize import linprog, nnls
 
+from erasable.core.arrays import Array, Float64s, Positions
 from erasable.core.layout import Key
 from erasable.errors import InputError
 
@@ -57,7 +60,7 @@ class SupportVectors:
         """False."""
         return False
 
-    def select(self, X: Any, y: npt.NDArray[Any], keys: Sequence[Key]) -> npt.NDArray[np.intp]:
+    def select(self, X: Any, y: Array, keys: Sequence[Key]) -> Positions:
         """Positions of the support vectors, ascending.
 
         Raises
@@ -95,7 +98,7 @@ class SupportVectors:
         return {"map": "SupportVectors", "tolerance": _ON_THE_MARGIN.hex()}
 
 
-def _centred(X: Any) -> npt.NDArray[np.float64]:
+def _centred(X: Any) -> Float64s:
     """Rows moved and stretched, all alike, to between -1 and 1: the same rows support the margin."""
     Z = np.array(X if isinstance(X, np.ndarray) else X.toarray(), dtype=np.float64)
     low, high = Z.min(axis=0), Z.max(axis=0)
@@ -104,7 +107,7 @@ def _centred(X: Any) -> npt.NDArray[np.float64]:
     return Z / size if size > 0.0 else Z
 
 
-def _margins(Z: npt.NDArray[np.float64], signs: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _margins(Z: Float64s, signs: Float64s) -> Float64s:
     """Functional margins ``s (w'z + b)`` under the widest separator, all at least one; zeros where it was not found.
 
     The solver of the SVM holds kernels in float32. So the least ``w`` that gives the rows it names margins of exactly

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.base import clone
 
-from erasable.core.grid import Float64s
+from erasable.core.arrays import Float64s
 from erasable.core.layout import Buffer, Key, Label, Tensors, check_format, guarded, parse, read_label, read_names
 from erasable.core.selector import Decisions, Progress
 from erasable.coresets import CoreSetMap, core_positions

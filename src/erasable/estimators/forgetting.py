@@ -16,7 +16,7 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
 
-from erasable.core.grid import Float64s
+from erasable.core.arrays import Float64s
 from erasable.core.layout import Buffer, Key
 from erasable.core.selector import Progress
 from erasable.errors import ChangedMeanwhileError, ConfigurationError, NoRowsError

@@ -15,6 +15,7 @@ from erasable.models.general_state import GeneralConfiguration, GeneralState
 from erasable.models.guarantee import Guarantee
 from erasable.models.parameters import check_memory, fixed_classes, sorted_classes, warn_of_signs
 from erasable.models.shards import Fetch
+from erasable.validation import choice
 
 _SAMPLERS = ("single-pass", "staged")
 
@@ -138,19 +139,16 @@ class ErasableGeneralClassifier(ErasableBase):
         return GeneralConfiguration(function_class, sampler, n_features, fixed_classes(self, classes))
 
     def _sampler(self, function_class: FunctionClass, n_features: int) -> SinglePass | Staged:
-        match self.sampler:
-            case "single-pass":
-                sampler = SinglePass(function_class, self.threshold)
-                widest = function_class.widest(n_features)
-                if sampler.threshold >= widest:
-                    raise ConfigurationError(
-                        f"nothing could ever be selected: no row's D² exceeds {widest:.6g} for this class, and the "
-                        f"threshold is {sampler.threshold:.6g}. Lower the threshold."
-                    )
-                return sampler
-            case "staged":
-                return Staged(function_class, rate=self.rate, delta=self.delta, max_stages=self.max_stages)
-        raise ConfigurationError(f"sampler must be one of {', '.join(map(repr, _SAMPLERS))}; got {self.sampler!r}.")
+        if choice(self.sampler, "sampler", _SAMPLERS) == "staged":
+            return Staged(function_class, rate=self.rate, delta=self.delta, max_stages=self.max_stages)
+        sampler = SinglePass(function_class, self.threshold)
+        widest = function_class.widest(n_features)
+        if sampler.threshold >= widest:
+            raise ConfigurationError(
+                f"nothing could ever be selected: no row's D² exceeds {widest:.6g} for this class, and the "
+                f"threshold is {sampler.threshold:.6g}. Lower the threshold."
+            )
+        return sampler
 
     def _start(self, n_features: int | None, n_samples: int, classes: Any, *, streaming: bool) -> GeneralModel:
         assert n_features is not None

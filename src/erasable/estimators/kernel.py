@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import numbers
 from dataclasses import replace
 from typing import Any
 
 from erasable.core.kernels import KERNEL_BITS, Kernel, Points
 from erasable.core.layout import Buffer
+from erasable.core.scaling import plain_scaling
 from erasable.errors import ConfigurationError
 from erasable.estimators.forgetting import ErasableBase
 from erasable.models.files import read_kernel
 from erasable.models.guarantee import Guarantee
 from erasable.models.kernel import KernelModel, kernel_guarantee
 from erasable.models.kernel_state import KernelConfiguration, KernelState
-from erasable.models.parameters import fixed_classes, names_of_features, scales_of
+from erasable.models.parameters import fixed_classes, names_of_features
 from erasable.models.shards import Fetch
-from erasable.validation import finite_number, positive_number, whole_number
+from erasable.validation import positive_number, whole_number
 
 
 class ErasableKernelClassifier(ErasableBase):
@@ -129,22 +129,7 @@ class ErasableKernelClassifier(ErasableBase):
 
     def _configuration(self, n_features: int, classes: Any) -> KernelConfiguration:
         """The configuration that the constructor arguments name; everything is checked."""
-        scaling = self.scaling
-        if isinstance(scaling, str | bool):
-            raise ConfigurationError("scaling must be None, a positive number or one positive number per feature.")
-        if scaling is not None:
-            scaling = positive_number(scaling, "scaling") if isinstance(scaling, numbers.Real) else scales_of(scaling)
-        name = "custom" if callable(self.kernel) else self.kernel
-        if not isinstance(name, str):
-            raise ConfigurationError(f"kernel must be a name or a function; got {type(name).__name__}.")
-        kernel = Kernel(
-            name,
-            positive_number(self.gamma, "gamma"),
-            finite_number(self.nu, "nu"),
-            whole_number(self.degree, "degree", 0),
-            finite_number(self.coef0, "coef0"),
-            self.kernel if callable(self.kernel) else None,
-        )
+        kernel = Kernel.of(self.kernel, gamma=self.gamma, nu=self.nu, degree=self.degree, coef0=self.coef0)
         capacity, threshold = positive_number(self.capacity, "capacity"), positive_number(self.threshold, "threshold")
         units = round(min(capacity, 2.0**21) * 2**KERNEL_BITS)
         if kernel.of_distance and capacity * threshold >= 1.0:
@@ -152,7 +137,7 @@ class ErasableKernelClassifier(ErasableBase):
                 "nothing could ever be selected: no row's disagreement exceeds 1 / capacity = "
                 f"{1 / capacity:.6g}, and the threshold is {threshold:.6g}. Lower one of them."
             )
-        points = Points(n_features, whole_number(self.grid_bits, "grid_bits", 0), scaling)
+        points = Points(n_features, whole_number(self.grid_bits, "grid_bits", 1, 20), plain_scaling(self.scaling))
         names = names_of_features(self, n_features)
         return KernelConfiguration(points, kernel, units, threshold, fixed_classes(self, classes), names)
 

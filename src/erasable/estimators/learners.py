@@ -17,7 +17,7 @@ from sklearn.utils.validation import has_fit_parameter
 
 from erasable.core.layout import Key, Tensors, canonical_json, digest_of, key_tensors, kind_of, parts, write_label
 from erasable.coresets import CoreSetMap
-from erasable.errors import ConfigurationError, InputTypeError
+from erasable.errors import ConfigurationError
 from erasable.models.keys import array_of, encode, pick
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic)
@@ -38,7 +38,7 @@ def check_estimator_parameter(estimator: Any, name: str = "estimator") -> None:
     """Refuse a base estimator that cannot be cloned, fitted or asked."""
     able = all(hasattr(estimator, method) for method in ("get_params", "fit", "predict"))
     if isinstance(estimator, type) or not able or is_regressor(estimator):
-        raise InputTypeError(
+        raise ConfigurationError(
             f"{name} must be a scikit-learn classifier (an instance with fit and predict); "
             f"got {f'the class {estimator.__name__}' if isinstance(estimator, type) else type(estimator).__name__}."
         )

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from erasable.core.grid import Float64s
+from erasable.core.arrays import Float64s
 from erasable.core.layout import Buffer
 from erasable.errors import InputError
 from erasable.estimators.forgetting import ErasableBase

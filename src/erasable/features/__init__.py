@@ -1,7 +1,7 @@
 """Fixed feature maps: pure configuration, never fitted on rows that may have to be forgotten.
 
 A model that learns mapped rows forgets them bit for bit; the map in front of it forgets nothing. So a map here is
-known before the first row is seen: drawn from a seed, given by the caller, or a hash.
+known before the first row is seen: drawn from an integer, given by the caller, or a hash.
 """
 
 from erasable.features._base import NUMBERS, TEXTS, AbsentMap, FeatureMap

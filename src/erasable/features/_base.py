@@ -1,24 +1,25 @@
-"""What every feature map is: a frozen record that can be called, described, compared and pickled."""
+"""What every feature map is: a frozen record that can be called, described, compared and pickled.
+
+Holds parameters, reads the rows it is given, and touches nothing else.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-import math
-import numbers
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
+from erasable.core.arrays import Array, Float64s
 from erasable.core.layout import read_json
 from erasable.core.sparse import summed
 from erasable.errors import ConfigurationError, InputError
 
-Float64s = npt.NDArray[np.float64]
 NUMBERS, TEXTS = "numbers", "texts"
+MOST_FEATURES = 2**24
 _BLOCK = 2**17  # numbers handled at once, so that temporaries stay in the processor's cache
 
 
@@ -94,32 +95,6 @@ def set_field(record: FeatureMap, name: str, value: Any) -> None:
     object.__setattr__(record, name, value)
 
 
-def integer(value: Any, name: str, low: int, high: int) -> int:
-    """``value`` as a plain int between two bounds.
-
-    Raises
-    ------
-    ConfigurationError
-    """
-    whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-    if not (whole and low <= int(value) <= high):
-        raise ConfigurationError(f"{name} must be an integer between {low} and {high}; got {value!r}.")
-    return int(value)
-
-
-def positive(value: Any, name: str) -> float:
-    """``value`` as a plain float, positive and finite.
-
-    Raises
-    ------
-    ConfigurationError
-    """
-    fit = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    if not (fit and math.isfinite(value) and value > 0):
-        raise ConfigurationError(f"{name} must be a positive finite number; got {value!r}.")
-    return float(value)
-
-
 def as_numbers(X: Any, n_features: int | None = None) -> Any:
     """Rows of finite numbers: CSR where a sparse matrix came in, otherwise a float64 array of shape (n, n_features).
 
@@ -149,7 +124,7 @@ def as_numbers(X: Any, n_features: int | None = None) -> Any:
     return rows
 
 
-def _as_array(X: Any) -> npt.NDArray[Any]:
+def _as_array(X: Any) -> Array:
     try:
         array = np.asarray(X)
         return array.astype(np.float64) if array.dtype == object else array

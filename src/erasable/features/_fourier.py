@@ -1,4 +1,4 @@
-"""Random Fourier features: the RBF kernel as an inner product of cosines, drawn from a seed."""
+"""Random Fourier features: the RBF kernel as an inner product of cosines, drawn from an integer alone."""
 
 from __future__ import annotations
 
@@ -10,18 +10,11 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
-from erasable.errors import ConfigurationError, InputError
-from erasable.features._base import (
-    NUMBERS,
-    FeatureMap,
-    Float64s,
-    as_numbers,
-    dense_blocks,
-    integer,
-    positive,
-    set_field,
-)
+from erasable.core.arrays import Float64s
+from erasable.errors import InputError
+from erasable.features._base import MOST_FEATURES, NUMBERS, FeatureMap, as_numbers, dense_blocks, set_field
 from erasable.features._rowwise import cosine_of_turns, product
+from erasable.validation import number_between, seed, whole_number
 
 _FREQUENCY_BITS = 16  # frequencies are multiples of 2**-16; none is above 8.3, so they fit 20 bits
 
@@ -39,14 +32,14 @@ class RandomFourierFeatures(FeatureMap):
         The model holds matrices of this size squared.
     gamma : float, default=1.0
         Of the kernel. The columns should have sizes that fit it: divide them by public numbers first.
-    seed : int, default=0
+    random_state : int, default=0
         Between 0 and ``2**64 - 1``.
 
     Notes
     -----
-    *Generator*: Philox-4x64-10 with key ``seed``, counter from zero, its raw 64-bit numbers ``r`` in order: one for
-    each phase, then one for each frequency, input feature by input feature. A phase is ``floor(r / 2**11) / 2**53``
-    turns. A frequency is the normal quantile of ``(floor(r / 2**12) + 1/2) / 2**52``, rounded to a multiple of
+    *Generator*: Philox-4x64-10 with key ``random_state``, counter from zero, its raw 64-bit numbers ``r`` in order: one
+    for each phase, then one for each frequency, input feature by input feature. A phase is ``floor(r / 2**11) /
+    2**53`` turns. A frequency is the normal quantile of ``(floor(r / 2**12) + 1/2) / 2**52``, rounded to a multiple of
     ``2**-16``, times ``sqrt(2 gamma)``. NumPy promises to keep the raw numbers of Philox, and not its normal numbers;
     the rounding swallows last bits in which versions of SciPy differ, but for about one frequency in ``10**10``.
 
@@ -66,20 +59,18 @@ class RandomFourierFeatures(FeatureMap):
 
     n_features_out: int = 500
     gamma: float = 1.0
-    seed: int = 0
+    random_state: int = 0
     takes = NUMBERS
 
     def __post_init__(self) -> None:
-        set_field(self, "n_features_out", integer(self.n_features_out, "n_features_out", 1, 2**24))
-        set_field(self, "gamma", positive(self.gamma, "gamma"))
-        if self.gamma > 1e300:
-            raise ConfigurationError(f"gamma must be at most 1e300; got {self.gamma!r}.")
-        set_field(self, "seed", integer(self.seed, "seed", 0, 2**64 - 1))
+        set_field(self, "n_features_out", whole_number(self.n_features_out, "n_features_out", 1, MOST_FEATURES))
+        set_field(self, "gamma", number_between(self.gamma, "gamma", 0.0, 1e300, closed="high"))
+        set_field(self, "random_state", seed(self.random_state, most=2**64 - 1))
 
     def __call__(self, X: Any) -> Float64s:
         """Mapped rows, shape (n, n_features_out)."""
         X = as_numbers(X)
-        phases, W = _draw(self.n_features_out, X.shape[1], self.seed)
+        phases, W = _draw(self.n_features_out, X.shape[1], self.random_state)
         turns = math.ldexp(math.sqrt(2.0 * self.gamma) / (2.0 * math.pi), -_FREQUENCY_BITS)
         Z = np.empty((X.shape[0], self.n_features_out))
         for rows, part in dense_blocks(X, self.n_features_out):
@@ -99,14 +90,14 @@ class RandomFourierFeatures(FeatureMap):
             "map": "random Fourier features",
             "n_features_out": self.n_features_out,
             "gamma": self.gamma,
-            "seed": self.seed,
+            "seed": self.random_state,
         }
 
 
 @functools.lru_cache(maxsize=4)
-def _draw(n_features_out: int, n_features: int, seed: int) -> tuple[Float64s, Float64s]:
+def _draw(n_features_out: int, n_features: int, key: int) -> tuple[Float64s, Float64s]:
     """Phases in turns, and frequencies as integers of shape (n_features, n_features_out)."""
-    raw = np.random.Philox(key=seed).random_raw(n_features_out * (n_features + 1))
+    raw = np.random.Philox(key=key).random_raw(n_features_out * (n_features + 1))
     phases = (raw[:n_features_out] >> np.uint64(11)).astype(np.float64) * 2.0**-53
     middle = ((raw[n_features_out:] >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52  # never 0 or 1
     W: Float64s = np.rint(ndtri(middle) * 2.0**_FREQUENCY_BITS).reshape(n_features, n_features_out)

@@ -1,4 +1,4 @@
-"""A function of the caller's own as a feature map: a frozen network, an embedding."""
+"""A function of the caller's own as a feature map: a frozen network, an embedding. Calls that function."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import scipy.sparse as sp
 
 from erasable.core.sparse import summed
 from erasable.errors import ConfigurationError, InputError
-from erasable.features._base import NUMBERS, TEXTS, FeatureMap, as_numbers, integer, set_field
+from erasable.features._base import MOST_FEATURES, NUMBERS, TEXTS, FeatureMap, as_numbers, set_field
 from erasable.features._texts import as_texts
+from erasable.validation import choice, function, switch, whole_number
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,16 +64,13 @@ class FrozenMap(FeatureMap):
     )
 
     def __post_init__(self) -> None:
-        if not callable(self.function):
-            raise ConfigurationError(f"function must be callable; got {type(self.function).__name__}.")
+        function(self.function, "function")
         name: Any = self.name
         if not isinstance(name, str) or not name.strip():
             raise ConfigurationError("name must be a text that tells this function from every other.")
-        set_field(self, "n_features_out", integer(self.n_features_out, "n_features_out", 1, 2**24))
-        if self.takes not in (NUMBERS, TEXTS):
-            raise ConfigurationError(f"takes must be 'numbers' or 'texts'; got {self.takes!r}.")
-        if not isinstance(self.one_at_a_time, bool):
-            raise ConfigurationError(f"one_at_a_time must be True or False; got {self.one_at_a_time!r}.")
+        set_field(self, "n_features_out", whole_number(self.n_features_out, "n_features_out", 1, MOST_FEATURES))
+        set_field(self, "takes", choice(self.takes, "takes", (NUMBERS, TEXTS)))
+        set_field(self, "one_at_a_time", switch(self.one_at_a_time, "one_at_a_time"))
 
     def __call__(self, X: Any) -> Any:
         """Mapped rows, shape (n, n_features_out): float32, float64 or CSR."""

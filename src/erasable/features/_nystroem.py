@@ -1,4 +1,4 @@
-"""Nyström features: a kernel seen from landmarks that are public."""
+"""Nyström features: a kernel seen from landmarks that are public, which the map holds."""
 
 from __future__ import annotations
 
@@ -9,17 +9,11 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 
+from erasable.core.arrays import Float64s
 from erasable.errors import ConfigurationError, InputError
-from erasable.features._base import (
-    NUMBERS,
-    FeatureMap,
-    Float64s,
-    as_numbers,
-    dense_blocks,
-    positive,
-    set_field,
-)
+from erasable.features._base import NUMBERS, FeatureMap, as_numbers, dense_blocks, set_field
 from erasable.features._rowwise import cholesky, exponential_of_minus, solve_lower
+from erasable.validation import choice, positive_number
 
 _KERNELS = ("rbf", "laplacian")
 _TOLERANCE = 2.0**-30  # of one, which is what the kernel of a row with itself is
@@ -77,9 +71,8 @@ class NystroemFeatures(FeatureMap):
     )
 
     def __post_init__(self) -> None:
-        if self.kernel not in _KERNELS:
-            raise ConfigurationError(f"kernel must be one of {', '.join(_KERNELS)}; got {self.kernel!r}.")
-        set_field(self, "gamma", positive(self.gamma, "gamma"))
+        set_field(self, "kernel", choice(self.kernel, "kernel", _KERNELS))
+        set_field(self, "gamma", positive_number(self.gamma, "gamma"))
         landmarks = _check_landmarks(self.landmarks)
         factor, kept = cholesky(self._kernel(landmarks, landmarks), _TOLERANCE)
         set_field(self, "landmarks", landmarks)

@@ -8,6 +8,8 @@ gone, but not always, and then a refit of the same rows would have another diges
   so order, threads and fused multiply-add make no difference;
 - everything else is additions, multiplications, divisions, roots and roundings entry by entry, each correctly
   rounded as IEEE 754 has it.
+
+Pure, but for :func:`solve_lower`, which overwrites its rows.
 """
 
 from __future__ import annotations
@@ -16,8 +18,8 @@ import math
 
 import numpy as np
 
+from erasable.core.arrays import Float64s
 from erasable.core.solve import few_threads
-from erasable.features._base import Float64s
 
 WEIGHT_BITS = 20  # integer weights are at most 2**20 in size
 _KEPT_BITS = 46  # a row's entries are used to this many bits below its largest, or more

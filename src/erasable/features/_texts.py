@@ -1,4 +1,7 @@
-"""Texts as hashed counts: no vocabulary is learnt, so none has to be forgotten."""
+"""Texts as hashed counts: no vocabulary is learnt, so none has to be forgotten.
+
+Loads scikit-learn for its hash when texts are mapped, and not before.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,8 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from erasable.errors import ConfigurationError, InputError, InputTypeError
-from erasable.features._base import TEXTS, FeatureMap, integer, set_field
+from erasable.features._base import MOST_FEATURES, TEXTS, FeatureMap, set_field
+from erasable.validation import choice, switch, whole_number
 
 _ANALYZERS = ("word", "char", "char_wb")
 
@@ -52,16 +56,14 @@ class HashedText(FeatureMap):
     takes = TEXTS
 
     def __post_init__(self) -> None:
-        set_field(self, "n_features_out", integer(self.n_features_out, "n_features_out", 1, 2**24))
+        set_field(self, "n_features_out", whole_number(self.n_features_out, "n_features_out", 1, MOST_FEATURES))
         pair: Any = self.ngram_range
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise ConfigurationError(f"ngram_range must be a pair (shortest, longest); got {type(pair).__name__}.")
-        low = integer(pair[0], "the shortest of ngram_range", 1, 100)
-        set_field(self, "ngram_range", (low, integer(pair[1], "the longest of ngram_range", low, 100)))
-        if self.analyzer not in _ANALYZERS:
-            raise ConfigurationError(f"analyzer must be one of {', '.join(_ANALYZERS)}; got {self.analyzer!r}.")
-        if not isinstance(self.lowercase, bool):
-            raise ConfigurationError(f"lowercase must be True or False; got {self.lowercase!r}.")
+        low = whole_number(pair[0], "the shortest of ngram_range", 1, 100)
+        set_field(self, "ngram_range", (low, whole_number(pair[1], "the longest of ngram_range", low, 100)))
+        set_field(self, "analyzer", choice(self.analyzer, "analyzer", _ANALYZERS))
+        set_field(self, "lowercase", switch(self.lowercase, "lowercase"))
 
     def __call__(self, X: Any) -> Any:
         """Counts, a CSR matrix of shape (n, n_features_out)."""

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from erasable.classes import FunctionClass, Predictor
-from erasable.core.grid import Float64s
+from erasable.core.arrays import Float64s
 from erasable.core.selector import Decisions, Progress
 from erasable.coresets.single_pass import SinglePass
 from erasable.errors import ConfigurationError

@@ -12,12 +12,11 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from erasable.core.grid import Float64s, Integers
+from erasable.core.arrays import Float32s, Float64s, Integers
 from erasable.core.kernel_selector import kernel_matrix, select_points
 from erasable.core.kernels import KERNEL_BITS
 from erasable.core.layout import Key
 from erasable.core.selector import Decisions, Progress
-from erasable.core.weights import Float32s
 from erasable.models.arrays import dense
 from erasable.models.guarantee import BITWISE, Guarantee
 from erasable.models.kernel_state import KernelConfiguration, KernelState, kernel_weights

@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from erasable.core.grid import Float64s
+from erasable.core.arrays import Float32s, Float64s
 from erasable.core.kernel_selector import check_points, kernel_matrix, select_points, smallest_eigenvalue
 from erasable.core.kernels import KERNEL_BITS, REACH, Kernel, Points
 from erasable.core.layout import (
@@ -25,8 +25,9 @@ from erasable.core.layout import (
     read_label,
     read_names,
 )
+from erasable.core.scaling import described_scaling, read_scaling
 from erasable.core.selector import Progress
-from erasable.core.weights import Float32s, solve_weights
+from erasable.core.weights import solve_weights
 from erasable.errors import ConfigurationError, ExactnessError, InputError, StateFormatError, VerificationError
 from erasable.models.state import State, classes_of
 
@@ -114,11 +115,10 @@ class KernelState(State):
     def described(self) -> dict[str, Any]:
         """The configuration as the header of a file has it."""
         c, kernel, points = self.configuration, self.configuration.kernel, self.configuration.points
-        scaling = points.scaling
         return {
             "n_features": points.n_features,
             "bits": points.bits,
-            "scaling": [s.hex() for s in scaling] if isinstance(scaling, tuple) else scaling and scaling.hex(),
+            "scaling": described_scaling(points.scaling),
             "kernel": kernel.name,
             "function": getattr(kernel.function, "__qualname__", None) if kernel.name == "custom" else None,
             "gamma": float(kernel.gamma).hex(),
@@ -170,9 +170,6 @@ def kernel_weights(
 def _parse(data: Buffer, function: Callable[[Float64s, Float64s], Any] | None) -> KernelState:
     meta, tensors = parse(data)
     check_format(meta, KernelState.FORMAT, KernelState.VERSION)
-    scaling = meta["scaling"]
-    if scaling is not None:
-        scaling = tuple(map(float.fromhex, scaling)) if isinstance(scaling, list) else float.fromhex(scaling)
     custom = meta["kernel"] == "custom"
     if custom and function is None:
         raise StateFormatError("it has a kernel function of the caller's, which a file cannot hold: give it again.")
@@ -184,7 +181,7 @@ def _parse(data: Buffer, function: Callable[[Float64s, Float64s], Any] | None) -
         float.fromhex(meta["coef0"]),
         function if custom else None,
     )
-    points = Points(int(meta["n_features"]), int(meta["bits"]), scaling)
+    points = Points(int(meta["n_features"]), int(meta["bits"]), read_scaling(meta["scaling"]))
     classes = tuple(read_label(meta["class_kind"], v) for v in meta["classes"])
     names = meta["feature_names"]
     c = KernelConfiguration(

@@ -14,11 +14,11 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from erasable.core.grid import Float64s, scale_rows
+from erasable.core.arrays import Float32s, Float64s
+from erasable.core.grid import scale_rows
 from erasable.core.layout import Key, Label, canonical_json, read_json
 from erasable.core.selector import Decisions, Progress, RawRows, select
 from erasable.core.sums import add_rows, empty_gram, sums_by_class
-from erasable.core.weights import Float32s
 from erasable.errors import StateFormatError
 from erasable.features import AbsentMap, FeatureMap
 from erasable.models.arrays import dense

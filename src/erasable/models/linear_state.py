@@ -9,7 +9,8 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from erasable.core.grid import Float64s, Grid, Integers
+from erasable.core.arrays import Float32s, Float64s, Integers
+from erasable.core.grid import Grid
 from erasable.core.layout import (
     Buffer,
     Key,
@@ -23,9 +24,10 @@ from erasable.core.layout import (
     read_label,
     read_names,
 )
+from erasable.core.scaling import described_scaling, read_scaling
 from erasable.core.selector import GridRows, Progress, Selection, select
 from erasable.core.sums import LARGEST_EXACT, empty_gram, packed, sums_by_class, targets, unpacked
-from erasable.core.weights import Float32s, solve_weights
+from erasable.core.weights import solve_weights
 from erasable.errors import ConfigurationError, StateFormatError, VerificationError
 from erasable.models.state import State, classes_of
 
@@ -166,16 +168,12 @@ class LinearState(State):
 
     def described(self) -> dict[str, Any]:
         """The configuration as the header of a file has it."""
-        c, grid, scaling = self.configuration, self.configuration.grid, self.configuration.grid.scaling
-        if isinstance(scaling, float):
-            scaling_text: Any = scaling.hex()
-        else:
-            scaling_text = [s.hex() for s in scaling] if isinstance(scaling, tuple) else scaling
+        c, grid = self.configuration, self.configuration.grid
         return {
             "n_features": grid.n_features,
             "bits": grid.bits,
             "intercept": grid.intercept,
-            "scaling": scaling_text,
+            "scaling": described_scaling(grid.scaling),
             "capacity_units": str(c.units),
             "threshold": c.threshold.hex(),
             "feature_names": None if c.feature_names is None else list(c.feature_names),
@@ -241,12 +239,7 @@ def state_of(meta: dict[str, Any], tensors: dict[str, npt.NDArray[Any]]) -> Line
     StateFormatError
         When the parts do not fit together. Anything may be raised for values of other types.
     """
-    scaling = meta["scaling"]
-    if isinstance(scaling, list):
-        scaling = tuple(float.fromhex(s) for s in scaling)
-    elif scaling is not None and scaling != "row":
-        scaling = float.fromhex(scaling)
-    grid = Grid(int(meta["n_features"]), int(meta["bits"]), bool(meta["intercept"]), scaling)
+    grid = Grid(int(meta["n_features"]), int(meta["bits"]), bool(meta["intercept"]), read_scaling(meta["scaling"]))
     classes = tuple(read_label(meta["class_kind"], c) for c in meta["classes"])
     names = meta["feature_names"]
     configuration = LinearConfiguration(

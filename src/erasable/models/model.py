@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from erasable.core.grid import Float64s
+from erasable.core.arrays import Float64s
 from erasable.core.layout import Key, Label
 from erasable.core.selector import Decisions, Progress
 from erasable.errors import ChangedMeanwhileError, InputTypeError, NoRowsError, VerificationError

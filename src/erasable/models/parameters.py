@@ -1,31 +1,27 @@
-"""From constructor arguments to a configuration: everything is checked here, before any row is looked at."""
+"""From constructor arguments to a configuration: everything is checked here, before any row is looked at.
+
+Pure, but that it asks how much memory the machine has.
+"""
 
 from __future__ import annotations
 
 import decimal
-import numbers
 import os
 import warnings
 from typing import Any, Protocol
 
 import numpy as np
 
-from erasable.core.grid import MAX_BITS, MIN_BITS, Grid
+from erasable.core.grid import Grid
 from erasable.core.layout import Label, check_feature_names
+from erasable.core.linear_selection import grid_of, selecting_units
 from erasable.core.sums import regulariser
 from erasable.errors import ConfigurationError
 from erasable.features import FeatureMap
 from erasable.models.keys import label_type, pick
 from erasable.models.linear import describe_map, described_map
 from erasable.models.linear_state import LinearConfiguration
-from erasable.validation import (
-    finite_number,
-    number_between,
-    number_not_negative,
-    positive_number,
-    switch,
-    whole_number,
-)
+from erasable.validation import number_between, number_not_negative, positive_number, whole_number
 
 
 class Parameters(Protocol):
@@ -65,17 +61,15 @@ def configure(
     assert feature_map is not None or n_features is not None
     grid = grid_of_parameters(given, n_features if feature_map is None else feature_map.n_features_out)  # type: ignore[arg-type]
     check_memory(grid)
-    capacity = positive_number(given.capacity, "capacity")
-    units = regulariser(capacity, grid)
     tau = _threshold(given, n_samples, streaming=streaming)
-    if units * tau >= grid.longest:
-        source = "threshold" if given.threshold is not None else "horizon ** -kappa"
-        raise ConfigurationError(
-            f"nothing could ever be selected: no row's leverage exceeds 1 / capacity = {1 / capacity:.6g} (a little "
-            "less on the grid), and the "
-            f"threshold is {source} = {tau:.6g} (n_samples = {n_samples}). Lower capacity below horizon ** kappa, "
-            "raise kappa, or give a larger horizon or a lower threshold."
-        )
+    named = f"the threshold, horizon ** -kappa for n_samples = {n_samples},"
+    units = selecting_units(
+        given.capacity,
+        tau,
+        grid,
+        threshold="the threshold" if given.threshold is not None else named,
+        advice="Lower capacity below horizon ** kappa, raise kappa, or give a larger horizon or a lower threshold.",
+    )
     return LinearConfiguration(
         grid,
         units,
@@ -163,13 +157,7 @@ def check_unchanged(given: Parameters, configuration: LinearConfiguration, class
 
 def grid_of_parameters(given: Parameters, n_features: int) -> Grid:
     """How rows become integers under these arguments."""
-    scaling = given.scaling
-    if isinstance(scaling, numbers.Real) and not isinstance(scaling, bool):
-        scaling = finite_number(scaling, "scaling")
-    elif scaling is not None and not isinstance(scaling, str):
-        scaling = scales_of(scaling)
-    bits = whole_number(given.grid_bits, "grid_bits", MIN_BITS, MAX_BITS)
-    return Grid(n_features, bits, switch(given.fit_intercept, "fit_intercept"), scaling)
+    return grid_of(n_features, fit_intercept=given.fit_intercept, scaling=given.scaling, grid_bits=given.grid_bits)
 
 
 def _threshold(given: Parameters, n_samples: int, *, streaming: bool) -> float:
@@ -199,17 +187,6 @@ def names_of_features(given: Any, n_features: int) -> tuple[str, ...] | None:
     fixed = tuple(str(name) if isinstance(name, str) else name for name in names)
     check_feature_names(fixed, n_features)
     return fixed
-
-
-def scales_of(scaling: Any) -> tuple[float, ...]:
-    """Scales, one per feature, as floats; whether they are positive is for others to judge."""
-    try:
-        scales = np.empty((0, 0)) if np.iscomplexobj(scaling) else np.asarray(scaling, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        scales = np.empty((0, 0))
-    if scales.ndim != 1:
-        raise ConfigurationError("scaling must be 'row', None, a positive number or one positive number per feature.")
-    return tuple(scales.tolist())
 
 
 def sorted_classes(classes: Any) -> tuple[Label, ...]:

@@ -17,19 +17,19 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from erasable.core.arrays import Array
 from erasable.core.layout import Key, Label
 from erasable.errors import ChangedMeanwhileError, InputError
 from erasable.models.keys import as_keys, same_kind
 
 _PAGE = 512  # rows: closing a gap copies a page
-Rows = npt.NDArray[Any]
 
 
 @dataclass(eq=False, repr=False)
 class Page:
     """A run of core rows. A forgotten row's slot is zeroed and has no label until the page is closed up."""
 
-    rows: Rows
+    rows: Array
     ids: list[Any]
     subjects: list[Any]
     labels: list[Any]
@@ -65,12 +65,12 @@ class CoreRows:
     """
 
     def __init__(
-        self, rows: Rows, ids: Sequence[Key] = (), subjects: Sequence[Key | None] = (), labels: Sequence[Label] = ()
+        self, rows: Array, ids: Sequence[Key] = (), subjects: Sequence[Key | None] = (), labels: Sequence[Label] = ()
     ) -> None:
         self._none = rows[:0].copy()
         self._fill(rows, list(ids), list(subjects), list(labels))
 
-    def _fill(self, rows: Rows, ids: list[Any], subjects: list[Any], labels: list[Any]) -> None:
+    def _fill(self, rows: Array, ids: list[Any], subjects: list[Any], labels: list[Any]) -> None:
         cuts = [slice(low, low + _PAGE) for low in range(0, len(ids), _PAGE)]
         self.pages = [Page(rows[c], ids[c], subjects[c], labels[c]) for c in cuts]
         self._make_tables()
@@ -90,7 +90,7 @@ class CoreRows:
 
     # -- changing ------------------------------------------------------------------------------------------------
 
-    def append(self, batches: Iterable[Rows], ids: list[Key], subjects: list[Key | None], labels: list[Label]) -> None:
+    def append(self, batches: Iterable[Array], ids: list[Key], subjects: list[Key | None], labels: list[Label]) -> None:
         """Rows join, in order; the batches become this object's own."""
         self._unsettled, low = object(), 0
         for batch in batches:
@@ -168,7 +168,7 @@ class CoreRows:
         found = [key for key in dict.fromkeys([*keys, *theirs]) if key in self.place]
         return Named(len(keys) + len(owners), absent, found)
 
-    def rows(self) -> Rows:
+    def rows(self) -> Array:
         """A copy of all rows in learning order."""
         parts = [p.rows[[v is not None for v in p.labels]] if p.gaps else p.rows for p in self.pages]
         return np.concatenate([self._none, *parts])

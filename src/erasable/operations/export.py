@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from erasable import store
-from erasable.core.grid import Float64s
+from erasable.core.arrays import Float64s
 from erasable.core.layout import read_json, read_meta
 from erasable.errors import ChangedMeanwhileError, ConfigurationError, InputTypeError, NoRowsError, StateFormatError
 from erasable.models.files import head_of

@@ -392,9 +392,9 @@ BAD_PARAMETERS = {
         ({"random_state": -1}, ConfigurationError),
         ({"random_state": None}, ConfigurationError),
         ({"random_state": np.random.RandomState(0)}, ConfigurationError),
-        ({"estimator": SGDClassifier}, InputTypeError),
-        ({"estimator": 3}, InputTypeError),
-        ({"estimator": FunctionTransformer()}, InputTypeError),
+        ({"estimator": SGDClassifier}, ConfigurationError),
+        ({"estimator": 3}, ConfigurationError),
+        ({"estimator": FunctionTransformer()}, ConfigurationError),
     ],
     "SubsampleClassifier": [
         ({"fraction": 0.0}, ConfigurationError),
@@ -407,8 +407,8 @@ BAD_PARAMETERS = {
         ({"random_state": -1}, ConfigurationError),
         ({"random_state": None}, ConfigurationError),
         ({"random_state": 1.0}, ConfigurationError),
-        ({"estimator": SGDClassifier}, InputTypeError),
-        ({"estimator": "tree"}, InputTypeError),
+        ({"estimator": SGDClassifier}, ConfigurationError),
+        ({"estimator": "tree"}, ConfigurationError),
     ],
     "RetrainedRidge": [
         ({"alpha": 0.0}, ConfigurationError),

@@ -17,7 +17,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from erasable.errors import ErasableError, NoRowsError
 from erasable.research.baselines import SISAClassifier
-from erasable.core.lots import lots
+from erasable.core.keyed_hash import keyed_hash
 from erasable.estimators.learners import Constant
 from tests.research.baselines.cases import Diary, facts, holds
 
@@ -207,26 +207,26 @@ def test_a_saved_model_is_as_long_as_a_saved_refit(container):
 @pytest.mark.parametrize("kind", IDS)
 def test_a_lot_depends_on_the_id_and_the_seed_alone(kind):
     keys = [IDS[kind](i) for i in range(100)]
-    drawn = lots(keys, 3)
+    drawn = keyed_hash(keys, 3)
     assert drawn.dtype == np.uint64
     assert len(set(drawn.tolist())) == 100
-    assert [int(lots([key], 3)[0]) for key in keys] == drawn.tolist()
-    assert lots(keys[::-1], 3).tolist() == drawn.tolist()[::-1]
-    assert not (lots(keys, 4) == drawn).any()
+    assert [int(keyed_hash([key], 3)[0]) for key in keys] == drawn.tolist()
+    assert keyed_hash(keys[::-1], 3).tolist() == drawn.tolist()[::-1]
+    assert not (keyed_hash(keys, 4) == drawn).any()
 
 
 def test_a_range_and_a_list_draw_the_same_lots():
-    assert lots(range(-5, 50), 0).tolist() == lots(list(range(-5, 50)), 0).tolist()
+    assert keyed_hash(range(-5, 50), 0).tolist() == keyed_hash(list(range(-5, 50)), 0).tolist()
 
 
 def test_integers_and_text_draw_different_lots():
-    assert not (lots(list(range(50)), 0) == lots([str(i) for i in range(50)], 0)).any()
+    assert not (keyed_hash(list(range(50)), 0) == keyed_hash([str(i) for i in range(50)], 0)).any()
 
 
 @pytest.mark.parametrize("keys", [range(20_000), range(-(2**63), -(2**63) + 20_000), [str(i) for i in range(20_000)]])
 @pytest.mark.parametrize("seed", [0, 12345, 2**70])
 def test_lots_are_uniform(keys, seed):
-    drawn = lots(keys, seed)
+    drawn = keyed_hash(keys, seed)
     shards, slices = 20, 5
     cells = (drawn % np.uint64(shards)) * np.uint64(slices) + drawn // np.uint64(shards) % np.uint64(slices)
     high = drawn // np.uint64(2**64 // 100 + 1)

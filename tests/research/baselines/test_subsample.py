@@ -17,7 +17,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from erasable.errors import ErasableError, NoRowsError
 from erasable.research.baselines import SubsampleClassifier
-from erasable.core.lots import lots
+from erasable.core.keyed_hash import keyed_hash
 from tests.research.baselines.cases import facts, holds
 
 BASES = {
@@ -77,7 +77,7 @@ def histories(draw):
 @given(histories())
 def test_forgetting_equals_refitting_all_remaining_rows(history):
     model, X, y, ids, requests = history
-    drawn = {ids[i] for i in range(len(ids)) if int(lots(ids, model.random_state)[i]) < model.fraction * 2**64}
+    drawn = {ids[i] for i in range(len(ids)) if int(keyed_hash(ids, model.random_state)[i]) < model.fraction * 2**64}
     if not drawn:
         event("none drawn")
         with pytest.raises(NoRowsError):
@@ -134,7 +134,7 @@ def test_the_base_is_fitted_on_the_subset_and_nothing_else():
 def test_a_row_outside_the_subset_leaves_no_trace():
     X, y = make_rows(200)
     X[:, 0] += 1000 * (np.arange(200) == 0)
-    seed = next(s for s in range(50) if int(lots([0], s)[0]) >= 0.3 * 2**64)
+    seed = next(s for s in range(50) if int(keyed_hash([0], s)[0]) >= 0.3 * 2**64)
     model = SubsampleClassifier(fraction=0.3, random_state=seed).fit(X, y)
     before = taken_apart(model)
     assert taken_apart(of(model, X[1:], y[1:], range(1, 200))) == before
@@ -207,7 +207,7 @@ def last_of_all():
 
 def test_all_rows_means_also_the_one_with_the_largest_lot():
     key = last_of_all()
-    assert lots([key], 0).tolist() == [2**64 - 1]
+    assert keyed_hash([key], 0).tolist() == [2**64 - 1]
     assert SubsampleClassifier(fraction=1.0).fit(np.eye(2), [0, 1], ids=[key, 1]).stored_rows_ == 2
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import cho_solve
 
+from erasable.core.arrays import Float64s
 from erasable.core.grid import Grid
 from erasable.core.solve import factorise
 from erasable.errors import ConfigurationError
@@ -19,7 +20,6 @@ from erasable.estimators import ErasableClassifier
 from erasable.operations.plan._sample import HeldOut, Sample, blocks
 from erasable.operations.plan._survival import Run, Survival
 
-Float64s = npt.NDArray[np.float64]
 SLACK = 1.05  # storage known from a part of the rows may be off by this factor
 _TIMED = 15  # core rows forgotten one at a time to see how long one takes
 _CEILING = 0.5  # share of rows beyond which storing a core set has little point, where the caller sets no limit

@@ -9,13 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from erasable.core.arrays import Float64s
 from erasable.estimators import ErasableClassifier
 from erasable.operations.plan._sample import HeldOut, Index, Sample
 from erasable.research.theory import capacity
-
-Float64s = npt.NDArray[np.float64]
 
 # Shares of what can be deleted at which the accuracy is looked at: dense where few are deleted and where few are left.
 STEPS = np.array(

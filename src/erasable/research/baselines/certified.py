@@ -10,7 +10,7 @@ import numpy.typing as npt
 from scipy.linalg import eigh
 from scipy.special import expit
 
-from erasable.core.grid import Float64s
+from erasable.core.arrays import Float64s
 from erasable.core.solve import alone
 from erasable.models.guarantee import Guarantee
 from erasable.research.baselines.unit_ball import (

@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
-from erasable.core.grid import Float64s, Grid
+from erasable.core.arrays import Float64s
+from erasable.core.grid import Grid
 from erasable.core.layout import Key
 from erasable.core.selector import RawRows
 from erasable.coresets import CoreSetMap, check_core_set, core_positions

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from scipy.linalg import blas
 from scipy.special import expit
 
-from erasable.core.grid import Float64s
+from erasable.core.arrays import Float64s
 from erasable.core.solve import few_threads
 from erasable.errors import ConfigurationError
 from erasable.models.guarantee import Guarantee

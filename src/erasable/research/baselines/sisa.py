@@ -13,8 +13,8 @@ import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.linear_model import SGDClassifier
 
+from erasable.core.keyed_hash import keyed_hash
 from erasable.core.layout import Key
-from erasable.core.lots import lots
 from erasable.errors import ConfigurationError
 from erasable.estimators.forgetting import RowsClassifier
 from erasable.estimators.learners import check_estimator_parameter, fit_voter, fresh
@@ -144,11 +144,11 @@ class SISAClassifier(RowsClassifier):
         n_shards, n_slices, seed = int(self.n_shards), int(self.n_slices), int(self.random_state)
         base = SGDClassifier() if self.estimator is None else self.estimator
         classes, codes = encode(pick(y, np.arange(len(y))))
-        lot = lots(keys, seed)
+        lot = keyed_hash(keys, seed)
         cells = (lot % n_shards * n_slices + lot // n_shards % n_slices).astype(np.intp)
         order = np.argsort(cells, kind="stable")
         ends = np.searchsorted(cells[order], np.arange(n_shards * n_slices + 1))
-        seeds = lots(range(n_shards), seed + 1).tolist()
+        seeds = keyed_hash(range(n_shards), seed + 1).tolist()
         shards, place = [], {}
         for s in range(n_shards):
             slices = []

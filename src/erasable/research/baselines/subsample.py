@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.linear_model import RidgeClassifier
 
+from erasable.core.keyed_hash import keyed_hash
 from erasable.core.layout import Key
-from erasable.core.lots import lots
 from erasable.errors import NoRowsError
 from erasable.estimators.forgetting import RowsClassifier
 from erasable.estimators.learners import check_estimator_parameter, fit_voter, fresh
@@ -89,7 +89,7 @@ class SubsampleClassifier(RowsClassifier):
 
     def _learn(self, X: Any, y: npt.NDArray[Any], keys: Sequence[Key]) -> dict[str, Any]:
         seed, fraction = int(self.random_state), float(self.fraction)
-        kept = np.flatnonzero(lots(keys, seed) <= np.uint64(min(int(fraction * 2**64), 2**64 - 1)))
+        kept = np.flatnonzero(keyed_hash(keys, seed) <= np.uint64(min(int(fraction * 2**64), 2**64 - 1)))
         if not len(kept):
             raise NoRowsError(f"none of {X.shape[0]} rows was drawn: raise fraction, or give more rows.")
         rows, ids = X[kept], pick(keys, kept)

@@ -17,7 +17,8 @@ import scipy.sparse as sp
 from scipy.linalg import blas, lapack
 from scipy.special import expit, log_expit, softmax
 
-from erasable.core.grid import Float64s, Grid, scale_rows
+from erasable.core.arrays import Float64s
+from erasable.core.grid import Grid, scale_rows
 from erasable.core.layout import Key
 from erasable.core.selector import RawRows
 from erasable.core.solve import alone, few_threads

@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from erasable.estimators import ErasableClassifier
 from erasable.research.reproduce.requests import leverages
@@ -23,7 +22,6 @@ from erasable.research.theory import (
     total_deletions_uniform,
 )
 
-Float64s = npt.NDArray[np.float64]
 _ORDERS = 8  # of the rows, to estimate how often each is kept
 
 

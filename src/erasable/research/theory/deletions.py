@@ -21,11 +21,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import cho_factor, cho_solve
 
+from erasable.core.arrays import Float64s
 from erasable.errors import ConfigurationError, InputError
 from erasable.research.theory._bound import Bound, integer, probability, real
 from erasable.research.theory.linear import threshold
-
-Float64s = npt.NDArray[np.float64]
 
 ORDER = "rows are learnt in a uniformly random order, independent of the deletions"
 AVERAGED = "averages over the orders tried stand for expectations"

@@ -7,6 +7,8 @@ agree about the rows Q that are kept already::
 
 It only falls when rows join Q, whatever F is. Rows come in as the caller has them, become *encoded* rows once (what a
 model stores), and every other method takes encoded rows: a decision is then a function of what is stored.
+
+Protocols alone; ``classes`` has classes of functions, ``coresets`` the maps that ask them.
 """
 
 from __future__ import annotations
@@ -14,12 +16,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
-import numpy as np
-import numpy.typing as npt
+from erasable.core.arrays import Array, Booleans, Float64s, Integers
 
-Rows = npt.NDArray[Any]
-Float64s = npt.NDArray[np.float64]
-Predictor = Callable[[Rows], Float64s]
+Predictor = Callable[[Array], Float64s]
 
 
 class Measure(Protocol):
@@ -30,15 +29,15 @@ class Measure(Protocol):
     asking about one row after the other and adding it where it exceeds ``tau`` would return.
     """
 
-    def squared(self, rows: Rows) -> Float64s:
+    def squared(self, rows: Array) -> Float64s:
         """``D²(x; Q)`` of each row, as a rounded number to look at or to order by."""
         ...
 
-    def exceeds(self, rows: Rows, tau: float) -> npt.NDArray[np.bool_]:
+    def exceeds(self, rows: Array, tau: float) -> Booleans:
         """Whether ``D²(x; Q) > tau``, for each row; decided exactly when the class is exact."""
         ...
 
-    def add(self, rows: Rows) -> None:
+    def add(self, rows: Array) -> None:
         """These rows, shape (k, columns), join Q."""
         ...
 
@@ -56,16 +55,20 @@ class FunctionClass(Protocol):
     """
 
     @property
-    def exact(self) -> bool: ...
+    def exact(self) -> bool:
+        """See above."""
+        ...
 
     @property
-    def assumptions(self) -> tuple[str, ...]: ...
+    def assumptions(self) -> tuple[str, ...]:
+        """See above."""
+        ...
 
-    def empty(self, n_features: int) -> Rows:
+    def empty(self, n_features: int) -> Array:
         """Encoded rows, none of them; refuses a number of features that cannot work."""
         ...
 
-    def encode(self, X: Rows) -> Rows:
+    def encode(self, X: Array) -> Array:
         """Rows as a model stores them; row i depends on row i of ``X`` alone.
 
         Raises
@@ -75,11 +78,11 @@ class FunctionClass(Protocol):
         """
         ...
 
-    def embed(self, X: Rows) -> Rows:
+    def embed(self, X: Array) -> Array:
         """Rows to ask a predictor about; like ``encode``, but no finite row is refused for its size."""
         ...
 
-    def holds(self, rows: Rows) -> npt.NDArray[np.bool_]:
+    def holds(self, rows: Array) -> Booleans:
         """Whether each of these could be an encoded row: what a stored state is checked with."""
         ...
 
@@ -87,7 +90,7 @@ class FunctionClass(Protocol):
         """The measure for an empty Q."""
         ...
 
-    def fit(self, rows: Rows, y01: npt.NDArray[np.integer[Any]]) -> Predictor:
+    def fit(self, rows: Array, y01: Integers) -> Predictor:
         """The function of F that minimises the sum of ``(y - f(x))²``, for targets ``y = (1 + label) / 2`` in {0, 1}.
 
         It takes embedded rows, or encoded ones, and is a deterministic function of the rows and targets.
@@ -98,7 +101,7 @@ class FunctionClass(Protocol):
         """A number that no row's ``D²`` exceeds: with a threshold at or above it nothing is ever selected."""
         ...
 
-    def dimension(self, rows: Rows) -> float:
+    def dimension(self, rows: Array) -> float:
         """An upper bound on the dimension D(F, S) of the class on these rows (section 5 of the paper)."""
         ...
 
