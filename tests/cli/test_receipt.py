@@ -18,12 +18,13 @@ from typer.testing import CliRunner
 import erasable.operations
 from erasable import ErasableClassifier
 from erasable.audit.keys import new_key, read_private_key, read_public_key, write_key
-from erasable.audit.receipts import LARGEST_RECEIPT, OtherStateError, make_receipt
+from erasable.audit.receipts import LARGEST_RECEIPT, make_receipt
 from erasable.cli import keys, receipt
 from erasable.cli.app import run
 from erasable.errors import (
     ConfigurationError,
     InputError,
+    OtherStateError,
     ReceiptError,
     SignatureError,
     StateFormatError,

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import erasable.audit.scan
 import erasable.cli.learn
-import erasable.tables
 import erasable.operations.model_file  # noqa: F401
+import erasable.tables
 from erasable.cli.app import run
 
 

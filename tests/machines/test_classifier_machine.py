@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from erasable import ErasableClassifier, verify
-from erasable.models.linear_state import LinearState
 from erasable.errors import ErasableError, InputError
+from erasable.models.linear_state import LinearState
 from tests.oracle import OracleModel
 from tests.strategies import Batch, Setting, assert_identical, problems
 

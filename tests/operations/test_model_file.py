@@ -19,6 +19,9 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from erasable import CoreSetUnlearner, ErasableClassifier, ErasableKernelClassifier, ModelFile, load, verify
+from erasable.audit.keys import new_key
+from erasable.audit.receipts import check_receipt, check_state
+from erasable.coresets import RandomSubsample
 from erasable.errors import (
     BusyError,
     ConfigurationError,
@@ -28,15 +31,11 @@ from erasable.errors import (
     StoreError,
     UnknownOutcomeError,
 )
-from erasable.operations.model_file import Request
-from erasable.audit.keys import new_key
-from erasable.audit.receipts import check_receipt, check_state
 from erasable.models import shards
-from erasable.coresets import RandomSubsample
-from erasable.tables import Table
-from erasable.operations.model_file import verify_file
+from erasable.operations.model_file import Request, verify_file
 from erasable.store import locked, side_files
 from erasable.store._disk import Disk
+from erasable.tables import Table
 from tests.formats.models import CASES
 from tests.machines.mortal import CHANGES
 
@@ -79,8 +78,8 @@ def test_forgetting_leaves_the_file_of_the_survivors(path):
     core = load(path).core_ids_.tolist()
     report = file.forget(ids=[core[0], core[5], "unknown"], digests=True)
     assert (report.requested, report.core_rows_removed, report.core_rows) == (3, 2, n - 2)
-    assert report.before == before
-    assert report.after == sha256(path) == load(path).state_digest()
+    assert report.digest_before == before
+    assert report.digest == sha256(path) == load(path).state_digest()
     assert path.read_bytes() == survivors(path)
     mine = [key for key in core if OWNERS[IDS.index(key)] == "owner-3"]
     assert file.forget(subjects=["owner-3"]).core_rows_removed == len([k for k in mine if k not in (core[0], core[5])])
@@ -92,7 +91,7 @@ def test_what_is_not_there_changes_no_byte_and_no_inode(path):
     before, inode = path.read_bytes(), path.stat().st_ino
     report = ModelFile(path).forget(ids=["unknown"], subjects=["nobody"], digests=True)
     assert report.core_rows_removed == 0
-    assert report.before == report.after
+    assert report.digest_before == report.digest
     assert (path.read_bytes(), path.stat().st_ino) == (before, inode)
 
 
@@ -509,7 +508,7 @@ def test_a_learner_on_a_core_set_forgets_in_a_file_too(tmp_path):
     assert file.key_types() == (str, None)
     core = file.model.core_ids_.tolist()
     report = file.forget(ids=core[:3], digests=True)
-    assert (report.core_rows_removed, report.after) == (3, sha256(path))
+    assert (report.core_rows_removed, report.digest) == (3, sha256(path))
     assert verify_file(path, like=like).rows == len(core) - 3
     kept = [IDS.index(key) for key in core[3:]]
     again = CoreSetUnlearner(RandomSubsample(0.5), LogisticRegression()).fit(X[kept], Y[kept], ids=core[3:])
@@ -545,7 +544,7 @@ def test_the_callers_model_stays_the_callers(tmp_path):
     copied = file.model
     copied.forget(ids=[key])
     report = file.forget(ids=[key], digests=True)
-    assert (report.core_rows_removed, report.after) == (1, sha256(path))
+    assert (report.core_rows_removed, report.digest) == (1, sha256(path))
     assert key not in load(path).core_ids_
 
 

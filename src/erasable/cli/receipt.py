@@ -66,8 +66,8 @@ def _read(path: Path) -> str:
 
 def _check_model(receipt: Receipt, path: Path, *, quiet: bool) -> int:
     """The rows that were verified in the model the receipt speaks of."""
-    from erasable.audit.receipts import OtherStateError, check_state
-    from erasable.errors import StateFormatError
+    from erasable.audit.receipts import check_state
+    from erasable.errors import OtherStateError, StateFormatError
     from erasable.operations.verify import verify_file
 
     try:

@@ -155,7 +155,8 @@ class LinearModel(Model):
     def state(self) -> LinearState:
         """See :class:`Model`."""
         core = self.core
-        self.class_sums = {c: self.class_sums[c] for c in core.class_counts}  # in the order of the rows, as in a refit
+        order = {label: i for i, label in enumerate(core.class_counts)}  # of the rows, as in a refit
+        self.class_sums = dict(sorted(self.class_sums.items(), key=lambda entry: order.get(entry[0], len(order))))
         return LinearState.assemble(
             self.configuration,
             tuple(core.ids()),

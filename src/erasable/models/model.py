@@ -195,9 +195,11 @@ class Model(ABC):
         ``state`` is a snapshot of this moment, where there is one already.
         """
         self.check_whole()
-        if not self.core.tables_agree():
+        agree = self.core.tables_agree()  # before a snapshot, which makes tables anew
+        report = (state or self.snapshot()).verify(progress)
+        if not agree:
             raise VerificationError("the tables that find rows by id, subject or class do not name the stored rows.")
-        return (state or self.snapshot()).verify(progress)
+        return report
 
     @property
     def n_core(self) -> int:
@@ -255,11 +257,16 @@ class Model(ABC):
         return np.column_stack([1.0 - positive, positive])
 
 
+def is_model(estimator: Any) -> bool:
+    """Whether this is a model, or an estimator that is the face of one."""
+    return isinstance(estimator, Model) or hasattr(type(estimator), "model_")
+
+
 def model_behind(estimator: Any, purpose: str) -> Model:
     """The model that an estimator is a face of; refused if it is none, or not fitted."""
     if isinstance(estimator, Model):
         return estimator
-    if not hasattr(type(estimator), "model_"):
+    if not is_model(estimator):
         raise InputTypeError(f"{purpose} needs a model that can forget bit for bit; got {type(estimator).__name__}.")
     if not estimator.__sklearn_is_fitted__():
         raise NoRowsError(f"this {type(estimator).__name__} is not fitted yet: call fit before {purpose}.")

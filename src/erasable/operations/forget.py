@@ -17,7 +17,7 @@ from typing import Any
 from erasable.audit.keys import PrivateKey
 from erasable.audit.receipt_file import drop_room, room_for
 from erasable.audit.receipts import LARGEST_RECEIPT, Receipt, check_receipt
-from erasable.errors import InputError, ReceiptError, StoreError
+from erasable.errors import InputError, ReceiptError, ReceiptNotWrittenError, StoreError
 from erasable.models.reports import ForgetReport
 from erasable.operations.model_file import ModelFile, Request
 from erasable.tables.keys import read_keys
@@ -83,12 +83,6 @@ class Forgotten:
     blind: bool
 
 
-class ReceiptNotWrittenError(StoreError):
-    """The rows are forgotten, but the receipt could not be written; ``text`` is the receipt."""
-
-    text: str = ""
-
-
 def forget(
     path: str | os.PathLike[str],
     *,
@@ -140,7 +134,7 @@ def forget(
                     f"the rows are forgotten, but {target} could not be written ({error.strerror}): keep the receipt, "
                     "it stands above on standard error."
                 )
-                failure.text = report.receipt or ""
+                failure.receipt = report.receipt or ""
                 raise failure from error
     if kept is not None and kept.state_after != report.digest:
         raise StoreError(f"{target} is of an earlier state, and the model was changed meanwhile: choose another name.")
