@@ -30,7 +30,6 @@ from erasable.errors import InputError, InputTypeError
 from erasable.estimators.general import ErasableGeneralClassifier
 from erasable.features import RandomFourierFeatures
 from erasable.models import shards
-from erasable.models.linear_state import LinearState
 
 RNG = np.random.default_rng
 

@@ -8,14 +8,14 @@ import subprocess
 import sys
 import tracemalloc
 from datetime import UTC, datetime
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import typer
 from typer.testing import CliRunner
 
-import erasable.operations
+import erasable.operations.verify
 from erasable import ErasableClassifier
 from erasable.audit.keys import new_key, read_private_key, read_public_key, write_key
 from erasable.audit.receipts import LARGEST_RECEIPT, make_receipt
@@ -84,10 +84,7 @@ def models(monkeypatch):
             raise found
         return SimpleNamespace(digest=found, rows=17)
 
-    stand_in = ModuleType("erasable.operations.model_file")
-    stand_in.verify_file = verify_file
-    monkeypatch.setitem(sys.modules, "erasable.operations.model_file", stand_in)
-    monkeypatch.setattr(erasable.operations, "files", stand_in, raising=False)
+    monkeypatch.setattr(erasable.operations.verify, "verify_file", verify_file)
     return held
 
 

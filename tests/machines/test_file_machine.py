@@ -19,7 +19,7 @@ from erasable.cli.app import run
 from erasable.errors import ErasableError
 from erasable.models import shards
 from erasable.models.linear_state import LinearState
-from erasable.operations.model_file import Request
+from erasable.operations.requests import Request
 from erasable.store import side_files
 from tests.machines.mortal import Killed, killed_at
 

@@ -19,8 +19,8 @@ from erasable.audit.receipt_file import drop_room, room_for
 from erasable.audit.receipts import LARGEST_RECEIPT, Receipt, check_receipt
 from erasable.errors import InputError, ReceiptError, ReceiptNotWrittenError, StoreError
 from erasable.models.reports import ForgetReport
-from erasable.operations.model_file import ModelFile, Request
-from erasable.tables.keys import read_keys
+from erasable.operations.model_file import ModelFile
+from erasable.operations.requests import Request
 
 _WHOLE = re.compile(r"-?[0-9]{1,40}")
 
@@ -50,7 +50,11 @@ class Names:
         if not self.texts and self.file is None:
             return None
         keys = [self._key(text, kind) for text in self.texts]
-        return keys if self.file is None else keys + read_keys(self.file, kind=kind, column=self.column)
+        if self.file is not None:
+            from erasable.tables import read_keys  # only here: names on a command line need no reader of tables
+
+            keys += read_keys(self.file, kind=kind, column=self.column)
+        return keys
 
     def _key(self, text: str, kind: type | None) -> Any:
         if kind is int:
