@@ -82,7 +82,7 @@ def models(monkeypatch):
         found = held[path.name]
         if isinstance(found, Exception):
             raise found
-        return SimpleNamespace(digest=found, rows=17)
+        return SimpleNamespace(digest=found, core_rows=17)
 
     monkeypatch.setattr(erasable.operations.verify, "verify_file", verify_file)
     return held
@@ -158,7 +158,7 @@ def test_json_is_all_that_is_printed_on_request(command, signed, models, tmp_pat
         "signature": True,
         "keyid": signed.public.keyid,
         "signatures": 1,
-        "state": {"digest": AFTER, "verified": True, "rows": 17},
+        "state": {"digest": AFTER, "verified": True, "core_rows": 17},
     }
     assert said["statement"]["predicate"]["requestId"] == "req [red] 1"
     assert json.loads(command(*VERIFY, "--json").stdout)["checked"]["state"] is None

@@ -26,7 +26,7 @@ def test_verify(folder, capsys):
     assert said(capsys) == {
         "model": MODEL,
         "verified": True,
-        "core_rows": report.rows,
+        "core_rows": report.core_rows,
         "sums": report.sums,
         "weights": report.weights,
         "digest": report.digest,

@@ -116,7 +116,7 @@ def assert_verified(model):
         with pytest.raises(VerificationError, match="guarantee is of its model alone"):
             model._recompute()
     else:
-        assert verify(model).rows == model.n_core_ and verify(model).digest == model.state_digest()
+        assert verify(model).core_rows == model.n_core_ and verify(model).digest == model.state_digest()
 
 
 # -- the theorem -----------------------------------------------------------------------------------------------------

@@ -71,7 +71,7 @@ def test_forgetting_is_training_on_the_surviving_core_rows(problem, core_set, le
         model.forget(ids=gone[part])
         assert model.core_ids_.tolist() == [key for key in before if key not in gone[part]]
     event(f"rows left: {min(model.n_core_, 3)}")
-    assert verify(model).rows == model.n_core_ and verify(model).digest == model.state_digest()
+    assert verify(model).core_rows == model.n_core_ and verify(model).digest == model.state_digest()
     if model.n_core_:
         again = refitted(model, X, y, ids)
         assert again.state_digest() == model.state_digest()

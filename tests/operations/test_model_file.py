@@ -508,7 +508,7 @@ def test_a_learner_on_a_core_set_forgets_in_a_file_too(tmp_path):
     core = file.model.core_ids_.tolist()
     report = file.forget(ids=core[:3], digests=True)
     assert (report.core_rows_removed, report.digest) == (3, sha256(path))
-    assert verify_file(path, like=like).rows == len(core) - 3
+    assert verify_file(path, like=like).core_rows == len(core) - 3
     kept = [IDS.index(key) for key in core[3:]]
     owners = [OWNERS[i] for i in kept]
     again = CoreSetUnlearner(RandomSubsample(0.5), LogisticRegression())

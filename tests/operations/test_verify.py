@@ -28,11 +28,11 @@ def test_it_passes_and_says_what_it_recomputed(n_classes, fixed):
     clf = classifier(classes=range(n_classes) if fixed else None).fit(X, make_classes(n_classes))
     for _ in range(3):
         report = verify(clf)
-        assert report.rows == clf.n_core_
+        assert report.core_rows == clf.n_core_
         assert report.sums == 4 * 5 // 2 + len(clf.classes_) * 4
         assert report.weights == clf.coef_.size + clf.intercept_.size
         assert report.digest == clf.state_digest()
-        assert str(report.rows) in str(report)
+        assert str(report.core_rows) in str(report)
         assert report.digest in str(report)
         clf.forget(ids=clf.core_ids_[::2])
 
@@ -49,7 +49,7 @@ def test_it_changes_nothing():
 def test_a_report_is_frozen_and_tells_no_ids():
     report = verify(fitted())
     with pytest.raises(dataclasses.FrozenInstanceError):
-        report.rows = 0
+        report.core_rows = 0
     assert_no_traces(repr(report) + str(report))
 
 

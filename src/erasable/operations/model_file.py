@@ -14,7 +14,7 @@ from erasable.audit.receipts import make_receipt
 from erasable.core.layout import digest_of, read_meta
 from erasable.core.selector import Decisions
 from erasable.errors import ConfigurationError, InputTypeError, StateFormatError, StoreError, UnknownOutcomeError
-from erasable.models.files import head_of, model_of, naming, read_model, refuse_odd_size, write
+from erasable.models.files import head_of, model_of, naming, needs_code, read_model, refuse_odd_size, write
 from erasable.models.model import Model
 from erasable.models.reports import ForgetReport, LearnReport, VerifyReport, warn_of_emptied_classes
 from erasable.models.shards import files_of, shards_of
@@ -68,7 +68,7 @@ class ModelFile:
     ...     file = ModelFile(path)
     ...     report = file.forget(ids=[0, 50, 100])
     ...     reports = file.forget_together([{"ids": [1]}, {"ids": [2, 3]}])
-    ...     file.verify().rows == reports[-1].rows_left == file.model.n_core_
+    ...     file.verify().core_rows == reports[-1].core_rows == file.model.n_core_
     True
     """
 
@@ -108,7 +108,8 @@ class ModelFile:
         # Where the header does not say it, reading the whole file tells what is wrong.
         with suppress(OSError, StateFormatError, LookupError, TypeError):
             meta = read_meta(head_of(self.path)[0])
-            return _KEY_TYPES[meta["id_kind"]], _KEY_TYPES[meta["subject_kind"]]
+            if not needs_code(meta):
+                return _KEY_TYPES[meta["id_kind"]], _KEY_TYPES[meta["subject_kind"]]
         core = read_model(self.path, code_in(self._like))[0].core
         return core.id_type, core.subject_type
 
