@@ -67,5 +67,15 @@ class SignatureError(ReceiptError):
     """A receipt was not signed with the key that was given, or was altered after it was signed."""
 
 
+class OtherStateError(ReceiptError, VerificationError):
+    """A state is not the one that a receipt speaks of."""
+
+
+class ReceiptNotWrittenError(StoreError):
+    """The rows are forgotten, but the receipt could not be written; ``receipt`` is its text."""
+
+    receipt: str = ""
+
+
 class EmptiedClassWarning(UserWarning):
     """Forgetting took the last stored row of a class: the model no longer predicts it. The rows are forgotten."""

@@ -9,7 +9,7 @@ from unittest import mock
 
 import pytest
 
-from erasable.audit._receipt_file import drop_room, room_for
+from erasable.audit.receipt_file import drop_room, room_for
 from erasable.errors import BusyError
 from erasable.store import Disk
 

@@ -24,7 +24,6 @@ from erasable import ErasableClassifier
 from erasable.audit import receipts
 from erasable.audit.keys import new_key
 from erasable.audit.receipts import (
-    OtherStateError,
     Receipt,
     check_receipt,
     check_request_id,
@@ -33,8 +32,8 @@ from erasable.audit.receipts import (
     pre_authentication,
     read_receipt,
 )
+from erasable.errors import ConfigurationError, OtherStateError, ReceiptError, SignatureError, VerificationError
 from erasable.models.linear_state import LinearState
-from erasable.errors import ConfigurationError, ReceiptError, SignatureError, VerificationError
 from tests.audit.test_keys import known_key
 
 ROOT = Path(__file__).parents[2]
@@ -459,7 +458,7 @@ def test_whoever_holds_the_state_after_can_test_guesses_against_the_digest_befor
     def guess(candidate):
         one = ErasableClassifier(threshold=0.0).fit(X[[candidate]], y[[candidate]], ids=[candidate])._model.snapshot()
         after = clf._model.snapshot()
-        return any(digest(_with_row(after, one, at)) == receipt.state_before for at in range(len(after.ids) + 1))
+        return any(_with_row(after, one, at).digest == receipt.state_before for at in range(len(after.ids) + 1))
 
     assert [c for c in range(40) if c not in clf.core_ids_ and guess(c)] == [gone]
 

@@ -19,19 +19,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from erasable import ErasableClassifier, ErasableKernelClassifier
-from erasable import ErasableClassifier
 from erasable.audit import _needles, _run, _search, _walk, _words
 from erasable.audit.scan import Remain, scan
-from erasable.features import RandomFourierFeatures
 from erasable.classes.linear import LinearBall
 from erasable.classes.numeric import NumericClass
-from erasable.models import shards
 from erasable.core.grid import Grid, to_grid
 from erasable.core.kernels import Points
 from erasable.core.layout import parts
-from erasable.models.linear_state import LinearState
 from erasable.errors import InputError, InputTypeError
 from erasable.estimators.general import ErasableGeneralClassifier
+from erasable.features import RandomFourierFeatures
+from erasable.models import shards
 
 RNG = np.random.default_rng
 

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from erasable import ErasableClassifier, ModelFile, load
-from erasable.errors import VerificationError
 from erasable.audit.keys import new_key, read_public_key
 from erasable.audit.receipts import check_receipt, check_state
 from erasable.cli.app import run
+from erasable.errors import VerificationError
 from erasable.operations.model_file import undisturbed
 from erasable.store._disk import Disk
 

@@ -104,7 +104,7 @@ def test_options_that_agree_may_be_given_again_and_others_are_refused(capsys, fo
         no([*again, "--threshold", "0.2"], 2, "threshold")
         no([*again, "--capacity", "3"], 2, "capacity")
         no([*again, "--no-intercept"], 2, "fit_intercept")
-        no([*again, "--scale", "8"], 2, "scaling")
+        no([*again, "--scaling", "8"], 2, "scaling")
         no([*again, "--kappa", "0.9"], 2, "--kappa")
         no([*again, "--horizon", "60"], 2, "horizon")
         no([*again, "--kappa", "0.9", "--horizon", "60"], 2, "kappa")
@@ -237,7 +237,7 @@ def test_learn_as_json(capsys, folder):
 
 def test_a_kernel_model(capsys, folder):
     data = put(table(0, 40))
-    options = ["--kernel", "rbf", "--gamma", "0.5", "--scale", "8", "--threshold", "0.5"]
+    options = ["--kernel", "rbf", "--gamma", "0.5", "--scaling", "8", "--threshold", "0.5"]
     assert run(["learn", data, *LEARN, *options]) == 0
     model = load(MODEL)
     assert (model.kernel, model.gamma, model.scaling, model.threshold) == ("rbf", 0.5, 8.0, 0.5)

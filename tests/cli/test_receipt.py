@@ -8,22 +8,23 @@ import subprocess
 import sys
 import tracemalloc
 from datetime import UTC, datetime
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import typer
 from typer.testing import CliRunner
 
-import erasable.operations
+import erasable.operations.verify
 from erasable import ErasableClassifier
 from erasable.audit.keys import new_key, read_private_key, read_public_key, write_key
-from erasable.audit.receipts import LARGEST_RECEIPT, OtherStateError, make_receipt
+from erasable.audit.receipts import LARGEST_RECEIPT, make_receipt
 from erasable.cli import keys, receipt
 from erasable.cli.app import run
 from erasable.errors import (
     ConfigurationError,
     InputError,
+    OtherStateError,
     ReceiptError,
     SignatureError,
     StateFormatError,
@@ -81,12 +82,9 @@ def models(monkeypatch):
         found = held[path.name]
         if isinstance(found, Exception):
             raise found
-        return SimpleNamespace(digest=found, rows=17)
+        return SimpleNamespace(digest=found, core_rows=17)
 
-    stand_in = ModuleType("erasable.operations.model_file")
-    stand_in.verify_file = verify_file
-    monkeypatch.setitem(sys.modules, "erasable.operations.model_file", stand_in)
-    monkeypatch.setattr(erasable.operations, "files", stand_in, raising=False)
+    monkeypatch.setattr(erasable.operations.verify, "verify_file", verify_file)
     return held
 
 
@@ -160,7 +158,7 @@ def test_json_is_all_that_is_printed_on_request(command, signed, models, tmp_pat
         "signature": True,
         "keyid": signed.public.keyid,
         "signatures": 1,
-        "state": {"digest": AFTER, "verified": True, "rows": 17},
+        "state": {"digest": AFTER, "verified": True, "core_rows": 17},
     }
     assert said["statement"]["predicate"]["requestId"] == "req [red] 1"
     assert json.loads(command(*VERIFY, "--json").stdout)["checked"]["state"] is None

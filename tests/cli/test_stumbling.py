@@ -86,7 +86,7 @@ def wide(n, d):
         (["--threshold", "1e-9"], 999, None),
         (["--threshold", "0.5"], 1000, None),
         (["--threshold", "0"], 1000, None),  # whoever says so wants all of them
-        (["--kernel", "rbf", "--gamma", "100"], 1000, "give --scale, a smaller --gamma or a higher --threshold"),
+        (["--kernel", "rbf", "--gamma", "100"], 1000, "give --scaling, a smaller --gamma or a higher --threshold"),
     ],
 )
 def test_a_model_that_stores_most_rows_gives_a_hint(folder, capsys, options, n, hint):
@@ -110,9 +110,9 @@ def test_one_feature_of_which_the_sign_alone_is_learnt_gives_a_hint(folder, caps
     assert run(["learn", data, "-o", MODEL]) == 0
     said = capsys.readouterr().err
     assert said.startswith("hint: there is one feature, and each row is divided by its own norm")
-    assert "--scale" in said
+    assert "--scaling" in said
     os.unlink(MODEL)
-    assert run(["learn", data, "--scale", "100", "-o", MODEL]) == 0
+    assert run(["learn", data, "--scaling", "100", "-o", MODEL]) == 0
     assert capsys.readouterr().err == ""
 
 

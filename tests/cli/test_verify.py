@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from erasable import load, verify
-from erasable import ErasableClassifier
-from erasable.features import HashedText, RandomFourierFeatures
+from erasable import ErasableClassifier, load, verify
 from erasable.cli.app import run
+from erasable.features import HashedText, RandomFourierFeatures
 from tests.cli.session import LEARN, MODEL, N, content, learnt, refused, said
 from tests.formats.models import CASES, rows, texts
 from tests.formats.tampering import altered, opened, rebuilt, tensors
@@ -27,7 +26,7 @@ def test_verify(folder, capsys):
     assert said(capsys) == {
         "model": MODEL,
         "verified": True,
-        "core_rows": report.rows,
+        "core_rows": report.core_rows,
         "sums": report.sums,
         "weights": report.weights,
         "digest": report.digest,

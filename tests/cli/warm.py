@@ -15,8 +15,9 @@ from pathlib import Path
 
 import erasable.audit.scan
 import erasable.cli.learn
-import erasable.tables
-import erasable.operations.model_file  # noqa: F401
+import erasable.operations.forget
+import erasable.operations.learn
+import erasable.tables  # noqa: F401
 from erasable.cli.app import run
 
 

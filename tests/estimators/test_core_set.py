@@ -126,7 +126,7 @@ def assert_verified(model):
             verify(model)
     else:
         report = verify(model)
-        assert (report.rows, report.digest) == (model.n_core_, model.state_digest())
+        assert (report.core_rows, report.digest) == (model.n_core_, model.state_digest())
 
 
 # -- the theorem -----------------------------------------------------------------------------------------------------

@@ -215,7 +215,7 @@ def test_forgetting_everything_leaves_a_valid_empty_state(n_classes, fixed, inte
     assert not clf.coef_.any()
     assert not clf.intercept_.any()
     assert report.digest == clf.state_digest() == verify(clf).digest
-    assert verify(clf).rows == 0
+    assert verify(clf).core_rows == 0
     for call in (clf.predict, clf.predict_proba, clf.decision_function):
         with refused(clf, NoRowsError, "no rows remain"):
             call(X)

@@ -199,7 +199,7 @@ def test_forgetting_is_refitting_the_survivors(name, by):
     kept = clf.core_ids_
     refit = clone(clf).fit(X[kept], Y[kept], ids=kept, subjects=OWNERS[kept])
     assert refit.state_digest() == clf.state_digest() == report.digest == verify(clf).digest
-    assert verify(clf).rows == clf.n_core_
+    assert verify(clf).core_rows == clf.n_core_
     np.testing.assert_array_equal(refit.decision_function(X), clf.decision_function(X))
     assert clf.stored_bytes_ == refit.stored_bytes_
 
@@ -221,7 +221,7 @@ def test_nothing_is_left_and_learning_goes_on(name):
     clf.forget(ids=range(N))
     assert clf.n_core_ == clf.stored_bytes_ == 0
     assert clf.core_ids_.tolist() == clf.classes_.tolist() == []
-    assert verify(clf).rows == 0
+    assert verify(clf).core_rows == 0
     for ask in (clf.predict, clf.predict_proba, clf.decision_function):
         with pytest.raises(NoRowsError, match="no rows remain"):
             ask(X)
@@ -342,7 +342,7 @@ def test_a_row_that_does_not_belong_is_found(name):
 
 def test_progress_is_told():
     seen = []
-    n = verify(model().fit(X, Y), progress=lambda done, total: seen.append((done, total))).rows
+    n = verify(model().fit(X, Y), progress=lambda done, total: seen.append((done, total))).core_rows
     assert seen == [(n, n)]
 
 
@@ -571,4 +571,4 @@ def test_a_change_while_learning_is_kept_and_the_learning_is_not():
     with pytest.raises(ChangedMeanwhileError, match="none of them was learnt"):
         clf._learn(X, Y, np.arange(N) + 1000, fresh=False, progress=meddle)
     assert clf.core_ids_.tolist() == before[1:]
-    assert verify(clf).rows == len(before) - 1
+    assert verify(clf).core_rows == len(before) - 1

@@ -39,7 +39,7 @@ def test_scores_are_those_of_kernel_ridge_on_the_core_rows(kernel):
         peer = KernelRidge(alpha=0.25, kernel=names[kernel], gamma=0.7, degree=2, coef0=1.0)
         peer.fit(rows, 2.0 * Y[clf.core_ids_] - 1.0)
         assert np.abs(peer.predict(X) - clf.decision_function(X)).max() < 0.02
-    assert verify(clf).rows == clf.n_core_
+    assert verify(clf).core_rows == clf.n_core_
 
 
 @given(
@@ -111,7 +111,7 @@ def test_everything_can_be_forgotten_and_learnt_anew():
     with pytest.raises(NoRowsError):
         clf.predict(X)
     empty = clf.state_digest()
-    assert verify(clf).rows == 0
+    assert verify(clf).core_rows == 0
     clf.partial_fit(X, Y, ids=np.arange(400))
     assert clf.state_digest() == moons().fit(X, Y).state_digest() != empty
 

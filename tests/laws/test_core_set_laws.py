@@ -72,7 +72,7 @@ def test_forgetting_is_training_on_the_surviving_core_rows(problem, core_set, le
         assert model.core_ids_.tolist() == [key for key in before if key not in gone[part]]
     event(f"rows left: {min(model.n_core_, 3)}")
     report = verify(model)
-    assert (report.rows, report.digest) == (model.n_core_, model.state_digest())
+    assert (report.core_rows, report.digest) == (model.n_core_, model.state_digest())
     if model.n_core_:
         again = refitted(model, X, y, ids)
         assert again.state_digest() == model.state_digest()

@@ -153,7 +153,7 @@ def test_forgetting_everything_leaves_the_state_of_nothing(problem):
     clf.forget(ids=batch.ids)
     assert clf.n_core_ == 0
     assert_identical(clf, setting.oracle())
-    assert verify(clf).rows == 0
+    assert verify(clf).core_rows == 0
     with pytest.raises(NoRowsError):
         clf.predict(np.array(batch.X))
     batch.learnt_by(clf)

@@ -64,4 +64,4 @@ def test_rows_offered_are_not_core_rows():
     X, y = np.tile([[0.0], [1.0]], (50, 1)), [0, 1] * 50
     clf = ErasableKernelClassifier(capacity=5e-8).fit(X, y)
     assert clf.n_core_ == 2
-    assert verify(clf).rows == 2
+    assert verify(clf).core_rows == 2

@@ -170,7 +170,7 @@ class Classifier(RuleBasedStateMachine):
     @precondition(lambda self: self.fitted())
     @rule()
     def check(self):
-        assert verify(self.clf).rows == len(self.oracle.core)
+        assert verify(self.clf).core_rows == len(self.oracle.core)
         again = LinearState.from_bytes(self.clf._model.snapshot().to_bytes())
         assert again.verify().digest == self.oracle.digest()
 

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from erasable import ErasableClassifier, ModelFile, load, verify
-from erasable.errors import ErasableError
-from erasable.operations.model_file import Request
 from erasable.audit.scan import scan
 from erasable.cli.app import run
+from erasable.errors import ErasableError
 from erasable.models import shards
 from erasable.models.linear_state import LinearState
+from erasable.operations.requests import Request
 from erasable.store import side_files
 from tests.machines.mortal import Killed, killed_at
 
@@ -231,5 +231,5 @@ class ShardedModelFileMachine(ModelFileMachine):
 
 TestModelFile = ModelFileMachine.TestCase
 TestShardedModelFile = ShardedModelFileMachine.TestCase
-for machine in (TestModelFile, TestShardedModelFile):
-    machine.settings = settings(max_examples=12, stateful_step_count=12, deadline=None)
+TestModelFile.settings = settings(max_examples=12, stateful_step_count=12, deadline=None)
+TestShardedModelFile.settings = TestModelFile.settings

@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
+from sklearn.linear_model import LogisticRegression
 
 from erasable import CoreSetUnlearner, ErasableClassifier, ErasableGeneralClassifier, ErasableKernelClassifier, load
+from erasable.coresets import RandomSubsample
 from erasable.errors import ChangedMeanwhileError, ConfigurationError, InputTypeError, NoRowsError, StoreError
-from erasable import ErasableClassifier
-from erasable.research.baselines import InterpolatedClassifier
-from erasable.research.baselines import RetrainedRidge
 from erasable.features import RandomFourierFeatures
 from erasable.operations.export import ExportReport, export
+from erasable.research.baselines import InterpolatedClassifier, RetrainedRidge
 
 LABELS = {
     "integers": [3, -1, 2**40, 7, 0],
@@ -180,8 +180,8 @@ def others():
     y = (X[:, 0] > 0).astype(int)
     yield ErasableKernelClassifier().fit(X, y), "rows of people"
     yield ErasableClassifier(feature_map=RandomFourierFeatures(10)).fit(X, y), "mapped rows"
-    yield ErasableGeneralClassifier(), "rows of people"
-    yield CoreSetUnlearner(None, None), "rows of people"
+    yield ErasableGeneralClassifier().fit(X, y), "rows of people"
+    yield CoreSetUnlearner(RandomSubsample(0.5), LogisticRegression()).fit(X, y), "rows of people"
     yield InterpolatedClassifier(None, gamma=1.0, epsilon=1.0, alpha=1.0), "rows of people"
     yield "model.erasable", "got str"
 
@@ -205,8 +205,8 @@ def test_a_model_without_rows_has_no_weights(tmp_path):
 
 def test_a_change_meanwhile_is_noticed(tmp_path, monkeypatch):
     clf = model()
-    digest = clf.state_digest
-    monkeypatch.setattr(clf, "state_digest", lambda: (clf.forget(ids=clf.core_ids_[:1]), digest())[1], raising=False)
+    snapshot = clf.model_.snapshot
+    monkeypatch.setattr(clf.model_, "snapshot", lambda: (clf.forget(ids=clf.core_ids_[:1]), snapshot())[1])
     with pytest.raises(ChangedMeanwhileError):
         export(clf, tmp_path / "m.safetensors")
     assert not list(tmp_path.iterdir())

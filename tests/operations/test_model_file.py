@@ -19,6 +19,9 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from erasable import CoreSetUnlearner, ErasableClassifier, ErasableKernelClassifier, ModelFile, load, verify
+from erasable.audit.keys import new_key
+from erasable.audit.receipts import check_receipt, check_state
+from erasable.coresets import RandomSubsample
 from erasable.errors import (
     BusyError,
     ConfigurationError,
@@ -28,15 +31,12 @@ from erasable.errors import (
     StoreError,
     UnknownOutcomeError,
 )
-from erasable.operations.model_file import Request
-from erasable.audit.keys import new_key
-from erasable.audit.receipts import check_receipt, check_state
 from erasable.models import shards
-from erasable.coresets import RandomSubsample
-from erasable.tables import Table
-from erasable.operations.model_file import verify_file
+from erasable.operations.requests import Request, Ticket
+from erasable.operations.verify import verify_file
 from erasable.store import locked, side_files
 from erasable.store._disk import Disk
+from erasable.tables import Table
 from tests.formats.models import CASES
 from tests.machines.mortal import CHANGES
 
@@ -79,8 +79,8 @@ def test_forgetting_leaves_the_file_of_the_survivors(path):
     core = load(path).core_ids_.tolist()
     report = file.forget(ids=[core[0], core[5], "unknown"], digests=True)
     assert (report.requested, report.core_rows_removed, report.core_rows) == (3, 2, n - 2)
-    assert report.before == before
-    assert report.after == sha256(path) == load(path).state_digest()
+    assert report.digest_before == before
+    assert report.digest == sha256(path) == load(path).state_digest()
     assert path.read_bytes() == survivors(path)
     mine = [key for key in core if OWNERS[IDS.index(key)] == "owner-3"]
     assert file.forget(subjects=["owner-3"]).core_rows_removed == len([k for k in mine if k not in (core[0], core[5])])
@@ -92,7 +92,7 @@ def test_what_is_not_there_changes_no_byte_and_no_inode(path):
     before, inode = path.read_bytes(), path.stat().st_ino
     report = ModelFile(path).forget(ids=["unknown"], subjects=["nobody"], digests=True)
     assert report.core_rows_removed == 0
-    assert report.before == report.after
+    assert report.digest_before == report.digest
     assert (path.read_bytes(), path.stat().st_ino) == (before, inode)
 
 
@@ -134,7 +134,7 @@ def test_threads_that_wait_share_a_rewrite(path):
                 thread.start()
             together.wait()
             # The file is locked: whoever is first waits for that, and the others wait in line behind.
-            while sum(batches) + len(file._waiting) < 8:
+            while sum(batches) + len(file._line.waiting) < 8:
                 threading.Event().wait(0.001)
         for thread in threads:
             thread.join()
@@ -152,9 +152,7 @@ def test_a_bad_request_among_good_ones_is_its_own_affair(path):
     with pytest.raises(InputTypeError):
         file.forget_together([Request(ids=[core[0]]), Request(ids=[7])])
     assert path.read_bytes() == before
-    from erasable.operations.model_file import _Ticket
-
-    good, bad = _Ticket([Request(ids=[core[0]])], False), _Ticket([Request(ids=[7])], False)
+    good, bad = Ticket([Request(ids=[core[0]])], False), Ticket([Request(ids=[7])], False)
     file._forget_all([bad, good])
     assert good.result()[0].core_rows_removed == 1
     with pytest.raises(InputTypeError):
@@ -233,11 +231,11 @@ def test_the_time_given_covers_waiting_for_a_thread_of_ones_own_process(path):
         for wait in (
             lambda: file.forget(ids=core[:1]),
             lambda: file.learn([Table(X[:2], Y[:2], ["x", "y"])]),
-            file.key_types,
         ):
             with pytest.raises(BusyError, match="another thread of this process") as caught:
                 wait()
             assert "Nothing was changed" in str(caught.value)
+        assert file.key_types() == (str, str)  # which waits for nobody
         assert path.read_bytes() == before
     finally:
         go_on.set()
@@ -254,13 +252,13 @@ def test_who_is_being_served_by_another_thread_waits_for_the_outcome(path):
     file, key = ModelFile(path, timeout=0.5), load(path).core_ids_[0]
     reports = []
     asking = threading.Thread(target=lambda: reports.append(file.forget(ids=[key])))
-    with file._turn:
+    with file._line.turn:
         asking.start()
         for _ in range(80):
-            if file._waiting:
+            if file._line.waiting:
                 break
             time.sleep(0.005)
-        batch, file._waiting = file._waiting, []  # this thread serves it
+        batch, file._line.waiting = file._line.waiting, []  # this thread serves it
         assert len(batch) == 1
         asking.join(1)
         assert asking.is_alive()
@@ -504,18 +502,19 @@ def test_key_types_are_those_of_the_stored_rows(path, tmp_path):
 
 def test_a_learner_on_a_core_set_forgets_in_a_file_too(tmp_path):
     path, like = tmp_path / "c.erasable", CoreSetUnlearner(RandomSubsample(0.5), LogisticRegression())
-    CoreSetUnlearner(RandomSubsample(0.5), LogisticRegression()).fit(X, Y, ids=IDS).save(path)
+    CoreSetUnlearner(RandomSubsample(0.5), LogisticRegression()).fit(X, Y, ids=IDS, subjects=OWNERS).save(path)
     file = ModelFile(path, like=like)
-    assert file.key_types() == (str, None)
+    assert file.key_types() == (str, str)
     core = file.model.core_ids_.tolist()
     report = file.forget(ids=core[:3], digests=True)
-    assert (report.core_rows_removed, report.after) == (3, sha256(path))
-    assert verify_file(path, like=like).rows == len(core) - 3
+    assert (report.core_rows_removed, report.digest) == (3, sha256(path))
+    assert verify_file(path, like=like).core_rows == len(core) - 3
     kept = [IDS.index(key) for key in core[3:]]
-    again = CoreSetUnlearner(RandomSubsample(0.5), LogisticRegression()).fit(X[kept], Y[kept], ids=core[3:])
-    assert again.state_digest() == sha256(path)
-    with pytest.raises(InputError, match="no subjects"):
-        file.forget(subjects=["a"])
+    owners = [OWNERS[i] for i in kept]
+    again = CoreSetUnlearner(RandomSubsample(0.5), LogisticRegression())
+    assert again.fit(X[kept], Y[kept], ids=core[3:], subjects=owners).state_digest() == sha256(path)
+    assert file.forget(subjects=owners[:1]).core_rows_removed == owners.count(owners[0])
+    assert file.forget(subjects=owners[:1]).not_stored == 1
     with pytest.raises(ConfigurationError, match="at once"):
         file.learn(blocks(0, 5))
 
@@ -545,7 +544,7 @@ def test_the_callers_model_stays_the_callers(tmp_path):
     copied = file.model
     copied.forget(ids=[key])
     report = file.forget(ids=[key], digests=True)
-    assert (report.core_rows_removed, report.after) == (1, sha256(path))
+    assert (report.core_rows_removed, report.digest) == (1, sha256(path))
     assert key not in load(path).core_ids_
 
 
@@ -564,12 +563,10 @@ def test_a_file_that_holds_another_model_than_the_new_one_is_not_learnt_into(pat
 
 def test_whatever_happens_to_one_who_signs_nobody_is_left_without_an_answer(path):
     """A receipt that cannot be made is its caller's affair; an interrupt is told to all who wait."""
-    from erasable.operations.model_file import _Ticket
-
     core = load(path).core_ids_.tolist()
     for trouble, kinds in ((OverflowError("x"), OverflowError), (KeyboardInterrupt(), UnknownOutcomeError)):
         file = ModelFile(path, key=new_key())
-        tickets = [_Ticket([Request(ids=[core.pop()])], True) for _ in range(3)]
+        tickets = [Ticket([Request(ids=[core.pop()])], True) for _ in range(3)]
         with mock.patch("erasable.operations.model_file.make_receipt", side_effect=trouble):
             if isinstance(trouble, KeyboardInterrupt):
                 with pytest.raises(KeyboardInterrupt):
@@ -586,11 +583,11 @@ def test_whatever_happens_to_one_who_signs_nobody_is_left_without_an_answer(path
 
 def test_who_is_interrupted_while_waiting_takes_the_request_back(path):
     file, key = ModelFile(path), load(path).core_ids_[0]
-    with mock.patch.object(file, "_turn") as turn:
+    with mock.patch.object(file._line, "turn") as turn:
         turn.acquire.side_effect = KeyboardInterrupt
         with pytest.raises(KeyboardInterrupt):
             file.forget(ids=[key])
-    assert file._waiting == []
+    assert file._line.waiting == []
     file.forget(ids=["unknown"])
     assert key in load(path).core_ids_
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,9 +19,11 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from erasable.errors import ConfigurationError, InputError, StoreError
+from erasable.store import Disk
 
 _LARGEST_FILE = 16_384  # an Ed25519 key in PEM takes a few hundred bytes
 _LONGEST_PASSPHRASE = 1000
+_DISK = Disk()
 _P = 2**255 - 19  # the field that points have their coordinates in
 
 
@@ -204,7 +208,8 @@ def write_key(key: PrivateKey, name: str | Path, *, passphrase: bytes | None = N
         for path, data, mode in ((files.private, private, 0o600), (files.public, key.public.pem(), 0o644)):
             _create(path, data, mode)
             made.append(path)
-        _sync_folder(files.private.parent)
+        with _explained(files.private.parent):
+            _DISK.fsync_folder(str(files.private.parent))
     except BaseException:
         for path in made:  # the key signed nothing yet
             path.unlink()
@@ -288,35 +293,27 @@ def _refuse_open_to_others(path: Path, facts: os.stat_result) -> None:
 
 def _create(path: Path, data: bytes, mode: int) -> None:
     """A new file with these bytes, synced; no file at all when that fails."""
+    with _explained(path):
+        handle = _DISK.create(str(path), mode)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+                file.flush()
+                _DISK.fsync(file.fileno())
+        except BaseException:
+            path.unlink()
+            raise
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """A block whose failures say which file could not be written."""
     try:
-        handle = os.open(
-            path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode
-        )  # O_EXCL: no overwriting, no symlink followed
+        yield
     except FileExistsError:
         raise _taken(path) from None
     except OSError as error:
         raise StoreError(f"{path} cannot be written: {error.strerror}.") from None
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-    except BaseException as error:
-        path.unlink()
-        if isinstance(error, OSError):
-            raise StoreError(f"{path} cannot be written: {error.strerror}.") from None
-        raise
-
-
-def _sync_folder(folder: Path) -> None:
-    try:
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-    except OSError as error:
-        raise StoreError(f"{folder} cannot be written: {error.strerror}.") from None
 
 
 def _taken(path: Path) -> StoreError:

@@ -21,7 +21,7 @@ from typing import Any
 import rfc8785
 
 from erasable.audit.keys import PrivateKey, PublicKey
-from erasable.errors import ConfigurationError, ReceiptError, SignatureError, VerificationError
+from erasable.errors import ConfigurationError, OtherStateError, ReceiptError, SignatureError
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
@@ -32,10 +32,6 @@ _MOST_SIGNATURES = 16
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
 _KIND = re.compile(r"urn:erasable:forget-receipt:v([1-9][0-9]{0,8})")
-
-
-class OtherStateError(ReceiptError, VerificationError):
-    """A state is not the one that a receipt speaks of."""
 
 
 @dataclass(frozen=True)

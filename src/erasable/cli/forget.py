@@ -63,8 +63,8 @@ def forget(
 
     - `erasable forget model.erasable --subjects-file leavers.txt --receipt out.json --key signer.pem`
     """
-    from erasable.errors import ConfigurationError, EmptiedClassWarning
-    from erasable.operations.forget import Names, ReceiptNotWrittenError
+    from erasable.errors import ConfigurationError, EmptiedClassWarning, ReceiptNotWrittenError
+    from erasable.operations.forget import Names
     from erasable.operations.forget import forget as forget_in_file
 
     if not (id or ids_file or subject or subjects_file):
@@ -86,7 +86,7 @@ def forget(
                 timeout=timeout,
             )
         except ReceiptNotWrittenError as error:
-            say(error.text.strip(), aside=True)
+            say(error.receipt.strip(), aside=True)
             raise
     note_doubt(model)
     report = done.report

@@ -45,7 +45,7 @@ def verify(
     rows = None if state is None else _check_model(receipt, state, quiet=as_json)
     if as_json:
         checked = {"signature": True, "keyid": public_key.keyid, "signatures": receipt.signatures}
-        model = None if rows is None else {"digest": receipt.state_after, "verified": True, "rows": rows}
+        model = None if rows is None else {"digest": receipt.state_after, "verified": True, "core_rows": rows}
         print_json({"checked": {**checked, "state": model}, "statement": receipt.as_json()})
         return
     _show(receipt, public_key.keyid, rows)
@@ -66,8 +66,8 @@ def _read(path: Path) -> str:
 
 def _check_model(receipt: Receipt, path: Path, *, quiet: bool) -> int:
     """The rows that were verified in the model the receipt speaks of."""
-    from erasable.audit.receipts import OtherStateError, check_state
-    from erasable.errors import StateFormatError
+    from erasable.audit.receipts import check_state
+    from erasable.errors import OtherStateError, StateFormatError
     from erasable.operations.verify import verify_file
 
     try:
@@ -76,7 +76,7 @@ def _check_model(receipt: Receipt, path: Path, *, quiet: bool) -> int:
     except StateFormatError as error:
         raise OtherStateError(f"the state is not the one this receipt speaks of: {error}") from error
     check_state(receipt, report.digest)
-    return int(report.rows)
+    return int(report.core_rows)
 
 
 def _show(receipt: Receipt, keyid: str, rows: int | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -32,8 +33,7 @@ def verify(
     except StateFormatError as error:
         raise VerificationError(str(error)) from error
     if as_json:
-        counts = {"core_rows": report.rows, "sums": report.sums, "weights": report.weights}
-        print_json({"model": str(model), "verified": True, **counts, "digest": report.digest})
+        print_json({"model": str(model), "verified": True, **asdict(report)})
         return
     for line in str(report).splitlines():
         say(line)

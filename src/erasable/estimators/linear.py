@@ -99,7 +99,7 @@ class ErasableClassifier(ErasableBase):
     >>> refit = clone(clf).set_params(threshold=clf.threshold_).fit(X[kept], y[kept], ids=kept)
     >>> refit.state_digest() == clf.state_digest() == report.digest
     True
-    >>> verify(clf).rows == clf.n_core_
+    >>> verify(clf).core_rows == clf.n_core_
     True
     """
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtri
 
 from erasable.core.arrays import Float64s
 from erasable.errors import InputError
@@ -97,6 +96,8 @@ class RandomFourierFeatures(FeatureMap):
 @functools.lru_cache(maxsize=4)
 def _draw(n_features_out: int, n_features: int, key: int) -> tuple[Float64s, Float64s]:
     """Phases in turns, and frequencies as integers of shape (n_features, n_features_out)."""
+    from scipy.special import ndtri  # only here: a model without such a map does not wait for it
+
     raw = np.random.Philox(key=key).random_raw(n_features_out * (n_features + 1))
     phases = (raw[:n_features_out] >> np.uint64(11)).astype(np.float64) * 2.0**-53
     middle = ((raw[n_features_out:] >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52  # never 0 or 1

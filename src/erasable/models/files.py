@@ -86,15 +86,20 @@ def model_of(head: Buffer, fetch: Fetch, code: Code | None = None) -> Model:
     return LinearModel.restore(state, absent_map(state.configuration))
 
 
+def needs_code(meta: dict[str, Any]) -> bool:
+    """Whether a file with this header can only be read with code of the caller's."""
+    return meta["format"] in _NEEDED or meta.get("kernel") == "custom"
+
+
 def read_kernel(meta: dict[str, Any], head: Buffer, function: Any) -> KernelState:
     """The state of a kernel model, with the function of the caller's where it has one."""
-    if meta.get("kernel") == "custom" and function is None:
+    if needs_code(meta) and function is None:
         read_sealed(head)
         raise ConfigurationError(
             "this model has a kernel function of the caller's, which a file cannot hold: "
             "load(path, like=ErasableKernelClassifier(kernel, ...)) with the same parameters."
         )
-    if meta.get("kernel") == "custom" and meta.get("function") != getattr(function, "__qualname__", None):
+    if needs_code(meta) and meta.get("function") != getattr(function, "__qualname__", None):
         read_sealed(head)  # a damaged file is not taken for another function
         raise ConfigurationError(
             "like has a kernel function of another name than that which the file was made with: give the same."

@@ -154,7 +154,7 @@ class VerifyReport:
 
     Attributes
     ----------
-    rows : int
+    core_rows : int
         Core rows replayed through the selector from nothing; every one was selected again.
     sums : int
         Entries of A and of the class sums (hence b) compared; for a kernel, entries of the kernel matrix recomputed.
@@ -164,7 +164,7 @@ class VerifyReport:
         SHA-256 of the recomputed state, equal to that of the model's.
     """
 
-    rows: int
+    core_rows: int
     sums: int
     weights: int
     digest: str
@@ -172,6 +172,6 @@ class VerifyReport:
     def __str__(self) -> str:
         recomputed = f"; {self.sums:,} sums and {self.weights:,} weights recomputed, all identical"
         return (
-            f"verified: {self.rows:,} core rows replayed and selected again{recomputed if self.sums else ''}\n"
+            f"verified: {self.core_rows:,} core rows replayed and selected again{recomputed if self.sums else ''}\n"
             f"state digest {self.digest}"
         )

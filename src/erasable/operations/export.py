@@ -21,7 +21,7 @@ from erasable.core.layout import read_json, read_meta
 from erasable.errors import ChangedMeanwhileError, ConfigurationError, InputTypeError, NoRowsError, StateFormatError
 from erasable.models.files import head_of
 from erasable.models.linear import LinearModel
-from erasable.models.model import model_behind
+from erasable.models.model import is_model, model_behind
 
 FORMS = {".onnx": "onnx", ".safetensors": "safetensors"}
 INPUTS = ("float32", "float64")  # the first is the default: what ONNX runtimes and converters pass around
@@ -215,11 +215,12 @@ def _form(path: Path, form: str | None) -> str:
 
 def _linear(clf: Any) -> _Linear:
     """What predicting takes, all of one moment."""
-    model, kind = model_behind(clf, "export"), type(clf).__name__
+    model = model_behind(clf, "export") if is_model(clf) else None
     if not isinstance(model, LinearModel):
         raise InputTypeError(
-            f"export needs a linear model, ErasableClassifier or RetrainedRidge; got {kind}. Other models predict with "
-            "stored rows of people, and an export would be a copy of them that forgetting does not reach."
+            f"export needs a linear model, ErasableClassifier or RetrainedRidge; got {type(clf).__name__}. Other "
+            "models predict with stored rows of people, and an export would be a copy of them that forgetting does "
+            "not reach."
         )
     if model.feature_map is not None:
         raise InputTypeError(

@@ -17,10 +17,10 @@ from typing import Any
 from erasable.audit.keys import PrivateKey
 from erasable.audit.receipt_file import drop_room, room_for
 from erasable.audit.receipts import LARGEST_RECEIPT, Receipt, check_receipt
-from erasable.errors import InputError, ReceiptError, StoreError
+from erasable.errors import InputError, ReceiptError, ReceiptNotWrittenError, StoreError
 from erasable.models.reports import ForgetReport
-from erasable.operations.model_file import ModelFile, Request
-from erasable.tables import read_keys
+from erasable.operations.model_file import ModelFile
+from erasable.operations.requests import Request
 
 _WHOLE = re.compile(r"-?[0-9]{1,40}")
 
@@ -50,7 +50,11 @@ class Names:
         if not self.texts and self.file is None:
             return None
         keys = [self._key(text, kind) for text in self.texts]
-        return keys if self.file is None else keys + read_keys(self.file, kind=kind, column=self.column)
+        if self.file is not None:
+            from erasable.tables import read_keys  # only here: names on a command line need no reader of tables
+
+            keys += read_keys(self.file, kind=kind, column=self.column)
+        return keys
 
     def _key(self, text: str, kind: type | None) -> Any:
         if kind is int:
@@ -81,12 +85,6 @@ class Forgotten:
     report: ForgetReport
     receipt_kept: bool
     blind: bool
-
-
-class ReceiptNotWrittenError(StoreError):
-    """The rows are forgotten, but the receipt could not be written; ``text`` is the receipt."""
-
-    text: str = ""
 
 
 def forget(
@@ -140,7 +138,7 @@ def forget(
                     f"the rows are forgotten, but {target} could not be written ({error.strerror}): keep the receipt, "
                     "it stands above on standard error."
                 )
-                failure.text = report.receipt or ""
+                failure.receipt = report.receipt or ""
                 raise failure from error
     if kept is not None and kept.state_after != report.digest:
         raise StoreError(f"{target} is of an earlier state, and the model was changed meanwhile: choose another name.")

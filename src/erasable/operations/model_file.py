@@ -5,70 +5,29 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from erasable.audit.keys import PrivateKey
-from erasable.audit.receipts import check_request_id, make_receipt
-from erasable.core.layout import digest_of
+from erasable.audit.receipts import make_receipt
+from erasable.core.layout import digest_of, read_meta
 from erasable.core.selector import Decisions
-from erasable.errors import (
-    BusyError,
-    ConfigurationError,
-    InputError,
-    InputTypeError,
-    StoreError,
-    UnknownOutcomeError,
-)
-from erasable.models.files import model_of, naming, refuse_odd_size, write
+from erasable.errors import ConfigurationError, InputTypeError, StateFormatError, StoreError, UnknownOutcomeError
+from erasable.models.files import head_of, model_of, naming, needs_code, read_model, refuse_odd_size, write
 from erasable.models.model import Model
 from erasable.models.reports import ForgetReport, LearnReport, VerifyReport, warn_of_emptied_classes
 from erasable.models.shards import files_of, shards_of
 from erasable.models.state import State
+from erasable.operations.requests import Line, Request, Ticket
 from erasable.operations.verify import code_in, verify_file
-from erasable.store import PRIVATE, Fetch, Writer, check_mode, check_timeout, locked
+from erasable.store import PRIVATE, Fetch, Writer, check_mode, locked
 from erasable.store import read as read_file
 
-__all__ = ["ModelFile", "Request"]
+_KEY_TYPES = {"int": int, "str": str, "bytes": bytes, None: None}
 
 #: From the model that a file holds, or None: rows to learn, and an unfitted estimator to start or to agree with.
 Prepare = Callable[[Model | None], tuple[Iterable[Any], Any]]
-
-
-@dataclass(frozen=True)
-class Request:
-    """Rows to forget: by their ids, by whose they are, or both; and what the receipt is to call the request.
-
-    Examples
-    --------
-    >>> from erasable.operations.model_file import Request
-    >>> Request(ids=["row-7"], subjects=["ann", "bob"])
-    Request(1 ids, 2 subjects)
-    """
-
-    ids: Any = None
-    subjects: Any = None
-    request_id: str | None = None
-    requested_at: datetime = field(default_factory=lambda: datetime.now(UTC))
-
-    def __post_init__(self) -> None:
-        if self.request_id is not None:
-            check_request_id(self.request_id)
-        if getattr(self.requested_at, "tzinfo", None) is None:
-            raise InputTypeError("requested_at must be a datetime with a time zone.")
-        try:
-            object.__setattr__(self, "requested_at", self.requested_at.astimezone(UTC))
-        except (OverflowError, ValueError):
-            raise InputError("requested_at must be a time that there is in UTC.") from None
-
-    def __repr__(self) -> str:
-        counts = ((self.ids, "ids"), (self.subjects, "subjects"))
-        named = [f"{len(v) if hasattr(v, '__len__') else 'some'} {what}" for v, what in counts if v is not None]
-        return f"Request({', '.join(named)})"
 
 
 class ModelFile:
@@ -109,7 +68,7 @@ class ModelFile:
     ...     file = ModelFile(path)
     ...     report = file.forget(ids=[0, 50, 100])
     ...     reports = file.forget_together([{"ids": [1]}, {"ids": [2, 3]}])
-    ...     file.verify().rows == reports[-1].rows_left == file.model.n_core_
+    ...     file.verify().core_rows == reports[-1].core_rows == file.model.n_core_
     True
     """
 
@@ -124,14 +83,12 @@ class ModelFile:
         verify_first: bool = True,
     ) -> None:
         self.path = os.fspath(path)
-        self._like, self._timeout = like, timeout
+        self._like = like
         self._key, self._after_only, self._verify_first = key, after_only, verify_first
         self._cached: Model | None = None
         # SHA-256 of the file when it held the model in memory, and whether that was only the head of several files.
         self._seal, self._in_parts = "", False
-        self._waiting: list[_Ticket] = []
-        self._list_lock, self._turn = threading.Lock(), threading.Lock()
-        self._deadline: float | None = None  # of the thread whose turn it is
+        self._line = Line(self.path, timeout)
 
     def __repr__(self) -> str:
         return f"ModelFile({self.path!r})"
@@ -148,17 +105,17 @@ class ModelFile:
 
         What a person types in has to be one of these to be found.
         """
-        with self._in_turn():
-            if self._cached is None:
-                with naming(self.path):
-                    refuse_odd_size(self.path)
-                    read_file(self.path, self._same_or_loaded, parts_of=shards_of)
-            assert self._cached is not None
-            return self._cached.core.id_type, self._cached.core.subject_type
+        # Where the header does not say it, reading the whole file tells what is wrong.
+        with suppress(OSError, StateFormatError, LookupError, TypeError):
+            meta = read_meta(head_of(self.path)[0])
+            if not needs_code(meta):
+                return _KEY_TYPES[meta["id_kind"]], _KEY_TYPES[meta["subject_kind"]]
+        core = read_model(self.path, code_in(self._like))[0].core
+        return core.id_type, core.subject_type
 
     def is_done(self, request: Request, digest: str) -> bool:
         """Whether the file holds the state with this digest, and nothing that the request names is left in it."""
-        with self._in_turn():
+        with self._line.in_turn():
             with naming(self.path):
                 model = read_file(self.path, self._same_or_loaded, parts_of=shards_of)
             return self._digest(model) == digest and not model.named(request.ids, request.subjects).found
@@ -193,7 +150,7 @@ class ModelFile:
         EmptiedClassWarning
             When the last core row of a class has left: after the file was replaced.
         """
-        return self._join([Request(ids, subjects, request_id)], digests)[0]
+        return self._carried_out([Request(ids, subjects, request_id)], digests)[0]
 
     def forget_together(self, requests: Iterable[Any], *, digests: bool = False) -> list[ForgetReport]:
         """Many requests with one rewrite: all of them are durable on return, or none.
@@ -209,8 +166,8 @@ class ModelFile:
         list of ForgetReport
             One for each request. A row that several of them name counts for the first.
         """
-        asked = [r if isinstance(r, Request) else _request(r) for r in requests]
-        return self._join(asked, digests) if asked else []
+        asked = [Request.of(given) for given in requests]
+        return self._carried_out(asked, digests) if asked else []
 
     def learn(
         self,
@@ -270,7 +227,7 @@ class ModelFile:
         from erasable.estimators.files import face_of  # learning validates rows as scikit-learn does
 
         check_mode(mode)
-        with self._in_turn(), self._locked() as writer:
+        with self._line.in_turn(), self._locked() as writer:
             model = self._current(writer) if writer.exists() else None
             blocks, new = prepare(model)
             if model is not None:
@@ -294,33 +251,13 @@ class ModelFile:
 
     # -- how -----------------------------------------------------------------------------------------------------
 
-    def _join(self, requests: list[Request], digests: bool) -> list[ForgetReport]:
-        """Wait in line with other threads; whoever is first does the work of all who wait."""
-        ticket = _Ticket(requests, digests or self._key is not None)
-        with self._list_lock:
-            self._waiting.append(ticket)
-        try:
-            with self._in_turn(ticket):
-                if not ticket.done:
-                    with self._list_lock:
-                        batch, self._waiting = self._waiting, []
-                    self._forget_all(batch)
-        except BaseException:
-            self._take_back(ticket)  # nobody waits for the answer any more
-            raise
-        reports = ticket.result()
-        for report in reports[:1]:  # those of one ticket share a rewrite
+    def _carried_out(self, requests: list[Request], digests: bool) -> list[ForgetReport]:
+        reports = self._line.join(Ticket(requests, digests or self._key is not None), self._forget_all)
+        for report in reports[:1]:  # those of one call share a rewrite
             warn_of_emptied_classes(report, stacklevel=4)
         return reports
 
-    def _take_back(self, ticket: _Ticket | None) -> bool:
-        """Whether the requests of a ticket can no longer be carried out; not so where a thread has begun to."""
-        with self._list_lock:
-            waited = ticket is None or ticket in self._waiting
-            self._waiting = [t for t in self._waiting if t is not ticket]
-        return waited
-
-    def _forget_all(self, batch: list[_Ticket]) -> None:
+    def _forget_all(self, batch: list[Ticket]) -> None:
         """Carry out what all of these ask for with one rewrite; whatever happens, each of them gets an answer."""
         try:
             with self._locked() as writer:
@@ -329,7 +266,7 @@ class ModelFile:
                 digests = any(t.digests for t in batch)
                 before = self._digest(model) if digests else None
                 leaving: dict[Any, None] = {}
-                found = [_found(model, t, leaving) for t in batch]
+                found = [t.found(model, leaving) for t in batch]
                 _, emptied = model.remove(list(leaving))
                 signing = self._key is not None and self._verify_first
                 state = model.snapshot() if leaving or signing else None  # verified, written, signed and reported
@@ -358,7 +295,7 @@ class ModelFile:
                 )
 
     def _reports(
-        self, ticket: _Ticket, counts: list[tuple[int, int, int]], before: str | None, after: str | None, emptied: int
+        self, ticket: Ticket, counts: list[tuple[int, int, int]], before: str | None, after: str | None, emptied: int
     ) -> list[ForgetReport]:
         model = self._cached
         assert model is not None
@@ -390,34 +327,14 @@ class ModelFile:
         )
 
     @contextmanager
-    def _in_turn(self, ticket: _Ticket | None = None) -> Iterator[None]:
-        """A block for one thread of this process at a time; what is left of the time to wait is for the file's lock."""
-        check_timeout(self._timeout)
-        deadline = None if self._timeout is None else time.monotonic() + self._timeout
-        patience = -1 if self._timeout is None else min(self._timeout, threading.TIMEOUT_MAX)
-        if not self._turn.acquire(timeout=patience):
-            if self._take_back(ticket):
-                raise BusyError(
-                    f"{self.path} is being changed by another thread of this process and was not free within "
-                    f"{self._timeout:.3g} seconds. Nothing was changed: try again."
-                )
-            self._turn.acquire()
-        try:
-            self._deadline = deadline
-            yield
-        finally:
-            self._deadline = None
-            self._turn.release()
-
-    @contextmanager
     def _locked(self) -> Iterator[Writer]:
-        left = None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
-        with locked(self.path, parts_of=shards_of, timeout=left) as writer:
+        with locked(self.path, parts_of=shards_of, timeout=self._line.time_left()) as writer:
             yield writer
 
     def _current(self, writer: Writer) -> Model:
         """The model that the file holds."""
         with naming(self.path):
+            refuse_odd_size(self.path)
             return writer.read(self._same_or_loaded)
 
     def _same_or_loaded(self, head: bytes, fetch: Fetch) -> Model:
@@ -483,32 +400,6 @@ def undisturbed() -> Iterator[None]:
             before(*pressed[0])
 
 
-def _request(given: Any) -> Request:
-    if isinstance(given, dict) and given and set(given) <= {"ids", "subjects", "request_id", "requested_at"}:
-        return Request(**given)
-    raise InputTypeError(
-        "every request must be a Request, or a mapping with ids or subjects and, if need be, request_id, requested_at."
-    )
-
-
-def _found(model: Model, ticket: _Ticket, leaving: dict[Any, None]) -> list[tuple[int, int, int]] | Exception:
-    """For each request how much it names, how many rows it removes, and how much is not stored; or why it cannot be.
-
-    The rows join ``leaving``.
-    """
-    counts, rows = [], dict[Any, None]()
-    try:
-        for request in ticket.requests:
-            asked = model.named(request.ids, request.subjects)
-            fresh = [key for key in asked.found if key not in leaving and key not in rows]
-            rows.update(dict.fromkeys(fresh))
-            counts.append((asked.requested, len(fresh), asked.not_stored))
-    except Exception as error:  # of this caller alone
-        return error
-    leaving.update(rows)
-    return counts
-
-
 def _check_alike(new: Any, face: Any, path: str) -> None:
     """Refuse to go on learning with another model than the caller has in mind."""
     if not hasattr(face, "partial_fit"):
@@ -521,27 +412,3 @@ def _check_alike(new: Any, face: Any, path: str) -> None:
         new.check_agrees(face.model_)
     except ConfigurationError as error:
         raise ConfigurationError(f"{path} holds a model with other parameters than new: {error}") from error
-
-
-class _Ticket:
-    """Requests of one caller, and what became of them."""
-
-    def __init__(self, requests: list[Request], digests: bool) -> None:
-        self.requests, self.digests = requests, digests
-        self._outcome: list[ForgetReport] | BaseException | None = None
-
-    @property
-    def done(self) -> bool:
-        """Whether it is known what became of them."""
-        return self._outcome is not None
-
-    def settle(self, outcome: list[ForgetReport] | BaseException) -> None:
-        """Say what became of the requests; only the first time counts."""
-        if self._outcome is None:
-            self._outcome = outcome
-
-    def result(self) -> list[ForgetReport]:
-        """The reports; or the error is raised."""
-        if not isinstance(self._outcome, list):
-            raise self._outcome or UnknownOutcomeError("nobody answered, so what became of it is not known: ask again.")
-        return self._outcome

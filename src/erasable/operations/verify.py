@@ -40,7 +40,7 @@ def verify(model: Any, *, progress: Callable[[int, int], None] | None = None) ->
     >>> clf = ErasableClassifier(kappa=0.5).fit(*load_iris(return_X_y=True))
     >>> _ = clf.forget(ids=[0, 50, 100])
     >>> report = verify(clf)
-    >>> report.rows == clf.n_core_, report.digest == clf.state_digest()
+    >>> report.core_rows == clf.n_core_, report.digest == clf.state_digest()
     (True, True)
     """
     return model_behind(model, "verify").verify(progress)

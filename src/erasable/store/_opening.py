@@ -70,7 +70,7 @@ def read(
 
 
 def _erase_leftovers(place: Place, parts_of: PartsOf | None) -> None:
-    if not has_leftovers(place, parts_of):
+    if not has_leftovers(place, parts_of) and place.look(place.head) is not None:
         return
     # They are the sign for the next one that parts may have to be erased too, which needs parts_of. A lock file
     # made here might belong to a user who only looks, and shut out those who write.
@@ -78,6 +78,7 @@ def _erase_leftovers(place: Place, parts_of: PartsOf | None) -> None:
         return
     with held(place, 0.0):
         recover(place, parts_of)
+        _remove_unused_lock(place)
 
 
 @contextmanager

@@ -17,7 +17,6 @@ import scipy.sparse as sp
 
 from erasable import ErasableClassifier
 from erasable.errors import ConfigurationError, InputError, InputTypeError
-from erasable.research.sets import load_sklearn, make_margin
 from erasable.operations.plan import (
     DISTRIBUTIONS,
     Plan,
@@ -30,6 +29,7 @@ from erasable.operations.plan import (
 from erasable.operations.plan._frontier import rows_at
 from erasable.operations.plan._sample import HeldOut, check_sample
 from erasable.operations.plan._survival import STEPS, Run, crossing, deletable, draw_requests, simulate, survival
+from erasable.research.sets import load_sklearn, make_margin
 from erasable.research.theory import capacity
 
 
