@@ -50,6 +50,11 @@ def number_between(value: Any, name: str, low: float, high: float, *, closed: st
     return number
 
 
+def probability(value: Any, name: str) -> float:
+    """A number between 0 and 1, but neither of them."""
+    return number_between(value, name, 0.0, 1.0)
+
+
 def whole_number(value: Any, name: str, least: int = 1, most: int | None = None) -> int:
     """An integer in a range."""
     whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
@@ -59,6 +64,13 @@ def whole_number(value: Any, name: str, least: int = 1, most: int | None = None)
         else:
             wanted = {0: "a non-negative integer", 1: "a positive integer"}.get(least, f"an integer, at least {least}")
         raise ConfigurationError(f"{name} must be {wanted}; got {value!r}.")
+    return int(value)
+
+
+def count(value: Any, name: str, least: int = 1) -> int:
+    """An integer that float64 arithmetic can go on with: at most 1e300."""
+    if whole_number(value, name, least) > 10**300:
+        raise ConfigurationError(f"{name} must be at most 1e300, so that float64 holds it; got a larger integer.")
     return int(value)
 
 

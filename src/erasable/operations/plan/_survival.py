@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from erasable.estimators import ErasableClassifier
 from erasable.operations.plan._sample import HeldOut, Index, Sample
-from erasable.research.theory import capacity
+from erasable.operations.plan.bounds import capacity
 
 Float64s = npt.NDArray[np.float64]
 
@@ -189,10 +189,12 @@ def deletable(sample: Sample, distribution: str, stored_rows: float) -> tuple[in
             return sample.horizon, "rows"
 
 
-def survival(runs: Sequence[Run], *, max_loss: float, limit: int, unit: str, horizon: int, seed: int) -> Survival:
+def survival(
+    runs: Sequence[Run], *, max_loss: float, limit: int, unit: str, horizon: int, random_state: int
+) -> Survival:
     """What simulated runs say together."""
     losses = np.array([r.loss for r in runs])
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(random_state)
     typical = crossing(losses.mean(axis=0), max_loss)
     drawn = rng.integers(len(runs), size=(_RESAMPLES, len(runs)))
     found = np.sort([crossing(losses[d].mean(axis=0), max_loss) for d in drawn])
@@ -223,7 +225,7 @@ def crossing(loss: Float64s, max_loss: float) -> float:
 
 
 def bound_of_theorem_4_3(horizon: int, kappa: float, n_columns: int, margin: float, delta: float = 0.05) -> Theoretical:
-    """Core deletions K that Theorem 4.3 allows, with explicit constants (:func:`erasable.research.theory.capacity`).
+    """Core deletions K that Theorem 4.3 allows, with explicit constants (:func:`capacity` in ``bounds``).
 
     Parameters
     ----------

@@ -5,13 +5,12 @@ from __future__ import annotations
 import html
 import re
 
+from erasable.operations.rendering import TextTable, percent
 from erasable.research.reproduce.summary import Results
 from erasable.research.reproduce.tables import (
-    TextTable,
     as_in_the_paper,
     hints,
     in_detail,
-    percent,
     promises,
     seconds,
     speed_ups,
@@ -219,7 +218,7 @@ def _checks(results: Results) -> str:
 
 def _machine(results: Results) -> str:
     m, s = results["machine"], results["settings"]
-    names = ("kappa", "capacity", "alpha", "intercept", "shards", "seed", "repeats", "points")
+    names = ("kappa", "capacity", "alpha", "intercept", "shards", "random_state", "repeats", "points")
     chosen = ", ".join(f"{name} {s[name]}" for name in names)
     return (
         f'<p class="note">{m["cores"]} cores ({html.escape(m["processor"])}), Python {m["python"]}, '

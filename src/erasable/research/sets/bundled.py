@@ -9,7 +9,7 @@ import numpy.typing as npt
 import sklearn.datasets as sets
 
 from erasable.errors import ConfigurationError, InputError
-from erasable.tables._table import Table
+from erasable.tables import Table
 
 _SHIPPED = {"breast_cancer": "load_breast_cancer", "digits": "load_digits", "iris": "load_iris", "wine": "load_wine"}
 _DOWNLOADED: dict[str, tuple[str, dict[str, str]]] = {

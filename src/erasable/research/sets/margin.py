@@ -9,8 +9,8 @@ import numpy.typing as npt
 from scipy.special import betainc, betaincinv
 
 from erasable.errors import ConfigurationError
-from erasable.tables._checks import check_count, check_fraction, check_seed
-from erasable.tables._table import Table
+from erasable.tables import Table
+from erasable.validation import number_between, seed, whole_number
 
 _BLOCK = 2**20  # numbers drawn together
 _SLACK = 1e-13  # far more than the rounding error of u'x
@@ -64,7 +64,7 @@ def make_margin(
         How ``|u'x|`` is distributed: as for rows uniform on that part of the sphere, nearly all close to the margin
         where there are many features; or uniformly between the margin and 1.
     random_state : int, default=0
-        The seed.
+        Decides everything.
     return_X_y : bool, default=False
         Give ``(X, y)`` instead of a table.
 
@@ -75,7 +75,7 @@ def make_margin(
 
     Raises
     ------
-    ConfigurationError, InputTypeError
+    ConfigurationError
         When a parameter cannot be used.
 
     Examples
@@ -84,13 +84,13 @@ def make_margin(
     >>> make_margin(1000, 20, margin=0.2)
     <Table 'margin': 1000 rows × 20 features, dense float64>
     """
-    n, d = check_count(n_samples, "n_samples"), check_count(n_features, "n_features")
-    margin = check_fraction(margin, "margin")
+    n, d = whole_number(n_samples, "n_samples"), whole_number(n_features, "n_features")
+    margin = number_between(margin, "margin", 0.0, 1.0, closed="low")
     if margin > 1 - 1e-12:
         raise ConfigurationError(f"margin must be at most 1 - 1e-12, to be kept after rounding; got {margin!r}.")
     if heights not in ("sphere", "uniform"):
         raise ConfigurationError(f"heights must be 'sphere' or 'uniform'; got {heights!r}.")
-    rng = np.random.default_rng(check_seed(random_state))
+    rng = np.random.default_rng(seed(random_state))
     mirror = _mirror(d, rng)
     X, y = np.empty((n, d)), np.empty(n, np.int64)
     step = max(1, _BLOCK // d)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any, Literal, overload
 
 import numpy as np
@@ -11,9 +12,7 @@ import scipy.sparse as sp
 from sklearn.cluster import KMeans
 
 from erasable.errors import InputError
-from erasable.tables._npz import read_sparse
-from erasable.tables._reading import as_path
-from erasable.tables._table import Split, Table
+from erasable.tables import Split, Table, load_rows
 
 _FILES = ("data1.npz", "data2.npz")
 _FITTED = (
@@ -64,7 +63,7 @@ def load_purchase(path: str | os.PathLike[str], *, return_X_y: bool = False) -> 
     ...     load_purchase(folder).train
     <Table 'purchase': 32 rows × 600 features, sparse float32>
     """
-    folder = as_path(path)
+    folder = Path(path)
     missing = [name for name in _FILES if not (folder / name).is_file()]
     if missing:
         raise InputError(
@@ -72,7 +71,7 @@ def load_purchase(path: str | os.PathLike[str], *, return_X_y: bool = False) -> 
             "cleverhans-lab/machine-unlearning (from Purchase-100, that is Kaggle's Acquire Valued Shoppers), 0/1 rows "
             "of 600 columns as scipy.sparse.save_npz writes them. make_purchase_like() makes up rows of that shape."
         )
-    parts = [read_sparse(folder / name) for name in _FILES]
+    parts = [load_rows(folder / name).X for name in _FILES]
     if parts[0].shape[1] != parts[1].shape[1]:
         raise InputError(
             f"data1.npz has {parts[0].shape[1]} columns and data2.npz {parts[1].shape[1]}: both need the same."

@@ -10,8 +10,8 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from erasable.errors import ConfigurationError
-from erasable.tables._checks import check_count, check_seed
-from erasable.tables._table import Table
+from erasable.tables import Table
+from erasable.validation import seed, whole_number
 
 _BLOCK = 2**22  # numbers drawn together
 _ZIPF = 0.9  # the k-th item of the shop has weight k ** -0.9
@@ -69,7 +69,7 @@ def make_purchase_like(
     n_tastes : int, default=8
         An even number.
     random_state : int, default=0
-        The seed.
+        Decides everything.
     return_X_y : bool, default=False
         Give ``(X, y)`` instead of a table.
 
@@ -80,7 +80,7 @@ def make_purchase_like(
 
     Raises
     ------
-    ConfigurationError, InputTypeError
+    ConfigurationError
         When a parameter cannot be used.
 
     Examples
@@ -89,11 +89,11 @@ def make_purchase_like(
     >>> make_purchase_like(1000)
     <Table 'purchase-like': 1000 rows × 600 features, sparse float32>
     """
-    n, d = check_count(n_samples, "n_samples"), check_count(n_features, "n_features", minimum=2)
-    k = check_count(n_tastes, "n_tastes", minimum=2)
+    n, d = whole_number(n_samples, "n_samples"), whole_number(n_features, "n_features", 2)
+    k = whole_number(n_tastes, "n_tastes", 2)
     if k % 2:
         raise ConfigurationError(f"n_tastes must be even, since each class has half of the tastes; got {k}.")
-    shop_seed, shopper_seed = np.random.SeedSequence(check_seed(random_state)).spawn(2)
+    shop_seed, shopper_seed = np.random.SeedSequence(seed(random_state)).spawn(2)
     shop = _open_shop(d, k, np.random.default_rng(shop_seed))
     X = _baskets(n, shop, np.random.default_rng(shopper_seed))
     y = np.where(X @ shop.weights > shop.offset, 1, -1).astype(np.int64)
