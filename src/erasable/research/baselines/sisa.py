@@ -96,7 +96,7 @@ class SISAClassifier(RowsClassifier):
     >>> X, y = load_digits(return_X_y=True)
     >>> model = SISAClassifier(n_shards=4).fit(X, y)
     >>> report = model.forget(ids=[0, 1])
-    >>> report.rows_removed, report.rows_gone_over < len(X)
+    >>> report.core_rows_removed, report.rows_retrained < len(X)
     (2, True)
     >>> again = SISAClassifier(n_shards=4).fit(X[2:], y[2:], ids=range(2, len(X)))
     >>> bool((model.predict(X) == again.predict(X)).all())
@@ -232,7 +232,7 @@ def _train(shard: _Shard, start: int, n_classes: int) -> int:
         return len(codes)
     voter = pickle.loads(shard.checkpoints[start - 1]) if start else None
     del shard.checkpoints[start:]
-    gone_over, all_codes = 0, np.arange(n_classes)
+    retrained, all_codes = 0, np.arange(n_classes)
     for r in range(start, len(shard.slices)):
         for part in shard.slices[0 if shard.replay else r : r + 1]:
             X, codes = part.rows
@@ -240,12 +240,12 @@ def _train(shard: _Shard, start: int, n_classes: int) -> int:
                 continue
             voter = clone(shard.base) if voter is None else voter
             voter.partial_fit(X, codes, classes=all_codes)
-            gone_over += len(codes)
+            retrained += len(codes)
         shard.checkpoints.append(pickle.dumps(voter))
         # Going on from the checkpoint itself makes later ones the same bytes whether training began here or earlier.
         voter = pickle.loads(shard.checkpoints[-1])
     shard.voter = voter
-    return gone_over
+    return retrained
 
 
 def _stack(parts: list[Any]) -> Any:

@@ -8,13 +8,13 @@ from typing import Any
 
 from sklearn.linear_model import RidgeClassifier, SGDClassifier
 
-from erasable.estimators import ErasableClassifier
+from erasable.coresets import RandomSubsample
+from erasable.estimators import CoreSetUnlearner, ErasableClassifier
 from erasable.research.baselines import (
     CertifiedRemovalClassifier,
     NewtonUnlearner,
     RetrainedRidge,
     SISAClassifier,
-    SubsampleClassifier,
 )
 from erasable.research.reproduce.settings import Settings
 
@@ -64,7 +64,7 @@ def _certified(s: Settings, n: int, share: float) -> Any:
 
 def _subsample(s: Settings, n: int, share: float) -> Any:
     ridge = RidgeClassifier(s.alpha, fit_intercept=_peers_have_one(s))
-    return SubsampleClassifier(ridge, max(share, min(1.0, 20.0 / n)), random_state=s.random_state)
+    return CoreSetUnlearner(RandomSubsample(max(share, min(1.0, 20.0 / n)), s.random_state), ridge)
 
 
 METHODS = {

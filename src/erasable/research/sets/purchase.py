@@ -11,7 +11,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.cluster import KMeans
 
-from erasable.errors import InputError
+from erasable.errors import InputError, InputTypeError
 from erasable.tables import Split, Table, load_rows
 
 _FILES = ("data1.npz", "data2.npz")
@@ -63,6 +63,8 @@ def load_purchase(path: str | os.PathLike[str], *, return_X_y: bool = False) -> 
     ...     load_purchase(folder).train
     <Table 'purchase': 32 rows × 600 features, sparse float32>
     """
+    if not isinstance(path, str | os.PathLike):
+        raise InputTypeError(f"path must be a string or a path; got {type(path).__name__}.")
     folder = Path(path)
     missing = [name for name in _FILES if not (folder / name).is_file()]
     if missing:
@@ -72,6 +74,8 @@ def load_purchase(path: str | os.PathLike[str], *, return_X_y: bool = False) -> 
             "of 600 columns as scipy.sparse.save_npz writes them. make_purchase_like() makes up rows of that shape."
         )
     parts = [load_rows(folder / name).X for name in _FILES]
+    if not all(map(sp.issparse, parts)):
+        raise InputError(f"{' and '.join(_FILES)} must hold sparse rows as scipy.sparse.save_npz writes them.")
     if parts[0].shape[1] != parts[1].shape[1]:
         raise InputError(
             f"data1.npz has {parts[0].shape[1]} columns and data2.npz {parts[1].shape[1]}: both need the same."
