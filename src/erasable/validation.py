@@ -75,12 +75,12 @@ def count(value: Any, name: str, least: int = 1) -> int:
 
 
 def seed(value: Any, name: str = "random_state") -> int:
-    """A seed that can be written down: forgetting must be able to draw the same again."""
+    """A seed that can be written down: forgetting, or whoever repeats a run, must be able to draw the same again."""
     try:
         return whole_number(value, name, 0)
     except ConfigurationError:
         raise ConfigurationError(
-            f"{name} must be a non-negative integer, for a refit to draw the same; got {value!r}."
+            f"{name} must be a non-negative integer, so that the same is drawn again; got {value!r}."
         ) from None
 
 

@@ -12,7 +12,7 @@ from sklearn.linear_model import RidgeClassifier
 from erasable import ErasableClassifier, ErasableGeneralClassifier, ErasableKernelClassifier, ModelFile, verify
 from erasable.errors import EmptiedClassWarning
 from erasable import ErasableClassifier
-from erasable.research.baselines import RetrainedRidge, SubsampleClassifier
+from erasable.research.baselines import RetrainedRidge
 from erasable.classes import LinearBall, RandomFourierFeatures
 from erasable.coresets import RandomSubsample
 from erasable.estimators.core_set import CoreSetUnlearner
@@ -33,8 +33,7 @@ FIXABLE = {
 OTHERS = {
     "ridge on a core set": CoreSetUnlearner(RandomSubsample(1.0), RidgeClassifier()),
     "erasable on a core set": CoreSetUnlearner(RandomSubsample(1.0), ErasableClassifier(threshold=0.01)),
-    "interpolated": InterpolatedClassifier(RandomSubsample(1.0), gamma=0.0, epsilon=1.0, alpha=0.1),
-    "subsample": SubsampleClassifier(fraction=1.0),
+    "interpolated": InterpolatedClassifier(RandomSubsample(1.0), private_share=0.0, epsilon=1.0, alpha=0.1),
 }
 
 

@@ -18,7 +18,7 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from erasable import ErasableClassifier, ErasableGeneralClassifier, ErasableKernelClassifier
 from erasable import ErasableClassifier
-from erasable.research.baselines import RetrainedRidge, SISAClassifier, SubsampleClassifier
+from erasable.research.baselines import RetrainedRidge, SISAClassifier
 from erasable.classes import LinearBall, RandomFourierFeatures
 from erasable.coresets import LeverageThreshold, RandomSubsample
 from erasable.models import rows as rows_module
@@ -51,9 +51,8 @@ OTHERS = {
     "nested core sets": CoreSetUnlearner(
         RandomSubsample(0.8), CoreSetUnlearner(RandomSubsample(0.8, seed=1), RidgeClassifier())
     ),
-    "interpolated": InterpolatedClassifier(RandomSubsample(0.8), gamma=0.0, epsilon=1.0, alpha=0.01),
+    "interpolated": InterpolatedClassifier(RandomSubsample(0.8), private_share=0.0, epsilon=1.0, alpha=0.01),
     "sisa": SISAClassifier(n_shards=2, n_slices=2),
-    "subsample": SubsampleClassifier(fraction=0.8),
 }
 ALL = [*ERASABLE, *OTHERS]
 containers = pytest.mark.parametrize("container", [np.array, sp.csr_array, sp.csc_matrix])

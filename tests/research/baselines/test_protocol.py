@@ -17,8 +17,7 @@ from sklearn.linear_model import SGDClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from erasable import ErasableClassifier, baselines
-from erasable.research.baselines import Guarantee, RemovalReport, RetrainedRidge, SISAClassifier, SubsampleClassifier
+from erasable import ErasableClassifier
 from erasable.errors import (
     ChangedMeanwhileError,
     ConfigurationError,
@@ -28,11 +27,16 @@ from erasable.errors import (
     NoRowsError,
 )
 from erasable.models import linear
-from tests.research.baselines.cases import FitOnly, InSlices, facts
+from erasable.models.guarantee import Guarantee
+from erasable.models.reports import ForgetReport
+from erasable.research import baselines
+from erasable.research.baselines import InterpolatedClassifier, RetrainedRidge, SISAClassifier
 from tests.estimators.cases import SECRET, SECRET_ID, SECRET_TEXT, assert_no_traces, everything_said, make_rows
+from tests.research.baselines.cases import FitOnly, InSlices, facts
 
 PUBLIC = [getattr(baselines, name) for name in baselines.__all__]
-PEERS = [p for p in PUBLIC if isinstance(p, type) and issubclass(p, ClassifierMixin)]
+# The one that needs a core-set map is among the models of tests/estimators/test_core_set.py.
+PEERS = [p for p in PUBLIC if issubclass(p, ClassifierMixin) and p is not InterpolatedClassifier]
 ALL = [ErasableClassifier, *PEERS]
 N = 240
 X, Y = make_rows(N)
@@ -68,9 +72,8 @@ def stored(model):
 
 
 def outcome(report):
-    """Rows removed and rows left, under the names of either kind of report."""
-    removed = report.core_rows_removed if hasattr(report, "core_rows_removed") else report.core_rows_removed
-    return removed, report.core_rows
+    """Rows removed and rows left."""
+    return report.core_rows_removed, report.core_rows
 
 
 def the_same_as_before(model, before, answers):
@@ -78,7 +81,7 @@ def the_same_as_before(model, before, answers):
 
 
 def test_the_known_peers_are_among_them():
-    assert {RetrainedRidge, SISAClassifier, SubsampleClassifier} <= set(PEERS)
+    assert {RetrainedRidge, SISAClassifier} <= set(PEERS)
     assert sorted(baselines.__all__) == list(baselines.__all__)
 
 
@@ -176,10 +179,10 @@ def test_forgetting_counts_add_up(kind, name, container):
 def test_the_report_is_plain(kind):
     model = fitted(kind)
     report = model.forget(ids=IDS[:9])
-    if isinstance(report, RemovalReport):
-        assert report.rows_retrained >= 0
-        with pytest.raises(AttributeError):
-            report.requested = 0
+    assert isinstance(report, ForgetReport)
+    assert report.rows_retrained >= 0
+    with pytest.raises(AttributeError):
+        report.requested = 0
     assert_no_traces(repr(report))
     assert pickle.loads(pickle.dumps(report)).requested == 9
 
@@ -440,20 +443,6 @@ BAD_PARAMETERS = {
         ({"estimator": 3}, InputTypeError),
         ({"estimator": FunctionTransformer()}, InputTypeError),
     ],
-    "SubsampleClassifier": [
-        ({"fraction": 0.0}, ConfigurationError),
-        ({"fraction": -0.1}, ConfigurationError),
-        ({"fraction": 1.0001}, ConfigurationError),
-        ({"fraction": math.nan}, ConfigurationError),
-        ({"fraction": "0.5"}, ConfigurationError),
-        ({"fraction": True}, ConfigurationError),
-        ({"fraction": None}, ConfigurationError),
-        ({"random_state": -1}, ConfigurationError),
-        ({"random_state": None}, ConfigurationError),
-        ({"random_state": 1.0}, ConfigurationError),
-        ({"estimator": SGDClassifier}, InputTypeError),
-        ({"estimator": "tree"}, InputTypeError),
-    ],
     "RetrainedRidge": [
         ({"alpha": 0.0}, ConfigurationError),
         ({"alpha": math.inf}, ConfigurationError),
@@ -469,7 +458,7 @@ BAD_PARAMETERS = {
         ({"epsilon": 0.0}, ConfigurationError),
         ({"epsilon": math.inf}, ConfigurationError),
         ({"delta": 1.0}, ConfigurationError),
-        ({"capacity": 0}, ConfigurationError),
+        ({"max_deletions": 0}, ConfigurationError),
         ({"random_state": -1}, ConfigurationError),
         ({"scaling": "column"}, ConfigurationError),
     ],

@@ -7,25 +7,24 @@ import copy
 import numpy as np
 import pytest
 
+from erasable.research import measuring
 from erasable.research.reproduce import METHODS, in_detail, reproduce, speed_ups
-from erasable.research.reproduce import experiment as engine
 from erasable.research.reproduce.figures import draw_all
 from erasable.research.reproduce.report import page
-from tests.research.reproduce.cases import small, table_file
-
-PICTURES = {"accuracy": "<svg/>", "tradeoff": "<svg/>", "figure1": "<svg/>"}
+from tests.research.reproduce.cases import no_pictures, small, table_file
 
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine, "_settle", lambda: None)
+        patch.setattr(measuring, "PAUSE", 0.0)
+        patch.setattr("erasable.research.reproduce.draw_all", no_pictures)
         return reproduce(small(table_file(folder), methods=("erasable", "retrained", "newton")), folder / "out")
 
 
 def told(results):
-    return page(results, PICTURES, "erasable reproduce").split("<h2>How this")[0]
+    return page(results, no_pictures(), "erasable reproduce").split("<h2>How this")[0]
 
 
 def with_times(results, **times):
@@ -123,6 +122,6 @@ def test_every_order_and_method_has_words(measured):
     for order in ("label", "uniform", "oldest", "newest", "weights", "core-first", "subject"):
         results = copy.deepcopy(measured)
         results["settings"].update(order=order, delete_label="1")
-        text = page(results, PICTURES, "erasable reproduce")
+        text = page(results, no_pictures(), "erasable reproduce")
         assert ("rows of one class only" in text) is (order != "label")
     assert set(measured["methods"]) <= set(METHODS)
