@@ -16,7 +16,7 @@ from erasable.research.bench import bench as operation
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch):
-    monkeypatch.setattr(measuring, "PAUSE", 0.0)
+    monkeypatch.setattr(measuring, "settle", lambda: None)
 
 
 def test_it_measures_three_things_as_json(capsys):

@@ -18,13 +18,13 @@ from erasable.research import measuring
 from erasable.research.reproduce import METHODS, ORDERS, Settings
 from tests.research.reproduce.cases import no_pictures, table_file
 
-OPTIONS = ["--deletions", "40", "--points", "2", "--repeats", "1", "--kappa", "0.4"]
+OPTIONS = ["--deletions", "40", "--points", "2", "--repeats", "1", "--kappa", "0.4", "--quick"]
 
 
 @pytest.fixture(autouse=True)
 def quickly(monkeypatch):
     """No pauses, and no pictures but in the one run that is a process of its own and where they are asked for."""
-    monkeypatch.setattr(measuring, "PAUSE", 0.0)
+    monkeypatch.setattr(measuring, "settle", lambda: None)
     monkeypatch.setattr("erasable.research.reproduce.draw_all", no_pictures)
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setenv("NO_COLOR", "1")
@@ -47,6 +47,7 @@ def done(tmp_path_factory):
             "COLUMNS": "100",
             "NO_COLOR": "1",
             "HOME": str(folder),
+            "OPENBLAS_NUM_THREADS": "1",  # more only wait for each other
             "PYTHONPATH": str(Path(erasable.__file__).parents[1]),  # the code under test
         },
     )
@@ -136,7 +137,7 @@ def test_text_labels_and_named_rows_work_too(folder):
         a, b = rng.standard_normal(2)
         lines.append(f"u{i},{a},{b},{'yes' if a > 0 else 'no'}")
     (folder / "people.csv").write_text("\n".join(lines) + "\n")
-    options = ["--label", "answer", "--id", "who", "--deletions", "20", "--points", "2", "--repeats", "1"]
+    options = ["--label", "answer", "--id", "who", "--deletions", "20", "--points", "2", "--repeats", "1", "--quick"]
     options += ["--kappa", "0.6", "--methods", "erasable,sisa,subsample"]
     assert run(["reproduce", "people.csv", *options]) == 0
 
@@ -150,7 +151,7 @@ def test_columns_that_are_no_features_are_ignored_and_part_of_the_settings(tmp_p
     path = tmp_path / "people.csv"
     path.write_text("\n".join(lines) + "\n")
     options = ["--label", "answer", "--deletions", "20", "--points", "2", "--repeats", "1", "--kappa", "0.6"]
-    options += ["--methods", "erasable", "--out", str(tmp_path / "out"), "--json"]
+    options += ["--quick", "--methods", "erasable", "--out", str(tmp_path / "out"), "--json"]
     assert run(["reproduce", str(path), *options]) == 2
     assert "'who'" in json.loads(capsys.readouterr().out)["error"]["message"]
     assert run(["reproduce", str(path), *options, "--ignore", "who", "--ignore", "day"]) == 0

@@ -1,4 +1,4 @@
-"""Any learner on a random subset: what is left of the subset is all there ever was, also for who gives all rows again."""
+"""Any learner on a random subset: what is left of the subset is all there ever was, also for a refit on all rows."""
 
 from __future__ import annotations
 

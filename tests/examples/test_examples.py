@@ -1,4 +1,4 @@
-"""Every example runs as a user would run it, and what the documentation says of the attack comes out, in fewer trials."""
+"""Every example runs as a user would run it, and the attack comes out as documented, in fewer trials."""
 
 from __future__ import annotations
 

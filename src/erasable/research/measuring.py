@@ -14,14 +14,13 @@ import scipy
 import sklearn
 from threadpoolctl import threadpool_info
 
-PAUSE = 0.1  # seconds
 Name = TypeVar("Name")
 
 
 def settle() -> None:
     """A moment for the threads of BLAS libraries to fall asleep: awake they take a core from whoever comes next."""
     gc.collect()
-    time.sleep(PAUSE)
+    time.sleep(0.1)
 
 
 def clock(work: Callable[[], Any]) -> float:

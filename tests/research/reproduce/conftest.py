@@ -7,4 +7,4 @@ from erasable.research import measuring
 
 @pytest.fixture
 def hurried(monkeypatch):
-    monkeypatch.setattr(measuring, "PAUSE", 0.0)
+    monkeypatch.setattr(measuring, "settle", lambda: None)

@@ -48,7 +48,7 @@ def run_once(tmp_path_factory):
     """A finished run and the folder of its data and its results."""
     folder = tmp_path_factory.mktemp("finished")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(measuring, "PAUSE", 0.0)
+        patch.setattr(measuring, "settle", lambda: None)
         patch.setattr("erasable.research.reproduce.draw_all", no_pictures)
         return reproduce(small(table_file(folder)), folder / "out"), folder
 
@@ -62,7 +62,7 @@ def finished(run_once, tmp_path):
 
 
 def test_every_method_is_measured_from_training_to_the_last_deletion(path, tmp_path):
-    results = reproduce(small(path, methods=tuple(METHODS)), tmp_path / "out")
+    results = reproduce(small(path, methods=tuple(METHODS), quick=False), tmp_path / "out")
     assert list(results["methods"]) == list(METHODS)
     n = results["data"]["rows"]
     for m in results["methods"].values():
@@ -377,7 +377,7 @@ def test_quick_leaves_alone_what_the_caller_chose(path):
 
 def test_quick_looks_at_a_part_of_a_file(tmp_path, monkeypatch):
     path = table_file(tmp_path, n=2000, d=5)
-    assert load(small(path)).train.n_rows == 1600
+    assert load(small(path, quick=False)).train.n_rows == 1600
     monkeypatch.setattr("erasable.research.reproduce.requests._QUICK_ROWS", 300)
     split = load(small(path, quick=True))
     assert (split.train.n_rows, split.test.n_rows) == (300, 300)
@@ -385,14 +385,14 @@ def test_quick_looks_at_a_part_of_a_file(tmp_path, monkeypatch):
     assert complete(Settings(path, quick=True), split).deletions == 120
     monkeypatch.setattr("erasable.research.reproduce.requests._QUICK_NUMBERS", 500)
     assert load(small(path, quick=True)).train.n_rows == 100
-    assert load(small(path)).train.n_rows == 1600
+    assert load(small(path, quick=False)).train.n_rows == 1600
 
 
 def test_sparse_rows_with_wide_indices_reach_every_method(tmp_path):
     rng = np.random.default_rng(0)
     X = sp.random_array((300, 30), density=0.2, rng=rng, format="csr")
     dump_svmlight_file(X, np.where(X.sum(axis=1) > 3.0, 1, -1), str(tmp_path / "wide.svmlight"))
-    settings = small(str(tmp_path / "wide.svmlight"), methods=tuple(METHODS), deletions=20, points=2)
+    settings = small(str(tmp_path / "wide.svmlight"), methods=tuple(METHODS), deletions=8, points=2)
     assert all(check["same"] for check in reproduce(settings, tmp_path / "out")["checks"])
 
 

@@ -18,7 +18,7 @@ from tests.research.reproduce.cases import no_pictures, small, table_file
 def measured(tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(measuring, "PAUSE", 0.0)
+        patch.setattr(measuring, "settle", lambda: None)
         patch.setattr("erasable.research.reproduce.draw_all", no_pictures)
         return reproduce(small(table_file(folder), methods=("erasable", "retrained", "newton")), folder / "out")
 
@@ -79,7 +79,7 @@ def test_guessing_stands_beside_every_accuracy(measured):
 def test_pictures_show_small_differences_and_one_scale_each(measured, tmp_path, monkeypatch):
     drawn = {}
     monkeypatch.setattr(
-        "erasable.research.reproduce.figures._save",
+        "erasable.research.reproduce.figures.save",
         lambda plt, figure, path: drawn.update({path.name: figure}) or "<svg/>",
     )
     results = copy.deepcopy(measured)
@@ -109,7 +109,7 @@ def test_pictures_show_small_differences_and_one_scale_each(measured, tmp_path, 
 def test_a_method_that_cannot_predict_any_more_does_not_flatten_the_others(measured, tmp_path, monkeypatch):
     drawn = {}
     monkeypatch.setattr(
-        "erasable.research.reproduce.figures._save",
+        "erasable.research.reproduce.figures.save",
         lambda plt, figure, path: drawn.update({path.name: figure}) or "<svg/>",
     )
     results = copy.deepcopy(measured)
