@@ -74,6 +74,17 @@ class ForgetReport:
         "requested",
         "rows_retrained",
     )
+    requested: int
+    core_rows_removed: int
+    core_rows: int
+    not_stored: int
+    rows_retrained: int
+    classes_emptied: int
+    digest_before: str | None
+    receipt: str | None
+    _digest: str | None
+    _model: weakref.ref[Any] | None
+    _moment: object
 
     def __init__(
         self,
