@@ -23,7 +23,7 @@ from erasable.research.baselines.unit_ball import (
     solve,
     targets,
 )
-from erasable.validation import number_between
+from erasable.validation import positive_number, probability
 
 _UNIT_ROUNDOFF = 2.0**-53
 
@@ -150,10 +150,10 @@ class CertifiedRemovalClassifier(UnitBallClassifier):
     def _plan_of_parameters(self) -> _Plan:
         check_generator(self.random_state)
         return _Plan(
-            number_between(self.alpha, "alpha", 0.0, math.inf),
-            number_between(self.epsilon, "epsilon", 0.0, math.inf),
-            number_between(self.delta, "delta", 0.0, 1.0),
-            number_between(self.sigma, "sigma", 0.0, math.inf),
+            positive_number(self.alpha, "alpha"),
+            positive_number(self.epsilon, "epsilon"),
+            probability(self.delta, "delta"),
+            positive_number(self.sigma, "sigma"),
         )
 
     def _train(

@@ -22,7 +22,7 @@ from erasable.models.guarantee import SAME_BITS_AGAIN, Guarantee
 from erasable.models.keys import array_of, encode, pick
 from erasable.models.parameters import check_memory, grid_of_parameters
 from erasable.research.baselines.unit_ball import UnitBallScores, UnitRows, minimise, targets
-from erasable.validation import number_between, seed
+from erasable.validation import number_between, positive_number, seed
 
 Uniforms = Callable[[int], Float64s]
 
@@ -181,8 +181,8 @@ class InterpolatedClassifier(UnitBallScores):
     def _plan_of_parameters(self) -> _Plan:
         return _Plan(
             number_between(self.private_share, "private_share", 0.0, 1.0, closed="both") + 0.0,  # minus zero is zero
-            number_between(self.epsilon, "epsilon", 0.0, math.inf),
-            number_between(self.alpha, "alpha", 0.0, math.inf),
+            positive_number(self.epsilon, "epsilon"),
+            positive_number(self.alpha, "alpha"),
             None if self.random_state is None else seed(self.random_state),
         )
 

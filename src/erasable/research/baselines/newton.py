@@ -26,7 +26,7 @@ from erasable.research.baselines.unit_ball import (
     solve,
     targets,
 )
-from erasable.validation import number_between, whole_number
+from erasable.validation import positive_number, probability, whole_number
 
 _SECRET_STATE = (
     "the stored state, which holds the minimiser over forgotten rows too, without noise, and their gradients, stays "
@@ -186,9 +186,9 @@ class NewtonUnlearner(UnitBallClassifier):
         check_generator(self.random_state)
         return _Plan(
             str(self.loss),
-            number_between(self.alpha, "alpha", 0.0, math.inf),
-            number_between(self.epsilon, "epsilon", 0.0, math.inf),
-            number_between(self.delta, "delta", 0.0, 1.0),
+            positive_number(self.alpha, "alpha"),
+            positive_number(self.epsilon, "epsilon"),
+            probability(self.delta, "delta"),
             whole_number(self.max_deletions, "max_deletions"),
         )
 

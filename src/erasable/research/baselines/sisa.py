@@ -15,13 +15,12 @@ from sklearn.linear_model import SGDClassifier
 
 from erasable.core.layout import Key
 from erasable.core.lots import lots
-from erasable.errors import ConfigurationError
 from erasable.estimators.forgetting import RowsClassifier
 from erasable.estimators.learners import check_estimator_parameter, fit_voter, fresh
 from erasable.models.arrays import n_bytes, overwrite
 from erasable.models.guarantee import SAME_BITS_AGAIN, Guarantee
 from erasable.models.keys import array_of, encode, pick
-from erasable.validation import seed, whole_number
+from erasable.validation import seed, switch, whole_number
 
 
 @dataclass(eq=False, repr=False)
@@ -135,8 +134,7 @@ class SISAClassifier(RowsClassifier):
         whole_number(self.n_shards, "n_shards")
         whole_number(self.n_slices, "n_slices")
         seed(self.random_state)
-        if not isinstance(self.replay, bool | np.bool_):
-            raise ConfigurationError(f"replay must be True or False; got {self.replay!r}.")
+        switch(self.replay, "replay")
         if self.estimator is not None:
             check_estimator_parameter(self.estimator)
 
