@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from erasable import ErasableClassifier, plan
-from erasable.research.sets import load_bundled, make_margin
-from erasable.tables import load_split
 from erasable.operations.plan._sample import HeldOut, check_sample
 from erasable.operations.plan._survival import deletable, simulate, survival
+from erasable.research.sets import load_bundled, make_margin
+from erasable.tables import load_split
 
 
 def cases(folder):
@@ -28,12 +28,18 @@ def cases(folder):
         yield split.train.name, split, "subject" if by_subject else "uniform", 0.01, targets
 
 
-def row(name, split, distribution, loss, targets, seed):
+def row(name, split, distribution, loss, targets, random_state):
     """One case: predicted and found, side by side."""
     train, test = split.train, split.test
     start = time.perf_counter()
     made = plan(
-        train.X, train.y, subjects=train.subjects, distribution=distribution, max_loss=loss, seed=seed, **targets
+        train.X,
+        train.y,
+        subjects=train.subjects,
+        distribution=distribution,
+        max_loss=loss,
+        random_state=random_state,
+        **targets,
     )
     took = time.perf_counter() - start
     recommended = eval(made.line, {"ErasableClassifier": ErasableClassifier})
@@ -52,11 +58,11 @@ def row(name, split, distribution, loss, targets, seed):
     codes = np.searchsorted(np.unique(train.y), test.y)
     held_out = HeldOut.of(test.X, codes, sample.grid, sample.n_classes)
     runs = [
-        simulate(clf, sample, held_out, distribution, max_loss=loss, rng=np.random.default_rng([991 + seed, k]))
+        simulate(clf, sample, held_out, distribution, max_loss=loss, rng=np.random.default_rng([991 + random_state, k]))
         for k in range(6)
     ]
     limit, unit = deletable(sample, distribution, clf.n_core_)
-    found = survival(runs, max_loss=loss, limit=limit, unit=unit, horizon=sample.horizon, seed=5)
+    found = survival(runs, max_loss=loss, limit=limit, unit=unit, horizon=sample.horizon, random_state=5)
     accuracy = clf.score(test.X, codes)
     predicted = made.recommended
     off = "never reached"

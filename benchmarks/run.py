@@ -15,8 +15,6 @@ import contextlib
 import gc
 import io
 import json
-import os
-import platform
 import re
 import sys
 import time
@@ -24,14 +22,11 @@ import tracemalloc
 from pathlib import Path
 
 import numpy as np
-import scipy
-import sklearn
 from rich.progress import track
 from scipy.linalg import blas, cho_factor, cho_solve
 from sklearn.linear_model import RidgeClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from threadpoolctl import threadpool_info
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.datasets import correlated, local_sets, margin, small_sets
@@ -39,8 +34,9 @@ from benchmarks.files import file_growth, measure, streaming
 from benchmarks.kernel import kernel
 from benchmarks.planning import cases, row
 from benchmarks.scan import main as print_scan_tables
-from benchmarks.tools import clock, console, spread, table, take_turns
+from benchmarks.tools import console, spread, table, take_turns
 from erasable import ErasableClassifier, learn, verify
+from erasable.research.measuring import clock, in_words, machine
 from erasable.research.reproduce import as_in_the_paper, in_detail, speed_ups
 
 CORRELATED = {"kappa": 0.295, "capacity": 1.0}
@@ -284,31 +280,15 @@ def accuracy(options):
     return text + table(head, rows)
 
 
-def machine():
-    blas_names = sorted(
-        {
-            f"{i['internal_api']} {i['version']} ({i['num_threads']} threads)"
-            for i in threadpool_info()
-            if i["user_api"] == "blas"
-        }
-    )
-    parts = [f"{os.cpu_count()} cores, {platform.machine()}", f"Python {platform.python_version()}"]
-    parts += [
-        f"NumPy {np.__version__}",
-        f"SciPy {scipy.__version__}",
-        f"scikit-learn {sklearn.__version__}",
-        *blas_names,
-    ]
-    return ", ".join(parts)
-
-
 def reproduction(options):
     """Tables of runs of ``erasable reproduce``, which take too long to be repeated here."""
     text = "## The paper's experiments\n\nFrom `erasable reproduce`, see docs/reproduction.md; times in seconds.\n"
     for path in sorted(options.runs.glob("*/results.json")):
         results = json.loads(path.read_text())
         s = results["settings"]
-        chosen = ", ".join(f"{k} {s[k]}" for k in ("order", "kappa", "capacity", "seed", "repeats", "time_limit"))
+        chosen = ", ".join(
+            f"{k} {s[k]}" for k in ("order", "kappa", "capacity", "random_state", "repeats", "time_limit")
+        )
         label = "" if s["delete_label"] is None else f", label {s['delete_label']} deleted"
         for found in (as_in_the_paper(results), in_detail(results)):
             text += f"\n**{found.title}**\n\n{found.markdown()}"
@@ -323,7 +303,10 @@ def planning(options):
         "## Planner\n\nPlans made on the training rows; what they predict / what a fit on those rows gives on the test "
     )
     text += "rows, deletions simulated with other seeds.\n\n"
-    found = [row(*case, seed=i) for i, case in enumerate(track(list(cases(options.data)), "planner", console=console))]
+    found = [
+        row(*case, random_state=i)
+        for i, case in enumerate(track(list(cases(options.data)), "planner", console=console))
+    ]
     head = ["data", "deletions", "loss", "plan", "rows stored", "accuracy", "deletions until that loss", "took, s"]
     return text + table(head, found)
 
@@ -389,7 +372,7 @@ def main():
         parts[name] = SECTIONS[name](options).strip() + "\n\n"
         print("\n" + parts[name], flush=True)
     made = 'make bench ARGS="--data DIR"' if options.data else "make bench"
-    text = f"# Results\n\nMade by `{made}`, sections on their own with `--only`. {machine()}.\n\n"
+    text = f"# Results\n\nMade by `{made}`, sections on their own with `--only`. {in_words(machine())}.\n\n"
     text += "".join(f"<!-- section: {name} -->\n{parts[name]}" for name in SECTIONS if name in parts)
     options.out.write_text(text.rstrip() + "\n")
     console.print(f"written: {options.out}")

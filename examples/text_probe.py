@@ -26,9 +26,8 @@ from rich.table import Table
 from sklearn.base import clone
 from sklearn.model_selection import train_test_split
 
-from erasable import verify
+from erasable import ErasableClassifier, verify
 from erasable.features import FrozenMap, HashedText
-from erasable import ErasableClassifier
 
 INK, RED, BLUE, GREY = "#1b1f24", "#c2402c", "#2f6f9f", "#c9ced6"
 LEAVING = "Mara"

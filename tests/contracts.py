@@ -4,7 +4,7 @@ from importlinter import Contract, ContractCheck, fields, output
 
 
 class PrivateModules(Contract):
-    """Modules whose name, or that of a package around them, begins with an underscore are imported in their room only."""
+    """Modules whose name, or that of a package around them, begins with an underscore stay in their room."""
 
     root = fields.StringField()
 

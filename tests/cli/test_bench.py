@@ -10,7 +10,13 @@ import pytest
 
 from erasable.cli.app import run
 from erasable.cli.bench import bench
+from erasable.research import measuring
 from erasable.research.bench import bench as operation
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch):
+    monkeypatch.setattr(measuring, "settle", lambda: None)
 
 
 def test_it_measures_three_things_as_json(capsys):
@@ -37,9 +43,9 @@ def test_it_shows_a_table(capsys):
 @pytest.mark.parametrize(
     ("option", "value", "message"),
     [
-        ("--rows", "999", "rows must be at least 1,000"),
-        ("--features", "1", "features must be at least 2"),
-        ("--rounds", "0", "rounds must be at least 1"),
+        ("--rows", "999", "rows must be an integer, at least 1000"),
+        ("--features", "1", "features must be an integer, at least 2"),
+        ("--rounds", "0", "rounds must be a positive integer"),
     ],
 )
 def test_too_little_to_measure_is_refused(capsys, option, value, message):

@@ -6,84 +6,108 @@ import inspect
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import erasable
 from erasable.cli.app import run
 from erasable.cli.reproduce import reproduce
+from erasable.research import measuring
 from erasable.research.reproduce import METHODS, ORDERS, Settings
-from tests.research.reproduce.cases import table_file
+from tests.research.reproduce.cases import no_pictures, table_file
+
+OPTIONS = ["--deletions", "40", "--points", "2", "--repeats", "1", "--kappa", "0.4", "--quick"]
 
 
-def erasable(*arguments, cwd=None):
-    return subprocess.run(
-        [sys.executable, "-m", "erasable.cli", *arguments],
-        capture_output=True,
-        encoding="utf-8",
-        cwd=cwd,
-        timeout=120,
-        check=False,
-        env={"PATH": "/usr/bin:/bin", "COLUMNS": "100", "NO_COLOR": "1", "HOME": str(cwd or "/tmp")},
-    )
+@pytest.fixture(autouse=True)
+def quickly(monkeypatch):
+    """No pauses, and no pictures but in the one run that is a process of its own and where they are asked for."""
+    monkeypatch.setattr(measuring, "settle", lambda: None)
+    monkeypatch.setattr("erasable.research.reproduce.draw_all", no_pictures)
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("NO_COLOR", "1")
 
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory):
+    """The command as a process of its own."""
     folder = tmp_path_factory.mktemp("run")
-    path = table_file(folder)
-    options = ["--deletions", "40", "--points", "2", "--repeats", "1", "--kappa", "0.4"]
-    return erasable("reproduce", path, *options, "--methods", "erasable,retrained", cwd=folder), folder
+    command = [sys.executable, "-m", "erasable.cli", "reproduce", table_file(folder), *OPTIONS]
+    finished = subprocess.run(
+        [*command, "--methods", "erasable,retrained"],
+        capture_output=True,
+        encoding="utf-8",
+        cwd=folder,
+        timeout=120,
+        check=False,
+        env={
+            "PATH": "/usr/bin:/bin",
+            "COLUMNS": "100",
+            "NO_COLOR": "1",
+            "HOME": str(folder),
+            "OPENBLAS_NUM_THREADS": "1",  # more only wait for each other
+            "PYTHONPATH": str(Path(erasable.__file__).parents[1]),  # the code under test
+        },
+    )
+    return finished, folder
 
 
 def test_it_prints_the_table_and_says_where_the_report_is(done):
-    run, folder = done
-    assert run.returncode == 0, run.stderr
-    assert "Algorithm 1 (ours)" in run.stdout
-    assert "Exact retraining" in run.stdout
-    assert "training, s" in run.stdout
-    assert "report.html" in run.stdout
+    finished, folder = done
+    assert finished.returncode == 0, finished.stderr
+    assert "Algorithm 1 (ours)" in finished.stdout
+    assert "Exact retraining" in finished.stdout
+    assert "training, s" in finished.stdout
+    assert "report.html" in finished.stdout
     assert (folder / "reproduction" / "small" / "report.html").exists()
 
 
-def test_the_same_again_is_done_at_once_and_json_is_what_the_file_holds(done):
+def test_the_same_again_is_done_at_once_and_json_is_what_the_file_holds(done, monkeypatch, capsys):
     _, folder = done
-    options = ["--deletions", "40", "--points", "2", "--repeats", "1", "--kappa", "0.4"]
-    again = erasable(
-        "reproduce", str(folder / "small.npz"), *options, "--methods", "erasable, retrained", "--json", cwd=folder
-    )
-    assert again.returncode == 0, again.stderr
-    printed = json.loads(again.stdout)
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr("erasable.research.reproduce.experiment.timed_requests", None)  # nothing is measured again
+    options = [*OPTIONS, "--methods", "erasable, retrained", "--json"]
+    assert run(["reproduce", str(folder / "small.npz"), *options]) == 0
+    printed = json.loads(capsys.readouterr().out)
     assert printed == json.loads((folder / "reproduction" / "small" / "results.json").read_text())
 
 
-def test_an_error_is_one_line_that_says_what_to_do(tmp_path):
-    run = erasable("reproduce", "margins", cwd=tmp_path)
-    assert run.returncode == 2
-    assert run.stderr.startswith("error: there is no dataset or file 'margins': give one of margin")
-    assert run.stderr.count("\n") == 1
-    assert "Traceback" not in run.stderr
+def test_both_names_of_the_random_state_mean_the_same(done, monkeypatch, capsys):
+    _, folder = done
+    monkeypatch.chdir(folder)
+    options = [*OPTIONS, "--methods", "erasable,retrained"]
+    for name in ("--random-state", "--seed"):
+        assert run(["reproduce", "small.npz", *options, name, "0", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["settings"]["random_state"] == 0
+        assert run(["reproduce", "small.npz", *options, name, "1"]) == 2
+        assert "other settings (random_state)" in capsys.readouterr().err
 
 
-def test_a_broken_file_is_an_error_and_not_a_traceback(tmp_path):
-    (tmp_path / "broken.npz").write_bytes(b"PK\x03\x04 not a zip")
-    run = erasable("reproduce", "broken.npz", cwd=tmp_path)
-    assert run.returncode == 2
-    assert run.stderr.startswith("error: ")
-    assert "Traceback" not in run.stderr
+def test_an_error_is_one_line_that_says_what_to_do(folder, capsys):
+    assert run(["reproduce", "margins"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("error: there is no dataset or file 'margins': give one of margin")
+    assert said.count("\n") == 1
+    assert "Traceback" not in said
 
 
-def test_figure_1_on_its_own(tmp_path):
-    run = erasable("reproduce", "svm", "--out", "here", cwd=tmp_path)
-    assert run.returncode == 0, run.stderr
-    assert (tmp_path / "here" / "figure1.png").stat().st_size > 10_000
+def test_a_broken_file_is_an_error_and_not_a_traceback(folder, capsys):
+    (folder / "broken.npz").write_bytes(b"PK\x03\x04 not a zip")
+    assert run(["reproduce", "broken.npz"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("error: ")
+    assert "Traceback" not in said
 
 
-def test_figure_1_on_its_own_as_json(tmp_path, capsys):
-    assert run(["reproduce", "svm", "--out", str(tmp_path), "--json"]) == 0
+def test_figure_1_on_its_own(folder, capsys):
+    assert run(["reproduce", "svm", "--out", "here"]) == 0
+    assert (folder / "here" / "figure1.png").stat().st_size > 10_000
+    assert run(["reproduce", "svm", "--out", "here", "--json"]) == 0
     figures = json.loads(capsys.readouterr().out)["figures"]
-    assert figures == [str(tmp_path / "figure1.png"), str(tmp_path / "figure1.svg")]
-    assert (tmp_path / "figure1.svg").exists()
+    assert figures == ["here/figure1.png", "here/figure1.svg"]
+    assert (folder / "here" / "figure1.svg").exists()
 
 
 def test_the_defaults_are_those_of_the_settings():
@@ -96,8 +120,9 @@ def test_the_defaults_are_those_of_the_settings():
     assert {name: ours[name] for name in shared} == {name: getattr(default, name) for name in shared}
 
 
-def test_help_names_every_method_and_order_and_gives_examples(tmp_path):
-    text = erasable("reproduce", "--help", cwd=tmp_path).stdout
+def test_help_names_every_method_and_order_and_gives_examples(capsys):
+    assert run(["reproduce", "--help"]) == 0
+    text = capsys.readouterr().out
     for name in ORDERS:
         assert name in text
     assert "erasable reproduce margin --quick" in text
@@ -105,18 +130,16 @@ def test_help_names_every_method_and_order_and_gives_examples(tmp_path):
         assert name in text.replace("\n", "")
 
 
-def test_text_labels_and_named_rows_work_too(tmp_path):
+def test_text_labels_and_named_rows_work_too(folder):
     rng = np.random.default_rng(0)
     lines = ["who,a,b,answer"]
     for i in range(120):
         a, b = rng.standard_normal(2)
         lines.append(f"u{i},{a},{b},{'yes' if a > 0 else 'no'}")
-    (tmp_path / "people.csv").write_text("\n".join(lines) + "\n")
-    options = ["--label", "answer", "--id", "who", "--deletions", "20", "--points", "2", "--repeats", "1"]
-    run = erasable(
-        "reproduce", "people.csv", *options, "--kappa", "0.6", "--methods", "erasable,sisa,subsample", cwd=tmp_path
-    )
-    assert run.returncode == 0, run.stderr
+    (folder / "people.csv").write_text("\n".join(lines) + "\n")
+    options = ["--label", "answer", "--id", "who", "--deletions", "20", "--points", "2", "--repeats", "1", "--quick"]
+    options += ["--kappa", "0.6", "--methods", "erasable,sisa,subsample"]
+    assert run(["reproduce", "people.csv", *options]) == 0
 
 
 def test_columns_that_are_no_features_are_ignored_and_part_of_the_settings(tmp_path, capsys):
@@ -128,7 +151,7 @@ def test_columns_that_are_no_features_are_ignored_and_part_of_the_settings(tmp_p
     path = tmp_path / "people.csv"
     path.write_text("\n".join(lines) + "\n")
     options = ["--label", "answer", "--deletions", "20", "--points", "2", "--repeats", "1", "--kappa", "0.6"]
-    options += ["--methods", "erasable", "--out", str(tmp_path / "out"), "--json"]
+    options += ["--quick", "--methods", "erasable", "--out", str(tmp_path / "out"), "--json"]
     assert run(["reproduce", str(path), *options]) == 2
     assert "'who'" in json.loads(capsys.readouterr().out)["error"]["message"]
     assert run(["reproduce", str(path), *options, "--ignore", "who", "--ignore", "day"]) == 0

@@ -141,7 +141,7 @@ def spoilt(data, start=0):
 def test_flips_and_cuts_are_refused_by_every_reader(files, name):
     """Every bit of a header is tried in ``models/test_linear_state``; here every fifth byte of all formats."""
     case, data = CASES[name], files[name]
-    code = code_of(case.make() if case.needed else None)
+    like = case.make() if case.needed else None
     for bad in spoilt(data, start=NAMES.index(name) % 5):
         for read in (read_sealed, lambda b: read_back(b, like)):
             with pytest.raises(StateFormatError):

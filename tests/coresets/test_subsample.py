@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import math
 import pickle
@@ -13,7 +14,6 @@ from hypothesis import strategies as st
 
 from erasable.coresets import CoreSetMap, RandomSubsample
 from erasable.errors import ConfigurationError
-from erasable.research.baselines import SubsampleClassifier
 from erasable.research.theory import Information, leak
 from tests.strategies import keys
 
@@ -90,10 +90,33 @@ def test_ids_come_as_a_list_a_range_or_an_array():
     assert chosen(core_set, []) == []
 
 
-def test_it_is_the_subset_of_the_baseline():
-    X, y = np.arange(300.0)[:, None], np.arange(300) % 2
-    baseline = SubsampleClassifier(fraction=0.2, random_state=7).fit(X, y)
-    assert chosen(RandomSubsample(0.2, 7), range(300)) == list(baseline._place)
+def unshifted(z, shift):
+    """What ``z ^ (z >> shift)`` was made of."""
+    mixed = z
+    for _ in range(64 // shift):
+        mixed = z ^ (mixed >> shift)
+    return mixed
+
+
+def last_of_all():
+    """The integer id whose lot is the largest there is: the mixing steps of SplitMix64 backwards."""
+    z = unshifted(2**64 - 1, 31)
+    for factor, shift in ((0x94D049BB133111EB, 27), (0xBF58476D1CE4E5B9, 30)):
+        z = unshifted(z * pow(factor, -1, 2**64) % 2**64, shift)
+    salt = int.from_bytes(hashlib.blake2b(b"0", digest_size=16).digest()[:8], "little")
+    return (z - salt + 2**63) % 2**64 - 2**63
+
+
+def test_all_rows_means_also_the_one_with_the_largest_lot():
+    key = last_of_all()
+    assert keyed_hash([key], 0).tolist() == [2**64 - 1]
+    assert chosen(RandomSubsample(1.0), [key, 1]) == [0, 1]
+
+
+@pytest.mark.parametrize("half", [np.float16(0.5), np.float32(0.5), np.float64(0.5)])
+def test_numpy_fractions_mean_what_they_say(half):
+    assert chosen(RandomSubsample(half), range(100)) == chosen(RandomSubsample(0.5), range(100))
+    assert chosen(RandomSubsample(np.float32(1)), range(100)) == chosen(RandomSubsample(1), range(100)) == [*range(100)]
 
 
 def test_a_map_is_its_configuration():

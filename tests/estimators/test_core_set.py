@@ -43,7 +43,6 @@ from erasable.research.baselines import (
     NewtonUnlearner,
     RetrainedRidge,
     SISAClassifier,
-    SubsampleClassifier,
 )
 from erasable.research.baselines.interpolated import InterpolatedClassifier
 from tests.estimators.cases import (
@@ -75,7 +74,6 @@ LEARNERS = {
     "retrained": RetrainedRidge(),
     "erasable": ErasableClassifier(threshold=0.05),
     "sisa": SISAClassifier(SGDClassifier(max_iter=5, tol=None), n_shards=3, n_slices=2),
-    "subsample": SubsampleClassifier(fraction=0.5),
     "newton": NewtonUnlearner("squared"),
     "nested": CoreSetUnlearner(RandomSubsample(0.6, random_state=9), RidgeClassifier()),
 }
@@ -327,7 +325,7 @@ def test_the_guarantee_is_the_learners_with_the_core_set_as_s(name):
 
 def test_what_a_learner_computes_in_floating_point_is_promised_for_one_machine():
     """The pickle holds it, and other kernels of BLAS compute other last bits."""
-    for name in ("logistic", "sisa", "subsample", "nested"):
+    for name in ("logistic", "sisa", "nested"):
         assert "on one machine" in str(CoreSetUnlearner(MAPS["leverage"], LEARNERS[name]).guarantee)
     for name in ("erasable", "retrained"):  # whose sums are exact
         assert "machine" not in str(CoreSetUnlearner(MAPS["leverage"], LEARNERS[name]).guarantee)
@@ -338,7 +336,7 @@ def test_what_a_learner_computes_in_floating_point_is_promised_for_one_machine()
 
 
 def test_epsilon_and_delta_of_a_state_are_inherited():
-    learner = InterpolatedClassifier(RandomSubsample(0.9), gamma=0.1, epsilon=2.5, alpha=0.1)
+    learner = InterpolatedClassifier(RandomSubsample(0.9), private_share=0.1, epsilon=2.5, alpha=0.1)
     promise = CoreSetUnlearner(MAPS["leverage"], learner).guarantee
     assert (promise.of, promise.epsilon, promise.delta) == ("state", 2.5, 0.0)
     assert promise.definition.startswith("(epsilon, delta)-system-aware")
@@ -440,7 +438,7 @@ def test_an_unstable_map_needs_consent():
         CoreSetUnlearner(SupportVectors(), LogisticRegression()).fit(PLANE, SIDES)
     assert "one-shot" in CoreSetUnlearner(SupportVectors(), RidgeClassifier(), one_shot=True).guarantee.definition
     with pytest.raises(ConfigurationError, match="stable"):
-        InterpolatedClassifier(SupportVectors(), gamma=0.1, epsilon=1.0, alpha=1.0).fit(PLANE, SIDES)
+        InterpolatedClassifier(SupportVectors(), private_share=0.1, epsilon=1.0, alpha=1.0).fit(PLANE, SIDES)
 
 
 @pytest.mark.parametrize("learner", [LogisticRegression(), RetrainedRidge(), SISAClassifier(n_shards=1)])
@@ -730,8 +728,10 @@ def test_verification_reports_progress():
 MODELS = {
     "ridge": CoreSetUnlearner(LeverageThreshold(0.02), RidgeClassifier()),
     "retrained": CoreSetUnlearner(RandomSubsample(0.4), RetrainedRidge()),
-    "compressed": InterpolatedClassifier(RandomSubsample(0.4), gamma=0.0, epsilon=1.0, alpha=0.01),
-    "mixed": InterpolatedClassifier(LeverageThreshold(0.02), gamma=0.01, epsilon=5.0, alpha=0.01, random_state=0),
+    "compressed": InterpolatedClassifier(RandomSubsample(0.4), private_share=0.0, epsilon=1.0, alpha=0.01),
+    "mixed": InterpolatedClassifier(
+        LeverageThreshold(0.02), private_share=0.01, epsilon=5.0, alpha=0.01, random_state=0
+    ),
 }
 each = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
 
@@ -822,20 +822,20 @@ BAD = {
     ],
     InterpolatedClassifier: [
         ({"core_set": "SECRET"}, ConfigurationError),
-        ({"gamma": -0.1}, ConfigurationError),
-        ({"gamma": 1.0001}, ConfigurationError),
-        ({"gamma": np.nan}, ConfigurationError),
-        ({"gamma": True}, ConfigurationError),
-        ({"gamma": "0.5"}, ConfigurationError),
-        ({"gamma": 10**400}, ConfigurationError),
+        ({"private_share": -0.1}, ConfigurationError),
+        ({"private_share": 1.0001}, ConfigurationError),
+        ({"private_share": np.nan}, ConfigurationError),
+        ({"private_share": True}, ConfigurationError),
+        ({"private_share": "0.5"}, ConfigurationError),
+        ({"private_share": 10**400}, ConfigurationError),
         ({"epsilon": 0.0}, ConfigurationError),
         ({"epsilon": -1.0}, ConfigurationError),
         ({"epsilon": np.inf}, ConfigurationError),
         ({"epsilon": None}, ConfigurationError),
         ({"alpha": 0.0}, ConfigurationError),
         ({"alpha": np.nan}, ConfigurationError),
-        ({"alpha": 1e-308, "gamma": 0.5}, ConfigurationError),
-        ({"alpha": 1e300, "gamma": 1e-200}, ConfigurationError),
+        ({"alpha": 1e-308, "private_share": 0.5}, ConfigurationError),
+        ({"alpha": 1e300, "private_share": 1e-200}, ConfigurationError),
         ({"random_state": -1}, ConfigurationError),
         ({"random_state": 0.5}, ConfigurationError),
         ({"random_state": np.random.default_rng(0)}, ConfigurationError),
@@ -879,7 +879,7 @@ def test_a_map_that_returns_no_positions_is_refused(positions):
 
     for model in (
         CoreSetUnlearner(Broken(), RidgeClassifier()),
-        InterpolatedClassifier(Broken(), gamma=0.0, epsilon=1.0, alpha=1.0),
+        InterpolatedClassifier(Broken(), private_share=0.0, epsilon=1.0, alpha=1.0),
     ):
         with pytest.raises(ConfigurationError, match="distinct positions of the 240 rows"):
             model.fit(X, LABELS)

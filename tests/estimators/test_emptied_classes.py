@@ -15,7 +15,7 @@ from erasable.coresets import RandomSubsample
 from erasable.errors import EmptiedClassWarning
 from erasable.estimators.core_set import CoreSetUnlearner
 from erasable.features import RandomFourierFeatures
-from erasable.research.baselines import RetrainedRidge, SubsampleClassifier
+from erasable.research.baselines import RetrainedRidge
 from erasable.research.baselines.interpolated import InterpolatedClassifier
 from tests.estimators.cases import SECRET_TEXT, assert_no_traces, make_classes, make_rows
 
@@ -33,8 +33,7 @@ FIXABLE = {
 OTHERS = {
     "ridge on a core set": CoreSetUnlearner(RandomSubsample(1.0), RidgeClassifier()),
     "erasable on a core set": CoreSetUnlearner(RandomSubsample(1.0), ErasableClassifier(threshold=0.01)),
-    "interpolated": InterpolatedClassifier(RandomSubsample(1.0), gamma=0.0, epsilon=1.0, alpha=0.1),
-    "subsample": SubsampleClassifier(fraction=1.0),
+    "interpolated": InterpolatedClassifier(RandomSubsample(1.0), private_share=0.0, epsilon=1.0, alpha=0.1),
 }
 
 

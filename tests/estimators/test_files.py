@@ -345,7 +345,10 @@ def test_a_subclass_comes_back_as_what_it_is_where_like_says_so(path):
 
 
 def test_a_map_with_a_large_seed_and_plain_numbers_is_recognised(path):
-    for chosen in (RandomFourierFeatures(4, gamma=1.0, random_state=2**60), RandomFourierFeatures(4, gamma=1e-7, random_state=0)):
+    for chosen in (
+        RandomFourierFeatures(4, gamma=1.0, random_state=2**60),
+        RandomFourierFeatures(4, gamma=1e-7, random_state=0),
+    ):
         model = ErasableClassifier(feature_map=chosen, threshold=0.1).fit(rows(), labels(rows()))
         model.save(path, overwrite=True)
         assert load(path, like=clone(model)).predict(rows()).tolist() == model.predict(rows()).tolist()

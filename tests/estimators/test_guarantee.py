@@ -17,7 +17,6 @@ from erasable.research.baselines import (
     NewtonUnlearner,
     RetrainedRidge,
     SISAClassifier,
-    SubsampleClassifier,
 )
 from erasable.research.baselines.interpolated import InterpolatedClassifier
 from tests.estimators.cases import make_rows
@@ -35,10 +34,9 @@ BITWISE = {
 }
 OF_THE_STATE = {
     "staged": ErasableGeneralClassifier(LinearBall(), sampler="staged"),
-    "interpolated": InterpolatedClassifier(SHARE, gamma=0.1, epsilon=1.0, alpha=0.1),
-    "interpolated, no noise": InterpolatedClassifier(SHARE, gamma=0.0, epsilon=1.0, alpha=0.1),
+    "interpolated": InterpolatedClassifier(SHARE, private_share=0.1, epsilon=1.0, alpha=0.1),
+    "interpolated, no noise": InterpolatedClassifier(SHARE, private_share=0.0, epsilon=1.0, alpha=0.1),
     "sisa": SISAClassifier(n_shards=2, n_slices=2),
-    "subsample": SubsampleClassifier(fraction=0.7),
 }
 OF_THE_MODEL = {
     "newton": NewtonUnlearner(),

@@ -303,7 +303,9 @@ def test_the_digest_tells_maps_apart_by_what_they_are_called_too():
     same = ErasableClassifier(feature_map=FrozenMap(MAPS["fourier"], "another name", 12), threshold=0.05).fit(X, Y)
     assert digest_without_map(same) == digest_without_map(mapped().fit(X, Y))
     assert same.state_digest() != mapped().fit(X, Y).state_digest()
-    other = ErasableClassifier(feature_map=RandomFourierFeatures(12, gamma=0.3, random_state=3), threshold=0.05).fit(X, Y)
+    other = ErasableClassifier(feature_map=RandomFourierFeatures(12, gamma=0.3, random_state=3), threshold=0.05).fit(
+        X, Y
+    )
     assert other.state_digest() != mapped().fit(X, Y).state_digest()
 
 

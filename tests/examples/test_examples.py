@@ -1,4 +1,4 @@
-"""Every example runs as a user would run it, and the numbers that the documentation quotes come out."""
+"""Every example runs as a user would run it, and the attack comes out as documented, in fewer trials."""
 
 from __future__ import annotations
 
@@ -15,10 +15,13 @@ SCRIPTS = sorted(EXAMPLES.glob("*.py"))
 PICTURE = {"demo.py": "demo.png", "leak.py": "leak.png", "staged.py": "staged.png", "text_probe.py": "text_probe.png"}
 
 
-def run(script: Path, out: Path) -> str:
+TRIALS = 5
+
+
+def run(script: Path, out: Path, *options: str) -> str:
     environment = {**os.environ, "COLUMNS": "120", "NO_COLOR": "1", "PYTHONIOENCODING": "utf-8"}
     done = subprocess.run(
-        [sys.executable, "-W", "error::RuntimeWarning", str(script), "--out", str(out)],
+        [sys.executable, "-W", "error::RuntimeWarning", str(script), "--out", str(out), *options],
         capture_output=True,
         encoding="utf-8",
         env=environment,
@@ -33,7 +36,7 @@ def run(script: Path, out: Path) -> str:
 @pytest.fixture(scope="module")
 def leak(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     out = tmp_path_factory.mktemp("leak")
-    return run(EXAMPLES / "leak.py", out), out
+    return run(EXAMPLES / "leak.py", out, "--trials", str(TRIALS)), out
 
 
 def test_every_example_is_known() -> None:
@@ -53,17 +56,17 @@ def test_leak_draws_its_picture(leak: tuple[str, Path]) -> None:
 @pytest.mark.parametrize("part", ["A⁻¹", "A", "b", "w"])
 def test_the_plain_float64_state_gives_the_deleted_row_away(leak: tuple[str, Path], part: str) -> None:
     _, right = row_of(leak[0], "plain float64", part)
-    assert right >= 18.0
+    assert right >= 0.9 * TRIALS
 
 
 @pytest.mark.parametrize("part", ["w", "everything"])
 def test_all_ten_candidates_fit_an_erasable_state_in_every_trial(leak: tuple[str, Path], part: str) -> None:
-    assert row_of(leak[0], "ErasableClassifier", part) == ("10 of 10", 2.0)
+    assert row_of(leak[0], "ErasableClassifier", part) == ("10 of 10", TRIALS / 10)
 
 
 def row_of(output: str, model: str, part: str) -> tuple[str, float]:
-    """How many candidates fit, and how many of 20 trials the attacker gets right, as printed."""
-    pattern = rf"│ {re.escape(model)} +│ {re.escape(part)} +│ ([0-9a-z ]+?) +│ ([0-9.]+) of 20 +│"
+    """How many candidates fit, and how many of the trials the attacker gets right, as printed."""
+    pattern = rf"│ {re.escape(model)} +│ {re.escape(part)} +│ ([0-9a-z ]+?) +│ ([0-9.]+) of {TRIALS} +│"
     found = re.findall(pattern, output)
     assert len(found) == 1, output
     return found[0][0], float(found[0][1])

@@ -174,7 +174,9 @@ CASES = {
         key="int",
     ),
     "general, staged": Case(lambda: ErasableGeneralClassifier(steps(), sampler="staged"), needed=True, streams=False),
-    "mapped": Case(lambda: ErasableClassifier(feature_map=RandomFourierFeatures(6, gamma=0.1, random_state=3), threshold=0.1)),
+    "mapped": Case(
+        lambda: ErasableClassifier(feature_map=RandomFourierFeatures(6, gamma=0.1, random_state=3), threshold=0.1)
+    ),
     "mapped texts": Case(lambda: ErasableClassifier(feature_map=HashedText(8), threshold=0.1), X=texts, key="bytes"),
     "core set, forest": Case(lambda: core_set(RandomForestClassifier(3)), needed=True, streams=False),
     "core set, tree on sparse": Case(

@@ -104,7 +104,7 @@ def test_order_and_batches_of_requests_do_not_matter(problem, core_set, data):
 def test_the_mixture_follows_the_core_and_nothing_else(problem, core_set, gamma, data):
     """The core part is that of the survivors, bitwise; the noised part moves only when a class is emptied."""
     X, y, ids = problem
-    model = InterpolatedClassifier(core_set, gamma=gamma, epsilon=1.0, alpha=0.3, random_state=1)
+    model = InterpolatedClassifier(core_set, private_share=gamma, epsilon=1.0, alpha=0.3, random_state=1)
     if fitted(model, X, y, ids) is None:
         return
     noised, n_classes = model._noised.copy(), len(model.classes_)
@@ -119,7 +119,7 @@ def test_the_mixture_follows_the_core_and_nothing_else(problem, core_set, gamma,
         assert facts(again.__getstate__()) == facts(model.__getstate__())
         return
     assert model._noised.tobytes() == noised.tobytes()
-    alone = clone(model).set_params(gamma=0.0)
+    alone = clone(model).set_params(private_share=0.0)
     at = [ids.index(key) for key in model.core_ids_.tolist()]
     core_part = alone.fit(X[at], y[at], ids=[ids[i] for i in at])._weights
     right = (1.0 - gamma) * core_part + noised if len(noised) else core_part

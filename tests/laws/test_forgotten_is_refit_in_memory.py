@@ -22,7 +22,7 @@ from erasable.coresets import LeverageThreshold, RandomSubsample
 from erasable.estimators.core_set import CoreSetUnlearner
 from erasable.features import RandomFourierFeatures
 from erasable.models import rows as rows_module
-from erasable.research.baselines import RetrainedRidge, SISAClassifier, SubsampleClassifier
+from erasable.research.baselines import RetrainedRidge, SISAClassifier
 from erasable.research.baselines.interpolated import InterpolatedClassifier
 from tests.estimators.cases import make_classes, make_rows
 from tests.research.baselines.cases import facts
@@ -50,9 +50,8 @@ OTHERS = {
     "nested core sets": CoreSetUnlearner(
         RandomSubsample(0.8), CoreSetUnlearner(RandomSubsample(0.8, random_state=1), RidgeClassifier())
     ),
-    "interpolated": InterpolatedClassifier(RandomSubsample(0.8), gamma=0.0, epsilon=1.0, alpha=0.01),
+    "interpolated": InterpolatedClassifier(RandomSubsample(0.8), private_share=0.0, epsilon=1.0, alpha=0.01),
     "sisa": SISAClassifier(n_shards=2, n_slices=2),
-    "subsample": SubsampleClassifier(fraction=0.8),
 }
 ALL = [*ERASABLE, *OTHERS]
 containers = pytest.mark.parametrize("container", [np.array, sp.csr_array, sp.csc_matrix])

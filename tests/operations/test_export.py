@@ -182,7 +182,7 @@ def others():
     yield ErasableClassifier(feature_map=RandomFourierFeatures(10)).fit(X, y), "mapped rows"
     yield ErasableGeneralClassifier().fit(X, y), "rows of people"
     yield CoreSetUnlearner(RandomSubsample(0.5), LogisticRegression()).fit(X, y), "rows of people"
-    yield InterpolatedClassifier(None, gamma=1.0, epsilon=1.0, alpha=1.0), "rows of people"
+    yield InterpolatedClassifier(None, private_share=1.0, epsilon=1.0, alpha=1.0), "rows of people"
     yield "model.erasable", "got str"
 
 

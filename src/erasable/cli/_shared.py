@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
 #: ``as_json: Json = False`` gives a command its ``--json``.
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+#: ``random_state: RandomState = 0`` gives a command that draws anything its ``--random-state``.
+RandomState = Annotated[
+    int, typer.Option("--random-state", "--seed", help="Decides everything that is drawn at random.")
+]
 #: ``timeout: Timeout = 60`` gives a command that changes a file its ``--timeout``.
 Timeout = Annotated[float, typer.Option("--timeout", "--wait", help="Seconds to wait for another change of the file.")]
 

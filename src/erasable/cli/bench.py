@@ -40,6 +40,8 @@ def bench(
 
 def show(report: Bench) -> None:
     """Print what was measured."""
+    from erasable.research.measuring import in_words
+
     page = console()
     lines = [(m.name, _time(m.ours_s), m.other, _time(m.other_s), f"{m.ratio:,.3g}×") for m in report.measurements]
     title = f"{report.rows:,} rows × {report.features:,} features, medians of {report.rounds} rounds"
@@ -50,8 +52,7 @@ def show(report: Bench) -> None:
         f"ridge stores all, accuracy {report.other_accuracy:.3f}.",
         markup=False,
     )
-    machine = ", ".join(f"{name} {value}" for name, value in report.machine.items())
-    page.print(machine, style="dim", markup=False)
+    page.print(in_words(report.machine), style="dim", markup=False)
 
 
 def _time(seconds: float) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from erasable.cli._shared import Bars, Json, console, print_json, text_table, unmarked
+from erasable.cli._shared import Bars, Json, RandomState, console, print_json, text_table, unmarked
 from erasable.errors import ConfigurationError, InputError
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def plan(
     ] = None,
     intercept: Annotated[bool, typer.Option("--intercept/--no-intercept", help="Append a constant to rows.")] = True,
     effort: Annotated[str, typer.Option(help="How hard to look: quick, default, thorough.")] = "default",
-    seed: Annotated[int, typer.Option(help="Draws divisions of the rows and orders of deletion.")] = 0,
+    random_state: RandomState = 0,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -84,10 +84,11 @@ def plan(
     """
     from erasable.operations.plan import draw_frontier
     from erasable.operations.plan import plan as make_plan
+    from erasable.operations.rendering import make_folder
 
     table, likely = _read(file, label, id, subject, tuple(ignore or ()), weights)
     if out is not None:
-        _make_folder(out)
+        make_folder(out)
     with Bars(quiet=as_json) as bars:
         found = make_plan(
             table.X,
@@ -104,7 +105,7 @@ def plan(
             horizon=horizon,
             fit_intercept=intercept,
             effort=effort,
-            seed=seed,
+            random_state=random_state,
             progress=bars.tick,
         )
     if out is not None:
@@ -155,13 +156,6 @@ def _read(
     names = tuple(n for n in table.feature_names if n != weights)
     rest = Table(np.delete(table.X, j, axis=1), table.y, table.ids, table.subjects, table.name, names)
     return rest, np.asarray(table.X[:, j], dtype=np.float64)
-
-
-def _make_folder(out: Path) -> None:
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigurationError(f"--out {out} cannot be made: {error.strerror}.") from None
 
 
 def _show(found: Plan, out: Path | None) -> None:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from erasable.cli._shared import Bars, Json, console, print_json, text_table, unmarked
+from erasable.cli._shared import Bars, Json, RandomState, console, print_json, text_table, unmarked
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from erasable.research.reproduce import TextTable
+    from erasable.operations.rendering import TextTable
 
 
 def reproduce(
@@ -23,8 +23,8 @@ def reproduce(
         str,
         typer.Argument(
             help="`margin`, `margin-uniform`, `purchase` (needs `--data`), `purchase-like`, `digits`, `svm` (Figure 1 "
-            "alone), `deletion-time` (Theorem 4.6 alone; takes `--quick`, `--kappa`, `--capacity`, `--seed`), or a "
-            "file: .csv, .parquet, .npz, .svmlight.",
+            "alone), `deletion-time` (Theorem 4.6 alone; takes `--quick`, `--kappa`, `--capacity`, "
+            "`--random-state`), or a file: .csv, .parquet, .npz, .svmlight.",
             show_default=False,
         ),
     ],
@@ -54,7 +54,7 @@ def reproduce(
         typer.Option(help="Which methods have one: all, none, peers (not ours). [default: none on margin, else all]"),
     ] = None,
     shards: Annotated[str, typer.Option(help="What SISA trains on each shard: sgd, ridge.")] = "sgd",
-    seed: Annotated[int, typer.Option(help="Draws data, splits and orders.")] = 0,
+    random_state: RandomState = 0,
     repeats: Annotated[int, typer.Option(help="Repeats for the confidence bands.")] = 3,
     points: Annotated[int, typer.Option(help="How often to look at the accuracy.")] = 40,
     time_limit: Annotated[
@@ -100,6 +100,7 @@ def reproduce(
 
     - `erasable reproduce customers.parquet --label churned --subject user_id --order subject --ignore day`
     """
+    from erasable.operations.rendering import make_folder
     from erasable.research.reproduce import (
         Settings,
         as_in_the_paper,
@@ -108,7 +109,6 @@ def reproduce(
         draw_figure_1,
         hints,
         in_detail,
-        make_folder,
         measure_deletion_time,
         speed_ups,
     )
@@ -126,7 +126,7 @@ def reproduce(
         return
     if dataset == "deletion-time":
         found = measure_deletion_time(
-            20_000 if quick else 200_000, kappa=kappa or 0.2, capacity=capacity or 1.0, seed=seed
+            20_000 if quick else 200_000, kappa=kappa or 0.2, capacity=capacity or 1.0, random_state=random_state
         )
         if as_json:
             print_json({"deletion_time": deletion_time_as_json(found)})
@@ -144,7 +144,7 @@ def reproduce(
         alpha=alpha,
         intercept=intercept,
         shards=shards,
-        seed=seed,
+        random_state=random_state,
         repeats=repeats,
         points=points,
         time_limit=time_limit,

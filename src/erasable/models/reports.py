@@ -74,6 +74,17 @@ class ForgetReport:
         "requested",
         "rows_retrained",
     )
+    requested: int
+    core_rows_removed: int
+    core_rows: int
+    not_stored: int
+    rows_retrained: int
+    classes_emptied: int
+    digest_before: str | None
+    receipt: str | None
+    _digest: str | None
+    _model: weakref.ref[Any] | None
+    _moment: object
 
     def __init__(
         self,
@@ -89,12 +100,24 @@ class ForgetReport:
         receipt: str | None = None,
         model: Any = None,
     ) -> None:
-        self.requested, self.core_rows_removed, self.core_rows = requested, core_rows_removed, core_rows
-        self.not_stored = not_stored
-        self.rows_retrained, self.classes_emptied, self._digest = rows_retrained, classes_emptied, digest
-        self.digest_before, self.receipt = digest_before, receipt
-        self._model = None if model is None else weakref.ref(model)
-        self._moment = None if model is None else model.moment
+        facts = {
+            "requested": requested,
+            "core_rows_removed": core_rows_removed,
+            "core_rows": core_rows,
+            "not_stored": not_stored,
+            "rows_retrained": rows_retrained,
+            "classes_emptied": classes_emptied,
+            "digest_before": digest_before,
+            "receipt": receipt,
+            "_digest": digest,
+            "_model": None if model is None else weakref.ref(model),
+            "_moment": None if model is None else model.moment,
+        }
+        for name, value in facts.items():
+            object.__setattr__(self, name, value)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError("a report says what was done: it cannot be changed.")
 
     @property
     def digest(self) -> str | None:
@@ -106,7 +129,7 @@ class ForgetReport:
                     "the model has changed since this report was made, so its digest can no longer be computed: "
                     "read report.digest right after forget."
                 )
-            self._digest = str(model.snapshot().digest)
+            object.__setattr__(self, "_digest", str(model.snapshot().digest))
         return self._digest
 
     def _facts(self) -> dict[str, Any]:

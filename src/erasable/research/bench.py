@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import os
-import platform
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -13,13 +9,13 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-import sklearn
 from sklearn.linear_model import RidgeClassifier
 
-from erasable.errors import ConfigurationError
 from erasable.estimators import ErasableClassifier
 from erasable.operations.verify import verify
+from erasable.research.measuring import clock, machine, take_turns
 from erasable.research.sets import make_margin
+from erasable.validation import whole_number
 
 Watch = Callable[[str, int, int], None]
 _LEAST_ROWS, _LEAST_FEATURES = 1000, 2
@@ -66,8 +62,8 @@ class Bench:
     accuracy, other_accuracy : float
         On rows that were not learnt: ours, and ridge regression that stores every row.
     measurements : tuple of Measurement
-    machine : dict of str to str
-        Processor count and versions, without which times say little.
+    machine : dict
+        Cores, versions and threads, without which times say little.
     """
 
     rows: int
@@ -77,7 +73,7 @@ class Bench:
     accuracy: float
     other_accuracy: float
     measurements: tuple[Measurement, ...]
-    machine: dict[str, str]
+    machine: dict[str, Any]
 
     def as_json(self) -> dict[str, Any]:
         """Everything, in types that JSON has."""
@@ -114,11 +110,8 @@ def bench(rows: int = 50_000, features: int = 100, *, rounds: int = 5, progress:
     >>> [m.name for m in report.measurements]
     ['learn', 'forget one core row', 'verify']
     """
-    for name, value, least in (("rows", rows, _LEAST_ROWS), ("features", features, _LEAST_FEATURES)):
-        if value < least:
-            raise ConfigurationError(f"{name} must be at least {least:,} to measure anything; got {value:,}.")
-    if rounds < 1:
-        raise ConfigurationError(f"rounds must be at least 1; got {rounds:,}.")
+    rows, features = whole_number(rows, "rows", _LEAST_ROWS), whole_number(features, "features", _LEAST_FEATURES)
+    rounds = whole_number(rounds, "rounds")
     watch = progress or (lambda what, done, total: None)
     watch("making data", 0, 1)
     X, y = make_margin(rows + _HELD_OUT, features, return_X_y=True)
@@ -137,13 +130,7 @@ def bench(rows: int = 50_000, features: int = 100, *, rounds: int = 5, progress:
     core_rows = int(clf.n_core_)
     accuracy, other = (float(model.score(X_test, y_test)) for model in (clf, ridge))
 
-    learning: list[float] = []
-    training: list[float] = []
-    for k in range(rounds):
-        watch("learn", k, rounds)
-        learning.append(_timed(fit, warm=True))
-        training.append(_timed(fit_ridge, warm=True))
-    watch("learn", rounds, rounds)
+    learning = take_turns({"ours": fit, "ridge": fit_ridge}, rounds, partial(watch, "learn"))
 
     keys = np.random.default_rng(0).permutation(clf.core_ids_)[: min(_FORGETS * rounds, core_rows // 2)]
     forgetting: list[float] = []
@@ -155,45 +142,19 @@ def bench(rows: int = 50_000, features: int = 100, *, rounds: int = 5, progress:
 
     for k, some in enumerate(np.array_split(keys, rounds)):
         watch("forget", k, rounds)
-        forgetting += [_timed(partial(forget, key)) for key in some.tolist()]
-        retraining.append(_timed(partial(fit_ridge, slice(1, None))))
+        forgetting += [clock(partial(forget, key)) for key in some.tolist()]
+        retraining.append(clock(partial(fit_ridge, slice(1, None))))
     watch("forget", rounds, rounds)
 
-    verifying: list[float] = []
-    again: list[float] = []
-    for k in range(rounds):
-        watch("verify", k, rounds)
-        verifying.append(_timed(partial(verify, clf), warm=True))
-        again.append(_timed(fit, warm=True))
-    watch("verify", rounds, rounds)
+    verifying = take_turns({"ours": lambda: verify(clf), "learning": fit}, rounds, partial(watch, "verify"))
     measured = (
-        _measurement("learn", learning, "ridge on all rows", training),
+        _measurement("learn", learning["ours"], "ridge on all rows", learning["ridge"]),
         _measurement("forget one core row", forgetting, "ridge trained again", retraining),
-        _measurement("verify", verifying, "learning all rows", again),
+        _measurement("verify", verifying["ours"], "learning all rows", verifying["learning"]),
     )
-    return Bench(rows, features, rounds, core_rows, accuracy, other, measured, _machine())
-
-
-def _timed(work: Callable[[], Any], *, warm: bool = False) -> float:
-    """Seconds that a call takes; with ``warm``, right after another one, so that memory and caches are as it likes."""
-    if warm:
-        work()
-    gc.collect()
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
+    return Bench(rows, features, rounds, core_rows, accuracy, other, measured, machine())
 
 
 def _measurement(name: str, ours: Sequence[float], other: str, others: Sequence[float]) -> Measurement:
     ranges = ((min(ours), max(ours)), (min(others), max(others)))
     return Measurement(name, other, median(ours), median(others), *ranges)
-
-
-def _machine() -> dict[str, str]:
-    return {
-        "processor": platform.machine(),
-        "processors": str(os.cpu_count()),
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "scikit-learn": sklearn.__version__,
-    }

@@ -61,7 +61,7 @@ def test_the_same_seed_gives_the_same_plan_and_another_seed_another(easy):
     subjects = np.arange(len(X)) % 300
     options = {"subjects": subjects, "distribution": "uniform", "deletions_per_month": 50, "effort": "quick"}
     assert plan(X, y, **options, months=12) == found
-    assert plan(X, y, **options, months=12, seed=1) != found
+    assert plan(X, y, **options, months=12, random_state=1) != found
 
 
 def test_the_line_builds_what_was_predicted(easy):
@@ -86,7 +86,7 @@ def test_simulated_deletions_are_close_to_those_of_other_rows_and_another_seed()
     rngs = (np.random.default_rng([77, k]) for k in range(6))
     runs = [simulate(clf, sample, held_out, "uniform", max_loss=0.01, rng=rng) for rng in rngs]
     limit, unit = deletable(sample, "uniform", clf.n_core_)
-    again = survival(runs, max_loss=0.01, limit=limit, unit=unit, horizon=10_000, seed=9)
+    again = survival(runs, max_loss=0.01, limit=limit, unit=unit, horizon=10_000, random_state=9)
     assert abs(again.deletions - found.survival.deletions) <= 0.25 * again.deletions
     assert found.survival.low <= found.survival.deletions <= found.survival.high
 
@@ -217,7 +217,7 @@ def test_a_loss_is_reached_where_it_first_is_whatever_comes_after():
 def test_headline_and_picture_give_the_same_number_where_the_loss_is_not_rising(easy, tmp_path, monkeypatch):
     loss = np.interp(STEPS, [0.0, 0.09, 0.15, 0.6, 1.0], [0.0, 0.013, 0.002, 0.004, 0.03])  # up, down and up
     runs = [Run(loss + shift, STEPS) for shift in (-0.001, 0.0, 0.001)]
-    found = survival(runs, max_loss=0.01, limit=50_000, unit="rows", horizon=50_000, seed=0)
+    found = survival(runs, max_loss=0.01, limit=50_000, unit="rows", horizon=50_000, random_state=0)
     drawn = {}
     monkeypatch.setattr("erasable.operations.plan._figure._save", lambda plt, figure, path: drawn.update(it=figure))
     recommended = dataclasses.replace(easy[0].recommended, survival=found)
@@ -352,16 +352,16 @@ def test_the_months_that_a_refusal_proposes_are_survived():
         ({"distribution": "most"}, ConfigurationError, "distribution must be one of uniform"),
         ({"distribution": "label", "delete_label": "none"}, InputError, "none of the 2 classes"),
         ({"effort": "some"}, ConfigurationError, "effort must be one of quick"),
-        ({"max_loss": 0.0}, ConfigurationError, "max_loss must be above 0"),
-        ({"max_stored": 2.0}, ConfigurationError, "max_stored must be above 0 and at most 1"),
-        ({"max_stored": "much"}, InputTypeError, "max_stored must be a number; got str"),
+        ({"max_loss": 0.0}, ConfigurationError, "max_loss must be a number above 0"),
+        ({"max_stored": 2.0}, ConfigurationError, "max_stored must be a number above 0 and at most 1"),
+        ({"max_stored": "much"}, ConfigurationError, "max_stored must be a number .*; got 'much'"),
         ({"deletions_per_month": -1}, ConfigurationError, "deletions_per_month must be positive"),
         ({"months": 3}, ConfigurationError, "months needs deletions_per_month"),
         ({"deletions_per_month": 100, "months": 3}, ConfigurationError, "only 200 rows could be deleted"),
         ({"horizon": 100}, ConfigurationError, "give at least 200"),
-        ({"horizon": 1e6}, InputTypeError, "horizon must be an integer"),
-        ({"seed": -1}, ConfigurationError, "seed must not be negative"),
-        ({"seed": None}, InputTypeError, "seed must be an integer"),
+        ({"horizon": 1e6}, ConfigurationError, "horizon must be a positive integer"),
+        ({"random_state": -1}, ConfigurationError, "random_state must be a non-negative integer"),
+        ({"random_state": None}, ConfigurationError, "random_state must be a non-negative integer"),
         ({"scaling": "column"}, ConfigurationError, "scaling"),
     ],
 )

@@ -14,8 +14,8 @@ from scipy.special import expit
 from sklearn.datasets import load_iris
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from erasable.research.baselines.certified import CertifiedRemovalClassifier, _spectral_norm
 from erasable.errors import ConfigurationError, InputError, NoRowsError
+from erasable.research.baselines.certified import CertifiedRemovalClassifier, _spectral_norm
 from erasable.research.baselines.unit_ball import UnitRows
 
 CURVATURE = 1 / (6 * math.sqrt(3))

@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 from erasable import verify
 from erasable.coresets import LeverageThreshold, RandomSubsample
 from erasable.errors import InputError, InputTypeError, NoRowsError
-from erasable.estimators import interpolated
+from erasable.research.baselines import interpolated
 from erasable.research.baselines.interpolated import InterpolatedClassifier, noise
 from tests.estimators.cases import SECRET, assert_no_traces, make_classes, make_rows
 
@@ -36,7 +36,7 @@ def one_thread():
 
 
 def made(core_set=HALF, **parameters):
-    settings = {"gamma": 0.1, "epsilon": 2.0, "alpha": 0.05, "random_state": 0, **parameters}
+    settings = {"private_share": 0.1, "epsilon": 2.0, "alpha": 0.05, "random_state": 0, **parameters}
     return InterpolatedClassifier(core_set, **settings)
 
 
@@ -56,7 +56,7 @@ def unit(rows, *, intercept=True):
 
 @pytest.mark.parametrize("intercept", [True, False])
 def test_f_minimises_the_mean_loss(intercept):
-    model = made(RandomSubsample(1.0), gamma=0.0, fit_intercept=intercept).fit(X, Y)
+    model = made(RandomSubsample(1.0), private_share=0.0, fit_intercept=intercept).fit(X, Y)
     Z, signs = unit(X, intercept=intercept), np.where(Y == 1, 1.0, -1.0)
 
     def objective(w):
@@ -68,14 +68,14 @@ def test_f_minimises_the_mean_loss(intercept):
 
 def f(rows, labels, **parameters):
     """f of some rows: the model of all of them and nothing else."""
-    return weights(made(RandomSubsample(1.0), gamma=0.0, **parameters).fit(rows, labels))
+    return weights(made(RandomSubsample(1.0), private_share=0.0, **parameters).fit(rows, labels))
 
 
 @pytest.mark.parametrize("classes", [2, 3])
 @pytest.mark.parametrize("gamma", [0.0, 0.25, 1.0])
 def test_the_weights_are_the_mixture(classes, gamma):
     labels = Y if classes == 2 else make_classes(3)
-    model = made(gamma=gamma).fit(X, labels)
+    model = made(private_share=gamma).fit(X, labels)
     core = model.core_ids_
     b = model._noised - gamma * f(X, labels) if gamma else 0.0
     np.testing.assert_allclose(weights(model), (1 - gamma) * f(X[core], labels[core]) + gamma * f(X, labels) + b)
@@ -90,7 +90,7 @@ def test_the_weights_are_the_mixture(classes, gamma):
 @pytest.mark.parametrize("container", [np.array, sp.csr_array])
 @pytest.mark.parametrize("gamma", [0.0, 0.3, 1.0])
 def test_forgetting_trains_the_core_part_anew_and_leaves_the_noised_one_alone(container, gamma):
-    model = made(LeverageThreshold(0.02), gamma=gamma).fit(container(X), Y)
+    model = made(LeverageThreshold(0.02), private_share=gamma).fit(container(X), Y)
     core, noised = model.core_ids_, model._noised.copy()
     gone = [*core[::3].tolist(), *range(0, N, 5)]
     report = model.forget(ids=gone)
@@ -98,16 +98,16 @@ def test_forgetting_trains_the_core_part_anew_and_leaves_the_noised_one_alone(co
     assert model.core_ids_.tolist() == left.tolist()
     assert report.rows_retrained == (0 if gamma == 1.0 else len(left))
     assert model._noised.tobytes() == noised.tobytes()
-    plain = made(RandomSubsample(1.0), gamma=0.0).fit(container(X)[left], Y[left])
+    plain = made(RandomSubsample(1.0), private_share=0.0).fit(container(X)[left], Y[left])
     right = (1.0 - gamma) * plain._weights + noised if gamma else plain._weights
     assert model._weights.tobytes() == right.tobytes()
 
 
 def test_without_a_private_part_forgetting_equals_a_refit():
-    model = made(gamma=0.0).fit(X, Y)
+    model = made(private_share=0.0).fit(X, Y)
     model.forget(ids=range(0, N, 3))
     left = model.core_ids_
-    again = made(gamma=0.0).fit(X[left], Y[left], ids=left)
+    again = made(private_share=0.0).fit(X[left], Y[left], ids=left)
     assert pickle.dumps(model) == pickle.dumps(again)
     assert model.guarantee.epsilon == 0.0
     assert model.guarantee.of == "state"
@@ -125,7 +125,7 @@ def test_rows_outside_the_core_are_forgotten_for_free():
     assert pickle.dumps(model) == before
     assert not any(X[i].tobytes() in before for i in outside)
     model.forget(ids=model.core_ids_[:20])
-    assert not any(X[i].tobytes() in pickle.dumps(model) for i in range(N) if i not in model._place)
+    assert not any(X[i].tobytes() in pickle.dumps(model) for i in range(N) if i not in model.core_ids_)
 
 
 def test_the_private_model_without_noise_is_not_stored(monkeypatch):
@@ -138,7 +138,7 @@ def test_the_private_model_without_noise_is_not_stored(monkeypatch):
         return W
 
     monkeypatch.setattr(interpolated, "_trained", watched)
-    model = made(gamma=1.0).fit(X, Y)
+    model = made(private_share=1.0).fit(X, Y)
     [(W, as_trained)] = made_by_training
     assert (as_trained != W).all()  # noise went on top of it, in place
     assert as_trained.tobytes() not in pickle.dumps(model)
@@ -164,14 +164,14 @@ def test_classes_are_those_of_the_core_rows():
 def test_an_emptied_class_draws_the_private_part_anew_from_the_survivors(gamma):
     """With the number of functions the noise changes size: keeping the old sum would give the class away."""
     labels = make_classes(3)
-    model = made(gamma=gamma).fit(X, labels)
+    model = made(private_share=gamma).fit(X, labels)
     before, scale = model._noised.copy(), model.noise_scale_
     report = model.forget(ids=np.flatnonzero(labels == 2))
     left = model.core_ids_
     assert report.rows_retrained == len(left)
     assert model.noise_scale_ == pytest.approx(scale / 3)
     assert model._noised.shape == (1, 4)
-    again = made(gamma=gamma).fit(X[left], labels[left], ids=left)
+    again = made(private_share=gamma).fit(X[left], labels[left], ids=left)
     assert pickle.dumps(model) == pickle.dumps(again)
     assert not any(np.allclose(model._noised[0], line) for line in before)
     model.forget(ids=np.flatnonzero(labels == 1))
@@ -201,7 +201,7 @@ def test_rows_outside_the_ball_are_refused_in_the_core_or_not():
             spoilt = rows.copy()
             spoilt[at] = SECRET
             with pytest.raises(InputError, match="1 of 240 rows") as caught:
-                made(gamma=gamma, scaling=None).fit(spoilt, Y)
+                made(private_share=gamma, scaling=None).fit(spoilt, Y)
             assert_no_traces(str(caught.value))
 
 
@@ -275,7 +275,7 @@ def test_the_direction_of_the_noise_is_uniform_and_independent_of_the_norm(d):
 def test_a_fitted_model_has_noise_of_that_law(monkeypatch, classes, intercept):
     """Over many fits the noised sum, less gamma f(S), is drawn from Gamma(d, 2 gamma k / (epsilon alpha))."""
     rows, labels = X[:30], (Y if classes == 2 else make_classes(3))[:30]
-    parameters = {"gamma": 0.3, "epsilon": 1.5, "alpha": 0.2, "fit_intercept": intercept}
+    parameters = {"private_share": 0.3, "epsilon": 1.5, "alpha": 0.2, "fit_intercept": intercept}
     right = f(rows, labels, alpha=0.2, fit_intercept=intercept)
     monkeypatch.setattr(interpolated, "_trained", lambda *_: right.copy())
     fits = [made(RandomSubsample(1.0), **parameters | {"random_state": s}).fit(rows, labels) for s in range(400)]
@@ -346,7 +346,7 @@ def test_noise_comes_from_the_operating_system_unless_a_number_is_given(monkeypa
     made(random_state=None).fit(X, Y)
     assert asked == [32, 32]
     asked.clear()
-    made(random_state=None, gamma=0.0).fit(X, Y)
+    made(random_state=None, private_share=0.0).fit(X, Y)
     made(random_state=0).fit(X, Y)
     assert asked == []
 
@@ -374,9 +374,9 @@ def test_refitting_draws_anew_and_forgets_the_old():
 
 @parametrize_with_checks(
     [
-        made(RandomSubsample(1.0), gamma=0.0),
-        made(RandomSubsample(1.0), gamma=1e-3, epsilon=20.0, alpha=0.02),
-        made(LeverageThreshold(1e-6), gamma=1.0, epsilon=1e6, alpha=0.01, fit_intercept=False),
+        made(RandomSubsample(1.0), private_share=0.0),
+        made(RandomSubsample(1.0), private_share=1e-3, epsilon=20.0, alpha=0.02),
+        made(LeverageThreshold(1e-6), private_share=1.0, epsilon=1e6, alpha=0.01, fit_intercept=False),
     ]
 )
 def test_scikit_learn_check(estimator, check):

@@ -16,8 +16,8 @@ from sklearn.datasets import load_iris
 from sklearn.linear_model import Ridge
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from erasable.research.baselines.newton import NewtonUnlearner
 from erasable.errors import ConfigurationError, InputError, InputTypeError, NoRowsError
+from erasable.research.baselines.newton import NewtonUnlearner
 from erasable.research.baselines.unit_ball import noise_for_unit_shift
 
 NO_NOISE = 1e300  # an epsilon that leaves noise of some 1e-150
@@ -85,7 +85,7 @@ def gamma(n, m, alpha):
 @pytest.mark.parametrize("sparse", [False, True])
 def test_squared_loss_equals_ridge_on_the_remaining_rows(classes, sparse):
     X, y = problem(1, 80, 5, classes)
-    model = NewtonUnlearner("squared", 0.01, capacity=1).fit(sp.csr_matrix(X) if sparse else X, y)
+    model = NewtonUnlearner("squared", 0.01, max_deletions=1).fit(sp.csr_matrix(X) if sparse else X, y)
     gone = np.arange(7, 67)
     for batch in np.split(gone, [1, 2, 30]):
         assert model.forget(ids=batch).rows_retrained == 0
@@ -107,7 +107,7 @@ def test_squared_loss_equals_ridge_on_the_remaining_rows(classes, sparse):
 def test_logistic_step_is_the_papers_and_ends_within_gamma(seed, n, d, log_alpha, m, intercept):
     X, y = problem(seed, n, d)
     alpha, gone = 10.0**log_alpha, np.random.default_rng(seed).choice(np.arange(2, n - 2), m, replace=False)
-    model = NewtonUnlearner(alpha=alpha, epsilon=NO_NOISE, capacity=m, fit_intercept=intercept).fit(X, y)
+    model = NewtonUnlearner(alpha=alpha, epsilon=NO_NOISE, max_deletions=m, fit_intercept=intercept).fit(X, y)
     assert model.forget(ids=gone).rows_retrained == 0
     U, signs, left = unit(X, intercept=intercept), np.where(y == 1, 1.0, -1.0), np.setdiff1d(np.arange(n), gone)
     w = weights(model)[0] if intercept else model.coef_[0]
@@ -122,7 +122,7 @@ def test_order_and_batches_do_not_matter(seed, classes, loss, data):
     X, y = problem(seed, 60, 4, classes)
     gone = data.draw(st.permutations(range(10, 30)))
     cuts = sorted(data.draw(st.sets(st.integers(1, 19))))
-    model = NewtonUnlearner(loss, 0.01, epsilon=NO_NOISE, capacity=20)
+    model = NewtonUnlearner(loss, 0.01, epsilon=NO_NOISE, max_deletions=20)
     once, often = model.fit(X, y), pickle.loads(pickle.dumps(model))
     once.forget(ids=range(10, 30))
     for batch in np.split(np.array(gone), cuts):
@@ -132,7 +132,7 @@ def test_order_and_batches_do_not_matter(seed, classes, loss, data):
 
 def test_each_of_several_classes_is_one_against_the_rest():
     X, y = problem(3, 90, 4, 3)
-    model = NewtonUnlearner(alpha=0.02, epsilon=NO_NOISE, capacity=5).fit(X, y)
+    model = NewtonUnlearner(alpha=0.02, epsilon=NO_NOISE, max_deletions=5).fit(X, y)
     model.forget(ids=[5, 50])
     for c in range(3):
         point = newton_point(unit(X), np.where(y == c, 1.0, -1.0), 0.02, [5, 50])
@@ -157,8 +157,8 @@ def test_training_converges_with_little_regularisation(flipped):
 def test_noise_has_the_standard_deviation_of_the_paper():
     X, y = problem(4, 500, 150)
     alpha, epsilon, delta, m = 0.05, 0.7, 1e-3, 40
-    model = NewtonUnlearner(alpha=alpha, epsilon=epsilon, delta=delta, capacity=m, random_state=5).fit(X, y)
-    clean = NewtonUnlearner(alpha=alpha, epsilon=NO_NOISE, capacity=m).fit(X, y)
+    model = NewtonUnlearner(alpha=alpha, epsilon=epsilon, delta=delta, max_deletions=m, random_state=5).fit(X, y)
+    clean = NewtonUnlearner(alpha=alpha, epsilon=NO_NOISE, max_deletions=m).fit(X, y)
     sigma = gamma(500, m, alpha) / epsilon * math.sqrt(2 * math.log(1.25 / delta))
     assert model.noise_std_ == pytest.approx(sigma)
     draws = [weights(model) - weights(clean)]  # the model published after fit has it, too
@@ -175,15 +175,15 @@ def test_noise_has_the_standard_deviation_of_the_paper():
 
 def test_several_classes_share_epsilon_and_delta():
     X, y = problem(5, 60, 3, 4)
-    model = NewtonUnlearner(alpha=0.1, epsilon=0.8, delta=1e-3, capacity=2).fit(X, y)
+    model = NewtonUnlearner(alpha=0.1, epsilon=0.8, delta=1e-3, max_deletions=2).fit(X, y)
     sigma = gamma(60, 2, 0.1) / 0.2 * math.sqrt(2 * math.log(1.25 / 2.5e-4))
     assert model.noise_std_ == pytest.approx(sigma)
 
 
 def test_no_more_than_all_rows_can_be_promised():
     X, y = problem(5, 60, 3)
-    assert NewtonUnlearner(alpha=0.1, capacity=10**400).fit(X, y).noise_std_ == pytest.approx(
-        NewtonUnlearner(alpha=0.1, capacity=60).fit(X, y).noise_std_
+    assert NewtonUnlearner(alpha=0.1, max_deletions=10**400).fit(X, y).noise_std_ == pytest.approx(
+        NewtonUnlearner(alpha=0.1, max_deletions=60).fit(X, y).noise_std_
     )
 
 
@@ -208,32 +208,32 @@ def test_noise_for_a_shift_is_enough_for_epsilon_and_delta(epsilon, delta, const
 # -- when retraining is due ------------------------------------------------------------------------------------------
 
 
-def test_one_row_more_than_capacity_retrains_and_counting_starts_again():
+def test_one_row_more_than_allowed_retrains_and_counting_starts_again():
     X, y = problem(7, 60, 3)
-    model = NewtonUnlearner(alpha=0.05, epsilon=NO_NOISE, capacity=3).fit(X, y)
+    model = NewtonUnlearner(alpha=0.05, epsilon=NO_NOISE, max_deletions=3).fit(X, y)
     assert [model.forget(ids=[i]).rows_retrained for i in range(10, 19)] == [0, 0, 0, 56, 0, 0, 0, 52, 0]
     model.forget(ids=[20, 21, 22])
-    again = NewtonUnlearner(alpha=0.05, epsilon=NO_NOISE, capacity=3)
+    again = NewtonUnlearner(alpha=0.05, epsilon=NO_NOISE, max_deletions=3)
     left = np.setdiff1d(np.arange(60), [*range(10, 19), 20, 21, 22])
     np.testing.assert_allclose(model.coef_, again.fit(X[left], y[left]).coef_, rtol=0, atol=1e-9)
     assert model._rows.X.shape[0] == 48
     assert model.noise_std_ == pytest.approx(again.noise_std_)
 
 
-def test_a_batch_larger_than_capacity_retrains():
+def test_a_batch_larger_than_allowed_retrains():
     X, y = problem(7, 60, 3)
-    assert NewtonUnlearner(alpha=0.05, capacity=3).fit(X, y).forget(ids=range(4, 8)).rows_retrained == 56
+    assert NewtonUnlearner(alpha=0.05, max_deletions=3).fit(X, y).forget(ids=range(4, 8)).rows_retrained == 56
 
 
 @pytest.mark.parametrize("loss", ["logistic", "squared"])
 def test_a_class_that_vanishes_retrains(loss):
     X, y = problem(8, 60, 3, 3)
     y = np.array(["a", "b", "c"])[y]
-    model = NewtonUnlearner(loss, 0.05, epsilon=NO_NOISE, capacity=60).fit(X, y)
+    model = NewtonUnlearner(loss, 0.05, epsilon=NO_NOISE, max_deletions=60).fit(X, y)
     b = np.flatnonzero(y == "b")
     assert model.forget(ids=b[1:]).rows_retrained == 0
     assert model.forget(ids=b[:1]).rows_retrained == 60 - len(b)
-    again = NewtonUnlearner(loss, 0.05, epsilon=NO_NOISE, capacity=60).fit(X[y != "b"], y[y != "b"])
+    again = NewtonUnlearner(loss, 0.05, epsilon=NO_NOISE, max_deletions=60).fit(X[y != "b"], y[y != "b"])
     assert model.classes_.tolist() == ["a", "c"]
     np.testing.assert_allclose(weights(model), weights(again), rtol=0, atol=1e-9)
     np.testing.assert_array_equal(model.predict(X), again.predict(X))
@@ -247,7 +247,7 @@ def test_a_class_that_vanishes_retrains(loss):
 
 def test_forgetting_everything_leaves_nothing():
     X, y = problem(9, 20, 3)
-    model = NewtonUnlearner(alpha=0.05, capacity=30).fit(X, y)
+    model = NewtonUnlearner(alpha=0.05, max_deletions=30).fit(X, y)
     statistics = [*model._hessians, model._center, model._gone]
     model.forget(ids=range(12))
     assert model.forget(ids=range(20)).core_rows == 0
@@ -278,7 +278,7 @@ def test_sums_lost_to_rounding_are_built_again():
 def test_forgotten_rows_are_overwritten(container):
     X, y = problem(10, 30, 3)
     y[[4, 7]] = 1
-    model = NewtonUnlearner(alpha=0.05, capacity=5).fit(container(X), y, ids=[f"r{i}" for i in range(30)])
+    model = NewtonUnlearner(alpha=0.05, max_deletions=5).fit(container(X), y, ids=[f"r{i}" for i in range(30)])
     report = model.forget(ids=["r4", "r7", "unknown", "r4"])
     assert (report.requested, report.core_rows_removed, report.core_rows, report.rows_retrained) == (4, 2, 28, 0)
     assert not np.any(model._rows.take(np.array([4, 7])))
@@ -304,7 +304,7 @@ def test_unknown_ids_and_empty_batches_change_nothing(ids):
 def test_sparse_rows_give_the_same_model(loss, scaling):
     X, y = load_iris(return_X_y=True)
     X = X / 20.0 if scaling is None else X
-    models = [NewtonUnlearner(loss, 0.05, scaling=scaling, capacity=9, random_state=3) for _ in range(2)]
+    models = [NewtonUnlearner(loss, 0.05, scaling=scaling, max_deletions=9, random_state=3) for _ in range(2)]
     models[0].fit(X, y).forget(ids=[1, 60, 120])
     models[1].fit(sp.csr_matrix(X), y).forget(ids=[1, 60, 120])
     for name in ("coef_", "intercept_"):
@@ -333,8 +333,8 @@ def test_probabilities_are_logistic_functions_of_the_scores(classes):
 
 def test_parameters_set_after_fit_do_not_change_a_fitted_model():
     X, y = problem(13, 40, 3)
-    a, b = (NewtonUnlearner(alpha=0.05, capacity=2, random_state=0).fit(X, y) for _ in range(2))
-    b.set_params(alpha=5.0, loss="squared", capacity=1, epsilon=9.0, random_state=8)
+    a, b = (NewtonUnlearner(alpha=0.05, max_deletions=2, random_state=0).fit(X, y) for _ in range(2))
+    b.set_params(alpha=5.0, loss="squared", max_deletions=1, epsilon=9.0, random_state=8)
     for i in (5, 6, 7):
         assert a.forget(ids=[i]) == b.forget(ids=[i])
         np.testing.assert_array_equal(a.coef_, b.coef_)
@@ -367,8 +367,8 @@ def test_guarantee_says_what_is_assumed():
         {"epsilon": math.inf},
         {"delta": 0.0},
         {"delta": 1.0},
-        {"capacity": 0},
-        {"capacity": 1.5},
+        {"max_deletions": 0},
+        {"max_deletions": 1.5},
         {"loss": "hinge"},
         {"loss": None},
         {"scaling": "column"},
@@ -408,7 +408,7 @@ def test_nothing_is_there_before_fit(name):
 @parametrize_with_checks(
     [
         NewtonUnlearner("squared"),
-        NewtonUnlearner(epsilon=NO_NOISE, capacity=3),
+        NewtonUnlearner(epsilon=NO_NOISE, max_deletions=3),
         NewtonUnlearner(epsilon=NO_NOISE, alpha=0.01, fit_intercept=False),
     ]
 )

@@ -15,10 +15,10 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.tree import DecisionTreeClassifier
 
-from erasable.errors import ErasableError, NoRowsError
-from erasable.research.baselines import SISAClassifier
 from erasable.core.keyed_hash import keyed_hash
+from erasable.errors import ErasableError, NoRowsError
 from erasable.estimators.learners import Constant
+from erasable.research.baselines import SISAClassifier
 from tests.research.baselines.cases import Diary, facts, holds
 
 BASES = {

@@ -19,5 +19,11 @@ def table_file(folder, n=400, d=5, seed=0, subjects=False):
 
 
 def small(path, **changes):
+    """Every step of an experiment, each once: ``quick`` trains one time and not three."""
     chosen = {"deletions": 60, "repeats": 1, "points": 3, "methods": ("erasable", "retrained"), "kappa": 0.4}
-    return Settings(path, **{**chosen, **changes})
+    return Settings(path, **{**chosen, "quick": True, "time_limit": 60.0, **changes})
+
+
+def no_pictures(*_):
+    """In place of ``draw_all``, which takes longer than a small experiment."""
+    return {"accuracy": "<svg/>", "tradeoff": "<svg/>", "figure1": "<svg/>"}

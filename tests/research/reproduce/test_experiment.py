@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -12,8 +13,8 @@ from sklearn.datasets import dump_svmlight_file
 
 from erasable import ErasableClassifier
 from erasable.errors import ConfigurationError, ErasableError, InputError
+from erasable.research import measuring
 from erasable.research.baselines import RetrainedRidge
-from erasable.tables import Split
 from erasable.research.reproduce import (
     METHODS,
     ORDERS,
@@ -25,14 +26,16 @@ from erasable.research.reproduce import (
     reproduce,
 )
 from erasable.research.reproduce import experiment as engine
+from erasable.research.reproduce.figures import draw_all
 from erasable.research.reproduce.requests import leverages, load, requests
 from erasable.research.reproduce.settings import complete
-from tests.research.reproduce.cases import small, table_file
+from erasable.tables import Split
+from tests.research.reproduce.cases import no_pictures, small, table_file
 
 
 @pytest.fixture(autouse=True)
-def _no_pauses(monkeypatch):
-    monkeypatch.setattr(engine, "_settle", lambda: None)
+def _quickly(hurried, monkeypatch):
+    monkeypatch.setattr("erasable.research.reproduce.draw_all", no_pictures)
 
 
 @pytest.fixture
@@ -40,8 +43,26 @@ def path(tmp_path):
     return table_file(tmp_path)
 
 
+@pytest.fixture(scope="module")
+def run_once(tmp_path_factory):
+    """A finished run and the folder of its data and its results."""
+    folder = tmp_path_factory.mktemp("finished")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(measuring, "settle", lambda: None)
+        patch.setattr("erasable.research.reproduce.draw_all", no_pictures)
+        return reproduce(small(table_file(folder)), folder / "out"), folder
+
+
+@pytest.fixture
+def finished(run_once, tmp_path):
+    """The same run, to be changed: path of its data, folder of its results, the results."""
+    results, folder = run_once
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    return str(tmp_path / "small.npz"), tmp_path / "out", results
+
+
 def test_every_method_is_measured_from_training_to_the_last_deletion(path, tmp_path):
-    results = reproduce(small(path, methods=tuple(METHODS)), tmp_path / "out")
+    results = reproduce(small(path, methods=tuple(METHODS), quick=False), tmp_path / "out")
     assert list(results["methods"]) == list(METHODS)
     n = results["data"]["rows"]
     for m in results["methods"].values():
@@ -59,9 +80,9 @@ def test_every_method_is_measured_from_training_to_the_last_deletion(path, tmp_p
     assert json.loads((tmp_path / "out" / "results.json").read_text()) == results
 
 
-def test_the_accuracies_are_those_of_the_models(path, tmp_path):
+def test_the_accuracies_are_those_of_the_models(finished):
+    path, _, results = finished
     settings = small(path)
-    results = reproduce(settings, tmp_path / "out")
     split = load(settings)
     full = complete(settings, split)
     gone = [key for request in requests(full, split, np.array([], dtype=int)) for key in request]
@@ -74,7 +95,8 @@ def test_the_accuracies_are_those_of_the_models(path, tmp_path):
         assert curve[-1] == model.score(test.X, test.y)
 
 
-def test_pictures_and_a_page_that_needs_nothing_else(path, tmp_path):
+def test_pictures_and_a_page_that_needs_nothing_else(path, tmp_path, monkeypatch):
+    monkeypatch.setattr("erasable.research.reproduce.draw_all", draw_all)
     out = tmp_path / "out"
     reproduce(small(path, repeats=3), out, command="erasable reproduce <small>")
     for name in ("accuracy", "tradeoff", "figure1"):
@@ -114,17 +136,15 @@ def test_a_stopped_run_continues_and_measures_nothing_twice(path, tmp_path, monk
     assert reproduce(settings, out) == results  # nothing left to measure
 
 
-def test_a_folder_with_another_run_is_refused_and_fresh_starts_over(path, tmp_path):
-    out = tmp_path / "out"
-    reproduce(small(path), out)
-    with pytest.raises(ConfigurationError, match=r"other settings \(seed\).*--fresh"):
-        reproduce(small(path, seed=1), out)
-    assert reproduce(small(path, seed=1), out, fresh=True)["settings"]["seed"] == 1
+def test_a_folder_with_another_run_is_refused_and_fresh_starts_over(finished):
+    path, out, _ = finished
+    with pytest.raises(ConfigurationError, match=r"other settings \(random_state\).*--fresh"):
+        reproduce(small(path, random_state=1), out)
+    assert reproduce(small(path, random_state=1), out, fresh=True)["settings"]["random_state"] == 1
 
 
-def test_other_data_under_the_same_name_is_another_run(path, tmp_path):
-    out = tmp_path / "out"
-    reproduce(small(path), out)
+def test_other_data_under_the_same_name_is_another_run(finished, tmp_path):
+    path, out, _ = finished
     table_file(tmp_path, seed=1)
     with pytest.raises(ConfigurationError, match=r"other settings \(file\)"):
         reproduce(small(path), out)
@@ -222,7 +242,7 @@ def test_who_has_an_intercept_and_what_the_shards_train_can_be_chosen(tmp_path):
             assert (
                 type(models["sisa"].estimator).__name__ == {"sgd": "SGDClassifier", "ridge": "RidgeClassifier"}[shards]
             )
-            assert models["subsample"].estimator.fit_intercept is theirs
+            assert models["subsample"].learner.fit_intercept is theirs
             assert {models[m].fit_intercept for m in ("retrained", "newton", "certified")} == {theirs}
 
 
@@ -252,16 +272,18 @@ def test_the_falling_curves_of_the_paper_where_the_peers_have_an_intercept():
         ({"shards": "svm"}, "--shards must be one of sgd, ridge"),
         ({"order": "subject", "delete_label": "1"}, "leave --delete-label out"),
         ({"deletions": 300, "order": "newest", "delete_label": "1"}, "training rows of that class"),
-        ({"deletions": 0}, "--deletions must be at least 1"),
+        ({"deletions": 0}, "--deletions must be a positive integer"),
         ({"deletions": 300}, r"--deletions 300 is more than the \d+ training rows of that class"),
         ({"deletions": 320, "order": "uniform"}, "of which one must stay"),
         ({"order": "subject"}, "--subject"),
         ({"delete_label": "7"}, "none of the 2 classes"),
-        ({"kappa": 1.5}, "--kappa must be between 0 and 1"),
+        ({"kappa": 1.5}, "--kappa must be a number at least 0 and at most 1"),
         ({"capacity": 0.0}, "--capacity must be positive"),
         ({"capacity": 1e5}, "erasable cannot take this data: nothing could ever be selected"),
         ({"time_limit": 0.0}, "--time-limit must be positive"),
-        ({"repeats": 0}, "--repeats must be at least 1"),
+        ({"repeats": 0}, "--repeats must be a positive integer"),
+        ({"random_state": -1}, "--random-state must be a non-negative integer"),
+        ({"random_state": None}, "--random-state must be a non-negative integer"),
         ({"label": "churned"}, "an .npz file does not have"),
     ],
 )
@@ -327,18 +349,16 @@ def test_a_row_of_nobody_is_a_request_of_its_own(tmp_path):
         assert len(request) == 1 or not set(request) & nobody
 
 
-def test_fresh_throws_nothing_away_before_the_settings_are_checked(path, tmp_path):
-    out = tmp_path / "out"
-    reproduce(small(path), out)
+def test_fresh_throws_nothing_away_before_the_settings_are_checked(finished):
+    path, out, _ = finished
     before = (out / "journal.json").read_bytes()
     with pytest.raises(ConfigurationError):
         reproduce(small(path, order="bogus"), out, fresh=True)
     assert (out / "journal.json").read_bytes() == before
 
 
-def test_a_run_that_was_stopped_before_its_digests_still_compares_them(path, tmp_path):
-    out = tmp_path / "out"
-    results = reproduce(small(path), out)
+def test_a_run_that_was_stopped_before_its_digests_still_compares_them(finished):
+    path, out, results = finished
     journal = json.loads((out / "journal.json").read_text())
     del journal["entries"]["digests/one"]
     (out / "journal.json").write_text(json.dumps(journal))
@@ -357,7 +377,7 @@ def test_quick_leaves_alone_what_the_caller_chose(path):
 
 def test_quick_looks_at_a_part_of_a_file(tmp_path, monkeypatch):
     path = table_file(tmp_path, n=2000, d=5)
-    assert load(small(path)).train.n_rows == 1600
+    assert load(small(path, quick=False)).train.n_rows == 1600
     monkeypatch.setattr("erasable.research.reproduce.requests._QUICK_ROWS", 300)
     split = load(small(path, quick=True))
     assert (split.train.n_rows, split.test.n_rows) == (300, 300)
@@ -365,14 +385,14 @@ def test_quick_looks_at_a_part_of_a_file(tmp_path, monkeypatch):
     assert complete(Settings(path, quick=True), split).deletions == 120
     monkeypatch.setattr("erasable.research.reproduce.requests._QUICK_NUMBERS", 500)
     assert load(small(path, quick=True)).train.n_rows == 100
-    assert load(small(path)).train.n_rows == 1600
+    assert load(small(path, quick=False)).train.n_rows == 1600
 
 
 def test_sparse_rows_with_wide_indices_reach_every_method(tmp_path):
     rng = np.random.default_rng(0)
     X = sp.random_array((300, 30), density=0.2, rng=rng, format="csr")
     dump_svmlight_file(X, np.where(X.sum(axis=1) > 3.0, 1, -1), str(tmp_path / "wide.svmlight"))
-    settings = small(str(tmp_path / "wide.svmlight"), methods=tuple(METHODS), deletions=20, points=2)
+    settings = small(str(tmp_path / "wide.svmlight"), methods=tuple(METHODS), deletions=8, points=2)
     assert all(check["same"] for check in reproduce(settings, tmp_path / "out")["checks"])
 
 

@@ -7,25 +7,24 @@ import copy
 import numpy as np
 import pytest
 
+from erasable.research import measuring
 from erasable.research.reproduce import METHODS, in_detail, reproduce, speed_ups
-from erasable.research.reproduce import experiment as engine
 from erasable.research.reproduce.figures import draw_all
 from erasable.research.reproduce.report import page
-from tests.research.reproduce.cases import small, table_file
-
-PICTURES = {"accuracy": "<svg/>", "tradeoff": "<svg/>", "figure1": "<svg/>"}
+from tests.research.reproduce.cases import no_pictures, small, table_file
 
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine, "_settle", lambda: None)
+        patch.setattr(measuring, "settle", lambda: None)
+        patch.setattr("erasable.research.reproduce.draw_all", no_pictures)
         return reproduce(small(table_file(folder), methods=("erasable", "retrained", "newton")), folder / "out")
 
 
 def told(results):
-    return page(results, PICTURES, "erasable reproduce").split("<h2>How this")[0]
+    return page(results, no_pictures(), "erasable reproduce").split("<h2>How this")[0]
 
 
 def with_times(results, **times):
@@ -80,7 +79,7 @@ def test_guessing_stands_beside_every_accuracy(measured):
 def test_pictures_show_small_differences_and_one_scale_each(measured, tmp_path, monkeypatch):
     drawn = {}
     monkeypatch.setattr(
-        "erasable.research.reproduce.figures._save",
+        "erasable.research.reproduce.figures.save",
         lambda plt, figure, path: drawn.update({path.name: figure}) or "<svg/>",
     )
     results = copy.deepcopy(measured)
@@ -110,7 +109,7 @@ def test_pictures_show_small_differences_and_one_scale_each(measured, tmp_path, 
 def test_a_method_that_cannot_predict_any_more_does_not_flatten_the_others(measured, tmp_path, monkeypatch):
     drawn = {}
     monkeypatch.setattr(
-        "erasable.research.reproduce.figures._save",
+        "erasable.research.reproduce.figures.save",
         lambda plt, figure, path: drawn.update({path.name: figure}) or "<svg/>",
     )
     results = copy.deepcopy(measured)
@@ -123,6 +122,6 @@ def test_every_order_and_method_has_words(measured):
     for order in ("label", "uniform", "oldest", "newest", "weights", "core-first", "subject"):
         results = copy.deepcopy(measured)
         results["settings"].update(order=order, delete_label="1")
-        text = page(results, PICTURES, "erasable reproduce")
+        text = page(results, no_pictures(), "erasable reproduce")
         assert ("rows of one class only" in text) is (order != "label")
     assert set(measured["methods"]) <= set(METHODS)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from erasable.errors import ConfigurationError, InputError, InputTypeError
+from erasable.errors import ConfigurationError, InputError
 from erasable.estimators import ErasableClassifier
 from erasable.operations.plan._figure import draw_frontier
 from erasable.operations.plan._frontier import Band, Candidate, Trial
@@ -17,6 +16,7 @@ from erasable.operations.plan._record import Plan
 from erasable.operations.plan._sample import check_sample
 from erasable.operations.plan._survival import Survival, Theoretical, bound_of_theorem_4_3
 from erasable.operations.plan._targets import DISTRIBUTIONS, EFFORTS, Targets, effort_named
+from erasable.validation import seed
 
 __all__ = [
     "DISTRIBUTIONS",
@@ -50,7 +50,7 @@ def plan(
     fit_intercept: bool = True,
     scaling: Any = "row",
     effort: str = "default",
-    seed: int = 0,
+    random_state: int = 0,
     progress: Watch | None = None,
     theoretical: Callable[..., Any] | None = None,
 ) -> Plan:
@@ -82,8 +82,8 @@ def plan(
         As in ``ErasableClassifier``.
     effort : str, default="default"
         ``quick``, ``default`` or ``thorough``.
-    seed : int, default=0
-        Draws divisions of the rows and orders of deletion. The same seed gives the same plan, measured times aside.
+    random_state : int, default=0
+        Draws divisions of the rows and orders of deletion. The same one gives the same plan, measured times aside.
     progress : callable, optional
         Called with (what is being done, how much is done, how much there is).
     theoretical : callable, optional
@@ -120,7 +120,7 @@ def plan(
         raise ConfigurationError(
             f"weights are given, but distribution={distribution!r} does not use them: leave one of them out."
         )
-    seed = _checked_seed(seed)
+    random_state = seed(random_state)
     chosen = effort_named(effort)
     model = ErasableClassifier(fit_intercept=fit_intercept, scaling=scaling)
     sample = check_sample(
@@ -132,9 +132,9 @@ def plan(
         horizon=horizon,
         delete_label=delete_label,
         numbers_at_most=chosen.numbers,
-        rng=np.random.default_rng([seed, 0]),
+        rng=np.random.default_rng([random_state, 0]),
     )
-    planner = Planner(sample, model, targets, chosen, seed, progress or (lambda *_: None))
+    planner = Planner(sample, model, targets, chosen, random_state, progress or (lambda *_: None))
 
     def line(trial: Trial) -> str:
         options = [f"capacity={trial.capacity:g}", f"kappa={trial.kappa:g}", f"horizon={sample.horizon}"]
@@ -144,11 +144,3 @@ def plan(
         return f"ErasableClassifier({', '.join(options)})"
 
     return make_plan(planner, effort=effort, line=line, theoretical=theoretical)
-
-
-def _checked_seed(seed: Any) -> int:
-    if isinstance(seed, bool) or not isinstance(seed, numbers.Integral):
-        raise InputTypeError(f"seed must be an integer; got {type(seed).__name__}.")
-    if seed < 0:
-        raise ConfigurationError(f"seed must not be negative; got {seed}.")
-    return int(seed)

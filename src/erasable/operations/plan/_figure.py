@@ -7,9 +7,9 @@ from typing import Any
 
 from erasable.operations.plan._frontier import Candidate
 from erasable.operations.plan._record import Plan
-from erasable.research.reproduce.figures import COLOURS, GREY, INK, _pyplot, _save
+from erasable.operations.rendering import BLUE, GREY, INK, RED, pyplot, save
 
-_OURS, _OTHER = COLOURS["erasable"], COLOURS["retrained"]
+_OURS, _OTHER = RED, BLUE
 _DELETED = {
     "uniform": "rows deleted, drawn at random",
     "subject": "subjects deleted, all rows of each",
@@ -27,13 +27,13 @@ def draw_frontier(plan: Plan, folder: str | Path) -> str:
     ConfigurationError
         When matplotlib is missing or the folder cannot be written.
     """
-    plt = _pyplot()
+    plt = pyplot()
     figure, axes = plt.subplots(1, 3, figsize=(13, 3.9), layout="constrained")
     _accuracy(axes[0], plan)
     _deletions(axes[1], plan)
     _curve(axes[2], plan)
     figure.suptitle("Stored rows, accuracy, and deletions survived", x=0.01, ha="left", weight="bold")
-    return _save(plt, figure, Path(folder) / "frontier")
+    return save(plt, figure, Path(folder) / "frontier")
 
 
 def _accuracy(axis: Any, plan: Plan) -> None:

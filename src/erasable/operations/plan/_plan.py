@@ -41,11 +41,11 @@ class Planner:
         model: ErasableClassifier,
         targets: Targets,
         effort: Effort,
-        seed: int,
+        random_state: int,
         watch: Watch,
     ) -> None:
         self.sample, self.model, self.targets = sample, model, targets
-        self.effort, self.seed, self.watch = effort, seed, watch
+        self.effort, self.random_state, self.watch = effort, random_state, watch
         small, heavy = sample.n_rows < SMALL, sample.n_rows * sample.grid.n_columns > effort.heavy
         self.n_splits = effort.small_splits if small else max(1, effort.splits // (1 + heavy))
         self.batch = max(2, effort.simulated // 2) if heavy else effort.simulated
@@ -56,7 +56,7 @@ class Planner:
         self.all_rows: list[list[float]] = []  # accuracy with all rows stored, of each division and capacity
 
     def _divide(self, i: int) -> tuple[Sample, HeldOut]:
-        return self.sample.divide(np.random.default_rng([self.seed, 1, i]))
+        return self.sample.divide(np.random.default_rng([self.random_state, 1, i]))
 
     def part(self, i: int) -> tuple[Sample, HeldOut]:
         """The i-th division of the rows."""
@@ -121,7 +121,7 @@ class Planner:
             clf = fitted(self.model, part, trial.capacity, trial.kappa)
             if clf is not None:
                 observe(trial, clf, part, held_out, self.targets.max_loss)
-        observe_whole(trial, self.model, self.sample, np.random.default_rng([self.seed, 3]))
+        observe_whole(trial, self.model, self.sample, np.random.default_rng([self.random_state, 3]))
 
     def _explore(self, paths: list[Path], most: float | None, steps: int | None = None) -> list[Trial]:
         return explore(
@@ -201,10 +201,10 @@ class Planner:
                 if i >= len(self.kept):
                     observe(trial, clf, part, held_out, t.max_loss)
                 for order in range(self.effort.orders):
-                    rng = np.random.default_rng([self.seed, 2, i, order])
+                    rng = np.random.default_rng([self.random_state, 2, i, order])
                     trial.runs.append(simulate(clf, part, held_out, t.distribution, max_loss=t.max_loss, rng=rng))
         for trial in trials:
-            observe_whole(trial, self.model, self.sample, np.random.default_rng([self.seed, 3]))
+            observe_whole(trial, self.model, self.sample, np.random.default_rng([self.random_state, 3]))
             limit, unit = deletable(self.sample, t.distribution, trial.stored_rows)
             trial.survival = survival(
                 trial.runs,
@@ -212,7 +212,7 @@ class Planner:
                 limit=limit,
                 unit=unit,
                 horizon=self.sample.horizon,
-                seed=self.seed,
+                random_state=self.random_state,
             )
         self.simulated += trials
         if trials:
@@ -294,7 +294,7 @@ def make_plan(
         (),
         planner.targets,
         effort,
-        planner.seed,
+        planner.random_state,
         sample.given,
         sample.n_rows,
         sample.grid.n_features,

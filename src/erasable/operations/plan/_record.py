@@ -10,7 +10,7 @@ from typing import Any
 from erasable.operations.plan._frontier import Candidate
 from erasable.operations.plan._survival import Survival, Theoretical
 from erasable.operations.plan._targets import Targets
-from erasable.research.reproduce.tables import TextTable, percent
+from erasable.operations.rendering import TextTable, percent
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Plan:
     warnings : tuple of str
     targets : Targets
     effort : str
-    seed : int
+    random_state : int
     rows, rows_used, features, classes : int
         Of the data: ``rows_used`` is smaller than ``rows`` where the sample was thinned.
 
@@ -56,7 +56,7 @@ class Plan:
     warnings: tuple[str, ...]
     targets: Targets
     effort: str
-    seed: int
+    random_state: int
     rows: int
     rows_used: int
     features: int

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import numbers
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +15,7 @@ from erasable.estimators import ErasableClassifier
 from erasable.estimators.validated import check_rows
 from erasable.models.keys import as_key_column, label_type
 from erasable.models.parameters import check_memory, grid_of_parameters
+from erasable.validation import whole_number
 
 Index = npt.NDArray[np.intp]
 LEAST_ROWS = 50
@@ -235,9 +235,7 @@ def _class_named(label: Any, labels: npt.NDArray[Any]) -> int:
 def _checked_horizon(horizon: Any, n: int) -> int:
     if horizon is None:
         return n
-    if isinstance(horizon, bool) or not isinstance(horizon, numbers.Integral):
-        raise InputTypeError(f"horizon must be an integer; got {type(horizon).__name__}.")
-    if horizon < n:
+    if whole_number(horizon, "horizon") < n:
         raise ConfigurationError(
             f"horizon is the number of rows the model will see, of which these {n} are a sample: give at least {n}, or "
             f"leave it out; got {horizon}."

@@ -13,7 +13,7 @@ import numpy as np
 from erasable.core.arrays import Float64s
 from erasable.estimators import ErasableClassifier
 from erasable.operations.plan._sample import HeldOut, Index, Sample
-from erasable.research.theory import capacity
+from erasable.operations.plan.bounds import capacity
 
 # Shares of what can be deleted at which the accuracy is looked at: dense where few are deleted and where few are left.
 STEPS = np.array(
@@ -187,10 +187,12 @@ def deletable(sample: Sample, distribution: str, stored_rows: float) -> tuple[in
             return sample.horizon, "rows"
 
 
-def survival(runs: Sequence[Run], *, max_loss: float, limit: int, unit: str, horizon: int, seed: int) -> Survival:
+def survival(
+    runs: Sequence[Run], *, max_loss: float, limit: int, unit: str, horizon: int, random_state: int
+) -> Survival:
     """What simulated runs say together."""
     losses = np.array([r.loss for r in runs])
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(random_state)
     typical = crossing(losses.mean(axis=0), max_loss)
     drawn = rng.integers(len(runs), size=(_RESAMPLES, len(runs)))
     found = np.sort([crossing(losses[d].mean(axis=0), max_loss) for d in drawn])
@@ -221,7 +223,7 @@ def crossing(loss: Float64s, max_loss: float) -> float:
 
 
 def bound_of_theorem_4_3(horizon: int, kappa: float, n_columns: int, margin: float, delta: float = 0.05) -> Theoretical:
-    """Core deletions K that Theorem 4.3 allows, with explicit constants (:func:`erasable.research.theory.capacity`).
+    """Core deletions K that Theorem 4.3 allows, with explicit constants (:func:`capacity` in ``bounds``).
 
     Parameters
     ----------

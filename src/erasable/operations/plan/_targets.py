@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-import numbers
 from dataclasses import dataclass
-from typing import Any
 
-from erasable.errors import ConfigurationError, InputTypeError
+from erasable.errors import ConfigurationError
+from erasable.validation import number_between, positive_number
 
 DISTRIBUTIONS = ("uniform", "subject", "label", "worst", "weights")
 _MONTHS = 12.0
@@ -36,7 +35,7 @@ class Targets:
 
     Raises
     ------
-    ConfigurationError, InputTypeError
+    ConfigurationError
         When a target is out of range or no number.
 
     Examples
@@ -54,26 +53,18 @@ class Targets:
     distribution: str = "uniform"
 
     def __post_init__(self) -> None:
-        self._number("max_loss", 0.0, 1.0)
-        self._number("max_stored", 0.0, 1.0)
+        number_between(self.max_loss, "max_loss", 0.0, 1.0, closed="high")
+        if self.max_stored is not None:
+            number_between(self.max_stored, "max_stored", 0.0, 1.0, closed="high")
         for name in ("max_bytes", "deletions_per_month", "months"):
-            self._number(name, 0.0, math.inf)
+            if getattr(self, name) is not None:
+                positive_number(getattr(self, name), name)
         if self.distribution not in DISTRIBUTIONS:
             raise ConfigurationError(
                 f"distribution must be one of {', '.join(DISTRIBUTIONS)}; got {self.distribution!r}."
             )
         if self.months is not None and self.deletions_per_month is None:
             raise ConfigurationError("months needs deletions_per_month: how many deletions are expected in each?")
-
-    def _number(self, name: str, low: float, high: float) -> None:
-        value: Any = getattr(self, name)
-        if value is None and name != "max_loss":
-            return
-        if isinstance(value, bool) or not isinstance(value, numbers.Real):
-            raise InputTypeError(f"{name} must be a number; got {type(value).__name__}.")
-        if not (low < float(value) <= high and math.isfinite(value)):
-            limits = f"above 0 and at most {high:g}" if high < math.inf else "positive and finite"
-            raise ConfigurationError(f"{name} must be {limits}; got {value!r}.")
 
     @property
     def unit(self) -> str:

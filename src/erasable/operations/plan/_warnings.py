@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from erasable.operations.plan._record import Plan
-from erasable.research.reproduce.tables import percent
+from erasable.operations.rendering import percent
 
 _SKEW = 2.0  # a class that is this many times rarer or more common among the core rows is worth a word
 _FEW = 30  # core rows

@@ -5,7 +5,6 @@ from erasable.research.baselines.interpolated import InterpolatedClassifier
 from erasable.research.baselines.newton import NewtonUnlearner
 from erasable.research.baselines.retrained import RetrainedRidge
 from erasable.research.baselines.sisa import SISAClassifier
-from erasable.research.baselines.subsample import SubsampleClassifier
 
 __all__ = [
     "CertifiedRemovalClassifier",
@@ -13,5 +12,4 @@ __all__ = [
     "NewtonUnlearner",
     "RetrainedRidge",
     "SISAClassifier",
-    "SubsampleClassifier",
 ]

@@ -23,7 +23,7 @@ from erasable.research.baselines.unit_ball import (
     solve,
     targets,
 )
-from erasable.validation import number_between
+from erasable.validation import positive_number, probability
 
 _UNIT_ROUNDOFF = 2.0**-53
 
@@ -70,7 +70,7 @@ class CertifiedRemovalClassifier(UnitBallClassifier):
         The largest gradient residual that the tilt hides, for each function.
     spent_ : array of shape (1 or n_classes,)
         Bound on the norm of the gradient of the objective on the remaining rows at the present weights. When one
-        function would pass the budget all are retrained, which ``RemovalReport.rows_gone_over`` shows.
+        function would pass the budget all are retrained, which ``ForgetReport.rows_retrained`` shows.
     stored_rows_, stored_bytes_ : int
         All remaining rows; bytes of rows, labels, tilts and weights.
     guarantee : Guarantee
@@ -98,7 +98,7 @@ class CertifiedRemovalClassifier(UnitBallClassifier):
     >>> model = CertifiedRemovalClassifier(alpha=0.1, random_state=0).fit(X, y)
     >>> round(model.budget_, 4)
     0.228
-    >>> model.forget(ids=[3, 70]).rows_gone_over
+    >>> model.forget(ids=[3, 70]).rows_retrained
     0
     >>> bool(0 < model.spent_[0] < model.budget_)
     True
@@ -150,10 +150,10 @@ class CertifiedRemovalClassifier(UnitBallClassifier):
     def _plan_of_parameters(self) -> _Plan:
         check_generator(self.random_state)
         return _Plan(
-            number_between(self.alpha, "alpha", 0.0, math.inf),
-            number_between(self.epsilon, "epsilon", 0.0, math.inf),
-            number_between(self.delta, "delta", 0.0, 1.0),
-            number_between(self.sigma, "sigma", 0.0, math.inf),
+            positive_number(self.alpha, "alpha"),
+            positive_number(self.epsilon, "epsilon"),
+            probability(self.delta, "delta"),
+            positive_number(self.sigma, "sigma"),
         )
 
     def _train(

@@ -23,41 +23,42 @@ from erasable.models.guarantee import SAME_BITS_AGAIN, Guarantee
 from erasable.models.keys import array_of, encode, pick
 from erasable.models.parameters import check_memory, grid_of_parameters
 from erasable.research.baselines.unit_ball import UnitBallScores, UnitRows, minimise, targets
-from erasable.validation import number_between, seed
+from erasable.validation import number_between, positive_number, seed
 
 Uniforms = Callable[[int], Float64s]
 
 
 class _Plan(NamedTuple):
-    gamma: float
+    private_share: float
     epsilon: float
     alpha: float
-    seed: int | None
+    random_state: int | None
 
     def scale(self, n_functions: int) -> float:
         """The noise has a density proportional to ``exp(-|b| / scale)`` in each of the functions."""
-        return 2.0 * self.gamma * n_functions / (self.epsilon * self.alpha)
+        return 2.0 * self.private_share * n_functions / (self.epsilon * self.alpha)
 
 
 class InterpolatedClassifier(UnitBallScores):
     r"""A linear classifier between one trained on the core rows and a private one trained on all rows.
 
-    The weights are ``(1 - gamma) f(C - U) + (gamma f(S) + b)``, where f is regularised logistic regression, C the core
-    rows, U the forgotten ones, S all rows of ``fit``, and b noise that is drawn once, in ``fit``. Only the core rows
-    and the noised sum in the second bracket are stored; ``f(S)`` without noise is not. Forgetting trains ``f(C - U)``
-    anew and leaves the second bracket as it is; rows outside the core are forgotten for free.
+    The weights are ``(1 - gamma) f(C - U) + (gamma f(S) + b)``, where gamma is ``private_share``, f regularised
+    logistic regression, C the core rows, U the forgotten ones, S all rows of ``fit``, and b noise that is drawn once,
+    in ``fit``. Only the core rows and the noised sum in the second bracket are stored; ``f(S)`` without noise is not.
+    Forgetting trains ``f(C - U)`` anew and leaves the second bracket as it is; rows outside the core are forgotten for
+    free.
 
     *Guarantee*: approximate, epsilon-system-aware unlearning (epsilon, delta = 0; Definition 2.3) with S' = C(S), for
     the whole stored state and any number of requests: the state is epsilon-indistinguishable from that of training on
-    the surviving core rows. With ``gamma=0`` there is no noise and nothing of S: epsilon is zero, and on one machine
-    the model is that of a refit. There is no digest to check that by, so ``guarantee`` does not say bitwise.
+    the surviving core rows. With ``private_share=0`` there is no noise and nothing of S: epsilon is zero, and on one
+    machine the model is that of a refit. There is no digest to check that by, so ``guarantee`` does not say bitwise.
 
     Parameters
     ----------
     core_set : CoreSetMap
         A stable one, such as ``LeverageThreshold`` or ``RandomSubsample``.
-    gamma : float in [0, 1]
-        Share of the private model. 0 is sample compression alone, 1 the private model alone.
+    private_share : float in [0, 1]
+        Share of the private model, the paper's gamma. 0 is sample compression alone, 1 the private model alone.
     epsilon : float
         Shared evenly by the functions of more than two classes.
     alpha : float
@@ -112,19 +113,19 @@ class InterpolatedClassifier(UnitBallScores):
     >>> from erasable.coresets import RandomSubsample
     >>> from erasable.research.baselines.interpolated import InterpolatedClassifier
     >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> settings = {"gamma": 0.01, "epsilon": 2.0, "alpha": 0.001}
+    >>> settings = {"private_share": 0.01, "epsilon": 2.0, "alpha": 0.001}
     >>> model = InterpolatedClassifier(RandomSubsample(0.3), **settings).fit(X, y)
     >>> model.noise_scale_
     10.0
-    >>> model.forget(ids=range(100)).rows_left == model.n_core_ < 0.3 * 569
+    >>> model.forget(ids=range(100)).core_rows == model.n_core_ < 0.3 * 569
     True
 
     Without the private part, forgetting equals a refit:
 
-    >>> plain = InterpolatedClassifier(RandomSubsample(0.3), **settings | {"gamma": 0.0}).fit(X, y)
+    >>> plain = InterpolatedClassifier(RandomSubsample(0.3), **settings | {"private_share": 0.0}).fit(X, y)
     >>> _ = plain.forget(ids=range(100))
     >>> left = plain.core_ids_
-    >>> again = InterpolatedClassifier(RandomSubsample(0.3), **settings | {"gamma": 0.0})
+    >>> again = InterpolatedClassifier(RandomSubsample(0.3), **settings | {"private_share": 0.0})
     >>> again = again.fit(X[left], y[left], ids=left)
     >>> bool((plain.coef_ == again.coef_).all())
     True
@@ -139,7 +140,7 @@ class InterpolatedClassifier(UnitBallScores):
         self,
         core_set: CoreSetMap,
         *,
-        gamma: float,
+        private_share: float,
         epsilon: float,
         alpha: float,
         fit_intercept: bool = True,
@@ -147,7 +148,7 @@ class InterpolatedClassifier(UnitBallScores):
         random_state: int | None = None,
     ) -> None:
         self.core_set = core_set
-        self.gamma = gamma
+        self.private_share = private_share
         self.epsilon = epsilon
         self.alpha = alpha
         self.fit_intercept = fit_intercept
@@ -156,9 +157,9 @@ class InterpolatedClassifier(UnitBallScores):
 
     @property
     def guarantee(self) -> Guarantee:
-        """Epsilon-system-aware unlearning with S' = C(S); exact for gamma = 0."""
+        """Epsilon-system-aware unlearning with S' = C(S); exact without a private share."""
         plan = self._plan if self.__sklearn_is_fitted__() else self._plan_of_parameters()
-        if plan.gamma == 0.0:
+        if plan.private_share == 0.0:
             return Guarantee(
                 "exact system-aware unlearning (Definition 2.3) with S' = C(S): equal to training on the surviving "
                 "core rows",
@@ -180,9 +181,9 @@ class InterpolatedClassifier(UnitBallScores):
 
     def _plan_of_parameters(self) -> _Plan:
         return _Plan(
-            number_between(self.gamma, "gamma", 0.0, 1.0, closed="both") + 0.0,  # minus zero is zero
-            number_between(self.epsilon, "epsilon", 0.0, math.inf),
-            number_between(self.alpha, "alpha", 0.0, math.inf),
+            number_between(self.private_share, "private_share", 0.0, 1.0, closed="both") + 0.0,  # minus zero is zero
+            positive_number(self.epsilon, "epsilon"),
+            positive_number(self.alpha, "alpha"),
             None if self.random_state is None else seed(self.random_state),
         )
 
@@ -194,9 +195,9 @@ class InterpolatedClassifier(UnitBallScores):
                 f"{type(self.core_set).__name__} is not: use LeverageThreshold or RandomSubsample."
             )
         plan = self._plan_of_parameters()
-        if plan.gamma > 0.0 and not (plan.scale(1) > 0.0 and math.isfinite(plan.scale(2**20))):
+        if plan.private_share > 0.0 and not (plan.scale(1) > 0.0 and math.isfinite(plan.scale(2**20))):
             raise ConfigurationError(
-                "gamma / (epsilon * alpha) is beyond the noise that float64 can hold: change one of them."
+                "private_share / (epsilon * alpha) is beyond the noise that float64 can hold: change one of them."
             )
 
     # -- learning and forgetting ---------------------------------------------------------------------------------
@@ -208,7 +209,7 @@ class InterpolatedClassifier(UnitBallScores):
         core = SelectedRows.chosen(X, y, keys, core_positions(self.core_set, X, y, keys))
         classes, codes = encode(core.labels)
         noised = np.empty((0, grid.n_columns))
-        if plan.gamma > 0.0:
+        if plan.private_share > 0.0:
             place = {label: i for i, label in enumerate(sorted(set(core.labels)))}
             labels: list[Any] = pick(y, np.arange(len(y)))
             of_all = np.fromiter((place.get(v, -1) for v in labels), dtype=np.intp, count=len(y))
@@ -229,10 +230,10 @@ class InterpolatedClassifier(UnitBallScores):
         leaving, old, plan = set(keys), self._core, self._plan
         core = old.take([i for i, key in enumerate(old.ids) if key not in leaving])
         classes, codes = encode(core.labels)
-        noised, gone_over = self._noised, 0 if plan.gamma == 1.0 else len(core.ids)
-        if plan.gamma > 0.0 and len(classes) < len(self.classes_):
+        noised, retrained = self._noised, 0 if plan.private_share == 1.0 else len(core.ids)
+        if plan.private_share > 0.0 and len(classes) < len(self.classes_):
             noised = _noised(core.rows, codes, len(classes), self._grid, plan)
-            gone_over = len(core.ids)
+            retrained = len(core.ids)
         weights = _mixed(core, codes, self._grid, plan, noised)
         overwrite(old.rows)
         self._weights.fill(0.0)
@@ -240,7 +241,7 @@ class InterpolatedClassifier(UnitBallScores):
             self._noised.fill(0.0)
         self._core, self.classes_, self._noised, self._weights = core, classes, noised, weights
         self.noise_scale_ = plan.scale(len(noised))
-        return gone_over if len(classes) > 1 else 0
+        return retrained if len(classes) > 1 else 0
 
     def _erase(self) -> None:
         overwrite(self._core.rows)
@@ -282,9 +283,9 @@ def _noised(X: Any, codes: npt.NDArray[np.intp], n_classes: int, grid: Grid, pla
     if n_classes < 2:
         return np.empty((0, grid.n_columns))
     W = _trained(UnitRows.scaled(X, grid), codes, n_classes, plan.alpha)
-    uniforms, scale = _uniforms(plan.seed), plan.scale(len(W))
+    uniforms, scale = _uniforms(plan.random_state), plan.scale(len(W))
     for w in W:
-        w *= plan.gamma
+        w *= plan.private_share
         w += noise(len(w), scale, uniforms)
     return W
 
@@ -294,15 +295,15 @@ def _mixed(core: SelectedRows, codes: npt.NDArray[np.intp], grid: Grid, plan: _P
     n_classes = len(set(core.labels))
     if n_classes < 2:
         return np.zeros((1, grid.n_columns))
-    if plan.gamma == 1.0:
+    if plan.private_share == 1.0:
         return noised.copy()
-    W = (1.0 - plan.gamma) * _trained(UnitRows.scaled(core.rows, grid), codes, n_classes, plan.alpha)
+    W = (1.0 - plan.private_share) * _trained(UnitRows.scaled(core.rows, grid), codes, n_classes, plan.alpha)
     return W + noised if len(noised) else W
 
 
-def _uniforms(seed: int | None) -> Uniforms:
+def _uniforms(random_state: int | None) -> Uniforms:
     """Numbers strictly between 0 and 1, 52 bits each: from the operating system, or from a seed for tests."""
-    draw = secrets.token_bytes if seed is None else np.random.default_rng(seed).bytes
+    draw = secrets.token_bytes if random_state is None else np.random.default_rng(random_state).bytes
 
     def uniforms(n: int) -> Float64s:
         whole = np.frombuffer(draw(8 * n), dtype="<u8") >> np.uint64(12)

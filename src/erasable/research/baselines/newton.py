@@ -26,7 +26,7 @@ from erasable.research.baselines.unit_ball import (
     solve,
     targets,
 )
-from erasable.validation import number_between, whole_number
+from erasable.validation import positive_number, probability, whole_number
 
 _SECRET_STATE = (
     "the stored state, which holds the minimiser over forgotten rows too, without noise, and their gradients, stays "
@@ -39,7 +39,7 @@ class _Plan(NamedTuple):
     alpha: float
     epsilon: float
     delta: float
-    capacity: int
+    max_deletions: int
 
 
 class NewtonUnlearner(UnitBallClassifier):
@@ -54,12 +54,12 @@ class NewtonUnlearner(UnitBallClassifier):
     after training too (the request of no rows), is that point plus fresh Gaussian noise.
 
     *Guarantee*: approximate, (epsilon, delta)-unlearning (Definition 2.1 of the paper; Sekhari et al., Definition 2)
-    for up to ``capacity`` forgotten rows: a published model is (epsilon, delta)-indistinguishable from the one that
-    training on the remaining rows publishes with noise of the same size. It is about one published model, not about
-    what is stored: ``w_hat`` and the sum of gradients are secret, and the sum over one forgotten row *is* that row up
-    to a factor. One row more than ``capacity``, or the last row of a class, and the model is retrained on what remains.
-    With ``loss="squared"`` the Newton step is exact: no noise, no limit, epsilon = delta = 0, of the published model
-    again: the sum of gradients is stored all the same.
+    for up to ``max_deletions`` forgotten rows: a published model is (epsilon, delta)-indistinguishable from the one
+    that training on the remaining rows publishes with noise of the same size. It is about one published model, not
+    about what is stored: ``w_hat`` and the sum of gradients are secret, and the sum over one forgotten row *is* that
+    row up to a factor. One row more than ``max_deletions``, or the last row of a class, and the model is retrained on
+    what remains. With ``loss="squared"`` the Newton step is exact: no noise, no limit, epsilon = delta = 0, of the
+    published model again: the sum of gradients is stored all the same.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ class NewtonUnlearner(UnitBallClassifier):
         The regulariser, per row. The noise grows with ``alpha ** -3``.
     epsilon, delta : float, default=1.0 and 1e-5
         Shared evenly by the functions of more than two classes.
-    capacity : int, default=1
+    max_deletions : int, default=1
         Rows that may be forgotten between two trainings, the paper's m. The noise grows with its square.
     fit_intercept, scaling
         As in ``ErasableClassifier``.
@@ -116,12 +116,12 @@ class NewtonUnlearner(UnitBallClassifier):
     >>> from sklearn.datasets import load_breast_cancer
     >>> from erasable.research.baselines import NewtonUnlearner
     >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> model = NewtonUnlearner(alpha=0.1, capacity=3, random_state=0).fit(X, y)
+    >>> model = NewtonUnlearner(alpha=0.1, max_deletions=3, random_state=0).fit(X, y)
     >>> round(model.noise_std_, 4)
     0.0488
-    >>> model.forget(ids=[3, 70]).rows_gone_over
+    >>> model.forget(ids=[3, 70]).rows_retrained
     0
-    >>> model.forget(ids=[4, 5]).rows_gone_over == len(X) - 4
+    >>> model.forget(ids=[4, 5]).rows_retrained == len(X) - 4
     True
     """
 
@@ -139,7 +139,7 @@ class NewtonUnlearner(UnitBallClassifier):
         *,
         epsilon: float = 1.0,
         delta: float = 1e-5,
-        capacity: int = 1,
+        max_deletions: int = 1,
         fit_intercept: bool = True,
         scaling: Any = "row",
         random_state: Any = None,
@@ -148,7 +148,7 @@ class NewtonUnlearner(UnitBallClassifier):
         self.alpha = alpha
         self.epsilon = epsilon
         self.delta = delta
-        self.capacity = capacity
+        self.max_deletions = max_deletions
         self.fit_intercept = fit_intercept
         self.scaling = scaling
         self.random_state = random_state
@@ -186,10 +186,10 @@ class NewtonUnlearner(UnitBallClassifier):
         check_generator(self.random_state)
         return _Plan(
             str(self.loss),
-            number_between(self.alpha, "alpha", 0.0, math.inf),
-            number_between(self.epsilon, "epsilon", 0.0, math.inf),
-            number_between(self.delta, "delta", 0.0, 1.0),
-            whole_number(self.capacity, "capacity"),
+            positive_number(self.alpha, "alpha"),
+            positive_number(self.epsilon, "epsilon"),
+            probability(self.delta, "delta"),
+            whole_number(self.max_deletions, "max_deletions"),
         )
 
     def _train(
@@ -225,7 +225,7 @@ class NewtonUnlearner(UnitBallClassifier):
     def _update(self, Z: Float64s, codes: npt.NDArray[np.intp]) -> int:
         plan, T = self._plan, targets(codes, len(self.classes_))
         self._n_gone += len(Z)
-        if plan.loss == "logistic" and self._n_gone > plan.capacity:
+        if plan.loss == "logistic" and self._n_gone > plan.max_deletions:
             return self._refit()
         scores = self._center @ Z.T
         if plan.loss == "squared":
@@ -266,7 +266,7 @@ class NewtonUnlearner(UnitBallClassifier):
 def _gamma(plan: _Plan, n: int) -> float:
     """How far from the retrained minimiser the Newton step may end: the paper's bound."""
     L = 1.0 + min(1.0, math.sqrt(2.0 * plan.alpha * math.log(2.0)))
-    share = L * min(plan.capacity, n) / n  # no more than all rows can go
+    share = L * min(plan.max_deletions, n) / n  # no more than all rows can go
     return 2.0 * LIPSCHITZ_CURVATURE * share**2 / plan.alpha / plan.alpha / plan.alpha
 
 

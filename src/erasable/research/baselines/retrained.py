@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from erasable.estimators import ErasableClassifier
 from erasable.models.guarantee import Guarantee
 from erasable.models.reports import LearnReport
-from erasable.validation import number_between
+from erasable.validation import positive_number
 
 
 class RetrainedRidge(ErasableClassifier):
@@ -64,7 +63,7 @@ class RetrainedRidge(ErasableClassifier):
         self.grid_bits = grid_bits
 
     def _learn(self, *rows: Any, **options: Any) -> LearnReport:
-        number_between(self.alpha, "alpha", 0.0, math.inf)
+        positive_number(self.alpha, "alpha")
         return super()._learn(*rows, **options)
 
     # What ErasableClassifier takes as parameters is fixed here; none of it is a parameter of this class.

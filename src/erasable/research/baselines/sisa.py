@@ -15,13 +15,12 @@ from sklearn.linear_model import SGDClassifier
 
 from erasable.core.keyed_hash import keyed_hash
 from erasable.core.layout import Key
-from erasable.errors import ConfigurationError
 from erasable.estimators.forgetting import RowsClassifier
 from erasable.estimators.learners import check_estimator_parameter, fit_voter, fresh
 from erasable.models.arrays import n_bytes, overwrite
 from erasable.models.guarantee import SAME_BITS_AGAIN, Guarantee
 from erasable.models.keys import array_of, encode, pick
-from erasable.validation import seed, whole_number
+from erasable.validation import seed, switch, whole_number
 
 
 @dataclass(eq=False, repr=False)
@@ -96,7 +95,7 @@ class SISAClassifier(RowsClassifier):
     >>> X, y = load_digits(return_X_y=True)
     >>> model = SISAClassifier(n_shards=4).fit(X, y)
     >>> report = model.forget(ids=[0, 1])
-    >>> report.rows_removed, report.rows_gone_over < len(X)
+    >>> report.core_rows_removed, report.rows_retrained < len(X)
     (2, True)
     >>> again = SISAClassifier(n_shards=4).fit(X[2:], y[2:], ids=range(2, len(X)))
     >>> bool((model.predict(X) == again.predict(X)).all())
@@ -135,8 +134,7 @@ class SISAClassifier(RowsClassifier):
         whole_number(self.n_shards, "n_shards")
         whole_number(self.n_slices, "n_slices")
         seed(self.random_state)
-        if not isinstance(self.replay, bool | np.bool_):
-            raise ConfigurationError(f"replay must be True or False; got {self.replay!r}.")
+        switch(self.replay, "replay")
         if self.estimator is not None:
             check_estimator_parameter(self.estimator)
 
@@ -232,7 +230,7 @@ def _train(shard: _Shard, start: int, n_classes: int) -> int:
         return len(codes)
     voter = pickle.loads(shard.checkpoints[start - 1]) if start else None
     del shard.checkpoints[start:]
-    gone_over, all_codes = 0, np.arange(n_classes)
+    retrained, all_codes = 0, np.arange(n_classes)
     for r in range(start, len(shard.slices)):
         for part in shard.slices[0 if shard.replay else r : r + 1]:
             X, codes = part.rows
@@ -240,12 +238,12 @@ def _train(shard: _Shard, start: int, n_classes: int) -> int:
                 continue
             voter = clone(shard.base) if voter is None else voter
             voter.partial_fit(X, codes, classes=all_codes)
-            gone_over += len(codes)
+            retrained += len(codes)
         shard.checkpoints.append(pickle.dumps(voter))
         # Going on from the checkpoint itself makes later ones the same bytes whether training began here or earlier.
         voter = pickle.loads(shard.checkpoints[-1])
     shard.voter = voter
-    return gone_over
+    return retrained
 
 
 def _stack(parts: list[Any]) -> Any:

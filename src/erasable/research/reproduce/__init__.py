@@ -10,12 +10,12 @@ from erasable.research.reproduce.deletion_time import as_json as deletion_time_a
 from erasable.research.reproduce.deletion_time import as_table as deletion_time_table
 from erasable.research.reproduce.experiment import Watch, run_experiment
 from erasable.research.reproduce.figures import check_available, draw_all, draw_figure_1
-from erasable.research.reproduce.journal import make_folder, write
+from erasable.research.reproduce.journal import write
 from erasable.research.reproduce.methods import METHODS
 from erasable.research.reproduce.report import page
 from erasable.research.reproduce.settings import INTERCEPTS, NAMED, ORDERS, SHARDS, Settings
 from erasable.research.reproduce.summary import Results, summarise
-from erasable.research.reproduce.tables import TextTable, as_in_the_paper, hints, in_detail, promises, speed_ups
+from erasable.research.reproduce.tables import as_in_the_paper, hints, in_detail, promises, speed_ups
 
 __all__ = [
     "INTERCEPTS",
@@ -26,14 +26,12 @@ __all__ = [
     "DeletionTime",
     "Results",
     "Settings",
-    "TextTable",
     "as_in_the_paper",
     "deletion_time_as_json",
     "deletion_time_table",
     "draw_figure_1",
     "hints",
     "in_detail",
-    "make_folder",
     "measure_deletion_time",
     "promises",
     "reproduce",

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from erasable.estimators import ErasableClassifier
+from erasable.operations.rendering import TextTable
 from erasable.research.reproduce.requests import leverages
-from erasable.research.reproduce.tables import TextTable
 from erasable.research.sets import make_margin
 from erasable.research.theory import (
     Bound,
@@ -62,23 +62,23 @@ def measure_deletion_time(
     kappa: float = 0.2,
     capacity: float = 1.0,
     runs: int = 5,
-    seed: int = 0,
+    random_state: int = 0,
 ) -> list[DeletionTime]:
     """Time deletions on the Margin set, drawn uniformly and in proportion to leverage, and bound them by Theorem 4.6.
 
     The number of deletions comes from the first half of Theorem 4.4, from Lemma 4.5 with the actual size of the core
     set, and from Lemma 4.5 as printed. Every run learns the rows in another random order and draws other deletions.
     """
-    X, y = make_margin(n_rows, n_features, random_state=seed, return_X_y=True)
+    X, y = make_margin(n_rows, n_features, random_state=random_state, return_X_y=True)
     tau = threshold(n_rows, kappa)
-    met = encounters(X, lam=capacity, tau=tau, n_orders=_ORDERS, seed=seed)
+    met = encounters(X, lam=capacity, tau=tau, n_orders=_ORDERS, random_state=random_state)
     equal, unusual = np.ones(n_rows), leverages(X, capacity)
     lemma = total_deletions_uniform(n_rows, met.size, K=K, c=c)
     printed = printed_total_deletions_uniform(n_rows, n_features, kappa=kappa, K=K, c=c)
     cases = {
         "uniform, Lemma 4.5": (equal, lemma),
         "uniform, Lemma 4.5 as printed": (equal, printed),
-        "by leverage, Theorem 4.4": (unusual, total_deletions(met, unusual, K=K, c=c, seed=seed)),
+        "by leverage, Theorem 4.4": (unusual, total_deletions(met, unusual, K=K, c=c, random_state=random_state)),
     }
     found = []
     for name, (weights, total) in cases.items():
@@ -86,7 +86,7 @@ def measure_deletion_time(
         core: list[float] = []
         other: list[float] = []
         for run in range(runs):
-            rng = np.random.default_rng([seed, run])
+            rng = np.random.default_rng([random_state, run])
             order = rng.permutation(n_rows)
             model = ErasableClassifier(capacity, threshold=tau, fit_intercept=False).fit(X[order], y[order], ids=order)
             gone = np.argsort(rng.standard_exponential(n_rows) / weights)[:many]

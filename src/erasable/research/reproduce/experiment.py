@@ -19,6 +19,7 @@ from sklearn.metrics import accuracy_score, balanced_accuracy_score
 
 from erasable.errors import ConfigurationError, ErasableError, NoRowsError
 from erasable.estimators import ErasableClassifier
+from erasable.research import measuring
 from erasable.research.reproduce.journal import Journal, fingerprint
 from erasable.research.reproduce.methods import METHODS, Method
 from erasable.research.reproduce.requests import Request, load, requests
@@ -273,7 +274,7 @@ class _Experiment:
 
 def fit(model: Any, table: Table, method: Method) -> float:
     """Seconds until the model can predict."""
-    _settle()
+    measuring.settle()
     start = time.perf_counter()
     model.fit(table.X, table.y, ids=table.ids)
     _ready(model, method)
@@ -293,7 +294,7 @@ def forget(model: Any, wanted: list[Request], method: Method) -> float:
 
 def timed_requests(model: Any, wanted: list[Request], method: Method, limit: float) -> tuple[float, int]:
     """Seconds and number of requests timed one at a time; what does not fit into the limit is done at once, untimed."""
-    _settle()
+    measuring.settle()
     seconds, timed, size = 0.0, 0, 1
     while timed < len(wanted) and seconds < limit:
         part = wanted[timed : timed + size]
@@ -321,12 +322,6 @@ def scores(model: Any, test: Table) -> dict[str, float]:
 def _ready(model: Any, method: Method) -> None:
     if method.lazy:
         _ = model.coef_
-
-
-def _settle() -> None:
-    """A moment for the threads of BLAS libraries to fall asleep: awake they take a core from whoever comes next."""
-    gc.collect()
-    time.sleep(0.1)
 
 
 def _plain(key: Any) -> Any:

@@ -1,63 +1,37 @@
-"""Pictures of an experiment, each as PNG and SVG. The only file that imports matplotlib."""
+"""Pictures of an experiment, each as PNG and SVG."""
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from erasable.errors import ConfigurationError
+from erasable.operations.rendering import BLUE, GREY, INK, RED, pyplot, save
 from erasable.research.reproduce.summary import Results
 from erasable.research.reproduce.svm import Figure1, Separator, figure_1
 
-INK, GREY = "#1b1f24", "#8a93a0"
 COLOURS = {
-    "erasable": "#c2402c",
-    "retrained": "#1b4f72",
+    "erasable": RED,
+    "retrained": BLUE,
     "sisa": "#3d8b5f",
     "newton": "#7d6aa8",
     "certified": "#b8862b",
-    "subsample": "#8a93a0",
+    "subsample": GREY,
 }
 LINES = {"retrained": "--", "newton": ":", "subsample": "-."}
 Draw = Callable[[Any, Results], None]
 
 
-def _pyplot() -> Any:
-    try:
-        import matplotlib as mpl
-        import matplotlib.pyplot as plt
-    except ImportError:
-        raise ConfigurationError("figures need matplotlib: pip install 'erasable[figures]'.") from None
-    mpl.use("Agg")
-    plt.rcParams.update(
-        {
-            "font.size": 10,
-            "axes.edgecolor": INK,
-            "axes.labelcolor": INK,
-            "axes.spines.right": False,
-            "axes.spines.top": False,
-            "xtick.color": INK,
-            "ytick.color": INK,
-            "text.color": INK,
-            "svg.fonttype": "none",
-            "svg.hashsalt": "erasable",
-        }
-    )
-    return plt
-
-
 def check_available() -> None:
     """Refuse now rather than after an hour when pictures could not be drawn."""
-    _pyplot()
+    pyplot()
 
 
 def draw_all(results: Results, folder: Path) -> dict[str, str]:
     """Draw every picture into a folder; the SVG text of each by name."""
-    plt = _pyplot()
+    plt = pyplot()
     pictures: dict[str, Any] = {}
     figure, axes = plt.subplots(1, 2, figsize=(10, 4.1), layout="constrained")
     data = results["data"]
@@ -73,26 +47,13 @@ def draw_all(results: Results, folder: Path) -> dict[str, str]:
     figure.suptitle("What forgetting costs, and what has to be stored", x=0.01, ha="left", weight="bold")
     pictures["tradeoff"] = figure
     pictures["figure1"] = _figure_1(plt, figure_1())
-    return {name: _save(plt, picture, folder / name) for name, picture in pictures.items()}
+    return {name: save(plt, picture, folder / name) for name, picture in pictures.items()}
 
 
 def draw_figure_1(folder: Path) -> dict[str, str]:
     """Draw the paper's Figure 1 alone."""
-    plt = _pyplot()
-    return {"figure1": _save(plt, _figure_1(plt, figure_1()), folder / "figure1")}
-
-
-def _save(plt: Any, figure: Any, path: Path) -> str:
-    try:
-        figure.savefig(path.with_suffix(".png"), dpi=150)
-        text = io.StringIO()
-        figure.savefig(text, format="svg", metadata={"Date": None})
-        path.with_suffix(".svg").write_text(text.getvalue(), encoding="utf-8")
-    except OSError as error:
-        raise ConfigurationError(f"{path.with_suffix('.png')} cannot be written: {error.strerror}.") from None
-    finally:
-        plt.close(figure)
-    return text.getvalue()
+    plt = pyplot()
+    return {"figure1": save(plt, _figure_1(plt, figure_1()), folder / "figure1")}
 
 
 def _curves(axis: Any, results: Results, key: str, label: str, guess: float) -> None:
@@ -185,9 +146,9 @@ def _figure_1(plt: Any, f: Figure1) -> Any:
             axis.scatter(*f.X[strong].T, marker=marker, s=26, color="#9fb6cc")
             held = [i for i in mine if i in support and i not in f.newly_supporting]
             new = [i for i in mine if i in support and i in f.newly_supporting]
-            axis.scatter(*f.X[held].T, marker=marker, s=60, color="#1b4f72", zorder=3)
+            axis.scatter(*f.X[held].T, marker=marker, s=60, color=BLUE, zorder=3)
             axis.scatter(*f.X[new].T, marker=marker, s=60, color="#3d8b5f", zorder=3)
-        axis.scatter(*f.X[f.deleted], marker="x", s=90, color="#c2402c", linewidths=2.2, zorder=4)
+        axis.scatter(*f.X[f.deleted], marker="x", s=90, color=RED, linewidths=2.2, zorder=4)
         if separator is not f.before:
             _line(axis, f.before, color="#d7dbe1")
         _line(axis, separator, color=INK, margins=True)

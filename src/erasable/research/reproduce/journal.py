@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from erasable.errors import ConfigurationError
+from erasable.operations.rendering import make_folder
 
 FORMAT = 2
 
@@ -63,14 +64,6 @@ class Journal:
         """Write an entry down."""
         self.entries[name] = value
         write(self.path, json.dumps({**self.about, "entries": self.entries}))
-
-
-def make_folder(folder: Path) -> None:
-    """Make a folder for results, or say why it cannot be used."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigurationError(f"--out {folder} cannot be used: {error.strerror}.") from None
 
 
 def write(path: Path, text: str) -> None:

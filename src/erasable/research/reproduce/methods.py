@@ -8,13 +8,13 @@ from typing import Any
 
 from sklearn.linear_model import RidgeClassifier, SGDClassifier
 
-from erasable.estimators import ErasableClassifier
+from erasable.coresets import RandomSubsample
+from erasable.estimators import CoreSetUnlearner, ErasableClassifier
 from erasable.research.baselines import (
     CertifiedRemovalClassifier,
     NewtonUnlearner,
     RetrainedRidge,
     SISAClassifier,
-    SubsampleClassifier,
 )
 from erasable.research.reproduce.settings import Settings
 
@@ -50,21 +50,21 @@ def _retrained(s: Settings, n: int, share: float) -> Any:
 
 def _sisa(s: Settings, n: int, share: float) -> Any:
     kind = RidgeClassifier if s.shards == "ridge" else SGDClassifier
-    return SISAClassifier(kind(fit_intercept=_peers_have_one(s)), random_state=s.seed)
+    return SISAClassifier(kind(fit_intercept=_peers_have_one(s)), random_state=s.random_state)
 
 
 def _newton(s: Settings, n: int, share: float) -> Any:
     # Its regulariser counts per row.
-    return NewtonUnlearner("squared", s.alpha / n, fit_intercept=_peers_have_one(s), random_state=s.seed)
+    return NewtonUnlearner("squared", s.alpha / n, fit_intercept=_peers_have_one(s), random_state=s.random_state)
 
 
 def _certified(s: Settings, n: int, share: float) -> Any:
-    return CertifiedRemovalClassifier(fit_intercept=_peers_have_one(s), random_state=s.seed)
+    return CertifiedRemovalClassifier(fit_intercept=_peers_have_one(s), random_state=s.random_state)
 
 
 def _subsample(s: Settings, n: int, share: float) -> Any:
     ridge = RidgeClassifier(s.alpha, fit_intercept=_peers_have_one(s))
-    return SubsampleClassifier(ridge, max(share, min(1.0, 20.0 / n)), random_state=s.seed)
+    return CoreSetUnlearner(RandomSubsample(max(share, min(1.0, 20.0 / n)), s.random_state), ridge)
 
 
 METHODS = {

@@ -5,13 +5,13 @@ from __future__ import annotations
 import html
 import re
 
+from erasable.operations.rendering import TextTable, percent
+from erasable.research.measuring import in_words
 from erasable.research.reproduce.summary import Results
 from erasable.research.reproduce.tables import (
-    TextTable,
     as_in_the_paper,
     hints,
     in_detail,
-    percent,
     promises,
     seconds,
     speed_ups,
@@ -218,12 +218,10 @@ def _checks(results: Results) -> str:
 
 
 def _machine(results: Results) -> str:
-    m, s = results["machine"], results["settings"]
-    names = ("kappa", "capacity", "alpha", "intercept", "shards", "seed", "repeats", "points")
+    s = results["settings"]
+    names = ("kappa", "capacity", "alpha", "intercept", "shards", "random_state", "repeats", "points")
     chosen = ", ".join(f"{name} {s[name]}" for name in names)
     return (
-        f'<p class="note">{m["cores"]} cores ({html.escape(m["processor"])}), Python {m["python"]}, '
-        f"NumPy {m['numpy']}, SciPy {m['scipy']}, scikit-learn {m['scikit-learn']}; "
-        f"{html.escape('; '.join(m['blas']))}. Settings: {html.escape(chosen)}. "
+        f'<p class="note">{html.escape(in_words(results["machine"]))}. Settings: {html.escape(chosen)}. '
         "Methods took turns after every stretch of requests.</p>"
     )

@@ -30,17 +30,17 @@ def load(settings: Settings, repeat: int = 0) -> Split:
     repeat : int
         Which draw of the data, or of the split and order where the data is fixed.
     """
-    seed = settings.seed + 1000 * repeat
+    drawn = settings.random_state + 1000 * repeat
     scale = 10 if settings.quick else 1
     aged = settings.order in ("oldest", "newest")
     match settings.dataset:
         case "margin" | "margin-uniform":
             n, held_out = 200_000 // scale, 20_000 // scale
             heights = "sphere" if settings.dataset == "margin" else "uniform"
-            table = make_margin(n + held_out, heights=heights, random_state=seed)
-            split = table.split(held_out / (n + held_out), random_state=seed)
+            table = make_margin(n + held_out, heights=heights, random_state=drawn)
+            split = table.split(held_out / (n + held_out), random_state=drawn)
         case "purchase-like":
-            split = make_purchase_like(311_519 // scale, random_state=seed).split(0.2, random_state=seed)
+            split = make_purchase_like(311_519 // scale, random_state=drawn).split(0.2, random_state=drawn)
         case "purchase":
             if settings.data is None:
                 raise ConfigurationError(
@@ -49,7 +49,7 @@ def load(settings: Settings, repeat: int = 0) -> Split:
                 )
             split = load_purchase(settings.data)
         case "digits":
-            split = load_bundled().split(0.3, random_state=seed)
+            split = load_bundled().split(0.3, random_state=drawn)
         case path:
             split = load_split(
                 path,
@@ -58,10 +58,10 @@ def load(settings: Settings, repeat: int = 0) -> Split:
                 subject=settings.subject,
                 ignore=settings.ignore,
                 test_size=0.2,
-                random_state=seed,
+                random_state=drawn,
                 in_order=aged,
             )
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(drawn)
     if settings.quick and settings.dataset not in ("margin", "margin-uniform", "purchase-like"):
         split = Split(_thinned(split.train, rng), _thinned(split.test, rng))
     order = np.arange(split.train.n_rows) if aged else rng.permutation(split.train.n_rows)
@@ -99,7 +99,7 @@ def requests(settings: Settings, split: Split, core: npt.NDArray[np.intp], repea
         Positions of the rows that ours keeps, in learning order: they go first in ``core-first``.
     """
     assert settings.deletions is not None
-    rng = np.random.default_rng([settings.seed, repeat, 1])
+    rng = np.random.default_rng([settings.random_state, repeat, 1])
     train, k = split.train, settings.deletions
     ids = list(train.ids) if train.ids is not None else list(range(train.n_rows))
     ids = [getattr(key, "item", lambda key=key: key)() for key in ids]

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from erasable.errors import ConfigurationError
 from erasable.tables import Split
+from erasable.validation import number_between, positive_number, seed, whole_number
 
 ORDERS = ("label", "uniform", "oldest", "newest", "weights", "core-first", "subject")
 INTERCEPTS = ("all", "none", "peers")
@@ -49,8 +50,9 @@ class Settings:
         whose classes are separated by a plane through the origin, and ``all`` on others.
     shards : str
         What SISA trains on each shard: ``sgd``, a pass of stochastic gradient descent, or ``ridge`` regression.
-    seed, repeats, points : int
-        ``points`` is the number of stretches between two looks at the accuracy.
+    random_state, repeats, points : int
+        ``random_state`` draws data, splits and orders; ``points`` is the number of stretches between two looks at the
+        accuracy.
     time_limit : float
         Seconds a method may spend on requests one at a time; the rest is then estimated from those timed.
     quick : bool
@@ -75,7 +77,7 @@ class Settings:
     alpha: float = 1.0
     intercept: str | None = None
     shards: str = "sgd"
-    seed: int = 0
+    random_state: int = 0
     repeats: int = 3
     points: int = 40
     time_limit: float = 240.0
@@ -115,18 +117,16 @@ def check(settings: Settings, known_methods: tuple[str, ...]) -> None:
         raise ConfigurationError(f"--methods must be among {', '.join(known_methods)}; got {got}.")
     if len(set(settings.methods)) < len(settings.methods):
         raise ConfigurationError("--methods names a method twice.")
-    for name, low in (("deletions", 1), ("repeats", 1), ("points", 1), ("seed", 0)):
-        value = getattr(settings, name)
-        if value is not None and value < low:
-            raise ConfigurationError(f"--{name} must be at least {low}; got {value}.")
-    if not settings.time_limit > 0.0:
-        raise ConfigurationError(f"--time-limit must be positive; got {settings.time_limit}.")
-    if settings.kappa is not None and not 0.0 <= settings.kappa <= 1.0:
-        raise ConfigurationError(f"--kappa must be between 0 and 1; got {settings.kappa}.")
+    for name in ("deletions", "repeats", "points"):
+        if getattr(settings, name) is not None:
+            whole_number(getattr(settings, name), f"--{name}")
+    seed(settings.random_state, "--random-state")
+    positive_number(settings.time_limit, "--time-limit")
+    if settings.kappa is not None:
+        number_between(settings.kappa, "--kappa", 0.0, 1.0, closed="both")
     for name in ("capacity", "alpha"):
-        value = getattr(settings, name)
-        if value is not None and not value > 0.0:
-            raise ConfigurationError(f"--{name} must be positive; got {value}.")
+        if getattr(settings, name) is not None:
+            positive_number(getattr(settings, name), f"--{name}")
     if settings.ignore and settings.dataset in NAMED:
         raise ConfigurationError(f"--ignore names columns of a file, and {settings.dataset} is none: leave it out.")
     if settings.dataset not in NAMED and not Path(settings.dataset).is_file():

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import platform
 from typing import Any
 
 import numpy as np
-import scipy
-import sklearn
 from scipy.stats import t as student
-from threadpoolctl import threadpool_info
 
+from erasable.research.measuring import machine
 from erasable.research.reproduce.methods import METHODS
 from erasable.research.reproduce.paper import PRINTED
 from erasable.research.reproduce.settings import Settings
@@ -99,17 +95,3 @@ def _checks(s: Settings, entries: dict[str, Any]) -> list[dict[str, Any]]:
             same = one == entries[f"batches/0/{name}"]["accuracy"][-1]
             checks.append({"method": name, "what": "final accuracy, one at a time and in batches", "same": same})
     return checks
-
-
-def machine() -> dict[str, Any]:
-    """What the times were measured on, thread counts included."""
-    libraries = [i for i in threadpool_info() if i["user_api"] == "blas"]
-    return {
-        "cores": os.cpu_count(),
-        "processor": platform.machine(),
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "scipy": scipy.__version__,
-        "scikit-learn": sklearn.__version__,
-        "blas": sorted({f"{i['internal_api']} {i['version']}, {i['num_threads']} threads" for i in libraries}),
-    }

@@ -2,27 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
+from erasable.operations.rendering import TextTable, percent
 from erasable.research.reproduce.paper import TITLES
 from erasable.research.reproduce.summary import Results
-
-
-@dataclass(frozen=True)
-class TextTable:
-    """A title, a line of column names, and lines of cells."""
-
-    title: str
-    head: tuple[str, ...]
-    rows: Sequence[tuple[str, ...]]
-    notes: tuple[str, ...] = ()
-
-    def markdown(self) -> str:
-        """The table as Markdown, without its title."""
-        lines = ["| " + " | ".join(self.head) + " |", "|" + "---|" * len(self.head)]
-        lines += ["| " + " | ".join(row) + " |" for row in self.rows]
-        return "\n".join([*lines, *("" if not self.notes else ("", *self.notes))]) + "\n"
 
 
 def as_in_the_paper(results: Results) -> TextTable:
@@ -139,11 +121,6 @@ def hints(results: Results) -> list[str]:
 def seconds(value: float) -> str:
     """Three figures are enough."""
     return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
-
-
-def percent(share: float) -> str:
-    """A share of rows."""
-    return f"{100 * share:.3g}%"
 
 
 def _deletion(m: Results) -> str:

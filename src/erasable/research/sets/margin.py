@@ -64,7 +64,7 @@ def make_margin(
         How ``|u'x|`` is distributed: as for rows uniform on that part of the sphere, nearly all close to the margin
         where there are many features; or uniformly between the margin and 1.
     random_state : int, default=0
-        The seed.
+        Decides everything.
     return_X_y : bool, default=False
         Give ``(X, y)`` instead of a table.
 

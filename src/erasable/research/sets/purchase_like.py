@@ -69,7 +69,7 @@ def make_purchase_like(
     n_tastes : int, default=8
         An even number.
     random_state : int, default=0
-        The seed.
+        Decides everything.
     return_X_y : bool, default=False
         Give ``(X, y)`` instead of a table.
 

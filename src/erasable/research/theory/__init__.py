@@ -1,6 +1,6 @@
 """The paper's bounds as functions: each returns a number, whether it says anything, its source and its assumptions."""
 
-from erasable.research.theory._bound import Bound
+from erasable.operations.plan.bounds import Bound, capacity, core_set_size
 from erasable.research.theory.deletions import (
     Encounters,
     core_deletions,
@@ -32,10 +32,8 @@ from erasable.research.theory.information import (
 )
 from erasable.research.theory.linear import (
     Margin,
-    capacity,
     compression_risk,
     confidence_radius,
-    core_set_size,
     excess_risk,
     leverage_after_deletions,
     minimising_epsilon,

@@ -23,8 +23,9 @@ from scipy.linalg import cho_factor, cho_solve
 
 from erasable.core.arrays import Float64s
 from erasable.errors import ConfigurationError, InputError
-from erasable.research.theory._bound import Bound, integer, probability, real
+from erasable.operations.plan.bounds import Bound
 from erasable.research.theory.linear import threshold
+from erasable.validation import count, number_between, number_not_negative, positive_number, probability, seed
 
 ORDER = "rows are learnt in a uniformly random order, independent of the deletions"
 AVERAGED = "averages over the orders tried stand for expectations"
@@ -63,7 +64,9 @@ class Encounters:
         return f"Encounters(T={len(self.leverage)}, d={len(self.mean_inverse)}, size={self.size:g}, tau={self.tau:g})"
 
 
-def encounters(X: Any, *, lam: float, tau: float, orders: Any = None, n_orders: int = 8, seed: int = 0) -> Encounters:
+def encounters(
+    X: Any, *, lam: float, tau: float, orders: Any = None, n_orders: int = 8, random_state: int = 0
+) -> Encounters:
     """Run Algorithm 1 on the rows in several orders and average what it meets.
 
     Parameters
@@ -80,10 +83,10 @@ def encounters(X: Any, *, lam: float, tau: float, orders: Any = None, n_orders: 
     """
     X = _rows(X)
     T = len(X)
-    lam, tau = real("lam", lam, 0.0), real("tau", tau, 0.0)
+    lam, tau = positive_number(lam, "lam"), positive_number(tau, "tau")
     if orders is None:
-        rng = np.random.default_rng(integer("seed", seed, 0))
-        orders = [rng.permutation(T) for _ in range(integer("n_orders", n_orders, 1))]
+        rng = np.random.default_rng(seed(random_state))
+        orders = [rng.permutation(T) for _ in range(count(n_orders, "n_orders"))]
     run = _Run(X, lam, tau)
     m = 0
     for order in orders:
@@ -138,7 +141,7 @@ class _Run:
                 M = cho_solve(cho_factor(A, lower=True), np.eye(d))
 
 
-def deletion_probabilities(weights: Any, K_total: int, *, n_draws: int = 64, seed: int = 0) -> Float64s:
+def deletion_probabilities(weights: Any, K_total: int, *, n_draws: int = 64, random_state: int = 0) -> Float64s:
     """For each row the probability that it is among ``K_total`` deletions drawn without replacement.
 
     Equal weights give ``K_total`` over their number. Otherwise: give each row an exponential clock with its weight as
@@ -147,17 +150,17 @@ def deletion_probabilities(weights: Any, K_total: int, *, n_draws: int = 64, see
     clocks.
     """
     mu = _weights(weights)
-    K_total, open_rows = integer("K_total", K_total, 0), int(np.count_nonzero(mu))
+    K_total, open_rows = count(K_total, "K_total", 0), int(np.count_nonzero(mu))
     if K_total > open_rows:
         raise ConfigurationError(
             f"K_total must be at most the number of rows with a positive weight, {open_rows}; got {K_total}."
         )
     if K_total in (0, open_rows) or len(np.unique(mu[mu > 0.0])) == 1:
         return np.where(mu > 0.0, K_total / open_rows, 0.0)
-    rng = np.random.default_rng(integer("seed", seed, 0))
+    rng = np.random.default_rng(seed(random_state))
     rates = mu[mu > 0.0]
     found = np.zeros(len(rates))
-    for _ in range(integer("n_draws", n_draws, 1)):
+    for _ in range(count(n_draws, "n_draws")):
         clocks = rng.standard_exponential(len(rates)) / rates
         last, following = np.partition(clocks, [K_total - 1, K_total])[K_total - 1 : K_total + 1]
         found -= np.expm1(-rates * np.where(clocks <= last, following, last))
@@ -166,24 +169,26 @@ def deletion_probabilities(weights: Any, K_total: int, *, n_draws: int = 64, see
     return out
 
 
-def core_deletions(met: Encounters, weights: Any, K_total: int, *, n_draws: int = 64, seed: int = 0) -> Bound:
+def core_deletions(met: Encounters, weights: Any, K_total: int, *, n_draws: int = 64, random_state: int = 0) -> Bound:
     """The expected number of core rows among ``K_total`` deletions, for any weights.
 
     ``sum over rows of P(kept) P(deleted)``, with the frequencies of the orders tried: the first half of Theorem 4.4.
     """
-    P = deletion_probabilities(_matching(weights, met), K_total, n_draws=n_draws, seed=seed)
+    P = deletion_probabilities(_matching(weights, met), K_total, n_draws=n_draws, random_state=random_state)
     value = float(met.frequency @ P)
     return Bound(value, value >= K_total, "Theorem 4.4, first half", (ORDER, WEIGHTED, AVERAGED))
 
 
-def leverage_core_deletions(met: Encounters, weights: Any, K_total: int, *, n_draws: int = 64, seed: int = 0) -> Bound:
+def leverage_core_deletions(
+    met: Encounters, weights: Any, K_total: int, *, n_draws: int = 64, random_state: int = 0
+) -> Bound:
     """A bound on the expected number of core rows among ``K_total`` deletions by leverages alone, for any weights.
 
     ``sum over rows of min(1, leverage when met / tau) P(deleted)``: the second half of Theorem 4.4, repaired. A row
     that is kept had a leverage above tau when it was met, so the frequency is at most the mean of leverage / tau. Once
     A has grown, rows are met with a leverage of about tau, kept or not, so this tells little.
     """
-    P = deletion_probabilities(_matching(weights, met), K_total, n_draws=n_draws, seed=seed)
+    P = deletion_probabilities(_matching(weights, met), K_total, n_draws=n_draws, random_state=random_state)
     value = float(np.minimum(1.0, met.leverage / met.tau) @ P)
     return Bound(value, value >= K_total, "Theorem 4.4, second half, repaired", (ORDER, WEIGHTED, AVERAGED))
 
@@ -201,7 +206,7 @@ def printed_core_deletions(met: Encounters, weights: Any, K_total: int) -> Bound
       refutes a step of the proof, not the theorem: one deletion never makes more than K = 1 core deletions.
     """
     mu = _matching(weights, met)
-    K_total = integer("K_total", K_total, 0)
+    K_total = count(K_total, "K_total", 0)
     value = K_total / met.tau * float(met.form @ mu)
     agree = "rows more likely to be deleted are more likely to be kept"
     rare = "no row is kept often enough for its own presence in A to matter"
@@ -213,25 +218,27 @@ def exhaustion_probability(expected: Bound, K: int) -> Bound:
 
     ``expected / (K + 1)``: Markov's inequality for a whole number, where Theorem 4.4 has ``expected / K``.
     """
-    value = expected.value / (integer("K", K, 0) + 1)
+    value = expected.value / (count(K, "K", 0) + 1)
     return Bound(value, value >= 1.0, expected.source + ", Markov", expected.assumptions)
 
 
-def total_deletions(met: Encounters, weights: Any, *, K: int, c: float, n_draws: int = 64, seed: int = 0) -> Bound:
+def total_deletions(
+    met: Encounters, weights: Any, *, K: int, c: float, n_draws: int = 64, random_state: int = 0
+) -> Bound:
     """How many deletions there may be before the probability of more than K core deletions passes c (Theorem 4.4)."""
-    K, c = integer("K", K, 0), probability("c", c)
+    K, c = count(K, "K", 0), probability(c, "c")
     mu = _matching(weights, met)
     low, high = 0, int(np.count_nonzero(mu)) + 1
     while high - low > 1:  # with one seed the clocks are the same, and the bound grows with K_total
         middle = (low + high) // 2
-        expected = core_deletions(met, mu, middle, n_draws=n_draws, seed=seed)
+        expected = core_deletions(met, mu, middle, n_draws=n_draws, random_state=random_state)
         low, high = (middle, high) if expected.value <= c * (K + 1) else (low, middle)
     return Bound(float(low), low <= K, "Theorem 4.4, first half, Markov", (ORDER, WEIGHTED, AVERAGED))
 
 
 def printed_total_deletions(met: Encounters, weights: Any, *, K: int, c: float) -> Bound:
     """``c K`` over the expected core deletions of one draw: Theorem 4.4 as printed, solved for ``K_total``."""
-    K, c = integer("K", K, 1), probability("c", c)
+    K, c = count(K, "K"), probability(c, "c")
     one = printed_core_deletions(met, weights, 1)
     value = math.inf if one.value == 0.0 else float(math.floor(c * K / one.value))
     return Bound(value, value <= K, "Theorem 4.4, second half", one.assumptions)
@@ -241,22 +248,22 @@ def total_deletions_uniform(T: int, N: float, *, K: int, c: float) -> Bound:
     """How many uniform deletions there may be before more than K core deletions have probability c (Lemma 4.5).
 
     ``c (K + 1) T / N``: a uniform deletion hits one of N core rows with probability ``N / T``, in any order of the
-    rows. N may be the actual size or the bound of :func:`erasable.research.theory.linear.core_set_size`.
+    rows. N may be the actual size or the bound of :func:`erasable.operations.plan.bounds.core_set_size`.
 
     The lemma is right where ``N <= d T**kappa log T``, but its proof is not: it says ``sum of x'Mbar x <= d log T``,
     and rows that are not kept have leverages up to ``T**-kappa`` each. T copies of one row of norm 1 make that sum
     about ``T**(1 - kappa)``; through the second half of Theorem 4.4 one gets no more than about ``c K`` deletions then.
     """
-    T, N = integer("T", T, 1), real("N", N, 0.0, float(T), ends=True)
-    K, c = integer("K", K, 0), probability("c", c)
+    T, N = count(T, "T"), number_between(N, "N", 0.0, float(T), closed="both")
+    K, c = count(K, "K", 0), probability(c, "c")
     value = float(T) if N == 0.0 else float(min(T, math.floor(c * (K + 1) * T / N)))
     return Bound(value, value <= K, "Lemma 4.5, explicit", ("deletions are uniform and do not depend on the core set",))
 
 
 def printed_total_deletions_uniform(T: int, d: int, *, kappa: float, K: int, c: float) -> Bound:
     """``c K T / (d T**kappa log T)``: Lemma 4.5."""
-    T, d, K = integer("T", T, 2), integer("d", d, 1), integer("K", K, 1)
-    value = probability("c", c) * K * T * threshold(T, kappa) / (d * math.log(T))
+    T, d, K = count(T, "T", 2), count(d, "d"), count(K, "K")
+    value = probability(c, "c") * K * T * threshold(T, kappa) / (d * math.log(T))
     needs = ("deletions are uniform and do not depend on the core set", "N is at most d T**kappa log T")
     return Bound(value, value <= K, "Lemma 4.5", needs)
 
@@ -267,9 +274,9 @@ def deletion_time(K: int, K_total: float, *, core_time: float = 1.0) -> Bound:
     It rests on ``E[K_csd] <= K``, which a ``K_total`` from :func:`total_deletions` with c up to ``K / (K + 1)``
     ensures.
     """
-    K, K_total = integer("K", K, 1), real("K_total", K_total, 0.0)
+    K, K_total = count(K, "K"), positive_number(K_total, "K_total")
     share = K / K_total
-    value = share * real("core_time", core_time, 0.0, ends=True)
+    value = share * number_not_negative(core_time, "core_time")
     return Bound(value, share >= 1.0, "Theorem 4.6", ("at most K of K_total deletions are expected in the core set",))
 
 

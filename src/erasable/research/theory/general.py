@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from erasable.errors import ConfigurationError
-from erasable.research.theory._bound import IID, Bound, integer, probability, real
-from erasable.research.theory.linear import compression_risk, margins_of
+from erasable.operations.plan.bounds import Bound
+from erasable.research.theory.linear import IID, compression_risk, margins_of
+from erasable.validation import count, number_between, number_not_negative, positive_number, probability
 
 REALISABLE = "P(y = +1 | x) = f*(x) for a function f* of the class"
 RATE = "sum of (f* - f)**2 over the core rows, plus one, is at most the rate"
@@ -29,8 +30,8 @@ def single_pass_size(T: int, *, dimension: float, tau: float) -> Bound:
     kept rows. It takes the place of Theorem 5.3 for the single pass; with the threshold of the stage at which Algorithm
     3 itself would stop, it is of the order of :func:`staged_size`.
     """
-    T = integer("T", T, 1)
-    dimension, tau = real("dimension", dimension, 0.0, ends=True), real("tau", tau, 0.0)
+    T = count(T, "T")
+    dimension, tau = number_not_negative(dimension, "dimension"), positive_number(tau, "tau")
     value = float(math.floor(min(float(T), (1.0 + 1.0 / tau) * dimension * (1.0 + 1e-12))))
     return Bound(value, value >= T, "Theorem 5.3 for the single pass", ("dimension is at least D(F, S)",))
 
@@ -50,7 +51,10 @@ def staged_size(margins: Any, *, dimension: float, rate: float) -> Bound:
         ``f*(x) - 1/2`` of the rows, or of a fit for an estimate; ``T_eps`` counts those of size at most epsilon.
     """
     m = margins_of("margins", margins)
-    dimension, rate = real("dimension", dimension, 0.0, ends=True), real("rate", rate, 1.0, ends=True)
+    dimension, rate = (
+        number_not_negative(dimension, "dimension"),
+        number_between(rate, "rate", 1.0, math.inf, closed="both"),
+    )
     # Where T_eps is constant the expression falls: the infimum is approached at the next margin, T_eps being k there.
     ends, counts = np.append(m[m < 1.0], 1.0), np.append(np.arange(np.count_nonzero(m < 1.0)), len(m))
     positive = ends > 0.0
@@ -69,8 +73,8 @@ def general_capacity(N: int, *, rate: float, beta: float) -> Bound:
     for every size from ``N - K + 1`` to N, where the paper takes it at N. It is of the order 1 / N that the paper calls
     typical for ridge with a regulariser per row; with a fixed one it does not fall with N.
     """
-    N = integer("N", N, 1)
-    rate, beta = real("rate", rate, 1.0, ends=True), real("beta", beta, 0.0)
+    N = count(N, "N")
+    rate, beta = number_between(rate, "rate", 1.0, math.inf, closed="both"), positive_number(beta, "beta")
     value = math.sqrt(rate - 1.0) / (math.sqrt(N) * beta)
     stable = "beta bounds the change of squared loss when one of N - K + 1 to N rows is removed"
     return Bound(value, value < 1.0, "Theorem 5.5, capacity", (REALISABLE, RATE, stable))
@@ -82,8 +86,11 @@ def general_excess_risk(T: int, N: int, T_eps: int, *, epsilon: float, delta: fl
     As ``excess_risk`` of linear functions; a wrong sign costs ``2 |f*(x) - 1/2|``, so rows with a margin of at most
     epsilon cost at most twice that.
     """
-    T, N, T_eps = integer("T", T, 1), integer("N", N, 0), integer("T_eps", T_eps, 0)
-    epsilon, delta = real("epsilon", epsilon, 0.0, 0.5, ends=True), probability("delta", delta)
+    T, N, T_eps = count(T, "T"), count(N, "N", 0), count(T_eps, "T_eps", 0)
+    epsilon, delta = (
+        number_between(epsilon, "epsilon", 0.0, 0.5, closed="both"),
+        probability(delta, "delta"),
+    )
     near = min(1.0, T_eps / T + math.sqrt(math.log(2.0 / delta) / (2.0 * T)))
     value = 2.0 * epsilon * near + compression_risk(T, N, delta / 2.0)
     signs = "rows not kept with a margin above epsilon have the best sign (promised up to `general_capacity` deletions)"
@@ -97,8 +104,8 @@ def printed_general_excess_risk(T: int, N: int, *, delta: float) -> Bound:
     that of Theorem 4.3 leaves out the number of ways to place them. That is at most ``T**N`` here: ``2 N + 1`` in place
     of ``N + 1`` is enough, so the order stands where the number of rows left over is at most N.
     """
-    T, N = integer("T", T, 1), integer("N", N, 0)
-    delta = probability("delta", delta)
+    T, N = count(T, "T"), count(N, "N", 0)
+    delta = probability(delta, "delta")
     value = ((N + 1) * math.log(T) + math.log(1.0 / delta)) / (T - 2 * N) if T > 2 * N else math.inf
     right = "no row outside the core set has the wrong sign"
     return Bound(value, value >= 1.0, "Theorem 5.5, risk", (IID, REALISABLE, right))
@@ -106,7 +113,7 @@ def printed_general_excess_risk(T: int, N: int, *, delta: float) -> Bound:
 
 def stage_threshold(stage: int, *, rate: float) -> float:
     """``eps_l**2 = 4**-l / rate``: the threshold on D**2 of stage l of Algorithm 3, and of a single pass as fine."""
-    stage, rate = integer("stage", stage, 1), real("rate", rate, 1.0, ends=True)
+    stage, rate = count(stage, "stage"), number_between(rate, "rate", 1.0, math.inf, closed="both")
     tau = 4.0**-stage / rate if stage < 500 else 0.0
     if tau == 0.0:
         raise ConfigurationError(f"stage must be below 500, where thresholds are too small for float64; got {stage}.")

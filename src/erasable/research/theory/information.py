@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from erasable.errors import ConfigurationError, InputError
-from erasable.research.theory._bound import real
+from erasable.validation import number_not_negative, positive_number
 
 Row = Hashable
 Sample = tuple[Row, ...]
@@ -116,7 +116,7 @@ def leak(process: Process, core_set: CoreSetMap) -> Information:
 
 def leverage_map(*, lam: float, tau: float) -> CoreSetMap:
     """The core-set map of Algorithm 1 on rows that are numbers or tuples of numbers (float64, a few rows)."""
-    lam, tau = real("lam", lam, 0.0), real("tau", tau, 0.0, ends=True)
+    lam, tau = positive_number(lam, "lam"), number_not_negative(tau, "tau")
 
     def core_set(S: Sample) -> Positions:
         rows = [np.atleast_1d(np.asarray(row, dtype=np.float64)) for row in S]

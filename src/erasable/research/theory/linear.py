@@ -14,38 +14,17 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import lambertw
 
 from erasable.errors import InputError
-from erasable.research.theory._bound import IID, NORM, REALISABLE, Bound, integer, probability, real
+from erasable.operations.plan.bounds import MARTINGALE, NORM, REALISABLE, Bound, core_set_size
+from erasable.validation import count, number_between, number_not_negative, positive_number, probability
 
-MARTINGALE = "whether a row is kept does not depend on labels, and labels are independent given the rows"
+IID = "rows and labels are independent draws from one distribution"
 
 
 def threshold(T: int, kappa: float) -> float:
     """``tau = T**-kappa``, the leverage above which Algorithm 1 keeps a row (line 4)."""
-    return math.pow(integer("T", T, 1), -real("kappa", kappa, 0.0, 1.0, ends=True))
-
-
-def core_set_size(T: int, d: int, *, lam: float, tau: float) -> Bound:
-    """A number of core rows that Algorithm 1 never exceeds: the memory of Theorem 4.3.
-
-    A kept row multiplies ``det A`` by one plus its leverage, so by more than ``1 + tau``. With the inequality of
-    arithmetic and geometric means for the eigenvalues of A::
-
-        N log(1 + tau)  <=  log det(A / lam)  <=  d log(1 + N / (lam d)).
-
-    The value is the largest N that satisfies it, by Lambert's W, and at most T. For ``lam >= 1`` it is of the order
-    ``d T**kappa log T`` of the paper; the steps there need ``lam >= 1`` and mix leverages with and without the row.
-    """
-    T, d = integer("T", T, 1), integer("d", d, 1)
-    lam, tau = real("lam", lam, 0.0), real("tau", tau, 0.0)
-    a = lam * math.log1p(tau)
-    N = 0.0  # a >= 1 means tau >= 1 / lam, and no leverage is larger than that
-    if a < 1.0 and tau * lam < 1.0:
-        v = -float(lambertw(-a * math.exp(-a), -1).real) / a if a > 1e-290 else math.inf  # v = 1 + N / (lam d)
-        N = float(math.floor(min(float(T), lam * d * max(v - 1.0, 0.0) * (1.0 + 1e-9))))
-    return Bound(N, N >= T, "Theorem 4.3 with Theorem D.7, explicit", (NORM,))
+    return math.pow(count(T, "T"), -number_between(kappa, "kappa", 0.0, 1.0, closed="both"))
 
 
 def confidence_radius(N: int, d: int, *, lam: float, delta: float) -> Bound:
@@ -55,8 +34,8 @@ def confidence_radius(N: int, d: int, *, lam: float, delta: float) -> Bound:
     (2011), for noise of range 2 and so sub-Gaussian with constant 1, and ``|u| <= 1``. The paper's order, ``sqrt(d log
     T log(1 / delta))``, leaves out ``sqrt(lam)``, which is ``sqrt(K)`` there.
     """
-    N, d = integer("N", N, 0), integer("d", d, 1)
-    lam, delta = real("lam", lam, 0.0), probability("delta", delta)
+    N, d = count(N, "N", 0), count(d, "d")
+    lam, delta = positive_number(lam, "lam"), probability(delta, "delta")
     value = math.sqrt(d * math.log1p(N / (lam * d)) + 2.0 * math.log(1.0 / delta)) + math.sqrt(lam)
     # |w - u|_A = |sum of noise times rows - lam u| in the norm of A^-1, and the noise is at most 2.
     trivial = 2.0 * math.sqrt(N * min(1.0, N / lam)) + math.sqrt(lam)
@@ -69,7 +48,7 @@ def own_leverage(lam: float) -> Bound:
     With leverage a <= 1 / lam without the row it is ``a / (1 + a)`` with it. A single row of norm 1 attains the bound.
     The lemma is printed with I in place of ``lam I``.
     """
-    lam = real("lam", lam, 0.0)
+    lam = positive_number(lam, "lam")
     return Bound(1.0 / (lam + 1.0), False, "Lemma D.5", (NORM,))
 
 
@@ -80,16 +59,16 @@ def leverage_after_deletions(leverage: float, K: int, *, lam: float) -> Bound:
     A_U``. That is below the ``(1 + 1 / lam)**K`` of Lemma D.3, and with ``lam = K`` it is 2 where Corollary D.4 has e;
     K deleted copies of one row of norm 1, and no other core rows, attain it.
     """
-    leverage, K = real("leverage", leverage, 0.0, ends=True), integer("K", K, 0)
-    lam = real("lam", lam, 0.0)
+    leverage, K = number_not_negative(leverage, "leverage"), count(K, "K", 0)
+    lam = positive_number(lam, "lam")
     value = leverage * (1.0 + K / lam)
     return Bound(value, value >= 1.0 / lam, "Lemma D.3, sharpened", (NORM,))
 
 
 def printed_leverage_after_deletions(leverage: float, K: int, *, lam: float) -> Bound:
     """``(1 + 1 / lam)**K`` times the leverage: Lemma D.3; with ``lam = K`` at most e times it, Corollary D.4."""
-    leverage, K = real("leverage", leverage, 0.0, ends=True), integer("K", K, 0)
-    lam = real("lam", lam, 0.0)
+    leverage, K = number_not_negative(leverage, "leverage"), count(K, "K", 0)
+    lam = positive_number(lam, "lam")
     growth = K * math.log1p(1.0 / lam)
     value = leverage * math.exp(growth) if growth < 700.0 else math.inf
     return Bound(value, value >= 1.0 / lam, "Lemma D.3", (NORM,))
@@ -108,7 +87,7 @@ def score_shift(K: int, *, T: int, d: int, lam: float, tau: float, delta: float)
     looking at labels. Theorem D.1 applies Proposition G.1 to the w after them, which such a choice invalidates,
     and takes noise for at most 1 where it may be 2.
     """
-    K, lam, tau = integer("K", K, 0), real("lam", lam, 0.0), real("tau", tau, 0.0)
+    K, lam, tau = count(K, "K", 0), positive_number(lam, "lam"), positive_number(tau, "tau")
     N = int(core_set_size(T, d, lam=lam, tau=tau).value)
     radius = confidence_radius(N, d, lam=lam, delta=delta).value
     residual = 2.0 + radius / math.sqrt(lam + 1.0)
@@ -118,45 +97,18 @@ def score_shift(K: int, *, T: int, d: int, lam: float, tau: float, delta: float)
 
 def printed_score_shift(K: int, *, T: int, d: int, tau: float, delta: float) -> Bound:
     """``2 sqrt(e (K + 1) tau d log T log(1 / delta))``: Theorem D.1, for ``lam = K``."""
-    K, T, d = integer("K", K, 1), integer("T", T, 1), integer("d", d, 1)
-    tau, delta = real("tau", tau, 0.0), probability("delta", delta)
+    K, T, d = count(K, "K"), count(T, "T"), count(d, "d")
+    tau, delta = positive_number(tau, "tau"), probability(delta, "delta")
     value = 2.0 * math.sqrt(math.e * (K + 1) * tau * d * math.log(T) * math.log(1.0 / delta))
     assumptions = (NORM, REALISABLE, MARTINGALE, "lam = K", "the hidden constant of Proposition G.1 is one")
     return Bound(value, value >= 1.0, "Theorem D.1", assumptions)
 
 
-def capacity(epsilon: float, *, T: int, d: int, tau: float, delta: float) -> Bound:
-    """How many core deletions leave the best sign on every row with ``|u'x| > epsilon`` that was not kept.
-
-    The largest K for which, with ``lam = K``, the error before deletion and the shift by it are together at most
-    epsilon: ``sqrt(tau) |w - u|_A + score_shift(K) <= epsilon``, with probability at least 1 - delta. Both are bounded
-    from above by expressions that grow with K (the core set size is taken for ``lam = 1``).
-
-    For large T it approaches ``epsilon**2 T**kappa / (1 + 3 sqrt(2))**2``. The printed capacity is smaller by the
-    factor ``d log T log(1 / delta)``, which the additive confidence radius of :func:`score_shift` makes unnecessary.
-    """
-    epsilon = real("epsilon", epsilon, 0.0, 1.0, ends=True)
-    tau, delta = real("tau", tau, 0.0), probability("delta", delta)
-    N = core_set_size(T, d, lam=1.0, tau=tau).value
-    noise = math.sqrt(d * math.log1p(N / d) + 2.0 * math.log(1.0 / delta))
-
-    def error(K: int) -> float:
-        radius = noise + math.sqrt(K)
-        return math.sqrt(tau) * (radius + math.sqrt(2.0 * K) * (2.0 + radius / math.sqrt(K + 1.0)))
-
-    low, high = 0, math.ceil(epsilon * epsilon / tau) + 1  # error(K) > sqrt(tau K)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if error(middle) <= epsilon else (low, middle)
-    assumptions = (NORM, REALISABLE, MARTINGALE, "lam = K")
-    return Bound(float(low), low < 1, "Theorem 4.3, capacity, explicit", assumptions)
-
-
 def printed_capacity(epsilon: float, *, T: int, d: int, tau: float, delta: float) -> Bound:
     """``epsilon**2 T**kappa / (16 e d log T log(1 / delta)) - 1``: the capacity in the proof of Theorem 4.3."""
-    epsilon = real("epsilon", epsilon, 0.0, 1.0, ends=True)
-    T, d = integer("T", T, 2), integer("d", d, 1)
-    tau, delta = real("tau", tau, 0.0), probability("delta", delta)
+    epsilon = number_between(epsilon, "epsilon", 0.0, 1.0, closed="both")
+    T, d = count(T, "T", 2), count(d, "d")
+    tau, delta = positive_number(tau, "tau"), probability(delta, "delta")
     value = epsilon**2 / (16.0 * math.e * tau * d * math.log(T) * math.log(1.0 / delta)) - 1.0
     large = "T is so large that sqrt(tau d log T log(1 / delta)) <= epsilon / 2"
     assumptions = (NORM, REALISABLE, MARTINGALE, "lam = K", large, "the hidden constant of Proposition G.1 is one")
@@ -170,14 +122,14 @@ def compression_risk(T: int, N: int, delta: float) -> float:
     choices for each of T values of N. A fit that errs with probability p is right on the rest with probability ``(1 -
     p)**(T - N)``, so ``p <= (log C(T, N) + N log 2 + log T + log(1 / delta)) / (T - N)`` for all of them at once.
     """
-    T, N = integer("T", T, 1), integer("N", N, 0)
+    T, N = count(T, "T"), count(N, "N", 0)
     if N >= T:
         return math.inf
     if T <= 10**9:
         choices = math.lgamma(T + 1.0) - math.lgamma(N + 1.0) - math.lgamma(T - N + 1.0)
     else:  # the difference would cancel; C(T, N) <= (e T / N)**N
         choices = N * (1.0 + math.log(T) - math.log(max(N, 1)))
-    return (choices + N * math.log(2.0) + math.log(T) + math.log(1.0 / probability("delta", delta))) / (T - N)
+    return (choices + N * math.log(2.0) + math.log(T) + math.log(1.0 / probability(delta, "delta"))) / (T - N)
 
 
 def excess_risk(T: int, N: int, T_eps: int, *, epsilon: float, delta: float) -> Bound:
@@ -189,8 +141,11 @@ def excess_risk(T: int, N: int, T_eps: int, *, epsilon: float, delta: float) -> 
     term (Dvoretzky, Kiefer, Wolfowitz; Massart's constant). It holds for all epsilon at once, also one chosen by the
     data.
     """
-    T, N, T_eps = integer("T", T, 1), integer("N", N, 0), integer("T_eps", T_eps, 0)
-    epsilon, delta = real("epsilon", epsilon, 0.0, 1.0, ends=True), probability("delta", delta)
+    T, N, T_eps = count(T, "T"), count(N, "N", 0), count(T_eps, "T_eps", 0)
+    epsilon, delta = (
+        number_between(epsilon, "epsilon", 0.0, 1.0, closed="both"),
+        probability(delta, "delta"),
+    )
     near = min(1.0, T_eps / T + math.sqrt(math.log(2.0 / delta) / (2.0 * T)))
     value = epsilon * near + compression_risk(T, N, delta / 2.0)
     signs = "rows not kept with |u'x| > epsilon have the best sign (promised up to `capacity` deletions)"
@@ -208,8 +163,8 @@ def printed_excess_risk(T: int, N: int, T_eps: int, *, delta: float) -> Bound:
     T**(-kappa / 2) / 2``, while the bound is of order ``T**(kappa - 1) log T``; the minimising epsilon of the regret
     bound, ``T**(-kappa / (2 + kappa))``, is above a, so that ``T_eps`` is about T / 2.
     """
-    T, N, T_eps = integer("T", T, 1), integer("N", N, 0), integer("T_eps", T_eps, 0)
-    delta = probability("delta", delta)
+    T, N, T_eps = count(T, "T"), count(N, "N", 0), count(T_eps, "T_eps", 0)
+    delta = probability(delta, "delta")
     left = T - N - T_eps
     value = ((N + 1) * math.log(T) + math.log(1.0 / delta)) / left if left > 0 else math.inf
     return Bound(value, value >= 1.0, "Theorem 4.3, risk", (IID, REALISABLE, "T_eps = 0"))
@@ -244,8 +199,8 @@ def minimising_epsilon(scores: Any, *, d: int, lam: float, kappa: float, delta: 
         The minimum is over (0, 1]; where it is approached at a score from below, the float just below that score.
     """
     s = margins_of("scores", scores)
-    T, kappa = len(s), real("kappa", kappa, 0.0, 1.0)
-    lam, delta = real("lam", lam, 0.0), probability("delta", delta)
+    T, kappa = len(s), probability(kappa, "kappa")
+    lam, delta = positive_number(lam, "lam"), probability(delta, "delta")
     N = core_set_size(T, d, lam=lam, tau=threshold(T, kappa)).value
     c1 = 4.0 * (lam / 2.0 + 2.0 * d * math.log1p(N / (lam * d)) + 144.0 * math.log(T / delta))
     log_c2 = math.log(2.0 + math.e) + math.lgamma(math.ceil(1.0 / kappa) + 1.0) + math.log(8.0) / kappa

@@ -1,0 +1,236 @@
+"""Any learner on a random subset: what is left of the subset is all there ever was, also for a refit on all rows."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import event, given
+from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression, RidgeClassifier, SGDClassifier
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.tree import DecisionTreeClassifier
+from threadpoolctl import threadpool_limits
+
+from erasable import CoreSetUnlearner
+from erasable.core.keyed_hash import keyed_hash
+from erasable.coresets import RandomSubsample
+from erasable.errors import NoRowsError
+from erasable.estimators.learners import fingerprint
+from tests.research.baselines.cases import facts, holds
+
+LEARNERS = {
+    "ridge": RidgeClassifier(),
+    "SGD": SGDClassifier(),
+    "tree": DecisionTreeClassifier(max_features=1),
+    "logistic": LogisticRegression(max_iter=1000),
+    "neighbours": KNeighborsClassifier(1),
+}
+IDS = {"int": lambda i: 7 * i - 50, "str": lambda i: f"é{i}", "bytes": lambda i: b"\0%d" % i}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    """On matrices this small more threads only wait for each other."""
+    with threadpool_limits(1):
+        yield
+
+
+def make_rows(n=60, n_classes=3, random_state=0):
+    X = np.random.default_rng(seed).standard_normal((n, 3))
+    return X, np.arange(n) % n_classes
+
+
+def on_subset(fraction, learner="ridge", drawn=0):
+    return CoreSetUnlearner(RandomSubsample(fraction, drawn), LEARNERS[learner])
+
+
+def learnt(model):
+    """All that a model has learnt, as values."""
+    return {
+        "classes": facts(model.classes_),
+        "ids": facts(model.core_ids_),
+        "features": model.n_features_in_,
+        "rows": facts([model._model.selected.rows, model._model.selected.labels]),
+        "learner": fingerprint(model._model.learner),
+        "digest": model.state_digest() if model.n_core_ else None,
+    }
+
+
+# -- the law -------------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def histories(draw):
+    n, n_classes = draw(st.integers(1, 24)), draw(st.integers(1, 4))
+    X, _ = make_rows(n, random_state=draw(st.integers(0, 3)))
+    X = X.round(1).astype(draw(st.sampled_from([np.float32, np.float64])))
+    X = draw(st.sampled_from([np.array, np.asfortranarray, sp.csr_array]))(X)
+    labels = draw(st.sampled_from([np.arange(4), np.array(["a", "b", "c", "d"]), np.array([2.0, -1.0, 5.0, 0.0])]))
+    y = labels[draw(st.lists(st.integers(0, n_classes - 1), min_size=n, max_size=n))]
+    name = IDS[draw(st.sampled_from(sorted(IDS)))]
+    model = on_subset(
+        draw(st.sampled_from([0.3, 0.6, 0.9, 1.0])), draw(st.sampled_from(sorted(LEARNERS))), draw(st.integers(0, 5))
+    )
+    some = st.lists(st.integers(0, n - 1), max_size=n)
+    a_class = st.sampled_from(y.tolist()).map(lambda c: [i for i in range(n) if y[i] == c])
+    requests = draw(st.lists(st.one_of(some, a_class), min_size=1, max_size=3))
+    return model, X, y, [name(i) for i in range(n)], requests
+
+
+@given(histories())
+def test_forgetting_equals_refitting_all_remaining_rows(history):
+    model, X, y, ids, requests = history
+    fraction, drawn_by = model.core_set.fraction, model.core_set.seed
+    drawn = {ids[i] for i in range(len(ids)) if int(keyed_hash(ids, drawn_by)[i]) < fraction * 2**64}
+    if not drawn:
+        event("none drawn")
+        with pytest.raises(NoRowsError):
+            model.fit(X, y, ids=ids)
+        return
+    model.fit(X, y, ids=ids)
+    gone = set()
+    for request in requests:
+        asked = {ids[i] for i in request}
+        report = model.forget(ids=[ids[i] for i in request])
+        assert report.requested == len(request)
+        assert report.core_rows_removed == len(asked & drawn - gone)
+        gone |= asked
+        left = [i for i, key in enumerate(ids) if key not in gone]
+        assert set(model.core_ids_.tolist()) == drawn - gone
+        assert report.core_rows == model.stored_rows_ == len(drawn - gone)
+        trained = report.core_rows_removed and len(model.classes_) > 1
+        assert report.rows_retrained == (report.core_rows if trained else 0)
+        if drawn - gone:
+            assert learnt(model) == learnt(clone(model).fit(X[left], y[left], ids=[ids[i] for i in left]))
+        else:
+            event("nothing left")
+            assert len(model.classes_) == 0
+            with pytest.raises(NoRowsError):
+                model.predict(X)
+
+
+@pytest.mark.parametrize("container", [np.array, np.asfortranarray, sp.csr_array, sp.csr_matrix])
+@pytest.mark.parametrize("name", LEARNERS)
+def test_predictions_after_forgetting_are_those_of_a_refit(name, container):
+    X, y = make_rows(200)
+    model = on_subset(0.5, name).fit(container(X), y)
+    model.forget(ids=range(0, 60))
+    model.forget(ids=[61])
+    left = np.setdiff1d(np.arange(60, 200), [61])
+    again = on_subset(0.5, name).fit(container(X[left]), y[left], ids=left)
+    assert learnt(model) == learnt(again)
+    probe = container(make_rows(100, random_state=9)[0])
+    assert facts(model.predict(probe)) == facts(again.predict(probe))
+
+
+def test_the_learner_is_trained_on_the_subset_and_nothing_else():
+    X, y = make_rows(200)
+    model = on_subset(0.3).fit(X, y)
+    subset = model.core_ids_.tolist()
+    right = RidgeClassifier().fit(X[subset], y[subset])
+    assert facts(model._model.learner.coef_) == facts(right.coef_)
+    assert facts(model._model.learner.intercept_) == facts(right.intercept_)
+    assert (model.predict(X) == right.predict(X)).all()
+    model.forget(ids=subset[:5])
+    right = RidgeClassifier().fit(X[subset[5:]], y[subset[5:]])
+    assert facts(model._model.learner.coef_) == facts(right.coef_)
+
+
+def test_a_row_outside_the_subset_leaves_no_trace():
+    X, y = make_rows(200)
+    X[:, 0] += 1000 * (np.arange(200) == 0)
+    drawn = next(s for s in range(50) if int(keyed_hash([0], s)[0]) >= 0.3 * 2**64)
+    model = on_subset(0.3, drawn=drawn).fit(X, y)
+    before = learnt(model)
+    assert learnt(on_subset(0.3, drawn=drawn).fit(X[1:], y[1:], ids=range(1, 200))) == before
+    subset = set(model.core_ids_.tolist())
+    report = model.forget(ids=[i for i in range(200) if i not in subset])
+    assert (report.core_rows_removed, report.rows_retrained) == (0, 0)
+    assert learnt(model) == before
+    assert not holds(vars(model), X[0].tobytes())
+
+
+def test_two_fits_give_one_model_and_another_draw_another():
+    X, y = make_rows(200)
+    model = on_subset(0.3, "tree").fit(X, y)
+    before = learnt(model)
+    assert learnt(model.fit(X, y)) == before
+    other = on_subset(0.3, "tree", drawn=1).fit(X, y)
+    assert set(other.core_ids_.tolist()) != set(model.core_ids_.tolist())
+
+
+def test_when_none_is_drawn_the_message_says_what_to_do_and_the_old_model_stays():
+    X, y = make_rows(100)
+    model = on_subset(1e-9)
+    with pytest.raises(NoRowsError, match=r"none of 3 rows.*keep more.*more rows"):
+        model.fit(X[:3], y[:3])
+    assert not model.__sklearn_is_fitted__()
+    model = on_subset(0.3).fit(X, y)
+    before, subset = learnt(model), set(model.core_ids_.tolist())
+    outside = [i for i in range(100) if i not in subset][:3]
+    with pytest.raises(NoRowsError):
+        model.fit(X[outside][:, :2], y[outside], ids=outside)
+    assert learnt(model) == before
+
+
+# -- what is stored ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("container", [np.array, sp.csr_array])
+@pytest.mark.parametrize("name", ["ridge", "neighbours"])
+def test_a_forgotten_row_is_nowhere_in_what_is_held(container, name):
+    X, y = make_rows(120)
+    X[17] = [1234.5678, 8765.4321, 2468.1357]
+    ids = [f"name-{i:04}" for i in range(120)]
+    model = on_subset(1.0, name).fit(container(X), y, ids=ids)
+    old = model._model.selected.rows
+    old = old if isinstance(old, np.ndarray) else old.data
+    assert holds(vars(model._model), X[17].tobytes())
+    assert holds(vars(model._model), b"name-0017")
+    model.forget(ids=[ids[17], ids[40]])
+    model._model.core.settle()  # as a pickle or a file does
+    assert not holds(vars(model._model), X[17].tobytes())
+    assert not holds(vars(model._model), b"name-0017")
+    assert not holds(old, X[17].tobytes())
+    assert holds(vars(model._model), X[18].tobytes())
+
+
+@pytest.mark.parametrize("container", [np.array, np.asfortranarray, sp.csr_array, sp.csr_matrix])
+@pytest.mark.parametrize("fraction", [0.5, 1.0])
+def test_the_callers_rows_are_left_alone(container, fraction):
+    X, y = make_rows(60)
+    X, ids = container(X), list(range(60))
+    given = facts([X, y, ids])
+    model = on_subset(fraction).fit(X, y, ids=ids)
+    model.forget(ids=ids[:20])
+    model.forget(ids=ids)
+    assert facts([X, y, ids]) == given
+
+
+@pytest.mark.parametrize("container", [np.array, sp.csr_array])
+@pytest.mark.parametrize("name", LEARNERS)
+def test_stored_bytes_shrink_to_those_of_a_refit(container, name):
+    X, y = make_rows(120)
+    model = on_subset(0.8, name).fit(container(X), y)
+    before = model.stored_bytes_
+    assert before >= model.stored_rows_ * (3 * 8 + 8) + len(pickle.dumps(model._model.learner))
+    model.forget(ids=range(60))
+    assert model.stored_bytes_ < before
+    again = on_subset(0.8, name).fit(container(X[60:]), y[60:], ids=range(60, 120))
+    assert model.stored_bytes_ == again.stored_bytes_
+
+
+def test_a_copy_forgets_on_its_own():
+    X, y = make_rows(60)
+    model = on_subset(0.5).fit(X, y)
+    before = learnt(model)
+    for twin in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert learnt(twin) == before
+        twin.forget(ids=range(9))
+        assert learnt(twin) == learnt(on_subset(0.5).fit(X[9:], y[9:], ids=range(9, 60)))
+    assert learnt(model) == before
