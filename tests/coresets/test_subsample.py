@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from erasable.core.keyed_hash import keyed_hash
 from erasable.coresets import CoreSetMap, RandomSubsample
 from erasable.errors import ConfigurationError
 from erasable.research.theory import Information, leak

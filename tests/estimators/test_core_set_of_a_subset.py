@@ -41,7 +41,7 @@ def one_thread():
 
 
 def make_rows(n=60, n_classes=3, random_state=0):
-    X = np.random.default_rng(seed).standard_normal((n, 3))
+    X = np.random.default_rng(random_state).standard_normal((n, 3))
     return X, np.arange(n) % n_classes
 
 
