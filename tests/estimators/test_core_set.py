@@ -198,7 +198,7 @@ def test_sparse_rows(core_set, name):
     again = refit(model, rows=sp.csr_array(explicit.toarray()))
     assert model.state_digest() == again.state_digest()
     assert (model.predict(explicit) == again.predict(explicit)).all()
-    assert verify(model).rows == model.n_core_
+    assert verify(model).core_rows == model.n_core_
     assert refit(model, rows=explicit.toarray()).state_digest() != model.state_digest()
 
 
@@ -294,7 +294,7 @@ def test_a_learner_that_is_not_reproducible_is_found_out_unless_declared():
         verify(model)
     declared = CoreSetUnlearner(MAPS["subsample"], Restless(), reproducible=False).fit(X, LABELS)
     declared.forget(ids=range(90))
-    assert verify(declared).rows == declared.n_core_
+    assert verify(declared).core_rows == declared.n_core_
     assert "approximate" in declared.guarantee.definition
     assert not declared.guarantee.bitwise
     assert model.guarantee.bitwise
@@ -408,7 +408,7 @@ def test_a_learner_that_promises_nothing_is_taken_at_its_word_and_can_be_verifie
     assert model.guarantee.assumptions == ("the learner's forget equals training on the rows it is left with",)
     assert model.guarantee.of == "model"  # it says nothing of what it stores
     model.forget(ids=IDS[:99])
-    assert verify(model).rows == model.n_core_ == len(model._model.learner.ids_)
+    assert verify(model).core_rows == model.n_core_ == len(model._model.learner.ids_)
     model = CoreSetUnlearner(MAPS["leverage"], Pretender()).fit(X, LABELS, ids=IDS)
     verify(model)
     model.forget(ids=IDS[:99])
@@ -452,7 +452,7 @@ def test_one_request_leaves_what_training_on_the_core_without_it_gives(learner, 
     right = CoreSetUnlearner(SupportVectors(), learner, one_shot=True).fit(PLANE[left], SIDES[left], ids=left)
     assert model.state_digest() == right.state_digest()
     assert (model.predict(PLANE) == right.predict(PLANE)).all()
-    assert verify(model).rows == model.n_core_
+    assert verify(model).core_rows == model.n_core_
     assert model.n_core_ == [3, 2, 2, 3, 4, 4][gone]
 
 
@@ -623,7 +623,7 @@ def test_a_fitted_model_keeps_to_the_learner_it_was_fitted_with():
     learner.alpha = 1e6
     model.forget(ids=IDS[:50])
     assert model._model.learner.alpha == 1.0
-    assert verify(model).rows == model.n_core_
+    assert verify(model).core_rows == model.n_core_
     assert (model.decision_function(X) == refit(model.set_params(learner=RidgeClassifier())).decision_function(X)).all()
 
 

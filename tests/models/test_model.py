@@ -234,7 +234,7 @@ def test_a_change_while_the_state_is_read_is_noticed(kind, monkeypatch):
         patch.setattr(type(model), "state", meddle)
         with pytest.raises(ChangedMeanwhileError, match="read it again"):
             model.snapshot()
-    assert model.verify().rows == model.n_core
+    assert model.verify().core_rows == model.n_core
 
 
 # -- verifying ---------------------------------------------------------------------------------------------------
@@ -291,7 +291,7 @@ def test_a_kernel_function_is_given_again():
     data = model.snapshot().to_bytes()
     with pytest.raises(StateFormatError, match="kernel function of the caller's"):
         KernelState.from_bytes(data)
-    assert KernelModel.restore(KernelState.from_bytes(data, product)).verify().rows == model.n_core
+    assert KernelModel.restore(KernelState.from_bytes(data, product)).verify().core_rows == model.n_core
 
 
 # -- function classes --------------------------------------------------------------------------------------------
