@@ -227,6 +227,61 @@ def float32_bits(value: Fraction) -> int:
     return pattern if value > 0 or pattern == 0 else pattern | 1 << 31
 
 
+# -- the order of rows -------------------------------------------------------------------------------------------
+
+
+def siphash(text: bytes, key: bytes) -> int:
+    """SipHash-2-4 as its paper writes it down, in integers of any size."""
+
+    def rotated(word: int, by: int) -> int:
+        return (word << by | word >> (64 - by)) % 2**64
+
+    def mixed(a: int, b: int, c: int, d: int) -> tuple[int, int, int, int]:
+        a = (a + b) % 2**64
+        b = rotated(b, 13) ^ a
+        a = rotated(a, 32)
+        c = (c + d) % 2**64
+        d = rotated(d, 16) ^ c
+        a = (a + d) % 2**64
+        d = rotated(d, 21) ^ a
+        c = (c + b) % 2**64
+        b = rotated(b, 17) ^ c
+        c = rotated(c, 32)
+        return a, b, c, d
+
+    k0, k1 = (int.from_bytes(key[i : i + 8], "little") for i in (0, 8))
+    v = (
+        int.from_bytes(b"somepseu") ^ k0,
+        int.from_bytes(b"dorandom") ^ k1,
+        int.from_bytes(b"lygenera") ^ k0,
+        int.from_bytes(b"tedbytes") ^ k1,
+    )
+    padded = text + bytes(-(len(text) + 1) % 8) + bytes([len(text) % 256])
+    for low in range(0, len(padded), 8):
+        word = int.from_bytes(padded[low : low + 8], "little")
+        v = mixed(*mixed(v[0], v[1], v[2], v[3] ^ word))
+        v = (v[0] ^ word, *v[1:])
+    v = mixed(*mixed(*mixed(*mixed(v[0], v[1], v[2] ^ 0xFF, v[3]))))
+    return v[0] ^ v[1] ^ v[2] ^ v[3]
+
+
+def turn(key: Any, order_key: int) -> int:
+    """The hash of an id under a key, by which its row's turn comes."""
+    salt = hashlib.blake2b(str(order_key).encode(), digest_size=16).digest()
+    if isinstance(key, int):
+        return siphash(key.to_bytes(8, "little", signed=True), salt)
+    key = key.encode() if isinstance(key, str) else key
+    return int.from_bytes(hashlib.blake2b(key, digest_size=8, key=salt).digest(), "little")
+
+
+def in_turn(keys: Sequence[Any], order_key: int | None) -> list[int]:
+    """Positions of the ids in the order in which their rows are decided."""
+    if order_key is None:
+        return list(range(len(keys)))
+    plain = [k.encode() if isinstance(k, str) else k for k in keys]
+    return sorted(range(len(keys)), key=lambda i: (turn(keys[i], order_key), plain[i]))
+
+
 # -- the model ---------------------------------------------------------------------------------------------------
 
 
@@ -246,6 +301,7 @@ class OracleModel:
     units: int
     threshold: float
     fixed_classes: tuple[Any, ...] | None = None
+    order_key: int | None = 0
     core: list[CoreRow] = field(default_factory=list)
 
     @classmethod
@@ -259,17 +315,21 @@ class OracleModel:
         intercept: bool = True,
         scaling: Any = "row",
         classes: Iterable[Any] | None = None,
+        order_key: int | None = 0,
     ) -> OracleModel:
         """From the parameters a user gives."""
         grid = OracleGrid(n_features, bits, intercept, scaling)
         fixed = None if classes is None else tuple(sorted(set(classes)))
-        return cls(grid, round(Fraction(capacity) * 4**bits), threshold, fixed)
+        return cls(grid, round(Fraction(capacity) * 4**bits), threshold, fixed, order_key)
 
     def learn(
         self, X: Iterable[Iterable[float]], y: Sequence[Any], ids: Sequence[Any], subjects: Sequence[Any] | None = None
     ) -> None:
+        """The rows of one call, in turn, after the core rows already there."""
         owners = [None] * len(y) if subjects is None else subjects
-        for x, label, key, owner in zip(X, y, ids, owners, strict=True):
+        rows = list(zip(X, y, ids, owners, strict=True))
+        for i in in_turn(ids, self.order_key):
+            x, label, key, owner = rows[i]
             self.offer(CoreRow(key, owner, label, self.grid.put(x)))
 
     def offer(self, row: CoreRow) -> None:
@@ -374,6 +434,7 @@ class OracleModel:
             "id_kind": json_value(kind(self.ids)),
             "intercept": json_value(self.grid.intercept),
             "n_features": json_value(self.grid.n_features),
+            "order_key": json_value(None if self.order_key is None else str(self.order_key)),
             "scaling": scaling_text,
             "subject_kind": json_value(kind(self.subjects)),
             "threshold": json_string(self.threshold.hex()),

@@ -24,6 +24,7 @@ class Setting:
     intercept: bool = False
     scaling: Any = "row"
     classes: tuple[Any, ...] | None = None
+    order_key: int | None = 0
 
     def classifier(self, **changes: Any) -> ErasableClassifier:
         parameters = {
@@ -33,6 +34,8 @@ class Setting:
             "fit_intercept": self.intercept,
             "scaling": self.scaling,
             "classes": self.classes,
+            "order": "given" if self.order_key is None else "hashed",
+            "random_state": self.order_key or 0,
         }
         return ErasableClassifier(**{**parameters, **changes})
 
@@ -45,6 +48,7 @@ class Setting:
             intercept=self.intercept,
             scaling=self.scaling,
             classes=self.classes,
+            order_key=self.order_key,
         )
 
 
@@ -127,7 +131,9 @@ _LABELS = st.sampled_from(
 
 
 @st.composite
-def problems(draw: Any, *, max_rows: int = 24, max_features: int = 4, scalings: Any = None) -> tuple[Setting, Batch]:
+def problems(
+    draw: Any, *, max_rows: int = 24, max_features: int = 4, scalings: Any = None, order_keys: Any = None
+) -> tuple[Setting, Batch]:
     """A setting and rows to learn with it: few distinct rows, so that duplicates abound, and a threshold they meet."""
     n_features = draw(st.integers(1, max_features))
     bits = draw(st.sampled_from([15, 15, 4, 8, 11, 16, 20]))
@@ -154,7 +160,8 @@ def problems(draw: Any, *, max_rows: int = 24, max_features: int = 4, scalings: 
     tau = draw(thresholds(grid, units, pool))
     labels = draw(_LABELS)
     fixed = draw(st.sampled_from([None, None, tuple(sorted(labels))]))
-    setting = Setting(n_features, tau, math.ldexp(units, -2 * bits), bits, intercept, scaling, fixed)
+    key = draw(st.sampled_from([0, 0, 0, 1, 2**100, None, None] if order_keys is None else order_keys))
+    setting = Setting(n_features, tau, math.ldexp(units, -2 * bits), bits, intercept, scaling, fixed, key)
 
     y = [labels[i % len(labels)] for i in draw(st.lists(st.integers(0, 5), min_size=n, max_size=n))]
     ids = draw(keys(n, distinct=True))

@@ -77,5 +77,9 @@ class ReceiptNotWrittenError(StoreError):
     receipt: str = ""
 
 
+class SortedRowsWarning(UserWarning):
+    """Rows that are decided in the order given have labels in long runs."""
+
+
 class EmptiedClassWarning(UserWarning):
     """Forgetting took the last stored row of a class: the model no longer predicts it. The rows are forgotten."""

@@ -21,14 +21,14 @@ EVERY = {
     "id_kind",
     "subject_kind",
 }
-LINEAR = {"bits", "intercept", "scaling", "capacity_units", "threshold", "feature_names", "feature_map"}
+LINEAR = {"bits", "intercept", "scaling", "capacity_units", "threshold", "feature_names", "feature_map", "order_key"}
 KERNEL = {"bits", "scaling", "kernel", "function", "gamma", "nu", "degree", "coef0", "capacity_units", "threshold"}
 MEMBERS = {
     "erasable-state": EVERY | LINEAR,
     "erasable-sharded-state": EVERY | LINEAR | {"shards"},
     "erasable-shard": {"format", "version", "checksum", "id_kind", "subject_kind"},
-    "erasable-kernel-state": EVERY | KERNEL | {"feature_names"},
-    "erasable-general-state": EVERY | {"sampler", "rows"},
+    "erasable-kernel-state": EVERY | KERNEL | {"feature_names", "order_key"},
+    "erasable-general-state": EVERY | {"sampler", "rows", "order_key"},
     "erasable-core-set": EVERY | {"core_set", "learner", "one_shot", "reproducible", "layout"},
 }
 NAMES = ["ids", "ids.ends", "subjects.present", "subjects", "subjects.ends"]

@@ -14,6 +14,8 @@ from erasable.classes.finite import FiniteClass
 from erasable.classes.linear import LinearBall
 from erasable.coresets.single_pass import SinglePass
 from erasable.estimators.general import ErasableGeneralClassifier
+from erasable.models.order import order_of
+from tests.oracle import in_turn
 from tests.strategies import Batch, problems, splits
 
 # Each example below tries every single deletion and some larger ones: many thousand cases.
@@ -117,8 +119,8 @@ def test_the_measure_only_falls_and_decisions_never_turn(problem):
         before, above = after, still
 
 
-def model(function_class, tau):
-    return ErasableGeneralClassifier(function_class, threshold=tau)
+def model(function_class, tau, order):
+    return ErasableGeneralClassifier(function_class, threshold=tau, order=order)
 
 
 def usable(function_class, X, tau):
@@ -126,16 +128,16 @@ def usable(function_class, X, tau):
 
 
 @settings(max_examples=200)
-@given(any_problems(), st.data())
-def test_forgetting_equals_refitting_the_survivors(problem, data):
+@given(any_problems(), st.sampled_from(["hashed", "given"]), st.data())
+def test_forgetting_equals_refitting_the_survivors(problem, order, data):
     function_class, X, tau = problem
     tau = tau if usable(function_class, X, tau) else 0.0
     n = len(X)
     y, owners = [i % 3 for i in range(n)], [None if i % 5 == 0 else f"s{i % 4}" for i in range(n)]
-    clf = model(function_class, tau)
-    for part in data.draw(splits(n)):
+    clf = model(function_class, tau, order)
+    for part in data.draw(splits(n)) if order == "given" else [slice(n)]:
         clf.partial_fit(X[part], y[part], ids=list(range(n))[part], subjects=owners[part], allow_no_subject=True)
-    at_once = model(function_class, tau).fit(X, y, ids=range(n), subjects=owners, allow_no_subject=True)
+    at_once = model(function_class, tau, order).fit(X, y, ids=range(n), subjects=owners, allow_no_subject=True)
     assert at_once.state_digest() == clf.state_digest()
     for _ in range(data.draw(st.integers(1, 3))):
         if data.draw(st.booleans()):
@@ -146,14 +148,14 @@ def test_forgetting_equals_refitting_the_survivors(problem, data):
         report = verify(clf)
         assert (report.core_rows, report.digest) == (len(kept), clf.state_digest())
         if kept:
-            again = model(function_class, tau).fit(
+            again = model(function_class, tau, order).fit(
                 X[kept], [y[i] for i in kept], ids=kept, subjects=[owners[i] for i in kept], allow_no_subject=True
             )
             assert again.state_digest() == clf.state_digest()
             np.testing.assert_array_equal(again.decision_function(X), clf.decision_function(X))
 
 
-@given(problems(max_rows=20))
+@given(problems(max_rows=20, order_keys=[0, None]))
 def test_with_linear_functions_it_selects_what_the_linear_classifier_selects(problem):
     setting, batch = problem
     ball = LinearBall(0.5, fit_intercept=setting.intercept, scaling=setting.scaling, grid_bits=setting.bits)
@@ -165,6 +167,7 @@ def test_with_linear_functions_it_selects_what_the_linear_classifier_selects(pro
         fit_intercept=setting.intercept,
         scaling=setting.scaling,
         grid_bits=setting.bits,
+        **order_of(setting.order_key),
     )
     rows = Batch(batch.X, batch.y, list(range(len(batch))), None)
     try:
@@ -172,7 +175,10 @@ def test_with_linear_functions_it_selects_what_the_linear_classifier_selects(pro
     except ValueError:  # rounding the capacity to a radius and back put the threshold out of reach
         assert SinglePass(ball, setting.threshold).select(np.array(batch.X)).tolist() == []
         return
-    core = linear.core_ids_.tolist()
-    assert SinglePass(ball, setting.threshold).select(np.array(batch.X)).tolist() == core
-    general = rows.learnt_by(ErasableGeneralClassifier(ball, threshold=setting.threshold))
+    core, turns = linear.core_ids_.tolist(), in_turn(rows.ids, setting.order_key)
+    found = SinglePass(ball, setting.threshold).select(np.array(batch.X)[turns])
+    assert [turns[i] for i in found] == core
+    general = rows.learnt_by(
+        ErasableGeneralClassifier(ball, threshold=setting.threshold, **order_of(setting.order_key))
+    )
     assert general.core_ids_.tolist() == core

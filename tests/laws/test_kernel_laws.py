@@ -51,7 +51,7 @@ def test_any_batching_is_accepted_or_refused_alike_and_gives_the_same_digest(
     rng = np.random.default_rng(seed)
     X = rng.uniform(-2.0, 2.0, size=(distinct, 2))[rng.integers(distinct, size=ROWS)]  # most rows repeat another
     y = rng.integers(2, size=ROWS)
-    clf = ErasableKernelClassifier(kernel, capacity, threshold)
+    clf = ErasableKernelClassifier(kernel, capacity, threshold, order="given")
     at_once = digest_of(clf, X, y, [0, ROWS])
     one_by_one, in_parts = ErasableKernelClassifier(**clf.get_params()), ErasableKernelClassifier(**clf.get_params())
     assert digest_of(one_by_one, X, y, range(ROWS + 1)) == at_once

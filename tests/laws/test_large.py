@@ -10,7 +10,8 @@ from erasable import ErasableClassifier, learn, verify
 from erasable.core.grid import to_grid
 from erasable.core.selector import GridRows, select
 from erasable.core.sums import empty_gram
-from tests.oracle import GrowingInverse
+from erasable.models.order import order_of
+from tests.oracle import GrowingInverse, in_turn
 
 N, D = 3000, 40
 
@@ -32,13 +33,14 @@ def model(stream):
     return ErasableClassifier(kappa=0.5).fit(*stream)
 
 
-def test_the_core_is_that_of_the_literal_loop_in_integers(stream):
+@pytest.mark.parametrize("key", [0, None])
+def test_the_core_is_that_of_the_literal_loop_in_integers(stream, key):
     """Half of the rows and of the columns: integers of a growing inverse cost the square of both."""
     X, y = stream[0][: N // 2, : D // 2], stream[1][: N // 2]
-    model = ErasableClassifier(kappa=0.5).fit(X, y)
+    model = ErasableClassifier(kappa=0.5, **order_of(key)).fit(X, y)
     c = model._model.snapshot().configuration
-    inverse = GrowingInverse(c.grid.n_columns, c.units)
-    expected = [i for i, g in enumerate(to_grid(X, c.grid).tolist()) if inverse.take_if_above(g, c.threshold)]
+    inverse, rows = GrowingInverse(c.grid.n_columns, c.units), to_grid(X, c.grid).tolist()
+    expected = [i for i in in_turn(range(len(X)), key) if inverse.take_if_above(rows[i], c.threshold)]
     assert 0.1 * len(X) < len(expected) < 0.7 * len(X)
     assert model.core_ids_.tolist() == expected
 
@@ -55,7 +57,8 @@ def test_block_sizes_and_threads(stream, model, sizes):
 
 
 def test_grid_rows_select_as_raw_rows_do(stream, model):
-    X, _ = stream
+    order = in_turn(range(N), 0)
+    X = stream[0][order]
     c = model._model.snapshot().configuration
     for block, chunk in ((None, None), (50, 7)):
         H = empty_gram(c.grid, c.units)
@@ -69,15 +72,19 @@ def test_grid_rows_select_as_raw_rows_do(stream, model):
             block_rows=block,
             chunk_rows=chunk,
         )
-        assert found.index.tolist() == model.core_ids_.tolist()
+        assert [order[i] for i in found.index] == model.core_ids_.tolist()
 
 
-def test_streams_and_forgets_in_any_order(stream, model):
+@pytest.mark.parametrize("order", ["hashed", "given"])
+def test_streams_and_forgets_in_any_order(stream, order):
     X, y = stream
     rng = np.random.default_rng(1)
+    model = ErasableClassifier(kappa=0.5, order=order).fit(X, y)
     tau = model.threshold_
-    streamed = ErasableClassifier(threshold=tau)
-    for part in np.array_split(np.arange(N), [1, 7, 100, 101, 1500]):
+    # Rows in the order of their turns: of each model, these parts are what one call decides, one after the other.
+    turns = np.array(in_turn(range(N), 0)) if order == "hashed" else np.arange(N)
+    streamed = ErasableClassifier(threshold=tau, order=order)
+    for part in np.array_split(turns, [1, 7, 100, 101, 1500]):
         streamed.partial_fit(X[part], y[part], ids=part)
     assert streamed.state_digest() == model.state_digest()
 
@@ -86,7 +93,7 @@ def test_streams_and_forgets_in_any_order(stream, model):
         streamed.forget(ids=part)
     kept = streamed.core_ids_
     assert set(kept) == set(model.core_ids_) - set(gone.tolist())
-    survivors = ErasableClassifier(threshold=tau).fit(X[kept], y[kept], ids=kept)
+    survivors = ErasableClassifier(threshold=tau, order=order).fit(X[kept], y[kept], ids=kept)
     assert survivors.core_ids_.tolist() == kept.tolist()
     assert survivors.state_digest() == streamed.state_digest() == verify(streamed).digest
 

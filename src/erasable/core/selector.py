@@ -82,18 +82,27 @@ class GridRows:
 
 @dataclass(frozen=True)
 class RawRows:
-    """Rows as the caller gave them: a dense array or anything sliceable with ``toarray`` (SciPy CSR)."""
+    """Rows as the caller gave them: a dense array or anything sliceable with ``toarray`` (SciPy CSR).
+
+    ``order`` has the position of each row in learning order; None where that is the order of ``X``. Rows are gathered a
+    block at a time: there is no other copy of ``X``.
+    """
 
     X: Any
     grid: Grid
+    order: npt.NDArray[np.intp] | None = None
     on_grid = False
 
     def __len__(self) -> int:
         return int(self.X.shape[0])
 
+    def gathered(self, rows: Any) -> Any:
+        """The named rows as the caller gave them; where there is an order, ``rows`` are turns in it."""
+        return self.X[rows if self.order is None else self.order[rows]]
+
     def dense(self, rows: Any) -> npt.NDArray[Any]:
         """The named rows as a dense array."""
-        part = self.X[rows]
+        part = self.gathered(rows)
         return part if isinstance(part, np.ndarray) else part.toarray()
 
     def approximate(self, low: int, high: int) -> tuple[npt.NDArray[np.float32], Float64s]:

@@ -129,6 +129,7 @@ class CoreSetModel(Model):
     """
 
     KIND = "learner on a core set"
+    one_by_one = False
     configuration: CoreSetConfiguration
 
     def __init__(self, configuration: CoreSetConfiguration) -> None:

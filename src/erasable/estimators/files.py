@@ -17,6 +17,7 @@ from erasable.models.files import Code, read_model
 from erasable.models.kernel import KernelModel
 from erasable.models.linear import LinearModel
 from erasable.models.model import Model
+from erasable.models.order import order_of
 
 
 def load(path: str | os.PathLike[str], *, like: Any = None) -> Any:
@@ -110,6 +111,7 @@ def _made_for(model: Any) -> ModelClassifier:
             classes=c.classes,
             feature_names=c.feature_names,
             grid_bits=c.points.bits,
+            **order_of(c.order_key),
         )
     assert isinstance(model, LinearModel)
     return ErasableClassifier(
@@ -121,4 +123,5 @@ def _made_for(model: Any) -> ModelClassifier:
         classes=c.classes,
         feature_names=c.feature_names,
         grid_bits=c.grid.bits,
+        **order_of(c.order_key),
     )

@@ -27,6 +27,7 @@ from erasable.models.files import KINDS
 from erasable.models.guarantee import Guarantee
 from erasable.models.keys import array_of, label_type, pick
 from erasable.models.model import Model
+from erasable.models.order import warn_of_runs
 from erasable.models.reports import ForgetReport, LearnReport, warn_of_emptied_classes
 from erasable.models.rows import CoreRows
 from erasable.models.shards import Fetch
@@ -225,6 +226,8 @@ class ModelClassifier(Savable, ForgettingClassifier):
             model = self._model
             model.check_whole()
             self._check_unchanged(model, classes)
+        if model.one_by_one and model.order_key is None:
+            warn_of_runs(y, stacklevel=5)  # who called fit
         report = model.learn(X, y, ids, subjects, allow_no_subject=allow_no_subject, progress=progress, **sizes)
         if fresh:
             if self.__sklearn_is_fitted__():

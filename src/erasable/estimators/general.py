@@ -13,6 +13,7 @@ from erasable.estimators.forgetting import ErasableBase
 from erasable.models.general import GeneralModel, general_guarantee
 from erasable.models.general_state import GeneralConfiguration, GeneralState
 from erasable.models.guarantee import Guarantee
+from erasable.models.order import order_key
 from erasable.models.parameters import check_memory, fixed_classes, sorted_classes, warn_of_signs
 from erasable.models.shards import Fetch
 from erasable.validation import choice
@@ -47,6 +48,13 @@ class ErasableGeneralClassifier(ErasableBase):
     classes : array-like, optional
         All classes, fixed by the caller. Otherwise the classes are those of the surviving core rows, and one whose last
         core row is forgotten is gone; ``forget`` warns.
+    order : "hashed" or "given", default="hashed"
+        In which order the rows of one call are decided, after the core rows already there. ``"hashed"``: by a keyed
+        hash of their ids, so that the order of the input plays no part; see docs/exactness.md. ``"given"``: as
+        they come, the paper's literal loop; a table sorted by class or date then makes a poor core set.
+    random_state : int, default=0
+        The key of the hashes, zero or more; configuration, and part of the state. With ``order="given"``, and
+        for the staged sampler, which looks at all rows at once, it plays no part.
 
     Attributes
     ----------
@@ -95,6 +103,8 @@ class ErasableGeneralClassifier(ErasableBase):
         delta: float = 0.05,
         max_stages: int = 64,
         classes: Any = None,
+        order: str = "hashed",
+        random_state: int = 0,
     ) -> None:
         self.function_class = function_class
         self.sampler = sampler
@@ -103,6 +113,8 @@ class ErasableGeneralClassifier(ErasableBase):
         self.delta = delta
         self.max_stages = max_stages
         self.classes = classes
+        self.order = order
+        self.random_state = random_state
 
     # -- looking -------------------------------------------------------------------------------------------------
 
@@ -136,7 +148,8 @@ class ErasableGeneralClassifier(ErasableBase):
             check_memory(function_class.grid(n_features))
         function_class.empty(n_features)  # refuses a number of features that cannot work
         sampler = self._sampler(function_class, n_features)
-        return GeneralConfiguration(function_class, sampler, n_features, fixed_classes(self, classes))
+        key = order_key(self) if isinstance(sampler, SinglePass) else None
+        return GeneralConfiguration(function_class, sampler, n_features, fixed_classes(self, classes), key)
 
     def _sampler(self, function_class: FunctionClass, n_features: int) -> SinglePass | Staged:
         if choice(self.sampler, "sampler", _SAMPLERS) == "staged":
@@ -167,8 +180,8 @@ class ErasableGeneralClassifier(ErasableBase):
         given = self._configuration(held.n_features, classes)
         if given.describe() != held.describe():
             raise ConfigurationError(
-                "function_class, sampler or threshold changed since the model was first fitted, which would make two "
-                "models of it: set the old value again, or call fit to start anew."
+                "function_class, sampler, threshold, order or random_state changed since the model was first fitted, "
+                "which would make two models of it: set the old value again, or call fit to start anew."
             )
         for fixed in (self.classes, classes):
             if fixed is not None and sorted_classes(fixed) != held.classes:
@@ -192,9 +205,11 @@ class ErasableGeneralClassifier(ErasableBase):
         if not isinstance(n_features, int) or not 1 <= n_features < 2**31:
             raise StateFormatError("not a state: the number of features is missing, or none.")
         configuration = self._configuration(n_features, None)
-        if canonical_json(meta.get("sampler")) != canonical_json(configuration.describe()["sampler"]):
+        given = configuration.describe()
+        if canonical_json({name: meta.get(name) for name in given}) != canonical_json(given):
             raise ConfigurationError(
-                "like has another function class, sampler or threshold than the file was made with: give the same."
+                "like has another function class, sampler, threshold, order or random_state than the file was made "
+                "with: give the same."
             )
         model = GeneralModel.restore(GeneralState.from_bytes(head, configuration))
         if self.classes is not None and configuration.classes != model.configuration.classes:

@@ -14,6 +14,7 @@ from erasable.models.files import read_kernel
 from erasable.models.guarantee import Guarantee
 from erasable.models.kernel import KernelModel, kernel_guarantee
 from erasable.models.kernel_state import KernelConfiguration, KernelState
+from erasable.models.order import order_key
 from erasable.models.parameters import fixed_classes, names_of_features
 from erasable.models.shards import Fetch
 from erasable.validation import positive_number, whole_number
@@ -57,6 +58,13 @@ class ErasableKernelClassifier(ErasableBase):
         the state does not depend on what rows were handed in as.
     grid_bits : int, default=12
         Rows are rounded to multiples of ``2**-grid_bits``; a row may be as long as ``2**(25 - grid_bits)``.
+    order : "hashed" or "given", default="hashed"
+        In which order the rows of one call are decided, after the core rows already there. ``"hashed"``: by a keyed
+        hash of their ids, so that the order of the input plays no part; see docs/exactness.md. ``"given"``: as
+        they come, the paper's literal loop; a table sorted by class or date then makes a poor core set.
+    random_state : int, default=0
+        The key of the hashes, zero or more; configuration, and part of the state. With ``order="given"`` it plays no
+        part.
 
     Attributes
     ----------
@@ -101,6 +109,8 @@ class ErasableKernelClassifier(ErasableBase):
         classes: Any = None,
         feature_names: Any = None,
         grid_bits: int = 12,
+        order: str = "hashed",
+        random_state: int = 0,
     ) -> None:
         self.kernel = kernel
         self.capacity = capacity
@@ -113,6 +123,8 @@ class ErasableKernelClassifier(ErasableBase):
         self.classes = classes
         self.feature_names = feature_names
         self.grid_bits = grid_bits
+        self.order = order
+        self.random_state = random_state
 
     @property
     def guarantee(self) -> Guarantee:
@@ -139,7 +151,9 @@ class ErasableKernelClassifier(ErasableBase):
             )
         points = Points(n_features, whole_number(self.grid_bits, "grid_bits", 1, 20), plain_scaling(self.scaling))
         names = names_of_features(self, n_features)
-        return KernelConfiguration(points, kernel, units, threshold, fixed_classes(self, classes), names)
+        return KernelConfiguration(
+            points, kernel, units, threshold, fixed_classes(self, classes), names, order_key(self)
+        )
 
     def _start(self, n_features: int | None, n_samples: int, classes: Any, *, streaming: bool) -> KernelModel:
         assert n_features is not None

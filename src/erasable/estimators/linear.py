@@ -62,6 +62,13 @@ class ErasableClassifier(ErasableBase):
         the state does not depend on what rows were handed in as.
     grid_bits : int, default=15
         Rows are rounded to multiples of ``2**-grid_bits``.
+    order : "hashed" or "given", default="hashed"
+        In which order the rows of one call are decided, after the core rows already there. ``"hashed"``: by a keyed
+        hash of their ids, so that the order of the input plays no part; see docs/exactness.md. ``"given"``: as
+        they come, the paper's literal loop; a table sorted by class or date then makes a poor core set.
+    random_state : int, default=0
+        The key of the hashes, zero or more; configuration, and part of the state. With ``order="given"`` it plays no
+        part.
 
     Attributes
     ----------
@@ -116,6 +123,8 @@ class ErasableClassifier(ErasableBase):
         classes: Any = None,
         feature_names: Any = None,
         grid_bits: int = 15,
+        order: str = "hashed",
+        random_state: int = 0,
     ) -> None:
         self.capacity = capacity
         self.kappa = kappa
@@ -127,6 +136,8 @@ class ErasableClassifier(ErasableBase):
         self.classes = classes
         self.feature_names = feature_names
         self.grid_bits = grid_bits
+        self.order = order
+        self.random_state = random_state
 
     # -- rows ----------------------------------------------------------------------------------------------------
 

@@ -35,6 +35,11 @@ class GeneralModel(Model):
         self._fitted_to: npt.NDArray[Any] | None = None  # the rows of the predictors, which may hold on to them
         self.moment = object()
 
+    @property
+    def one_by_one(self) -> bool:  # type: ignore[override]
+        """True for the single pass; the staged sampler looks at all rows at once."""
+        return isinstance(self.configuration.sampler, SinglePass)
+
     @classmethod
     def restore(cls, state: GeneralState) -> Self:
         """The model that a state is of."""

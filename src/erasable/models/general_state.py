@@ -29,6 +29,7 @@ from erasable.core.selector import Progress
 from erasable.coresets.single_pass import SinglePass
 from erasable.coresets.staged import Staged
 from erasable.errors import StateFormatError, VerificationError
+from erasable.models.order import check_order_key, described_order
 from erasable.models.state import State
 
 _STORED = {"float64": ("I64", np.int64), "int32": ("I32", np.int32), "int16": ("I16", np.int16)}
@@ -38,16 +39,19 @@ _STORED = {"float64": ("I64", np.int64), "int32": ("I32", np.int32), "int16": ("
 class GeneralConfiguration:
     """All that the caller fixed: the function class, how rows are selected, the features and, where given, the classes.
 
-    ``classes`` is sorted, or None when classes come from the core rows.
+    ``classes`` is sorted, or None when classes come from the core rows. ``order_key`` as in ``LinearConfiguration``;
+    None for the staged sampler, which looks at all rows at once.
     """
 
     function_class: FunctionClass
     sampler: SinglePass | Staged
     n_features: int
     classes: tuple[Label, ...] | None = None
+    order_key: int | None = None
 
     def __post_init__(self) -> None:
         check_fixed_classes(self.classes)
+        check_order_key(self.order_key)
 
     @property
     def threshold(self) -> float | None:
@@ -56,7 +60,11 @@ class GeneralConfiguration:
 
     def describe(self) -> dict[str, Any]:
         """The configuration as plain JSON values."""
-        return {"sampler": self.sampler.describe(), "n_features": self.n_features}
+        return {
+            "sampler": self.sampler.describe(),
+            "n_features": self.n_features,
+            "order_key": described_order(self.order_key),
+        }
 
     def select(self, rows: npt.NDArray[Any], labels: Any) -> npt.NDArray[np.intp]:
         """Positions that the sampler selects among encoded rows, learnt from nothing; ascending."""
@@ -143,7 +151,7 @@ def _parse(data: Buffer, configuration: GeneralConfiguration) -> GeneralState:
     if meta["rows"] != like.dtype.name or rows.shape != (len(rows), like.shape[1]):
         raise StateFormatError("its parts do not fit together, or not this function class.")
     if {k: meta.get(k) for k in configuration.describe()} != configuration.describe():
-        raise StateFormatError("it was written with another function class, sampler or threshold.")
+        raise StateFormatError("it was written with another function class, sampler, threshold or order of rows.")
     classes = tuple(read_label(meta["class_kind"], c) for c in meta["classes"])
     written_with = replace(configuration, classes=classes if meta["classes_fixed"] else None)
     ids, subjects, labels = read_names(meta, tensors, classes, len(rows))

@@ -29,12 +29,16 @@ from erasable.core.scaling import described_scaling, read_scaling
 from erasable.core.selector import Progress
 from erasable.core.weights import solve_weights
 from erasable.errors import ConfigurationError, ExactnessError, InputError, StateFormatError, VerificationError
+from erasable.models.order import check_order_key, described_order, read_order
 from erasable.models.state import State, classes_of
 
 
 @dataclass(frozen=True)
 class KernelConfiguration:
-    """All that the caller fixed. ``units`` is ``mu = 1 / (4 B^2)``, the regulariser, in units of ``2**-30``."""
+    """All that the caller fixed. ``units`` is ``mu = 1 / (4 B^2)``, the regulariser, in units of ``2**-30``.
+
+    ``order_key`` as in ``LinearConfiguration``.
+    """
 
     points: Points
     kernel: Kernel
@@ -42,9 +46,11 @@ class KernelConfiguration:
     threshold: float
     classes: tuple[Label, ...] | None = None
     feature_names: tuple[str, ...] | None = None
+    order_key: int | None = None
 
     def __post_init__(self) -> None:
         check_fixed_classes(self.classes)
+        check_order_key(self.order_key)
         if self.feature_names is not None:
             check_feature_names(self.feature_names, self.points.n_features)
         if not 2 <= self.units < 2**50:
@@ -128,6 +134,7 @@ class KernelState(State):
             "capacity_units": str(c.units),
             "threshold": c.threshold.hex(),
             "feature_names": None if c.feature_names is None else list(c.feature_names),
+            "order_key": described_order(c.order_key),
         }
 
     def row_tensors(self) -> Tensors:
@@ -191,6 +198,7 @@ def _parse(data: Buffer, function: Callable[[Float64s, Float64s], Any] | None) -
         float.fromhex(meta["threshold"]),
         classes if meta["classes_fixed"] else None,
         None if names is None else tuple(names),
+        read_order(meta["order_key"]),
     )
     rows, n = tensors["rows"], len(tensors["rows"])
     fits = (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
@@ -32,11 +32,11 @@ from erasable.models.rows import CoreRows
 class MappedRows(RawRows):
     """Raw rows that are mapped when they are read, a block at a time."""
 
-    feature_map: FeatureMap
+    feature_map: FeatureMap = field(kw_only=True)
 
     def dense(self, rows: Any) -> npt.NDArray[Any]:
         """The named rows, mapped, as a dense array."""
-        return dense(self.feature_map(self.X[rows]))
+        return dense(self.feature_map(self.gathered(rows)))
 
 
 class LinearModel(Model):
@@ -79,9 +79,13 @@ class LinearModel(Model):
     def prepared(self, X: Any) -> RawRows:
         """Rows as the selector reads them; refused where they leave the unit ball."""
         grid = self.configuration.grid
-        rows = RawRows(X, grid) if self.feature_map is None else MappedRows(X, grid, self.feature_map)
+        rows = RawRows(X, grid) if self.feature_map is None else MappedRows(X, grid, feature_map=self.feature_map)
         rows.check_ball()
         return rows
+
+    def in_order(self, rows: RawRows, order: npt.NDArray[np.intp]) -> RawRows:
+        """Rows that are gathered as the selector reads them."""
+        return replace(rows, order=order)
 
     def select(
         self, rows: RawRows, labels: npt.NDArray[Any], keys: Any, progress: Progress | None, **sizes: int | None

@@ -29,6 +29,7 @@ from erasable.core.selector import GridRows, Progress, Selection, select
 from erasable.core.sums import LARGEST_EXACT, empty_gram, packed, sums_by_class, targets, unpacked
 from erasable.core.weights import solve_weights
 from erasable.errors import ConfigurationError, StateFormatError, VerificationError
+from erasable.models.order import check_order_key, described_order, read_order
 from erasable.models.state import State, classes_of
 
 
@@ -38,7 +39,8 @@ class LinearConfiguration:
 
     ``units`` is lambda in squared grid steps; ``classes`` is sorted, or None when classes come from the core rows.
     ``feature_names`` are those of the columns of the input, where it has any; ``feature_map`` describes, as canonical
-    JSON, the map that rows went through before they came here.
+    JSON, the map that rows went through before they came here. ``order_key`` is the key of the hashes in whose order
+    rows are decided, or None when they are decided as they are given.
     """
 
     grid: Grid
@@ -47,6 +49,7 @@ class LinearConfiguration:
     classes: tuple[Label, ...] | None = None
     feature_names: tuple[str, ...] | None = None
     feature_map: str | None = None
+    order_key: int | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.units < LARGEST_EXACT // 2:
@@ -54,6 +57,7 @@ class LinearConfiguration:
         if not 0.0 <= self.threshold < math.inf or math.copysign(1.0, self.threshold) < 0.0:
             raise ConfigurationError("threshold must be a finite number, zero or more, and not minus zero.")
         check_fixed_classes(self.classes)
+        check_order_key(self.order_key)
         if self.feature_names is not None:
             if self.feature_map is not None:
                 raise ConfigurationError("a model behind a feature map has no names of columns.")
@@ -178,6 +182,7 @@ class LinearState(State):
             "threshold": c.threshold.hex(),
             "feature_names": None if c.feature_names is None else list(c.feature_names),
             "feature_map": c.feature_map,
+            "order_key": described_order(c.order_key),
         }
 
     def row_tensors(self) -> Tensors:
@@ -249,6 +254,7 @@ def state_of(meta: dict[str, Any], tensors: dict[str, npt.NDArray[Any]]) -> Line
         classes if meta["classes_fixed"] else None,
         None if names is None else tuple(names),
         meta["feature_map"],
+        read_order(meta["order_key"]),
     )
     d, rows = grid.n_columns, tensors["rows"]
     fits = (

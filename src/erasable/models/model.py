@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from erasable.core.arrays import Float64s
+from erasable.core.keyed_hash import hashed_order
 from erasable.core.layout import Key, Label
 from erasable.core.selector import Decisions, Progress
 from erasable.errors import ChangedMeanwhileError, InputTypeError, NoRowsError, VerificationError
@@ -42,6 +43,7 @@ class Model(ABC):
     """
 
     KIND: ClassVar[str]  # what people call it
+    one_by_one = True  # whether rows are decided one after the other, so that their order counts
 
     configuration: Any
     core: CoreRows
@@ -52,6 +54,10 @@ class Model(ABC):
     @abstractmethod
     def prepared(self, X: Any) -> Any:
         """Finite rows, dense or CSR, in the form that this model selects from; refused if they do not fit."""
+
+    def in_order(self, rows: Any, order: npt.NDArray[np.intp]) -> Any:
+        """Prepared rows in another order."""
+        return rows[order]
 
     @abstractmethod
     def select(
@@ -108,6 +114,9 @@ class Model(ABC):
     ) -> LearnReport:
         """Stream rows through the selector; those selected become core rows, the others leave no trace.
 
+        The rows of this call are decided in the order of their keyed hashes where the model has a key, else as they
+        come; in any case after the core rows already there.
+
         Parameters
         ----------
         X : array or CSR of shape (n_samples, n_features)
@@ -125,8 +134,12 @@ class Model(ABC):
         owners = None
         if subjects is not None:
             owners = check_subjects(subjects, n, self.core.subject_type, allow_no_subject=allow_no_subject)
-        rows, before = self.prepared(X), self.moment
-        index, batches, decisions, extra = self.select(rows, y, range(n) if keys is None else keys, progress, **sizes)
+        named: Any = range(n) if keys is None else keys
+        rows, before, key = self.prepared(X), self.moment, self.order_key
+        order = None if key is None else hashed_order(named, key)
+        rows = rows if order is None else self.in_order(rows, order)
+        index, batches, decisions, extra = self.select(rows, y, named, progress, **sizes)
+        index = index if order is None else order[index]
         chosen_ids: list[Key] = index.tolist() if keys is None else pick(keys, index)
         chosen_owners: list[Key | None] = [None] * len(index) if owners is None else pick(owners, index)
         labels: list[Label] = pick(y, index)
@@ -207,6 +220,12 @@ class Model(ABC):
         if not agree:
             raise VerificationError("the tables that find rows by id, subject or class do not name the stored rows.")
         return report
+
+    @property
+    def order_key(self) -> int | None:
+        """The key of the hashes in whose order rows are decided; None where they are decided as they are given."""
+        key: int | None = getattr(self.configuration, "order_key", None)
+        return key
 
     @property
     def n_core(self) -> int:

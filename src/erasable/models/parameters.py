@@ -21,6 +21,7 @@ from erasable.features import FeatureMap
 from erasable.models.keys import label_type, pick
 from erasable.models.linear import describe_map, described_map
 from erasable.models.linear_state import LinearConfiguration
+from erasable.models.order import order_key
 from erasable.validation import number_between, number_not_negative, positive_number, whole_number
 
 
@@ -35,6 +36,8 @@ class Parameters(Protocol):
     scaling: Any
     classes: Any
     grid_bits: Any
+    order: Any
+    random_state: Any
 
 
 def configure(
@@ -77,6 +80,7 @@ def configure(
         fixed_classes(given, classes),
         None if feature_map is not None else names_of_features(given, grid.n_features),
         None if feature_map is None else describe_map(feature_map, n_features),
+        order_key(given),
     )
 
 
@@ -148,6 +152,8 @@ def check_unchanged(given: Parameters, configuration: LinearConfiguration, class
             changed.append("classes")
     if names_of_features(given, grid.n_features) not in (None, configuration.feature_names):
         changed.append("feature_names")
+    if order_key(given) != configuration.order_key:
+        changed.append("order or random_state")
     if changed:
         raise ConfigurationError(
             f"{' and '.join(changed)} changed since the model was first fitted, which would make two models of it: "

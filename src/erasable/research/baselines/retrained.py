@@ -70,6 +70,8 @@ class RetrainedRidge(ErasableClassifier):
     kappa = 0.0
     horizon = None
     threshold = 0.0
+    order = "hashed"
+    random_state = 0
 
     @property
     def capacity(self) -> Any:  # type: ignore[override]

@@ -1,0 +1,78 @@
+"""In which order rows are decided: by a keyed hash of their ids, or as they come.
+
+Whether a row is selected depends on the rows decided before it, and the paper's theorems assume that rows come in
+random order, which tables do not. So the rows of one call are decided in ascending order of the keyed hash of their ids
+(:mod:`erasable.core.keyed_hash`), after the core rows already there: the order of the input plays no part. The key is
+configuration.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from erasable.errors import ConfigurationError, SortedRowsWarning
+from erasable.validation import choice, seed
+
+ORDERS = ("hashed", "given")
+_LARGEST_KEY = 2**128 - 1
+_FEW = 100  # rows: in fewer, runs of labels say little
+
+
+def order_key(given: Any) -> int | None:
+    """The key that ``order`` and ``random_state`` of an estimator name; None for the order in which rows are given.
+
+    Raises
+    ------
+    ConfigurationError
+    """
+    key = seed(given.random_state, most=_LARGEST_KEY)
+    return key if choice(given.order, "order", ORDERS) == "hashed" else None
+
+
+def order_of(key: int | None) -> dict[str, Any]:
+    """The parameters of an estimator that name this key."""
+    return {"order": "given"} if key is None else {"order": "hashed", "random_state": key}
+
+
+def check_order_key(key: int | None) -> None:
+    """Refuse a key that no estimator has.
+
+    Raises
+    ------
+    ConfigurationError
+    """
+    if key is not None and not 0 <= key <= _LARGEST_KEY:
+        raise ConfigurationError("the key of the order of rows is out of range.")
+
+
+def described_order(key: int | None) -> str | None:
+    """The key as the header of a file has it: digits, since it may be of any size."""
+    return None if key is None else str(key)
+
+
+def read_order(written: Any) -> int | None:
+    """What :func:`described_order` wrote."""
+    return None if written is None else int(written)
+
+
+def warn_of_runs(y: npt.NDArray[Any], *, stacklevel: int) -> None:
+    """Say so when labels change less than a tenth as often as they would in random order.
+
+    *Law*: among n rows, ``n_c`` of class c, a random order has ``n - sum(n_c ** 2) / n`` changes in the mean.
+    """
+    n = len(y)
+    if n < _FEW:
+        return
+    _, counts = np.unique(y, return_counts=True)
+    expected = n - float((counts.astype(np.float64) ** 2).sum()) / n
+    if np.count_nonzero(y[1:] != y[:-1]) < expected / 10:
+        warnings.warn(
+            "labels come in long runs, as in a table sorted by class, and with order='given' rows are decided as they "
+            "come, so the first classes take the core set: leave order='hashed', or shuffle the rows.",
+            SortedRowsWarning,
+            stacklevel=stacklevel,
+        )
