@@ -12,7 +12,7 @@ from erasable.core.layout import Buffer, canonical_json, read_sealed
 from erasable.coresets import CoreSetMap, check_core_set
 from erasable.errors import ConfigurationError
 from erasable.estimators.core_set_model import CoreSetConfiguration, CoreSetModel, CoreSetState, core_set_guarantee
-from erasable.estimators.forgetting import ModelClassifier
+from erasable.estimators.faces import ModelClassifier
 from erasable.estimators.learners import check_estimator_parameter
 from erasable.models.guarantee import Guarantee
 from erasable.models.shards import Fetch
