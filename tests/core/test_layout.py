@@ -138,7 +138,7 @@ def spoilt(data, start=0):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_flips_and_cuts_are_refused_by_every_reader(files, name):
-    """Every byte of a linear file is tried in ``test_state``; here every fifth of all formats."""
+    """Every byte of a linear file is tried in ``test_linear_state``; here every fifth of all formats."""
     case, data = CASES[name], files[name]
     like = case.make() if case.needed else None
     for bad in spoilt(data, start=NAMES.index(name) % 5):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import copy
+from typing import Any, Self
 
 import numpy.typing as npt
 from sklearn.utils import get_tags
@@ -161,6 +162,9 @@ class CoreSetUnlearner(ModelClassifier):
     def _from_bytes(self, data: Any) -> CoreSetModel:
         model: CoreSetModel = data
         return model
+
+    def __copy__(self) -> Self:
+        return copy.deepcopy(self)  # two faces of one model would forget each other's rows
 
     def _from_file(self, meta: dict[str, Any], head: Buffer, fetch: Fetch) -> CoreSetModel:
         meta, _ = read_sealed(head)
