@@ -947,6 +947,19 @@ def test_a_state_taken_before_a_change_stays_as_it_was():
         assert state.to_bytes() == before
 
 
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
+def test_a_copy_shares_nothing_with_the_original(duplicate):
+    model = learnt(MAPS["subsample"], "ridge")
+    before = stored(model)
+    twin = duplicate(model)
+    assert stored(twin) == before
+    twin.forget(ids=twin.core_ids_[:10])
+    assert stored(model) == before
+    twin.fit(X[:50], LABELS[:50])
+    assert stored(model) == before
+    assert_verified(model)
+
+
 def test_subjects_leave_with_all_their_rows():
     owners = [f"owner {i % 5}" for i in range(N)]
     for name in ("ridge", "erasable", "nested"):

@@ -14,8 +14,8 @@ from typing import Any
 
 from erasable.errors import ConfigurationError, InputError, InputTypeError
 from erasable.estimators import ErasableClassifier, ErasableKernelClassifier
+from erasable.estimators.faces import ErasableBase
 from erasable.estimators.files import face_of
-from erasable.estimators.forgetting import ErasableBase
 from erasable.models.kernel import KernelModel
 from erasable.models.model import Model
 from erasable.models.reports import LearnReport
