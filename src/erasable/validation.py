@@ -55,6 +55,13 @@ def probability(value: Any, name: str) -> float:
     return number_between(value, name, 0.0, 1.0)
 
 
+def count(value: Any, name: str, least: int = 1) -> int:
+    """An integer that float64 arithmetic can go on with: at most 1e300."""
+    if whole_number(value, name, least) > 10**300:
+        raise ConfigurationError(f"{name} must be at most 1e300, so that float64 holds it; got a larger integer.")
+    return int(value)
+
+
 def whole_number(value: Any, name: str, least: int = 1, most: int | None = None) -> int:
     """An integer in a range."""
     whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
@@ -67,20 +74,13 @@ def whole_number(value: Any, name: str, least: int = 1, most: int | None = None)
     return int(value)
 
 
-def count(value: Any, name: str, least: int = 1) -> int:
-    """An integer that float64 arithmetic can go on with: at most 1e300."""
-    if whole_number(value, name, least) > 10**300:
-        raise ConfigurationError(f"{name} must be at most 1e300, so that float64 holds it; got a larger integer.")
-    return int(value)
-
-
 def seed(value: Any, name: str = "random_state") -> int:
-    """A seed that can be written down: forgetting, or whoever repeats a run, must be able to draw the same again."""
+    """A seed that can be written down: forgetting must be able to draw the same again."""
     try:
         return whole_number(value, name, 0)
     except ConfigurationError:
         raise ConfigurationError(
-            f"{name} must be a non-negative integer, so that the same is drawn again; got {value!r}."
+            f"{name} must be a non-negative integer, for a refit to draw the same; got {value!r}."
         ) from None
 
 
