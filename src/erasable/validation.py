@@ -64,8 +64,7 @@ def count(value: Any, name: str, least: int = 1) -> int:
 
 def whole_number(value: Any, name: str, least: int = 1, most: int | None = None) -> int:
     """An integer in a range."""
-    whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-    if not whole or not (least <= int(value) and (most is None or int(value) <= most)):
+    if not _is_whole(value) or not (least <= int(value) and (most is None or int(value) <= most)):
         if most is not None:
             wanted = f"an integer between {least} and {most}"
         else:
@@ -76,12 +75,9 @@ def whole_number(value: Any, name: str, least: int = 1, most: int | None = None)
 
 def seed(value: Any, name: str = "random_state") -> int:
     """A seed that can be written down: forgetting must be able to draw the same again."""
-    try:
-        return whole_number(value, name, 0)
-    except ConfigurationError:
-        raise ConfigurationError(
-            f"{name} must be a non-negative integer, for a refit to draw the same; got {value!r}."
-        ) from None
+    if not _is_whole(value) or value < 0:
+        raise ConfigurationError(f"{name} must be a non-negative integer, for a refit to draw the same; got {value!r}.")
+    return int(value)
 
 
 def switch(value: Any, name: str) -> bool:
@@ -89,6 +85,10 @@ def switch(value: Any, name: str) -> bool:
     if not isinstance(value, bool) and type(value).__name__ not in ("bool_", "bool"):
         raise ConfigurationError(f"{name} must be True or False; got {value!r}.")
     return bool(value)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
 def _float(value: Any) -> float:
