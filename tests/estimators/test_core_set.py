@@ -680,7 +680,9 @@ MODELS = {
     "ridge": CoreSetUnlearner(LeverageThreshold(0.02), RidgeClassifier()),
     "retrained": CoreSetUnlearner(RandomSubsample(0.4), RetrainedRidge()),
     "compressed": InterpolatedClassifier(RandomSubsample(0.4), private_share=0.0, epsilon=1.0, alpha=0.01),
-    "mixed": InterpolatedClassifier(LeverageThreshold(0.02), private_share=0.01, epsilon=5.0, alpha=0.01, random_state=0),
+    "mixed": InterpolatedClassifier(
+        LeverageThreshold(0.02), private_share=0.01, epsilon=5.0, alpha=0.01, random_state=0
+    ),
 }
 each = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
 
