@@ -77,13 +77,6 @@ def whole_number(value: Any, name: str, least: int = 1, most: int | None = None)
     return int(value)
 
 
-def count(value: Any, name: str, least: int = 1) -> int:
-    """An integer that float64 arithmetic can go on with: at most 1e300."""
-    if whole_number(value, name, least) > 10**300:
-        raise ConfigurationError(f"{name} must be at most 1e300, so that float64 holds it; got a larger integer.")
-    return int(value)
-
-
 def seed(value: Any, name: str = "random_state", most: int | None = None) -> int:
     """An integer that random numbers are drawn from. No None and no generator: a refit has to draw the same."""
     if not _is_whole(value) or not (int(value) >= 0 and (most is None or int(value) <= most)):

@@ -12,7 +12,7 @@ from typing import Any, Self, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from erasable.core.grid import Float64s
+from erasable.core.arrays import Float64s
 from erasable.core.layout import Buffer
 from erasable.core.selector import Progress
 from erasable.errors import ConfigurationError
