@@ -1,6 +1,6 @@
 """The support vectors of a hard-margin SVM as a core-set map: a compression that is not stable.
 
-Uses the solvers of scikit-learn and SciPy; the only map here that is not exact.
+Uses solvers of SciPy and of scikit-learn, which it loads when it selects; the only map here that is not exact.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import linprog, nnls
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.svm import SVC
 
 from erasable.core.arrays import Array, Float64s, Positions
 from erasable.core.layout import Key
@@ -116,6 +114,9 @@ def _margins(Z: Float64s, signs: Float64s) -> Float64s:
     one is solved for in float64; it is the widest separator if it is a positive combination of these rows, with weights
     that balance, and no other row is nearer.
     """
+    from sklearn.exceptions import ConvergenceWarning  # only here: models use this room and not scikit-learn
+    from sklearn.svm import SVC
+
     svm = SVC(kernel="linear", C=_HARD, tol=1e-9, max_iter=_MOST_STEPS)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # found out below
