@@ -9,12 +9,12 @@ import pytest
 from scipy.sparse import csr_array
 
 from erasable import ErasableClassifier
-from erasable.errors import ConfigurationError
 from erasable.classes.finite import FiniteClass
 from erasable.classes.linear import LinearBall
 from erasable.classes.numeric import NumericClass
 from erasable.coresets import CoreSetMap, single_pass
 from erasable.coresets.single_pass import SinglePass
+from erasable.errors import ConfigurationError
 
 
 def sigmoid(w, b):

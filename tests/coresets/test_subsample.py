@@ -1,4 +1,4 @@
-"""A subset by lots: each row by its id alone, with the probability asked for."""
+"""A subset by hashes: each row by its id alone, with the probability asked for."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from erasable.research.baselines import SubsampleClassifier
 from erasable.coresets import CoreSetMap, RandomSubsample
 from erasable.errors import ConfigurationError
+from erasable.research.baselines import SubsampleClassifier
 from erasable.research.theory import Information, leak
 from tests.strategies import keys
 
@@ -35,7 +35,7 @@ def test_it_is_stable(ids, fraction, seed, data):
 
 
 def test_a_fixed_number_of_rows_would_be_stable_too_but_tell_how_many_were_forgotten():
-    """The two lowest lots; the lowest of three rows may or may not have been there, and what is left says it."""
+    """The two lowest hashes; the lowest of three rows may or may not have been there, and what is left says it."""
     lot = {"a": 1, "b": 2, "c": 3}
 
     def lowest(S, m=2):

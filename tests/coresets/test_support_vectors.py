@@ -12,7 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from sklearn.svm import SVC
 
-from erasable.coresets import CoreSetMap, SupportVectors, support_vectors
+from erasable.coresets import CoreSetMap, SupportVectors
 from erasable.errors import InputError
 from tests.estimators.cases import SECRET, SECRET_TEXT, assert_no_traces
 
@@ -107,7 +107,7 @@ def test_a_solver_that_names_the_wrong_rows_is_not_believed(monkeypatch):
                 return self
 
         with monkeypatch.context() as patch:
-            patch.setattr(support_vectors, "SVC", Poor)
+            patch.setattr("sklearn.svm.SVC", Poor)
             with pytest.raises(InputError, match="does not find the hard margin"):
                 chosen(X, y)
 
