@@ -101,7 +101,11 @@ def test_a_map_is_its_configuration():
     assert core_set == RandomSubsample(0.25, 3) == pickle.loads(pickle.dumps(core_set))
     assert isinstance(core_set, CoreSetMap)
     assert core_set.stable
-    assert core_set.describe() == {"map": "RandomSubsample", "fraction": "0x1.0000000000000p-2", "seed": "3"}
+    assert core_set.describe() == {
+        "map": "random-subsample",
+        "fraction": "0x1.0000000000000p-2",
+        "random_state": "3",
+    }
 
 
 @pytest.mark.parametrize(

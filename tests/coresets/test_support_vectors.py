@@ -156,7 +156,7 @@ def test_a_margin_too_narrow_for_float64_is_refused():
 def test_a_map_is_its_configuration():
     assert SupportVectors() == SupportVectors()
     assert isinstance(SupportVectors(), CoreSetMap)
-    assert SupportVectors().describe() == {"map": "SupportVectors", "tolerance": (1e-5).hex()}
+    assert SupportVectors().describe() == {"map": "support-vectors", "tolerance": (1e-5).hex()}
 
 
 def test_scikit_learn_is_loaded_when_rows_are_selected_and_not_before():

@@ -13,11 +13,10 @@ from unittest import mock
 import numpy as np
 
 from erasable import CoreSetUnlearner, ErasableClassifier, ErasableGeneralClassifier, ErasableKernelClassifier
-from erasable import ErasableClassifier
-from erasable.features import RandomFourierFeatures
 from erasable.classes.linear import LinearBall
-from erasable.models import shards
 from erasable.coresets import LeverageThreshold
+from erasable.features import RandomFourierFeatures
+from erasable.models import shards
 from tests.formats.models import NearestMean, labels, rows
 
 LIMITS = {"LARGEST_FILE": 100, "LARGEST_SHARD": 64}  # for the one that is divided
@@ -68,12 +67,12 @@ def divided() -> ErasableClassifier:
 
 
 MODELS = {
-    "state-v1": linear,
-    "kernel-state-v1": kernel,
-    "general-state-v1": general,
+    "linear-v1": linear,
+    "kernel-v1": kernel,
+    "general-v1": general,
     "core-set-v1": core_set,
-    "mapped-state-v1": mapped,
-    "sharded-state-v1": divided,
+    "mapped-v1": mapped,
+    "sharded-v1": divided,
 }
 
 

@@ -16,12 +16,11 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier
 
 from erasable import CoreSetUnlearner, ErasableClassifier, ErasableGeneralClassifier, ErasableKernelClassifier
-from erasable import ErasableClassifier
-from erasable.research.baselines import RetrainedRidge
-from erasable.features import HashedText, RandomFourierFeatures
 from erasable.classes.finite import FiniteClass
 from erasable.classes.linear import LinearBall
 from erasable.coresets import LeverageThreshold, RandomSubsample
+from erasable.features import HashedText, RandomFourierFeatures
+from erasable.research.baselines import RetrainedRidge
 
 N, D = 40, 3
 
@@ -169,7 +168,9 @@ CASES = {
         key="int",
     ),
     "general, staged": Case(lambda: ErasableGeneralClassifier(steps(), sampler="staged"), needed=True, streams=False),
-    "mapped": Case(lambda: ErasableClassifier(feature_map=RandomFourierFeatures(6, gamma=0.1, random_state=3), threshold=0.1)),
+    "mapped": Case(
+        lambda: ErasableClassifier(feature_map=RandomFourierFeatures(6, gamma=0.1, random_state=3), threshold=0.1)
+    ),
     "mapped texts": Case(lambda: ErasableClassifier(feature_map=HashedText(8), threshold=0.1), X=texts, key="bytes"),
     "core set, forest": Case(lambda: core_set(RandomForestClassifier(3)), needed=True, streams=False, subjects=False),
     "core set, tree on sparse": Case(

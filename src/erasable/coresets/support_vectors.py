@@ -95,7 +95,7 @@ class SupportVectors:
 
     def describe(self) -> dict[str, Any]:
         """The configuration: there is none but the tolerance."""
-        return {"map": "SupportVectors", "tolerance": _ON_THE_MARGIN.hex()}
+        return {"map": "support-vectors", "tolerance": _ON_THE_MARGIN.hex()}
 
 
 def _centred(X: Any) -> Float64s:
