@@ -7,10 +7,23 @@ STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: demo test check bench clean help
+.PHONY: demo quick test check bench clean help
+
+# What `quick` runs: one of each kind of test. Laws, machines and sweeps in full are for `test`.
+QUICK := $(wildcard tests/test_*.py) tests/paper tests/formats tests/models/test_linear_state.py tests/features \
+	$(patsubst %,tests/core/test_%.py,oracle grid sums leverage weights kernel_selector screen keyed_hash linear_selection) \
+	tests/classes/test_finite.py tests/coresets/test_linear.py \
+	$(patsubst %,tests/estimators/test_%.py,forget learning predict labels traces refusals interruptions sklearn_contract kernel) \
+	tests/laws/test_ties.py tests/laws/test_forget_equals_refit.py tests/machines/test_classifier_machine.py \
+	tests/store/test_refusals.py tests/audit/test_keys.py tests/audit/test_receipts.py \
+	$(patsubst %,tests/operations/test_%.py,learn verify inspect predict export) \
+	$(patsubst %,tests/cli/test_%.py,inspect forget verify predict receipt shared)
 
 demo: $(STAMP) ## train, forget, verify: the whole idea in one short run
 	$(BIN)/python examples/demo.py
+
+quick: $(STAMP) ## one of each kind of test, in less than a minute
+	HYPOTHESIS_PROFILE=smoke $(BIN)/python -m pytest -q $(QUICK) $(ARGS)
 
 test: $(STAMP) ## every test and every doctest (ARGS='-k grid -x' passes options on)
 	$(BIN)/python -m pytest -q $(ARGS)

@@ -46,7 +46,7 @@ def file_of(folder, size, kind, seed=0):
         path.write_text("".join(line.format(i % 60, 5_000_000 + i) for i in range(size // 55)))
     else:
         rows = to_grid(rng.standard_normal((size // 1202, FEATURES)), Grid(FEATURES))
-        meta = {"format": "erasable-state", "n_features": FEATURES, "bits": 15, "intercept": True, "scaling": "row"}
+        meta = {"format": "erasable-linear", "n_features": FEATURES, "bits": 15, "intercept": True, "scaling": "row"}
         path.write_bytes(b"".join(parts(meta, {"ids": ("I64", np.arange(len(rows))), "rows": ("I16", rows)})))
     return path
 

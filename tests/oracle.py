@@ -430,7 +430,7 @@ class OracleModel:
             "classes_fixed": json_value(self.fixed_classes is not None),
             "feature_map": "null",
             "feature_names": "null",
-            "format": json_string("erasable-state"),
+            "format": json_string("erasable-linear"),
             "id_kind": json_value(kind(self.ids)),
             "intercept": json_value(self.grid.intercept),
             "n_features": json_value(self.grid.n_features),

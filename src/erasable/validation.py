@@ -59,6 +59,13 @@ def probability(value: Any, name: str) -> float:
     return number_between(value, name, 0.0, 1.0)
 
 
+def count(value: Any, name: str, least: int = 1) -> int:
+    """An integer that float64 arithmetic can go on with: at most 1e300."""
+    if whole_number(value, name, least) > 10**300:
+        raise ConfigurationError(f"{name} must be at most 1e300, so that float64 holds it; got a larger integer.")
+    return int(value)
+
+
 def whole_number(value: Any, name: str, least: int = 1, most: int | None = None) -> int:
     """An integer in a range."""
     if not _is_whole(value) or not (least <= int(value) and (most is None or int(value) <= most)):
@@ -67,13 +74,6 @@ def whole_number(value: Any, name: str, least: int = 1, most: int | None = None)
         else:
             wanted = {0: "a non-negative integer", 1: "a positive integer"}.get(least, f"an integer, at least {least}")
         raise ConfigurationError(f"{name} must be {wanted}; got {_shown(value)}.")
-    return int(value)
-
-
-def count(value: Any, name: str, least: int = 1) -> int:
-    """An integer that float64 arithmetic can go on with: at most 1e300."""
-    if whole_number(value, name, least) > 10**300:
-        raise ConfigurationError(f"{name} must be at most 1e300, so that float64 holds it; got a larger integer.")
     return int(value)
 
 

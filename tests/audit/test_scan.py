@@ -995,7 +995,7 @@ def test_a_folder_that_is_not_there_is_refused(tmp_path):
 
 def test_rows_too_large_for_float32_or_a_grid_are_looked_for_as_they_are(tmp_path):
     X = np.array([[1e300, -1e299, 3.0, 4.5], [1.0, 2.5, 3.25, 4.125]])
-    meta = {"format": "erasable-kernel-state", "n_features": 4, "bits": 12, "scaling": None}
+    meta = {"format": "erasable-kernel", "n_features": 4, "bits": 12, "scaling": None}
     (tmp_path / "m").write_bytes(b"".join(parts(meta, {"rows": ("I32", Points(4).of_rows(X[1:]))})))
     (tmp_path / "dump").write_bytes(b"a" + X.tobytes())
     report = scan(tmp_path, X)

@@ -68,7 +68,7 @@ def test_inspect_as_json(folder, capsys):
     told = said(capsys)
     assert {k: told[k] for k in ("kind", "format", "version", "features", "classes", "ids", "subjects", "files")} == {
         "kind": "linear",
-        "format": "erasable-state",
+        "format": "erasable-linear",
         "version": 1,
         "features": 3,
         "classes": 2,

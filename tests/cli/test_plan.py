@@ -10,9 +10,10 @@ import pytest
 
 from erasable.cli import main
 from erasable.cli.plan import plan
+from erasable.errors import ConfigurationError
 from erasable.operations.plan import DISTRIBUTIONS, EFFORTS
 from erasable.operations.plan import plan as operation
-from tests.cli.test_reproduce import erasable
+from tests.cli.process import erasable
 
 
 @pytest.fixture
@@ -74,6 +75,16 @@ def test_json_is_all_that_is_printed_on_request(command, tmp_path):
     assert not (tmp_path / "plan.json").exists()
 
 
+@pytest.mark.parametrize("name", ["--random-state", "--seed"])
+def test_both_names_of_the_random_state_reach_the_plan(command, tmp_path, monkeypatch, name):
+    def made(*rows, random_state, **options):
+        raise ConfigurationError(f"planned with {random_state}.")
+
+    monkeypatch.setattr("erasable.operations.plan.plan", made)
+    status, _, said = command("plan", people(tmp_path), "--label", "answer", "--ignore", "who", name, "7")
+    assert (status, said.strip()) == (2, "error: planned with 7.")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -83,7 +94,7 @@ def test_json_is_all_that_is_printed_on_request(command, tmp_path):
         (["people.csv", "--label", "answer", "--subject", "who", "--weights", "w"], "no numeric column 'w'"),
         (["digits", "--effort", "much"], "effort must be one of quick"),
         (["digits", "--distribution", "subject"], "distribution='subject' needs --subject"),
-        (["digits", "--max-stored", "3"], "max_stored must be above 0"),
+        (["digits", "--max-stored", "3"], "max_stored must be a number above 0"),
         (["digits", "--max-bytes", "10", "--effort", "quick"], "no candidate meets the storage target"),
     ],
 )

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import inspect
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-import erasable
 from erasable.cli.app import run
 from erasable.cli.reproduce import reproduce
 from erasable.research import measuring
 from erasable.research.reproduce import METHODS, ORDERS, Settings
+from tests.cli.process import erasable
 from tests.research.reproduce.cases import no_pictures, table_file
 
 OPTIONS = ["--deletions", "40", "--points", "2", "--repeats", "1", "--kappa", "0.4", "--quick"]
@@ -34,24 +31,8 @@ def quickly(monkeypatch):
 def done(tmp_path_factory):
     """The command as a process of its own."""
     folder = tmp_path_factory.mktemp("run")
-    command = [sys.executable, "-m", "erasable.cli", "reproduce", table_file(folder), *OPTIONS]
-    finished = subprocess.run(
-        [*command, "--methods", "erasable,retrained"],
-        capture_output=True,
-        encoding="utf-8",
-        cwd=folder,
-        timeout=120,
-        check=False,
-        env={
-            "PATH": "/usr/bin:/bin",
-            "COLUMNS": "100",
-            "NO_COLOR": "1",
-            "HOME": str(folder),
-            "OPENBLAS_NUM_THREADS": "1",  # more only wait for each other
-            "PYTHONPATH": str(Path(erasable.__file__).parents[1]),  # the code under test
-        },
-    )
-    return finished, folder
+    options = [*OPTIONS, "--methods", "erasable,retrained"]
+    return erasable("reproduce", table_file(folder), *options, cwd=folder), folder
 
 
 def test_it_prints_the_table_and_says_where_the_report_is(done):

@@ -162,7 +162,7 @@ def test_one_more_tensor_is_refused(files, name):
 
 def one(**changes):
     """A small file of no particular format."""
-    meta = {"format": "erasable-state", "version": 1, **changes}
+    meta = {"format": "erasable-linear", "version": 1, **changes}
     return b"".join(
         parts(meta, {"a": ("I64", np.arange(6).reshape(2, 3)), "b": ("U8", np.arange(5)), "c": ("I16", np.arange(4))})
     )
@@ -253,7 +253,7 @@ OTHER_SPELLINGS = {
     "a minus": lambda t: t.replace(b'"data_offsets":[0,', b'"data_offsets":[-0,', 1),
     "not a number": lambda t: t.replace(rb"\"version\":1", rb"\"version\":NaN", 1),
     "keys in another order": lambda t: t.replace(
-        rb"\"format\":\"erasable-state\",\"version\":1", rb"\"version\":1,\"format\":\"erasable-state\"", 1
+        rb"\"format\":\"erasable-linear\",\"version\":1", rb"\"version\":1,\"format\":\"erasable-linear\"", 1
     ),
     "a tab for padding": lambda t: t + b"\t",
     "another value after it": lambda t: t + b" {}",
@@ -268,7 +268,7 @@ OTHER_SPELLINGS = {
     "metadata that is a list": lambda t: b'{"__metadata__":{"erasable":"[]"}}',
     "metadata that is a number": lambda t: b'{"__metadata__":{"erasable":"7"}}',
     "metadata without a checksum": lambda t: (
-        rb'{"__metadata__":{"erasable":"{\"format\":\"erasable-state\",\"version\":1}"}}'
+        rb'{"__metadata__":{"erasable":"{\"format\":\"erasable-linear\",\"version\":1}"}}'
     ),
 }
 

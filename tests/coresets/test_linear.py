@@ -102,7 +102,7 @@ def test_a_map_is_its_configuration():
     assert isinstance(core_set, CoreSetMap)
     assert core_set.stable
     assert core_set.describe() == {
-        "map": "LeverageThreshold",
+        "map": "leverage-threshold",
         "threshold": "0x1.0000000000000p-2",
         "capacity": "0x1.0000000000000p+1",
         "fit_intercept": False,

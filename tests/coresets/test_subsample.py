@@ -1,4 +1,4 @@
-"""A subset by lots: each row by its id alone, with the probability asked for."""
+"""A subset by hashes: each row by its id alone, with the probability asked for."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_it_is_stable(ids, fraction, seed, data):
 
 
 def test_a_fixed_number_of_rows_would_be_stable_too_but_tell_how_many_were_forgotten():
-    """The two lowest lots; the lowest of three rows may or may not have been there, and what is left says it."""
+    """The two lowest hashes; the lowest of three rows may or may not have been there, and what is left says it."""
     lot = {"a": 1, "b": 2, "c": 3}
 
     def lowest(S, m=2):
@@ -106,7 +106,11 @@ def test_a_map_is_its_configuration():
     assert core_set == RandomSubsample(0.25, 3) == pickle.loads(pickle.dumps(core_set))
     assert isinstance(core_set, CoreSetMap)
     assert core_set.stable
-    assert core_set.describe() == {"map": "RandomSubsample", "fraction": "0x1.0000000000000p-2", "seed": "3"}
+    assert core_set.describe() == {
+        "map": "random-subsample",
+        "fraction": "0x1.0000000000000p-2",
+        "random_state": "3",
+    }
 
 
 @pytest.mark.parametrize(

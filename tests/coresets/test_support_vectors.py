@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -153,4 +156,18 @@ def test_a_margin_too_narrow_for_float64_is_refused():
 def test_a_map_is_its_configuration():
     assert SupportVectors() == SupportVectors()
     assert isinstance(SupportVectors(), CoreSetMap)
-    assert SupportVectors().describe() == {"map": "SupportVectors", "tolerance": (1e-5).hex()}
+    assert SupportVectors().describe() == {"map": "support-vectors", "tolerance": (1e-5).hex()}
+
+
+def test_scikit_learn_is_loaded_when_rows_are_selected_and_not_before():
+    """Models are made of the rooms below them, and have to do without it."""
+    rooms = "core, classes, coresets, features, models, store"
+    modules = (
+        "import importlib, pkgutil, sys, erasable\n"
+        f"for room in '{rooms}'.split(', '):\n"
+        "    package = importlib.import_module(f'erasable.{room}')\n"
+        "    for found in pkgutil.iter_modules(package.__path__, package.__name__ + '.'):\n"
+        "        importlib.import_module(found.name)\n"
+        "assert 'sklearn' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", modules], check=True)

@@ -17,7 +17,6 @@ from sklearn.tree import DecisionTreeClassifier
 from threadpoolctl import threadpool_limits
 
 from erasable import CoreSetUnlearner
-from erasable.core.keyed_hash import keyed_hash
 from erasable.coresets import RandomSubsample
 from erasable.errors import NoRowsError
 from erasable.estimators.learners import fingerprint
@@ -73,9 +72,8 @@ def histories(draw):
     labels = draw(st.sampled_from([np.arange(4), np.array(["a", "b", "c", "d"]), np.array([2.0, -1.0, 5.0, 0.0])]))
     y = labels[draw(st.lists(st.integers(0, n_classes - 1), min_size=n, max_size=n))]
     name = IDS[draw(st.sampled_from(sorted(IDS)))]
-    model = on_subset(
-        draw(st.sampled_from([0.3, 0.6, 0.9, 1.0])), draw(st.sampled_from(sorted(LEARNERS))), draw(st.integers(0, 5))
-    )
+    core_set = RandomSubsample(draw(st.sampled_from([0.3, 0.6, 0.9, 1.0])), draw(st.integers(0, 5)))
+    model = CoreSetUnlearner(core_set, LEARNERS[draw(st.sampled_from(sorted(LEARNERS)))])
     some = st.lists(st.integers(0, n - 1), max_size=n)
     a_class = st.sampled_from(y.tolist()).map(lambda c: [i for i in range(n) if y[i] == c])
     requests = draw(st.lists(st.one_of(some, a_class), min_size=1, max_size=3))
@@ -85,8 +83,7 @@ def histories(draw):
 @given(histories())
 def test_forgetting_equals_refitting_all_remaining_rows(history):
     model, X, y, ids, requests = history
-    fraction, drawn_by = model.core_set.fraction, model.core_set.seed
-    drawn = {ids[i] for i in range(len(ids)) if int(keyed_hash(ids, drawn_by)[i]) < fraction * 2**64}
+    drawn = {ids[i] for i in model.core_set.select(X, y, ids).tolist()}
     if not drawn:
         event("none drawn")
         with pytest.raises(NoRowsError):
@@ -144,7 +141,7 @@ def test_the_learner_is_trained_on_the_subset_and_nothing_else():
 def test_a_row_outside_the_subset_leaves_no_trace():
     X, y = make_rows(200)
     X[:, 0] += 1000 * (np.arange(200) == 0)
-    drawn = next(s for s in range(50) if int(keyed_hash([0], s)[0]) >= 0.3 * 2**64)
+    drawn = next(s for s in range(50) if not len(RandomSubsample(0.3, s).select(X[:1], y[:1], [0])))
     model = on_subset(0.3, drawn=drawn).fit(X, y)
     before = learnt(model)
     assert learnt(on_subset(0.3, drawn=drawn).fit(X[1:], y[1:], ids=range(1, 200))) == before

@@ -133,7 +133,7 @@ def test_negative_and_extreme_integers_are_ids():
     ids = NUMBERS - 50
     ids[0], ids[1] = -(2**63), 2**63 - 1
     clf = fitted(ids, threshold=0.0)
-    assert clf.core_ids_.tolist() == ids.tolist()
+    assert sorted(clf.core_ids_.tolist()) == sorted(ids.tolist())
     assert len(clf.state_digest()) == 64
     assert clf.forget(ids=[-(2**63), 2**63 - 1, -1]).core_rows_removed == 3
 
@@ -151,7 +151,7 @@ def test_negative_and_extreme_integers_are_ids():
     ids=["bytes that end in zeros", "strings that end in zeros", "empty", "empty bytes", "unicode", "not utf-8"],
 )
 def test_strange_ids_are_told_apart(keys):
-    clf = fitted(keys, keys, threshold=0.0)
+    clf = fitted(keys, keys, threshold=0.0, order="given")
     assert list(clf.core_ids_) == keys  # NumPy's own text types drop trailing zeros
     digest = clf.state_digest()
     assert clf.forget(ids=clf.core_ids_[:7]).core_rows_removed == 7
@@ -401,7 +401,7 @@ def test_rows_are_numbered_when_no_ids_are_given():
 
 
 def test_later_rows_are_numbered_on_from_the_largest_core_id():
-    clf = fitted(np.arange(-N, 0), threshold=0.0).partial_fit(X[:5], Y[:5])
+    clf = fitted(np.arange(-N, 0), threshold=0.0, order="given").partial_fit(X[:5], Y[:5])
     assert clf.core_ids_.tolist() == [*range(-N, 0), 0, 1, 2, 3, 4]
     clf.forget(ids=[3, 4])
     clf.partial_fit(X[:2], Y[:2])
@@ -458,7 +458,7 @@ def test_rows_without_subject_may_follow_rows_with_one():
     clf.partial_fit(X[:3], Y[:3], ids=[1000, 1001, 1002])
     before = clf.state_digest()
     clf.forget(subjects=[f"owner-{i}" for i in range(N)])
-    assert clf.core_ids_.tolist() == [1000, 1001, 1002]
+    assert sorted(clf.core_ids_.tolist()) == [1000, 1001, 1002]
     assert clf.state_digest() != before
     assert clf.state_digest() == classifier(threshold=0.0).fit(X[:3], Y[:3], ids=[1000, 1001, 1002]).state_digest()
 

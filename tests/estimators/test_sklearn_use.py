@@ -45,6 +45,8 @@ def test_parameters_are_stored_as_given():
         "classes": ["a", "b"],
         "feature_names": ["u", "v", "w"],
         "grid_bits": 12,
+        "order": "hashed",
+        "random_state": np.int64(2**40),
     }
     clf = ErasableClassifier(**given)
     assert set(clf.get_params()) == set(given)

@@ -67,12 +67,12 @@ def divided() -> ErasableClassifier:
 
 
 MODELS = {
-    "state-v1": linear,
-    "kernel-state-v1": kernel,
-    "general-state-v1": general,
+    "linear-v1": linear,
+    "kernel-v1": kernel,
+    "general-v1": general,
     "core-set-v1": core_set,
-    "mapped-state-v1": mapped,
-    "sharded-state-v1": divided,
+    "mapped-v1": mapped,
+    "sharded-v1": divided,
 }
 
 

@@ -24,20 +24,20 @@ EVERY = {
 LINEAR = {"bits", "intercept", "scaling", "capacity_units", "threshold", "feature_names", "feature_map", "order_key"}
 KERNEL = {"bits", "scaling", "kernel", "function", "gamma", "nu", "degree", "coef0", "capacity_units", "threshold"}
 MEMBERS = {
-    "erasable-state": EVERY | LINEAR,
-    "erasable-sharded-state": EVERY | LINEAR | {"shards"},
+    "erasable-linear": EVERY | LINEAR,
+    "erasable-linear-sharded": EVERY | LINEAR | {"shards"},
     "erasable-shard": {"format", "version", "checksum", "id_kind", "subject_kind"},
-    "erasable-kernel-state": EVERY | KERNEL | {"feature_names", "order_key"},
-    "erasable-general-state": EVERY | {"sampler", "rows", "order_key"},
+    "erasable-kernel": EVERY | KERNEL | {"feature_names", "order_key"},
+    "erasable-general": EVERY | {"sampler", "rows", "order_key"},
     "erasable-core-set": EVERY | {"core_set", "learner", "one_shot", "reproducible", "layout"},
 }
 NAMES = ["ids", "ids.ends", "subjects.present", "subjects", "subjects.ends"]
 ORDER = {
-    "erasable-state": ["gram", "class_sums", "weights", "labels", "rows", *NAMES],
-    "erasable-sharded-state": ["gram", "class_sums", "weights", "order"],
+    "erasable-linear": ["gram", "class_sums", "weights", "labels", "rows", *NAMES],
+    "erasable-linear-sharded": ["gram", "class_sums", "weights", "order"],
     "erasable-shard": ["labels", "rows", *NAMES],
-    "erasable-kernel-state": ["weights", "labels", "rows", *NAMES],
-    "erasable-general-state": ["labels", "rows", *NAMES],
+    "erasable-kernel": ["weights", "labels", "rows", *NAMES],
+    "erasable-general": ["labels", "rows", *NAMES],
     "erasable-core-set": ["rows", "rows.data", "rows.indices", "rows.ends", "labels", *NAMES],
 }
 

@@ -21,32 +21,32 @@ from tests.formats.models import rows
 HERE = Path(__file__).parent
 # Digest of the state; SHA-256 of the file, which is another where there are several.
 KEPT = {
-    "state-v1": (
-        "49caa512d3b0917333f6204b19c41ce3efb0851502fcef384e6bcabf874faaa8",
-        "49caa512d3b0917333f6204b19c41ce3efb0851502fcef384e6bcabf874faaa8",
+    "linear-v1": (
+        "fbf834fc7180730f878b730fd8d6d83946be905ca18e02518d3c420d3064eec5",
+        "fbf834fc7180730f878b730fd8d6d83946be905ca18e02518d3c420d3064eec5",
     ),
-    "kernel-state-v1": (
-        "4a901679baaea9cfc8777414c8d6065cfd0bfb2f67671e1253ffe13b1ee0ba82",
-        "4a901679baaea9cfc8777414c8d6065cfd0bfb2f67671e1253ffe13b1ee0ba82",
+    "kernel-v1": (
+        "8825ce4a006cf8bfd0f2bef7ff33193f79047ac54fbee5bc22db1f06677854d1",
+        "8825ce4a006cf8bfd0f2bef7ff33193f79047ac54fbee5bc22db1f06677854d1",
     ),
-    "general-state-v1": (
-        "fc43af2b5dbdcfc2668eead0466771801cb27c78053589639fb45674589ef1d5",
-        "fc43af2b5dbdcfc2668eead0466771801cb27c78053589639fb45674589ef1d5",
+    "general-v1": (
+        "81a82ed58b97c274970c26d2fbef9fa1bbb654487247decc52f5eff0e0442d60",
+        "81a82ed58b97c274970c26d2fbef9fa1bbb654487247decc52f5eff0e0442d60",
     ),
     "core-set-v1": (
-        "0f81480ebb2d90a9bcab3d2c1694b02ab79406737e37925828c6904d42da1502",
-        "0f81480ebb2d90a9bcab3d2c1694b02ab79406737e37925828c6904d42da1502",
+        "deb1d4e32305f26437de2edb0c9002ec88d1fc743b98b279f956fd8b9b50cfd7",
+        "deb1d4e32305f26437de2edb0c9002ec88d1fc743b98b279f956fd8b9b50cfd7",
     ),
-    "mapped-state-v1": (
-        "c141e0f9044093f8e65e2a0edb71435317008842c9a1bd12f07c23704f830ccc",
-        "c141e0f9044093f8e65e2a0edb71435317008842c9a1bd12f07c23704f830ccc",
+    "mapped-v1": (
+        "1c1493cafb2cf4c8180028390e077bc4827588f4a286f1f99a5d2d01f3cc54a7",
+        "1c1493cafb2cf4c8180028390e077bc4827588f4a286f1f99a5d2d01f3cc54a7",
     ),
-    "sharded-state-v1": (
-        "f2f8d67dc86e2115685d0828c59b0e0b6049b3b2668e9f841d3d3f043af04fee",
-        "8392126001622a77ff0e57cefcad7a9e13f01ec77b41517bee7b1e4b45279aa4",
+    "sharded-v1": (
+        "7e5e9951e354a35986d2368b5d00e94e567e87597354d82648dcd2d8ba6dea46",
+        "062d4e34757eab2050a01f56465e8fda9589923e52af3946c71307e64758f10f",
     ),
 }
-NEEDED = {"general-state-v1", "core-set-v1", "mapped-state-v1"}  # like= is needed to load, or to predict
+NEEDED = {"general-v1", "core-set-v1", "mapped-v1"}  # like= is needed to load, or to predict
 
 
 @pytest.fixture(params=KEPT)
@@ -89,7 +89,7 @@ def test_rewriting_it_gives_the_same_bytes(kept, tmp_path):
 def test_it_says_what_it_said(kept):
     name, path = kept
     model, made = load(path, like=like(name)), MODELS[name]()
-    X = rows(20) / 16 if name == "general-state-v1" else rows(20)
+    X = rows(20) / 16 if name == "general-v1" else rows(20)
     assert model.predict(X).tolist() == made.predict(X).tolist()
     assert model.core_ids_.tolist() == made.core_ids_.tolist()
 

@@ -67,8 +67,8 @@ def assert_holds(core: CoreRows, index: Any) -> None:
     assert (core.ids(), core.subjects(), core.labels()) == (ids, subjects, labels)
     assert core.rows().tolist() == numbers(index).tolist()
     assert core.rows().dtype == np.int32
-    assert core.gather(ids[::-1]).tolist() == numbers(index)[::-1].tolist()
-    assert core.labels_of(ids[::-1]) == labels[::-1]
+    rows, theirs = core.gather(ids[::-1])
+    assert (rows.tolist(), rows.dtype, theirs) == (numbers(index)[::-1].tolist(), np.float64, labels[::-1])
     assert core.tables_agree()
     assert {s: set(theirs) for s, theirs in core.of_subject.items()} == {
         s: {key for key, o in zip(ids, subjects, strict=True) if o == s} for s in subjects if s is not None

@@ -272,7 +272,7 @@ HEADS = {
     "a shard by number": lambda h, m: m["shards"].append(7),
     "shards that are a text": lambda h, m: m.update(shards="ab" * 32),
     "shards that are nothing": lambda h, m: m.update(shards=None),
-    "another format": lambda h, m: m.update(format="erasable-state"),
+    "another format": lambda h, m: m.update(format="erasable-linear"),
     "more columns": lambda h, m: m.update(n_features=m["n_features"] + 1),
     "very many columns": lambda h, m: m.update(n_features=10**15),
     "no columns": lambda h, m: m.update(n_features=0),

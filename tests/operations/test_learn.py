@@ -6,8 +6,10 @@ import pickle
 import numpy as np
 import pytest
 
-from erasable import ErasableClassifier, learn, verify
+from erasable import ErasableClassifier, learn, load, verify
+from erasable.errors import ErasableError
 from erasable.models.reports import LearnReport
+from erasable.operations.learn import learn_table
 from tests.estimators.cases import N, assert_no_traces, classifier, make_classes, make_rows
 
 X, Y = make_rows()
@@ -98,3 +100,47 @@ def test_a_report_shows_counts_and_no_ids():
     assert pickle.loads(pickle.dumps(report)) == report
     with pytest.raises(dataclasses.FrozenInstanceError):
         report.rows = 1
+
+
+# -- from a table into a file --------------------------------------------------------------------------------------
+
+
+def csv(path, low, high, width=3):
+    rows = np.random.default_rng(0).standard_normal((high, width))[low:]
+    names = [*(f"f{j}" for j in range(width)), "label", "row"]
+    lines = [",".join(names), *(",".join(map(str, [*r, int(r[0] > 0), f"{i:04}"])) for i, r in enumerate(rows, low))]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_a_table_is_learnt_into_a_new_file_and_into_one_that_is_there(tmp_path):
+    path, whole = tmp_path / "m.erasable", tmp_path / "whole.erasable"
+    options = {"id": "row", "id_type": str, "label_type": int, "parameters": {"threshold": 0.02}}
+    seen = []
+    first = learn_table(path, csv(tmp_path / "a.csv", 0, 40), **options, progress=lambda *done: seen.append(done))
+    assert (first.report.rows, first.report.core_rows) == (40, load(path).n_core_)
+    assert first.bytes == path.stat().st_size
+    assert seen[-1] == (40, 40)
+    second = learn_table(path, csv(tmp_path / "b.csv", 40, 90), id="row")  # the file says what kind names are
+    assert second.report.rows == 50
+    learn_table(whole, csv(tmp_path / "c.csv", 0, 90), **options)
+    assert path.read_bytes() == whole.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"id_type": int}, "id_type= says int, and the model's are str"),
+        ({"parameters": {"threshold": 0.5}}, "threshold"),
+        ({"kernel": "rbf"}, "kernel= names a kernel, and the file holds a linear model"),
+        ({"parameters": {"kappa": 0.3}}, "kappa= does not name a threshold without horizon="),
+        ({"ignore": ["f0"]}, "other columns of features"),
+    ],
+)
+def test_what_differs_from_the_model_in_the_file_is_refused_and_changes_nothing(tmp_path, options, says):
+    path = tmp_path / "m.erasable"
+    learn_table(path, csv(tmp_path / "a.csv", 0, 40), id="row", id_type=str, parameters={"threshold": 0.02})
+    before = path.read_bytes()
+    with pytest.raises(ErasableError, match=says):
+        learn_table(path, csv(tmp_path / "b.csv", 40, 50), id="row", **options)
+    assert path.read_bytes() == before

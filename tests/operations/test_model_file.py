@@ -500,6 +500,18 @@ def test_key_types_are_those_of_the_stored_rows(path, tmp_path):
     assert ModelFile(tmp_path / "k.erasable").key_types() == (int, None)
 
 
+def test_key_types_of_a_model_in_several_files_and_of_no_model(path, tmp_path, monkeypatch):
+    monkeypatch.setattr(shards, "LARGEST_FILE", 200)
+    fitted().save(tmp_path / "s.erasable")
+    assert side_files(tmp_path / "s.erasable").parts.exists()
+    assert ModelFile(tmp_path / "s.erasable").key_types() == (str, str)
+    path.write_bytes(b"no model")
+    with pytest.raises(StateFormatError, match=r"m\.erasable: "):
+        ModelFile(path).key_types()
+    with pytest.raises(StoreError, match="does not exist"):
+        ModelFile(tmp_path / "none").key_types()
+
+
 def test_a_learner_on_a_core_set_forgets_in_a_file_too(tmp_path):
     path, like = tmp_path / "c.erasable", CoreSetUnlearner(RandomSubsample(0.5), LogisticRegression())
     CoreSetUnlearner(RandomSubsample(0.5), LogisticRegression()).fit(X, Y, ids=IDS, subjects=OWNERS).save(path)

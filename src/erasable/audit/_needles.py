@@ -139,12 +139,12 @@ def form_of(meta: dict[str, Any]) -> Form | None:
         return None
     try:
         match meta.get("format"):
-            case "erasable-kernel-state":
+            case "erasable-kernel":
                 return Points(int(meta["n_features"]), int(meta["bits"]), read_scaling(meta["scaling"]))
-            case "erasable-general-state":
+            case "erasable-general":
                 of = meta["sampler"]["function_class"]
                 bits = int(of["grid_bits"])
-                if of["class"] == "KernelBall":
+                if of["class"] == "kernel-ball":
                     return Points(int(meta["n_features"]), bits, read_scaling(of["scaling"]))
                 return Grid(int(meta["n_features"]), bits, bool(of["fit_intercept"]), read_scaling(of["scaling"]))
         return Grid(int(meta["n_features"]), int(meta["bits"]), bool(meta["intercept"]), read_scaling(meta["scaling"]))

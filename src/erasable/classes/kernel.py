@@ -183,7 +183,7 @@ class KernelBall:
     def describe(self) -> dict[str, Any]:
         """The configuration as plain values."""
         return {
-            "class": "KernelBall",
+            "class": "kernel-ball",
             "kernel": getattr(self.kernel, "__qualname__", "custom") if callable(self.kernel) else self.kernel,
             "radius": self.radius.hex(),
             "gamma": self.gamma.hex(),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from warnings import catch_warnings, simplefilter
@@ -14,7 +13,6 @@ from erasable.cli._shared import Json, Timeout, note_doubt, print_json, say
 if TYPE_CHECKING:
     from erasable.audit.keys import PrivateKey
 
-_WHOLE = re.compile(r"-?[0-9]{1,40}")
 _NO_SUBJECTS = "this model stores no subjects, so none could be found: rows can only be named by --id."
 
 

@@ -119,7 +119,6 @@ def learn(
         _refuse({"--kappa": kappa, "--horizon": horizon}, "names a threshold, and --threshold gives it: leave one out")
     _refuse({"--id-type": None if id else id_type}, "is for --id, the column of ids: name it, or leave both out")
     _refuse({"--subject-type": None if subject else subject_type}, "is for --subject: name it, or leave both out")
-    types = {"label": label_type, "id": id_type, "subject": subject_type}
     with Bars(quiet=as_json) as bars:
         done = learn_table(
             out,
@@ -128,7 +127,9 @@ def learn(
             id=id,
             subject=subject,
             ignore=ignore or (),
-            types={role: _TYPES[t] for role, t in types.items() if t is not None},
+            label_type=_TYPES[label_type] if label_type else None,
+            id_type=_TYPES[id_type] if id_type else None,
+            subject_type=_TYPES[subject_type] if subject_type else None,
             n_features=features,
             kernel=kernel,
             parameters={name: value for name, value in options.items() if value is not None},

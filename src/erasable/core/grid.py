@@ -10,6 +10,8 @@ Three radii, all in grid units, keep ``|g| <= 2**bits - 1`` whatever the roundin
 - ``unit``: what a row of norm one is multiplied by when ``scaling`` is ``None`` or a number;
 - ``reach``: what a row is multiplied by when its norm is made equal to it (``scaling="row"``), so far inside the ball
   that rounding every coordinate by half a step cannot leave it.
+
+Changes nothing it is given.
 """
 
 from __future__ import annotations

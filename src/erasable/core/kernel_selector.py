@@ -22,6 +22,8 @@ about ``(N + 1) u``, and so add ``2 gamma tr(M) / floor`` to eta. Here one numbe
 most ``most_points``, those of ``H`` are at least ``smallest_eigenvalue``, which does not depend on n: what holds for
 points holds for any of them. A function of the caller's may round more coarsely, or not be positive definite; for it
 the bound is checked.
+
+Changes nothing it is given.
 """
 
 from __future__ import annotations

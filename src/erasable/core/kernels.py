@@ -4,6 +4,8 @@ Rows become integer points: multiples of ``2**-bits``. Inner products and square
 that float64 holds exactly, whatever BLAS does, and a kernel is a function of one such integer. Its value is rounded to
 a multiple of ``2**-30``: float64 decides where it can (its error is bounded), ball arithmetic where it cannot. So a
 kernel matrix is a matrix of integers, a mathematical function of the points.
+
+Changes nothing it is given; a kernel function of the caller's is called.
 """
 
 from __future__ import annotations

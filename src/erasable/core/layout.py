@@ -4,6 +4,8 @@ An 8-byte little-endian header length, a JSON header, then the tensors in the or
 ``erasable``, holds canonical JSON (RFC 8785: sorted keys, no spaces; numbers beyond small integers are written as
 strings, floats in hexadecimal, so that nothing is rounded), among it a checksum of all the bytes. ``docs/format.md``
 specifies all of it.
+
+Bytes in memory alone: reading and writing files is for ``store``.
 """
 
 from __future__ import annotations

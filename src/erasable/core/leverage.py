@@ -10,6 +10,8 @@ Bounds follow Higham, *Accuracy and Stability of Numerical Algorithms*, 2nd ed.:
 (Cholesky) and section 3.5 (products); they hold for any order of summation. ``u`` is the unit roundoff. Every
 first-order bound is taken twice (the float32 product 1.1 times, plus spare terms) to cover second-order terms; see
 docs/exactness.md.
+
+Overwrites the rows handed to :func:`whiten` and :func:`survivors`, and nothing else.
 """
 
 from __future__ import annotations

@@ -10,6 +10,8 @@ BLAS-3:
 - *Bracketing.* Assuming more rows selected can only lower a leverage. So the rows selected even if all candidates
   were taken are surely in, those not selected even if only the sure ones were taken are surely out, and repeating
   this closes the bracket: each round settles at least the first open row, in practice two or three rounds settle all.
+
+Adds the rows it selects to the sums it is given.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ The solution is kept as big integers over a power of two; the residual ``R * 2**
 int64 arithmetic modulo ``2**64``, which is the true residual as long as that is below ``2**63`` in size (checked).
 Each step solves for a correction in float64 and adds some twenty bits. What comes out is exact data about an
 approximate solution, so nothing here depends on how accurate the floating-point factor was.
+
+Sets the number of threads of BLAS while it works, and changes nothing else.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 SciPy lets an entry be listed several times and stand for the sum. Numbers that are finite one by one may then add up to
 infinity, so what is checked must be the sums.
+
+Changes nothing it is given.
 """
 
 from __future__ import annotations

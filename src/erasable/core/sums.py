@@ -4,6 +4,8 @@ As long as no partial sum passes ``2**53`` every number below is an integer that
 returns the same bits in any order, block size, thread count or machine, and subtraction undoes addition.
 
 The Gram matrix is kept as the lower triangle of a Fortran-ordered array; what stands above the diagonal is unspecified.
+
+:func:`add_rows` changes the sums it is given; all else is pure.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Weights as a mathematical function of the sums: the exact solution of ``A w = b``, correctly rounded to float32.
 
 Whatever path led to ``A`` and ``b``, and whatever machine solves for ``w``, the published numbers are the same bits.
+
+Changes nothing it is given.
 """
 
 from __future__ import annotations

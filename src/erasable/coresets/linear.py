@@ -94,7 +94,7 @@ class LeverageThreshold:
     def describe(self) -> dict[str, Any]:
         """The configuration; floats in hexadecimal."""
         return {
-            "map": "LeverageThreshold",
+            "map": "leverage-threshold",
             "threshold": self.threshold.hex(),
             "capacity": self.capacity.hex(),
             "fit_intercept": self.fit_intercept,

@@ -118,7 +118,7 @@ class SinglePass:
     def describe(self) -> dict[str, Any]:
         """The configuration; floats in hexadecimal."""
         return {
-            "map": "SinglePass",
+            "map": "single-pass",
             "threshold": self.threshold.hex(),
             "function_class": self.function_class.describe(),
         }

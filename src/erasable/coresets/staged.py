@@ -96,7 +96,7 @@ class Staged:
     def describe(self) -> dict[str, Any]:
         """The configuration; floats in hexadecimal."""
         return {
-            "map": "Staged",
+            "map": "staged",
             "rate": None if self.rate is None else self.rate.hex(),
             "delta": self.delta.hex(),
             "max_stages": self.max_stages,

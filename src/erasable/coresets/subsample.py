@@ -63,4 +63,4 @@ class RandomSubsample:
 
     def describe(self) -> dict[str, Any]:
         """The configuration; ``random_state`` as text, since it may be of any size."""
-        return {"map": "RandomSubsample", "fraction": self.fraction.hex(), "seed": str(self.random_state)}
+        return {"map": "random-subsample", "fraction": self.fraction.hex(), "random_state": str(self.random_state)}

@@ -1,6 +1,6 @@
 """The support vectors of a hard-margin SVM as a core-set map: a compression that is not stable.
 
-Uses the solvers of scikit-learn and SciPy; the only map here that is not exact.
+Uses solvers of SciPy and of scikit-learn, which it loads when it selects; the only map here that is not exact.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class SupportVectors:
 
     def describe(self) -> dict[str, Any]:
         """The configuration: there is none but the tolerance."""
-        return {"map": "SupportVectors", "tolerance": _ON_THE_MARGIN.hex()}
+        return {"map": "support-vectors", "tolerance": _ON_THE_MARGIN.hex()}
 
 
 def _centred(X: Any) -> Float64s:

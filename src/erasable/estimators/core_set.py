@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import copy
+from typing import Any, Self
 
 import numpy.typing as npt
 from sklearn.utils import get_tags
@@ -12,7 +13,7 @@ from erasable.core.layout import Buffer, canonical_json, read_sealed
 from erasable.coresets import CoreSetMap, check_core_set
 from erasable.errors import ConfigurationError
 from erasable.estimators.core_set_model import CoreSetConfiguration, CoreSetModel, CoreSetState, core_set_guarantee
-from erasable.estimators.forgetting import ModelClassifier
+from erasable.estimators.faces import ModelClassifier
 from erasable.estimators.learners import check_estimator_parameter
 from erasable.models.guarantee import Guarantee
 from erasable.models.shards import Fetch
@@ -161,6 +162,9 @@ class CoreSetUnlearner(ModelClassifier):
     def _from_bytes(self, data: Any) -> CoreSetModel:
         model: CoreSetModel = data
         return model
+
+    def __copy__(self) -> Self:
+        return copy.deepcopy(self)  # two faces of one model would forget each other's rows
 
     def _from_file(self, meta: dict[str, Any], head: Buffer, fetch: Fetch) -> CoreSetModel:
         meta, _ = read_sealed(head)

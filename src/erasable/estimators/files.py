@@ -10,7 +10,7 @@ from sklearn.base import clone
 
 from erasable.core.kernels import KERNEL_BITS
 from erasable.errors import ConfigurationError, InputTypeError, StateFormatError
-from erasable.estimators.forgetting import ModelClassifier
+from erasable.estimators.faces import ModelClassifier
 from erasable.estimators.kernel import ErasableKernelClassifier
 from erasable.estimators.linear import ErasableClassifier
 from erasable.models.files import Code, read_model

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from erasable.core.arrays import Float64s
 from erasable.core.layout import Buffer
 from erasable.errors import InputError
-from erasable.estimators.forgetting import ErasableBase
+from erasable.estimators.faces import ErasableBase
 from erasable.estimators.validated import check_rows
 from erasable.features import TEXTS, as_texts
 from erasable.models.guarantee import Guarantee

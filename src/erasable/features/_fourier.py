@@ -86,10 +86,10 @@ class RandomFourierFeatures(FeatureMap):
     def describe(self) -> dict[str, Any]:
         """The parameters, ready for JSON."""
         return {
-            "map": "random Fourier features",
+            "map": "random-fourier-features",
             "n_features_out": self.n_features_out,
             "gamma": self.gamma,
-            "seed": self.random_state,
+            "random_state": self.random_state,
         }
 
 

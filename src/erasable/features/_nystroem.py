@@ -101,7 +101,7 @@ class NystroemFeatures(FeatureMap):
     def describe(self) -> dict[str, Any]:
         """The parameters, ready for JSON; of the landmarks their shape and the SHA-256 of their float64 bytes."""
         return {
-            "map": "Nystroem features",
+            "map": "nystroem-features",
             "n_features_out": self.n_features_out,
             "kernel": self.kernel,
             "gamma": self.gamma,

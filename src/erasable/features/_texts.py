@@ -86,7 +86,7 @@ class HashedText(FeatureMap):
     def describe(self) -> dict[str, Any]:
         """The parameters, ready for JSON."""
         return {
-            "map": "hashed text",
+            "map": "hashed-text",
             "n_features_out": self.n_features_out,
             "ngram_range": list(self.ngram_range),
             "analyzer": self.analyzer,

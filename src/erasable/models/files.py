@@ -31,11 +31,11 @@ KINDS = {
     LinearState.FORMAT: "linear",
     SHARDED: "linear, in several files",
     KernelState.FORMAT: "kernel",
-    "erasable-general-state": "general function class",
+    "erasable-general": "general function class",
     "erasable-core-set": "learner on a core set",
 }
 _NEEDED = {
-    "erasable-general-state": ("ErasableGeneralClassifier", "a function class"),
+    "erasable-general": ("ErasableGeneralClassifier", "a function class"),
     "erasable-core-set": ("CoreSetUnlearner", "a core-set map and a learner"),
 }
 

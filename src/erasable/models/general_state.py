@@ -87,7 +87,7 @@ class GeneralState(State):
 
     configuration: GeneralConfiguration
 
-    FORMAT = "erasable-general-state"
+    FORMAT = "erasable-general"
 
     def relearnt(self, progress: Progress | None = None) -> tuple[Self, npt.NDArray[np.intp]]:
         """Learn the encoded rows from nothing."""

@@ -74,7 +74,7 @@ class KernelState(State):
     configuration: KernelConfiguration
     weights: Float32s
 
-    FORMAT = "erasable-kernel-state"
+    FORMAT = "erasable-kernel"
 
     def relearnt(self, progress: Progress | None = None) -> tuple[Self, npt.NDArray[np.intp]]:
         """Learn the points from nothing.

@@ -7,7 +7,6 @@ Learning works on a copy of ``H`` and swaps it in at the end, so a refused call 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -105,14 +104,14 @@ class LinearModel(Model):
 
     def release(self, keys: list[Key]) -> None:
         """Downdate the sums."""
-        rows, labels = self.core.gather(keys), self.core.labels_of(keys)
+        rows, labels = self.core.gather(keys)
+        super().release(keys)
         add_rows(self.H, rows, -1.0)  # Algorithm 1, line 14
-        for label, count in Counter(labels).items():
-            if self.core.class_counts[label] == count:
-                self.class_sums.pop(label).fill(0.0)
         for row, label in zip(rows, labels, strict=True):
-            if label in self.class_sums:
-                self.class_sums[label] -= row
+            total = self.class_sums[label]
+            total -= row
+        for label in set(labels).difference(self.core.class_counts):
+            del self.class_sums[label]
         rows.fill(0.0)
 
     def drop_caches(self) -> None:

@@ -85,7 +85,7 @@ class LinearState(State):
     class_sums: npt.NDArray[np.int64]
     weights: Float32s
 
-    FORMAT = "erasable-state"
+    FORMAT = "erasable-linear"
     MEASURE = "leverage"
 
     @classmethod

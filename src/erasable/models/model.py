@@ -68,8 +68,9 @@ class Model(ABC):
     def adopt(self, labels: list[Label], batches: list[npt.NDArray[Any]], extra: Any) -> None:  # noqa: B027
         """Take over what was derived while selecting; called while the change is written."""
 
-    def release(self, keys: list[Key]) -> None:  # noqa: B027
-        """Take these rows, still in the core, out of whatever is derived; called while the change is written."""
+    def release(self, keys: list[Key]) -> None:
+        """Take these rows out of the core, and out of whatever is derived; called while the change is written."""
+        self.core.remove(keys)
 
     @abstractmethod
     def drop_caches(self) -> None:
@@ -179,7 +180,6 @@ class Model(ABC):
             self.moment = None
             self.release(keys)
             self.drop_caches()
-            self.core.remove(keys)
             self.moment = object()
         return 0
 

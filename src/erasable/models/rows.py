@@ -100,17 +100,14 @@ class CoreRows:
             self._enter(page)
             low += len(batch)
 
-    def gather(self, keys: Sequence[Key]) -> npt.NDArray[np.float64]:
-        """The rows of these ids as float64, in that order."""
-        found = np.empty((len(keys), self._none.shape[1]))
+    def gather(self, keys: Sequence[Key]) -> tuple[npt.NDArray[np.float64], list[Label]]:
+        """The rows of these ids as float64, and their labels, in that order."""
+        found, labels = np.empty((len(keys), self._none.shape[1])), []
         for k, key in enumerate(keys):
             page, i = self.place[key]
             found[k] = page.rows[i]
-        return found
-
-    def labels_of(self, keys: Sequence[Key]) -> list[Label]:
-        """The labels of the rows of these ids, in that order."""
-        return [page.labels[i] for page, i in map(self.place.__getitem__, keys)]
+            labels.append(page.labels[i])
+        return found, labels
 
     def remove(self, keys: Sequence[Key]) -> None:
         """Rows of these ids, all of which are here, leave; their slots are overwritten."""

@@ -33,7 +33,7 @@ from erasable.errors import StateFormatError
 from erasable.models.linear_state import LinearState, state_of
 from erasable.models.state import State
 
-SHARDED, SHARD, VERSION = "erasable-sharded-state", "erasable-shard", 1
+SHARDED, SHARD, VERSION = "erasable-linear-sharded", "erasable-shard", 1
 LARGEST_FILE = 200 * 2**20  # bytes of rows that still go into one file
 LARGEST_SHARD = 16 * 2**20  # bytes of rows in a shard
 

@@ -136,7 +136,7 @@ def forget(
             except OSError as error:
                 failure = ReceiptNotWrittenError(
                     f"the rows are forgotten, but {target} could not be written ({error.strerror}): keep the receipt, "
-                    "it stands above on standard error."
+                    "which comes with this error."
                 )
                 failure.receipt = report.receipt or ""
                 raise failure from error

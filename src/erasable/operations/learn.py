@@ -14,8 +14,8 @@ from typing import Any
 
 from erasable.errors import ConfigurationError, InputError, InputTypeError
 from erasable.estimators import ErasableClassifier, ErasableKernelClassifier
+from erasable.estimators.faces import ErasableBase
 from erasable.estimators.files import face_of
-from erasable.estimators.forgetting import ErasableBase
 from erasable.models.kernel import KernelModel
 from erasable.models.model import Model
 from erasable.models.reports import LearnReport
@@ -99,7 +99,9 @@ def learn_table(
     id: str | None = None,
     subject: str | None = None,
     ignore: Sequence[str] = (),
-    types: Mapping[str, type] | None = None,
+    label_type: type | None = None,
+    id_type: type | None = None,
+    subject_type: type | None = None,
     n_features: int | None = None,
     kernel: str | None = None,
     parameters: Mapping[str, Any] | None = None,
@@ -118,8 +120,8 @@ def learn_table(
         As in ``erasable.tables.stream_table``.
     label, id, subject, ignore
         Columns of the labels, of the ids of rows, of whose they are, and those that are no features.
-    types : mapping, optional
-        What "label", "id" and "subject" in a table without types are: ``int``, ``str``, ``float`` or ``bool``.
+    label_type, id_type, subject_type : type, optional
+        What these columns of a table without types hold: ``int`` or ``str``, and labels also ``float`` or ``bool``.
     n_features : int, optional
         For tables that do not say it.
     kernel : str, optional
@@ -131,7 +133,9 @@ def learn_table(
     progress : callable, optional
         Called with rows done and rows in all.
     """
-    given, named = dict(parameters or {}), dict(types or {})
+    given = dict(parameters or {})
+    types = {"label": label_type, "id": id_type, "subject": subject_type}
+    named = {role: kind for role, kind in types.items() if kind is not None}
     file = ModelFile(path, timeout=timeout)
     with ExitStack() as stack, warnings.catch_warnings():
         warnings.filterwarnings("ignore", "there is one feature")  # a hint says it
@@ -237,7 +241,7 @@ def _check_types(known: dict[str, type], named: dict[str, type], width: int | No
                 f"{role}_type= says {kind.__name__}, and the model's are {known[role].__name__}: leave it out."
             )
     if n_features is not None and width is not None and n_features != width:
-        raise ConfigurationError(f"features= says {n_features}, and the model has {width}: leave it out.")
+        raise ConfigurationError(f"n_features= says {n_features}, and the model has {width}: leave it out.")
 
 
 def _hints(report: LearnReport, model: ErasableBase, there: bool, n_features: int | None) -> list[str]:

@@ -219,7 +219,7 @@ def test_headline_and_picture_give_the_same_number_where_the_loss_is_not_rising(
     runs = [Run(loss + shift, STEPS) for shift in (-0.001, 0.0, 0.001)]
     found = survival(runs, max_loss=0.01, limit=50_000, unit="rows", horizon=50_000, random_state=0)
     drawn = {}
-    monkeypatch.setattr("erasable.operations.plan._figure._save", lambda plt, figure, path: drawn.update(it=figure))
+    monkeypatch.setattr("erasable.operations.plan._figure.save", lambda plt, figure, path: drawn.update(it=figure))
     recommended = dataclasses.replace(easy[0].recommended, survival=found)
     draw_frontier(dataclasses.replace(easy[0], recommended=recommended), tmp_path)
     x, y = drawn["it"].axes[2].lines[0].get_data()
@@ -232,7 +232,7 @@ def test_headline_and_picture_give_the_same_number_where_the_loss_is_not_rising(
 
 def test_the_picture_is_readable(easy, tmp_path, monkeypatch):
     drawn = {}
-    monkeypatch.setattr("erasable.operations.plan._figure._save", lambda plt, figure, path: drawn.update(it=figure))
+    monkeypatch.setattr("erasable.operations.plan._figure.save", lambda plt, figure, path: drawn.update(it=figure))
     wide = [dataclasses.replace(c, stored_share=0.3 * 0.5**i) for i, c in enumerate([easy[0].recommended] * 8)]
     for distribution in DISTRIBUTIONS:
         targets = dataclasses.replace(easy[0].targets, distribution=distribution)
@@ -355,7 +355,7 @@ def test_the_months_that_a_refusal_proposes_are_survived():
         ({"max_loss": 0.0}, ConfigurationError, "max_loss must be a number above 0"),
         ({"max_stored": 2.0}, ConfigurationError, "max_stored must be a number above 0 and at most 1"),
         ({"max_stored": "much"}, ConfigurationError, "max_stored must be a number .*; got 'much'"),
-        ({"deletions_per_month": -1}, ConfigurationError, "deletions_per_month must be positive"),
+        ({"deletions_per_month": -1}, ConfigurationError, "deletions_per_month must be (a )?positive"),
         ({"months": 3}, ConfigurationError, "months needs deletions_per_month"),
         ({"deletions_per_month": 100, "months": 3}, ConfigurationError, "only 200 rows could be deleted"),
         ({"horizon": 100}, ConfigurationError, "give at least 200"),

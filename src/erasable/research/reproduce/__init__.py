@@ -77,7 +77,7 @@ def reproduce(
     --------
     >>> import tempfile
     >>> from erasable.research.reproduce import Settings, reproduce
-    >>> few = Settings("digits", deletions=100, methods=("erasable", "retrained"), repeats=1, points=2)
+    >>> few = Settings("digits", deletions=100, methods=("erasable", "retrained"), points=2, quick=True)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     results = reproduce(few, folder)
     >>> results["methods"]["retrained"]["stored_share"]

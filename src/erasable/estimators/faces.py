@@ -1,0 +1,311 @@
+"""Faces of the models of ``erasable.models``, which do the work: learning, forgetting, predicting, pickles.
+
+:class:`ModelClassifier` stands in front of any model. :class:`ErasableBase` adds what models that select row by row can
+do: go on learning, and predict by themselves.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, Self, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from erasable.core.arrays import Float64s
+from erasable.core.layout import Buffer
+from erasable.core.selector import Progress
+from erasable.errors import ConfigurationError
+from erasable.estimators.forgetting import ForgettingClassifier
+from erasable.estimators.saving import Savable
+from erasable.estimators.validated import check_rows
+from erasable.models.files import KINDS
+from erasable.models.keys import array_of
+from erasable.models.model import Model
+from erasable.models.order import warn_of_runs
+from erasable.models.reports import ForgetReport, LearnReport
+from erasable.models.shards import Fetch
+
+M = TypeVar("M", bound=Model)
+
+
+class ModelClassifier(Savable, ForgettingClassifier):
+    """A face of a :class:`~erasable.models.model.Model`, which does the work.
+
+    Subclasses say how a model is started from their parameters, and which parameters it has to agree with.
+    """
+
+    _model: Model
+
+    @abstractmethod
+    def _start(self, n_features: int | None, n_samples: int, classes: Any, *, streaming: bool) -> Model:
+        """An empty model with the configuration that the constructor arguments name."""
+
+    @abstractmethod
+    def _check_unchanged(self, model: Any, classes: Any) -> None:
+        """Refuse arguments that name another configuration than the model's."""
+
+    @abstractmethod
+    def _from_bytes(self, data: Any) -> Model:
+        """The model whose state has these canonical bytes, with the code that bytes cannot hold."""
+
+    @abstractmethod
+    def _from_file(self, meta: dict[str, Any], head: Buffer, fetch: Fetch) -> Model:
+        """The model that a file holds, with the code that files cannot hold; refused where the two do not agree."""
+
+    def _check_kind(self, meta: dict[str, Any], *formats: str) -> None:
+        if meta["format"] not in formats:
+            raise ConfigurationError(
+                f"the file holds a model of another kind ({KINDS[meta['format']]}), and like is one of "
+                f"{type(self).__name__}."
+            )
+
+    def _agreed(self, model: M) -> M:
+        """The model, if these parameters are those that it was made with."""
+        try:
+            self._check_unchanged(model, None)
+        except ConfigurationError as error:
+            raise ConfigurationError(
+                "like has other parameters than the file was made with: give the same, or leave threshold, kappa and "
+                f"horizon out where they may be. Found: {error}"
+            ) from error
+        return model
+
+    def _take_over(self, model: Model) -> None:
+        """Stand in front of a model that came from a file."""
+        self._model = model
+        if model.n_features is not None:
+            self.n_features_in_ = model.n_features
+
+    def _check_learnt(self, X: Any, y: Any, *, first: bool) -> tuple[Any, npt.NDArray[Any], dict[str, Any]]:
+        """Rows and labels to learn, checked, and the attributes that a first fit sets beside the model."""
+        return check_rows(self, X, y, first=first)
+
+    def _check_asked(self, X: Any) -> Any:
+        """Rows to predict, checked."""
+        return check_rows(self, X, first=False)[0]
+
+    # -- learning and forgetting ---------------------------------------------------------------------------------
+
+    def _fit(self, X: Any, y: Any, ids: Any, subjects: Any, *, allow_no_subject: bool) -> None:
+        self._learn(X, y, ids, subjects, fresh=True, allow_no_subject=allow_no_subject)
+
+    def _learn(
+        self,
+        X: Any,
+        y: Any,
+        ids: Any = None,
+        subjects: Any = None,
+        *,
+        classes: Any = None,
+        fresh: bool,
+        streaming: bool = False,
+        allow_no_subject: bool = False,
+        progress: Progress | None = None,
+        **sizes: int | None,
+    ) -> LearnReport:
+        """Check everything, then learn; a refused call changes nothing. ``sizes`` go to ``core.selector.select``."""
+        X, y, schema = self._check_learnt(X, y, first=fresh)
+        if fresh:
+            width = X.shape[1] if X.ndim > 1 else None
+            model = self._start(width, X.shape[0], classes, streaming=streaming)
+        else:
+            model = self._model
+            model.check_whole()
+            self._check_unchanged(model, classes)
+        if model.one_by_one and model.order_key is None:
+            warn_of_runs(y, stacklevel=5)  # who called fit
+        report = model.learn(X, y, ids, subjects, allow_no_subject=allow_no_subject, progress=progress, **sizes)
+        if fresh:
+            if self.__sklearn_is_fitted__():
+                self._model.erase()
+            self._install(schema, _model=model)
+        return report
+
+    def _forget(self, ids: Any, subjects: Any) -> ForgetReport:
+        self._check_fitted("forget")
+        return self._model.forget(ids=ids, subjects=subjects)
+
+    def _asked(self, X: Any) -> Any:
+        self._check_fitted("predict")
+        X = self._check_asked(X)
+        self._model.check_rows_left()
+        return X
+
+    # -- looking -------------------------------------------------------------------------------------------------
+
+    @property
+    def model_(self) -> Model:
+        """The model behind this face: what files, commands and operations work on."""
+        model: Model = self._attribute("model_")
+        return model
+
+    def fitted_model(self, purpose: str) -> Model:
+        """The model behind this face, for a purpose that an error can name.
+
+        Raises
+        ------
+        NotFittedError
+        """
+        self._check_fitted(purpose)
+        return self._model
+
+    def state_digest(self) -> str:
+        """SHA-256 of the whole stored state, as 64 hexadecimal digits; equal states have equal digests anywhere."""
+        self._check_fitted("state_digest")
+        return self._model.snapshot().digest
+
+    @property
+    def classes_(self) -> npt.NDArray[Any]:
+        """The classes fixed by the caller, or those of the surviving core rows."""
+        return array_of(self._attribute("classes_").classes)
+
+    @property
+    def core_ids_(self) -> npt.NDArray[Any]:
+        """Ids of the core rows in learning order."""
+        ids = self._attribute("core_ids_").core.ids()
+        return array_of(ids) if ids else np.empty(0, dtype=np.int64)
+
+    @property
+    def n_core_(self) -> int:
+        """Number of core rows."""
+        return len(self._attribute("n_core_").core)
+
+    @property
+    def stored_rows_(self) -> int:
+        """Number of training rows the model holds: the core rows."""
+        return len(self._attribute("stored_rows_").core)
+
+    @property
+    def stored_bytes_(self) -> int:
+        """Bytes of rows, sums and weights the model holds."""
+        return int(self._attribute("stored_bytes_").nbytes)
+
+    def _attribute(self, name: str) -> Any:
+        self._check_attribute(name)
+        self._model.check_whole()
+        return self._model
+
+    # -- scikit-learn and pickle ---------------------------------------------------------------------------------
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "_model" in vars(self)
+
+    def _bytes(self) -> Any:
+        """What a pickle holds of the model."""
+        return self._model.snapshot().to_bytes()
+
+    def __getstate__(self) -> dict[str, Any]:
+        attributes = super().__getstate__()
+        if "_model" in attributes:
+            attributes["_model"] = self._bytes()
+        return attributes
+
+    def __setstate__(self, attributes: dict[str, Any]) -> None:
+        attributes = dict(attributes)
+        data = attributes.pop("_model", None)
+        super().__setstate__(attributes)
+        if data is not None:
+            self._model = self._from_bytes(data)
+
+
+class ErasableBase(ModelClassifier):
+    """A model that selects rows by a threshold, one after the other: it goes on learning, and predicts by itself."""
+
+    def learn(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        ids: Any = None,
+        subjects: Any = None,
+        classes: Any = None,
+        streaming: bool = False,
+        allow_no_subject: bool = False,
+        progress: Progress | None = None,
+    ) -> LearnReport:
+        """Learn rows after those learnt before, and get a report instead of the model.
+
+        Parameters
+        ----------
+        X, y, ids, subjects, classes, allow_no_subject
+            As in ``partial_fit``.
+        streaming : bool, default=False
+            Whether more rows will come, so that the number of these names no horizon.
+        progress : callable, optional
+            Called with (rows done, rows in all) after every block.
+        """
+        return self._learn(
+            X,
+            y,
+            ids,
+            subjects,
+            classes=classes,
+            fresh=not self.__sklearn_is_fitted__(),
+            streaming=streaming,
+            allow_no_subject=allow_no_subject,
+            progress=progress,
+        )
+
+    def check_agrees(self, model: Model) -> None:
+        """Refuse parameters that name another configuration than a model has.
+
+        Raises
+        ------
+        ConfigurationError
+        """
+        self._check_unchanged(model, None)
+
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any,
+        ids: Any = None,
+        subjects: Any = None,
+        classes: Any = None,
+        *,
+        allow_no_subject: bool = False,
+    ) -> Self:
+        """Learn more rows after those learnt before.
+
+        Parameters
+        ----------
+        X, y, ids, subjects, allow_no_subject
+            As in ``fit``. Give ``ids`` in earnest use: without them rows are numbered on from the largest id among
+            the *core* rows, because a count of all rows ever seen would be a trace of them.
+        classes : array-like, optional
+            At the first call: all classes, fixed from then on.
+
+        Returns
+        -------
+        self
+        """
+        self.learn(X, y, ids=ids, subjects=subjects, classes=classes, streaming=True, allow_no_subject=allow_no_subject)
+        return self
+
+    # -- predicting ----------------------------------------------------------------------------------------------
+
+    def decision_function(self, X: Any) -> Float64s:
+        """Scores: shape (n_samples,) for one or two classes, (n_samples, n_classes) otherwise."""
+        X = self._asked(X)
+        return self._model.decision(X)
+
+    def predict(self, X: Any) -> npt.NDArray[Any]:
+        """The class of each row: the sign of its score, or the class with the largest one."""
+        X = self._asked(X)
+        return self._model.predict(X)
+
+    def predict_proba(self, X: Any) -> Float64s:
+        """Probability of each class, shape (n_samples, n_classes).
+
+        Under the paper's assumption ``E[y | x] = u'x`` the probability of the positive class is ``(1 + w'x) / 2``,
+        clipped to [0, 1]. With more classes the vector of these is projected to the nearest probability vector, of
+        which clipping is the case of two classes.
+        """
+        X = self._asked(X)
+        return self._model.probabilities(X)
+
+    @property
+    def threshold_(self) -> float:
+        """The threshold in force."""
+        return float(self._attribute("threshold_").configuration.threshold)
