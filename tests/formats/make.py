@@ -34,8 +34,10 @@ def linear() -> ErasableClassifier:
 
 
 def kernel() -> ErasableKernelClassifier:
-    """Numbers for ids, truth values for labels."""
-    model = ErasableKernelClassifier("matern", 0.1, 1.0, gamma=0.5, nu=2.5, scaling=[4.0, 5.0, 6.0], grid_bits=8)
+    """Numbers for ids, truth values for labels, a key of the order of rows that is no small number."""
+    model = ErasableKernelClassifier(
+        "matern", 0.1, 1.0, gamma=0.5, nu=2.5, scaling=[4.0, 5.0, 6.0], grid_bits=8, random_state=2**100
+    )
     X = rows(20)
     return model.fit(X, X[:, 0] > 0, ids=[(-1) ** i * 2**i for i in range(20)], subjects=list(range(20)))
 
@@ -54,9 +56,10 @@ def core_set() -> CoreSetUnlearner:
 
 
 def mapped() -> ErasableClassifier:
-    """Rows that went through a map."""
+    """Rows that went through a map, decided in the order given."""
     X = rows(20)
-    model = ErasableClassifier(feature_map=RandomFourierFeatures(5, gamma=0.25, random_state=7), threshold=0.2)
+    feature_map = RandomFourierFeatures(5, gamma=0.25, random_state=7)
+    model = ErasableClassifier(feature_map=feature_map, threshold=0.2, order="given")
     return model.fit(X, (X[:, 0] > 0).astype(float))
 
 

@@ -22,28 +22,28 @@ HERE = Path(__file__).parent
 # Digest of the state; SHA-256 of the file, which is another where there are several.
 KEPT = {
     "linear-v1": (
-        "fbf834fc7180730f878b730fd8d6d83946be905ca18e02518d3c420d3064eec5",
-        "fbf834fc7180730f878b730fd8d6d83946be905ca18e02518d3c420d3064eec5",
+        "ded45d99755e440c53caabf2662bb97b24a5a1403f4eb11b1acbefb42b464210",
+        "ded45d99755e440c53caabf2662bb97b24a5a1403f4eb11b1acbefb42b464210",
     ),
     "kernel-v1": (
-        "8825ce4a006cf8bfd0f2bef7ff33193f79047ac54fbee5bc22db1f06677854d1",
-        "8825ce4a006cf8bfd0f2bef7ff33193f79047ac54fbee5bc22db1f06677854d1",
+        "2338d4025e445fcbfedd4154b9dafa5e14e4e1025b40ca6dc89fecc1366dcb60",
+        "2338d4025e445fcbfedd4154b9dafa5e14e4e1025b40ca6dc89fecc1366dcb60",
     ),
     "general-v1": (
-        "81a82ed58b97c274970c26d2fbef9fa1bbb654487247decc52f5eff0e0442d60",
-        "81a82ed58b97c274970c26d2fbef9fa1bbb654487247decc52f5eff0e0442d60",
+        "b24e54e37a55bfd1feea3c289e8997755762ccbec65067389a18efb296fe01e2",
+        "b24e54e37a55bfd1feea3c289e8997755762ccbec65067389a18efb296fe01e2",
     ),
     "core-set-v1": (
         "deb1d4e32305f26437de2edb0c9002ec88d1fc743b98b279f956fd8b9b50cfd7",
         "deb1d4e32305f26437de2edb0c9002ec88d1fc743b98b279f956fd8b9b50cfd7",
     ),
     "mapped-v1": (
-        "1c1493cafb2cf4c8180028390e077bc4827588f4a286f1f99a5d2d01f3cc54a7",
-        "1c1493cafb2cf4c8180028390e077bc4827588f4a286f1f99a5d2d01f3cc54a7",
+        "687a9b6fa5c2f3904b7309b2932f5cacce78898b861237e88ad43dfe14b15af6",
+        "687a9b6fa5c2f3904b7309b2932f5cacce78898b861237e88ad43dfe14b15af6",
     ),
     "sharded-v1": (
-        "7e5e9951e354a35986d2368b5d00e94e567e87597354d82648dcd2d8ba6dea46",
-        "062d4e34757eab2050a01f56465e8fda9589923e52af3946c71307e64758f10f",
+        "495275df1bfcf3059a83d0666281e7dce9f5e409cae777b25f64a2dbb338b546",
+        "8cfc7931fefb61f5505f6f50bc48aa9d7b3f91468cb4983cdf92c5fec3fdf8be",
     ),
 }
 NEEDED = {"general-v1", "core-set-v1", "mapped-v1"}  # like= is needed to load, or to predict
