@@ -390,9 +390,7 @@ def test_the_staged_sampler_does_not_learn_in_parts():
     with refused(clf.fit(X, Y), ConfigurationError, "all rows at once"):
         clf.partial_fit(X, Y, ids=np.arange(N) + 1000)
     clf = model().fit(X, Y).set_params(sampler="staged")
-    with refused(
-        clf, ConfigurationError, "order or random_state changed since the model was first"
-    ):
+    with refused(clf, ConfigurationError, "order or random_state changed since the model was first"):
         clf.partial_fit(X, Y, ids=np.arange(N) + 1000)
 
 

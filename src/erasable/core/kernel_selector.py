@@ -172,6 +172,18 @@ def select_points(
     return np.array(run.selected, dtype=np.intp), run.decisions
 
 
+def stale_screen(core: Integers, kernel: Kernel, points: Points, units: int, tau: float) -> Callable[[Integers], Mask]:
+    """A test of points: which of them these core points, as they are, do not rule out.
+
+    *Law*: the others are at or below the threshold after the core points, and after any that these are a part of. With
+    a function of the caller's none is ruled out: whether a point proves the function unfit shows at its turn only.
+    """
+    run = _Run(core, kernel, points, units, tau)
+    if run.own or not len(core):
+        return lambda G: np.ones(len(G), dtype=bool)
+    return lambda G: np.concatenate([run._may_be_kept(G[low : low + 4096]) for low in range(0, len(G), 4096)])
+
+
 class _Run:
     """Working memory of one call of :func:`select_points`."""
 

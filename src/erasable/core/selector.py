@@ -145,6 +145,26 @@ class RawRows:
             )
 
 
+def stale_screen(H: Float64s, grid: Grid, units: int, tau: float) -> Screen | None:
+    """A screen for raw rows of which ``H`` is the core now or at any earlier moment; None where there is none."""
+    current = factor(H, units) if tau > 0.0 else None
+    return None if current is None else screen(current, grid, units, tau)
+
+
+def not_ruled_out(rows: RowSource, stale: Screen) -> Mask:
+    """Which rows the screen cannot discard.
+
+    *Law*: the others are at or below the threshold against the core that the screen was made from, and against every
+    core that it is a part of. *Cost*: n d^2 flops in float32; memory: one block.
+    """
+    left = np.empty(len(rows), dtype=bool)
+    step = max(1, _BLOCK // stale.M.shape[0])
+    for low in range(0, len(rows), step):
+        high = min(len(rows), low + step)
+        left[low:high] = survivors(*rows.approximate(low, high), stale)
+    return left
+
+
 @dataclass
 class Decisions:
     """How many rows each level decided."""

@@ -7,10 +7,13 @@ do: go on learning, and predict by themselves.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from typing import Any, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.base import clone
 
 from erasable.core.arrays import Float64s
 from erasable.core.layout import Buffer
@@ -22,9 +25,11 @@ from erasable.estimators.validated import check_rows
 from erasable.models.files import KINDS
 from erasable.models.keys import array_of
 from erasable.models.model import Model
-from erasable.models.order import warn_of_runs
+from erasable.models.order import LabelRuns
 from erasable.models.reports import ForgetReport, LearnReport
+from erasable.models.rounds import BUDGET_BYTES, Block, learn_blocks
 from erasable.models.shards import Fetch
+from erasable.validation import whole_number
 
 M = TypeVar("M", bound=Model)
 
@@ -114,7 +119,7 @@ class ModelClassifier(Savable, ForgettingClassifier):
             model.check_whole()
             self._check_unchanged(model, classes)
         if model.one_by_one and model.order_key is None:
-            warn_of_runs(y, stacklevel=5)  # who called fit
+            LabelRuns().add(y).warn(stacklevel=4)  # who called fit
         report = model.learn(X, y, ids, subjects, allow_no_subject=allow_no_subject, progress=progress, **sizes)
         if fresh:
             if self.__sklearn_is_fitted__():
@@ -247,6 +252,59 @@ class ErasableBase(ModelClassifier):
             progress=progress,
         )
 
+    def learn_blocks(
+        self,
+        blocks: Iterable[Any],
+        *,
+        allow_no_subject: bool = False,
+        progress: Callable[[int], None] | None = None,
+        budget_bytes: int = BUDGET_BYTES,
+    ) -> LearnReport:
+        """Learn the rows of many blocks as if they came in one call, without holding them all.
+
+        With ``order="hashed"`` the blocks are gone through several times; see ``erasable.models.rounds``. Where a call
+        is refused, a model that was there before may have learnt part of the rows, and refuses to work from then on.
+
+        Parameters
+        ----------
+        blocks : iterable of Table
+            Anything with ``X``, ``y``, ``ids`` and ``subjects``. What can be gone through but once, an iterator or a
+            pipe, has to fit the budget, unless rows are decided as given.
+        allow_no_subject : bool, default=False
+            As in ``fit``.
+        progress : callable, optional
+            Called with the number of rows whose fate is known.
+        budget_bytes : int, default=256 MiB
+            About how many bytes of rows are held at a time. It changes the number of passes and nothing else.
+        """
+        once = getattr(blocks, "once", isinstance(blocks, Iterator))
+        budget = whole_number(budget_bytes, "budget_bytes")
+        face, fresh = self, not self.__sklearn_is_fitted__()
+        schema: dict[str, Any] = {}
+        if fresh:
+            source = iter(blocks)
+            first = next(source, None)
+            if first is None:
+                raise ConfigurationError("there is nothing to learn: no rows came.")
+            blocks = chain([first], source) if once else blocks
+            X, _, schema = self._check_learnt(first.X, first.y, first=True)
+            face = clone(self)
+            width = X.shape[1] if X.ndim > 1 else None
+            face._install(schema, _model=self._start(width, X.shape[0], None, streaming=True))
+        face._model.check_whole()
+        face._check_unchanged(face._model, None)
+        report = learn_blocks(
+            face._model,
+            _CheckedBlocks(face, blocks),
+            once=once,
+            budget_bytes=budget,
+            allow_no_subject=allow_no_subject,
+            progress=progress,
+        )
+        if fresh:
+            self._install(schema, _model=face._model)
+        return report
+
     def check_agrees(self, model: Model) -> None:
         """Refuse parameters that name another configuration than a model has.
 
@@ -309,3 +367,15 @@ class ErasableBase(ModelClassifier):
     def threshold_(self) -> float:
         """The threshold in force."""
         return float(self._attribute("threshold_").configuration.threshold)
+
+
+class _CheckedBlocks:
+    """Blocks whose rows are checked as those of ``partial_fit``, each time they are gone through."""
+
+    def __init__(self, face: ErasableBase, blocks: Iterable[Any]) -> None:
+        self.face, self.blocks = face, blocks
+
+    def __iter__(self) -> Iterator[Block]:
+        for block in self.blocks:
+            X, y, _ = self.face._check_learnt(block.X, block.y, first=False)
+            yield Block(X, y, block.ids, block.subjects)

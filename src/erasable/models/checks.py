@@ -43,9 +43,7 @@ def check_ids(ids: Any, n: int, place: Mapping[Key, Any]) -> Column | None:
     if ids is None:
         if not place:
             return None
-        if not isinstance(next(iter(place)), int):
-            raise InputError("ids are required: this model's ids are not integers, so rows cannot be numbered on.")
-        start = max(place) + 1  # type: ignore[operator]
+        start = next_id(place)
         if start + n > 2**63:
             raise InputError("ids are required: numbering on from the largest id in the model would pass 64 bits.")
         return range(start, start + n)
@@ -63,6 +61,21 @@ def check_ids(ids: Any, n: int, place: Mapping[Key, Any]) -> Column | None:
                 f"{present} of {n} ids are already present in the model: forget them first, or leave these rows out."
             )
     return keys
+
+
+def next_id(place: Mapping[Key, Any]) -> int:
+    """What rows without ids are numbered from, after these: on from the largest id.
+
+    Raises
+    ------
+    InputError
+        When ids are not numbers.
+    """
+    if not place:
+        return 0
+    if not isinstance(next(iter(place)), int):
+        raise InputError("ids are required: this model's ids are not integers, so rows cannot be numbered on.")
+    return max(place) + 1  # type: ignore[operator]
 
 
 def check_subjects(subjects: Any, n: int, known: type | None, *, allow_no_subject: bool) -> Column:

@@ -7,6 +7,7 @@ Learning works on a copy of ``H`` and swaps it in at the end, so a refused call 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -16,7 +17,7 @@ import numpy.typing as npt
 from erasable.core.arrays import Float32s, Float64s
 from erasable.core.grid import scale_rows
 from erasable.core.layout import Key, Label, canonical_json, read_json
-from erasable.core.selector import Decisions, Progress, RawRows, select
+from erasable.core.selector import Decisions, Progress, RawRows, not_ruled_out, select, stale_screen
 from erasable.core.sums import add_rows, empty_gram, sums_by_class
 from erasable.errors import StateFormatError
 from erasable.features import AbsentMap, FeatureMap
@@ -85,6 +86,12 @@ class LinearModel(Model):
     def in_order(self, rows: RawRows, order: npt.NDArray[np.intp]) -> RawRows:
         """Rows that are gathered as the selector reads them."""
         return replace(rows, order=order)
+
+    def screening(self) -> Callable[[RawRows], npt.NDArray[np.bool_]] | None:
+        """Rows whose leverage is at or below the threshold already are ruled out."""
+        c = self.configuration
+        stale = stale_screen(self.H, c.grid, c.units, c.threshold) if len(self.core) else None
+        return None if stale is None else lambda rows: not_ruled_out(rows, stale)
 
     def select(
         self, rows: RawRows, labels: npt.NDArray[Any], keys: Any, progress: Progress | None, **sizes: int | None

@@ -8,6 +8,7 @@ what was asked.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -58,6 +59,13 @@ class Model(ABC):
     def in_order(self, rows: Any, order: npt.NDArray[np.intp]) -> Any:
         """Prepared rows in another order."""
         return rows[order]
+
+    def screening(self) -> Callable[[Any], npt.NDArray[np.bool_]] | None:
+        """A test of prepared rows, block by block: one that fails it is ruled out by the core rows as they are now.
+
+        And so it is by any core rows that these are a part of. None where there is no such test.
+        """
+        return None
 
     @abstractmethod
     def select(

@@ -9,7 +9,8 @@ configuration.
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from collections import Counter
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,10 @@ from erasable.validation import choice, seed
 ORDERS = ("hashed", "given")
 _LARGEST_KEY = 2**128 - 1
 _FEW = 100  # rows: in fewer, runs of labels say little
+SORTED = (
+    "labels come in long runs, as in a table sorted by class, and with order='given' rows are decided as they come, so "
+    "the first classes take the core set: leave order='hashed', or shuffle the rows."
+)
 
 
 def order_key(given: Any) -> int | None:
@@ -59,20 +64,27 @@ def read_order(written: Any) -> int | None:
     return None if written is None else int(written)
 
 
-def warn_of_runs(y: npt.NDArray[Any], *, stacklevel: int) -> None:
-    """Say so when labels change less than a tenth as often as they would in random order.
+class LabelRuns:
+    """How often labels change from one row to the next, block after block.
 
     *Law*: among n rows, ``n_c`` of class c, a random order has ``n - sum(n_c ** 2) / n`` changes in the mean.
     """
-    n = len(y)
-    if n < _FEW:
-        return
-    _, counts = np.unique(y, return_counts=True)
-    expected = n - float((counts.astype(np.float64) ** 2).sum()) / n
-    if np.count_nonzero(y[1:] != y[:-1]) < expected / 10:
-        warnings.warn(
-            "labels come in long runs, as in a table sorted by class, and with order='given' rows are decided as they "
-            "come, so the first classes take the core set: leave order='hashed', or shuffle the rows.",
-            SortedRowsWarning,
-            stacklevel=stacklevel,
-        )
+
+    def __init__(self) -> None:
+        self.counts: Counter[Any] = Counter()
+        self.changes = 0
+        self.last: list[Any] = []
+
+    def add(self, y: npt.NDArray[Any]) -> Self:
+        """Labels that follow those before."""
+        labels, counts = np.unique(y, return_counts=True)
+        self.counts.update(dict(zip(labels.tolist(), counts.tolist(), strict=True)))
+        self.changes += int(np.count_nonzero(y[1:] != y[:-1])) + (self.last != y[:1].tolist() and bool(self.last))
+        self.last = y[-1:].tolist()
+        return self
+
+    def warn(self, *, stacklevel: int) -> None:
+        """Say so when labels change less than a tenth as often as they would in random order."""
+        n = self.counts.total()
+        if n >= _FEW and 10 * self.changes < n - sum(count**2 for count in self.counts.values()) / n:
+            warnings.warn(SORTED, SortedRowsWarning, stacklevel=stacklevel + 1)

@@ -12,11 +12,11 @@ from typing import Any
 from erasable.audit.keys import PrivateKey
 from erasable.audit.receipts import make_receipt
 from erasable.core.layout import digest_of, read_meta
-from erasable.core.selector import Decisions
 from erasable.errors import ConfigurationError, InputTypeError, StateFormatError, StoreError, UnknownOutcomeError
 from erasable.models.files import head_of, model_of, naming, needs_code, read_model, refuse_odd_size, write
 from erasable.models.model import Model
 from erasable.models.reports import ForgetReport, LearnReport, VerifyReport, warn_of_emptied_classes
+from erasable.models.rounds import BUDGET_BYTES
 from erasable.models.shards import files_of, shards_of
 from erasable.models.state import State
 from erasable.operations.requests import Line, Request, Ticket
@@ -177,15 +177,19 @@ class ModelFile:
         allow_no_subject: bool = False,
         progress: Callable[[int], None] | None = None,
         mode: int = PRIVATE,
+        budget_bytes: int = BUDGET_BYTES,
     ) -> LearnReport:
-        """Learn blocks of rows one after the other, then write the file once: all of it, or nothing.
+        """Learn the rows of all blocks as one call, then write the file once: all of it, or nothing.
 
-        The lock is held until all is learnt, so forgetting waits that long.
+        With ``order="hashed"``, the default, rows are decided in the order of the hashes of their ids, and the blocks
+        are gone through several times where they do not fit ``budget_bytes``. With ``order="given"`` they are decided
+        as they come, in one pass. The lock is held until all is learnt, so forgetting waits that long.
 
         Parameters
         ----------
         blocks : iterable of Table
-            Anything with ``X``, ``y``, ``ids`` and ``subjects``. Only one is held at a time. It must not change the
+            Anything with ``X``, ``y``, ``ids`` and ``subjects``: a list, or what can be gone through again. An iterator
+            or a pipe, which cannot, has to fit ``budget_bytes``, or rows are decided as given. It must not change the
             same file: that would wait for itself.
         new : estimator, optional
             An unfitted model to start with where the file does not exist; it is not changed, and needs ``horizon`` or
@@ -197,11 +201,17 @@ class ModelFile:
             Called with the number of rows done.
         mode : int, default=0o600
             Permissions of a new file, as in ``save``; one that is there keeps its own.
+        budget_bytes : int, default=256 MiB
+            About how many bytes of rows are held at a time. It changes the number of passes and nothing else.
         """
         if new is not None and getattr(new, "__sklearn_is_fitted__", lambda: True)():
             raise InputTypeError("new must be an unfitted model, such as ErasableClassifier(horizon=100_000).")
         return self.learn_prepared(
-            lambda _: (blocks, new), allow_no_subject=allow_no_subject, progress=progress, mode=mode
+            lambda _: (blocks, new),
+            allow_no_subject=allow_no_subject,
+            progress=progress,
+            mode=mode,
+            budget_bytes=budget_bytes,
         )
 
     def learn_prepared(
@@ -211,6 +221,7 @@ class ModelFile:
         allow_no_subject: bool = False,
         progress: Callable[[int], None] | None = None,
         mode: int = PRIVATE,
+        budget_bytes: int = BUDGET_BYTES,
     ) -> LearnReport:
         """``learn``, for rows that can only be read once it is known what the file holds.
 
@@ -219,7 +230,7 @@ class ModelFile:
         prepare : callable
             Called under the lock with the model that the file holds, or None; gives blocks and, where the file does
             not exist, an unfitted estimator.
-        allow_no_subject, progress, mode
+        allow_no_subject, progress, mode, budget_bytes
             As in ``learn``.
         """
         from sklearn.base import clone
@@ -238,7 +249,9 @@ class ModelFile:
             else:
                 raise StoreError(f"{self.path} does not exist: check the path, or give a new model to start with.")
             self._cached = None  # until the file says the same as this model
-            report = _learn_blocks(face, blocks, progress, allow_no_subject)
+            report: LearnReport = face.learn_blocks(
+                blocks, allow_no_subject=allow_no_subject, progress=progress, budget_bytes=budget_bytes
+            )
             self._write(writer, face.model_.snapshot(), mode)
             self._cached = face.model_
             return report
@@ -357,27 +370,6 @@ class ModelFile:
         with undisturbed():
             write(writer, files, mode)
         self._seal, self._in_parts = digest_of(files.head) if files.parts else state.digest, bool(files.parts)
-
-
-def _learn_blocks(
-    face: Any, blocks: Iterable[Any], progress: Callable[[int], None] | None, allow_no_subject: bool
-) -> LearnReport:
-    rows, added, decisions = 0, 0, Decisions()
-    for block in blocks:
-        watch = None if progress is None else (lambda done, total, start=rows: progress(start + done))
-        part = face.learn(
-            block.X,
-            block.y,
-            ids=block.ids,
-            subjects=block.subjects,
-            streaming=True,
-            allow_no_subject=allow_no_subject,
-            progress=watch,
-        )
-        rows, added, decisions = rows + part.rows, added + part.core_rows_added, decisions + part.decisions
-    if not rows:
-        raise ConfigurationError("there is nothing to learn: no rows came.")
-    return LearnReport(rows, added, face.n_core_, decisions)
 
 
 @contextmanager

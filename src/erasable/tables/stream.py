@@ -66,6 +66,11 @@ class TableStream:
         return self._source.n_features
 
     @property
+    def once(self) -> bool:
+        """Whether the rows can be gone through but once: those of a pipe."""
+        return bool(self._source.once)
+
+    @property
     def n_rows(self) -> int | None:
         """How many rows there are, where that is known without reading them; see ``count_rows``."""
         return self._source.n_rows
