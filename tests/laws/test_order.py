@@ -284,7 +284,7 @@ def test_labels_in_long_runs_are_warned_of_where_rows_are_decided_as_given(name,
     clone(MODELS[name]).fit(X[index], Y[index])
     clone(MODELS[name]).set_params(order="given").fit(X, Y)
     assert not recwarn.list
-    with pytest.warns(SortedRowsWarning, match="order='hashed'") as told:
+    with pytest.warns(SortedRowsWarning, match='order= at "hashed"') as told:
         clone(MODELS[name]).set_params(order="given").fit(X[index], Y[index])
     assert told[0].filename == __file__
 

@@ -179,7 +179,7 @@ def test_an_iterator_is_enough_where_all_rows_fit():
 
 def test_an_iterator_that_does_not_fit_is_refused_and_says_what_to_do():
     clf, blocks = ErasableClassifier(threshold=0.1), iter(in_blocks(X, "many"))
-    with pytest.raises(InputError, match=r"only once.*10,000 bytes.*file.*order='given'"):
+    with pytest.raises(InputError, match=r'only once.*10,000 bytes.*file.*order= "given"'):
         clf.learn_blocks(blocks, budget_bytes=10_000)
     assert next(blocks, None) is not None  # refused as soon as it was clear
     assert not clf.__sklearn_is_fitted__()

@@ -1,15 +1,25 @@
 """learn: the same model as fit and partial_fit, and a report that adds up."""
 
 import dataclasses
+import functools
+import gzip
+import io
 import pickle
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.datasets import dump_svmlight_file
 
-from erasable import ErasableClassifier, learn, load, verify
-from erasable.errors import ErasableError
+from erasable import ErasableClassifier, ErasableKernelClassifier, learn, load, verify
+from erasable.errors import ConfigurationError, ErasableError, InputError
 from erasable.models.reports import LearnReport
+from erasable.operations import learn as learning
 from erasable.operations.learn import learn_table
+from erasable.tables import stream_table
 from tests.estimators.cases import N, assert_no_traces, classifier, make_classes, make_rows
 
 X, Y = make_rows()
@@ -123,7 +133,11 @@ def test_a_table_is_learnt_into_a_new_file_and_into_one_that_is_there(tmp_path):
     assert seen[-1] == (40, 40)
     second = learn_table(path, csv(tmp_path / "b.csv", 40, 90), id="row")  # the file says what kind names are
     assert second.report.rows == 50
-    learn_table(whole, csv(tmp_path / "c.csv", 0, 90), **options)
+    parts = ErasableClassifier(threshold=0.02, feature_names=["f0", "f1", "f2"])
+    for low, high in ((0, 40), (40, 90)):  # one call each
+        rows = np.random.default_rng(0).standard_normal((high, 3))[low:]
+        parts.partial_fit(rows, (rows[:, 0] > 0).astype(int), ids=[f"{i:04}" for i in range(low, high)])
+    parts.save(whole)
     assert path.read_bytes() == whole.read_bytes()
 
 
@@ -144,3 +158,123 @@ def test_what_differs_from_the_model_in_the_file_is_refused_and_changes_nothing(
     with pytest.raises(ErasableError, match=says):
         learn_table(path, csv(tmp_path / "b.csv", 40, 50), id="row", **options)
     assert path.read_bytes() == before
+
+
+# -- any order of rows, any format, any budget ---------------------------------------------------------------------
+
+ROWS = 300
+FORMATS = ("csv", "parquet", "npz", "sparse npz", "svmlight", "csv.gz")
+
+
+def sorted_rows():
+    """Rows sorted by class, of few digits, so that text holds them exactly."""
+    rng = np.random.default_rng(5)
+    rows = rng.integers(-64, 65, (ROWS, 4)) / 16.0
+    rows[rng.random(rows.shape) < 0.3] = 0.0
+    rows[:, 3] = 1.0
+    labels = np.array([0, 1, 2])[np.digitize(rows[:, 0] + rows[:, 1], [-1.0, 1.0])]
+    order = np.argsort(labels, kind="stable")
+    return rows[order], labels[order], np.arange(ROWS) * 3 - 100, np.arange(ROWS) % 11
+
+
+def written(folder, form, index):
+    """The rows at these places in a file, and the options that read it; SVMlight has no ids."""
+    rows, labels, ids, owners = (column[index] for column in sorted_rows())
+    path = folder / {"sparse npz": "t.npz"}.get(form, f"t.{form}")
+    names = {"id": "row", "subject": "owner", "label": "class"}
+    match form:
+        case "csv" | "csv.gz":
+            head = ",".join([*(f"f{j}" for j in range(4)), "class", "row", "owner"])
+            lines = [",".join(map(str, [*r, c, i, o])) for r, c, i, o in zip(rows, labels, ids, owners, strict=True)]
+            text = "\n".join([head, *lines, ""]).encode()
+            path.write_bytes(gzip.compress(text) if form == "csv.gz" else text)
+            return path, names
+        case "parquet":
+            columns = {f"f{j}": rows[:, j] for j in range(4)} | {"class": labels, "row": ids, "owner": owners}
+            pq.write_table(pa.table(columns), path, row_group_size=70)
+            return path, names
+        case "npz":
+            np.savez(path, X=rows, y=labels, ids=ids, subjects=owners)
+            return path, {}
+        case "sparse npz":
+            sparse.save_npz(path, sparse.csr_matrix(rows))
+            np.savez(folder / "t_labels.npz", y=labels, ids=ids, subjects=owners)
+            return path, {}
+        case _:
+            dump_svmlight_file(rows, labels, str(path), zero_based=False, query_id=owners)
+            return path, {"subject": "qid"}
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("kernel", [None, "rbf"])
+def test_the_order_of_a_file_and_the_budget_do_not_matter(tmp_path, form, kernel, monkeypatch):
+    """The state is that of ``fit`` on the whole table, in memory."""
+    rows, labels, ids, owners = sorted_rows()
+    make = ErasableKernelClassifier(scaling=4.0, threshold=0.5) if kernel else ErasableClassifier(threshold=0.1)
+    parameters = {"threshold": 0.5, "scaling": 4.0} if kernel else {"threshold": 0.1}
+    shuffles = [np.arange(ROWS), np.random.default_rng(1).permutation(ROWS)]
+    for k, index in enumerate(shuffles):
+        folder = tmp_path / str(k)
+        folder.mkdir()
+        path, options = written(folder, form, index)
+        if form == "svmlight":  # rows are known by their positions: another order is another table
+            expected = clone(make).fit(rows[index], labels[index], subjects=owners[index])
+        else:
+            expected = clone(make).fit(rows, labels, ids=ids, subjects=owners)
+        for block_bytes, budget in ((2**26, 2**28), (2**26, 3_000), (1_000, 1_500), (1_000, 2**28)):
+            monkeypatch.setattr(learning, "stream_table", functools.partial(stream_table, block_bytes=block_bytes))
+            model = folder / f"{block_bytes}-{budget}"
+            done = learn_table(model, path, **options, kernel=kernel, parameters=parameters, budget_bytes=budget)
+            found = load(model)
+            assert done.report.rows == ROWS
+            assert found.core_ids_.tolist() == expected.core_ids_.tolist()
+            if form in ("npz", "sparse npz", "svmlight"):  # without names of columns
+                assert found.state_digest() == expected.state_digest()
+            else:
+                named = clone(expected).set_params(feature_names=["f0", "f1", "f2", "f3"])
+                assert found.state_digest() == named.fit(rows, labels, ids=ids, subjects=owners).state_digest()
+            assert done.hints == []
+
+
+def test_a_pipe_is_learnt_in_hashed_order_where_it_fits_and_refused_where_not(tmp_path):
+    path, options = written(tmp_path, "csv", np.arange(ROWS))
+    whole = tmp_path / "whole"
+    learn_table(whole, path, **options, parameters={"threshold": 0.1})
+    piped = tmp_path / "piped"
+    learn_table(piped, io.BytesIO(path.read_bytes()), **options, parameters={"threshold": 0.1})
+    assert piped.read_bytes() == whole.read_bytes()
+    refused = tmp_path / "refused"
+    with pytest.raises(InputError, match=r'only once.*order= "given"'):
+        learn_table(
+            refused, io.BytesIO(path.read_bytes()), **options, parameters={"threshold": 0.1}, budget_bytes=5_000
+        )
+    assert not refused.exists()
+    given = {"threshold": 0.1, "order": "given"}
+    done = learn_table(refused, io.BytesIO(path.read_bytes()), **options, parameters=given, budget_bytes=5_000)
+    assert load(refused).order == "given"
+    assert "long runs" in done.hints[0]
+
+
+def test_learning_more_of_a_file_in_another_order_is_one_more_call(tmp_path):
+    rows, labels, ids, owners = sorted_rows()
+    digests = set()
+    for k, index in enumerate([np.arange(100, ROWS), np.random.default_rng(1).permutation(np.arange(100, ROWS))]):
+        folder = tmp_path / str(k)
+        folder.mkdir()
+        clf = ErasableClassifier(threshold=0.1, feature_names=["f0", "f1", "f2", "f3"])
+        clf.fit(rows[:100], labels[:100], ids=ids[:100], subjects=owners[:100])
+        clf.save(folder / "m")
+        path, options = written(folder, "parquet", index)
+        learn_table(folder / "m", path, **options, budget_bytes=4_000)
+        digests.add(load(folder / "m").state_digest())
+        clf.partial_fit(rows[100:], labels[100:], ids=ids[100:], subjects=owners[100:])
+        digests.add(clf.state_digest())
+    assert len(digests) == 1
+
+
+@pytest.mark.parametrize("other", [{"order": "given"}, {"random_state": 7}])
+def test_the_order_must_be_that_of_the_file(tmp_path, other):
+    path, options = written(tmp_path, "parquet", np.arange(ROWS))
+    learn_table(tmp_path / "m", path, **options, parameters={"threshold": 0.1})
+    with pytest.raises(ConfigurationError, match="order or random_state changed"):
+        learn_table(tmp_path / "m", path, **options, parameters=other)

@@ -10,6 +10,7 @@ import typer
 from erasable.cli._shared import Bars, Json, Timeout, note_doubt, print_json, say
 
 KeyType = Literal["int", "str"]
+Order = Literal["hashed", "given"]
 LabelType = Literal["int", "str", "float", "bool"]
 _TYPES: dict[str, type] = {"int": int, "str": str, "float": float, "bool": bool}
 
@@ -83,6 +84,16 @@ def learn(
     scaling: Annotated[
         float | None, typer.Option(help="Divide rows by this number. [default: each row by its norm; a kernel's by 1]")
     ] = None,
+    order: Annotated[
+        Order | None,
+        typer.Option(
+            metavar="ORDER",
+            help="In which order rows are decided: hashed, by a keyed hash of their ids, or given. [default: hashed]",
+        ),
+    ] = None,
+    random_state: Annotated[
+        int | None, typer.Option(help="Key of the hashes, zero or more. [default: 0]", show_default=False)
+    ] = None,
     mode: Annotated[
         str, typer.Option(help="Permissions of a new model file, in octal; one that is there keeps its own.")
     ] = "600",
@@ -91,8 +102,10 @@ def learn(
 ) -> None:
     """Learn the rows of a table. Only a small core set of them is stored, and of the others nothing.
 
-    The table may be larger than memory: one block of it is held at a time. The file is written once, at the end: all
-    rows are learnt or none. On a file that is there already, options only need to be given where they must agree.
+    Rows are decided in the order of a keyed hash of their ids, so that the order of the table does not matter. A table
+    may be larger than memory: it is then read twice or more, which standard input cannot be. The file is written once,
+    at the end: all rows are learnt or none. On a file that is there already, options only need to be given where they
+    must agree.
 
     For example:
 
@@ -108,6 +121,9 @@ def learn(
     from erasable.operations.learn import learn_table
 
     options: dict[str, Any] = {"capacity": capacity, "threshold": threshold, "scaling": scaling}
+    options |= {"order": order, "random_state": random_state}
+    if order == "given":
+        _refuse({"--random-state": random_state}, "is the key of the hashed order, and --order given has none")
     if kernel is None:
         options |= {"kappa": kappa, "horizon": horizon, "fit_intercept": intercept}
         _refuse({"--gamma": gamma}, "is for kernels: name one with --kernel")

@@ -22,8 +22,8 @@ ORDERS = ("hashed", "given")
 _LARGEST_KEY = 2**128 - 1
 _FEW = 100  # rows: in fewer, runs of labels say little
 SORTED = (
-    "labels come in long runs, as in a table sorted by class, and with order='given' rows are decided as they come, so "
-    "the first classes take the core set: leave order='hashed', or shuffle the rows."
+    "labels come in long runs, as in a table sorted by class, and rows are decided as they are given, so the first "
+    'classes take the core set: leave order= at "hashed", or shuffle the rows.'
 )
 
 

@@ -130,7 +130,7 @@ def _in_rounds(
                 raise InputError(
                     f"these rows can be read only once, and are more than the {budget_bytes:,} bytes that are held of "
                     "them, so they cannot be put into the order of their hashes: save them to a file and give that, or "
-                    "decide them as they come, with order='given'."
+                    'have them decided as they come, with order= "given".'
                 )
             if progress is not None and settled > furthest:
                 furthest = settled

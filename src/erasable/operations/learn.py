@@ -12,13 +12,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-from erasable.errors import ConfigurationError, InputError, InputTypeError
+from erasable.errors import ConfigurationError, InputError, InputTypeError, SortedRowsWarning
 from erasable.estimators import ErasableClassifier, ErasableKernelClassifier
 from erasable.estimators.faces import ErasableBase
 from erasable.estimators.files import face_of
 from erasable.models.kernel import KernelModel
 from erasable.models.model import Model
 from erasable.models.reports import LearnReport
+from erasable.models.rounds import BUDGET_BYTES
 from erasable.operations.inspect import stored_bytes
 from erasable.operations.model_file import ModelFile
 from erasable.store import PRIVATE
@@ -83,7 +84,7 @@ class TableLearnt:
     bytes : int
         How large the file is now.
     hints : list of str
-        What to do otherwise, where most rows were stored or next to nothing is left of them.
+        What to do otherwise, where most rows were stored, next to nothing is left of them, or they come sorted.
     """
 
     report: LearnReport
@@ -109,8 +110,13 @@ def learn_table(
     timeout: float | None = None,
     mode: int = PRIVATE,
     progress: Callable[[int, int], None] | None = None,
+    budget_bytes: int = BUDGET_BYTES,
 ) -> TableLearnt:
     """Learn the rows of a table into a model file, new or existing: all of them, or none.
+
+    The model is that of ``fit``, or of one more ``partial_fit``, with all rows of the table. With ``order="hashed"`` a
+    file that does not fit ``budget_bytes`` is read twice, and again while rows are left over; standard input, which can
+    be read but once, has to fit.
 
     Parameters
     ----------
@@ -132,13 +138,16 @@ def learn_table(
         As in ``ModelFile``.
     progress : callable, optional
         Called with rows done and rows in all.
+    budget_bytes : int, default=256 MiB
+        About how many bytes of rows are held at a time. It changes the number of passes and nothing else.
     """
     given = dict(parameters or {})
     types = {"label": label_type, "id": id_type, "subject": subject_type}
     named = {role: kind for role, kind in types.items() if kind is not None}
     file = ModelFile(path, timeout=timeout)
-    with ExitStack() as stack, warnings.catch_warnings():
+    with ExitStack() as stack, warnings.catch_warnings(record=True) as told:
         warnings.filterwarnings("ignore", "there is one feature")  # a hint says it
+        warnings.simplefilter("always", SortedRowsWarning)  # as a hint
         totals: list[int | None] = []
         made: list[Any] = []
 
@@ -173,8 +182,14 @@ def learn_table(
             if progress is not None:
                 progress(done, totals[0] or done)
 
-        report = file.learn_prepared(prepare, allow_no_subject=allow_no_subject, progress=watch, mode=mode)
-    return TableLearnt(report, stored_bytes(path), _hints(report, *made[0]))
+        report = file.learn_prepared(
+            prepare, allow_no_subject=allow_no_subject, progress=watch, mode=mode, budget_bytes=budget_bytes
+        )
+    for warning in told:
+        if warning.category is not SortedRowsWarning:
+            warnings.warn(warning.message, stacklevel=2)
+    hints = [str(warning.message) for warning in told if warning.category is SortedRowsWarning]
+    return TableLearnt(report, stored_bytes(path), [*hints, *_hints(report, *made[0])])
 
 
 def _made(kernel: str | None, given: dict[str, Any], stream: TableStream) -> ErasableBase:
