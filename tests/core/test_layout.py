@@ -501,7 +501,7 @@ def test_any_change_is_refused_or_gives_the_very_bytes_and_verify_decides(files,
     except UnicodeEncodeError:
         return
     try:
-        model = read_back(bad, case.make() if case.needed else None)
+        model = read_back(bad, case.make() if case.needed else None).model_
     except ErasableError:
         return
     try:

@@ -278,9 +278,9 @@ def test_a_warm_model_does_not_speak_for_a_damaged_file(path, largest, known, mo
     monkeypatch.setattr(shards, "LARGEST_SHARD", 500)
     fitted().save(path, overwrite=True)
     core = load(path).core_ids_.tolist()
-    for options in ({"key": new_key()}, {}):
+    for options, asked in (({"key": new_key()}, {}), ({}, {"digests": True})):
         file = ModelFile(path, **options)
-        file.forget(ids=core[:1])
+        file.forget(ids=core[:1], **asked)
         files = [path, *store_parts(path)]
         assert (len(files) > 1) == (largest == 200)
         for damaged in files:
@@ -290,11 +290,24 @@ def test_a_warm_model_does_not_speak_for_a_damaged_file(path, largest, known, mo
                 body.write(bytes(200))
             broken = {p: p.read_bytes() for p in files}
             with pytest.raises(StateFormatError, match="erasable: "):
-                file.forget(ids=core[1:2] if known else ["not-there"])
+                file.forget(ids=core[1:2] if known else ["not-there"], **asked)
             assert {p: p.read_bytes() for p in files} == broken
             damaged.write_bytes(whole)
         core = core[1:]
-        assert file.forget(ids=["not-there"]).core_rows == len(core)
+        assert file.forget(ids=["not-there"], **asked).core_rows == len(core)
+
+
+def test_a_change_that_says_nothing_of_the_bytes_replaces_a_damaged_body(path):
+    fitted().save(path, overwrite=True)
+    core = load(path).core_ids_.tolist()
+    file = ModelFile(path)
+    file.forget(ids=core[:1])
+    whole = path.read_bytes()
+    with open(path, "r+b") as body:
+        body.seek(len(whole) - 200)
+        body.write(bytes(200))
+    assert file.forget(ids=core[1:2]).core_rows == len(core) - 2
+    assert file.verify().core_rows == len(core) - 2
 
 
 def store_parts(path):

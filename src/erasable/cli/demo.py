@@ -58,7 +58,8 @@ def show(report: Demo) -> None:
     head = ("step", "rows stored", "accuracy", "took", "state digest")
     page.print(text_table("Learn, forget, verify", head, rows))
     for remark in report.remarks:
-        page.print(unmarked(remark))
+        for line in remark.splitlines():
+            page.print(unmarked(line))
     verdict = "byte for byte the state" if report.same else "NOT the state"
     page.print(f"[bold]{verdict}[/] of a fresh model that learnt the surviving core rows alone.")
     if report.picture is not None:

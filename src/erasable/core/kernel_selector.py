@@ -33,7 +33,6 @@ from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
-from flint import fmpz_mat
 from scipy.linalg import blas
 
 from erasable.core.arrays import Float64s, Integers
@@ -107,6 +106,8 @@ def _shifted(H: Float64s, by: float) -> Float64s:
 
 def _no_negative_eigenvalue(H: Float64s, floor: int) -> bool:
     """Whether ``H - floor I`` has none: its characteristic polynomial, all of whose roots are real, alternates."""
+    from flint import fmpz_mat  # only here: hardly ever needed, and slow to load
+
     M = symmetric(_shifted(H, floor))
     coefficients = fmpz_mat(len(M), len(M), [int(v) for v in M.ravel()]).charpoly().coeffs()
     return all(c * (-1) ** (len(M) - power) >= 0 for power, c in enumerate(coefficients))

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-import flint
 import numpy as np
 import numpy.typing as npt
 from scipy.linalg import blas
@@ -254,6 +253,8 @@ class Kernel:
         if not self.of_distance:
             value = ONE * (Fraction(self.gamma) * t * unit + Fraction(self.coef0)) ** self.degree
             return round(value if self.name == "poly" else ONE * t * unit)
+        import flint  # only here: hardly ever needed, and slow to load
+
         before = flint.ctx.prec
         try:
             for precision in (128, 512, 4096):
@@ -266,6 +267,8 @@ class Kernel:
         raise AssertionError("a transcendental number halfway between two integers")
 
     def _ball(self, t: int, unit: Fraction) -> Any:
+        import flint
+
         if self.name == "rbf":
             x = Fraction(self.gamma) * t * unit
             return (-flint.arb(flint.fmpq(x.numerator, x.denominator))).exp()

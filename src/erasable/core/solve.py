@@ -19,10 +19,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from flint import fmpz_mat
 from scipy.linalg import blas, lapack
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
 from threadpoolctl import ThreadpoolController
 
 from erasable.core.arrays import Float64s
@@ -153,6 +150,9 @@ def refine(H: Float64s, L: Float64s, R: npt.NDArray[np.int64]) -> Iterator[Refin
 
 def component(H: npt.NDArray[np.int64], support: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
     """Coordinates that ``H`` links, directly or not, to those in ``support``: the rest cannot influence a solve."""
+    from scipy.sparse import csr_array  # only here: hardly ever needed, and slow to load
+    from scipy.sparse.csgraph import connected_components
+
     _, label = connected_components(csr_array(H != 0), directed=False)
     return np.flatnonzero(np.isin(label, label[support]))
 
@@ -162,6 +162,8 @@ def solve_exactly(H: npt.NDArray[np.int64], rhs: npt.NDArray[np.int64]) -> list[
 
     Cost: multimodular elimination, about 0.1 s at d = 100 and 12 s at d = 600 when ``H`` is one connected block.
     """
+    from flint import fmpz_mat  # only here: hardly ever needed, and slow to load
+
     d = H.shape[0]
     x = fmpz_mat(d, d, [int(v) for v in H.ravel()]).solve(fmpz_mat(d, 1, [int(v) for v in rhs]))
     return [x[i, 0] for i in range(d)]

@@ -8,10 +8,12 @@ change has not been settled: it counts nothing.
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain, repeat
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,6 +46,18 @@ class Page:
         self.subjects = [self.subjects[i] for i in kept]
         self.labels = [self.labels[i] for i in kept]
         self.gaps = 0
+
+
+@contextmanager
+def _collector_at_rest() -> Iterator[None]:
+    """A block that makes so many objects that Python would look through all there are for garbage, several times."""
+    running = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if running:
+            gc.enable()
 
 
 class Named(NamedTuple):
@@ -81,8 +95,9 @@ class CoreRows:
         self.class_counts: dict[Label, int] = {}
         self.id_type: type | None = None  # of the ids and subjects held: the first key of a dictionary is slow to find
         self.subject_type: type | None = None  # after many others before it were deleted
-        for page in self.pages:
-            self._enter(page)
+        with _collector_at_rest():
+            for page in self.pages:
+                self._enter(page)
         self._unsettled: object | None = None
 
     def __len__(self) -> int:
@@ -183,9 +198,13 @@ class CoreRows:
         return self._column("labels")
 
     def _column(self, name: str) -> list[Any]:
-        if not any(page.gaps for page in self.pages):
-            return list(chain.from_iterable(getattr(page, name) for page in self.pages))
-        return [v for p in self.pages for v, c in zip(getattr(p, name), p.labels, strict=True) if c is not None]
+        found: list[Any] = []
+        for page in self.pages:
+            column = getattr(page, name)
+            if page.gaps:
+                column = [v for v, label in zip(column, page.labels, strict=True) if label is not None]
+            found += column
+        return found
 
     def tables_agree(self) -> bool:
         """Whether the tables by id, subject and class name exactly the rows in the pages.

@@ -13,7 +13,17 @@ from erasable.audit.keys import PrivateKey
 from erasable.audit.receipts import make_receipt
 from erasable.core.layout import digest_of, read_meta
 from erasable.errors import ConfigurationError, InputTypeError, StateFormatError, StoreError, UnknownOutcomeError
-from erasable.models.files import head_of, model_of, naming, needs_code, read_model, refuse_odd_size, write
+from erasable.models.files import (
+    checksum_of,
+    checksum_of_file,
+    head_of,
+    model_of,
+    naming,
+    needs_code,
+    read_model,
+    refuse_odd_size,
+    write,
+)
 from erasable.models.model import Model
 from erasable.models.reports import ForgetReport, LearnReport, VerifyReport, warn_of_emptied_classes
 from erasable.models.rounds import BUDGET_BYTES
@@ -33,9 +43,10 @@ Prepare = Callable[[Model | None], tuple[Iterable[Any], Any]]
 class ModelFile:
     """A model in a file, for processes that go on changing it: the model stays in memory between calls.
 
-    Every change takes the file's lock, reads the file, loads what others wrote meanwhile, and returns only when the
-    new file is durable and the old one erased. The lock is held for the change alone, so several processes can work on
-    one file, and readers are never held up. Calls from several threads at the same time share one rewrite.
+    Every change takes the file's lock, loads what others wrote meanwhile, and returns only when the new file is durable
+    and the old one erased. The lock is held for the change alone, so several processes can work on one file, and
+    readers are never held up. Calls from several threads at the same time share one rewrite. What is said of the file's
+    bytes, in digests and receipts, was read or written in that call.
 
     Parameters
     ----------
@@ -86,8 +97,9 @@ class ModelFile:
         self._like = like
         self._key, self._after_only, self._verify_first = key, after_only, verify_first
         self._cached: Model | None = None
-        # SHA-256 of the file when it held the model in memory, and whether that was only the head of several files.
-        self._seal, self._in_parts = "", False
+        # Of the file when it held the model in memory: its SHA-256, where that is known, the checksum in its header,
+        # and whether it was only the head of several files.
+        self._seal, self._checksum, self._in_parts = "", "", False
         self._line = Line(self.path, timeout)
 
     def __repr__(self) -> str:
@@ -274,9 +286,9 @@ class ModelFile:
         """Carry out what all of these ask for with one rewrite; whatever happens, each of them gets an answer."""
         try:
             with self._locked() as writer:
-                model = self._current(writer)
-                self._cached = None  # until the file says the same as this model
                 digests = any(t.digests for t in batch)
+                model = self._current(writer, whole=digests)
+                self._cached = None  # until the file says the same as this model
                 before = self._digest(model) if digests else None
                 leaving: dict[Any, None] = {}
                 found = [t.found(model, leaving) for t in batch]
@@ -286,7 +298,7 @@ class ModelFile:
                 if signing:
                     model.verify(state=state)
                 if leaving and state is not None:
-                    self._write(writer, state)
+                    self._write(writer, state, digests=digests)
                 else:
                     writer.make_durable()
                 self._cached = model
@@ -344,8 +356,14 @@ class ModelFile:
         with locked(self.path, parts_of=shards_of, timeout=self._line.time_left()) as writer:
             yield writer
 
-    def _current(self, writer: Writer) -> Model:
-        """The model that the file holds."""
+    def _current(self, writer: Writer, *, whole: bool = True) -> Model:
+        """The model that the file holds.
+
+        Where nothing is to be said of the file's bytes, it is enough that its header is that of the model in memory:
+        a change then replaces all of them. Otherwise every byte is read.
+        """
+        if not whole and self._cached is not None and checksum_of_file(writer) == self._checksum:
+            return self._cached
         with naming(self.path):
             refuse_odd_size(self.path)
             return writer.read(self._same_or_loaded)
@@ -355,7 +373,7 @@ class ModelFile:
         seal, parts = digest_of([head]), shards_of(head)
         if self._cached is None or seal != self._seal:
             self._cached = model_of(head, fetch, code_in(self._like))
-            self._seal, self._in_parts = seal, bool(parts)
+            self._seal, self._in_parts, self._checksum = seal, bool(parts), str(read_meta(head)["checksum"])
         else:
             for name in parts:
                 fetch(name)  # refused unless it has the bytes that the head names it by
@@ -365,11 +383,13 @@ class ModelFile:
         """The digest of the state that was last read or written, in this call, under the lock."""
         return model.snapshot().digest if self._in_parts else self._seal
 
-    def _write(self, writer: Writer, state: State, mode: int = PRIVATE) -> None:
+    def _write(self, writer: Writer, state: State, mode: int = PRIVATE, *, digests: bool = False) -> None:
         files = files_of(state)
         with undisturbed():
             write(writer, files, mode)
-        self._seal, self._in_parts = digest_of(files.head) if files.parts else state.digest, bool(files.parts)
+        self._checksum, self._in_parts = checksum_of(files), bool(files.parts)
+        # Not hashed once more for nobody: who asks for digests next time reads the file anew.
+        self._seal = "" if not digests else digest_of(files.head) if files.parts else state.digest
 
 
 @contextmanager
