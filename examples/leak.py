@@ -75,7 +75,9 @@ def learn_plainly(rows, labels) -> PlainModel | None:
 
 
 def learn_erasably(rows, labels, ids) -> ErasableClassifier:
-    model = ErasableClassifier(CAPACITY, threshold=THRESHOLD, scaling=None, fit_intercept=False, classes=[-1.0, 1.0])
+    model = ErasableClassifier(
+        CAPACITY, threshold=THRESHOLD, scaling=None, fit_intercept=False, classes=[-1.0, 1.0], order="given"
+    )
     return model.fit(rows, labels, ids=ids)
 
 

@@ -53,7 +53,7 @@ def test_one_pass_keeps_what_the_kernel_classifier_keeps(kernel, seed, threshold
     labels = rows[:, 0] > 0
     radius = 1.5
     kept = SinglePass(KernelBall(kernel, radius), threshold).select(rows, labels, range(40))
-    clf = ErasableKernelClassifier(kernel, 1 / (4 * radius**2), threshold).fit(rows, labels)
+    clf = ErasableKernelClassifier(kernel, 1 / (4 * radius**2), threshold, order="given").fit(rows, labels)
     assert kept.tolist() == clf.core_ids_.tolist()
 
 

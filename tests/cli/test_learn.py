@@ -18,6 +18,7 @@ from sklearn.datasets import dump_svmlight_file
 
 from erasable import ErasableClassifier, load
 from erasable.cli.app import run
+from erasable.operations.learn import learn_table
 from erasable.tables import stream_table
 from tests.cli.session import LEARN, MODEL, N, content, core_ids, learnt, nan, put, read_csv, refused, said, table
 from tests.formats.models import rows
@@ -89,8 +90,8 @@ def test_svmlight_rows_whose_last_columns_are_zero_are_learnt_and_predicted(fold
 
 @pytest.mark.parametrize("cut", [1, 17, 59])
 def test_learning_in_two_goes_is_learning_in_one(cut, folder):
-    learnt(out="one.erasable")
-    learnt(0, cut)
+    learnt(out="one.erasable", order="given")
+    learnt(0, cut, order="given")
     more = put(table(cut), "more.csv")
     assert run(["learn", more, *LEARN]) == 0
     assert content() == content("one.erasable")
@@ -117,8 +118,8 @@ def test_digits_in_a_csv_are_what_the_model_has_them_for(folder):
     """Texts that look like numbers: the next table is text altogether, and its digits must not become integers."""
     digits = {"row_id": [str(i) for i in range(N)], "user_id": [str(i % 9) for i in range(N)]}
     digits["churned"] = [str(i % 2) for i in range(N)]
-    learnt(out="one.erasable", **digits)
-    learnt(0, 30, **{name: values[:30] for name, values in digits.items()})
+    learnt(out="one.erasable", order="given", **digits)
+    learnt(0, 30, order="given", **{name: values[:30] for name, values in digits.items()})
     more = put(table(30, N, **{name: values[30:] for name, values in digits.items()}), "more.csv")
     assert run(["learn", more, *LEARN]) == 0
     assert content() == content("one.erasable")
@@ -237,7 +238,7 @@ def test_learn_as_json(capsys, folder):
 
 def test_a_kernel_model(capsys, folder):
     data = put(table(0, 40))
-    options = ["--kernel", "rbf", "--gamma", "0.5", "--scaling", "8", "--threshold", "0.5"]
+    options = ["--kernel", "rbf", "--gamma", "0.5", "--scaling", "8", "--threshold", "0.5", "--order", "given"]
     assert run(["learn", data, *LEARN, *options]) == 0
     model = load(MODEL)
     assert (model.kernel, model.gamma, model.scaling, model.threshold) == ("rbf", 0.5, 8.0, 0.5)
@@ -284,6 +285,7 @@ def test_the_memory_of_learning_does_not_grow_with_the_table(capsys, folder, mon
             tracemalloc.stop()
 
     monkeypatch.setitem(stream_table.__kwdefaults__, "block_bytes", 2**20)
+    monkeypatch.setitem(learn_table.__kwdefaults__, "budget_bytes", 2**21)
     peak("warm.parquet", 1)
     few, many = peak("few.parquet", 2), peak("many.parquet", 12)
     assert (folder / "many.parquet").stat().st_size > 3 * (folder / "few.parquet").stat().st_size
@@ -323,3 +325,41 @@ def test_subjects_are_not_left_out_where_a_model_has_them(capsys, folder):
     with refused(capsys, folder) as no:
         no(["learn", more, *plain], 2, "--subject", "--allow-no-subject")
     assert run(["learn", more, *plain, "--allow-no-subject"]) == 0
+
+
+# -- the order of rows ---------------------------------------------------------------------------------------------
+
+
+def test_the_order_is_an_option_and_part_of_the_file(capsys, folder):
+    data = put(table())
+    for options, key in (([], "0"), (["--random-state", "7"], "7"), (["--order", "given"], None)):
+        out = f"{key}.erasable"
+        assert run(["learn", data, *LEARN[:-1], out, "--threshold", "0.1", *options]) == 0
+        capsys.readouterr()
+        assert run(["inspect", out, "--json"]) == 0
+        assert said(capsys)["configuration"]["order_key"] == key
+    assert len({content("0.erasable"), content("7.erasable"), content("None.erasable")}) == 3
+
+
+def test_an_order_that_is_none_is_refused(capsys, folder):
+    data = put(table())
+    with refused(capsys, folder) as no:
+        no(["learn", data, *LEARN, "--threshold", "0.1", "--order", "random"], 2, "hashed")
+        no(["learn", data, *LEARN, "--threshold", "0.1", "--random-state", "-1"], 2, "random-state")
+        no(["learn", data, *LEARN, "--threshold", "0.1", "--order", "given", "--random-state", "1"], 2, "--order given")
+    learnt()
+    more = put(table(0, 5, row_id=[f"more {i}" for i in range(5)]))
+    with refused(capsys, folder) as no:
+        no(["learn", more, *LEARN, "--order", "given"], 2, "order or random_state")
+        no(["learn", more, *LEARN, "--random-state", "3"], 2, "order or random_state")
+
+
+def test_a_sorted_table_in_the_order_given_is_told_what_to_do(capsys, folder):
+    n = 200
+    rows = np.random.default_rng(0).standard_normal((n, 3))
+    lines = ["a,b,c,label", *(",".join(map(str, [*r, int(i >= n // 2)])) for i, r in enumerate(rows))]
+    (folder / "sorted.csv").write_text("\n".join(lines) + "\n")
+    for order, told in (("given", True), ("hashed", False)):
+        assert run(["learn", "sorted.csv", "-o", order, "--threshold", "0.1", "--order", order, "--json"]) == 0
+        warnings = said(capsys)["warnings"]
+        assert [bool(re.search("long runs.*--order at", w)) for w in warnings] == [True] * told

@@ -100,9 +100,10 @@ def test_types_that_agree_with_the_model_are_accepted(folder):
     csv_file("first.csv", lines[:2])
     csv_file("third.csv", lines[2:3])
     types = ["--id-type", "str", "--subject-type", "int", "--label-type", "int"]
-    assert run(["learn", "first.csv", *types, *TYPED, MODEL]) == 0
+    given = ["--order", "given"]
+    assert run(["learn", "first.csv", *types, *given, *TYPED, MODEL]) == 0
     assert run(["learn", "third.csv", *types, *TYPED, MODEL]) == 0
-    assert run(["learn", survivors, *types, *TYPED, "again.erasable"]) == 0
+    assert run(["learn", survivors, *types, *given, *TYPED, "again.erasable"]) == 0
     assert content() == content("again.erasable")
 
 

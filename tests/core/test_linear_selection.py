@@ -33,10 +33,10 @@ OPTIONS = {
 def test_model_map_and_class_select_the_same_rows(name):
     options = {"fit_intercept": True, **OPTIONS[name]}
     X, y = make_rows(d=3)
-    core = ErasableClassifier(1.5, threshold=0.02, **options).fit(X, y)
+    core = ErasableClassifier(1.5, threshold=0.02, **options, order="given").fit(X, y)
     chosen = LeverageThreshold(0.02, 1.5, **options).select(X, y, range(len(X)))
     ball = LinearBall(math.sqrt(1 / (4 * 1.5)), **options)
-    general = ErasableGeneralClassifier(ball, threshold=0.02).fit(X, y)
+    general = ErasableGeneralClassifier(ball, threshold=0.02, order="given").fit(X, y)
     assert 3 < len(chosen) < len(X)
     assert core.core_ids_.tolist() == chosen.tolist() == general.core_ids_.tolist()
     grid = grid_of(3, **{"scaling": "row", "grid_bits": 15, **options})

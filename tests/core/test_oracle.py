@@ -99,7 +99,7 @@ def test_rounding_to_float32_by_hand(value, bits):
 
 
 def test_a_model_by_hand():
-    model = OracleModel.of(2, threshold=0.3, capacity=1.0, bits=4, intercept=False, scaling=None)
+    model = OracleModel.of(2, threshold=0.3, capacity=1.0, bits=4, intercept=False, scaling=None, order_key=None)
     model.learn([(0.5, 0.0), (0.75, 0.0), (0.0, 0.875), (0.875, 0.0)], ["a", "b", "a", "b"], [1, 2, 3, 4])
     # lambda 256; leverages 64/256, 144/256, 196/256, 196/(256 + 144) = 0.49
     assert model.ids == [2, 3, 4]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import tempfile
 from pathlib import Path
@@ -32,16 +33,21 @@ POOL[40:] = POOL[:20]  # twins: other ids, the same features
 class Row:
     """A row of the plain model: everything follows from its number."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, call: int = 0) -> None:
         self.number, self.x = number, POOL[number % len(POOL)]
+        self.call = call  # with which command it was learnt
         self.id, self.subject = f"row-{number:04d}", f"subject-{number % 9}"
         self.label = ("no", "yes", "perhaps")[number % 5 % 3]
 
 
 def plain(rows: list[Row]) -> ErasableClassifier:
+    """These rows and no others, learnt in the calls that they came in."""
     clf = ErasableClassifier(threshold=THRESHOLD, feature_names=NAMES)
-    X = np.array([r.x for r in rows])
-    return clf.fit(X, [r.label for r in rows], ids=[r.id for r in rows], subjects=[r.subject for r in rows])
+    for _, together in itertools.groupby(rows, key=lambda row: row.call):
+        part = list(together)
+        X, labels = np.array([r.x for r in part]), [r.label for r in part]
+        clf.partial_fit(X, labels, ids=[r.id for r in part], subjects=[r.subject for r in part])
+    return clf
 
 
 def files_of(rows: list[Row]) -> dict[str, bytes]:
@@ -67,7 +73,7 @@ class ModelFileMachine(RuleBasedStateMachine):
         self.scratch.mkdir()
         self.rows: list[Row] | None = None  # those that the file holds; None: there is no file
         self.gone: dict[int, Row] = {}  # acknowledged as forgotten, and not learnt again since
-        self.next = 0
+        self.next = self.calls = 0
         self.handle = ModelFile(self.path)
 
     def teardown(self) -> None:
@@ -79,11 +85,12 @@ class ModelFileMachine(RuleBasedStateMachine):
         held = {r.number for r in self.rows or ()}
         again = [n for n in sorted(self.gone) if n not in held]
         rows = []
+        self.calls += 1
         for _ in range(data.draw(st.integers(1, 7))):
             if again and data.draw(st.booleans()):
-                rows.append(Row(again.pop(0)))
+                rows.append(Row(again.pop(0), self.calls))
             else:
-                rows.append(Row(self.next))
+                rows.append(Row(self.next, self.calls))
                 self.next += 1
         return rows
 

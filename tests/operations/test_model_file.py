@@ -16,6 +16,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
 from erasable import CoreSetUnlearner, ErasableClassifier, ErasableKernelClassifier, ModelFile, load, verify
@@ -411,12 +412,22 @@ def blocks(*cuts):
 def test_learning_in_blocks_is_learning_at_once(tmp_path):
     path = tmp_path / "new.erasable"
     seen = []
-    report = ModelFile(path).learn(blocks(0, 7, 150), new=ErasableClassifier(threshold=TAU), progress=seen.append)
+    new = ErasableClassifier(threshold=TAU, order="given")
+    report = ModelFile(path).learn(blocks(0, 7, 150), new=new, progress=seen.append)
     assert (report.rows, report.core_rows_added) == (150, report.core_rows)
     more = ModelFile(path).learn(blocks(150, 151, N))
     assert more.core_rows == report.core_rows + more.core_rows_added
     assert seen[-1] == 150
     assert seen == sorted(seen)
+    clone(new).fit(X, Y, IDS, OWNERS).save(tmp_path / "once.erasable")
+    assert path.read_bytes() == (tmp_path / "once.erasable").read_bytes()
+
+
+@pytest.mark.parametrize("budget", [2_000, 2**28])
+def test_all_blocks_of_one_call_are_learnt_in_the_order_of_their_hashes(tmp_path, budget):
+    path = tmp_path / "new.erasable"
+    file = ModelFile(path)
+    file.learn(list(blocks(0, 7, N)), new=ErasableClassifier(threshold=TAU), budget_bytes=budget)
     fitted().save(tmp_path / "once.erasable")
     assert path.read_bytes() == (tmp_path / "once.erasable").read_bytes()
 

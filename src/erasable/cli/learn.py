@@ -92,7 +92,7 @@ def learn(
         ),
     ] = None,
     random_state: Annotated[
-        int | None, typer.Option(help="Key of the hashes, zero or more. [default: 0]", show_default=False)
+        int | None, typer.Option(min=0, help="Key of the hashes, zero or more. [default: 0]", show_default=False)
     ] = None,
     mode: Annotated[
         str, typer.Option(help="Permissions of a new model file, in octal; one that is there keeps its own.")

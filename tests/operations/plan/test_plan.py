@@ -26,7 +26,7 @@ from erasable.operations.plan import (
     draw_frontier,
     plan,
 )
-from erasable.operations.plan._frontier import rows_at
+from erasable.operations.plan._frontier import rows_at, turns_of
 from erasable.operations.plan._sample import HeldOut, check_sample
 from erasable.operations.plan._survival import STEPS, Run, crossing, deletable, draw_requests, simulate, survival
 from erasable.research.sets import load_sklearn, make_margin
@@ -285,7 +285,9 @@ def test_the_bound_of_the_paper_and_a_bound_of_the_callers():
 def test_storage_at_a_larger_horizon_is_extrapolated():
     X, y = make_margin(40_000, 20, return_X_y=True)
     clf = ErasableClassifier(kappa=0.4, horizon=40_000).fit(X, y)
-    early = clf.core_ids_[clf.core_ids_ < 10_000]
+    turns = turns_of(clf, 40_000)
+    assert sorted(turns.tolist()) == turns.tolist()  # core rows stand in the order of their turns
+    early = turns[turns < 10_000]
     assert rows_at(early, 10_000, 40_000) == pytest.approx(clf.n_core_, rel=0.1)
     assert rows_at(early, 10_000, 10_000) == len(early)
     found = plan(X[:10_000], y[:10_000], horizon=40_000, effort="quick")

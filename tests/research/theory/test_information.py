@@ -43,7 +43,7 @@ def test_the_smallest_counterexample_leaks_one_bit_through_the_core_set_and_none
 def test_the_classifier_itself_leaks_it() -> None:
     left = []
     for first in (0.5, 1.0):
-        clf = ErasableClassifier(capacity=1.0, kappa=0.5, fit_intercept=False, scaling=None)
+        clf = ErasableClassifier(capacity=1.0, kappa=0.5, fit_intercept=False, scaling=None, order="given")
         clf.fit(np.array([[first], [0.9]]), [1, 1], ids=[0, 1])
         clf.forget(ids=[0])
         left.append(clf.n_core_)

@@ -14,6 +14,7 @@ from scipy.linalg import cho_solve
 
 from erasable.core.arrays import Float64s
 from erasable.core.grid import Grid
+from erasable.core.keyed_hash import hashed_order
 from erasable.core.solve import factorise
 from erasable.errors import ConfigurationError
 from erasable.estimators import ErasableClassifier
@@ -164,7 +165,7 @@ def observe(trial: Trial, clf: ErasableClassifier, part: Sample, held_out: HeldO
     trial.margins.append(held_out.margin(clf, max_loss))
     core = clf.core_ids_
     trial.core_shares.append(np.bincount(part.y[core], minlength=part.n_classes) / len(core))
-    trial.stored.append(rows_at(core, part.n_rows, part.horizon))
+    trial.stored.append(rows_at(turns_of(clf, part.n_rows), part.n_rows, part.horizon))
     trial.row_bytes = part.grid.n_columns * part.grid.dtype.itemsize
     trial.other_bytes = clf.stored_bytes_ - clf.n_core_ * trial.row_bytes
 
@@ -175,7 +176,7 @@ def observe_whole(trial: Trial, model: ErasableClassifier, sample: Sample, rng: 
     if clf is None:
         return
     core = clf.core_ids_
-    trial.whole = rows_at(core, sample.n_rows, sample.horizon)
+    trial.whole = rows_at(turns_of(clf, sample.n_rows), sample.n_rows, sample.horizon)
     seconds = []
     _ = clf.coef_
     time.sleep(0.1)  # threads of BLAS libraries fall asleep: awake they take a core from whoever comes next
@@ -187,8 +188,17 @@ def observe_whole(trial: Trial, model: ErasableClassifier, sample: Sample, rng: 
     trial.seconds = float(np.median(seconds)) if seconds else None
 
 
+def turns_of(clf: ErasableClassifier, n: int) -> npt.NDArray[np.intp]:
+    """When the core rows had their turns among n rows, which are known by their positions."""
+    core, key, turns = clf.core_ids_, clf.model_.order_key, np.arange(n)
+    if key is not None:
+        turns[hashed_order(range(n), key)] = np.arange(n)
+    found: npt.NDArray[np.intp] = turns[core]
+    return found
+
+
 def rows_at(core: npt.NDArray[Any], n: int, horizon: int) -> float:
-    """Rows that will have been selected after ``horizon`` rows, from the positions of those selected among ``n``.
+    """Rows that will have been selected after ``horizon`` rows, from the turns of those selected among ``n``.
 
     With a fixed threshold the number of selected rows grows ever more slowly: from one doubling of the rows to the
     next, its logarithm grows by less. The ratio of the last two growths is taken to stay as it is.

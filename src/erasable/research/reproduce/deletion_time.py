@@ -88,7 +88,8 @@ def measure_deletion_time(
         for run in range(runs):
             rng = np.random.default_rng([random_state, run])
             order = rng.permutation(n_rows)
-            model = ErasableClassifier(capacity, threshold=tau, fit_intercept=False).fit(X[order], y[order], ids=order)
+            model = ErasableClassifier(capacity, threshold=tau, fit_intercept=False, order="given")
+            model.fit(X[order], y[order], ids=order)
             gone = np.argsort(rng.standard_exponential(n_rows) / weights)[:many]
             _time(model, gone.tolist(), core, other)
         seconds = (sum(core) + sum(other)) / (runs * many)
