@@ -236,6 +236,16 @@ class Planner:
     def _meets(self, trial: Trial) -> bool:
         return self._stores_little(trial) and self._is_accurate(trial) and self._survives(trial)
 
+    def _least_stored(self, trials: Sequence[Trial]) -> Trial:
+        """The candidate that stores least once all rows are learnt: what parts of them store is an estimate."""
+        least = min(trials, key=_stored)
+        while least.whole is None:
+            observe_whole(least, self.model, self.sample, np.random.default_rng([self.random_state, 3]))
+            if least.whole is None:  # nothing is selected
+                break
+            least = min(trials, key=_stored)
+        return least
+
     def _why_not(self) -> str:
         """Which target binds, and what would meet it."""
         t, horizon = self.targets, self.sample.horizon
@@ -256,7 +266,7 @@ class Planner:
             whole = self.reference(len(best.accuracy))
             more = ""
             if accurate:
-                least = min(accurate, key=_stored)
+                least = self._least_stored(accurate)
                 more = f"max_stored={_up(least.stored_rows / horizon)} ({math.ceil(least.stored_bytes):,} bytes), or "
             return (
                 f"max_loss={t.max_loss:g} cannot be met with {limits}: the best accuracy there is "
