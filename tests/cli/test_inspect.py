@@ -106,3 +106,11 @@ def test_looking_makes_no_files(folder, capsys):
     finally:
         os.chmod(folder, mode)
     assert sorted(os.listdir()) == before
+
+
+@pytest.mark.parametrize(("order", "shown"), [("hashed", "hashed, random state 0"), ("given", "as given")])
+def test_inspect_shows_the_order_of_rows(folder, capsys, order, shown):
+    learnt(order=order)
+    capsys.readouterr()
+    assert run(["inspect", MODEL]) == 0
+    assert shown in capsys.readouterr().out

@@ -47,6 +47,7 @@ def inspect(
         ("format", f"{found.format}, version {found.version}"),
         ("state digest", found.digest),
         *((name.replace("_", " "), _shown(_told(name, known[name]))) for name in _TOLD if name in known),
+        *([("order", _order(known["order_key"]))] if "order_key" in known else []),
     ]
     width = max(len(name) for name, _ in lines)
     for name, value in lines:
@@ -61,6 +62,10 @@ def inspect(
 _TOLD = ("capacity", "threshold", "kernel", "gamma", "scaling", "intercept", "classes_fixed", "feature_names")
 _FLOATS = ("capacity", "threshold", "gamma", "scaling")
 _GRID = 2.0**-30  # of capacities: those given and those held differ by less
+
+
+def _order(key: str | None) -> str:
+    return "as given" if key is None else f"hashed, random state {key}"
 
 
 def _told(name: str, value: Any) -> Any:
