@@ -399,6 +399,14 @@ def small():
     return X, ids, data, 8 + int.from_bytes(data[:8], "little")
 
 
+@pytest.mark.parametrize("cut", range(1, 9))
+def test_a_header_that_seems_shorter_hides_nothing(tmp_path, small, cut):
+    """Without spaces at its end it is still JSON."""
+    X, ids, data, header = small
+    (tmp_path / "model").write_bytes((header - 8 - cut).to_bytes(8, "little") + data[8:])
+    assert scan(tmp_path, X[[4]], ids=[ids[4]]).found
+
+
 @given(where=st.floats(0, 1, exclude_max=True), byte=st.integers(0, 255))
 @settings(max_examples=200)
 def test_a_damaged_header_hides_nothing(tmp_path_factory, small, where, byte):

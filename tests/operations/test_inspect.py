@@ -48,7 +48,8 @@ def test_every_kind_of_model_is_inspected_without_its_code(name, path):
     assert found.files == 1
     assert found.version == 1
     assert found.classes == len(model.classes_)
-    assert (found.ids, found.subjects) == (case.key, "str")
+    owned = any(owner is not None for owner in model.model_.snapshot().subjects)
+    assert (found.ids, found.subjects) == (case.key, "str" if owned else None)
     assert found.rows_without_subject == sum(row["subject"] is None for row in found.rows)
     ids = model.core_ids_.tolist()
     assert [r["id"] for r in found.rows] == [k.hex() if case.key == "bytes" else k for k in ids]

@@ -185,6 +185,8 @@ def read_header(fd: int, size: int) -> Ours | None:
     length = int.from_bytes(first, "little")
     if len(first) < 8 or not 2 <= length <= min(LONGEST_HEADER, size - 8):
         return None
+    if length % 8 and os.pread(fd, 1, 8 + length) == b" ":  # spaces at the end are cut off: tensors would be misplaced
+        return None
     try:
         written = os.pread(fd, length, 8)
         header = read_json(written)

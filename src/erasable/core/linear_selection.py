@@ -38,6 +38,7 @@ def selecting_units(
     tau: float,
     grid: Grid,
     *,
+    longest: float | None = None,
     threshold: str = "the threshold",
     advice: str = "Lower the threshold or the capacity.",
 ) -> int:
@@ -45,6 +46,9 @@ def selecting_units(
 
     Parameters
     ----------
+    longest : float, optional
+        No row has a larger squared norm; by default that of the grid. Before the number of features is known, a bound
+        for all of them.
     threshold, advice : str
         How a refusal names the threshold, and what it says to do.
 
@@ -54,7 +58,7 @@ def selecting_units(
     """
     K = positive_number(capacity, "capacity")
     units = regulariser(K, grid)
-    if units * tau >= grid.longest:
+    if units * tau >= (grid.longest if longest is None else longest):
         raise ConfigurationError(
             f"nothing could ever be selected: no row's leverage exceeds 1 / capacity = {1 / K:.6g} (a little less on "
             f"the grid), and {threshold} is {tau:.6g}. {advice}"

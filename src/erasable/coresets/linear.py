@@ -71,7 +71,8 @@ class LeverageThreshold:
         }
         for name, value in plain.items():
             object.__setattr__(self, name, value)
-        selecting_units(self.capacity, self.threshold, grid)
+        known = isinstance(grid.scaling, tuple)  # how many features there are
+        selecting_units(self.capacity, self.threshold, grid, longest=None if known else float(grid.radius**2))
 
     @property
     def stable(self) -> bool:
