@@ -10,7 +10,7 @@ import pickle
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given
+from hypothesis import given, reject
 from hypothesis import strategies as st
 
 from erasable.coresets import CoreSetMap, LeverageThreshold
@@ -21,13 +21,16 @@ from tests.strategies import problems
 
 
 def map_of(setting):
-    return LeverageThreshold(
-        setting.threshold,
-        setting.capacity,
-        fit_intercept=setting.intercept,
-        scaling=setting.scaling,
-        grid_bits=setting.bits,
-    )
+    try:
+        return LeverageThreshold(
+            setting.threshold,
+            setting.capacity,
+            fit_intercept=setting.intercept,
+            scaling=setting.scaling,
+            grid_bits=setting.bits,
+        )
+    except ConfigurationError:  # nothing could ever be selected on this grid
+        reject()
 
 
 def chosen(core_set, batch):
@@ -40,7 +43,7 @@ def chosen(core_set, batch):
 @given(problems(order_keys=[None]))
 def test_it_selects_what_the_oracle_selects(problem):
     setting, batch = problem
-    oracle = batch.learnt_by(setting.oracle())
+    oracle = batch.learnt_by(dataclasses.replace(setting, order_key=None).oracle())  # a map takes rows as they come
     assert [batch.ids[i] for i in chosen(map_of(setting), batch)] == oracle.ids
 
 
