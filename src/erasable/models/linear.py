@@ -163,11 +163,15 @@ class LinearModel(Model):
         constants: Float64s = self.weights()[:, -1].astype(np.float64) * math.ldexp(grid.constant, -grid.bits)
         return constants
 
+    def settle(self) -> None:
+        """See :class:`Model`."""
+        super().settle()
+        order = {label: i for i, label in enumerate(self.core.class_counts)}  # of the rows, as in a refit
+        self.class_sums = dict(sorted(self.class_sums.items(), key=lambda entry: order.get(entry[0], len(order))))
+
     def state(self) -> LinearState:
         """See :class:`Model`."""
         core = self.core
-        order = {label: i for i, label in enumerate(core.class_counts)}  # of the rows, as in a refit
-        self.class_sums = dict(sorted(self.class_sums.items(), key=lambda entry: order.get(entry[0], len(order))))
         return LinearState.assemble(
             self.configuration,
             tuple(core.ids()),

@@ -207,11 +207,19 @@ class Model(ABC):
 
     # -- looking -------------------------------------------------------------------------------------------------
 
-    def snapshot(self) -> State:
-        """The state as a frozen record, with its bytes and its digest; gaps left by forgotten rows are closed first."""
+    def settle(self) -> None:
+        """All that is held as if the surviving rows had been the only ones: no gaps, tables in their order."""
+        self.core.settle()
+
+    def snapshot(self, *, settle: bool = True) -> State:
+        """The state as a frozen record, with its bytes and its digest.
+
+        The model is settled first, unless the caller does that: the state is the same.
+        """
         self.check_whole()
         moment = self.moment
-        self.core.settle()
+        if settle:
+            self.settle()
         state = self.state()
         if self.moment is not moment:
             raise ChangedMeanwhileError("the model changed while its state was being read: read it again.")

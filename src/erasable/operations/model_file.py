@@ -294,11 +294,13 @@ class ModelFile:
                 found = [t.found(model, leaving) for t in batch]
                 _, emptied = model.remove(list(leaving))
                 signing = self._key is not None and self._verify_first
-                state = model.snapshot() if leaving or signing else None  # verified, written, signed and reported
+                # One snapshot is verified, written, signed and reported.
+                state = model.snapshot(settle=False) if leaving or signing else None
                 if signing:
                     model.verify(state=state)
                 if leaving and state is not None:
                     self._write(writer, state, digests=digests)
+                    model.settle()
                 else:
                     writer.make_durable()
                 self._cached = model
