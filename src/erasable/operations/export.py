@@ -388,7 +388,7 @@ class _Graph:
             negative = self.step("Sub", [one, positive], "other")
             self.step("Concat", [negative, positive], "probabilities", axis=1)
             return
-        # The steps of nearest_probabilities in estimators/_erasable.py.
+        # The steps of nearest_probabilities in models/model.py.
         self._nodes.append(
             self._onnx.helper.make_node(
                 "TopK", [raw, self.constant("k", [k], np.int64)], ["ordered", "order"], name="ordered", axis=1
