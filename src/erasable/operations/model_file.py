@@ -300,7 +300,8 @@ class ModelFile:
                     model.verify(state=state)
                 if leaving and state is not None:
                     self._write(writer, state, digests=digests)
-                    model.settle()
+                    if digests:  # otherwise gaps may stay in the copy in memory, which nobody is handed
+                        model.settle()
                 else:
                     writer.make_durable()
                 self._cached = model
