@@ -9,14 +9,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 
 from erasable.core.arrays import Float32s, Float64s
 from erasable.core.grid import scale_rows
 from erasable.core.layout import Key, Label, canonical_json, read_json
+from erasable.core.row_layout import laid_out, row_sizes
 from erasable.core.selector import Decisions, Progress, RawRows, not_ruled_out, select, stale_screen
 from erasable.core.sums import add_rows, empty_gram, sums_by_class
 from erasable.errors import StateFormatError
@@ -55,7 +58,7 @@ class LinearModel(Model):
     def __init__(self, configuration: LinearConfiguration, feature_map: FeatureMap | None = None) -> None:
         grid = configuration.grid
         self.configuration, self.feature_map = configuration, feature_map
-        self.core = CoreRows(np.empty((0, grid.n_columns), dtype=grid.dtype))
+        self.core = CoreRows(np.empty((0, grid.n_columns), dtype=grid.dtype), grid=grid)
         self.H = empty_gram(grid, configuration.units)
         self.class_sums: dict[Label, Float64s] = {}
         self._weights: Float32s | None = None
@@ -66,7 +69,7 @@ class LinearModel(Model):
     def restore(cls, state: LinearState, feature_map: FeatureMap | None = None) -> Self:
         """The model that a state is of; sums and weights are taken over, for ``verify`` to judge."""
         model = cls(state.configuration, feature_map)
-        model.core = CoreRows(state.rows.copy(), state.ids, state.subjects, state.labels)
+        model.core = CoreRows(state.rows.copy(), state.ids, state.subjects, state.labels, state.configuration.grid)
         model.H = gram_of(state)
         sums = dict(zip(state.classes, state.class_sums.astype(np.float64), strict=True))
         # A class without rows has no sum; one that a file gives it all the same is for ``verify`` to see.
@@ -105,21 +108,30 @@ class LinearModel(Model):
         """The sums with the new rows in them."""
         self.H, low = extra, 0
         for batch in batches:
-            for label, total in sums_by_class(batch, labels[low : low + len(batch)]).items():
+            high = low + batch.shape[0]
+            for label, total in sums_by_class(batch, labels[low:high], self.configuration.grid).items():
                 self.class_sums[label] = self.class_sums[label] + total if label in self.class_sums else total
-            low += len(batch)
+            low = high
 
     def release(self, keys: list[Key]) -> None:
         """Downdate the sums."""
         rows, labels = self.core.gather(keys)
         super().release(keys)
-        add_rows(self.H, rows, -1.0)  # Algorithm 1, line 14
-        for row, label in zip(rows, labels, strict=True):
-            total = self.class_sums[label]
-            total -= row
+        grid = self.configuration.grid
+        add_rows(self.H, rows, -1.0, grid)  # Algorithm 1, line 14
+        if sp.issparse(rows):
+            for label, (low, high) in zip(labels, pairwise(rows.indptr.tolist()), strict=True):
+                total = self.class_sums[label]
+                total[rows.indices[low:high]] -= rows.data[low:high]
+                total[grid.n_features :] -= grid.constant
+        else:
+            for row, label in zip(rows, labels, strict=True):
+                total = self.class_sums[label]
+                total -= row
         for label in set(labels).difference(self.core.class_counts):
             del self.class_sums[label]
-        rows.fill(0.0)
+        for array in (rows.data, rows.indices) if sp.issparse(rows) else (rows,):
+            array.fill(0)
 
     def drop_caches(self) -> None:
         """Overwrite and drop the weights."""
@@ -187,7 +199,7 @@ class LinearModel(Model):
     def nbytes(self) -> int:
         """Bytes of numbers held: rows, sums and weights."""
         grid = self.configuration.grid
-        rows = len(self.core) * grid.n_columns * grid.dtype.itemsize
+        rows = int(row_sizes(laid_out(self.core.rows(), grid), grid).sum())
         k = len(self.classes)
         return rows + self.H.nbytes + k * grid.n_columns * 8 + (k if k > 2 else 1) * grid.n_columns * 4
 

@@ -8,9 +8,10 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 
-from erasable.core.arrays import Float32s, Float64s, Integers
-from erasable.core.grid import Grid
+from erasable.core.arrays import Float32s, Float64s
+from erasable.core.grid import Grid, dense_rows
 from erasable.core.layout import (
     Buffer,
     Key,
@@ -24,8 +25,10 @@ from erasable.core.layout import (
     read_label,
     read_names,
 )
+from erasable.core.row_layout import laid_out, read_rows, row_tensors
 from erasable.core.scaling import described_scaling, read_scaling
 from erasable.core.selector import GridRows, Progress, Selection, select
+from erasable.core.sparse import stacked
 from erasable.core.sums import LARGEST_EXACT, empty_gram, packed, sums_by_class, targets, unpacked
 from erasable.core.weights import solve_weights
 from erasable.errors import ConfigurationError, StateFormatError, VerificationError
@@ -72,7 +75,8 @@ class LinearState(State):
     ----------
     ids, subjects, labels : tuples of length n_core
         A subject may be None.
-    rows : array of shape (n_core, n_columns), integers
+    rows : array of shape (n_core, n_columns), integers; or sparse
+        In the layout that they have by the rule: see :mod:`erasable.core.row_layout`.
     gram : array of shape (n_columns (n_columns + 1) / 2,), int64
         Lower triangle of the sum of g g', row by row. ``A = (units * I + gram) * 4**-bits``.
     class_sums : array of shape (n_classes, n_columns), int64
@@ -88,6 +92,9 @@ class LinearState(State):
     FORMAT = "erasable-linear"
     MEASURE = "leverage"
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rows", laid_out(self.rows, self.configuration.grid))
+
     @classmethod
     def assemble(
         cls,
@@ -95,7 +102,7 @@ class LinearState(State):
         ids: tuple[Key, ...],
         subjects: tuple[Key | None, ...],
         labels: tuple[Label, ...],
-        rows: Integers,
+        rows: Any,
         H: Float64s,
         class_sums: Float64s,
         weights: Float32s | None = None,
@@ -122,7 +129,7 @@ class LinearState(State):
         ids: tuple[Key, ...],
         subjects: tuple[Key | None, ...],
         labels: tuple[Label, ...],
-        rows: Integers,
+        rows: Any,
         *,
         progress: Progress | None = None,
     ) -> tuple[Self, Selection]:
@@ -135,13 +142,13 @@ class LinearState(State):
         """
         c, grid = configuration, configuration.grid
         H = empty_gram(grid, c.units)
-        source = GridRows(rows, grid)
+        source = GridRows(dense_rows(rows, grid) if sp.issparse(rows) else rows, grid)
         selection = select(source, H, 0, grid=grid, units=c.units, tau=c.threshold, progress=progress)
         kept = selection.index.tolist()
-        chosen = np.concatenate(selection.batches) if kept else np.empty((0, grid.n_columns), dtype=grid.dtype)
+        chosen = stacked(selection.batches) if kept else np.empty((0, grid.n_columns), dtype=grid.dtype)
         ids, subjects = tuple(ids[i] for i in kept), tuple(subjects[i] for i in kept)
         labels = tuple(labels[i] for i in kept)
-        sums = stack_sums(classes_of(c.classes, labels), sums_by_class(chosen, labels), grid)
+        sums = stack_sums(classes_of(c.classes, labels), sums_by_class(chosen, labels, grid), grid)
         return cls.assemble(c, ids, subjects, labels, chosen, H, sums), selection
 
     def relearnt(self, progress: Progress | None = None) -> tuple[Self, npt.NDArray[np.intp]]:
@@ -152,9 +159,13 @@ class LinearState(State):
 
     def check_rows(self) -> None:
         """Refuse rows that are not on the grid."""
-        grid = self.configuration.grid
-        square = np.einsum("ij,ij->i", self.rows, self.rows, dtype=np.int64)
-        unfit = (square > grid.radius**2) | (self.rows[:, grid.n_features :] != grid.constant).any(axis=1)
+        grid, rows = self.configuration.grid, self.rows
+        if sp.issparse(rows):  # the constant is what the grid says
+            entries = np.concatenate([[0], np.cumsum(rows.data.astype(np.int64) ** 2)])
+            unfit = np.diff(entries[rows.indptr]) > grid.radius**2 - grid.constant**2
+        else:
+            square = np.einsum("ij,ij->i", rows, rows, dtype=np.int64)
+            unfit = (square > grid.radius**2) | (rows[:, grid.n_features :] != grid.constant).any(axis=1)
         if unfit.any():
             first = int(np.flatnonzero(unfit)[0]) + 1
             raise VerificationError(f"core row {first} of {len(self.ids)} is not a row of the grid.")
@@ -187,7 +198,7 @@ class LinearState(State):
 
     def row_tensors(self) -> Tensors:
         """The rows in the narrowest integers that hold them."""
-        return {"rows": ("I16" if self.rows.dtype.itemsize == 2 else "I32", self.rows)}
+        return row_tensors(self.rows, self.configuration.grid)
 
     def derived(self) -> Tensors:
         """Sums and weights."""
@@ -236,6 +247,11 @@ def _parse(data: Buffer) -> LinearState:
     return state_of(meta, tensors)
 
 
+def grid_of(meta: dict[str, Any]) -> Grid:
+    """The grid that metadata describe; anything may be raised for values of other types."""
+    return Grid(int(meta["n_features"]), int(meta["bits"]), bool(meta["intercept"]), read_scaling(meta["scaling"]))
+
+
 def state_of(meta: dict[str, Any], tensors: dict[str, npt.NDArray[Any]]) -> LinearState:
     """The state that metadata and tensors describe; whether they are written as they should be is for others to check.
 
@@ -244,7 +260,7 @@ def state_of(meta: dict[str, Any], tensors: dict[str, npt.NDArray[Any]]) -> Line
     StateFormatError
         When the parts do not fit together. Anything may be raised for values of other types.
     """
-    grid = Grid(int(meta["n_features"]), int(meta["bits"]), bool(meta["intercept"]), read_scaling(meta["scaling"]))
+    grid = grid_of(meta)
     classes = tuple(read_label(meta["class_kind"], c) for c in meta["classes"])
     names = meta["feature_names"]
     configuration = LinearConfiguration(
@@ -256,15 +272,13 @@ def state_of(meta: dict[str, Any], tensors: dict[str, npt.NDArray[Any]]) -> Line
         meta["feature_map"],
         read_order(meta["order_key"]),
     )
-    d, rows = grid.n_columns, tensors["rows"]
+    d, rows = grid.n_columns, read_rows(tensors, grid)
     fits = (
-        rows.shape[1:] == (d,)
-        and rows.dtype == grid.dtype
-        and tensors["gram"].shape == (d * (d + 1) // 2,)
+        tensors["gram"].shape == (d * (d + 1) // 2,)
         and tensors["class_sums"].shape == (len(classes), d)
         and tensors["weights"].shape == (len(classes) if len(classes) > 2 else 1, d)
     )
     if not fits:
         raise StateFormatError("its parts do not fit together.")
-    names = read_names(meta, tensors, classes, len(rows))
+    names = read_names(meta, tensors, classes, rows.shape[0])
     return LinearState(configuration, *names, rows, tensors["gram"], tensors["class_sums"], tensors["weights"])
