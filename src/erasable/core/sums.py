@@ -112,8 +112,8 @@ def _add_sparse_rows(H: Float64s, R: sp.csr_array, sign: float, grid: Grid) -> N
 
 
 def _column_sums(R: sp.csr_array) -> Float64s:
-    sums: Any = np.bincount(R.indices, weights=R.data, minlength=R.shape[1])  # in float64: exact
-    return sums
+    sums = np.bincount(R.indices, weights=R.data, minlength=R.shape[1])
+    return sums.astype(np.float64, copy=False)  # as it is: weights are added up in float64
 
 
 def sums_by_class(rows: Any, labels: Sequence[L], grid: Grid | None = None) -> dict[L, Float64s]:

@@ -98,7 +98,9 @@ class LinearModel(Model):
     ) -> tuple[npt.NDArray[np.intp], list[npt.NDArray[Any]], Decisions, Float64s]:
         """Algorithm 1, procedure BBQSampler, on a copy of ``H``."""
         c, H = self.configuration, self.H.copy(order="F")
-        found = select(rows, H, len(self.core), grid=c.grid, units=c.units, tau=c.threshold, progress=progress, **sizes)
+        found = select(
+            rows, H, len(self.core), grid=c.grid, units=c.units, tau=c.threshold, forced=None, progress=progress, **sizes
+        )
         return found.index, found.batches, found.decisions, H
 
     def adopt(self, labels: list[Label], batches: list[npt.NDArray[Any]], extra: Float64s) -> None:
