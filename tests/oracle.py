@@ -163,11 +163,11 @@ def leverage(H: Matrix, g: Vector) -> Fraction:
     return sum((int(a) * z for a, z in zip(g, solve(H, g), strict=True)), Fraction(0))
 
 
-def select(rows: Iterable[Vector], H: Matrix, tau: float) -> list[int]:
-    """Algorithm 1, lines 3 to 6, as printed; ``H`` grows in place."""
+def select(rows: Iterable[Vector], H: Matrix, tau: float, forced: Sequence[bool] | None = None) -> list[int]:
+    """Algorithm 1, lines 3 to 6, as printed; ``H`` grows in place. Forced rows are taken whatever their leverage."""
     selected = []
     for i, g in enumerate(rows):
-        if leverage(H, g) > Fraction(tau):
+        if (forced is not None and forced[i]) or (tau != math.inf and leverage(H, g) > Fraction(tau)):
             add_outer(H, g)
             selected.append(i)
     return selected

@@ -17,14 +17,13 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from erasable.core.arrays import Float32s, Float64s
-from erasable.core.grid import scale_rows
+from erasable.core.grid import dense_rows, scale_rows
 from erasable.core.layout import Key, Label, canonical_json, read_json
 from erasable.core.row_layout import laid_out, row_sizes
 from erasable.core.selector import Decisions, Progress, RawRows, not_ruled_out, select, stale_screen
 from erasable.core.sums import add_rows, empty_gram, sums_by_class
 from erasable.errors import StateFormatError
 from erasable.features import AbsentMap, FeatureMap
-from erasable.models.arrays import dense
 from erasable.models.guarantee import BITWISE, Guarantee
 from erasable.models.linear_state import LinearConfiguration, LinearState, gram_of, stack_sums, weights_of
 from erasable.models.model import Model, in_blocks
@@ -37,9 +36,14 @@ class MappedRows(RawRows):
 
     feature_map: FeatureMap = field(kw_only=True)
 
-    def dense(self, rows: Any) -> npt.NDArray[Any]:
-        """The named rows, mapped, as a dense array."""
-        return dense(self.feature_map(self.gathered(rows)))
+    @property
+    def sparse(self) -> bool:
+        """Whether the map gives sparse rows."""
+        return len(self) > 0 and bool(sp.issparse(self.numbers(slice(0, 1))))
+
+    def numbers(self, rows: Any) -> Any:
+        """The named rows, mapped."""
+        return self.feature_map(self.gathered(rows))
 
 
 class LinearModel(Model):
@@ -101,8 +105,19 @@ class LinearModel(Model):
     ) -> tuple[npt.NDArray[np.intp], list[npt.NDArray[Any]], Decisions, Float64s]:
         """Algorithm 1, procedure BBQSampler, on a copy of ``H``."""
         c, H = self.configuration, self.H.copy(order="F")
-        found = select(rows, H, len(self.core), grid=c.grid, units=c.units, tau=c.threshold, progress=progress, **sizes)
-        return found.index, found.batches, found.decisions, H
+        found = select(
+            rows,
+            H,
+            len(self.core),
+            grid=c.grid,
+            units=c.units,
+            tau=c.threshold,
+            forced=None,
+            progress=progress,
+            **sizes,
+        )
+        batches = [b if isinstance(b, np.ndarray) else dense_rows(b, c.grid) for b in found.batches]  # held dense
+        return found.index, batches, found.decisions, H
 
     def adopt(self, labels: list[Label], batches: list[npt.NDArray[Any]], extra: Float64s) -> None:
         """The sums with the new rows in them."""
@@ -205,15 +220,15 @@ class LinearModel(Model):
 
     # -- predicting ----------------------------------------------------------------------------------------------
 
-    def _dense(self, X: Any) -> npt.NDArray[Any]:
-        return dense(X if self.feature_map is None else self.feature_map(X))
+    def _numbers(self, X: Any) -> Any:
+        return X if self.feature_map is None else self.feature_map(X)
 
     def scores(self, X: Any) -> Float64s:
         """``w'x`` for each row."""
         grid, W, offset = self.configuration.grid, self.coefficients(), self.intercepts()
         scores = np.empty((X.shape[0], len(W)))
         for block in in_blocks(X, grid.n_columns):
-            scores[block] = scale_rows(self._dense(X[block]), grid) @ W.T + offset
+            scores[block] = scale_rows(self._numbers(X[block]), grid) @ W.T + offset
         return scores
 
     # -- the feature map -----------------------------------------------------------------------------------------
