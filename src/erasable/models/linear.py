@@ -17,7 +17,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from erasable.core.arrays import Float32s, Float64s
-from erasable.core.grid import dense_rows, scale_rows
+from erasable.core.grid import scale_rows
 from erasable.core.layout import Key, Label, canonical_json, read_json
 from erasable.core.row_layout import laid_out, row_sizes
 from erasable.core.selector import Decisions, Progress, RawRows, not_ruled_out, select, stale_screen
@@ -102,7 +102,7 @@ class LinearModel(Model):
 
     def select(
         self, rows: RawRows, labels: npt.NDArray[Any], keys: Any, progress: Progress | None, **sizes: int | None
-    ) -> tuple[npt.NDArray[np.intp], list[npt.NDArray[Any]], Decisions, Float64s]:
+    ) -> tuple[npt.NDArray[np.intp], list[Any], Decisions, Float64s]:
         """Algorithm 1, procedure BBQSampler, on a copy of ``H``."""
         c, H = self.configuration, self.H.copy(order="F")
         found = select(
@@ -116,10 +116,9 @@ class LinearModel(Model):
             progress=progress,
             **sizes,
         )
-        batches = [b if isinstance(b, np.ndarray) else dense_rows(b, c.grid) for b in found.batches]  # held dense
-        return found.index, batches, found.decisions, H
+        return found.index, found.batches, found.decisions, H
 
-    def adopt(self, labels: list[Label], batches: list[npt.NDArray[Any]], extra: Float64s) -> None:
+    def adopt(self, labels: list[Label], batches: list[Any], extra: Float64s) -> None:
         """The sums with the new rows in them."""
         self.H, low = extra, 0
         for batch in batches:

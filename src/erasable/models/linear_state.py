@@ -11,7 +11,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from erasable.core.arrays import Float32s, Float64s
-from erasable.core.grid import Grid, dense_rows
+from erasable.core.grid import Grid
 from erasable.core.layout import (
     Buffer,
     Key,
@@ -142,7 +142,7 @@ class LinearState(State):
         """
         c, grid = configuration, configuration.grid
         H = empty_gram(grid, c.units)
-        source = GridRows(dense_rows(rows, grid) if sp.issparse(rows) else rows, grid)
+        source = GridRows(rows, grid)
         selection = select(source, H, 0, grid=grid, units=c.units, tau=c.threshold, progress=progress)
         kept = selection.index.tolist()
         chosen = stacked(selection.batches) if kept else np.empty((0, grid.n_columns), dtype=grid.dtype)

@@ -89,7 +89,7 @@ class Trial:
     margins: list[float] = field(default_factory=list)
     runs: list[Run] = field(default_factory=list)
     whole: float | None = None  # rows at the horizon, from all rows
-    row_bytes: int = 0
+    row_bytes: float = 0.0
     other_bytes: int = 0
     seconds: float | None = None
     survival: Survival | None = None
@@ -166,8 +166,9 @@ def observe(trial: Trial, clf: ErasableClassifier, part: Sample, held_out: HeldO
     core = clf.core_ids_
     trial.core_shares.append(np.bincount(part.y[core], minlength=part.n_classes) / len(core))
     trial.stored.append(rows_at(turns_of(clf, part.n_rows), part.n_rows, part.horizon))
-    trial.row_bytes = part.grid.n_columns * part.grid.dtype.itemsize
-    trial.other_bytes = clf.stored_bytes_ - clf.n_core_ * trial.row_bytes
+    columns, k = part.grid.n_columns, len(clf.classes_)
+    trial.other_bytes = 8 * columns**2 + (8 * k + 4 * (k if k > 2 else 1)) * columns  # sums and weights
+    trial.row_bytes = (clf.stored_bytes_ - trial.other_bytes) / clf.n_core_  # of sparse rows, on average
 
 
 def observe_whole(trial: Trial, model: ErasableClassifier, sample: Sample, rng: np.random.Generator) -> None:
