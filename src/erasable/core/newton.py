@@ -20,7 +20,7 @@ from erasable.errors import ConfigurationError
 
 _MOST_STEPS = 200
 _NEAR = 2.0**-12  # a distance from the minimiser within which Newton's method needs no line search
-_LEAST_SAMPLE = 2048  # rows
+_LEAST_SAMPLE = 512  # rows
 
 
 @dataclass(frozen=True)
@@ -92,8 +92,20 @@ class Factor:
 
 
 def minimise(problems: Problems, start: Float64s | None) -> tuple[Float64s, list[Factor]]:
-    """Weights (d, k) near the minimisers, and factors of about the Hessians there."""
-    W = np.zeros((problems.rows.d, problems.signs.shape[1])) if start is None else start.copy()
+    """Weights (d, k) near the minimisers, and factors of about the Hessians there.
+
+    Without a start, a sample of the rows is solved first, and a larger sample from there.
+    """
+    if start is not None:
+        W = start.copy()
+    else:
+        W, d = np.zeros((problems.rows.d, problems.signs.shape[1])), problems.rows.d
+        for every in (16, 4):
+            if problems.rows.n >= every * max(_LEAST_SAMPLE, 2 * d):
+                rows = problems.rows.sample(every)
+                share = sum(where.stop - where.start for where, _ in rows.parts) / rows.n
+                sample = replace(problems, rows=rows, counts=problems.counts / share)
+                W, _ = _descend(sample, W, max(0.01 * d, _NEAR**2 * problems.alpha))
     return _descend(problems, W, _NEAR**2 * problems.alpha)
 
 
