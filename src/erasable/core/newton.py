@@ -148,7 +148,10 @@ def _descend(problems: Problems, W: Float64s, enough: float) -> tuple[Float64s, 
                 W[:, j] += S[:, j]
                 M[:, j], G[:, j] = M_new[:, at], G_new[:, at]
             else:
-                W[:, j] += _length(problems, W[:, j], S[:, j], M[:, j], M_new[:, at]) * S[:, j]
+                t = _length(problems, W[:, j], S[:, j], M[:, j], M_new[:, at])
+                W[:, j] += t * S[:, j]
+                if t < 0.1:
+                    factors[j] = None  # of no use here
                 short.append(j)
         if short:
             M[:, short], G[:, short] = problems.of(short).margins_and_gradient(W[:, short])
