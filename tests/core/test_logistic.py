@@ -74,7 +74,7 @@ def test_weights_are_the_rounded_minimiser(seed):
 @pytest.mark.parametrize("seed", range(60))
 def test_balls_say_the_same(seed, monkeypatch):
     """Every entry left to the last level."""
-    monkeypatch.setattr(logistic.Point, "enclosure", lambda self, s: Enclosure(np.inf, s, np.inf))
+    monkeypatch.setattr(logistic.Point, "enclosure", lambda self, s: Enclosure(np.inf, s))
     assert_published(random_problem(np.random.default_rng([2, seed])))
 
 
@@ -136,7 +136,7 @@ def test_neither_samples_nor_groups_matter(larger, monkeypatch):
 
 def test_balls_say_the_same_of_many_rows(larger, monkeypatch):
     (rows, signs, counts, grid, units), W = larger
-    monkeypatch.setattr(logistic.Point, "enclosure", lambda self, s: Enclosure(np.inf, s, np.inf))
+    monkeypatch.setattr(logistic.Point, "enclosure", lambda self, s: Enclosure(np.inf, s))
     assert bits_of(logistic_weights(rows, signs[:1], counts, grid, units)) == bits_of(W[:1])
 
 
@@ -275,7 +275,7 @@ def test_a_tie_is_an_error_in_the_end(monkeypatch):
     """There is none among logistic weights: one is made by publishing with so many digits that no precision does."""
     monkeypatch.setattr(balls, "MOST_BITS", 256)
     monkeypatch.setattr(balls, "_published", lambda value, q: value)
-    monkeypatch.setattr(logistic.Point, "enclosure", lambda self, s: Enclosure(np.inf, s, np.inf))
+    monkeypatch.setattr(logistic.Point, "enclosure", lambda self, s: Enclosure(np.inf, s))
     rows, grid = np.array([[900, 20], [-70, 1000]], dtype=np.int16), Grid(2, 15, False)
     with pytest.raises(ExactnessError, match="change alpha"):
         logistic_weights(rows, [[1, -1]], np.ones(2), grid, 4**15)

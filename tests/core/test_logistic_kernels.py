@@ -30,7 +30,7 @@ start = logistic_weights(rows[1:], signs[:, 1:], counts[1:], grid, 4**15)
 tell(logistic_weights(csr_array(rows[:, :64]), signs, counts, grid, 4**15, start))
 fine = Grid(64, 20)
 tell(logistic_weights(to_grid(X, fine), signs[:3], counts, fine, 4**19))
-Point.enclosure = lambda self, s: Enclosure(np.inf, s, np.inf)
+Point.enclosure = lambda self, s: Enclosure(np.inf, s)
 tell(logistic_weights(rows, signs[:2], counts, grid, 4**15))
 """
 

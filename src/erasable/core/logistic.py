@@ -151,14 +151,14 @@ def _certify(
         decrement = max(-float(point.gradient @ s), 0.0)
         near = decrement <= 4.0 * alpha * 2.0 ** -(q + 18)
         if near or decrement > last / 16.0:
-            residual = math.inf
+            smallest = math.inf
             while True:
                 enclosure = point.enclosure(s)
                 if enclosure.radius < 1.0:
                     _settle(point.w, s, enclosure.radius, q, published, settled)
-                if settled.all() or not enclosure.residual < 0.5 * residual:
+                if settled.all() or not enclosure.radius < 0.5 * smallest:
                     break
-                residual = enclosure.residual
+                smallest = enclosure.radius
                 s = s - factor.solve(enclosure.eta)
             if settled.all() or fresh:
                 return point.w + s, factor
@@ -186,7 +186,6 @@ class Enclosure:
 
     radius: float
     eta: Float64s
-    residual: float
 
 
 @dataclass(frozen=True)
@@ -265,13 +264,13 @@ class Point:
         root = math.sqrt(alpha)
         Q = (math.hypot(root * length, bent) + residual / root + (noise + lost + 16.0 * _ROUND * bent)) / root * _SLACK
         if not Q < 0.5:
-            return Enclosure(math.inf, eta, residual)
+            return Enclosure(math.inf, eta)
         rho = Q / (1.0 - Q)  # at least -ln(1 - Q), and at most 1
         kappa = 0.5 * rho * (1.0 + 0.5 * rho)  # at least (e^rho - 1) / rho - 1
         phi = 1.0 - 0.5 * rho  # at most (1 - e^-rho) / rho
         structured = (kappa + 16.0 * _ROUND) * bent + noise + lost
         radius = (residual / alpha + structured / (2.0 * math.sqrt(alpha * phi))) * _SLACK
-        return Enclosure(radius, eta, residual)
+        return Enclosure(radius, eta)
 
 
 def _norm(v: Float64s) -> float:
