@@ -39,12 +39,13 @@ Mask = npt.NDArray[np.bool_]
 
 
 class Block(NamedTuple):
-    """Some rows: finite ``X`` as a model takes it, labels, and ids and subjects where they have any."""
+    """Some rows: finite ``X`` as a model takes it, labels, and ids, subjects and weights where they have any."""
 
     X: Any
     y: npt.NDArray[Any]
     ids: Any = None
     subjects: Any = None
+    weights: Any = None
 
 
 def learn_blocks(
@@ -92,7 +93,8 @@ def learn_blocks(
         progress(rows)
     decisions = sum((part.decisions for part in parts), Decisions())
     decisions.screened += rows - sum(part.rows for part in parts)
-    return LearnReport(rows, sum(part.core_rows_added for part in parts), len(model.core), decisions)
+    added = sum(part.core_rows_added for part in parts)
+    return LearnReport(rows, added, len(model.core), decisions, named.weightless)
 
 
 def _as_given(model: Model, blocks: Iterable[Rows], progress: Callable[[int], None] | None) -> Iterator[LearnReport]:
@@ -122,7 +124,8 @@ def _in_rounds(
             open_rows = held.within(hashes)
             rows, hashes = block.take(open_rows), hashes[open_rows]
             if screen is not None and len(rows):
-                left = screen(model.prepared(rows.X))
+                left, always = screen(model.prepared(rows.X)), model.always_kept(rows.ids)
+                left = left if always is None else left | always
                 settled += len(rows) - int(np.count_nonzero(left))
                 rows, hashes = rows.take(left), hashes[left]
             held.offer(rows, hashes)
@@ -147,12 +150,13 @@ def _in_rounds(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Rows:
-    """Rows of a block whose names were checked; subjects are None where no row has one."""
+    """Rows of a block whose names were checked; subjects are None where no row has one, weights where all are one."""
 
     X: Any
     y: npt.NDArray[Any]
     ids: Column
     subjects: Column | None
+    weights: npt.NDArray[Any] | None = None
 
     def __len__(self) -> int:
         return len(self.y)
@@ -162,7 +166,8 @@ class Rows:
         if mask.all():
             return self
         owners = None if self.subjects is None else _taken(self.subjects, mask)
-        return Rows(self.X[mask], self.y[mask], _taken(self.ids, mask), owners)
+        weights = None if self.weights is None else self.weights[mask]
+        return Rows(self.X[mask], self.y[mask], _taken(self.ids, mask), owners, weights)
 
     def sizes(self) -> npt.NDArray[np.float64]:
         """About how many bytes each of them takes."""
@@ -179,7 +184,15 @@ class Rows:
     def learnt_by(self, model: Model, progress: Callable[[int], None] | None, done: int) -> LearnReport:
         """Let a model learn them; names were checked before, so rows without a subject are allowed here."""
         watch = None if progress is None else (lambda now, _: progress(done + now))
-        return model.learn(self.X, self.y, self.ids, self.subjects, allow_no_subject=True, progress=watch)
+        return model.learn(
+            self.X,
+            self.y,
+            self.ids,
+            self.subjects,
+            sample_weight=self.weights,
+            allow_no_subject=True,
+            progress=watch,
+        )
 
 
 class _NamedBlocks:
@@ -189,6 +202,7 @@ class _NamedBlocks:
         self.model, self.blocks, self.allow_no_subject = model, blocks, allow_no_subject
         self.passes = 0
         self.n_rows = 0  # in the first pass
+        self.weightless = 0  # of these
         self.start: int | None = None  # what rows without ids are numbered from
         self.kinds: dict[str, type] = {}
 
@@ -208,6 +222,7 @@ class _NamedBlocks:
         check_labels(block.y, self.model)
         if self.kinds.setdefault("labels", label_type(block.y)) is not label_type(block.y):
             raise InputError("y holds labels of another type than in the blocks before: give labels of one type.")
+        self.model.check_names_given(block.ids)
         if low and (block.ids is None) != (self.start is not None):
             raise InputError("ids must come with all blocks, or with none.")
         self.start = next_id(self.model.core.place) if block.ids is None and not low else self.start
@@ -224,12 +239,15 @@ class _NamedBlocks:
             )
         if self.model.order_key is not None:
             self.model.prepared(block.X)  # refuses rows that no model of this kind learns
-        return Rows(block.X, block.y, ids, subjects)
+        weights = _weights(block)
+        if (counted := self.model.checked_weights(weights, n)) is not None:
+            self.weightless += n - int(np.count_nonzero(counted))
+        return Rows(block.X, block.y, ids, subjects, weights)
 
     def _again(self, block: Block, low: int, n: int) -> Rows:
         ids = self._numbered(low, n) if block.ids is None else as_key_column(block.ids, "ids")
         owners = None if block.subjects is None else as_key_column(block.subjects, "subjects", optional=True)
-        return Rows(block.X, block.y, ids, owners)
+        return Rows(block.X, block.y, ids, owners, _weights(block))
 
     def _numbered(self, low: int, n: int) -> Column:
         assert self.start is not None
@@ -299,7 +317,14 @@ class _Held:
         owners = None
         if any(rows.subjects is not None for rows in parts):
             owners = _joined([[None] * len(r) if r.subjects is None else r.subjects for r in parts])
-        return Rows(stacked, np.concatenate([r.y for r in parts]), _joined([r.ids for r in parts]), owners)
+        weights = None
+        if any(rows.weights is not None for rows in parts):
+            weights = np.concatenate([np.ones(len(r)) if r.weights is None else r.weights for r in parts])
+        return Rows(stacked, np.concatenate([r.y for r in parts]), _joined([r.ids for r in parts]), owners, weights)
+
+
+def _weights(block: Block) -> npt.NDArray[Any] | None:
+    return None if block.weights is None else np.asarray(block.weights)
 
 
 def _taken(column: Any, mask: Mask) -> Column:
