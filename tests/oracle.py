@@ -306,6 +306,7 @@ class OracleModel:
     class_weight: Any = None
     sample_rate: float = 0.0
     sample_key: int = 0
+    alpha_units: int | None = None  # where the loss is logistic
     core: list[CoreRow] = field(default_factory=list)
 
     @classmethod
@@ -323,12 +324,16 @@ class OracleModel:
         class_weight: Any = None,
         sample_rate: float = 0.0,
         sample_key: int = 0,
+        loss: str = "squared",
+        alpha: float | None = None,
     ) -> OracleModel:
         """From the parameters a user gives."""
         grid = OracleGrid(n_features, bits, intercept, scaling)
         fixed = None if classes is None else tuple(sorted(set(classes)))
-        sample = class_weight, sample_rate, sample_key
-        return cls(grid, round(Fraction(capacity) * 4**bits), threshold, fixed, order_key, *sample)
+        units = round(Fraction(capacity) * 4**bits)
+        alpha_units = units if alpha is None else round(Fraction(alpha) * 4**bits)
+        head = class_weight, sample_rate, sample_key, None if loss == "squared" else alpha_units
+        return cls(grid, units, threshold, fixed, order_key, *head)
 
     def learn(
         self,
@@ -426,10 +431,33 @@ class OracleModel:
         """Bits of ``w = A^-1 b = 2**bits * H^-1 (sum of s y g)``, both in sixteenths; a zero vector without classes."""
         if not self.classes:
             return [[0] * self.grid.n_columns]
+        if self.alpha_units is not None:
+            return self._logistic_bits()
         H = scaled_identity(self.grid.n_columns, 16 * self.units)
         for r in self.core:
             add_outer(H, r.g, r.weight)
         return [[float32_bits(2**self.grid.bits * z) for z in solve(H, b)] for b in self.targets]
+
+    def class_weights(self) -> list[float]:
+        """The weight of each class: given, one, or balanced by the weights of the core rows."""
+        if self.class_weight != "balanced":
+            return [(self.class_weight or {}).get(c, 1.0) for c in self.classes]
+        totals = [sum(r.weight for r in self.core if r.label == c) for c in self.classes]
+        there = sum(t > 0 for t in totals)
+        shares = [Fraction(sum(totals), there * t) if t else Fraction(1) for t in totals]
+        nearest = [struct.unpack("<f", struct.pack("<I", float32_bits(s)))[0] for s in shares]
+        return [min(max(w, 2.0**-8), 2.0**8) for w in nearest]
+
+    def _logistic_bits(self) -> list[list[int]]:
+        from tests.logistic_oracle import LogisticOracle
+
+        assert self.alpha_units is not None
+        weights = dict(zip(self.classes, self.class_weights(), strict=True))
+        counts = [float(Fraction(weights[r.label]) * Fraction(r.weight, 16)) for r in self.core]
+        positives = self.classes if len(self.classes) > 2 else self.classes[-1:]
+        signs = [[1 if label == c else -1 for label in self.labels] for c in positives]
+        how = self.grid.bits, self.alpha_units
+        return [LogisticOracle(self.rows, y, counts, *how).weights(self.grid.n_columns) for y in signs]
 
     # -- canonical bytes, as the docstring of ``core/state.py`` says ---------------------------------------------------
 
@@ -460,7 +488,7 @@ class OracleModel:
         else:
             scaling_text = json_value(scaling.hex() if isinstance(scaling, float) else scaling)
         fields = {
-            "alpha_units": "null",
+            "alpha_units": json_value(None if self.alpha_units is None else str(self.alpha_units)),
             "bits": json_value(self.grid.bits),
             "capacity_units": json_string(str(self.units)),
             "checksum": json_string(checksum),
@@ -473,7 +501,7 @@ class OracleModel:
             "format": json_string("erasable-linear"),
             "id_kind": json_value(kind(self.ids)),
             "intercept": json_value(self.grid.intercept),
-            "loss": json_string("squared"),
+            "loss": json_string("squared" if self.alpha_units is None else "logistic"),
             "n_features": json_value(self.grid.n_features),
             "order_key": json_value(None if self.order_key is None else str(self.order_key)),
             "sample_key": json_value(str(self.sample_key) if self.sample_rate else None),
@@ -501,12 +529,13 @@ class OracleModel:
         weights = self.weight_bits
         width = "h" if self.grid.bits <= 15 else "i"
         sums_with_weights, weights_of_rows = [], []
-        if self.is_weighted:
+        if self.is_weighted and self.alpha_units is None:
             sums = packed("q", flat(self.weighted_class_sums))
             sums_with_weights = [
                 ("weighted_gram", "I64", [d * (d + 1) // 2], packed("q", self.weighted_gram)),
                 ("weighted_class_sums", "I64", [len(self.classes), d], sums),
             ]
+        if self.is_weighted:
             weights_of_rows = [("row_weights", "I16", [n], packed("h", [r.weight for r in self.core]))]
         return [
             ("gram", "I64", [d * (d + 1) // 2], packed("q", self.gram)),

@@ -28,6 +28,8 @@ class Setting:
     class_weight: Any = None
     sample_rate: float = 0.0
     sample_key: int = 0
+    loss: str = "squared"
+    alpha: float | None = None
 
     def classifier(self, **changes: Any) -> ErasableClassifier:
         parameters = {
@@ -41,6 +43,8 @@ class Setting:
             "random_state": self.order_key if self.order_key is not None else self.sample_key,
             "class_weight": self.class_weight,
             "sample_rate": self.sample_rate,
+            "loss": self.loss,
+            "alpha": self.alpha,
         }
         return ErasableClassifier(**{**parameters, **changes})
 
@@ -57,6 +61,8 @@ class Setting:
             class_weight=self.class_weight,
             sample_rate=self.sample_rate,
             sample_key=self.sample_key,
+            loss=self.loss,
+            alpha=self.alpha,
         )
 
 
@@ -157,10 +163,12 @@ def problems(
     scalings: Any = None,
     order_keys: Any = None,
     weighted: bool = False,
+    losses: Any = None,
 ) -> tuple[Setting, Batch]:
     """A setting and rows to learn with it: few distinct rows, so that duplicates abound, and a threshold they meet.
 
-    With ``weighted`` some rows have weights, some classes have, and some rows are kept by their ids.
+    With ``weighted`` some rows have weights, some classes have, and some rows are kept by their ids; with ``losses``
+    the loss may be another than the squared one.
     """
     n_features = draw(st.integers(1, max_features))
     bits = draw(st.sampled_from([15, 15, 4, 8, 11, 16, 20]))
@@ -191,7 +199,11 @@ def problems(
     sample = (draw(class_weights(labels)), *draw(samples(key))) if weighted else (None, 0.0, 0)
     if sample[1] and draw(st.booleans()):
         tau = math.inf
-    setting = Setting(n_features, tau, math.ldexp(units, -2 * bits), bits, intercept, scaling, fixed, key, *sample)
+    head: tuple[Any, ...] = ()
+    if losses is not None and draw(st.sampled_from(losses)) == "logistic":
+        head = "logistic", draw(st.sampled_from([1.0, 0.0625, 3.0]))
+    capacity = math.ldexp(units, -2 * bits)
+    setting = Setting(n_features, tau, capacity, bits, intercept, scaling, fixed, key, *sample, *head)
 
     y = [labels[i % len(labels)] for i in draw(st.lists(st.integers(0, 5), min_size=n, max_size=n))]
     ids = draw(keys(n, distinct=True))

@@ -92,8 +92,10 @@ class ModelClassifier(Savable, ForgettingClassifier):
 
     # -- learning and forgetting ---------------------------------------------------------------------------------
 
-    def _fit(self, X: Any, y: Any, ids: Any, subjects: Any, *, allow_no_subject: bool) -> None:
-        self._learn(X, y, ids, subjects, fresh=True, allow_no_subject=allow_no_subject)
+    def _fit(
+        self, X: Any, y: Any, ids: Any, subjects: Any, *, allow_no_subject: bool, sample_weight: Any = None
+    ) -> None:
+        self._learn(X, y, ids, subjects, sample_weight=sample_weight, fresh=True, allow_no_subject=allow_no_subject)
 
     def _learn(
         self,

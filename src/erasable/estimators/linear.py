@@ -199,7 +199,7 @@ class ErasableClassifier(ErasableBase):
         -------
         self
         """
-        self._learn(X, y, ids, subjects, sample_weight=sample_weight, fresh=True, allow_no_subject=allow_no_subject)
+        self._fit(X, y, ids, subjects, sample_weight=sample_weight, allow_no_subject=allow_no_subject)
         return self
 
     def partial_fit(

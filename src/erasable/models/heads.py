@@ -45,19 +45,14 @@ def logistic_weights_of(
     """
     assert c.alpha_units is not None
     classes = classes_of(c.classes, labels)
-    W = np.zeros((len(classes) if len(classes) > 2 else 1, c.grid.n_columns), dtype=np.float32)
-    if not len(labels):
-        return W
     place = {label: k for k, label in enumerate(classes)}
     codes = np.fromiter((place[label] for label in labels), dtype=np.intp, count=len(labels))
     sixteenths = np.full(len(labels), ONE, dtype=np.int64) if row_weights is None else row_weights.astype(np.int64)
     totals = {label: int(sixteenths[codes == k].sum()) for label, k in place.items()}
     counts = class_weights_of(c.class_weight, classes, totals)[codes] * (sixteenths / ONE)
-    for k in range(len(W)):
-        positive = k if len(W) > 1 else len(classes) - 1
-        signs = np.where(codes == positive, 1.0, -1.0)
-        W[k] = logistic_weights(rows, signs, counts, c.grid.bits, c.alpha_units)
-    return W
+    positive = np.arange(len(classes)) if len(classes) > 2 else np.array([len(classes) - 1])
+    signs = np.where(codes == positive[:, None], 1.0, -1.0)
+    return logistic_weights(rows, signs, counts, c.grid, c.alpha_units)
 
 
 def shifts(
