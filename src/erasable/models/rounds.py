@@ -31,6 +31,7 @@ from erasable.models.keys import Column, as_key_column, label_type, same_kind
 from erasable.models.model import Model
 from erasable.models.order import LabelRuns
 from erasable.models.reports import LearnReport
+from erasable.models.weighting import ONE
 
 BUDGET_BYTES = 2**28
 _NUMBER_BYTES, _TEXT_BYTES = 24, 100  # about what label, id and subject take beside a row: numbers, and each text
@@ -92,7 +93,7 @@ def learn_blocks(
     if progress is not None:
         progress(rows)
     decisions = sum((part.decisions for part in parts), Decisions())
-    decisions.screened += rows - sum(part.rows for part in parts)
+    decisions.screened += rows - named.weightless - sum(part.rows for part in parts)
     added = sum(part.core_rows_added for part in parts)
     return LearnReport(rows, added, len(model.core), decisions, named.weightless)
 
@@ -100,6 +101,8 @@ def learn_blocks(
 def _as_given(model: Model, blocks: Iterable[Rows], progress: Callable[[int], None] | None) -> Iterator[LearnReport]:
     runs, done = LabelRuns(), 0
     for block in blocks:
+        if not len(block):  # none of them has a weight
+            continue
         runs.add(block.y)
         yield block.learnt_by(model, progress, done)
         done += len(block)
@@ -150,7 +153,10 @@ def _in_rounds(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Rows:
-    """Rows of a block whose names were checked; subjects are None where no row has one, weights where all are one."""
+    """Rows of a block whose names were checked.
+
+    Subjects are None where no row has one, and weights, in sixteenths, where all are one.
+    """
 
     X: Any
     y: npt.NDArray[Any]
@@ -168,6 +174,10 @@ class Rows:
         owners = None if self.subjects is None else _taken(self.subjects, mask)
         weights = None if self.weights is None else self.weights[mask]
         return Rows(self.X[mask], self.y[mask], _taken(self.ids, mask), owners, weights)
+
+    def that_count(self) -> Rows:
+        """Those of them that have a weight above zero."""
+        return self if self.weights is None else self.take(self.weights > 0)
 
     def sizes(self) -> npt.NDArray[np.float64]:
         """About how many bytes each of them takes."""
@@ -189,7 +199,7 @@ class Rows:
             self.y,
             self.ids,
             self.subjects,
-            sample_weight=self.weights,
+            sample_weight=None if self.weights is None else self.weights / ONE,
             allow_no_subject=True,
             progress=watch,
         )
@@ -239,15 +249,14 @@ class _NamedBlocks:
             )
         if self.model.order_key is not None:
             self.model.prepared(block.X)  # refuses rows that no model of this kind learns
-        weights = _weights(block)
-        if (counted := self.model.checked_weights(weights, n)) is not None:
-            self.weightless += n - int(np.count_nonzero(counted))
-        return Rows(block.X, block.y, ids, subjects, weights)
+        rows = Rows(block.X, block.y, ids, subjects, self.model.checked_weights(block.weights, n)).that_count()
+        self.weightless += n - len(rows)
+        return rows
 
     def _again(self, block: Block, low: int, n: int) -> Rows:
         ids = self._numbered(low, n) if block.ids is None else as_key_column(block.ids, "ids")
         owners = None if block.subjects is None else as_key_column(block.subjects, "subjects", optional=True)
-        return Rows(block.X, block.y, ids, owners, _weights(block))
+        return Rows(block.X, block.y, ids, owners, self.model.checked_weights(block.weights, n)).that_count()
 
     def _numbered(self, low: int, n: int) -> Column:
         assert self.start is not None
@@ -319,12 +328,8 @@ class _Held:
             owners = _joined([[None] * len(r) if r.subjects is None else r.subjects for r in parts])
         weights = None
         if any(rows.weights is not None for rows in parts):
-            weights = np.concatenate([np.ones(len(r)) if r.weights is None else r.weights for r in parts])
+            weights = np.concatenate([np.full(len(r), ONE) if r.weights is None else r.weights for r in parts])
         return Rows(stacked, np.concatenate([r.y for r in parts]), _joined([r.ids for r in parts]), owners, weights)
-
-
-def _weights(block: Block) -> npt.NDArray[Any] | None:
-    return None if block.weights is None else np.asarray(block.weights)
 
 
 def _taken(column: Any, mask: Mask) -> Column:
