@@ -17,7 +17,7 @@ from erasable.classes.linear import LinearBall
 from erasable.coresets import LeverageThreshold
 from erasable.features import RandomFourierFeatures
 from erasable.models import shards
-from tests.formats.models import NearestMean, labels, rows
+from tests.formats.models import NearestMean, labels, rows, wide_rows
 
 LIMITS = {"LARGEST_FILE": 100, "LARGEST_SHARD": 64}  # for the one that is divided
 
@@ -69,8 +69,17 @@ def divided() -> ErasableClassifier:
     return ErasableClassifier(threshold=0.0).fit(X, labels(X), ids=[f"id {i}" for i in range(24)])
 
 
+def sparse() -> ErasableClassifier:
+    """Rows with few entries among many features, so that these alone are stored."""
+    X, y = wide_rows(), labels(rows())
+    model = ErasableClassifier(threshold=0.3).fit(X, y, ids=[f"r{i}" for i in range(len(y))])
+    model.forget(ids=[model.core_ids_[3]])
+    return model
+
+
 MODELS = {
     "linear-v1": linear,
+    "sparse-v1": sparse,
     "kernel-v1": kernel,
     "general-v1": general,
     "core-set-v1": core_set,

@@ -139,6 +139,13 @@ def sparse_rows() -> Any:
     return sp.csr_array(X)
 
 
+def wide_rows() -> Any:
+    """Rows with few entries among many features, as CSR."""
+    X = np.zeros((N, 30))
+    X[np.arange(N)[:, None], (np.arange(N)[:, None] * 7 + np.arange(3) * 11) % 30] = rows()
+    return sp.csr_array(X)
+
+
 def kernel(name: Any, **parameters: Any) -> ErasableKernelClassifier:
     """A kernel model that keeps some of the rows and drops others."""
     return ErasableKernelClassifier(
@@ -159,6 +166,12 @@ CASES = {
     ),
     "linear, bytes ids": Case(
         lambda: ErasableClassifier(2.0, threshold=0.05, fit_intercept=False, grid_bits=20), key="bytes"
+    ),
+    "linear, sparse": Case(lambda: ErasableClassifier(threshold=0.05), X=wide_rows),
+    "linear, sparse, 20 bits": Case(
+        lambda: ErasableClassifier(threshold=0.02, fit_intercept=False, grid_bits=20, classes=["ape", "bee", "cow"]),
+        X=wide_rows,
+        key="int",
     ),
     "ridge": Case(lambda: RetrainedRidge(0.5)),
     "rbf": Case(lambda: kernel("rbf")),

@@ -16,7 +16,7 @@ from erasable import ModelFile, load, verify
 from erasable.models import shards
 from erasable.operations.inspect import inspect
 from tests.formats.make import LIMITS, MODELS, main
-from tests.formats.models import rows
+from tests.formats.models import rows, wide_rows
 
 HERE = Path(__file__).parent
 # Digest of the state; SHA-256 of the file, which is another where there are several.
@@ -24,6 +24,10 @@ KEPT = {
     "linear-v1": (
         "ded45d99755e440c53caabf2662bb97b24a5a1403f4eb11b1acbefb42b464210",
         "ded45d99755e440c53caabf2662bb97b24a5a1403f4eb11b1acbefb42b464210",
+    ),
+    "sparse-v1": (
+        "8e8127545263fa69605773971c10d7edee9ea447c1fbab668819fcd5df12353c",
+        "8e8127545263fa69605773971c10d7edee9ea447c1fbab668819fcd5df12353c",
     ),
     "kernel-v1": (
         "2338d4025e445fcbfedd4154b9dafa5e14e4e1025b40ca6dc89fecc1366dcb60",
@@ -89,7 +93,7 @@ def test_rewriting_it_gives_the_same_bytes(kept, tmp_path):
 def test_it_says_what_it_said(kept):
     name, path = kept
     model, made = load(path, like=like(name)), MODELS[name]()
-    X = rows(20) / 16 if name == "general-v1" else rows(20)
+    X = {"general-v1": rows(20) / 16, "sparse-v1": wide_rows()}.get(name, rows(20))
     assert model.predict(X).tolist() == made.predict(X).tolist()
     assert model.core_ids_.tolist() == made.core_ids_.tolist()
 
