@@ -107,6 +107,7 @@ def learn_table(
     label: str = "label",
     id: str | None = None,
     subject: str | None = None,
+    weight: str | None = None,
     ignore: Sequence[str] = (),
     label_type: type | None = None,
     id_type: type | None = None,
@@ -132,8 +133,9 @@ def learn_table(
         The model file. One that is there learns more, and what is given must agree with it.
     source : str, path or binary file object
         As in ``erasable.tables.stream_table``.
-    label, id, subject, ignore
-        Columns of the labels, of the ids of rows, of whose they are, and those that are no features.
+    label, id, subject, weight, ignore
+        Columns of the labels, of the ids of rows, of whose they are, of how much they count, and those that are no
+        features.
     label_type, id_type, subject_type : type, optional
         What these columns of a table without types hold: ``int`` or ``str``, and labels also ``float`` or ``bool``.
     n_features : int, optional
@@ -173,7 +175,14 @@ def learn_table(
                 _check_types(known, named, width, n_features)
             stream = stack.enter_context(
                 stream_table(
-                    source, label=label, id=id, subject=subject, ignore=ignore, kinds=known | named, n_features=width
+                    source,
+                    label=label,
+                    id=id,
+                    subject=subject,
+                    weight=weight,
+                    ignore=ignore,
+                    kinds=known | named,
+                    n_features=width,
                 )
             )
             if named and stream.typed:

@@ -21,6 +21,8 @@ from erasable.tables.table import Table
 
 _LABELS = ("integer", "floating", "boolean", *TEXTS, "null")
 _KEYS = ("integer", *TEXTS, *BYTES, "null")
+_WEIGHTS = ("integer", "floating", *TEXTS, "null")  # text is that of CSV, which is read as numbers later
+_HELD = {_LABELS: "integers, strings, booleans or floats", _KEYS: "integers or strings", _WEIGHTS: "numbers"}
 _PAGE_BUFFER = 2**16  # of each column: without it, pyarrow would read column chunks whole
 
 
@@ -74,7 +76,7 @@ class ArrowSource(Source):
             place = f"{where}, column {name!r}"
             found[role] = checked_column(read(self._cells(table, name, role, place), role, place), role, place)
         y, ids, subjects = (found.get(role) for role in ("label", "id", "subject"))
-        return Table(X, y, ids, subjects, self.name, self._columns.features)
+        return Table(X, y, ids, subjects, self.name, self._columns.features, weights=found.get("weight"))
 
     def _cells(self, table: Any, name: str, role: str, where: str) -> list[Any]:
         return read_or_refuse(lambda: cells(table, name, role, where), self._path, "text in UTF-8")
@@ -217,12 +219,11 @@ def _rows(table: Any, columns: Columns, where: str) -> Any:
 
 
 def cells(table: Any, name: str, role: str, where: str) -> list[Any]:
-    """Labels, ids or subjects as plain Python values; those of a CSV are text still."""
-    column, allowed = table.column(name), _LABELS if role == "label" else _KEYS
+    """Labels, ids, subjects or weights as plain Python values; those of a CSV are text still."""
+    column, allowed = table.column(name), {"label": _LABELS, "weight": _WEIGHTS}.get(role, _KEYS)
     kind = column.type.value_type if is_kind(column.type, "dictionary") else column.type
     if not is_kind(kind, *allowed):
-        wanted = "integers or strings" if allowed is _KEYS else "integers, strings, booleans or floats"
-        raise InputTypeError(f"{where}: must hold {wanted}; it holds {_called(kind)}: convert it first.")
+        raise InputTypeError(f"{where}: must hold {_HELD[allowed]}; it holds {_called(kind)}: convert it first.")
     values: list[Any] = column.to_pylist()
     return values
 
