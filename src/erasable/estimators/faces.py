@@ -27,7 +27,7 @@ from erasable.models.keys import array_of
 from erasable.models.model import Model
 from erasable.models.order import LabelRuns
 from erasable.models.reports import ForgetReport, LearnReport
-from erasable.models.rounds import BUDGET_BYTES, Block, learn_blocks
+from erasable.models.rounds import BUDGET_BYTES, Ahead, Block, learn_blocks
 from erasable.models.shards import Fetch
 from erasable.validation import whole_number
 
@@ -259,6 +259,7 @@ class ErasableBase(ModelClassifier):
         allow_no_subject: bool = False,
         progress: Callable[[int], None] | None = None,
         budget_bytes: int = BUDGET_BYTES,
+        ahead: Ahead | None = None,
     ) -> LearnReport:
         """Learn the rows of many blocks as if they came in one call, without holding them all.
 
@@ -276,6 +277,8 @@ class ErasableBase(ModelClassifier):
             Called with the number of rows whose fate is known.
         budget_bytes : int, default=256 MiB
             About how many bytes of rows are held at a time. It changes the number of passes and nothing else.
+        ahead : callable, optional
+            Called with a model of the rows before and rows that it has not learnt; see ``erasable.models.rounds``.
         """
         once = getattr(blocks, "once", isinstance(blocks, Iterator))
         budget = whole_number(budget_bytes, "budget_bytes")
@@ -300,6 +303,7 @@ class ErasableBase(ModelClassifier):
             budget_bytes=budget,
             allow_no_subject=allow_no_subject,
             progress=progress,
+            ahead=ahead,
         )
         if fresh:
             self._install(schema, _model=face._model)

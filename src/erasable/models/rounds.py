@@ -9,12 +9,17 @@ as a rule the second is the last.
 
 *Law*: the model is that of learning all rows in one call, whatever the blocks, their order and the budget.
 *Contract*: whoever screens (:meth:`Model.screening`) needs no order and no other rows, so it can be done elsewhere.
+
+*Rows before they are learnt*: whoever asks is shown rows that come later and a model of all that come before, to see
+how well it predicts them. In the order of the hashes that is done once all is learnt: the rows are those of the last
+eighth, and the model is the one at hand without what it kept of them, which is bit for bit the model that it was.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NamedTuple
@@ -31,11 +36,17 @@ from erasable.models.keys import Column, as_key_column, label_type, same_kind
 from erasable.models.model import Model
 from erasable.models.order import LabelRuns
 from erasable.models.reports import LearnReport
+from erasable.models.rows import CoreRows
 
 BUDGET_BYTES = 2**28
+_AHEAD_BYTES = 2**24  # of rows that are shown before they are learnt
+_LAST_EIGHTH = 7 * 2**61  # of the hashes
+_FIRST_SHOWN, _ENOUGH_SHOWN = 128, 100  # rows
 _NUMBER_BYTES, _TEXT_BYTES = 24, 100  # about what label, id and subject take beside a row: numbers, and each text
 
 Mask = npt.NDArray[np.bool_]
+#: Called with a model that has learnt all rows before these, and these.
+Ahead = Callable[[Model, "Rows"], None]
 
 
 class Block(NamedTuple):
@@ -55,6 +66,7 @@ def learn_blocks(
     budget_bytes: int = BUDGET_BYTES,
     allow_no_subject: bool = False,
     progress: Callable[[int], None] | None = None,
+    ahead: Ahead | None = None,
 ) -> LearnReport:
     """Learn the rows of all blocks as one call: in the order of their hashes, or as they come.
 
@@ -70,6 +82,10 @@ def learn_blocks(
         About how many bytes of rows are held. It changes the number of passes and nothing else.
     progress : callable, optional
         Called with the number of rows whose fate is known.
+    ahead : callable, optional
+        Called with a model of the rows before, not to be changed, and rows that it has not learnt, some 16 MB of them
+        at most. In the order of the hashes once, with the last eighth; as they come, at doublings of their number,
+        from 128 on.
 
     Raises
     ------
@@ -79,9 +95,16 @@ def learn_blocks(
     named = _NamedBlocks(model, blocks, allow_no_subject)
     try:
         if model.order_key is None:
-            parts = list(_as_given(model, named, progress))
+            parts = list(_as_given(model, named, progress, ahead))
         else:
-            parts = list(_in_rounds(model, named, model.order_key, once, budget_bytes, progress))
+            held = None if ahead is None else _Held(_LAST_EIGHTH, _AHEAD_BYTES)
+            before = len(model.core)
+            parts = list(_in_rounds(model, named, model.order_key, once, budget_bytes, progress, held))
+            if ahead is not None and held is not None and held.parts:
+                late = keyed_hash(new := model.core.ids()[before:], model.order_key) >= np.uint64(_LAST_EIGHTH)
+                earlier = _without(model, [new[i] for i in np.flatnonzero(late).tolist()])
+                ahead(earlier, held.joined())
+                earlier.erase()
     except BaseException:
         model.moment = None
         raise
@@ -95,12 +118,23 @@ def learn_blocks(
     return LearnReport(rows, sum(part.core_rows_added for part in parts), len(model.core), decisions)
 
 
-def _as_given(model: Model, blocks: Iterable[Rows], progress: Callable[[int], None] | None) -> Iterator[LearnReport]:
-    runs, done = LabelRuns(), 0
+def _as_given(
+    model: Model, blocks: Iterable[Rows], progress: Callable[[int], None] | None, ahead: Ahead | None
+) -> Iterator[LearnReport]:
+    runs, done, due = LabelRuns(), 0, _FIRST_SHOWN
     for block in blocks:
         runs.add(block.y)
-        yield block.learnt_by(model, progress, done)
-        done += len(block)
+        while len(block):
+            wait = max(0, due - done)  # rows until some are shown; where the block has too few of them, its successor's
+            if ahead is None or len(block) < wait + _ENOUGH_SHOWN:
+                wait = len(block)
+            elif not wait:
+                shown = block.part(0, max(1, int(_AHEAD_BYTES / block.sizes().mean())))
+                ahead(model, shown.part(0, done))
+                due, wait = 2 * done, min(len(block), done)
+            yield block.part(0, wait).learnt_by(model, progress, done)
+            done += wait
+            block = block.part(wait, len(block))
     if model.one_by_one:
         runs.warn(stacklevel=2)
 
@@ -112,12 +146,16 @@ def _in_rounds(
     once: bool,
     budget_bytes: int,
     progress: Callable[[int], None] | None,
+    shown: _Held | None,
 ) -> Iterator[LearnReport]:
     first, furthest = 0, 0
     while True:
         held, settled, screen = _Held(first, budget_bytes), 0, model.screening()
         for block in blocks:
             hashes = keyed_hash(block.ids, key)
+            if shown is not None and blocks.passes == 1:
+                late = shown.within(hashes)
+                shown.offer(block.take(late), hashes[late])
             settled += int(np.count_nonzero(hashes < np.uint64(first)))
             open_rows = held.within(hashes)
             rows, hashes = block.take(open_rows), hashes[open_rows]
@@ -163,6 +201,13 @@ class Rows:
             return self
         owners = None if self.subjects is None else _taken(self.subjects, mask)
         return Rows(self.X[mask], self.y[mask], _taken(self.ids, mask), owners)
+
+    def part(self, low: int, high: int) -> Rows:
+        """Those of them from one place to another, not copied."""
+        if low == 0 and high >= len(self):
+            return self
+        cut = slice(low, high)
+        return Rows(self.X[cut], self.y[cut], self.ids[cut], None if self.subjects is None else self.subjects[cut])
 
     def sizes(self) -> npt.NDArray[np.float64]:
         """About how many bytes each of them takes."""
@@ -300,6 +345,16 @@ class _Held:
         if any(rows.subjects is not None for rows in parts):
             owners = _joined([[None] * len(r) if r.subjects is None else r.subjects for r in parts])
         return Rows(stacked, np.concatenate([r.y for r in parts]), _joined([r.ids for r in parts]), owners)
+
+
+def _without(model: Model, keys: list[Any]) -> Model:
+    """Another model, of the core rows that are left without these; no array is shared with the first."""
+    core, fixed = model.core, (model.configuration, getattr(model, "feature_map", None))
+    known: dict[int, Any] = {id(part): part for part in fixed}
+    known[id(core)] = CoreRows(core.rows(), core.ids(), core.subjects(), core.labels())
+    other = deepcopy(model, known)
+    other.take_out(keys)
+    return other
 
 
 def _taken(column: Any, mask: Mask) -> Column:
