@@ -11,6 +11,7 @@ from erasable.core.keyed_hash import keyed_hash
 from tests.models.test_rounds import IDS, MODELS, OWNERS, N, X, Y, in_blocks
 
 LATE = keyed_hash(list(IDS), 0) >= np.uint64(7 * 2**61)
+IN_TURN = IDS[LATE][np.argsort(keyed_hash(list(IDS[LATE]), 0))]
 
 
 class Seen:
@@ -28,7 +29,7 @@ class Seen:
 
 
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize(("cuts", "budget"), [("one", 2**28), ("many", 6_000)])
+@pytest.mark.parametrize(("cuts", "budget"), [("one", 2**28), ("many", 2**28), ("many", 20_000)])
 def test_the_last_eighth_is_shown_to_the_model_of_the_rows_before_it(name, cuts, budget):
     model, rows = MODELS[name]
     whole = clone(model).fit(rows, Y, ids=IDS, subjects=OWNERS)
@@ -37,8 +38,10 @@ def test_the_last_eighth_is_shown_to_the_model_of_the_rows_before_it(name, cuts,
     clf.learn_blocks(in_blocks(rows, cuts), budget_bytes=budget, ahead=seen)
     assert clf.state_digest() == whole.state_digest() == verify(clf).digest
     assert seen.digests == [early.state_digest()]
-    assert sorted(seen.ids[0]) == sorted(IDS[LATE])
-    assert dict(zip(seen.ids[0], seen.classes[0], strict=True)) == dict(zip(IDS[LATE], Y[LATE], strict=True))
+    shown = len(seen.ids[0])
+    assert set(seen.ids[0]) == set(IN_TURN[:shown])
+    assert shown == len(IN_TURN) or (budget == 20_000 and shown > 2)
+    assert seen.classes[0] == [Y[IDS.tolist().index(i)] for i in seen.ids[0]]
 
 
 def test_rows_that_were_there_before_stay_in_the_model_that_is_shown_others():
@@ -47,15 +50,6 @@ def test_rows_that_were_there_before_stay_in_the_model_that_is_shown_others():
     clf.learn_blocks([_part(slice(50, N))], ahead=seen)
     again.partial_fit(X[50:][~late], Y[50:][~late], ids=IDS[50:][~late])
     assert seen.digests == [again.state_digest()]
-
-
-def test_no_more_is_shown_than_fits_and_it_is_what_comes_next(monkeypatch):
-    monkeypatch.setattr("erasable.models.rounds._AHEAD_BYTES", 20 * 160)
-    seen = Seen()
-    ErasableClassifier(threshold=0.1).learn_blocks(in_blocks(X, "many"), ahead=seen)
-    in_turn = IDS[LATE][np.argsort(keyed_hash(list(IDS[LATE]), 0))]
-    assert 5 < len(seen.ids[0]) <= 20
-    assert sorted(seen.ids[0]) == sorted(in_turn[: len(seen.ids[0])])
 
 
 @pytest.mark.parametrize("cuts", ["one", "two", "many"])

@@ -7,6 +7,7 @@ do: go on learning, and predict by themselves.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any, Self, TypeVar
@@ -28,6 +29,7 @@ from erasable.models.model import Model
 from erasable.models.order import LabelRuns
 from erasable.models.reports import ForgetReport, LearnReport
 from erasable.models.rounds import BUDGET_BYTES, Ahead, Block, learn_blocks
+from erasable.models.scarcity import label_counts, warn_of_thin_classes
 from erasable.models.shards import Fetch
 from erasable.validation import whole_number
 
@@ -125,6 +127,8 @@ class ModelClassifier(Savable, ForgettingClassifier):
             if self.__sklearn_is_fitted__():
                 self._model.erase()
             self._install(schema, _model=model)
+            if model.one_by_one and not streaming:
+                warn_of_thin_classes(label_counts(y), model.core.class_counts, stacklevel=4)  # who called fit
         return report
 
     def _forget(self, ids: Any, subjects: Any) -> ForgetReport:
@@ -296,9 +300,10 @@ class ErasableBase(ModelClassifier):
             face._install(schema, _model=self._start(width, X.shape[0], None, streaming=True))
         face._model.check_whole()
         face._check_unchanged(face._model, None)
+        checked = _CheckedBlocks(face, blocks)
         report = learn_blocks(
             face._model,
-            _CheckedBlocks(face, blocks),
+            checked,
             once=once,
             budget_bytes=budget,
             allow_no_subject=allow_no_subject,
@@ -307,6 +312,7 @@ class ErasableBase(ModelClassifier):
         )
         if fresh:
             self._install(schema, _model=face._model)
+        warn_of_thin_classes(checked.labels, face._model.core.class_counts, stacklevel=2)
         return report
 
     def check_agrees(self, model: Model) -> None:
@@ -374,12 +380,20 @@ class ErasableBase(ModelClassifier):
 
 
 class _CheckedBlocks:
-    """Blocks whose rows are checked as those of ``partial_fit``, each time they are gone through."""
+    """Blocks whose rows are checked as those of ``partial_fit``, each time they are gone through.
+
+    ``labels`` are counted the first time.
+    """
 
     def __init__(self, face: ErasableBase, blocks: Iterable[Any]) -> None:
         self.face, self.blocks = face, blocks
+        self.labels: Counter[Any] = Counter()
+        self._counted = False
 
     def __iter__(self) -> Iterator[Block]:
+        counting, self._counted = not self._counted, True
         for block in self.blocks:
             X, y, _ = self.face._check_learnt(block.X, block.y, first=False)
+            if counting:
+                self.labels += label_counts(y)
             yield Block(X, y, block.ids, block.subjects)

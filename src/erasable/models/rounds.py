@@ -39,7 +39,7 @@ from erasable.models.reports import LearnReport
 from erasable.models.rows import CoreRows
 
 BUDGET_BYTES = 2**28
-_AHEAD_BYTES = 2**24  # of rows that are shown before they are learnt
+_SHOWN = 1 / 16  # of the budget: for rows that are shown before they are learnt
 _LAST_EIGHTH = 7 * 2**61  # of the hashes
 _FIRST_SHOWN, _ENOUGH_SHOWN = 128, 100  # rows
 _NUMBER_BYTES, _TEXT_BYTES = 24, 100  # about what label, id and subject take beside a row: numbers, and each text
@@ -83,9 +83,9 @@ def learn_blocks(
     progress : callable, optional
         Called with the number of rows whose fate is known.
     ahead : callable, optional
-        Called with a model of the rows before, not to be changed, and rows that it has not learnt, some 16 MB of them
-        at most. In the order of the hashes once, with the last eighth; as they come, at doublings of their number,
-        from 128 on.
+        Called with a model of the rows before, not to be changed, and rows that it has not learnt, of a sixteenth of
+        the budget at most. In the order of the hashes once, with the last eighth; as they come, at doublings of their
+        number, from 128 on.
 
     Raises
     ------
@@ -95,9 +95,9 @@ def learn_blocks(
     named = _NamedBlocks(model, blocks, allow_no_subject)
     try:
         if model.order_key is None:
-            parts = list(_as_given(model, named, progress, ahead))
+            parts = list(_as_given(model, named, progress, ahead, _SHOWN * budget_bytes))
         else:
-            held = None if ahead is None else _Held(_LAST_EIGHTH, _AHEAD_BYTES)
+            held = None if ahead is None else _Held(_LAST_EIGHTH, _SHOWN * budget_bytes)
             before = len(model.core)
             parts = list(_in_rounds(model, named, model.order_key, once, budget_bytes, progress, held))
             if ahead is not None and held is not None and held.parts:
@@ -119,7 +119,11 @@ def learn_blocks(
 
 
 def _as_given(
-    model: Model, blocks: Iterable[Rows], progress: Callable[[int], None] | None, ahead: Ahead | None
+    model: Model,
+    blocks: Iterable[Rows],
+    progress: Callable[[int], None] | None,
+    ahead: Ahead | None,
+    shown_bytes: float,
 ) -> Iterator[LearnReport]:
     runs, done, due = LabelRuns(), 0, _FIRST_SHOWN
     for block in blocks:
@@ -129,8 +133,7 @@ def _as_given(
             if ahead is None or len(block) < wait + _ENOUGH_SHOWN:
                 wait = len(block)
             elif not wait:
-                shown = block.part(0, max(1, int(_AHEAD_BYTES / block.sizes().mean())))
-                ahead(model, shown.part(0, done))
+                ahead(model, block.part(0, min(done, max(1, int(shown_bytes / block.sizes().mean())))))
                 due, wait = 2 * done, min(len(block), done)
             yield block.part(0, wait).learnt_by(model, progress, done)
             done += wait
@@ -294,7 +297,7 @@ class _Held:
     ``end`` is the hash from which on rows were left over; None where there were none.
     """
 
-    def __init__(self, first: int, budget_bytes: int) -> None:
+    def __init__(self, first: int, budget_bytes: float) -> None:
         self.first, self.budget = first, budget_bytes
         self.end: int | None = None
         self.parts: list[tuple[Rows, Hashes, npt.NDArray[np.float64]]] = []
