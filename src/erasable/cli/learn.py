@@ -164,6 +164,7 @@ def learn(
             timeout=timeout,
             mode=_permissions(mode),
             progress=bars.of("learning"),
+            reading=bars.of("reading"),
         )
     note_doubt(out)
     report, hints, warned = done.report, *([as_options(line) for line in said] for said in (done.hints, done.warnings))

@@ -23,12 +23,13 @@ from erasable.errors import ConfigurationError
 from erasable.estimators.forgetting import ForgettingClassifier
 from erasable.estimators.saving import Savable
 from erasable.estimators.validated import check_rows
+from erasable.models.blocks import Block
 from erasable.models.files import KINDS
 from erasable.models.keys import array_of
 from erasable.models.model import Model
 from erasable.models.order import LabelRuns
 from erasable.models.reports import ForgetReport, LearnReport
-from erasable.models.rounds import BUDGET_BYTES, Ahead, Block, learn_blocks
+from erasable.models.rounds import BUDGET_BYTES, Ahead, learn_blocks
 from erasable.models.scarcity import label_counts, warn_of_thin_classes
 from erasable.models.shards import Fetch
 from erasable.validation import whole_number
@@ -263,6 +264,7 @@ class ErasableBase(ModelClassifier):
         allow_no_subject: bool = False,
         progress: Callable[[int], None] | None = None,
         budget_bytes: int = BUDGET_BYTES,
+        reading: Callable[[int], None] | None = None,
         ahead: Ahead | None = None,
     ) -> LearnReport:
         """Learn the rows of many blocks as if they came in one call, without holding them all.
@@ -281,6 +283,8 @@ class ErasableBase(ModelClassifier):
             Called with the number of rows whose fate is known.
         budget_bytes : int, default=256 MiB
             About how many bytes of rows are held at a time. It changes the number of passes and nothing else.
+        reading : callable, optional
+            Called with the number of rows read in the first pass of a new model, when no fate is known yet.
         ahead : callable, optional
             Called with a model of the rows before and rows that it has not learnt; see ``erasable.models.rounds``.
         """
@@ -308,6 +312,7 @@ class ErasableBase(ModelClassifier):
             budget_bytes=budget,
             allow_no_subject=allow_no_subject,
             progress=progress,
+            reading=reading,
             ahead=ahead,
         )
         if fresh:

@@ -16,11 +16,12 @@ from erasable.errors import ConfigurationError, InputError, InputTypeError, Sort
 from erasable.estimators import ErasableClassifier, ErasableKernelClassifier
 from erasable.estimators.faces import ErasableBase
 from erasable.estimators.files import face_of
+from erasable.models.blocks import Rows
 from erasable.models.files import read_model
 from erasable.models.kernel import KernelModel
 from erasable.models.model import Model
 from erasable.models.reports import LearnReport
-from erasable.models.rounds import BUDGET_BYTES, Rows
+from erasable.models.rounds import BUDGET_BYTES
 from erasable.models.scarcity import REMEDY
 from erasable.operations.inspect import stored_bytes
 from erasable.operations.model_file import ModelFile
@@ -132,6 +133,7 @@ def learn_table(
     timeout: float | None = None,
     mode: int = PRIVATE,
     progress: Callable[[int, int], None] | None = None,
+    reading: Callable[[int, int], None] | None = None,
     budget_bytes: int = BUDGET_BYTES,
 ) -> TableLearnt:
     """Learn the rows of a table into a model file, new or existing: all of them, or none.
@@ -164,6 +166,8 @@ def learn_table(
         As in ``ModelFile``.
     progress : callable, optional
         Called with rows done and rows in all.
+    reading : callable, optional
+        The same for rows read, in the first pass of a new model, when none is done yet.
     budget_bytes : int, default=256 MiB
         About how many bytes of rows are held at a time. It changes the number of passes and nothing else.
     """
@@ -208,9 +212,8 @@ def learn_table(
             made.append((new, model is not None, stream.n_features))
             return stream, new
 
-        def watch(done: int) -> None:
-            if progress is not None:
-                progress(done, totals[0] or done)
+        def watched(told: Callable[[int, int], None] | None) -> Callable[[int], None] | None:
+            return None if told is None else lambda done: told(done, totals[0] or done)
 
         def predicted(model: Model, rows: Rows) -> None:
             if len(model.core) and len(rows) >= _ENOUGH_TO_SCORE:
@@ -219,7 +222,8 @@ def learn_table(
         report = file.learn_prepared(
             prepare,
             allow_no_subject=allow_no_subject,
-            progress=watch,
+            progress=watched(progress),
+            reading=watched(reading),
             mode=mode,
             budget_bytes=budget_bytes,
             ahead=predicted if score else None,

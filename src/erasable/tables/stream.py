@@ -24,7 +24,7 @@ from erasable.tables.svmlight import SvmlightSource
 from erasable.tables.table import Split, Table
 from erasable.validation import whole_number
 
-BLOCK_BYTES = 2**26
+BLOCK_BYTES = 2**24
 _PACKED = (".gz", ".bz2")
 _SVMLIGHT = (".svmlight", ".libsvm", ".txt")
 _FORMS = ".csv, .parquet, .npz, .svmlight, .libsvm, .txt (text also with .gz or .bz2)"
@@ -172,7 +172,7 @@ def stream_table(
         a part of it. Other formats have types of their own.
     n_features : int, optional
         The number of features of SVMlight text, where some may be zero in all rows.
-    block_bytes : int, default=64 MiB
+    block_bytes : int, default=16 MiB
         About how large the rows of a block are. In all, some three times as much is in memory, and pages of Parquet.
 
     Returns
