@@ -200,7 +200,7 @@ class CoreRows:
         before = self._unsettled
         if before is None:
             return
-        fresh = CoreRows(self.rows(), self.ids(), self.subjects(), self.labels(), self._grid, self.weights())
+        fresh = self.copy()
         if self._unsettled is not before:
             raise ChangedMeanwhileError("the model changed while its state was being read: read it again.")
         old = self.pages
@@ -229,6 +229,10 @@ class CoreRows:
         absent = sum(key not in self.place for key in keys) + sum(owner not in self.of_subject for owner in owners)
         found = [key for key in dict.fromkeys([*keys, *theirs]) if key in self.place]
         return Named(len(keys) + len(owners), absent, found)
+
+    def copy(self) -> CoreRows:
+        """The same rows under the same names, in other memory and without gaps."""
+        return CoreRows(self.rows(), self.ids(), self.subjects(), self.labels(), self._grid, self.weights())
 
     def rows(self) -> Any:
         """A copy of all rows in learning order; dense where all are held so."""

@@ -23,6 +23,7 @@ _LABELS = ("integer", "floating", "boolean", *TEXTS, "null")
 _KEYS = ("integer", *TEXTS, *BYTES, "null")
 _WEIGHTS = ("integer", "floating", *TEXTS, "null")  # text is that of CSV, which is read as numbers later
 _HELD = {_LABELS: "integers, strings, booleans or floats", _KEYS: "integers or strings", _WEIGHTS: "numbers"}
+_TILE = 1024  # rows
 _PAGE_BUFFER = 2**16  # of each column: without it, pyarrow would read column chunks whole
 
 
@@ -212,9 +213,11 @@ def _rows(table: Any, columns: Columns, where: str) -> Any:
     # As float64, missing entries become NaN, and are refused below.
     parts = [c.cast("float64") if c.null_count or is_kind(c.type, "decimal") else c for c in parts]
     small = row_dtype([np.dtype("bool" if is_kind(c.type, "boolean") else c.type.to_pandas_dtype()) for c in parts])
-    X = np.empty((table.num_rows, len(parts)), small)
-    for j, c in enumerate(parts):
-        X[:, j] = c.to_numpy()
+    X, numbers = np.empty((table.num_rows, len(parts)), small), [c.to_numpy() for c in parts]
+    for low in range(0, len(X), _TILE):  # so many rows at a time that what is written stays in the cache
+        tile = X[low : low + _TILE]
+        for j, column in enumerate(numbers):
+            tile[:, j] = column[low : low + _TILE]
     return as_rows(X, where, columns.shown)
 
 

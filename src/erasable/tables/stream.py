@@ -24,7 +24,7 @@ from erasable.tables.svmlight import SvmlightSource
 from erasable.tables.table import Split, Table
 from erasable.validation import whole_number
 
-BLOCK_BYTES = 2**26
+BLOCK_BYTES = 2**24
 _PACKED = (".gz", ".bz2")
 _SVMLIGHT = (".svmlight", ".libsvm", ".txt")
 _FORMS = ".csv, .parquet, .npz, .svmlight, .libsvm, .txt (text also with .gz or .bz2)"
@@ -175,7 +175,7 @@ def stream_table(
         The number of features of SVMlight text, where some may be zero in all rows.
     weight : str, optional
         The column that says how much each row counts: numbers, none missing.
-    block_bytes : int, default=64 MiB
+    block_bytes : int, default=16 MiB
         About how large the rows of a block are. In all, some three times as much is in memory, and pages of Parquet.
 
     Returns
@@ -388,8 +388,8 @@ def _check_nameless(form: str, roles: Roles) -> None:
         )
     if form in _SVMLIGHT and not (unnamed and roles.subject in (None, "qid")):
         raise ConfigurationError(
-            f"{form} files have no named columns: leave label, id, weight and ignore out; subject may be 'qid', the query "
-            "ids."
+            f"{form} files have no named columns: leave label, id, weight and ignore out; subject may be "
+            "'qid', the query ids."
         )
 
 
