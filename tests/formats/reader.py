@@ -23,6 +23,7 @@ EVERY = {
     "subject_kind",
 }
 LINEAR = {"bits", "intercept", "scaling", "capacity_units", "threshold", "feature_names", "feature_map", "order_key"}
+LINEAR |= {"loss", "alpha_units", "class_weight", "sample_rate", "sample_key"}
 KERNEL = {"bits", "scaling", "kernel", "function", "gamma", "nu", "degree", "coef0", "capacity_units", "threshold"}
 MEMBERS = {
     "erasable-linear": EVERY | LINEAR,
@@ -32,12 +33,13 @@ MEMBERS = {
     "erasable-general": EVERY | {"sampler", "rows", "order_key"},
     "erasable-core-set": EVERY | {"core_set", "learner", "one_shot", "reproducible", "layout"},
 }
+SUMS = ["gram", "class_sums", "weighted_gram", "weighted_class_sums"]
 SPARSE = ["rows.lengths", "rows.columns", "rows.values"]
 NAMES = ["ids", "ids.ends", "subjects.present", "subjects", "subjects.ends"]
 ORDER = {
-    "erasable-linear": ["gram", "class_sums", "weights", "labels", "rows", *SPARSE, *NAMES],
-    "erasable-linear-sharded": ["gram", "class_sums", "weights", "order"],
-    "erasable-shard": ["labels", "rows", *SPARSE, *NAMES],
+    "erasable-linear": [*SUMS, "weights", "labels", "rows", *SPARSE, "row_weights", *NAMES],
+    "erasable-linear-sharded": [*SUMS, "weights", "order"],
+    "erasable-shard": ["labels", "rows", *SPARSE, "row_weights", *NAMES],
     "erasable-kernel": ["weights", "labels", "rows", *NAMES],
     "erasable-general": ["labels", "rows", *NAMES],
     "erasable-core-set": ["rows", "rows.data", "rows.indices", "rows.ends", "labels", *NAMES],
@@ -143,14 +145,13 @@ def is_sparse(rows: list[tuple[int, ...]], grid: dict[str, Any]) -> bool:
     return 2 * (n * u + m * (u + v)) < n * (d + grid["intercept"]) * v
 
 
-def sums(rows: list[tuple[int, ...]], labels: list[int], classes: int, width: int) -> tuple[list[int], list[int]]:
-    """The lower triangle of the sum of g g', and the sum of the rows of each class."""
-    gram = [sum(g[i] * g[j] for g in rows) for i in range(width) for j in range(i + 1)]
-    by_class = [
-        sum(g[j] for g, label in zip(rows, labels, strict=True) if label == c)
-        for c in range(classes)
-        for j in range(width)
-    ]
+def sums(
+    rows: list[tuple[int, ...]], labels: list[int], classes: int, width: int, weights: Any = None
+) -> tuple[list[int], list[int]]:
+    """The lower triangle of the sum of s g g', and the sum of s g over the rows of each class; s is 1 by default."""
+    counted = list(zip(rows, labels, weights or [1] * len(rows), strict=True))
+    gram = [sum(s * g[i] * g[j] for g, _, s in counted) for i in range(width) for j in range(i + 1)]
+    by_class = [sum(s * g[j] for g, label, s in counted if label == c) for c in range(classes) for j in range(width)]
     return gram, by_class
 
 

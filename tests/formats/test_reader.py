@@ -26,6 +26,14 @@ def test_every_kind_of_file_is_what_the_page_says(name):
         found = sums(file.rows(), list(file.tensors["labels"]), len(file.meta["classes"]), width)
         assert ("rows" in file.tensors) == ("sparse" not in name)
         assert found == (list(file.tensors["gram"]), list(file.tensors["class_sums"]))
+        weights = file.tensors.get("row_weights")
+        assert (weights is None) == (not CASES[name].weighted)
+        assert ("weighted_gram" in file.tensors) == (weights is not None and file.meta["loss"] == "squared")
+        if "weighted_gram" in file.tensors:
+            wide = sums(
+                file.rows(), list(file.tensors["labels"]), len(file.meta["classes"]), len(file.rows()[0]), weights
+            )
+            assert wide == (list(file.tensors["weighted_gram"]), list(file.tensors["weighted_class_sums"]))
 
 
 def test_kept_files_are_what_the_page_says():

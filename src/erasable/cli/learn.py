@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from erasable.cli._shared import Bars, Json, Timeout, note_doubt, print_json, say
+from erasable.cli._shared import Bars, Json, Timeout, note_doubt, print_json, say, show_scores
 
 KeyType = Literal["int", "str"]
 Order = Literal["hashed", "given"]
@@ -94,6 +94,15 @@ def learn(
     random_state: Annotated[
         int | None, typer.Option(min=0, help="Key of the hashes, zero or more. [default: 0]", show_default=False)
     ] = None,
+    test: Annotated[
+        Path | None,
+        typer.Option(
+            help="A table of the same columns: say how well the model predicts it.", show_default=False, readable=False
+        ),
+    ] = None,
+    score: Annotated[
+        bool, typer.Option("--score/--no-score", help="Predict some rows before they are learnt, and say how well.")
+    ] = True,
     mode: Annotated[
         str, typer.Option(help="Permissions of a new model file, in octal; one that is there keeps its own.")
     ] = "600",
@@ -150,19 +159,30 @@ def learn(
             kernel=kernel,
             parameters={name: value for name, value in options.items() if value is not None},
             allow_no_subject=allow_no_subject,
+            test=test,
+            score=score,
             timeout=timeout,
             mode=_permissions(mode),
             progress=bars.of("learning"),
+            reading=bars.of("reading"),
         )
     note_doubt(out)
-    report, hints = done.report, [as_options(hint) for hint in done.hints]
+    report, hints, warned = done.report, *([as_options(line) for line in said] for said in (done.hints, done.warnings))
     if as_json:
         rows = {"rows": report.rows, "core_rows_added": report.core_rows_added, "core_rows": report.core_rows}
-        print_json({"model": str(out), **rows, "bytes": done.bytes, "warnings": hints})
+        scores = {"score": done.score, "test": done.test}
+        figures = {name: None if found is None else found.as_json() for name, found in scores.items()}
+        print_json({"model": str(out), **rows, "bytes": done.bytes, **figures, "warnings": [*warned, *hints]})
         return
     share = f" ({report.core_rows_added / report.rows:.1%})" if report.rows else ""
     say(f"{report.rows:,} rows learnt; {report.core_rows_added:,}{share} became core rows, the others left no trace.")
     say(f"{out} holds {report.core_rows:,} core rows in {done.bytes:,} bytes.")
+    if done.score is not None:
+        say(f"Before they were learnt, {done.score.rows:,} of the last rows were predicted: {done.score.line}.")
+    if done.test is not None:
+        show_scores(done.test, title=f"{done.test.rows:,} rows of {test}")
+    for warning in warned:
+        say(f"warning: {warning}", aside=True)
     for hint in hints:
         say(f"hint: {hint}", aside=True)
 

@@ -27,8 +27,8 @@ LARGEST_EXACT = 2**53
 L = TypeVar("L", bound=Hashable)
 
 
-def regulariser(capacity: float, grid: Grid) -> int:
-    """``lambda`` in squared grid units: ``capacity * 4**bits`` rounded to an integer.
+def regulariser(capacity: float, grid: Grid, name: str = "capacity") -> int:
+    """``lambda`` in squared grid units: ``capacity * 4**bits`` rounded to an integer; an error calls it ``name``.
 
     Departure: Algorithm 1, line 2 sets lambda = K; here lambda is the multiple of ``4**-bits`` (about 1e-9) nearest
     to K, so that ``A`` consists of integers.
@@ -36,9 +36,9 @@ def regulariser(capacity: float, grid: Grid) -> int:
     limit = LARGEST_EXACT // 2 / 4**grid.bits
     units: int = round(min(capacity, limit) * 4**grid.bits)
     if units < 1:
-        raise ConfigurationError(f"capacity must be at least 4**-grid_bits = {4.0**-grid.bits:.3g}; got {capacity!r}.")
+        raise ConfigurationError(f"{name} must be at least 4**-grid_bits = {4.0**-grid.bits:.3g}; got {capacity!r}.")
     if units >= LARGEST_EXACT // 2:
-        raise ConfigurationError(f"capacity must be below {limit:.3g} on a grid of {grid.bits} bits; got {capacity!r}.")
+        raise ConfigurationError(f"{name} must be below {limit:.3g} on a grid of {grid.bits} bits; got {capacity!r}.")
     return units
 
 
@@ -78,8 +78,8 @@ def add_rows(H: Float64s, rows: Any, sign: float = 1.0, grid: Grid | None = None
     H : array of shape (d, d), float64, Fortran order
     rows : array of shape (k, d), or sparse grid rows
         Integer-valued rows of any dtype.
-    sign : 1.0 or -1.0
-        Update or downdate.
+    sign : float
+        1.0 or -1.0, update or downdate; or an integer, for rows that count so often.
     grid : Grid, optional
         Needed with sparse rows: it has the constant that they leave out.
 

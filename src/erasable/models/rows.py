@@ -25,6 +25,7 @@ from erasable.core.row_layout import laid_out
 from erasable.errors import ChangedMeanwhileError, InputError
 from erasable.models.keys import as_keys, same_kind
 from erasable.models.sparse_rows import SparseRows
+from erasable.models.weighting import ONE
 
 _PAGE = 512  # rows: closing a gap copies a page
 
@@ -37,6 +38,7 @@ class Page:
     ids: list[Any]
     subjects: list[Any]
     labels: list[Any]
+    weights: list[int]  # in sixteenths
     gaps: int = 0
 
     def close_up(self) -> None:
@@ -47,6 +49,7 @@ class Page:
         self.ids = [self.ids[i] for i in kept]
         self.subjects = [self.subjects[i] for i in kept]
         self.labels = [self.labels[i] for i in kept]
+        self.weights = [self.weights[i] for i in kept]
         self.gaps = 0
 
 
@@ -80,6 +83,8 @@ class CoreRows:
     ids, subjects, labels : sequences of length n
     grid : Grid, optional
         Of rows that are held in the layout that the rule names (see ``core.row_layout``); without it, all are dense.
+    weights : sequence of length n, optional
+        In sixteenths; by default every row has weight one.
     """
 
     def __init__(
@@ -89,25 +94,30 @@ class CoreRows:
         subjects: Sequence[Key | None] = (),
         labels: Sequence[Label] = (),
         grid: Grid | None = None,
+        weights: Sequence[int] | None = None,
     ) -> None:
         self._grid: Any = grid
         self._none = rows[:0].copy() if grid is None else np.empty((0, grid.n_columns), dtype=grid.dtype)
         stored = self._held(rows if grid is None else laid_out(rows, grid))
-        self._fill(stored, list(ids), list(subjects), list(labels))
+        self._fill(stored, list(ids), list(subjects), list(labels), list(weights or [ONE] * len(ids)))
 
     def _held(self, rows: Any) -> Any:
         """Rows as a page holds them."""
         return rows if isinstance(rows, np.ndarray) else SparseRows.of(rows, self._grid)
 
-    def _fill(self, rows: Array | SparseRows, ids: list[Any], subjects: list[Any], labels: list[Any]) -> None:
+    def _fill(
+        self, rows: Array | SparseRows, ids: list[Any], subjects: list[Any], labels: list[Any], weights: list[int]
+    ) -> None:
         cuts = [slice(low, low + _PAGE) for low in range(0, len(ids), _PAGE)]
-        self.pages = [Page(rows[c], ids[c], subjects[c], labels[c]) for c in cuts]
+        self.pages = [Page(rows[c], ids[c], subjects[c], labels[c], weights[c]) for c in cuts]
         self._make_tables()
 
     def _make_tables(self) -> None:
         self.place: dict[Key, tuple[Page, int]] = {}
         self.of_subject: dict[Key, dict[Key, None]] = {}
         self.class_counts: dict[Label, int] = {}
+        self.class_totals: dict[Label, int] = {}  # the weights of their rows, added up
+        self.uneven = 0  # rows whose weight is not one
         self.id_type: type | None = None  # of the ids and subjects held: the first key of a dictionary is slow to find
         self.subject_type: type | None = None  # after many others before it were deleted
         with _collector_at_rest():
@@ -120,12 +130,20 @@ class CoreRows:
 
     # -- changing ------------------------------------------------------------------------------------------------
 
-    def append(self, batches: Iterable[Any], ids: list[Key], subjects: list[Key | None], labels: list[Label]) -> None:
+    def append(
+        self,
+        batches: Iterable[Any],
+        ids: list[Key],
+        subjects: list[Key | None],
+        labels: list[Label],
+        weights: list[int] | None = None,
+    ) -> None:
         """Rows join, in order, in either layout; the batches become this object's own."""
         self._unsettled, low = object(), 0
+        weights = weights or [ONE] * len(ids)
         for batch in batches:
             cut = slice(low, low + batch.shape[0])
-            page = Page(self._held(batch), ids[cut], subjects[cut], labels[cut])
+            page = Page(self._held(batch), ids[cut], subjects[cut], labels[cut], weights[cut])
             self.pages.append(page)
             self._enter(page)
             low = cut.stop
@@ -148,6 +166,11 @@ class CoreRows:
                 return some, labels
             found[sparse] = dense_rows(some, self._grid)
         return found, labels
+
+    def weights_of(self, keys: Sequence[Key]) -> list[int]:
+        """The weights of the rows of these ids, in sixteenths, in that order."""
+        places = (self.place[key] for key in keys)
+        return [page.weights[i] for page, i in places]
 
     def remove(self, keys: Sequence[Key]) -> None:
         """Rows of these ids, all of which are here, leave; their slots are overwritten."""
@@ -177,7 +200,7 @@ class CoreRows:
         before = self._unsettled
         if before is None:
             return
-        fresh = CoreRows(self.rows(), self.ids(), self.subjects(), self.labels(), self._grid)
+        fresh = self.copy()
         if self._unsettled is not before:
             raise ChangedMeanwhileError("the model changed while its state was being read: read it again.")
         old = self.pages
@@ -207,6 +230,10 @@ class CoreRows:
         found = [key for key in dict.fromkeys([*keys, *theirs]) if key in self.place]
         return Named(len(keys) + len(owners), absent, found)
 
+    def copy(self) -> CoreRows:
+        """The same rows under the same names, in other memory and without gaps."""
+        return CoreRows(self.rows(), self.ids(), self.subjects(), self.labels(), self._grid, self.weights())
+
     def rows(self) -> Any:
         """A copy of all rows in learning order; dense where all are held so."""
         kept = [
@@ -230,6 +257,10 @@ class CoreRows:
         """Labels in learning order."""
         return self._column("labels")
 
+    def weights(self) -> list[int]:
+        """Weights in learning order, in sixteenths."""
+        return self._column("weights")
+
     def _column(self, name: str) -> list[Any]:
         found: list[Any] = []
         for page in self.pages:
@@ -250,7 +281,7 @@ class CoreRows:
             fresh._make_tables()
         except (IndexError, ValueError):  # a page with fewer names than rows
             return False
-        tables = "place", "of_subject", "class_counts"
+        tables = "place", "of_subject", "class_counts", "class_totals", "uneven"
         return all(getattr(self, name) == getattr(fresh, name) for name in tables)
 
     # -- tables --------------------------------------------------------------------------------------------------
@@ -258,10 +289,10 @@ class CoreRows:
     def _enter(self, page: Page) -> None:
         """Put a page's rows into the tables by id, subject and class."""
         self._place_rows(page)
-        ids, subjects, labels = page.ids, page.subjects, page.labels
+        ids, subjects, labels, weights = page.ids, page.subjects, page.labels, page.weights
         if page.gaps:
             kept = [i for i, label in enumerate(labels) if label is not None]
-            ids, subjects, labels = ([column[i] for i in kept] for column in (ids, subjects, labels))
+            ids, subjects, labels, weights = ([column[i] for i in kept] for column in (ids, subjects, labels, weights))
         self.id_type = type(ids[0]) if ids else self.id_type
         if subjects.count(None) < len(subjects):
             for key, subject in zip(ids, subjects, strict=True):
@@ -270,6 +301,12 @@ class CoreRows:
                     self.subject_type = type(subject)
         for label, count in Counter(labels).items():
             self.class_counts[label] = self.class_counts.get(label, 0) + count
+            self.class_totals[label] = self.class_totals.get(label, 0) + count * ONE
+        uneven = len(weights) - weights.count(ONE)
+        self.uneven += uneven
+        if uneven:
+            for label, weight in zip(labels, weights, strict=True):
+                self.class_totals[label] += weight - ONE
 
     def _place_rows(self, page: Page) -> None:
         places = zip(page.ids, zip(repeat(page), range(len(page.ids)), strict=False), strict=True)
@@ -284,8 +321,11 @@ class CoreRows:
             if not rest:
                 del self.of_subject[subject]
         self.class_counts[label] -= 1
+        self.class_totals[label] -= page.weights[i]
+        self.uneven -= page.weights[i] != ONE
         if not self.class_counts[label]:
-            del self.class_counts[label]
+            del self.class_counts[label], self.class_totals[label]
         page.rows[i] = 0
+        page.weights[i] = 0
         page.ids[i] = page.subjects[i] = page.labels[i] = None
         page.gaps += 1
