@@ -58,7 +58,7 @@ def test_it_is_copied_and_pickled():
 
 
 def test_it_describes_itself_to_a_state():
-    assert Schema.parse(FULL.describe()["schema"]) == FULL
+    assert Schema.parse(FULL.describe()["text"]) == FULL
     assert FULL.takes == "tables"
     assert FULL.having("subject") == ("who",)
 

@@ -201,7 +201,7 @@ class Schema(FeatureMap):
 
     def describe(self) -> dict[str, Any]:
         """The canonical text, ready for JSON."""
-        return {"map": "schema", "schema": self.text}
+        return {"map": "schema", "text": self.text}
 
     # -- what it says ------------------------------------------------------------------------------------------------
 
