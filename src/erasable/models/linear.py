@@ -23,7 +23,7 @@ from erasable.core.layout import Key, Label, canonical_json, read_json
 from erasable.core.row_layout import laid_out, row_sizes
 from erasable.core.selector import Decisions, Progress, RawRows, not_ruled_out, select, stale_screen
 from erasable.core.sums import add_rows, empty_gram, sums_by_class
-from erasable.errors import StateFormatError
+from erasable.errors import ConfigurationError, StateFormatError
 from erasable.features import AbsentMap, FeatureMap
 from erasable.models.guarantee import BITWISE, Guarantee
 from erasable.models.heads import Sums, logistic_weights_of, shifts, sigmoids, squared_weights
@@ -56,7 +56,7 @@ class LinearModel(Model):
     ----------
     configuration : LinearConfiguration
     feature_map : FeatureMap, optional
-        The map that the configuration describes; for a file that was read without it, an ``AbsentMap``.
+        The map that the configuration describes; for a file that was read without its code, an ``AbsentMap``.
     """
 
     KIND = "linear"
@@ -334,8 +334,24 @@ def described_map(text: str) -> dict[str, Any]:
     raise StateFormatError("not a state: the description of its feature map is damaged.")
 
 
-def absent_map(configuration: LinearConfiguration) -> AbsentMap | None:
-    """Stands for the map that a model was made with; None where it was made with none."""
+def stored_map(configuration: LinearConfiguration) -> FeatureMap | None:
+    """The map that a file describes: a schema, which it holds whole, or what stands for code that it cannot hold.
+
+    Raises
+    ------
+    StateFormatError
+    """
     if configuration.feature_map is None:
         return None
-    return AbsentMap(canonical_json(described_map(configuration.feature_map)["map"]), configuration.grid.n_features)
+    described = described_map(configuration.feature_map)["map"]
+    if described.get("map") != "schema":
+        return AbsentMap(canonical_json(described), configuration.grid.n_features)
+    from erasable.schemas import Schema  # only here: most models have none
+
+    try:
+        schema = Schema.parse(described["text"])
+    except (ConfigurationError, KeyError, TypeError):
+        schema = None
+    if schema is None or schema.describe() != described or schema.n_features_out != configuration.grid.n_features:
+        raise StateFormatError("not a state: its schema is damaged.")
+    return schema

@@ -115,11 +115,12 @@ def fixed_classes(given: Any, classes: Any) -> tuple[Label, ...] | None:
 
 
 def map_of(given: Any) -> FeatureMap | None:
-    """The feature map that the caller gave, checked; None where rows are taken as they are."""
+    """The feature map that the caller gave, or that a face of one stands for; None where rows are taken as they are."""
     feature_map = getattr(given, "feature_map", None)
+    feature_map = getattr(feature_map, "feature_map", feature_map)
     if feature_map is not None and not isinstance(feature_map, FeatureMap):
         raise ConfigurationError(
-            f"feature_map must be a FeatureMap, such as RandomFourierFeatures or HashedText; got "
+            f"feature_map must be a FeatureMap, such as RandomFourierFeatures, HashedText or a Schema; got "
             f"{type(feature_map).__name__}. Wrap a function of your own in FrozenMap."
         )
     return feature_map
