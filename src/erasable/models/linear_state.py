@@ -11,7 +11,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from erasable.core.arrays import Float32s, Float64s
-from erasable.core.grid import Grid
+from erasable.core.grid import Grid, dense_rows
 from erasable.core.layout import (
     Buffer,
     Key,
@@ -27,13 +27,14 @@ from erasable.core.layout import (
 )
 from erasable.core.row_layout import laid_out, read_rows, row_tensors
 from erasable.core.scaling import described_scaling, read_scaling
-from erasable.core.selector import GridRows, Progress, Selection, select
-from erasable.core.sparse import stacked
+from erasable.core.selector import Decisions, GridRows, Progress, Selection, select
 from erasable.core.sums import LARGEST_EXACT, empty_gram, packed, sums_by_class, targets, unpacked
 from erasable.core.weights import solve_weights
 from erasable.errors import ConfigurationError, StateFormatError, VerificationError
 from erasable.models.order import check_order_key, described_order, read_order
 from erasable.models.state import State, classes_of
+
+_BLOCK = 2**22  # numbers of sparse rows that are made dense together
 
 
 @dataclass(frozen=True)
@@ -142,10 +143,9 @@ class LinearState(State):
         """
         c, grid = configuration, configuration.grid
         H = empty_gram(grid, c.units)
-        source = GridRows(rows, grid)
-        selection = select(source, H, 0, grid=grid, units=c.units, tau=c.threshold, progress=progress)
+        selection = _selected(rows, H, c, progress)
         kept = selection.index.tolist()
-        chosen = stacked(selection.batches) if kept else np.empty((0, grid.n_columns), dtype=grid.dtype)
+        chosen = rows if len(kept) == rows.shape[0] else rows[selection.index]
         ids, subjects = tuple(ids[i] for i in kept), tuple(subjects[i] for i in kept)
         labels = tuple(labels[i] for i in kept)
         sums = stack_sums(classes_of(c.classes, labels), sums_by_class(chosen, labels, grid), grid)
@@ -232,6 +232,26 @@ def weights_of(configuration: LinearConfiguration, H: Float64s, class_sums: Floa
     if len(class_sums) == 0:
         return np.zeros((1, configuration.grid.n_columns), dtype=np.float32)
     return solve_weights(H, targets(class_sums), configuration.grid.bits, configuration.units)
+
+
+def _selected(rows: Any, H: Float64s, c: LinearConfiguration, progress: Progress | None) -> Selection:
+    """Algorithm 1 on grid rows, into ``H``.
+
+    Sparse rows are made dense, some at a time: where most rows are selected, as when a state is learnt again, the dense
+    kernels are the faster ones. What is selected does not depend on it.
+    """
+    n, step = rows.shape[0], max(1, _BLOCK // c.grid.n_columns)
+    if not sp.issparse(rows):
+        step = max(1, n)
+    index, decisions, n_core = [np.empty(0, dtype=np.intp)], Decisions(), 0
+    for low in range(0, n, step):
+        part = rows[low : low + step]
+        source = GridRows(dense_rows(part, c.grid) if sp.issparse(part) else part, c.grid)
+        told = None if progress is None else (lambda done, _, low=low: progress(low + done, n))
+        found = select(source, H, n_core, grid=c.grid, units=c.units, tau=c.threshold, progress=told)
+        index.append(found.index + low)
+        decisions, n_core = decisions + found.decisions, n_core + len(found.index)
+    return Selection(np.concatenate(index), [], decisions)
 
 
 def gram_of(state: LinearState) -> Float64s:
