@@ -15,7 +15,7 @@ import erasable.core.sparse_deciding as sparse_deciding
 from erasable.core.grid import Grid, dense_rows, sparse_rows, to_grid
 from erasable.core.selector import GridRows, RawRows, not_ruled_out, select, stale_screen
 from erasable.core.sparse import stacked
-from erasable.core.sparse_leverage import Inverse, invert
+from erasable.core.sparse_leverage import Inverse, invert, may_exceed
 from erasable.core.sums import add_rows, empty_gram, symmetric
 from tests import oracle
 from tests.core.test_grid_sparse import as_sparse, assert_sparse_grid_rows
@@ -95,12 +95,22 @@ def test_without_any_inverse_every_row_is_decided_exactly(problem, chunk):
     assert problem[3] == 0.0 or d.enclosed + d.exact >= len(found.index) + (d.certified > 0)
 
 
-@given(sparse_problems(max_rows=16), SIZES, SIZES, st.sampled_from([0, 3, 10**9]))
-def test_an_inverse_that_is_renewed_often_or_never_selects_the_same(problem, block, chunk, after):
-    """The first inverse stays valid for screening, because leverage only falls, and for deciding, by continuing."""
+@given(sparse_problems(max_rows=16), SIZES, SIZES)
+def test_a_screen_that_is_never_renewed_selects_the_same(problem, block, chunk):
+    """The inverse of the first moment stays valid for screening, because leverage only falls."""
+    _, grid, units, _ = problem
+    first = invert(empty_gram(grid, units), units)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sparse_deciding, "_RENEWED_AFTER", after)
+        patch.setattr(sparse_deciding, "may_exceed", lambda G, _, grid, tau: may_exceed(G, first, grid, tau))
         assert_selects_as_the_oracle(*problem, block_rows=block, chunk_rows=chunk)
+
+
+@given(sparse_problems(), SIZES, SIZES)
+def test_without_screening_the_selection_is_the_same(problem, block, chunk):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sparse_deciding, "may_exceed", lambda G, *_: np.ones(G.shape[0], dtype=bool))
+        found = assert_selects_as_the_oracle(*problem, block_rows=block, chunk_rows=chunk)
+    assert found.decisions.screened == 0
 
 
 @given(problems(max_rows=16), st.integers(0, 8))

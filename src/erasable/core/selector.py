@@ -235,7 +235,7 @@ def select(
     d, low, n = grid.n_columns, 0, len(rows)
     run_of: Any = SparseRun if rows.sparse else DenseRun
     run = run_of(rows, H, n_core, grid, units, tau, np.zeros(n, dtype=bool) if forced is None else forced)
-    chunk = chunk_rows or (256 if rows.sparse else min(1024, max(96, (3 * d) // 4)))
+    chunk = chunk_rows or (max(96, (2 * d) // 3) if rows.sparse else min(1024, max(96, (3 * d) // 4)))
     block = block_rows or max(chunk, min(32768, 2**21 // d))
     if tau == 0.0:  # every row but zero is selected: large chunks, nothing to screen
         chunk = chunk_rows or block
