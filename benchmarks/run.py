@@ -35,6 +35,8 @@ from benchmarks.kernel import kernel
 from benchmarks.logistic import logistic
 from benchmarks.planning import cases, row
 from benchmarks.scan import main as print_scan_tables
+from benchmarks.sparse_files import HEAD as SPARSE_HEAD
+from benchmarks.sparse_files import rows as sparse_file_rows
 from benchmarks.tools import console, spread, table, take_turns
 from erasable import ErasableClassifier, learn, verify
 from erasable.research.measuring import clock, in_words, machine
@@ -326,6 +328,16 @@ def files(options):
     return text + table(["rows", "as float32, MB", "peak memory, MB", "s"], streaming())
 
 
+def sparse_files(options):
+    """Models of sparse rows in files."""
+    text = (
+        "## Sparse rows in a file\n\nStored rows that are sparse are stored sparse. The file also holds the sums, 1.4 MB "
+        "for 600 features and 4.5 MB for 1,061, which no sparsity makes smaller. The training set as CSR: float32 "
+        "values, int32 columns and ends. One BLAS thread; each line from a process of its own, medians.\n\n"
+    )
+    return text + table(SPARSE_HEAD, sparse_file_rows(options.data) if options.data else [])
+
+
 def scanning(options):
     """The forensic scan against looking for one row after the other."""
     printed = io.StringIO()
@@ -349,6 +361,7 @@ SECTIONS = {
     "kernel": kernel,
     "logistic": logistic,
     "files": files,
+    "sparse_files": sparse_files,
     "scan": scanning,
     "planning": planning,
     "reproduction": reproduction,
