@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from flint import arb, ctx
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
@@ -185,6 +186,38 @@ def test_the_minimiser_is_in_its_enclosure(seed):
         distance = math.sqrt(sum((a - b) ** 2 for a, b in zip(centre, w_star, strict=True)))
         assert distance <= found.radius
         s = s - factor.solve(found.eta)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_balls_settle_nothing_too_early(seed):
+    """From points that are still far away, which say little about the minimiser."""
+    problem, oracle, w_star, w = near_the_minimiser(seed)
+    out, settled = np.zeros(len(w), dtype=np.float32), np.zeros(len(w), dtype=bool)
+    margins = problem.margins_and_gradient(w[:, None])[0][:, 0]
+    digits = rounding_digits(problem.units, problem.bits)
+    balls.settle_in_balls(problem, w, problem.factor(margins), out, settled, digits)
+    assert settled.all()
+    assert bits_of(out + np.float32(0.0)) == oracle.weights(len(w_star))
+
+
+@pytest.mark.parametrize("precision", [64, 128, 1024])
+def test_sigmoids_of_balls_are_less_than_two_units_off(precision):
+    values = [0, 1, -1, 2**40, -(2**40), 2**47, -(2**47), 3 * 2**60, -(3 * 2**60)]
+    for v, found in zip(values, balls._sigmoids(values, 40, precision), strict=True):
+        before, ctx.prec = ctx.prec, precision + 400
+        true = 2**precision / (1 + (arb(-v) / 2**40).exp())
+        ctx.prec = before
+        assert abs(true - found) < 2
+
+
+def test_margins_of_balls_are_exact():
+    rng = np.random.default_rng(0)
+    for bits, d in ((15, 700), (20, 3), (4, 40)):
+        grid = Grid(d, bits, False)
+        rows = rng.integers(-(2**bits) // 30, 2**bits // 30, (20, d)).astype(grid.dtype)
+        W = [int(v) * 2**200 + int(r) for v, r in zip(*rng.integers(-(2**62), 2**62, (2, d)), strict=True)]
+        problem = Problems(RowBlocks.of(rows, grid), np.ones((20, 1)), np.ones(20), bits, 4**bits)
+        assert balls._margins(problem, W) == [sum(int(g) * w for g, w in zip(row, W, strict=True)) for row in rows]
 
 
 def test_enclosures_are_small():

@@ -19,7 +19,7 @@ MOST_ROWS = 1024  # of a block
 _BLOCK_ENTRIES = 2**18  # of a dense block: two megabytes stay in a cache
 _SLAB = 32  # blocks of sparse rows whose products with each other are summed at once
 _SPARSE = 1 / 8  # rows with fewer entries than this, of all, are multiplied as sparse ones
-_VERY_SPARSE = 1 / 25  # and their products with each other are, too
+_VERY_SPARSE = 1 / 16  # and their products with each other are, too
 
 
 @dataclass(frozen=True)
