@@ -236,7 +236,8 @@ class LinearState(State):
         sums = {"A": self.gram, "the class sums b": self.class_sums}
         if self.weighted_gram is not None and self.weighted_class_sums is not None:
             sums |= {"the weighted A": self.weighted_gram, "the weighted class sums b": self.weighted_class_sums}
-        return {**sums, f"the {self.configuration.loss} weights w": self.weights.view(np.int32)}
+        name = "the weights w" if self.configuration.loss == "squared" else "the logistic weights w"
+        return {**sums, name: self.weights.view(np.int32)}
 
     def counts(self) -> tuple[int, int]:
         """Entries of A and of the class sums; weights."""

@@ -29,6 +29,7 @@ from erasable.operations.predict import score_table
 from erasable.operations.scoring import Scores, scores_of
 from erasable.store import PRIVATE
 from erasable.tables import TableStream, nameless_form, stream_table
+from erasable.tables.columns import read_texts
 
 _ENOUGH_TO_SCORE, _ENOUGH_TO_JUDGE = 50, 100  # rows
 _NEXT_TO_NOTHING = 0.001  # of the rows
@@ -167,7 +168,8 @@ def learn_table(
     kernel : str, optional
         Makes a kernel model; a linear one otherwise.
     parameters : mapping, optional
-        Of ``ErasableClassifier`` or ``ErasableKernelClassifier``; those that are left out are their defaults.
+        Of ``ErasableClassifier`` or ``ErasableKernelClassifier``; those that are left out are their defaults. Labels
+        that ``class_weight`` names may be texts, whatever the labels of the table are.
     test : str or path, optional
         A table of the same columns to score the model with, once it has learnt.
     score : bool, default=True
@@ -222,6 +224,8 @@ def learn_table(
                     "id_type=, subject_type= and label_type= are for CSV: this table has types of its own, leave them "
                     "out."
                 )
+            if isinstance(given.get("class_weight"), Mapping):
+                given["class_weight"] = _as_labels(given["class_weight"], (known | named).get("label"), stream)
             new = _made(kernel, given, stream) if model is None else _agreeing(model, given, kernel, stream)
             if test is not None:
                 _check_test(test, label, ignore, stream)
@@ -305,7 +309,10 @@ def _agreeing(model: Model, given: dict[str, Any], kernel: str | None, stream: T
     face = face_of(model)
     given = given if kernel is None else {**given, "kernel": kernel}
     if given.keys() - face.get_params().keys():
-        raise ConfigurationError("kappa=, horizon= and fit_intercept= are for linear models: leave them out here.")
+        raise ConfigurationError(
+            "kappa=, horizon=, fit_intercept=, loss=, alpha=, class_weight= and sample_rate= are for linear models: "
+            "leave them out here."
+        )
     if given.keys() & {"kappa", "horizon"}:
         if "horizon" not in given:
             raise ConfigurationError(
@@ -326,6 +333,24 @@ def _agreeing(model: Model, given: dict[str, Any], kernel: str | None, stream: T
             "none with id=, subject= and ignore=, or leave them out of the table."
         )
     return unfitted
+
+
+def _as_labels(weights: Mapping[Any, Any], kind: type | None, stream: TableStream) -> dict[Any, Any]:
+    """Weights of classes by labels of the type that the table has: that of the model, as said, or of its first rows."""
+    if not all(isinstance(label, str) for label in weights):
+        return dict(weights)
+    if kind is None:
+        if stream.once:
+            raise ConfigurationError(
+                "class_weight= names labels, and standard input does not say of which type labels are: give "
+                "label_type=."
+            )
+        (kind,) = {type(v) for v in next(iter(stream)).y[:1].tolist()}
+    try:
+        return dict(zip(read_texts(list(weights), kind), weights.values(), strict=True))
+    except (KeyError, ValueError):
+        problem = f"class_weight= names a label that is no {kind.__name__}, as the labels of the table are."
+    raise ConfigurationError(problem)
 
 
 def _kinds(model: Model) -> dict[str, type]:
@@ -354,7 +379,7 @@ def _hints(report: LearnReport, model: ErasableBase, there: bool, n_features: in
             "there is one feature, and each row is divided by its own norm, so only the sign of the feature is left: "
             "give scaling=, a public number that no value exceeds."
         )
-    asked = getattr(model, "threshold", None) == 0
+    asked = getattr(model, "threshold", None) == 0 or getattr(model, "sample_rate", 0) >= 0.5
     if there and report.rows >= 1000 and report.core_rows_added < _NEXT_TO_NOTHING * report.rows:
         hints.append(
             "next to nothing was added: rows in directions that are known already are not stored, whatever their "
