@@ -1,0 +1,214 @@
+"""How good predictions are: figures for people, each beside what a constant would get on the same rows.
+
+Scores are handed to whoever asks and kept nowhere: they say something of the rows that were scored.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.metrics import log_loss, mean_absolute_error, r2_score, roc_auc_score
+
+from erasable.errors import InputError
+
+_SURE = 2.0  # standard errors by which accuracy has to beat the share of the largest class
+_NEAR_CHANCE = 0.1  # balanced accuracy that is closer to chance than this, of the way to 1, is chance
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """How good the predictions of a classifier are.
+
+    Attributes
+    ----------
+    rows : int
+        How many rows were scored.
+    accuracy : float
+        Share of the rows whose label was predicted.
+    largest_share : float
+        Share of the largest class among these rows: the accuracy of always guessing it.
+    balanced_accuracy : float
+        Mean over the classes among these rows of the share of their rows that was predicted: 1 / classes for a
+        constant.
+    auc : float or None
+        Area under the ROC curve of the probability of a class, that class against the rest, in the mean over the
+        classes among these rows; with two classes that is the usual one. None where there is but one class.
+    log_loss : float
+        Mean of minus the logarithm of the probability that the label was given; probabilities are clipped from below
+        by 2.2e-16, as scikit-learn does, so a label that was impossible costs 36.
+    log_loss_of_shares : float
+        The same for a constant, and the best one: the shares of the classes among these rows.
+    classes : tuple
+        Those of the model, then labels that it does not know.
+    confusion : array of shape (n_classes, n_classes), int64
+        How many rows of each class (row) were predicted as each (column).
+    """
+
+    rows: int
+    accuracy: float
+    largest_share: float
+    balanced_accuracy: float
+    auc: float | None
+    log_loss: float
+    log_loss_of_shares: float
+    classes: tuple[Any, ...]
+    confusion: npt.NDArray[np.int64]
+
+    @property
+    def no_better_than_constant(self) -> bool:
+        """Whether a model that always says the same would do as well, where there is more than one class.
+
+        That is: accuracy is less than two standard errors above the share of the largest class, *and* balanced
+        accuracy is less than a tenth of the way from that of a constant to 1. A model of rare classes that finds them
+        at the price of accuracy is better than a constant; one that finds next to none of them is not.
+        """
+        present = int(np.count_nonzero(self.confusion.sum(axis=1)))
+        if present < 2:
+            return False
+        error = math.sqrt(self.largest_share * (1.0 - self.largest_share) / self.rows)
+        chance = 1.0 / present
+        return self.accuracy < self.largest_share + _SURE * error and self.balanced_accuracy < chance + _NEAR_CHANCE * (
+            1.0 - chance
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it in values that JSON has; classes of bytes in hexadecimal."""
+        return {
+            "rows": self.rows,
+            "accuracy": self.accuracy,
+            "largest_share": self.largest_share,
+            "balanced_accuracy": self.balanced_accuracy,
+            "auc": self.auc,
+            "log_loss": self.log_loss,
+            "log_loss_of_shares": self.log_loss_of_shares,
+            "classes": [c.hex() if isinstance(c, bytes) else c for c in self.classes],
+            "confusion": self.confusion.tolist(),
+        }
+
+
+@dataclass(frozen=True)
+class RegressionScores:
+    """How good predicted numbers are.
+
+    Attributes
+    ----------
+    rows : int
+    r2 : float or None
+        Share of the variance that is explained: 0 for the mean of these rows, 1 at best; with several targets in the
+        mean. None where it is not defined: for fewer than two rows, or a target that never varies.
+    mean_absolute_error, mean_absolute_error_of_mean : float
+        That of the predictions, and that of always saying the mean of these rows.
+    """
+
+    rows: int
+    r2: float | None
+    mean_absolute_error: float
+    mean_absolute_error_of_mean: float
+
+    @property
+    def no_better_than_constant(self) -> bool:
+        """Whether always saying the mean of these rows would do as well."""
+        return self.r2 is not None and self.r2 <= 0.0
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it in values that JSON has."""
+        return dict(vars(self))
+
+
+def scores_of(y: Any, classes: Sequence[Any], probabilities: npt.ArrayLike, predicted: Any) -> Scores:
+    """Score the predictions of a classifier.
+
+    Parameters
+    ----------
+    y : array-like of shape (n_rows,)
+        Known labels. One that the model does not know counts as wrong, and as impossible in the log-loss.
+    classes : sequence of length n_classes
+        Those of the model, in the order of the probabilities.
+    probabilities : array of shape (n_rows, n_classes)
+    predicted : array-like of shape (n_rows,)
+
+    Raises
+    ------
+    InputError
+        When there are no rows, or not as many labels as predictions.
+
+    Examples
+    --------
+    >>> from erasable.operations.scoring import scores_of
+    >>> scores = scores_of([0, 0, 1, 1], [0, 1], [[0.9, 0.1], [0.6, 0.4], [0.7, 0.3], [0.2, 0.8]], [0, 0, 0, 1])
+    >>> scores.accuracy, scores.largest_share, scores.auc
+    (0.75, 0.5, 0.75)
+    """
+    labels, guesses = _plain(y), _plain(predicted)
+    P = np.asarray(probabilities, dtype=np.float64)
+    if not labels or len(labels) != len(guesses) or P.shape != (len(labels), len(classes)):
+        raise InputError(
+            f"there must be rows, and one label, one prediction and {len(classes)} probabilities for each of them; "
+            f"got {len(labels)} labels, {len(guesses)} predictions and probabilities of shape {P.shape}."
+        )
+    names = _named(_plain(classes), labels)
+    code = {c: i for i, c in enumerate(names)}
+    true = np.fromiter((code[label] for label in labels), dtype=np.intp, count=len(labels))
+    guessed = np.fromiter((code[label] for label in guesses), dtype=np.intp, count=len(labels))
+    P = np.hstack([P, np.zeros((len(P), len(names) - len(classes)))])
+    everything = np.arange(len(names))
+    confusion = np.bincount(true * len(names) + guessed, minlength=len(names) ** 2).reshape(len(names), len(names))
+    counts, right = confusion.sum(axis=1), confusion.diagonal()
+    present = np.flatnonzero(counts)
+    shares = counts[present] / len(true)
+    areas = [float(roc_auc_score(true == c, P[:, c])) for c in present] if len(present) > 1 else []
+    return Scores(
+        rows=len(true),
+        accuracy=float(right.sum() / len(true)),
+        largest_share=float(shares.max()),
+        balanced_accuracy=float(np.mean(right[present] / counts[present])),
+        auc=float(np.mean(areas)) if areas else None,
+        log_loss=float(log_loss(true, P, labels=everything)) if len(names) > 1 else 0.0,
+        log_loss_of_shares=float(-(shares * np.log(shares)).sum()) + 0.0,
+        classes=tuple(names),
+        confusion=confusion.astype(np.int64),
+    )
+
+
+def regression_scores_of(y: npt.ArrayLike, predicted: npt.ArrayLike) -> RegressionScores:
+    """Score predicted numbers, of shape (n_rows,) or (n_rows, n_targets).
+
+    Raises
+    ------
+    InputError
+        When there are no rows, or the shapes differ.
+
+    Examples
+    --------
+    >>> from erasable.operations.scoring import regression_scores_of
+    >>> regression_scores_of([1.0, 2.0, 3.0], [1.0, 2.0, 4.0])
+    RegressionScores(rows=3, r2=0.5, mean_absolute_error=0.333..., mean_absolute_error_of_mean=0.666...)
+    """
+    true, guessed = np.asarray(y, dtype=np.float64), np.asarray(predicted, dtype=np.float64)
+    if true.shape != guessed.shape or not true.size:
+        raise InputError(
+            f"there must be rows, and as many numbers as predictions; got shapes {true.shape} and {guessed.shape}."
+        )
+    mean = np.broadcast_to(true.mean(axis=0), true.shape)
+    defined = len(true) > 1 and bool((true != true[0]).any(axis=0).all())
+    return RegressionScores(
+        rows=len(true),
+        r2=float(r2_score(true, guessed)) if defined else None,
+        mean_absolute_error=float(mean_absolute_error(true, guessed)),
+        mean_absolute_error_of_mean=float(mean_absolute_error(true, mean)),
+    )
+
+
+def _plain(values: Any) -> list[Any]:
+    return values.tolist() if isinstance(values, np.ndarray) else list(values)
+
+
+def _named(classes: list[Any], labels: list[Any]) -> list[Any]:
+    """The classes of a model and then the labels that it does not know, sorted within their type."""
+    unknown = set(labels).difference(classes)
+    return [*classes, *sorted(unknown, key=lambda label: (type(label).__name__, label))]
