@@ -1,0 +1,275 @@
+"""Candidates and what is measured of each: rows stored, classes among them, how good it is, time per deletion."""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from erasable.core.keyed_hash import hashed_order
+from erasable.estimators import ErasableClassifier
+from erasable.operations.plan._metrics import METRICS, Metric
+from erasable.operations.plan._sample import HeldOut, Sample
+from erasable.operations.plan._survival import Run, Survival
+from erasable.operations.plan._targets import Effort
+from erasable.operations.scoring import Scores
+
+Parameters = dict[str, Any]
+_TIMED = 15  # core rows forgotten one at a time to see how long one takes
+_MOST = 0.6  # share of rows stored from which on a lower threshold is not tried
+
+
+@dataclass(frozen=True)
+class Band:
+    """A mean over divisions of the rows, and the lowest and highest value met."""
+
+    mean: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Band:
+        """The band of these values."""
+        return cls(float(np.mean(values)), float(np.min(values)), float(np.max(values)))
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A choice of parameters and what it was measured to give.
+
+    Attributes
+    ----------
+    parameters : dict
+        Of ``ErasableClassifier``.
+    stored_rows, stored_bytes : int
+        At the horizon.
+    stored_share : float
+    value : Band
+        The metric of the targets on rows not learnt, before any deletion.
+    all_rows, random_rows : float
+        The same metric of the same classifier with every row stored, and with as many random rows as this one stores.
+    scores : dict
+        Every metric, in the mean over the divisions.
+    core_rows : tuple of int
+        Core rows of each class, in the order of the sorted classes.
+    seconds_per_deletion : float, optional
+        Until the model can predict again after one core row was forgotten; measured here and now.
+    survival : Survival, optional
+        None where deletions were not simulated.
+    """
+
+    parameters: Parameters
+    stored_rows: int
+    stored_share: float
+    stored_bytes: int
+    value: Band
+    all_rows: float
+    random_rows: float
+    scores: dict[str, float]
+    core_rows: tuple[int, ...]
+    seconds_per_deletion: float | None = field(default=None, compare=False)
+    survival: Survival | None = None
+
+
+@dataclass(eq=False, repr=False)
+class Trial:
+    """Measurements of one candidate as they come in, one of each list for a division of the rows."""
+
+    parameters: Parameters
+    scores: list[Scores] = field(default_factory=list)
+    random: list[Scores] = field(default_factory=list)
+    margins: list[float] = field(default_factory=list)
+    by_class: list[npt.NDArray[np.float64]] = field(default_factory=list)  # rows of each class at the horizon
+    whole: npt.NDArray[np.float64] | None = None  # the same, from all rows
+    row_bytes: int = 0
+    other_bytes: int = 0
+    seconds: float | None = None
+    runs: list[Run] = field(default_factory=list)
+    survival: Survival | None = None
+
+    @property
+    def core_rows(self) -> npt.NDArray[np.float64]:
+        """Rows of each class stored at the horizon."""
+        found: npt.NDArray[np.float64] = np.mean(self.by_class, axis=0) if self.whole is None else self.whole
+        return found
+
+    @property
+    def stored_rows(self) -> float:
+        """Rows stored at the horizon."""
+        return float(self.core_rows.sum())
+
+    @property
+    def stored_bytes(self) -> float:
+        """Bytes stored at the horizon."""
+        return self.other_bytes + self.row_bytes * self.stored_rows
+
+    def value(self, metric: Metric) -> float:
+        """The metric in the mean over the divisions."""
+        return mean_of(metric, self.scores)
+
+    def record(self, horizon: int, metric: Metric, all_rows: float) -> Candidate:
+        """The measurements as a frozen record."""
+        return Candidate(
+            self.parameters,
+            round(self.stored_rows),
+            self.stored_rows / horizon,
+            round(self.stored_bytes),
+            Band.of([metric.of(s) for s in self.scores]),
+            all_rows,
+            mean_of(metric, self.random),
+            {name: mean_of(m, self.scores) for name, m in METRICS.items()},
+            tuple(round(rows) for rows in self.core_rows.tolist()),
+            self.seconds,
+            self.survival,
+        )
+
+
+def mean_of(metric: Metric, scores: Sequence[Scores]) -> float:
+    """A metric in the mean over divisions."""
+    return float(np.mean([metric.of(s) for s in scores]))
+
+
+def grid_of_candidates(effort: Effort) -> list[list[Parameters]]:
+    """Paths of candidates: along each of them more rows are stored."""
+    return [
+        [{"capacity": capacity, "threshold": threshold} for threshold in effort.thresholds if threshold < 1 / capacity]
+        for capacity in effort.capacities
+    ]
+
+
+def storing_all(parameters: Parameters) -> Parameters:
+    """The parameters with which the same classifier stores every row."""
+    return {**parameters, "threshold": 0.0}
+
+
+def learnt(model: ErasableClassifier, parameters: Parameters, X: Any, y: Any, ids: Any) -> ErasableClassifier | None:
+    """A model of these rows; None where it stores none."""
+    clf = ErasableClassifier(**{**model.get_params(), **parameters})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what is tried warns of nothing
+        clf.fit(X, y, ids=ids)
+    return clf if clf.n_core_ else None
+
+
+def fitted(model: ErasableClassifier, parameters: Parameters, part: Sample) -> ErasableClassifier | None:
+    """A model of the rows of a part, which are known by their positions; None where it stores none."""
+    return learnt(model, parameters, part.X, part.y, part.ids)
+
+
+def score_all(model: ErasableClassifier, parameters: Parameters, part: Sample, held_out: HeldOut) -> Scores:
+    """How good the same classifier is with every row stored."""
+    clf = fitted(model, storing_all(parameters), part)
+    assert clf is not None  # it stores them all
+    return held_out.scores(clf)
+
+
+def observe(
+    trial: Trial,
+    clf: ErasableClassifier,
+    part: Sample,
+    held_out: HeldOut,
+    *,
+    model: ErasableClassifier,
+    max_loss: float,
+    rng: np.random.Generator,
+) -> None:
+    """Enter what one division shows of a candidate, and of as many random rows."""
+    core = np.asarray(clf.core_ids_)
+    trial.scores.append(held_out.scores(clf))
+    trial.margins.append(held_out.margin(clf, max_loss))
+    trial.by_class.append(_rows_at_horizon(clf, core, part))
+    trial.row_bytes = part.grid.n_columns * part.grid.dtype.itemsize
+    trial.other_bytes = clf.stored_bytes_ - clf.n_core_ * trial.row_bytes
+    drawn = np.sort(rng.permutation(part.n_rows)[: len(core)])
+    other = learnt(model, storing_all(trial.parameters), part.X[drawn], part.y[drawn], drawn)
+    assert other is not None
+    trial.random.append(held_out.scores(other))
+
+
+def observe_whole(trial: Trial, model: ErasableClassifier, sample: Sample, rng: np.random.Generator) -> None:
+    """Enter what learning all rows stores, and how long forgetting a core row of that takes."""
+    clf = learnt(model, trial.parameters, sample.X, sample.y, sample.ids)
+    if clf is None:
+        return
+    place = {key: i for i, key in enumerate(_plain(sample.ids))}
+    keys = _plain(clf.core_ids_)
+    trial.whole = _rows_at_horizon(clf, np.array([place[key] for key in keys]), sample)
+    seconds = []
+    _ = clf.coef_
+    time.sleep(0.1)  # threads of BLAS libraries fall asleep: awake they take a core from whoever comes next
+    for i in rng.permutation(len(keys))[: min(_TIMED, len(keys) - 1)].tolist():
+        start = time.perf_counter()
+        clf.forget_quietly([keys[i]])
+        _ = clf.coef_
+        seconds.append(time.perf_counter() - start)
+    trial.seconds = float(np.median(seconds)) if seconds else None
+
+
+def try_candidates(
+    paths: Sequence[Sequence[Parameters]],
+    parts: Sequence[tuple[Sample, HeldOut]],
+    model: ErasableClassifier,
+    *,
+    max_loss: float,
+    random_state: int,
+    watch: Any,
+) -> list[Trial]:
+    """Measure the candidates of each path, until one stores most of the rows."""
+    found: list[Trial] = []
+    total = sum(map(len, paths))
+    for k, path in enumerate(paths):
+        done = sum(map(len, paths[:k]))
+        for j, parameters in enumerate(path):
+            watch("trying candidates", done + j, total)
+            trial = Trial(parameters)
+            for i, (part, held_out) in enumerate(parts):
+                clf = fitted(model, parameters, part)
+                if clf is not None:
+                    rng = np.random.default_rng([random_state, 4, i])
+                    observe(trial, clf, part, held_out, model=model, max_loss=max_loss, rng=rng)
+            if len(trial.scores) < len(parts):
+                continue
+            found.append(trial)
+            if trial.stored_rows > _MOST * parts[0][0].horizon:
+                break
+    watch("trying candidates", total, total)
+    return found
+
+
+def _plain(keys: Any) -> list[Any]:
+    return keys.tolist() if isinstance(keys, np.ndarray) else list(keys)
+
+
+def _rows_at_horizon(clf: ErasableClassifier, core: npt.NDArray[Any], sample: Sample) -> npt.NDArray[np.float64]:
+    """Core rows of each class after ``horizon`` rows, from the positions of those among the rows there are."""
+    order = np.arange(sample.n_rows)
+    if clf.model_.order_key is not None:
+        order[hashed_order(sample.ids, clf.model_.order_key)] = np.arange(sample.n_rows)
+    counts = np.bincount(sample.y[core], minlength=sample.n_classes)
+    grown = rows_at(order[core], sample.n_rows, sample.horizon) / len(core)
+    return counts.astype(np.float64) * grown
+
+
+def rows_at(core: npt.NDArray[Any], n: int, horizon: int) -> float:
+    """Rows that will have been selected after ``horizon`` rows, from the turns of those selected among ``n``.
+
+    With a fixed threshold the number of selected rows grows ever more slowly: from one doubling of the rows to the
+    next, its logarithm grows by less. The ratio of the last two growths is taken to stay as it is.
+    """
+    counts = [int(np.count_nonzero(core < n / k)) for k in (1, 2, 4)]
+    if horizon == n or not counts[1]:
+        return float(counts[0]) * (1.0 if horizon == n else horizon / n)
+    doublings = math.log2(horizon / n)
+    growth = math.log2(counts[0] / counts[1])
+    before = math.log2(counts[1] / counts[2]) if counts[2] else 1.0
+    ratio = min(1.0, growth / before) if before > 0.0 else 0.0
+    if counts[2] < 30:
+        ratio = 1.0  # too few to tell
+    ahead = doublings if ratio == 1.0 else ratio * (1.0 - ratio**doublings) / (1.0 - ratio)
+    return float(min(horizon, counts[0] * 2.0 ** (growth * ahead)))
