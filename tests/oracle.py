@@ -163,11 +163,11 @@ def leverage(H: Matrix, g: Vector) -> Fraction:
     return sum((int(a) * z for a, z in zip(g, solve(H, g), strict=True)), Fraction(0))
 
 
-def select(rows: Iterable[Vector], H: Matrix, tau: float) -> list[int]:
-    """Algorithm 1, lines 3 to 6, as printed; ``H`` grows in place."""
+def select(rows: Iterable[Vector], H: Matrix, tau: float, forced: Sequence[bool] | None = None) -> list[int]:
+    """Algorithm 1, lines 3 to 6, as printed; ``H`` grows in place. Forced rows are taken whatever their leverage."""
     selected = []
     for i, g in enumerate(rows):
-        if leverage(H, g) > Fraction(tau):
+        if (forced is not None and forced[i]) or (tau != math.inf and leverage(H, g) > Fraction(tau)):
             add_outer(H, g)
             selected.append(i)
     return selected
@@ -291,6 +291,7 @@ class CoreRow:
     subject: Any
     label: Any
     g: tuple[int, ...]
+    weight: int = 16  # in sixteenths
 
 
 @dataclass
@@ -302,6 +303,10 @@ class OracleModel:
     threshold: float
     fixed_classes: tuple[Any, ...] | None = None
     order_key: int | None = 0
+    class_weight: Any = None
+    sample_rate: float = 0.0
+    sample_key: int = 0
+    alpha_units: int | None = None  # where the loss is logistic
     core: list[CoreRow] = field(default_factory=list)
 
     @classmethod
@@ -316,24 +321,40 @@ class OracleModel:
         scaling: Any = "row",
         classes: Iterable[Any] | None = None,
         order_key: int | None = 0,
+        class_weight: Any = None,
+        sample_rate: float = 0.0,
+        sample_key: int = 0,
+        loss: str = "squared",
+        alpha: float | None = None,
     ) -> OracleModel:
         """From the parameters a user gives."""
         grid = OracleGrid(n_features, bits, intercept, scaling)
         fixed = None if classes is None else tuple(sorted(set(classes)))
-        return cls(grid, round(Fraction(capacity) * 4**bits), threshold, fixed, order_key)
+        units = round(Fraction(capacity) * 4**bits)
+        alpha_units = units if alpha is None else round(Fraction(alpha) * 4**bits)
+        head = class_weight, sample_rate, sample_key, None if loss == "squared" else alpha_units
+        return cls(grid, units, threshold, fixed, order_key, *head)
 
     def learn(
-        self, X: Iterable[Iterable[float]], y: Sequence[Any], ids: Sequence[Any], subjects: Sequence[Any] | None = None
+        self,
+        X: Iterable[Iterable[float]],
+        y: Sequence[Any],
+        ids: Sequence[Any],
+        subjects: Sequence[Any] | None = None,
+        weights: Sequence[float] | None = None,
     ) -> None:
-        """The rows of one call, in turn, after the core rows already there."""
+        """The rows of one call, in turn, after the core rows already there; one of weight nearest to 0 is left out."""
         owners = [None] * len(y) if subjects is None else subjects
-        rows = list(zip(X, y, ids, owners, strict=True))
+        counted = [16] * len(y) if weights is None else [round(Fraction(w) * 16) for w in weights]
+        rows = list(zip(X, y, ids, owners, counted, strict=True))
         for i in in_turn(ids, self.order_key):
-            x, label, key, owner = rows[i]
-            self.offer(CoreRow(key, owner, label, self.grid.put(x)))
+            x, label, key, owner, weight = rows[i]
+            if weight:
+                self.offer(CoreRow(key, owner, label, self.grid.put(x), weight))
 
     def offer(self, row: CoreRow) -> None:
-        if leverage(self.H, row.g) > Fraction(self.threshold):
+        drawn = turn(row.id, self.sample_key) < Fraction(self.sample_rate) * 2**64
+        if drawn or (self.threshold != math.inf and leverage(self.H, row.g) > Fraction(self.threshold)):
             self.core.append(row)
 
     def forget(self, ids: Iterable[Any] = (), subjects: Iterable[Any] = ()) -> None:
@@ -346,6 +367,23 @@ class OracleModel:
     @property
     def H(self) -> Matrix:  # noqa: N802
         return gram_matrix((r.g for r in self.core), self.units, self.grid.n_columns)
+
+    @property
+    def is_weighted(self) -> bool:
+        return any(r.weight != 16 for r in self.core)
+
+    @property
+    def weighted_gram(self) -> list[int]:
+        """Lower triangle of the sum of ``s g g'``, s the weight in sixteenths."""
+        G = scaled_identity(self.grid.n_columns, 0)
+        for r in self.core:
+            add_outer(G, r.g, r.weight)
+        return [G[i][j] for i in range(len(G)) for j in range(i + 1)]
+
+    @property
+    def weighted_class_sums(self) -> list[list[int]]:
+        d = self.grid.n_columns
+        return [[sum(r.weight * r.g[j] for r in self.core if r.label == c) for j in range(d)] for c in self.classes]
 
     @property
     def ids(self) -> list[Any]:
@@ -380,18 +418,46 @@ class OracleModel:
 
     @property
     def targets(self) -> list[list[int]]:
-        """One vector ``sum of y g`` per linear function, y = +1 or -1 row by row."""
+        """One vector ``sum of s y g`` per linear function, y = +1 or -1 row by row, s the weight in sixteenths."""
         positives = self.classes if len(self.classes) > 2 else self.classes[-1:]
         d = self.grid.n_columns
-        return [[sum(r.g[j] if r.label == c else -r.g[j] for r in self.core) for j in range(d)] for c in positives]
+        return [
+            [sum(r.weight * (r.g[j] if r.label == c else -r.g[j]) for r in self.core) for j in range(d)]
+            for c in positives
+        ]
 
     @property
     def weight_bits(self) -> list[list[int]]:
-        """Bits of ``w = A^-1 b = 2**bits * H^-1 (sum of y g)``; one zero vector where there is no class."""
+        """Bits of ``w = A^-1 b = 2**bits * H^-1 (sum of s y g)``, both in sixteenths; a zero vector without classes."""
         if not self.classes:
             return [[0] * self.grid.n_columns]
-        H = self.H
+        if self.alpha_units is not None:
+            return self._logistic_bits()
+        H = scaled_identity(self.grid.n_columns, 16 * self.units)
+        for r in self.core:
+            add_outer(H, r.g, r.weight)
         return [[float32_bits(2**self.grid.bits * z) for z in solve(H, b)] for b in self.targets]
+
+    def class_weights(self) -> list[float]:
+        """The weight of each class: given, one, or balanced by the weights of the core rows."""
+        if self.class_weight != "balanced":
+            return [(self.class_weight or {}).get(c, 1.0) for c in self.classes]
+        totals = [sum(r.weight for r in self.core if r.label == c) for c in self.classes]
+        there = sum(t > 0 for t in totals)
+        shares = [Fraction(sum(totals), there * t) if t else Fraction(1) for t in totals]
+        nearest = [struct.unpack("<f", struct.pack("<I", float32_bits(s)))[0] for s in shares]
+        return [min(max(w, 2.0**-8), 2.0**8) for w in nearest]
+
+    def _logistic_bits(self) -> list[list[int]]:
+        from tests.logistic_oracle import LogisticOracle
+
+        assert self.alpha_units is not None
+        weights = dict(zip(self.classes, self.class_weights(), strict=True))
+        counts = [float(Fraction(weights[r.label]) * Fraction(r.weight, 16)) for r in self.core]
+        positives = self.classes if len(self.classes) > 2 else self.classes[-1:]
+        signs = [[1 if label == c else -1 for label in self.labels] for c in positives]
+        how = self.grid.bits, self.alpha_units
+        return [LogisticOracle(self.rows, y, counts, *how).weights(self.grid.n_columns) for y in signs]
 
     # -- canonical bytes, as the docstring of ``core/state.py`` says ---------------------------------------------------
 
@@ -422,10 +488,12 @@ class OracleModel:
         else:
             scaling_text = json_value(scaling.hex() if isinstance(scaling, float) else scaling)
         fields = {
+            "alpha_units": json_value(None if self.alpha_units is None else str(self.alpha_units)),
             "bits": json_value(self.grid.bits),
             "capacity_units": json_string(str(self.units)),
             "checksum": json_string(checksum),
             "class_kind": json_value(kind(self.classes)),
+            "class_weight": self._class_weight(),
             "classes": "[" + ",".join(json_string(plain_text(c)) for c in self.classes) + "]",
             "classes_fixed": json_value(self.fixed_classes is not None),
             "feature_map": "null",
@@ -433,14 +501,25 @@ class OracleModel:
             "format": json_string("erasable-linear"),
             "id_kind": json_value(kind(self.ids)),
             "intercept": json_value(self.grid.intercept),
+            "loss": json_string("squared" if self.alpha_units is None else "logistic"),
             "n_features": json_value(self.grid.n_features),
             "order_key": json_value(None if self.order_key is None else str(self.order_key)),
+            "sample_key": json_value(str(self.sample_key) if self.sample_rate else None),
+            "sample_rate": json_string(self.sample_rate.hex()),
             "scaling": scaling_text,
             "subject_kind": json_value(kind(self.subjects)),
             "threshold": json_string(self.threshold.hex()),
             "version": json_value(1),
         }
         return "{" + ",".join(f'"{name}":{text}' for name, text in sorted(fields.items())) + "}"
+
+    def _class_weight(self) -> str:
+        if not isinstance(self.class_weight, dict):
+            return json_value(self.class_weight)
+        entries = [
+            f"[{json_string(plain_text(c))},{json_string(w.hex())}]" for c, w in sorted(self.class_weight.items())
+        ]
+        return f'{{"kind":{json_value(kind(self.class_weight))},"weights":[{",".join(entries)}]}}'
 
     def _tensors(self) -> list[tuple[str, str, list[int], bytes]]:
         n, d = len(self.core), self.grid.n_columns
@@ -449,14 +528,25 @@ class OracleModel:
         codes = [self.classes.index(c) for c in self.labels]
         weights = self.weight_bits
         width = "h" if self.grid.bits <= 15 else "i"
+        sums_with_weights, weights_of_rows = [], []
+        if self.is_weighted and self.alpha_units is None:
+            sums = packed("q", flat(self.weighted_class_sums))
+            sums_with_weights = [
+                ("weighted_gram", "I64", [d * (d + 1) // 2], packed("q", self.weighted_gram)),
+                ("weighted_class_sums", "I64", [len(self.classes), d], sums),
+            ]
+        if self.is_weighted:
+            weights_of_rows = [("row_weights", "I16", [n], packed("h", [r.weight for r in self.core]))]
         return [
             ("gram", "I64", [d * (d + 1) // 2], packed("q", self.gram)),
             ("class_sums", "I64", [len(self.classes), d], packed("q", flat(self.class_sums))),
+            *sums_with_weights,
             *numbers_of_ids,
             *numbers_of_subjects,
             ("weights", "F32", [len(weights), d], packed("I", flat(weights))),
             ("labels", "I32", [n], packed("i", codes)),
             ("rows", "I16" if width == "h" else "I32", [n, d], packed(width, flat(self.rows))),
+            *weights_of_rows,
             *texts_of_ids,
             *texts_of_subjects,
         ]

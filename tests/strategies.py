@@ -25,6 +25,11 @@ class Setting:
     scaling: Any = "row"
     classes: tuple[Any, ...] | None = None
     order_key: int | None = 0
+    class_weight: Any = None
+    sample_rate: float = 0.0
+    sample_key: int = 0
+    loss: str = "squared"
+    alpha: float | None = None
 
     def classifier(self, **changes: Any) -> ErasableClassifier:
         parameters = {
@@ -35,7 +40,11 @@ class Setting:
             "scaling": self.scaling,
             "classes": self.classes,
             "order": "given" if self.order_key is None else "hashed",
-            "random_state": self.order_key or 0,
+            "random_state": self.order_key if self.order_key is not None else self.sample_key,
+            "class_weight": self.class_weight,
+            "sample_rate": self.sample_rate,
+            "loss": self.loss,
+            "alpha": self.alpha,
         }
         return ErasableClassifier(**{**parameters, **changes})
 
@@ -49,6 +58,11 @@ class Setting:
             scaling=self.scaling,
             classes=self.classes,
             order_key=self.order_key,
+            class_weight=self.class_weight,
+            sample_rate=self.sample_rate,
+            sample_key=self.sample_key,
+            loss=self.loss,
+            alpha=self.alpha,
         )
 
 
@@ -60,6 +74,7 @@ class Batch:
     y: list[Any]
     ids: list[Any]
     subjects: list[Any] | None
+    weights: list[float] | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -67,14 +82,23 @@ class Batch:
     def part(self, index: Any) -> Batch:
         index = range(len(self))[index] if isinstance(index, slice) else index
         owners = None if self.subjects is None else [self.subjects[i] for i in index]
-        return Batch([self.X[i] for i in index], [self.y[i] for i in index], [self.ids[i] for i in index], owners)
+        weights = None if self.weights is None else [self.weights[i] for i in index]
+        names = [self.y[i] for i in index], [self.ids[i] for i in index]
+        return Batch([self.X[i] for i in index], *names, owners, weights)
 
     def learnt_by(self, model: Any) -> Any:
         """The model after learning these rows: a classifier or the oracle."""
         if isinstance(model, OracleModel):
-            model.learn(self.X, self.y, self.ids, self.subjects)
+            model.learn(self.X, self.y, self.ids, self.subjects, self.weights)
         elif len(self):
-            model.partial_fit(np.array(self.X), self.y, ids=self.ids, subjects=self.subjects, allow_no_subject=True)
+            model.partial_fit(
+                np.array(self.X),
+                self.y,
+                ids=self.ids,
+                subjects=self.subjects,
+                sample_weight=self.weights,
+                allow_no_subject=True,
+            )
         return model
 
 
@@ -132,9 +156,20 @@ _LABELS = st.sampled_from(
 
 @st.composite
 def problems(
-    draw: Any, *, max_rows: int = 24, max_features: int = 4, scalings: Any = None, order_keys: Any = None
+    draw: Any,
+    *,
+    max_rows: int = 24,
+    max_features: int = 4,
+    scalings: Any = None,
+    order_keys: Any = None,
+    weighted: bool = False,
+    losses: Any = None,
 ) -> tuple[Setting, Batch]:
-    """A setting and rows to learn with it: few distinct rows, so that duplicates abound, and a threshold they meet."""
+    """A setting and rows to learn with it: few distinct rows, so that duplicates abound, and a threshold they meet.
+
+    With ``weighted`` some rows have weights, some classes have, and some rows are kept by their ids; with ``losses``
+    the loss may be another than the squared one.
+    """
     n_features = draw(st.integers(1, max_features))
     bits = draw(st.sampled_from([15, 15, 4, 8, 11, 16, 20]))
     intercept = draw(st.booleans())
@@ -161,12 +196,43 @@ def problems(
     labels = draw(_LABELS)
     fixed = draw(st.sampled_from([None, None, tuple(sorted(labels))]))
     key = draw(st.sampled_from([0, 0, 0, 1, 2**100, None, None] if order_keys is None else order_keys))
-    setting = Setting(n_features, tau, math.ldexp(units, -2 * bits), bits, intercept, scaling, fixed, key)
+    sample = (draw(class_weights(labels)), *draw(samples(key))) if weighted else (None, 0.0, 0)
+    if sample[1] and draw(st.booleans()):
+        tau = math.inf
+    head: tuple[Any, ...] = ()
+    if losses is not None and draw(st.sampled_from(losses)) == "logistic":
+        head = "logistic", draw(st.sampled_from([1.0, 0.0625, 3.0]))
+    capacity = math.ldexp(units, -2 * bits)
+    setting = Setting(n_features, tau, capacity, bits, intercept, scaling, fixed, key, *sample, *head)
 
     y = [labels[i % len(labels)] for i in draw(st.lists(st.integers(0, 5), min_size=n, max_size=n))]
     ids = draw(keys(n, distinct=True))
     subjects = draw(st.one_of(st.none(), keys(n, distinct=False)))
-    return setting, Batch([pool[i] for i in which], y, ids, subjects)
+    weights = draw(st.one_of(st.none(), row_weights(n))) if weighted else None
+    return setting, Batch([pool[i] for i in which], y, ids, subjects, weights)
+
+
+def row_weights(n: int) -> Any:
+    """Weights of n rows: in the middle between two sixteenths, nothing, as much as there can be."""
+    one = st.sampled_from([1.0, 1.0, 1.0, 0.0, 1 / 32, 1 / 16, 3 / 32, 0.5, 1.03, 2.25, 16.0])
+    return st.lists(one, min_size=n, max_size=n)
+
+
+def class_weights(labels: tuple[Any, ...]) -> Any:
+    """None, balanced, or some of the labels."""
+    some = st.lists(st.sampled_from(labels), min_size=1, unique=True)
+    weight = st.sampled_from([1.0, 0.5, 2.0**-8, 256.0, float(np.float32(0.1))])
+    return st.one_of(
+        st.none(), st.just("balanced"), some.flatmap(lambda s: st.fixed_dictionaries(dict.fromkeys(s, weight)))
+    )
+
+
+@st.composite
+def samples(draw: Any, order_key: int | None) -> tuple[float, int]:
+    """Rate and key of a sample: the key of the order, where there is one."""
+    rate = draw(st.sampled_from([0.0, 0.0, 0.3, 0.5, 1.0, 2.0**-64]))
+    key = draw(st.sampled_from([0, 7])) if order_key is None else order_key
+    return rate, key
 
 
 @st.composite

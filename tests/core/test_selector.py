@@ -34,11 +34,11 @@ def run(X, grid, units, tau, *, learnt=None, on_grid=False, **sizes):
     return found, H
 
 
-def assert_selects_as_the_oracle(X, grid, units, tau, *, learnt=None, **options):
-    found, H = run(X, grid, units, tau, learnt=learnt, **options)
+def assert_selects_as_the_oracle(X, grid, units, tau, *, learnt=None, forced=None, **options):
+    found, H = run(X, grid, units, tau, learnt=learnt, forced=forced, **options)
     G = to_grid(np.asarray(X), grid)
     exact = oracle.gram_matrix([] if learnt is None else learnt.tolist(), units, grid.n_columns)
-    expected = oracle.select(G.tolist(), exact, tau)
+    expected = oracle.select(G.tolist(), exact, tau, forced)
     assert found.index.tolist() == expected
     assert symmetric(H).tolist() == exact
     if expected:
@@ -70,6 +70,39 @@ def test_selection_goes_on_from_rows_learnt_before(problem, n, block, chunk):
     X, grid, units, tau = parts(problem)
     learnt = to_grid(X[: n % len(X)], grid)
     assert_selects_as_the_oracle(X[n % len(X) :], grid, units, tau, learnt=learnt, block_rows=block, chunk_rows=chunk)
+
+
+@st.composite
+def forced_problems(draw):
+    """A problem, rows of it that are forced, and sometimes a threshold that nothing else is above."""
+    X, grid, units, tau = parts(draw(problems(max_rows=16)))
+    forced = draw(st.lists(st.booleans(), min_size=len(X), max_size=len(X)))
+    return (X, grid, units, draw(st.sampled_from([tau, tau, math.inf]))), np.array(forced)
+
+
+@given(forced_problems(), SIZES, SIZES, st.booleans())
+def test_forced_rows_are_selected_in_their_turn(problem, block, chunk, on_grid):
+    case, forced = problem
+    assert_selects_as_the_oracle(*case, forced=forced, block_rows=block, chunk_rows=chunk, on_grid=on_grid)
+
+
+@given(forced_problems(), SIZES, st.sampled_from([1e-6, 0.1, 1e6]))
+def test_forced_rows_are_selected_whoever_decides(problem, chunk, eta):
+    case, forced = problem
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(selector, "gram_error", lambda *_: eta)
+        assert_selects_as_the_oracle(*case, forced=forced, chunk_rows=chunk)
+
+
+def test_an_infinite_threshold_needs_no_factor(monkeypatch):
+    monkeypatch.setattr(selector, "factor", None)
+    X, grid = np.zeros((100, 3)), Grid(3)
+    X[::2] = [1.0, -2.0, 0.5]
+    forced = np.arange(100) % 10 < 2
+    found = assert_selects_as_the_oracle(X, grid, 2**30, math.inf, forced=forced, block_rows=7, chunk_rows=3)
+    assert len(found.index) == 20
+    found = assert_selects_as_the_oracle(X, grid, 2**30, math.inf)
+    assert found.batches == []
 
 
 @given(problems(max_rows=14), SIZES, st.sampled_from([1e-6, 0.1, 0.49, 0.5, 3.0, 1e6]))

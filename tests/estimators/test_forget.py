@@ -112,7 +112,7 @@ def test_the_weights_are_solved_for_only_when_read(monkeypatch):
 
     clf = classifier().fit(X, Y)
     clf.predict(X)
-    monkeypatch.setattr(linear, "weights_of", lambda *_: pytest.fail("solved"))
+    monkeypatch.setattr(linear, "squared_weights", lambda *_: pytest.fail("solved"))
     clf.forget(ids=clf.core_ids_[:3])
     assert clf.n_core_ == len(clf.core_ids_)
 

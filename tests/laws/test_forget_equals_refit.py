@@ -22,7 +22,12 @@ def refit(clf: ErasableClassifier, batch: Batch) -> ErasableClassifier:
     assert len(survivors) == len(kept)
     fresh = clone(clf).set_params(threshold=clf.threshold_)
     return fresh.fit(
-        np.array(survivors.X), survivors.y, ids=survivors.ids, subjects=survivors.subjects, allow_no_subject=True
+        np.array(survivors.X),
+        survivors.y,
+        ids=survivors.ids,
+        subjects=survivors.subjects,
+        sample_weight=survivors.weights,
+        allow_no_subject=True,
     )
 
 
@@ -30,7 +35,10 @@ def subsets(batch: Batch):
     return st.lists(st.sampled_from(batch.ids), unique=True)
 
 
-@given(problems(), st.data())
+BOTH = ["squared", "logistic"]
+
+
+@given(problems(weighted=True, losses=BOTH), st.data())
 def test_forgetting_equals_refitting_the_survivors(problem, data):
     setting, batch = problem
     clf = batch.learnt_by(setting.classifier())
@@ -42,7 +50,7 @@ def test_forgetting_equals_refitting_the_survivors(problem, data):
         assert refit(clf, batch).state_digest() == clf.state_digest()
 
 
-@given(problems(), st.data())
+@given(problems(weighted=True), st.data())
 def test_forgetting_equals_the_oracles_refit(problem, data):
     setting, batch = problem
     clf, oracle = batch.learnt_by(setting.classifier()), batch.learnt_by(setting.oracle())
@@ -56,7 +64,7 @@ def test_forgetting_equals_the_oracles_refit(problem, data):
         assert_identical(clf, oracle)
 
 
-@given(problems(), st.data())
+@given(problems(weighted=True), st.data())
 def test_learning_goes_on_after_forgetting(problem, data):
     setting, batch = problem
     clf, oracle = setting.classifier(), setting.oracle()
@@ -71,7 +79,7 @@ def test_learning_goes_on_after_forgetting(problem, data):
         verify(clf)
 
 
-@given(problems(max_rows=12), st.data())
+@given(problems(max_rows=12, max_features=3, weighted=True, losses=["logistic"]), st.data())
 def test_a_row_that_left_can_come_back(problem, data):
     setting, batch = problem
     clf, oracle = batch.learnt_by(setting.classifier()), batch.learnt_by(setting.oracle())
@@ -85,7 +93,7 @@ def test_a_row_that_left_can_come_back(problem, data):
     assert_identical(clf, oracle)
 
 
-@given(problems(), st.data())
+@given(problems(weighted=True, losses=BOTH), st.data())
 def test_the_order_and_batching_of_forgetting_do_not_matter(problem, data):
     setting, batch = problem
     gone = data.draw(subsets(batch))

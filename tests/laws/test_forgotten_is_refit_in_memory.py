@@ -5,6 +5,7 @@ The digest cannot see these: two models of equal digests may still tell, by the 
 
 from __future__ import annotations
 
+import math
 import pickle
 from typing import Any
 
@@ -32,10 +33,15 @@ X, _ = make_rows(N, D)
 LABELS = np.array(["b", "a", "c"])[make_classes(3, N)]
 IDS = np.array([f"row {i}" for i in range(N)])
 OWNERS = np.array([f"owner {i * i % 11}" for i in range(N)])
+WEIGHTS = np.where(np.arange(N) < 110, 1.0, np.arange(N) % 5 / 2 + 0.5)
 
 ERASABLE = {
     "linear": ErasableClassifier(threshold=0.01),
     "fixed classes": ErasableClassifier(threshold=0.01, classes=["a", "b", "c", "d"]),
+    "weighted rows": ErasableClassifier(threshold=0.01),
+    "logistic": ErasableClassifier(threshold=0.01, loss="logistic", class_weight="balanced"),
+    "weighted rows, logistic": ErasableClassifier(threshold=0.01, loss="logistic", alpha=0.1),
+    "a sample": ErasableClassifier(threshold=math.inf, sample_rate=0.8, class_weight={"a": 2.0}),
     "mapped": ErasableClassifier(feature_map=RandomFourierFeatures(20), threshold=0.01),
     "kernel": ErasableKernelClassifier(threshold=0.01),
     "general": ErasableGeneralClassifier(LinearBall(), threshold=0.01),
@@ -60,7 +66,8 @@ containers = pytest.mark.parametrize("container", [np.array, sp.csr_array, sp.cs
 def taken(name: str, at: Any, container: Any, model: Any = None) -> Any:
     """A model of this name, new unless one is given, that learns the rows at these positions and nothing else."""
     model = clone((ERASABLE | OTHERS)[name]) if model is None else model
-    return model.fit(container(X[at]), LABELS[at], ids=IDS[at], subjects=OWNERS[at])
+    weights = {"sample_weight": WEIGHTS[at]} if name.startswith("weighted") else {}
+    return model.fit(container(X[at]), LABELS[at], ids=IDS[at], subjects=OWNERS[at], **weights)
 
 
 def positions(model: Any) -> list[int]:
@@ -77,7 +84,9 @@ def held(model: Any) -> dict[str, Any]:
     parts |= {f"core.{name}": value for name, value in vars(core).items()}
     parts["core.pages"] = [vars(page) for page in core.pages]
     parts["core.place"] = {key: (number[id(page)], i) for key, (page, i) in core.place.items()}
-    return {name: facts(value) for name, value in parts.items() if name not in ("_coefficients", "_predictors")}
+    return {
+        name: facts(value) for name, value in parts.items() if name not in ("_coefficients", "_predictors", "_shifts")
+    }
 
 
 def leaving(share: str) -> list[list[int]]:

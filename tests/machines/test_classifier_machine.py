@@ -15,7 +15,7 @@ from erasable import ErasableClassifier, verify
 from erasable.errors import ErasableError, InputError
 from erasable.models.linear_state import LinearState
 from tests.oracle import OracleModel
-from tests.strategies import Batch, Setting, assert_identical, problems
+from tests.strategies import Batch, Setting, assert_identical, problems, row_weights
 
 KEYS = {
     "int": lambda i: i - 5,
@@ -33,7 +33,11 @@ class Classifier(RuleBasedStateMachine):
     clf: ErasableClassifier
     oracle: OracleModel
 
-    @initialize(problem=problems(max_rows=8), kind=st.sampled_from(sorted(KEYS)), owners=st.sampled_from(sorted(KEYS)))
+    @initialize(
+        problem=problems(max_rows=8, max_features=3, weighted=True, losses=["squared", "squared", "logistic"]),
+        kind=st.sampled_from(sorted(KEYS)),
+        owners=st.sampled_from(sorted(KEYS)),
+    )
     def start(self, problem, kind, owners):
         self.setting, batch = problem
         self.pool = batch.X
@@ -55,7 +59,7 @@ class Classifier(RuleBasedStateMachine):
         rows = [data.draw(st.sampled_from(self.pool)) for _ in range(n)]
         y = [data.draw(st.sampled_from(self.labels)) for _ in range(n)]
         owners = [self.owner(data.draw(st.integers(0, 4))) for _ in range(n)] if data.draw(st.booleans()) else None
-        return Batch(rows, y, ids, owners)
+        return Batch(rows, y, ids, owners, data.draw(st.one_of(st.none(), row_weights(n))))
 
     # -- changes -------------------------------------------------------------------------------------------------
 
@@ -69,13 +73,14 @@ class Classifier(RuleBasedStateMachine):
             batch.subjects,
             fresh=not self.fitted(),
             streaming=True,
+            sample_weight=batch.weights,
             allow_no_subject=True,
             **sizes,
         )
         batch.learnt_by(self.oracle)
         self.offered += batch.ids
 
-    @precondition(lambda self: self.fitted() and self.kind == "int")
+    @precondition(lambda self: self.fitted() and self.kind == "int" and not self.setting.sample_rate)
     @rule(n=st.integers(1, 3), data=st.data())
     def learn_without_ids(self, n, data):
         """Rows are numbered on from the largest id among the core rows, and from 0 where there are none."""
@@ -89,7 +94,14 @@ class Classifier(RuleBasedStateMachine):
     @rule(data=st.data())
     def fit_again(self, data):
         batch = self.batch(data)
-        self.clf.fit(np.array(batch.X), batch.y, ids=batch.ids, subjects=batch.subjects, allow_no_subject=True)
+        self.clf.fit(
+            np.array(batch.X),
+            batch.y,
+            ids=batch.ids,
+            subjects=batch.subjects,
+            sample_weight=batch.weights,
+            allow_no_subject=True,
+        )
         self.oracle = batch.learnt_by(self.setting.oracle())
 
     @precondition(lambda self: self.fitted() and self.offered)
@@ -200,6 +212,20 @@ class Classifier(RuleBasedStateMachine):
                 X, y, ids, owners = X[:0], [], [], None
         with pytest.raises((ErasableError, ValueError)):
             self.clf.partial_fit(X, y, ids=ids, subjects=owners)
+
+    @precondition(lambda self: self.fitted())
+    @rule(data=st.data(), weight=st.sampled_from([-1.0, np.nan, np.inf, 16.04, "1", None]))
+    def refuse_wrong_weights(self, data, weight):
+        batch = self.batch(data, n=3)
+        with pytest.raises(ErasableError, match="sample_weight"):
+            self.clf.partial_fit(np.array(batch.X), batch.y, ids=batch.ids, sample_weight=[1.0, weight, 1.0])
+
+    @precondition(lambda self: self.fitted() and self.setting.sample_rate)
+    @rule(data=st.data())
+    def refuse_rows_without_ids(self, data):
+        batch = self.batch(data, n=2)
+        with pytest.raises(InputError, match="ids are required"):
+            self.clf.partial_fit(np.array(batch.X), batch.y)
 
     @precondition(lambda self: self.fitted())
     @rule(data=st.data(), fault=st.sampled_from(["twice", "present", "type", "owner type", "class", "label type"]))

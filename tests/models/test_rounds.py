@@ -22,18 +22,20 @@ from tests.strategies import Batch, assert_identical, problems, splits
 class Rows:
     """A block as anybody may make one."""
 
-    def __init__(self, X, y, ids=None, subjects=None):
+    def __init__(self, X, y, ids=None, subjects=None, weights=None):
         self.X, self.y, self.ids, self.subjects = X, y, ids, subjects
+        if weights is not None:
+            self.weights = weights
 
 
 def of_batch(batch: Batch) -> Rows:
-    return Rows(np.array(batch.X), batch.y, batch.ids, batch.subjects)
+    return Rows(np.array(batch.X), batch.y, batch.ids, batch.subjects, batch.weights)
 
 
 BUDGETS = st.sampled_from([1, 100, 300, 1000, 2**28])
 
 
-@given(problems(order_keys=[0, 1, 2**100]), BUDGETS, st.data())
+@given(problems(order_keys=[0, 1, 2**100], weighted=True), BUDGETS, st.data())
 def test_any_blocks_in_any_order_and_any_budget_are_one_call(problem, budget, data):
     setting, batch = problem
     shuffled = batch.part(data.draw(st.permutations(range(len(batch)))))
@@ -43,10 +45,11 @@ def test_any_blocks_in_any_order_and_any_budget_are_one_call(problem, budget, da
     assert_identical(clf, batch.learnt_by(setting.oracle()))
     assert (report.rows, report.core_rows_added, report.core_rows) == (len(batch), clf.n_core_, clf.n_core_)
     d = report.decisions
-    assert d.screened + d.certified + d.enclosed + d.exact == len(batch)
+    assert report.rows_without_weight == sum(w <= 1 / 32 for w in batch.weights or [])
+    assert d.screened + d.certified + d.enclosed + d.exact + report.rows_without_weight == len(batch)
 
 
-@given(problems(order_keys=[0, 1, None]), BUDGETS, st.data())
+@given(problems(order_keys=[0, 1, None], weighted=True), BUDGETS, st.data())
 def test_learning_more_in_blocks_is_one_more_call(problem, budget, data):
     setting, batch = problem
     n = data.draw(st.integers(0, len(batch) - 1))

@@ -264,7 +264,7 @@ DAMAGE = {
     "a subject too few": lambda core: core.of_subject.pop("s1"),
     "a class miscounted": lambda core: core.class_counts.update(a=1),
     "a class too many": lambda core: core.class_counts.update(z=1),
-    "a page too many": lambda core: core.pages.append(Page(numbers([50]), *columns([50]))),
+    "a page too many": lambda core: core.pages.append(Page(numbers([50]), *columns([50]), [16])),
     "a page too few": lambda core: core.pages.pop(),
     "a row renamed": lambda core: core.pages[0].ids.__setitem__(1, "x"),
     "a row relabelled": lambda core: core.pages[0].labels.__setitem__(1, "z"),

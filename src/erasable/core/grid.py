@@ -11,6 +11,10 @@ Three radii, all in grid units, keep ``|g| <= 2**bits - 1`` whatever the roundin
 - ``reach``: what a row is multiplied by when its norm is made equal to it (``scaling="row"``), so far inside the ball
   that rounding every coordinate by half a step cannot leave it.
 
+Grid rows come in two forms. *Dense*: an integer array of shape (n, n_columns), the intercept's constant in its last
+column. *Sparse*: a canonical ``csr_array`` of shape (n, n_features) of the same integers, sorted, without zeros, and
+without the constant, which is the same for all rows.
+
 Changes nothing it is given.
 """
 
@@ -22,6 +26,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from erasable.core.arrays import Float64s, Floats, Integers
 from erasable.core.scaling import Scaling, check_scaling
@@ -248,3 +253,15 @@ def scale_rows(X: Floats, grid: Grid) -> Float64s:
         return Z
     Z, norm = _with_norms(Z)
     return Z * np.divide(1.0, norm, out=np.zeros_like(norm), where=norm > 0)[:, None]
+
+
+def dense_rows(rows: sp.csr_array, grid: Grid) -> Integers:
+    """Sparse grid rows as dense ones, the intercept's constant appended."""
+    G = np.full((rows.shape[0], grid.n_columns), grid.constant, dtype=grid.dtype)
+    G[:, : grid.n_features] = rows.toarray()
+    return G
+
+
+def sparse_rows(rows: Integers, grid: Grid) -> sp.csr_array:
+    """Dense grid rows as sparse ones; the constant is left out."""
+    return sp.csr_array(rows[:, : grid.n_features], dtype=grid.dtype)

@@ -147,7 +147,7 @@ class RawRows:
 
 def stale_screen(H: Float64s, grid: Grid, units: int, tau: float) -> Screen | None:
     """A screen for raw rows of which ``H`` is the core now or at any earlier moment; None where there is none."""
-    current = factor(H, units) if tau > 0.0 else None
+    current = factor(H, units) if 0.0 < tau < np.inf else None
     return None if current is None else screen(current, grid, units, tau)
 
 
@@ -198,6 +198,7 @@ def select(
     grid: Grid,
     units: int,
     tau: float,
+    forced: Mask | None = None,
     block_rows: int | None = None,
     chunk_rows: int | None = None,
     progress: Progress | None = None,
@@ -212,12 +213,17 @@ def select(
         ``units * I`` plus the Gram matrix of the core rows so far (lower triangle). Updated in place.
     n_core : int
         Number of core rows in ``H``.
+    tau : float
+        The threshold; ``math.inf`` where only forced rows are to be selected.
+    forced : array of shape (n,), bool, optional
+        Rows that are selected whatever their leverage, in their turn: those after them see them.
     block_rows, chunk_rows : int, optional
         Rows screened at once and rows decided at once. They change the speed and nothing else.
 
     Notes
     -----
-    *Law*: the selection is that of the literal loop ``if g'H^-1g > tau: select; H += g g'`` in exact arithmetic.
+    *Law*: the selection is that of the literal loop ``if g'H^-1g > tau: select; H += g g'`` in exact arithmetic,
+    ``g'H^-1g > tau or forced`` where some are forced.
     *Cost*: n d^2 float32 flops to screen and about 3 d^2 + d^3 / chunk flops a candidate; memory beside the result:
     three d x d matrices and one block.
     *Source*: Algorithm 1, procedure BBQSampler.
@@ -227,8 +233,8 @@ def select(
     block = block_rows or max(chunk, min(32768, 2**21 // d))
     if tau == 0.0:  # every row but zero is selected: large chunks, nothing to screen
         chunk = chunk_rows or block
-    run = _Run(rows, H, n_core, grid, units, tau)
     low, n = 0, len(rows)
+    run = _Run(rows, H, n_core, grid, units, tau, np.zeros(n, dtype=bool) if forced is None else forced)
     while low < n:
         # While most rows are selected, screening them first would be work for nothing.
         high = min(n, low + (chunk if run.crowded else block))
@@ -247,8 +253,10 @@ def select(
 class _Run:
     """Working memory of one call of :func:`select`."""
 
-    def __init__(self, rows: RowSource, H: Float64s, n_core: int, grid: Grid, units: int, tau: float) -> None:
-        self.rows, self.H, self.n_core = rows, H, n_core
+    def __init__(
+        self, rows: RowSource, H: Float64s, n_core: int, grid: Grid, units: int, tau: float, forced: Mask
+    ) -> None:
+        self.rows, self.H, self.n_core, self.forced = rows, H, n_core, forced
         self.grid, self.units, self.tau = grid, units, tau
         self._factor: Factor | None = None
         self.factored = False  # whether _factor is that of H as it is
@@ -273,13 +281,16 @@ class _Run:
     def queue(self, low: int, high: int, *, screening: bool) -> None:
         """Put the rows low..high that may be selected into the queue."""
         index = np.arange(low, high, dtype=np.intp)
-        if screening:
+        if self.tau == np.inf:
+            index = index[self.forced[low:high]]
+            self.decisions.certified += high - low - len(index)
+        elif screening:
             if self.outdated and (self.screen is None or self.wasted > 64) and self.factor is not None:
                 self.screen = screen(self.factor, self.grid, self.units, self.tau, on_grid=self.rows.on_grid)
                 self.wasted, self.outdated = 0, False
             if self.screen is not None:
                 X, factors = self.rows.approximate(low, high)
-                index = index[survivors(X, factors, self.screen)]
+                index = index[survivors(X, factors, self.screen) | self.forced[low:high]]
                 self.decisions.screened += high - low - len(index)
         if len(index):
             self.pending.append(index)
@@ -293,13 +304,13 @@ class _Run:
         self.pending, self.waiting = [rest], len(rest)
         G = self.rows.take(index)
         if self.ties:
-            known = np.fromiter((g.tobytes() in self.ties for g in G), dtype=bool, count=len(G))
+            known = np.fromiter((g.tobytes() in self.ties for g in G), dtype=bool, count=len(G)) & ~self.forced[index]
             self.decisions.certified += int(np.count_nonzero(known))
             index, G = index[~known], G[~known]
             if not len(index):
                 return
         with few_threads(float(len(index)) * len(self.H) ** 2):
-            self._select(index, G, self._decide(G))
+            self._select(index, G, self._decide(G, self.forced[index]))
 
     def _select(self, index: npt.NDArray[np.intp], G: Integers, chosen: Mask) -> None:
         """Take the chosen rows into ``H``."""
@@ -316,11 +327,11 @@ class _Run:
         self.selected.append(index[chosen])
         self.batches.append(G)
 
-    def _decide(self, G: Integers) -> Mask:
+    def _decide(self, G: Integers, forced: Mask) -> Mask:
         """Which rows of a chunk are selected, in order. Algorithm 1, line 4."""
-        if self.tau == 0.0:  # H is positive definite
+        if self.tau == 0.0 or forced.all():  # H is positive definite
             self.decisions.certified += len(G)
-            return np.asarray(G.any(axis=1))
+            return np.asarray(G.any(axis=1)) | forced
         chosen = np.zeros(len(G), dtype=bool)
         eta, current = np.inf, self.factor
         if current is not None:
@@ -328,23 +339,27 @@ class _Run:
             q = np.einsum("ij,ij->j", Y, Y)
             eta = gram_error(current, float(q.sum()), len(G))
         if eta >= 0.25:  # float64 is too coarse for the bounds to mean anything: every row is decided exactly
+            self.decisions.certified += int(np.count_nonzero(forced))
             for i in range(len(G)):
-                chosen[i] = self._exceeds(G, i, np.flatnonzero(chosen[:i]))
+                chosen[i] = forced[i] or self._exceeds(G, i, np.flatnonzero(chosen[:i]))
             return chosen
-        candidates = np.flatnonzero(1.0 + q > (1.0 + self.tau) * (1.0 - 2.0 * eta))
+        candidates = np.flatnonzero((1.0 + q > (1.0 + self.tau) * (1.0 - 2.0 * eta)) | forced)
         self.decisions.certified += len(G) - len(candidates)
         if len(candidates):
             if len(candidates) < len(G):
                 Y = Y[:, candidates]
             B = blas.dsyrk(1.0, Y, trans=1, lower=1)
             B.flat[:: len(B) + 1] += 1.0
-            chosen[candidates] = self._bracket(B, eta, G, candidates)
+            chosen[candidates] = self._bracket(B, eta, G, candidates, forced[candidates])
         return chosen
 
-    def _bracket(self, B: Float64s, eta: float, G: Integers, candidates: npt.NDArray[np.intp]) -> Mask:
-        """Close the bracket ``sure <= selected <= possible`` over the candidates with matrix ``B = I + K``."""
+    def _bracket(self, B: Float64s, eta: float, G: Integers, candidates: npt.NDArray[np.intp], sure: Mask) -> Mask:
+        """Close the bracket ``sure <= selected <= possible`` over the candidates with matrix ``B = I + K``.
+
+        ``sure`` starts as the forced rows.
+        """
         above, below = (1.0 + self.tau) * (1.0 + 2.0 * eta), (1.0 + self.tau) * (1.0 - 2.0 * eta)
-        sure, possible = np.zeros(len(B), dtype=bool), np.ones(len(B), dtype=bool)
+        possible = np.ones(len(B), dtype=bool)
         while True:
             open_rows = np.flatnonzero(possible & ~sure)
             if not len(open_rows):

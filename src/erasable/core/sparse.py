@@ -8,9 +8,11 @@ Changes nothing it is given.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 
 def checked_layout(X: Any) -> Any:
@@ -43,3 +45,8 @@ def summed(X: Any) -> Any:
     out = type(X)((X.data[order], X.indices[order], X.indptr.copy()), shape=X.shape)
     out.sum_duplicates()
     return out
+
+
+def stacked(batches: Sequence[Any]) -> Any:
+    """Batches of rows, one at least, all of them dense or all of them sparse, as one."""
+    return sp.vstack(batches, format="csr") if sp.issparse(batches[0]) else np.concatenate(batches)

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 from scipy.linalg import blas
 
 from erasable.core.arrays import Float64s, Integers
@@ -25,8 +26,8 @@ LARGEST_EXACT = 2**53
 L = TypeVar("L", bound=Hashable)
 
 
-def regulariser(capacity: float, grid: Grid) -> int:
-    """``lambda`` in squared grid units: ``capacity * 4**bits`` rounded to an integer.
+def regulariser(capacity: float, grid: Grid, name: str = "capacity") -> int:
+    """``lambda`` in squared grid units: ``capacity * 4**bits`` rounded to an integer; an error calls it ``name``.
 
     Departure: Algorithm 1, line 2 sets lambda = K; here lambda is the multiple of ``4**-bits`` (about 1e-9) nearest
     to K, so that ``A`` consists of integers.
@@ -34,9 +35,9 @@ def regulariser(capacity: float, grid: Grid) -> int:
     limit = LARGEST_EXACT // 2 / 4**grid.bits
     units: int = round(min(capacity, limit) * 4**grid.bits)
     if units < 1:
-        raise ConfigurationError(f"capacity must be at least 4**-grid_bits = {4.0**-grid.bits:.3g}; got {capacity!r}.")
+        raise ConfigurationError(f"{name} must be at least 4**-grid_bits = {4.0**-grid.bits:.3g}; got {capacity!r}.")
     if units >= LARGEST_EXACT // 2:
-        raise ConfigurationError(f"capacity must be below {limit:.3g} on a grid of {grid.bits} bits; got {capacity!r}.")
+        raise ConfigurationError(f"{name} must be below {limit:.3g} on a grid of {grid.bits} bits; got {capacity!r}.")
     return units
 
 
@@ -68,35 +69,66 @@ def empty_gram(grid: Grid, units: int = 0) -> Float64s:
     return H
 
 
-def add_rows(H: Float64s, rows: npt.NDArray[Any], sign: float = 1.0) -> None:
+def add_rows(H: Float64s, rows: Any, sign: float = 1.0, grid: Grid | None = None) -> None:
     """``H += sign * rows' rows`` in place, on the lower triangle.
 
     Parameters
     ----------
     H : array of shape (d, d), float64, Fortran order
-    rows : array of shape (k, d)
+    rows : array of shape (k, d), or sparse grid rows
         Integer-valued rows of any dtype.
-    sign : 1.0 or -1.0
-        Update or downdate.
+    sign : float
+        1.0 or -1.0, update or downdate; or an integer, for rows that count so often.
+    grid : Grid, optional
+        Needed with sparse rows: it has the constant that they leave out.
 
     Notes
     -----
     *Law*: ``add_rows(H, R); add_rows(H, R, -1)`` leaves H as it was, bit for bit, and so does any other batching.
-    *Cost*: k d^2 flops in BLAS. *Source*: Algorithm 1, line 6 (update) and line 14 (downdate).
+    *Cost*: k d^2 flops in BLAS; for sparse rows the number of pairs of entries that share a row.
+    *Source*: Algorithm 1, line 6 (update) and line 14 (downdate).
     """
     k = rows.shape[0]
-    if k == 1:
+    if sp.issparse(rows):
+        assert grid is not None
+        _add_sparse_rows(H, sp.csr_array(rows, dtype=np.float64), sign, grid)
+    elif k == 1:
         blas.dsyr(sign, np.asarray(rows[0], dtype=np.float64), lower=1, a=H, overwrite_a=1)
     elif k > 1:
         R = np.asarray(rows, dtype=np.float64, order="C")
         blas.dsyrk(sign, R.T, beta=1.0, c=H, lower=1, overwrite_c=1)
 
 
-def sums_by_class(rows: npt.NDArray[Any], labels: Sequence[L]) -> dict[L, Float64s]:
-    """For each label the sum of its rows, exact, as float64 of shape (d,)."""
+def _add_sparse_rows(H: Float64s, R: sp.csr_array, sign: float, grid: Grid) -> None:
+    if not R.shape[0]:
+        return
+    d, pairs = len(H), (R.T @ R).tocoo()
+    lower = pairs.row >= pairs.col
+    flat = H.reshape(-1, order="F")  # a view
+    flat[pairs.col[lower].astype(np.int64) * d + pairs.row[lower]] += sign * pairs.data[lower]
+    if grid.intercept:
+        H[-1, :-1] += sign * grid.constant * _column_sums(R)
+        H[-1, -1] += sign * float(grid.constant**2 * R.shape[0])
+
+
+def _column_sums(R: sp.csr_array) -> Float64s:
+    sums = np.bincount(R.indices, weights=R.data, minlength=R.shape[1])
+    return sums.astype(np.float64, copy=False)  # as it is: weights are added up in float64
+
+
+def sums_by_class(rows: Any, labels: Sequence[L], grid: Grid | None = None) -> dict[L, Float64s]:
+    """For each label the sum of its rows, exact, as float64 of shape (d,); sparse rows need their grid."""
     codes = {label: code for code, label in enumerate(dict.fromkeys(labels))}
     which = np.fromiter((codes[label] for label in labels), dtype=np.intp, count=len(labels))
-    return {c: rows[which == k].sum(axis=0, dtype=np.int64).astype(np.float64) for c, k in codes.items()}
+    if not sp.issparse(rows):
+        return {c: rows[which == k].sum(axis=0, dtype=np.int64).astype(np.float64) for c, k in codes.items()}
+    assert grid is not None
+    sums = {}
+    for c, k in codes.items():
+        mine = rows[which == k]
+        constant = np.full(grid.n_columns - grid.n_features, float(grid.constant * mine.shape[0]))
+        sums[c] = np.concatenate([_column_sums(mine), constant])
+    return sums
 
 
 def targets(class_sums: Float64s) -> Float64s:

@@ -187,7 +187,7 @@ class CoreSetModel(Model):
             index = index[[key in kept for key in chosen.ids]]
         return index, [np.empty((len(index), 0))], Decisions(), (selected, learner)
 
-    def adopt(self, labels: list[Label], batches: list[npt.NDArray[Any]], extra: Any) -> None:
+    def adopt(self, labels: list[Label], batches: list[npt.NDArray[Any]], extra: Any, weights: list[int]) -> None:
         """Rows and learner."""
         selected, self.learner = extra
         self.rows = selected.rows

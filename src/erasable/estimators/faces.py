@@ -92,8 +92,10 @@ class ModelClassifier(Savable, ForgettingClassifier):
 
     # -- learning and forgetting ---------------------------------------------------------------------------------
 
-    def _fit(self, X: Any, y: Any, ids: Any, subjects: Any, *, allow_no_subject: bool) -> None:
-        self._learn(X, y, ids, subjects, fresh=True, allow_no_subject=allow_no_subject)
+    def _fit(
+        self, X: Any, y: Any, ids: Any, subjects: Any, *, allow_no_subject: bool, sample_weight: Any = None
+    ) -> None:
+        self._learn(X, y, ids, subjects, sample_weight=sample_weight, fresh=True, allow_no_subject=allow_no_subject)
 
     def _learn(
         self,
@@ -103,6 +105,7 @@ class ModelClassifier(Savable, ForgettingClassifier):
         subjects: Any = None,
         *,
         classes: Any = None,
+        sample_weight: Any = None,
         fresh: bool,
         streaming: bool = False,
         allow_no_subject: bool = False,
@@ -120,7 +123,16 @@ class ModelClassifier(Savable, ForgettingClassifier):
             self._check_unchanged(model, classes)
         if model.one_by_one and model.order_key is None:
             LabelRuns().add(y).warn(stacklevel=4)  # who called fit
-        report = model.learn(X, y, ids, subjects, allow_no_subject=allow_no_subject, progress=progress, **sizes)
+        report = model.learn(
+            X,
+            y,
+            ids,
+            subjects,
+            sample_weight=sample_weight,
+            allow_no_subject=allow_no_subject,
+            progress=progress,
+            **sizes,
+        )
         if fresh:
             if self.__sklearn_is_fitted__():
                 self._model.erase()
@@ -225,6 +237,7 @@ class ErasableBase(ModelClassifier):
         ids: Any = None,
         subjects: Any = None,
         classes: Any = None,
+        sample_weight: Any = None,
         streaming: bool = False,
         allow_no_subject: bool = False,
         progress: Progress | None = None,
@@ -235,6 +248,8 @@ class ErasableBase(ModelClassifier):
         ----------
         X, y, ids, subjects, classes, allow_no_subject
             As in ``partial_fit``.
+        sample_weight : array of shape (n_samples,), optional
+            How much each row counts, for models that have a use for it; see ``ErasableClassifier.fit``.
         streaming : bool, default=False
             Whether more rows will come, so that the number of these names no horizon.
         progress : callable, optional
@@ -246,6 +261,7 @@ class ErasableBase(ModelClassifier):
             ids,
             subjects,
             classes=classes,
+            sample_weight=sample_weight,
             fresh=not self.__sklearn_is_fitted__(),
             streaming=streaming,
             allow_no_subject=allow_no_subject,
@@ -268,8 +284,8 @@ class ErasableBase(ModelClassifier):
         Parameters
         ----------
         blocks : iterable of Table
-            Anything with ``X``, ``y``, ``ids`` and ``subjects``. What can be gone through but once, an iterator or a
-            pipe, has to fit the budget, unless rows are decided as given.
+            Anything with ``X``, ``y``, ``ids`` and ``subjects``, and ``weights`` where rows have any. What can be gone
+            through but once, an iterator or a pipe, has to fit the budget, unless rows are decided as given.
         allow_no_subject : bool, default=False
             As in ``fit``.
         progress : callable, optional
@@ -358,7 +374,8 @@ class ErasableBase(ModelClassifier):
 
         Under the paper's assumption ``E[y | x] = u'x`` the probability of the positive class is ``(1 + w'x) / 2``,
         clipped to [0, 1]. With more classes the vector of these is projected to the nearest probability vector, of
-        which clipping is the case of two classes.
+        which clipping is the case of two classes. With the logistic loss it is the sigmoid of the score, and with more
+        classes the sigmoids divided by their sum.
         """
         X = self._asked(X)
         return self._model.probabilities(X)
@@ -378,4 +395,4 @@ class _CheckedBlocks:
     def __iter__(self) -> Iterator[Block]:
         for block in self.blocks:
             X, y, _ = self.face._check_learnt(block.X, block.y, first=False)
-            yield Block(X, y, block.ids, block.subjects)
+            yield Block(X, y, block.ids, block.subjects, getattr(block, "weights", None))

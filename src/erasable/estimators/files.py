@@ -123,5 +123,9 @@ def _made_for(model: Any) -> ModelClassifier:
         classes=c.classes,
         feature_names=c.feature_names,
         grid_bits=c.grid.bits,
-        **order_of(c.order_key),
+        loss=c.loss,
+        alpha=None if c.alpha_units in (None, c.units) else math.ldexp(c.alpha_units, -2 * c.grid.bits),
+        class_weight=dict(c.class_weight) if isinstance(c.class_weight, tuple) else c.class_weight,
+        sample_rate=c.sample_rate,
+        **order_of(c.order_key, c.sample_key),
     )

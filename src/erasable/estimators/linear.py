@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from erasable.core.arrays import Float64s
 from erasable.core.layout import Buffer
-from erasable.errors import InputError
+from erasable.errors import ConfigurationError, InputError
 from erasable.estimators.faces import ErasableBase
 from erasable.estimators.validated import check_rows
 from erasable.features import TEXTS, as_texts
@@ -62,21 +62,38 @@ class ErasableClassifier(ErasableBase):
         the state does not depend on what rows were handed in as.
     grid_bits : int, default=15
         Rows are rounded to multiples of ``2**-grid_bits``.
+    loss : "squared" or "logistic", default="squared"
+        What the published weights minimise over the core rows: the ridge solution, or that of logistic regression,
+        ``alpha / 2 |w|^2 + sum c_i log(1 + exp(-y_i w'x_i))``. Rows are selected alike. More than two classes are
+        fitted one against the rest.
+    alpha : float, optional
+        The regulariser of the logistic loss, held on the grid's resolution like ``capacity``, which it is by default.
+        Not for the squared loss, whose regulariser is the capacity.
+    class_weight : None, "balanced" or dict from labels to weights, default=None
+        With the logistic loss rows count as often as the weight of their class says. With the squared loss it moves the
+        decision alone: see docs/exactness.md. ``"balanced"`` is a function of the surviving core rows: all their
+        weight, divided by the number of classes times the weight of the class. Weights are rounded to float32 and lie
+        between 1/256 and 256; a class that the dictionary does not name has weight 1.
+    sample_rate : float in [0, 1], default=0.0
+        A row is also kept, whatever its leverage, when the keyed hash of its id is below this share of all hashes.
+        Rows then need ids. With ``threshold=math.inf`` only such rows are kept.
     order : "hashed" or "given", default="hashed"
         In which order the rows of one call are decided, after the core rows already there. ``"hashed"``: by a keyed
         hash of their ids, so that the order of the input plays no part; see docs/exactness.md. ``"given"``: as
         they come, the paper's literal loop; a table sorted by class or date then makes a poor core set.
     random_state : int, default=0
-        The key of the hashes, zero or more; configuration, and part of the state. With ``order="given"`` it plays no
-        part.
+        The key of the hashes, zero or more; configuration, and part of the state. With ``order="given"`` and no
+        ``sample_rate`` it plays no part.
 
     Attributes
     ----------
     classes_ : array of shape (n_classes,)
     coef_ : array of shape (1 or n_classes, n_features)
-        The exact ridge solution, correctly rounded to float32, times the length that unit rows have on the grid. Acts
-        on rows as ``scaling`` leaves them: with ``"row"``, scores are ``X / |X| @ coef_.T + intercept_``.
+        The exact solution for the loss, rounded to float32 as docs/exactness.md says, times the length that unit rows
+        have on the grid. Acts on rows as ``scaling`` leaves them: with ``"row"``, scores are
+        ``X / |X| @ coef_.T + intercept_``.
     intercept_ : array of shape (1 or n_classes,)
+        With what ``class_weight`` moves the decision by.
     core_ids_ : array of shape (n_core_,)
         Ids of the core rows in learning order.
     n_core_ : int
@@ -123,6 +140,10 @@ class ErasableClassifier(ErasableBase):
         classes: Any = None,
         feature_names: Any = None,
         grid_bits: int = 15,
+        loss: str = "squared",
+        alpha: float | None = None,
+        class_weight: Any = None,
+        sample_rate: float = 0.0,
         order: str = "hashed",
         random_state: int = 0,
     ) -> None:
@@ -136,8 +157,87 @@ class ErasableClassifier(ErasableBase):
         self.classes = classes
         self.feature_names = feature_names
         self.grid_bits = grid_bits
+        self.loss = loss
+        self.alpha = alpha
+        self.class_weight = class_weight
+        self.sample_rate = sample_rate
         self.order = order
         self.random_state = random_state
+
+    # -- learning ------------------------------------------------------------------------------------------------
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        ids: Any = None,
+        subjects: Any = None,
+        *,
+        sample_weight: Any = None,
+        allow_no_subject: bool = False,
+    ) -> Self:
+        """Learn from nothing: whatever the model held before is overwritten.
+
+        Parameters
+        ----------
+        X : array, SciPy sparse matrix or dataframe of shape (n_samples, n_features)
+        y : array of shape (n_samples,)
+            Labels: integers, strings, booleans or floats, two or more classes (one is allowed).
+        ids : array of shape (n_samples,), optional
+            Distinct integers, strings or bytes that name the rows; by default 0, 1, 2, ...
+        subjects : array of shape (n_samples,), optional
+            To whom each row belongs; a subject may have many rows.
+        sample_weight : array of shape (n_samples,), optional
+            How much each row counts in the weights, 0 to 16, rounded to multiples of 1/16; by default 1. It is stored
+            with its row. One that rounds to 0 means that the row is not learnt. Which rows are selected does not
+            depend on the weights of the others.
+        allow_no_subject : bool, default=False
+            Learn rows for which ``subjects`` has None, NaN or an empty text. Otherwise they are refused: no erasure by
+            subject could reach them, only one by id.
+
+        Returns
+        -------
+        self
+        """
+        self._fit(X, y, ids, subjects, sample_weight=sample_weight, allow_no_subject=allow_no_subject)
+        return self
+
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any,
+        ids: Any = None,
+        subjects: Any = None,
+        classes: Any = None,
+        *,
+        sample_weight: Any = None,
+        allow_no_subject: bool = False,
+    ) -> Self:
+        """Learn more rows after those learnt before.
+
+        Parameters
+        ----------
+        X, y, ids, subjects, sample_weight, allow_no_subject
+            As in ``fit``. Give ``ids`` in earnest use: without them rows are numbered on from the largest id among
+            the *core* rows, because a count of all rows ever seen would be a trace of them.
+        classes : array-like, optional
+            At the first call: all classes, fixed from then on.
+
+        Returns
+        -------
+        self
+        """
+        self.learn(
+            X,
+            y,
+            ids=ids,
+            subjects=subjects,
+            classes=classes,
+            sample_weight=sample_weight,
+            streaming=True,
+            allow_no_subject=allow_no_subject,
+        )
+        return self
 
     # -- rows ----------------------------------------------------------------------------------------------------
 
@@ -161,11 +261,20 @@ class ErasableClassifier(ErasableBase):
     # -- the model behind it -------------------------------------------------------------------------------------
 
     def _start(self, n_features: int | None, n_samples: int, classes: Any, *, streaming: bool) -> LinearModel:
+        self._check_alpha()
         configuration = configure(self, n_features, n_samples, classes, streaming=streaming)
         warn_of_signs(configuration.grid)
         return LinearModel(configuration, map_of(self))
 
+    def _check_alpha(self) -> None:
+        if self.alpha is not None and self.loss == "squared":
+            raise ConfigurationError(
+                'alpha is the regulariser of loss="logistic", and that of loss="squared" is the capacity: leave alpha '
+                "out, or change the loss."
+            )
+
     def _check_unchanged(self, model: LinearModel, classes: Any) -> None:
+        self._check_alpha()
         check_unchanged(self, model.configuration, classes)
 
     def _bytes(self) -> Any:
@@ -192,7 +301,7 @@ class ErasableClassifier(ErasableBase):
 
     @property
     def intercept_(self) -> Float64s:
-        """The constant that the appended coordinate adds to ``w'x``."""
+        """The constant that is added to each score."""
         constants: Float64s = self._attribute("intercept_").intercepts()
         return constants
 

@@ -1,6 +1,7 @@
 """Algorithm 1 as a model: rows on the grid, their exact sums, and weights that are solved for when asked.
 
-Truth: the core rows, ``H`` and ``class_sums``. Caches: ``_weights`` and ``_coefficients``, dropped on every change.
+Truth: the core rows, ``H`` and ``class_sums``, and ``weighted`` where some row's weight is not one. Caches:
+``_weights``, ``_coefficients`` and ``_shifts``, dropped on every change.
 Learning works on a copy of ``H`` and swaps it in at the end, so a refused call changes nothing.
 """
 
@@ -23,9 +24,11 @@ from erasable.errors import StateFormatError
 from erasable.features import AbsentMap, FeatureMap
 from erasable.models.arrays import dense
 from erasable.models.guarantee import BITWISE, Guarantee
-from erasable.models.linear_state import LinearConfiguration, LinearState, gram_of, stack_sums, weights_of
+from erasable.models.heads import Sums, logistic_weights_of, shifts, sigmoids, squared_weights
+from erasable.models.linear_state import LinearConfiguration, LinearState, gram_of, stack_sums, weighted_sums_of
 from erasable.models.model import Model, in_blocks
 from erasable.models.rows import CoreRows
+from erasable.models.weighting import ONE, WeightedSums, guard_weights, uneven
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,7 @@ class LinearModel(Model):
     """
 
     KIND = "linear"
+    takes_weights = True
     configuration: LinearConfiguration
 
     def __init__(self, configuration: LinearConfiguration, feature_map: FeatureMap | None = None) -> None:
@@ -58,16 +62,19 @@ class LinearModel(Model):
         self.core = CoreRows(np.empty((0, grid.n_columns), dtype=grid.dtype))
         self.H = empty_gram(grid, configuration.units)
         self.class_sums: dict[Label, Float64s] = {}
+        self.weighted: WeightedSums | None = None
         self._weights: Float32s | None = None
         self._coefficients: Float64s | None = None
+        self._shifts: Float64s | None = None
         self.moment = object()
 
     @classmethod
     def restore(cls, state: LinearState, feature_map: FeatureMap | None = None) -> Self:
         """The model that a state is of; sums and weights are taken over, for ``verify`` to judge."""
         model = cls(state.configuration, feature_map)
-        model.core = CoreRows(state.rows.copy(), state.ids, state.subjects, state.labels)
-        model.H = gram_of(state)
+        weights = None if state.row_weights is None else state.row_weights.tolist()
+        model.core = CoreRows(state.rows.copy(), state.ids, state.subjects, state.labels, weights)
+        model.H, model.weighted = gram_of(state), weighted_sums_of(state)
         sums = dict(zip(state.classes, state.class_sums.astype(np.float64), strict=True))
         # A class without rows has no sum; one that a file gives it all the same is for ``verify`` to see.
         model.class_sums = {c: s.copy() for c, s in sums.items() if c in model.core.class_counts or s.any()}
@@ -90,43 +97,80 @@ class LinearModel(Model):
     def screening(self) -> Callable[[RawRows], npt.NDArray[np.bool_]] | None:
         """Rows whose leverage is at or below the threshold already are ruled out."""
         c = self.configuration
+        if c.threshold == math.inf:
+            return lambda rows: np.zeros(len(rows), dtype=bool)
         stale = stale_screen(self.H, c.grid, c.units, c.threshold) if len(self.core) else None
         return None if stale is None else lambda rows: not_ruled_out(rows, stale)
+
+    def always_kept(self, ids: Any) -> npt.NDArray[np.bool_] | None:
+        """Those that the sample draws."""
+        return self.configuration.always_kept(ids)
 
     def select(
         self, rows: RawRows, labels: npt.NDArray[Any], keys: Any, progress: Progress | None, **sizes: int | None
     ) -> tuple[npt.NDArray[np.intp], list[npt.NDArray[Any]], Decisions, Float64s]:
         """Algorithm 1, procedure BBQSampler, on a copy of ``H``."""
-        c, H = self.configuration, self.H.copy(order="F")
-        found = select(rows, H, len(self.core), grid=c.grid, units=c.units, tau=c.threshold, progress=progress, **sizes)
+        c, H, forced = self.configuration, self.H.copy(order="F"), self.always_kept(keys)
+        if forced is not None and rows.order is not None:
+            forced = forced[rows.order]
+        found = select(
+            rows,
+            H,
+            len(self.core),
+            grid=c.grid,
+            units=c.units,
+            tau=c.threshold,
+            forced=forced,
+            progress=progress,
+            **sizes,
+        )
         return found.index, found.batches, found.decisions, H
 
-    def adopt(self, labels: list[Label], batches: list[npt.NDArray[Any]], extra: Float64s) -> None:
+    def check_chosen(self, weights: list[int]) -> None:
+        """Weighted sums stay exact."""
+        c, core = self.configuration, self.core
+        if c.loss == "squared" and (core.uneven or any(w != ONE for w in weights)):
+            guard_weights(sum(core.class_totals.values()) + sum(weights), c.grid, c.units)
+
+    def adopt(self, labels: list[Label], batches: list[npt.NDArray[Any]], extra: Float64s, weights: list[int]) -> None:
         """The sums with the new rows in them."""
+        if self.weighted is None and self.configuration.loss == "squared" and any(w != ONE for w in weights):
+            self.weighted = WeightedSums.of_equal(self.H, self.class_sums)
         self.H, low = extra, 0
         for batch in batches:
-            for label, total in sums_by_class(batch, labels[low : low + len(batch)]).items():
+            cut = slice(low, low + len(batch))
+            for label, total in sums_by_class(batch, labels[cut]).items():
                 self.class_sums[label] = self.class_sums[label] + total if label in self.class_sums else total
+            if self.weighted is not None:
+                self.weighted.add(batch, labels[cut], weights[cut])
             low += len(batch)
 
     def release(self, keys: list[Key]) -> None:
         """Downdate the sums."""
         rows, labels = self.core.gather(keys)
+        weights = self.core.weights_of(keys)
         super().release(keys)
         add_rows(self.H, rows, -1.0)  # Algorithm 1, line 14
         for row, label in zip(rows, labels, strict=True):
             total = self.class_sums[label]
             total -= row
+        if self.weighted is not None:
+            self.weighted.add(rows, labels, weights, -1)
         for label in set(labels).difference(self.core.class_counts):
             del self.class_sums[label]
+            if self.weighted is not None:
+                del self.weighted.class_sums[label]
+        if self.weighted is not None and not self.core.uneven:  # the plain sums say it all
+            self.weighted.erase()
+            self.weighted = None
         rows.fill(0.0)
 
     def drop_caches(self) -> None:
         """Overwrite and drop the weights."""
-        for cache in (self._weights, self._coefficients):
+        for cache in (self._weights, self._coefficients, self._shifts):
             if cache is not None:
                 cache.fill(0.0)
-        self._weights = self._coefficients = None
+        self._weights = self._coefficients = self._shifts = None
 
     def erase(self) -> None:
         """Overwrite every array this model holds."""
@@ -134,6 +178,8 @@ class LinearModel(Model):
         self.H.fill(0.0)
         for total in self.class_sums.values():
             total.fill(0.0)
+        if self.weighted is not None:
+            self.weighted.erase()
 
     # -- what is derived -----------------------------------------------------------------------------------------
 
@@ -141,10 +187,20 @@ class LinearModel(Model):
         """Class sums in the order of the classes, shape (n_classes, n_columns)."""
         return stack_sums(self.classes, self.class_sums, self.configuration.grid)
 
+    def _sums(self) -> tuple[Sums, Sums | None]:
+        """The sums, plain and weighted."""
+        weighted, grid = self.weighted, self.configuration.grid
+        wide = None if weighted is None else (weighted.H, stack_sums(self.classes, weighted.class_sums, grid))
+        return (self.H, self.stacked_class_sums()), wide
+
     def weights(self) -> Float32s:
-        """Weights of the current sums, solved for when first asked."""
+        """Weights of the current core rows, solved for when first asked."""
         if self._weights is None:
-            self._weights = weights_of(self.configuration, self.H, self.stacked_class_sums())
+            c, core = self.configuration, self.core
+            if c.loss == "logistic":
+                self._weights = logistic_weights_of(c, core.rows(), core.labels(), uneven(core.weights()))
+            else:
+                self._weights = squared_weights(c, *self._sums())
         return self._weights
 
     def coefficients(self) -> Float64s:
@@ -156,31 +212,37 @@ class LinearModel(Model):
         return self._coefficients.copy()
 
     def intercepts(self) -> Float64s:
-        """The constant that the appended coordinate adds to each function."""
-        grid = self.configuration.grid
+        """The constant of each function: what the appended coordinate adds, less what class weights take off."""
+        c, grid, W = self.configuration, self.configuration.grid, self.weights()
+        if self._shifts is None:
+            self._shifts = shifts(c, self.classes, self.core.class_totals, W, *self._sums())
         if not grid.intercept:
-            return np.zeros(len(self.weights()))
-        constants: Float64s = self.weights()[:, -1].astype(np.float64) * math.ldexp(grid.constant, -grid.bits)
+            return 0.0 - self._shifts
+        constants: Float64s = W[:, -1].astype(np.float64) * math.ldexp(grid.constant, -grid.bits) - self._shifts
         return constants
 
     def settle(self) -> None:
         """See :class:`Model`."""
         super().settle()
         order = {label: i for i, label in enumerate(self.core.class_counts)}  # of the rows, as in a refit
-        self.class_sums = dict(sorted(self.class_sums.items(), key=lambda entry: order.get(entry[0], len(order))))
+        for sums in (self, self.weighted):
+            if sums is not None:
+                by_class = sorted(sums.class_sums.items(), key=lambda entry: order.get(entry[0], len(order)))
+                sums.class_sums = dict(by_class)
 
     def state(self) -> LinearState:
         """See :class:`Model`."""
-        core = self.core
+        core, (plain, weighted) = self.core, self._sums()
         return LinearState.assemble(
             self.configuration,
             tuple(core.ids()),
             tuple(core.subjects()),
             tuple(core.labels()),
             core.rows(),
-            self.H,
-            self.stacked_class_sums(),
+            *plain,
             self.weights().copy(),
+            row_weights=uneven(core.weights()),
+            weighted=weighted,
         )
 
     @property
@@ -189,6 +251,10 @@ class LinearModel(Model):
         grid = self.configuration.grid
         rows = len(self.core) * grid.n_columns * grid.dtype.itemsize
         k = len(self.classes)
+        if self.core.uneven:
+            rows += 2 * len(self.core)
+        if self.weighted is not None:
+            rows += self.H.nbytes + k * grid.n_columns * 8
         return rows + self.H.nbytes + k * grid.n_columns * 8 + (k if k > 2 else 1) * grid.n_columns * 4
 
     # -- predicting ----------------------------------------------------------------------------------------------
@@ -203,6 +269,12 @@ class LinearModel(Model):
         for block in in_blocks(X, grid.n_columns):
             scores[block] = scale_rows(self._dense(X[block]), grid) @ W.T + offset
         return scores
+
+    def probabilities(self, X: Any) -> Float64s:
+        """Of the logistic loss the sigmoid of the scores, of several classes made to add up to one."""
+        if self.configuration.loss == "squared" or self.n_classes == 1:
+            return super().probabilities(X)
+        return sigmoids(self.decision(X))
 
     # -- the feature map -----------------------------------------------------------------------------------------
 

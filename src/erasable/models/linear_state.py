@@ -26,11 +26,23 @@ from erasable.core.layout import (
 )
 from erasable.core.scaling import described_scaling, read_scaling
 from erasable.core.selector import GridRows, Progress, Selection, select
-from erasable.core.sums import LARGEST_EXACT, empty_gram, packed, sums_by_class, targets, unpacked
-from erasable.core.weights import solve_weights
+from erasable.core.sums import LARGEST_EXACT, empty_gram, packed, sums_by_class, unpacked
 from erasable.errors import ConfigurationError, StateFormatError, VerificationError
-from erasable.models.order import check_order_key, described_order, read_order
+from erasable.models.heads import LOSSES, logistic_weights_of, squared_weights
+from erasable.models.order import check_order_key, check_sample, described_order, in_sample, read_order
 from erasable.models.state import State, classes_of
+from erasable.models.weighting import (
+    LARGEST,
+    ONE,
+    ClassWeights,
+    RowWeights,
+    WeightedSums,
+    check_class_weights,
+    described_class_weights,
+    guard_weights,
+    read_class_weights,
+    uneven,
+)
 
 
 @dataclass(frozen=True)
@@ -40,7 +52,9 @@ class LinearConfiguration:
     ``units`` is lambda in squared grid steps; ``classes`` is sorted, or None when classes come from the core rows.
     ``feature_names`` are those of the columns of the input, where it has any; ``feature_map`` describes, as canonical
     JSON, the map that rows went through before they came here. ``order_key`` is the key of the hashes in whose order
-    rows are decided, or None when they are decided as they are given.
+    rows are decided, or None when they are decided as they are given. ``loss`` says which weights are published;
+    ``alpha_units`` is the regulariser of the logistic ones, in squared grid steps. ``class_weight`` is that of
+    :mod:`erasable.models.weighting`. Of the ids, ``sample_rate`` are kept whatever their leverage, by ``sample_key``.
     """
 
     grid: Grid
@@ -50,18 +64,35 @@ class LinearConfiguration:
     feature_names: tuple[str, ...] | None = None
     feature_map: str | None = None
     order_key: int | None = None
+    loss: str = "squared"
+    alpha_units: int | None = None
+    class_weight: ClassWeights = None
+    sample_rate: float = 0.0
+    sample_key: int | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.units < LARGEST_EXACT // 2:
             raise ConfigurationError("capacity is outside what the grid can hold.")
-        if not 0.0 <= self.threshold < math.inf or math.copysign(1.0, self.threshold) < 0.0:
-            raise ConfigurationError("threshold must be a finite number, zero or more, and not minus zero.")
+        check_sample(self.sample_rate, self.sample_key, self.order_key)
+        if not 0.0 <= self.threshold <= math.inf or math.copysign(1.0, self.threshold) < 0.0:
+            raise ConfigurationError("threshold must be a number, zero or more, and not minus zero.")
+        if self.threshold == math.inf and not self.sample_rate:
+            raise ConfigurationError("with an infinite threshold and no sample_rate no row would ever be kept.")
+        if self.loss not in LOSSES or (self.alpha_units is None) != (self.loss == "squared"):
+            raise ConfigurationError("the loss is squared, or logistic with an alpha.")
+        if self.alpha_units is not None and not 1 <= self.alpha_units < LARGEST_EXACT // 2:
+            raise ConfigurationError("alpha is outside what the grid can hold.")
         check_fixed_classes(self.classes)
+        check_class_weights(self.class_weight, self.classes)
         check_order_key(self.order_key)
         if self.feature_names is not None:
             if self.feature_map is not None:
                 raise ConfigurationError("a model behind a feature map has no names of columns.")
             check_feature_names(self.feature_names, self.grid.n_features)
+
+    def always_kept(self, ids: Any) -> npt.NDArray[np.bool_] | None:
+        """Which ids are in the sample; None where there is no sample."""
+        return None if self.sample_key is None else in_sample(ids, self.sample_rate, self.sample_key)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -78,12 +109,20 @@ class LinearState(State):
     class_sums : array of shape (n_classes, n_columns), int64
         Sum of the rows of each class; ``b`` follows from it, see :func:`erasable.core.sums.targets`.
     weights : array of shape (1 or n_classes, n_columns), float32
+    row_weights : array of shape (n_core,), int16, or None
+        In sixteenths; None where all rows have weight one.
+    weighted_gram, weighted_class_sums : arrays like gram and class_sums, or None
+        The same sums with every row as often as its weight has sixteenths: where some row's weight is not one, and the
+        loss is squared.
     """
 
     configuration: LinearConfiguration
     gram: npt.NDArray[np.int64]
     class_sums: npt.NDArray[np.int64]
     weights: Float32s
+    row_weights: RowWeights | None = None
+    weighted_gram: npt.NDArray[np.int64] | None = None
+    weighted_class_sums: npt.NDArray[np.int64] | None = None
 
     FORMAT = "erasable-linear"
     MEASURE = "leverage"
@@ -99,21 +138,33 @@ class LinearState(State):
         H: Float64s,
         class_sums: Float64s,
         weights: Float32s | None = None,
+        *,
+        row_weights: RowWeights | None = None,
+        weighted: tuple[Float64s, Float64s] | None = None,
     ) -> Self:
-        """A state from its rows and their sums; weights are solved for unless given."""
-        for name, sums in (("A", np.tril(H)), ("the class sums b", class_sums)):
-            broken = np.argwhere(~(np.abs(sums) <= LARGEST_EXACT) | (sums != np.rint(sums)))
+        """A state from its rows and their sums; weights are solved for unless given.
+
+        ``weighted`` are ``16 units I`` plus the weighted Gram matrix, and the weighted class sums.
+        """
+        sums = [("A", np.tril(H)), ("the class sums b", class_sums)]
+        if weighted is not None:
+            sums += [("the weighted A", np.tril(weighted[0])), ("the weighted class sums b", weighted[1])]
+        for name, entries in sums:
+            broken = np.argwhere(~(np.abs(entries) <= LARGEST_EXACT) | (entries != np.rint(entries)))
             if len(broken):
                 place = ", ".join(map(str, broken[0].tolist()))
                 raise VerificationError(
                     f"{name} is no sum of grid rows: entry ({place}) is not an integer float64 holds."
                 )
-        if weights is None:
-            weights = weights_of(configuration, H, class_sums)
-        triangle = packed(H)
-        diagonal = np.cumsum(np.arange(1, configuration.grid.n_columns + 1)) - 1
-        triangle[diagonal] -= configuration.units
-        return cls(configuration, ids, subjects, labels, rows, triangle, class_sums.astype(np.int64), weights)
+        if weights is None and configuration.loss == "logistic":
+            weights = logistic_weights_of(configuration, rows, labels, row_weights)
+        elif weights is None:
+            weights = squared_weights(configuration, (H, class_sums), weighted)
+        gram, wide = _triangle(H, configuration.units), None
+        if weighted is not None:
+            wide = _triangle(weighted[0], ONE * configuration.units), weighted[1].astype(np.int64)
+        named = configuration, ids, subjects, labels, rows
+        return cls(*named, gram, class_sums.astype(np.int64), weights, row_weights, *(wide or (None, None)))
 
     @classmethod
     def learnt(
@@ -123,6 +174,7 @@ class LinearState(State):
         subjects: tuple[Key | None, ...],
         labels: tuple[Label, ...],
         rows: Integers,
+        row_weights: RowWeights | None = None,
         *,
         progress: Progress | None = None,
     ) -> tuple[Self, Selection]:
@@ -135,19 +187,28 @@ class LinearState(State):
         """
         c, grid = configuration, configuration.grid
         H = empty_gram(grid, c.units)
-        source = GridRows(rows, grid)
-        selection = select(source, H, 0, grid=grid, units=c.units, tau=c.threshold, progress=progress)
+        source, forced = GridRows(rows, grid), c.always_kept(ids)
+        selection = select(source, H, 0, grid=grid, units=c.units, tau=c.threshold, progress=progress, forced=forced)
         kept = selection.index.tolist()
         chosen = np.concatenate(selection.batches) if kept else np.empty((0, grid.n_columns), dtype=grid.dtype)
         ids, subjects = tuple(ids[i] for i in kept), tuple(subjects[i] for i in kept)
         labels = tuple(labels[i] for i in kept)
-        sums = stack_sums(classes_of(c.classes, labels), sums_by_class(chosen, labels), grid)
-        return cls.assemble(c, ids, subjects, labels, chosen, H, sums), selection
+        classes = classes_of(c.classes, labels)
+        sums = stack_sums(classes, sums_by_class(chosen, labels), grid)
+        row_weights = None if row_weights is None else uneven(row_weights[selection.index])
+        weighted = None
+        if row_weights is not None and c.loss == "squared":
+            guard_weights(int(row_weights.sum(dtype=np.int64)), grid, c.units)
+            of_all = WeightedSums(empty_gram(grid, ONE * c.units), {})
+            of_all.add(chosen, labels, row_weights)
+            weighted = of_all.H, stack_sums(classes, of_all.class_sums, grid)
+        state = cls.assemble(c, ids, subjects, labels, chosen, H, sums, row_weights=row_weights, weighted=weighted)
+        return state, selection
 
     def relearnt(self, progress: Progress | None = None) -> tuple[Self, npt.NDArray[np.intp]]:
         """Learn the rows from nothing."""
         names = self.ids, self.subjects, self.labels
-        again, selection = self.learnt(self.configuration, *names, self.rows, progress=progress)
+        again, selection = self.learnt(self.configuration, *names, self.rows, self.row_weights, progress=progress)
         return again, selection.index
 
     def check_rows(self) -> None:
@@ -161,12 +222,14 @@ class LinearState(State):
 
     def recomputed(self) -> dict[str, npt.NDArray[Any]]:
         """Sums and weights."""
-        weights = self.weights.view(np.int32)
-        return {"A": self.gram, "the class sums b": self.class_sums, "the weights w": weights}
+        sums = {"A": self.gram, "the class sums b": self.class_sums}
+        if self.weighted_gram is not None and self.weighted_class_sums is not None:
+            sums |= {"the weighted A": self.weighted_gram, "the weighted class sums b": self.weighted_class_sums}
+        return {**sums, f"the {self.configuration.loss} weights w": self.weights.view(np.int32)}
 
     def counts(self) -> tuple[int, int]:
         """Entries of A and of the class sums; weights."""
-        return self.gram.size + self.class_sums.size, self.weights.size
+        return sum(array.size for array in self.recomputed().values()) - self.weights.size, self.weights.size
 
     # -- canonical bytes -----------------------------------------------------------------------------------------
 
@@ -183,19 +246,27 @@ class LinearState(State):
             "feature_names": None if c.feature_names is None else list(c.feature_names),
             "feature_map": c.feature_map,
             "order_key": described_order(c.order_key),
+            "loss": c.loss,
+            "alpha_units": None if c.alpha_units is None else str(c.alpha_units),
+            "class_weight": described_class_weights(c.class_weight),
+            "sample_rate": c.sample_rate.hex(),
+            "sample_key": described_order(c.sample_key),
         }
 
     def row_tensors(self) -> Tensors:
-        """The rows in the narrowest integers that hold them."""
-        return {"rows": ("I16" if self.rows.dtype.itemsize == 2 else "I32", self.rows)}
+        """The rows in the narrowest integers that hold them, and their weights where some is not one."""
+        tensors: Tensors = {"rows": ("I16" if self.rows.dtype.itemsize == 2 else "I32", self.rows)}
+        return tensors if self.row_weights is None else {**tensors, "row_weights": ("I16", self.row_weights)}
 
     def derived(self) -> Tensors:
         """Sums and weights."""
-        return {
-            "gram": ("I64", self.gram),
-            "class_sums": ("I64", self.class_sums),
-            "weights": ("F32", self.weights),
-        }
+        tensors: Tensors = {"gram": ("I64", self.gram), "class_sums": ("I64", self.class_sums)}
+        if self.weighted_gram is not None:
+            tensors |= {
+                "weighted_gram": ("I64", self.weighted_gram),
+                "weighted_class_sums": ("I64", self.weighted_class_sums),
+            }
+        return {**tensors, "weights": ("F32", self.weights)}
 
     @classmethod
     def from_bytes(cls, data: Buffer) -> LinearState:
@@ -216,17 +287,33 @@ def stack_sums(classes: tuple[Label, ...], sums: dict[Label, Float64s], grid: Gr
     return np.array([sums.get(c, zero) for c in classes]).reshape(len(classes), grid.n_columns)
 
 
-def weights_of(configuration: LinearConfiguration, H: Float64s, class_sums: Float64s) -> Float32s:
-    """Weights from the sums; zero where there are no classes yet."""
-    if len(class_sums) == 0:
-        return np.zeros((1, configuration.grid.n_columns), dtype=np.float32)
-    return solve_weights(H, targets(class_sums), configuration.grid.bits, configuration.units)
+def _triangle(H: Float64s, units: int) -> npt.NDArray[np.int64]:
+    """The packed Gram matrix: ``H`` without its regulariser."""
+    triangle = packed(H)
+    triangle[np.cumsum(np.arange(1, len(H) + 1)) - 1] -= units
+    return triangle
 
 
 def gram_of(state: LinearState) -> Float64s:
     """``H = units * I + gram`` as a lower triangle, ready for the selector."""
-    H = unpacked(state.gram, state.configuration.grid.n_columns)
-    H.flat[:: len(H) + 1] += state.configuration.units
+    return _whole(state.gram, state.configuration.units, state.configuration.grid)
+
+
+def weighted_sums_of(state: LinearState) -> WeightedSums | None:
+    """The weighted sums as a model keeps them; None where all rows have weight one, or the loss has no use for them."""
+    if state.weighted_gram is None or state.weighted_class_sums is None:
+        return None
+    c, there = state.configuration, set(state.labels)
+    by_class = dict(zip(state.classes, state.weighted_class_sums.astype(np.float64), strict=True))
+    return WeightedSums(
+        _whole(state.weighted_gram, ONE * c.units, c.grid),
+        {label: total.copy() for label, total in by_class.items() if label in there or total.any()},
+    )
+
+
+def _whole(triangle: npt.NDArray[np.int64], units: int, grid: Grid) -> Float64s:
+    H = unpacked(triangle, grid.n_columns)
+    H.flat[:: len(H) + 1] += units
     return H
 
 
@@ -255,16 +342,37 @@ def state_of(meta: dict[str, Any], tensors: dict[str, npt.NDArray[Any]]) -> Line
         None if names is None else tuple(names),
         meta["feature_map"],
         read_order(meta["order_key"]),
+        meta["loss"],
+        None if meta["alpha_units"] is None else int(meta["alpha_units"]),
+        read_class_weights(meta["class_weight"]),
+        float.fromhex(meta["sample_rate"]),
+        read_order(meta["sample_key"]),
     )
     d, rows = grid.n_columns, tensors["rows"]
+    row_weights = tensors.get("row_weights")
+    wide = [tensors.get(name) for name in ("weighted_gram", "weighted_class_sums")]
     fits = (
         rows.shape[1:] == (d,)
         and rows.dtype == grid.dtype
         and tensors["gram"].shape == (d * (d + 1) // 2,)
         and tensors["class_sums"].shape == (len(classes), d)
         and tensors["weights"].shape == (len(classes) if len(classes) > 2 else 1, d)
+        and (row_weights is None or _are_uneven(row_weights, len(rows)))
+        and [None if t is None else t.shape for t in wide]
+        == (
+            [tensors["gram"].shape, tensors["class_sums"].shape]
+            if row_weights is not None and configuration.loss == "squared"
+            else [None, None]
+        )
     )
     if not fits:
         raise StateFormatError("its parts do not fit together.")
     names = read_names(meta, tensors, classes, len(rows))
-    return LinearState(configuration, *names, rows, tensors["gram"], tensors["class_sums"], tensors["weights"])
+    derived = tensors["gram"], tensors["class_sums"], tensors["weights"]
+    return LinearState(configuration, *names, rows, *derived, row_weights, *wide)
+
+
+def _are_uneven(row_weights: npt.NDArray[Any], n: int) -> bool:
+    """Whether these are weights of n rows as a file has them: in range, and not all one."""
+    fits = row_weights.shape == (n,) and row_weights.dtype == np.int16
+    return fits and bool(((row_weights >= 1) & (row_weights <= LARGEST)).all()) and bool((row_weights != ONE).any())

@@ -18,13 +18,21 @@ from erasable.core.arrays import Float64s
 from erasable.core.keyed_hash import hashed_order
 from erasable.core.layout import Key, Label
 from erasable.core.selector import Decisions, Progress
-from erasable.errors import ChangedMeanwhileError, InputTypeError, NoRowsError, VerificationError
+from erasable.errors import (
+    ChangedMeanwhileError,
+    ConfigurationError,
+    InputError,
+    InputTypeError,
+    NoRowsError,
+    VerificationError,
+)
 from erasable.models.checks import check_ids, check_labels, check_subjects
 from erasable.models.guarantee import Guarantee
 from erasable.models.keys import array_of, pick
 from erasable.models.reports import ForgetReport, LearnReport, VerifyReport
 from erasable.models.rows import CoreRows, Named
 from erasable.models.state import State, classes_of
+from erasable.models.weighting import ONE, RowWeights, check_row_weights
 
 _PREDICT_BLOCK = 2**20  # numbers handled at once when predicting
 
@@ -45,6 +53,7 @@ class Model(ABC):
 
     KIND: ClassVar[str]  # what people call it
     one_by_one = True  # whether rows are decided one after the other, so that their order counts
+    takes_weights = False  # whether a row may count more or less than another
 
     configuration: Any
     core: CoreRows
@@ -67,13 +76,22 @@ class Model(ABC):
         """
         return None
 
+    def always_kept(self, ids: Any) -> npt.NDArray[np.bool_] | None:
+        """Which of these ids are kept whatever else there is, where some are by the rule of this model; else None."""
+        return None
+
     @abstractmethod
     def select(
         self, rows: Any, labels: npt.NDArray[Any], keys: Any, progress: Progress | None, **sizes: int | None
     ) -> tuple[npt.NDArray[np.intp], list[npt.NDArray[Any]], Decisions, Any]:
         """What learning would keep: positions, the rows in batches, who decided, and something for :meth:`adopt`."""
 
-    def adopt(self, labels: list[Label], batches: list[npt.NDArray[Any]], extra: Any) -> None:  # noqa: B027
+    def check_chosen(self, weights: list[int]) -> None:  # noqa: B027
+        """Refuse rows that were selected, with these weights in sixteenths, and cannot be held exactly."""
+
+    def adopt(  # noqa: B027
+        self, labels: list[Label], batches: list[npt.NDArray[Any]], extra: Any, weights: list[int]
+    ) -> None:
         """Take over what was derived while selecting; called while the change is written."""
 
     def release(self, keys: list[Key]) -> None:
@@ -117,6 +135,7 @@ class Model(ABC):
         ids: Any = None,
         subjects: Any = None,
         *,
+        sample_weight: Any = None,
         allow_no_subject: bool = False,
         progress: Progress | None = None,
         **sizes: int | None,
@@ -131,7 +150,7 @@ class Model(ABC):
         X : array or CSR of shape (n_samples, n_features)
             Finite float32 or float64, or what the feature map takes.
         y : array of shape (n_samples,)
-        ids, subjects, allow_no_subject
+        ids, subjects, sample_weight, allow_no_subject
             As in ``ErasableClassifier.partial_fit``.
         progress : callable, optional
             Called with (rows done, rows in all) after every block.
@@ -139,11 +158,18 @@ class Model(ABC):
         self.check_whole()
         n = X.shape[0]
         check_labels(y, self)
+        self.check_names_given(ids)
         keys = check_ids(ids, n, self.core.place)
         owners = None
         if subjects is not None:
             owners = check_subjects(subjects, n, self.core.subject_type, allow_no_subject=allow_no_subject)
         named: Any = range(n) if keys is None else keys
+        weights = self.checked_weights(sample_weight, n)
+        if weights is not None and not weights.all():  # a row that counts for nothing is as good as not offered
+            there = np.flatnonzero(weights)
+            self.prepared(X)
+            X, y, named, weights = X[there], y[there], _at(named, there), weights[there]
+            keys, owners = named, None if owners is None else _at(owners, there)
         rows, before, key = self.prepared(X), self.moment, self.order_key
         order = None if key is None else hashed_order(named, key)
         rows = rows if order is None else self.in_order(rows, order)
@@ -152,14 +178,32 @@ class Model(ABC):
         chosen_ids: list[Key] = index.tolist() if keys is None else pick(keys, index)
         chosen_owners: list[Key | None] = [None] * len(index) if owners is None else pick(owners, index)
         labels: list[Label] = pick(y, index)
+        counted = [ONE] * len(index) if weights is None else weights[index].tolist()
+        self.check_chosen(counted)
         if self.moment is not before:
             raise ChangedMeanwhileError("the model changed while rows were being learnt, so none of them was learnt.")
         self.moment = None
         self.drop_caches()
-        self.adopt(labels, batches, extra)
-        self.core.append(batches, chosen_ids, chosen_owners, labels)
+        self.adopt(labels, batches, extra, counted)
+        self.core.append(batches, chosen_ids, chosen_owners, labels, counted)
         self.moment = object()
-        return LearnReport(n, len(index), len(self.core), decisions)
+        return LearnReport(n, len(index), len(self.core), decisions, n - len(y))
+
+    def check_names_given(self, ids: Any) -> None:
+        """Refuse rows without ids where ids say which of them are kept: numbers would be drawn for their places."""
+        if ids is None and self.always_kept([]) is not None:
+            raise InputError(
+                "ids are required: with sample_rate the hash of a row's id says whether it is kept, and a number that "
+                "depends on other rows would not do: give ids=."
+            )
+
+    def checked_weights(self, sample_weight: Any, n: int) -> RowWeights | None:
+        """Weights of n rows in sixteenths; refused where they are none, or this model has no use for any."""
+        if sample_weight is None:
+            return None
+        if not self.takes_weights:
+            raise ConfigurationError(f"rows of a {self.KIND} model have no weights: leave them out.")
+        return check_row_weights(sample_weight, n)
 
     def named(self, ids: Any = None, subjects: Any = None) -> Named:
         """What a request names; refused if no row could have such names."""
@@ -303,6 +347,13 @@ class Model(ABC):
             return np.ones((len(scores), 1))
         positive = np.clip(self.shares(scores), 0.0, 1.0)
         return np.column_stack([1.0 - positive, positive])
+
+
+def _at(column: Any, index: npt.NDArray[np.intp]) -> Any:
+    """The entries of ids or subjects at these positions, as such a column."""
+    if isinstance(column, range):
+        column = np.arange(column.start, column.stop, dtype=np.int64)
+    return column[index] if isinstance(column, np.ndarray) else [column[i] for i in index.tolist()]
 
 
 def is_model(estimator: Any) -> bool:

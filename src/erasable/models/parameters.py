@@ -6,6 +6,7 @@ Pure, but that it asks how much memory the machine has.
 from __future__ import annotations
 
 import decimal
+import math
 import os
 import warnings
 from typing import Any, Protocol
@@ -18,11 +19,13 @@ from erasable.core.linear_selection import grid_of, selecting_units
 from erasable.core.sums import regulariser
 from erasable.errors import ConfigurationError
 from erasable.features import FeatureMap
+from erasable.models.heads import LOSSES
 from erasable.models.keys import label_type, pick
 from erasable.models.linear import describe_map, described_map
 from erasable.models.linear_state import LinearConfiguration
-from erasable.models.order import order_key
-from erasable.validation import number_between, number_not_negative, positive_number, whole_number
+from erasable.models.order import order_key, sample_of
+from erasable.models.weighting import plain_class_weights
+from erasable.validation import choice, number_between, number_not_negative, positive_number, whole_number
 
 
 class Parameters(Protocol):
@@ -36,6 +39,10 @@ class Parameters(Protocol):
     scaling: Any
     classes: Any
     grid_bits: Any
+    loss: Any
+    alpha: Any
+    class_weight: Any
+    sample_rate: Any
     order: Any
     random_state: Any
 
@@ -64,15 +71,17 @@ def configure(
     assert feature_map is not None or n_features is not None
     grid = grid_of_parameters(given, n_features if feature_map is None else feature_map.n_features_out)  # type: ignore[arg-type]
     check_memory(grid)
+    sample_rate, sample_key = sample_of(given)
     tau = _threshold(given, n_samples, streaming=streaming)
     named = f"the threshold, horizon ** -kappa for n_samples = {n_samples},"
     units = selecting_units(
         given.capacity,
-        tau,
+        0.0 if sample_rate else tau,  # a sample is kept whatever the threshold
         grid,
         threshold="the threshold" if given.threshold is not None else named,
         advice="Lower capacity below horizon ** kappa, raise kappa, or give a larger horizon or a lower threshold.",
     )
+    loss, alpha_units = head_of(given, units, grid)
     return LinearConfiguration(
         grid,
         units,
@@ -81,7 +90,20 @@ def configure(
         None if feature_map is not None else names_of_features(given, grid.n_features),
         None if feature_map is None else describe_map(feature_map, n_features),
         order_key(given),
+        loss,
+        alpha_units,
+        plain_class_weights(given.class_weight),
+        sample_rate,
+        sample_key,
     )
+
+
+def head_of(given: Parameters, units: int, grid: Grid) -> tuple[str, int | None]:
+    """The loss, and ``alpha`` in squared grid steps where that is logistic: that of the capacity unless given."""
+    loss = choice(given.loss, "loss", LOSSES)
+    if loss == "squared":
+        return loss, None
+    return loss, units if given.alpha is None else regulariser(positive_number(given.alpha, "alpha"), grid, "alpha")
 
 
 def fixed_classes(given: Any, classes: Any) -> tuple[Label, ...] | None:
@@ -142,8 +164,18 @@ def check_unchanged(given: Parameters, configuration: LinearConfiguration, class
         changed.append("feature_map")
     if grid_of_parameters(given, grid.n_features) != grid:
         changed.append("grid_bits, fit_intercept or scaling")
-    if regulariser(positive_number(given.capacity, "capacity"), grid) != configuration.units:
+    units = regulariser(positive_number(given.capacity, "capacity"), grid)
+    if units != configuration.units:
         changed.append("capacity")
+    loss, alpha_units = head_of(given, units, grid)
+    if loss != configuration.loss:
+        changed.append("loss")
+    elif alpha_units != configuration.alpha_units:
+        changed.append("alpha")
+    if plain_class_weights(given.class_weight) != configuration.class_weight:
+        changed.append("class_weight")
+    if sample_of(given)[0] != configuration.sample_rate:
+        changed.append("sample_rate")
     named = given.threshold is not None or given.horizon is not None
     if named and _threshold(given, 1, streaming=True) != configuration.threshold:
         changed.append("threshold, kappa or horizon")
@@ -152,7 +184,7 @@ def check_unchanged(given: Parameters, configuration: LinearConfiguration, class
             changed.append("classes")
     if names_of_features(given, grid.n_features) not in (None, configuration.feature_names):
         changed.append("feature_names")
-    if order_key(given) != configuration.order_key:
+    if (order_key(given), sample_of(given)[1]) != (configuration.order_key, configuration.sample_key):
         changed.append("order or random_state")
     if changed:
         raise ConfigurationError(
@@ -169,6 +201,13 @@ def grid_of_parameters(given: Parameters, n_features: int) -> Grid:
 def _threshold(given: Parameters, n_samples: int, *, streaming: bool) -> float:
     """The threshold given, or ``horizon ** -kappa`` correctly rounded, so that it is the same on every machine."""
     if given.threshold is not None:
+        if isinstance(given.threshold, float) and given.threshold == math.inf:
+            if not sample_of(given)[0]:
+                raise ConfigurationError(
+                    "threshold must be finite where there is no sample: with threshold=inf only rows that sample_rate "
+                    "draws are kept. Give sample_rate above 0, or a finite threshold."
+                )
+            return math.inf
         return number_not_negative(given.threshold, "threshold")
     kappa = number_between(given.kappa, "kappa", 0.0, 1.0, closed="both")
     if given.horizon is None and streaming:

@@ -25,12 +25,15 @@ class LearnReport:
         Core rows in the model now.
     decisions : Decisions
         How many rows each level of certainty decided.
+    rows_without_weight : int
+        Rows whose weight rounds to zero: they were not looked at.
     """
 
     rows: int
     core_rows_added: int
     core_rows: int
     decisions: Decisions
+    rows_without_weight: int = 0
 
 
 class ForgetReport:

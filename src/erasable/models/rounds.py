@@ -31,6 +31,7 @@ from erasable.models.keys import Column, as_key_column, label_type, same_kind
 from erasable.models.model import Model
 from erasable.models.order import LabelRuns
 from erasable.models.reports import LearnReport
+from erasable.models.weighting import ONE
 
 BUDGET_BYTES = 2**28
 _NUMBER_BYTES, _TEXT_BYTES = 24, 100  # about what label, id and subject take beside a row: numbers, and each text
@@ -39,12 +40,13 @@ Mask = npt.NDArray[np.bool_]
 
 
 class Block(NamedTuple):
-    """Some rows: finite ``X`` as a model takes it, labels, and ids and subjects where they have any."""
+    """Some rows: finite ``X`` as a model takes it, labels, and ids, subjects and weights where they have any."""
 
     X: Any
     y: npt.NDArray[Any]
     ids: Any = None
     subjects: Any = None
+    weights: Any = None
 
 
 def learn_blocks(
@@ -91,13 +93,16 @@ def learn_blocks(
     if progress is not None:
         progress(rows)
     decisions = sum((part.decisions for part in parts), Decisions())
-    decisions.screened += rows - sum(part.rows for part in parts)
-    return LearnReport(rows, sum(part.core_rows_added for part in parts), len(model.core), decisions)
+    decisions.screened += rows - named.weightless - sum(part.rows for part in parts)
+    added = sum(part.core_rows_added for part in parts)
+    return LearnReport(rows, added, len(model.core), decisions, named.weightless)
 
 
 def _as_given(model: Model, blocks: Iterable[Rows], progress: Callable[[int], None] | None) -> Iterator[LearnReport]:
     runs, done = LabelRuns(), 0
     for block in blocks:
+        if not len(block):  # none of them has a weight
+            continue
         runs.add(block.y)
         yield block.learnt_by(model, progress, done)
         done += len(block)
@@ -122,7 +127,8 @@ def _in_rounds(
             open_rows = held.within(hashes)
             rows, hashes = block.take(open_rows), hashes[open_rows]
             if screen is not None and len(rows):
-                left = screen(model.prepared(rows.X))
+                left, always = screen(model.prepared(rows.X)), model.always_kept(rows.ids)
+                left = left if always is None else left | always
                 settled += len(rows) - int(np.count_nonzero(left))
                 rows, hashes = rows.take(left), hashes[left]
             held.offer(rows, hashes)
@@ -147,12 +153,16 @@ def _in_rounds(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Rows:
-    """Rows of a block whose names were checked; subjects are None where no row has one."""
+    """Rows of a block whose names were checked.
+
+    Subjects are None where no row has one, and weights, in sixteenths, where all are one.
+    """
 
     X: Any
     y: npt.NDArray[Any]
     ids: Column
     subjects: Column | None
+    weights: npt.NDArray[Any] | None = None
 
     def __len__(self) -> int:
         return len(self.y)
@@ -162,7 +172,12 @@ class Rows:
         if mask.all():
             return self
         owners = None if self.subjects is None else _taken(self.subjects, mask)
-        return Rows(self.X[mask], self.y[mask], _taken(self.ids, mask), owners)
+        weights = None if self.weights is None else self.weights[mask]
+        return Rows(self.X[mask], self.y[mask], _taken(self.ids, mask), owners, weights)
+
+    def that_count(self) -> Rows:
+        """Those of them that have a weight above zero."""
+        return self if self.weights is None else self.take(self.weights > 0)
 
     def sizes(self) -> npt.NDArray[np.float64]:
         """About how many bytes each of them takes."""
@@ -179,7 +194,15 @@ class Rows:
     def learnt_by(self, model: Model, progress: Callable[[int], None] | None, done: int) -> LearnReport:
         """Let a model learn them; names were checked before, so rows without a subject are allowed here."""
         watch = None if progress is None else (lambda now, _: progress(done + now))
-        return model.learn(self.X, self.y, self.ids, self.subjects, allow_no_subject=True, progress=watch)
+        return model.learn(
+            self.X,
+            self.y,
+            self.ids,
+            self.subjects,
+            sample_weight=None if self.weights is None else self.weights / ONE,
+            allow_no_subject=True,
+            progress=watch,
+        )
 
 
 class _NamedBlocks:
@@ -189,6 +212,7 @@ class _NamedBlocks:
         self.model, self.blocks, self.allow_no_subject = model, blocks, allow_no_subject
         self.passes = 0
         self.n_rows = 0  # in the first pass
+        self.weightless = 0  # of these
         self.start: int | None = None  # what rows without ids are numbered from
         self.kinds: dict[str, type] = {}
 
@@ -208,6 +232,7 @@ class _NamedBlocks:
         check_labels(block.y, self.model)
         if self.kinds.setdefault("labels", label_type(block.y)) is not label_type(block.y):
             raise InputError("y holds labels of another type than in the blocks before: give labels of one type.")
+        self.model.check_names_given(block.ids)
         if low and (block.ids is None) != (self.start is not None):
             raise InputError("ids must come with all blocks, or with none.")
         self.start = next_id(self.model.core.place) if block.ids is None and not low else self.start
@@ -224,12 +249,14 @@ class _NamedBlocks:
             )
         if self.model.order_key is not None:
             self.model.prepared(block.X)  # refuses rows that no model of this kind learns
-        return Rows(block.X, block.y, ids, subjects)
+        rows = Rows(block.X, block.y, ids, subjects, self.model.checked_weights(block.weights, n)).that_count()
+        self.weightless += n - len(rows)
+        return rows
 
     def _again(self, block: Block, low: int, n: int) -> Rows:
         ids = self._numbered(low, n) if block.ids is None else as_key_column(block.ids, "ids")
         owners = None if block.subjects is None else as_key_column(block.subjects, "subjects", optional=True)
-        return Rows(block.X, block.y, ids, owners)
+        return Rows(block.X, block.y, ids, owners, self.model.checked_weights(block.weights, n)).that_count()
 
     def _numbered(self, low: int, n: int) -> Column:
         assert self.start is not None
@@ -299,7 +326,10 @@ class _Held:
         owners = None
         if any(rows.subjects is not None for rows in parts):
             owners = _joined([[None] * len(r) if r.subjects is None else r.subjects for r in parts])
-        return Rows(stacked, np.concatenate([r.y for r in parts]), _joined([r.ids for r in parts]), owners)
+        weights = None
+        if any(rows.weights is not None for rows in parts):
+            weights = np.concatenate([np.full(len(r), ONE) if r.weights is None else r.weights for r in parts])
+        return Rows(stacked, np.concatenate([r.y for r in parts]), _joined([r.ids for r in parts]), owners, weights)
 
 
 def _taken(column: Any, mask: Mask) -> Column:

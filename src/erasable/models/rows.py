@@ -23,6 +23,7 @@ from erasable.core.arrays import Array
 from erasable.core.layout import Key, Label
 from erasable.errors import ChangedMeanwhileError, InputError
 from erasable.models.keys import as_keys, same_kind
+from erasable.models.weighting import ONE
 
 _PAGE = 512  # rows: closing a gap copies a page
 
@@ -35,6 +36,7 @@ class Page:
     ids: list[Any]
     subjects: list[Any]
     labels: list[Any]
+    weights: list[int]  # in sixteenths
     gaps: int = 0
 
     def close_up(self) -> None:
@@ -45,6 +47,7 @@ class Page:
         self.ids = [self.ids[i] for i in kept]
         self.subjects = [self.subjects[i] for i in kept]
         self.labels = [self.labels[i] for i in kept]
+        self.weights = [self.weights[i] for i in kept]
         self.gaps = 0
 
 
@@ -76,23 +79,32 @@ class CoreRows:
     rows : array of shape (n, n_columns)
         Becomes this object's own: it is overwritten when rows leave.
     ids, subjects, labels : sequences of length n
+    weights : sequence of length n, optional
+        In sixteenths; by default every row has weight one.
     """
 
     def __init__(
-        self, rows: Array, ids: Sequence[Key] = (), subjects: Sequence[Key | None] = (), labels: Sequence[Label] = ()
+        self,
+        rows: Array,
+        ids: Sequence[Key] = (),
+        subjects: Sequence[Key | None] = (),
+        labels: Sequence[Label] = (),
+        weights: Sequence[int] | None = None,
     ) -> None:
         self._none = rows[:0].copy()
-        self._fill(rows, list(ids), list(subjects), list(labels))
+        self._fill(rows, list(ids), list(subjects), list(labels), list(weights or [ONE] * len(ids)))
 
-    def _fill(self, rows: Array, ids: list[Any], subjects: list[Any], labels: list[Any]) -> None:
+    def _fill(self, rows: Array, ids: list[Any], subjects: list[Any], labels: list[Any], weights: list[int]) -> None:
         cuts = [slice(low, low + _PAGE) for low in range(0, len(ids), _PAGE)]
-        self.pages = [Page(rows[c], ids[c], subjects[c], labels[c]) for c in cuts]
+        self.pages = [Page(rows[c], ids[c], subjects[c], labels[c], weights[c]) for c in cuts]
         self._make_tables()
 
     def _make_tables(self) -> None:
         self.place: dict[Key, tuple[Page, int]] = {}
         self.of_subject: dict[Key, dict[Key, None]] = {}
         self.class_counts: dict[Label, int] = {}
+        self.class_totals: dict[Label, int] = {}  # the weights of their rows, added up
+        self.uneven = 0  # rows whose weight is not one
         self.id_type: type | None = None  # of the ids and subjects held: the first key of a dictionary is slow to find
         self.subject_type: type | None = None  # after many others before it were deleted
         with _collector_at_rest():
@@ -105,12 +117,20 @@ class CoreRows:
 
     # -- changing ------------------------------------------------------------------------------------------------
 
-    def append(self, batches: Iterable[Array], ids: list[Key], subjects: list[Key | None], labels: list[Label]) -> None:
+    def append(
+        self,
+        batches: Iterable[Array],
+        ids: list[Key],
+        subjects: list[Key | None],
+        labels: list[Label],
+        weights: list[int] | None = None,
+    ) -> None:
         """Rows join, in order; the batches become this object's own."""
         self._unsettled, low = object(), 0
+        weights = weights or [ONE] * len(ids)
         for batch in batches:
             cut = slice(low, low + len(batch))
-            page = Page(batch, ids[cut], subjects[cut], labels[cut])
+            page = Page(batch, ids[cut], subjects[cut], labels[cut], weights[cut])
             self.pages.append(page)
             self._enter(page)
             low += len(batch)
@@ -123,6 +143,11 @@ class CoreRows:
             found[k] = page.rows[i]
             labels.append(page.labels[i])
         return found, labels
+
+    def weights_of(self, keys: Sequence[Key]) -> list[int]:
+        """The weights of the rows of these ids, in sixteenths, in that order."""
+        places = (self.place[key] for key in keys)
+        return [page.weights[i] for page, i in places]
 
     def remove(self, keys: Sequence[Key]) -> None:
         """Rows of these ids, all of which are here, leave; their slots are overwritten."""
@@ -152,7 +177,7 @@ class CoreRows:
         before = self._unsettled
         if before is None:
             return
-        fresh = CoreRows(self.rows(), self.ids(), self.subjects(), self.labels())
+        fresh = CoreRows(self.rows(), self.ids(), self.subjects(), self.labels(), self.weights())
         if self._unsettled is not before:
             raise ChangedMeanwhileError("the model changed while its state was being read: read it again.")
         old = self.pages
@@ -199,6 +224,10 @@ class CoreRows:
         """Labels in learning order."""
         return self._column("labels")
 
+    def weights(self) -> list[int]:
+        """Weights in learning order, in sixteenths."""
+        return self._column("weights")
+
     def _column(self, name: str) -> list[Any]:
         found: list[Any] = []
         for page in self.pages:
@@ -219,7 +248,7 @@ class CoreRows:
             fresh._make_tables()
         except (IndexError, ValueError):  # a page with fewer names than rows
             return False
-        tables = "place", "of_subject", "class_counts"
+        tables = "place", "of_subject", "class_counts", "class_totals", "uneven"
         return all(getattr(self, name) == getattr(fresh, name) for name in tables)
 
     # -- tables --------------------------------------------------------------------------------------------------
@@ -227,10 +256,10 @@ class CoreRows:
     def _enter(self, page: Page) -> None:
         """Put a page's rows into the tables by id, subject and class."""
         self._place_rows(page)
-        ids, subjects, labels = page.ids, page.subjects, page.labels
+        ids, subjects, labels, weights = page.ids, page.subjects, page.labels, page.weights
         if page.gaps:
             kept = [i for i, label in enumerate(labels) if label is not None]
-            ids, subjects, labels = ([column[i] for i in kept] for column in (ids, subjects, labels))
+            ids, subjects, labels, weights = ([column[i] for i in kept] for column in (ids, subjects, labels, weights))
         self.id_type = type(ids[0]) if ids else self.id_type
         if subjects.count(None) < len(subjects):
             for key, subject in zip(ids, subjects, strict=True):
@@ -239,6 +268,12 @@ class CoreRows:
                     self.subject_type = type(subject)
         for label, count in Counter(labels).items():
             self.class_counts[label] = self.class_counts.get(label, 0) + count
+            self.class_totals[label] = self.class_totals.get(label, 0) + count * ONE
+        uneven = len(weights) - weights.count(ONE)
+        self.uneven += uneven
+        if uneven:
+            for label, weight in zip(labels, weights, strict=True):
+                self.class_totals[label] += weight - ONE
 
     def _place_rows(self, page: Page) -> None:
         places = zip(page.ids, zip(repeat(page), range(len(page.ids)), strict=False), strict=True)
@@ -253,8 +288,11 @@ class CoreRows:
             if not rest:
                 del self.of_subject[subject]
         self.class_counts[label] -= 1
+        self.class_totals[label] -= page.weights[i]
+        self.uneven -= page.weights[i] != ONE
         if not self.class_counts[label]:
-            del self.class_counts[label]
+            del self.class_counts[label], self.class_totals[label]
         page.rows[i] = 0
+        page.weights[i] = 0
         page.ids[i] = page.subjects[i] = page.labels[i] = None
         page.gaps += 1

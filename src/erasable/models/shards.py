@@ -32,6 +32,7 @@ from erasable.core.layout import (
 from erasable.errors import StateFormatError
 from erasable.models.linear_state import LinearState, state_of
 from erasable.models.state import State
+from erasable.models.weighting import ONE, uneven
 
 SHARDED, SHARD, VERSION = "erasable-linear-sharded", "erasable-shard", 1
 LARGEST_FILE = 200 * 2**20  # bytes of rows that still go into one file
@@ -104,15 +105,19 @@ def _gathered(head: Buffer, fetch: Fetch) -> LinearState:
     # Only here is anything as large as all rows made: so much has been read.
     rows = np.empty((n, width), dtype=found[0].tensors["rows"].dtype)
     labels = np.empty(n, dtype=np.int32)
+    weights = np.full(n, ONE, dtype=np.int16)
     ids: list[Any] = [None] * n
     subjects: list[Any] = [None] * n
     for shard in found:
         rows[shard.places], labels[shard.places] = shard.tensors["rows"], shard.tensors["labels"]
+        weights[shard.places] = shard.tensors.get("row_weights", ONE)
         keys, owners = (read_keys(shard.tensors, what, shard.meta[kind], len(shard.places)) for what, kind in _KEYS)
         for i, key, owner in zip(shard.places.tolist(), keys, owners, strict=True):
             ids[i], subjects[i] = key, owner
     named = {**key_tensors("ids", ids), **key_tensors("subjects", subjects)}
     arrays = {name: np.asarray(array) for name, (_, array) in named.items()}
+    if (of_rows := uneven(weights)) is not None:
+        arrays["row_weights"] = of_rows
     plain = {**meta, "format": LinearState.FORMAT}
     return state_of(plain, {**tensors, **arrays, "labels": labels, "rows": rows})
 
@@ -143,6 +148,7 @@ def _shard(state: LinearState, index: list[int]) -> list[Piece]:
         subjects=tuple(state.subjects[i] for i in index),
         labels=tuple(state.labels[i] for i in index),
         rows=state.rows[index],
+        row_weights=None if state.row_weights is None else uneven(state.row_weights[index]),
         configuration=replace(state.configuration, classes=state.classes),  # numbers of classes are those of the head
     )
     meta = {

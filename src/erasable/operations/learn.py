@@ -36,6 +36,7 @@ def learn(
     ids: Any = None,
     subjects: Any = None,
     classes: Any = None,
+    sample_weight: Any = None,
     allow_no_subject: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> LearnReport:
@@ -47,7 +48,7 @@ def learn(
     ----------
     clf : ErasableClassifier, ErasableKernelClassifier or another of their kind
         Fitted or not; changed in place.
-    X, y, ids, subjects, classes, allow_no_subject
+    X, y, ids, subjects, classes, sample_weight, allow_no_subject
         As in ``ErasableClassifier.partial_fit``.
     progress : callable, optional
         Called with (rows done, rows in all) after every block.
@@ -70,7 +71,14 @@ def learn(
     if not isinstance(clf, ErasableBase):
         raise InputTypeError(f"learn needs a model that can forget bit for bit; got {type(clf).__name__}.")
     return clf.learn(
-        X, y, ids=ids, subjects=subjects, classes=classes, allow_no_subject=allow_no_subject, progress=progress
+        X,
+        y,
+        ids=ids,
+        subjects=subjects,
+        classes=classes,
+        sample_weight=sample_weight,
+        allow_no_subject=allow_no_subject,
+        progress=progress,
     )
 
 

@@ -6,7 +6,6 @@ from typing import Any
 
 from erasable.estimators import ErasableClassifier
 from erasable.models.guarantee import Guarantee
-from erasable.models.reports import LearnReport
 from erasable.validation import positive_number
 
 
@@ -62,14 +61,16 @@ class RetrainedRidge(ErasableClassifier):
         self.classes = classes
         self.grid_bits = grid_bits
 
-    def _learn(self, *rows: Any, **options: Any) -> LearnReport:
+    def _check_alpha(self) -> None:
         positive_number(self.alpha, "alpha")
-        return super()._learn(*rows, **options)
 
     # What ErasableClassifier takes as parameters is fixed here; none of it is a parameter of this class.
     kappa = 0.0
     horizon = None
     threshold = 0.0
+    loss = "squared"
+    class_weight = None
+    sample_rate = 0.0
     order = "hashed"
     random_state = 0
 

@@ -1,0 +1,280 @@
+"""Logistic weights as a mathematical function of the rows: the exact minimiser, rounded, with a certificate.
+
+For rows ``x_i = g_i / 2**bits``, signs ``y_i`` and weights of rows ``c_i``, let ``w*`` minimise
+``alpha/2 |w|^2 + sum of c_i log(1 + exp(-y_i w'x_i))``. Published is ``float32(rint(2**q w*_j) / 2**q)`` with
+``q = 24 + max(0, ceil(log2 alpha))``, never minus zero. Newton's method finds a point w by whatever means; then the
+distance from w to ``w*`` is bounded, and an entry is settled when both ends of its enclosure are published as the same
+float32. docs/exactness.md has the proofs.
+
+Changes nothing it is given.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from erasable.core.arrays import Booleans, Float32s, Float64s, Int64s
+from erasable.core.grid import Grid
+from erasable.core.logistic_balls import settle_in_balls
+from erasable.core.newton import Factor, Problems, minimise
+from erasable.core.row_blocks import MOST_ROWS, RowBlocks
+from erasable.core.sigmoid import SIGMOID_ERROR, smaller_sigmoid, two_product, two_sum
+from erasable.errors import ExactnessError, InputError
+
+MOST_ROWS_AT_ONCE = 2**20 - 1  # sums of integers stay below 2**63
+LEAST_COUNT, LARGEST_COUNT = 2.0**-12, 2.0**20
+_PIECE_BITS = 28
+_ROUND = 2.0**-53
+_SLACK = 1.0 + 2.0**-30  # covers the roundings of bounds themselves
+_GROUP = 2**24  # numbers that factors and margins of problems solved together may take
+
+
+def rounding_digits(units: int, bits: int) -> int:
+    """``q = 24 + max(0, ceil(log2 alpha))`` for ``alpha = units / 4**bits``."""
+    return 24 + max(0, (units - 1).bit_length() - 2 * bits)
+
+
+def logistic_weights(
+    rows: Any, signs: Any, counts: Any, grid: Grid, alpha_units: int, start: Any | None = None
+) -> Float32s:
+    """The certified weights of k problems that share their rows.
+
+    Parameters
+    ----------
+    rows : integers of shape (n, n_columns), or sparse CSR integers of shape (n, n_features)
+        Rows on ``grid``; dense ones with the constant, sparse ones without.
+    signs : array of shape (k, n)
+        -1 or +1: to which side a row belongs in each problem (one for two classes, else one class against the rest).
+    counts : array of shape (n,), float64
+        How much each row weighs: exactly these numbers, between ``2**-12`` and ``2**20``.
+    alpha_units : int
+        ``alpha * 4**bits``, at least 1.
+    start : array of shape (k, d), optional
+        Where to begin; only time depends on it.
+
+    Returns
+    -------
+    array of shape (k, n_columns), float32
+
+    Notes
+    -----
+    *Law*: a pure function of the set of rows with their signs and counts, and of alpha: not of their order, of
+    ``start``, of block sizes, threads, or the machine.
+    *Cost*: some passes over the rows and a Hessian (n d^2, float32) or several; memory for blocks of rows, n k numbers
+    and d x d factors. Nothing is kept between calls.
+
+    Raises
+    ------
+    InputError
+        When counts or signs are not as above.
+    ExactnessError
+        When there are too many rows for exact sums, or an entry cannot be told from a tie with 4096 bits.
+    ConfigurationError
+        When alpha is so small that no minimum is found.
+    """
+    Y, c = _checked(rows, signs, counts, grid, alpha_units)
+    k, d = Y.shape[1], grid.n_columns
+    out = np.zeros((k, d), dtype=np.float32)
+    if Y.shape[0] == 0 or d == 0:
+        return out
+    blocks = RowBlocks(rows, grid)
+    together = max(1, _GROUP // (d * d + 4 * blocks.n))
+    for low in range(0, k, together):
+        some = slice(low, low + together)
+        problems = Problems(blocks, np.ascontiguousarray(Y[:, some]), c, grid.bits, alpha_units)
+        begin = None if start is None else np.asarray(start, dtype=np.float64)[some].T
+        out[some] = _solve(problems, begin).T
+    return out + np.float32(0.0)  # no negative zeros
+
+
+def _checked(rows: Any, signs: Any, counts: Any, grid: Grid, units: int) -> tuple[Float64s, Float64s]:
+    """Signs of shape (n, k) and counts as float64."""
+    n = rows.shape[0]
+    width = grid.n_columns if isinstance(rows, np.ndarray) else grid.n_features
+    Y, c = np.asarray(signs, dtype=np.float64), np.asarray(counts, dtype=np.float64)
+    if rows.shape[1] != width or rows.dtype.kind != "i":
+        raise InputError(f"rows must be integers in {width} columns; got {rows.dtype} in {rows.shape[1]}.")
+    if Y.ndim != 2 or Y.shape[1] != n or not bool((np.abs(Y) == 1.0).all()):
+        raise InputError(f"signs must be -1 or +1, in shape (problems, {n}); got shape {Y.shape}.")
+    if c.shape != (n,) or not bool(((c >= LEAST_COUNT) & (c <= LARGEST_COUNT)).all()):
+        raise InputError(
+            f"weights of rows must be {n} numbers between 2**-12 and 2**20, class weights included: "
+            "choose weights of classes and rows closer to 1."
+        )
+    if n > MOST_ROWS_AT_ONCE:
+        raise ExactnessError(
+            f"logistic weights are certified for at most {MOST_ROWS_AT_ONCE:,} core rows; there are {n:,}: raise the "
+            "threshold (fewer core rows)."
+        )
+    if units < 1:
+        raise InputError(f"alpha must be at least 4**-grid_bits = {4.0**-grid.bits:.3g}.")
+    return np.ascontiguousarray(Y.T), c
+
+
+def _solve(problems: Problems, start: Float64s | None) -> Float32s:
+    """Published weights of shape (d, k): approach, certify in two words, and settle what is left with balls."""
+    W, factors = minimise(problems, start)
+    published = np.zeros(W.shape, dtype=np.float32)
+    settled = np.zeros(W.shape, dtype=bool)
+    for j in range(W.shape[1]):
+        one = problems.of([j])
+        w, factor = _certify(one, W[:, j], factors[j], published[:, j], settled[:, j])
+        if not settled[:, j].all():
+            settle_in_balls(one, w, factor, published[:, j], settled[:, j], rounding_digits(one.units, one.bits))
+    return published
+
+
+def _certify(
+    problem: Problems, w: Float64s, factor: Factor, published: Float32s, settled: Booleans
+) -> tuple[Float64s, Factor]:
+    """Settle what double words can; return the best point and a factor of the Hessian there."""
+    q = rounding_digits(problem.units, problem.bits)
+    alpha, last, fresh = problem.alpha, math.inf, False
+    for _ in range(20):
+        point = Point.at(problem, w)
+        s = -factor.solve(point.gradient)
+        decrement = max(-float(point.gradient @ s), 0.0)
+        near = decrement <= 4.0 * alpha * 2.0 ** -(q + 18)
+        if near or decrement > last / 16.0:
+            residual = math.inf
+            while True:
+                enclosure = point.enclosure(s)
+                if enclosure.radius < 1.0:
+                    _settle(point.w, s, enclosure.radius, q, published, settled)
+                if settled.all() or not enclosure.residual < 0.5 * residual:
+                    break
+                residual = enclosure.residual
+                s = s - factor.solve(enclosure.eta)
+            if settled.all() or fresh:
+                return point.w + s, factor
+            factor, fresh = problem.factor(point.margins, double=True), True
+        last, w = decrement, point.w + s
+    return w, factor
+
+
+def _settle(w: Float64s, s: Float64s, radius: float, q: int, published: Float32s, settled: Booleans) -> None:
+    """Publish the entries for which both ends of ``w + s +- radius`` are one float32."""
+    centre = w + s
+    error = radius + np.abs(centre) * 2.0**-52
+    low, high = (
+        np.ldexp(np.rint(np.ldexp(np.nextafter(end, toward), q)), -q).astype(np.float32)
+        for end, toward in ((centre - error, -np.inf), (centre + error, np.inf))
+    )
+    certain = low == high
+    published[certain] = low[certain]
+    settled |= certain
+
+
+@dataclass(frozen=True)
+class Enclosure:
+    """``|w* - w - s| <= radius``; ``eta`` is about ``g + H s``."""
+
+    radius: float
+    eta: Float64s
+    residual: float
+
+
+@dataclass(frozen=True)
+class Point:
+    """A point ``w = W / 2**e`` whose margins are exact, and the gradient there with bounds on its error."""
+
+    problem: Problems
+    w: Float64s
+    margins: Float64s
+    curvature: Float64s  # c p (1 - p), a few roundings from it
+    gradient: Float64s
+    error: float  # of the gradient, but for that of the sigmoids
+    smaller: float  # sum of c min(p, 1 - p)
+
+    @classmethod
+    def at(cls, problem: Problems, w: Float64s) -> Point:
+        """Near ``w``: rounded so that every product with a row is exact."""
+        bits, c = problem.bits, problem.counts
+        d, n = len(w), problem.rows.n
+        W, e = _rounded(w, bits, rounding_digits(problem.units, bits))
+        piece = min(_PIECE_BITS, 43 - bits)
+        top = int(np.frexp(c.max())[1])
+        first, second = 2.0 ** (top - piece), 2.0 ** (top - 2 * piece)
+        margins, curvature = np.zeros(n), np.zeros(n)
+        sums: Int64s = np.zeros((d, 2), dtype=np.int64)
+        rest_sum, rest_size, smaller = np.zeros(d), 0.0, 0.0
+        for where, X in problem.rows:
+            y, cb = problem.signs[where, 0], c[where]
+            m = np.ldexp(X @ W, -bits - e) * y
+            s, s_low = smaller_sigmoid(np.abs(m))
+            p, p_low = two_sum(np.where(m < 0.0, 1.0, 0.0), np.where(m < 0.0, -s, s))
+            v, v_low = two_product(p, cb)
+            v_low = v_low + cb * (p_low + np.where(m < 0.0, -s_low, s_low))
+            one = np.rint(v / first)
+            r, r_low = two_sum(v - one * first, v_low)
+            two = np.rint(r / second)
+            rest = (r - two * second) + r_low
+            products = X.T @ (np.stack([one, two, rest], axis=1) * y[:, None])
+            sums += products[:, :2].astype(np.int64)
+            rest_sum += products[:, 2]
+            rest_size += float(np.abs(rest).sum())
+            small = cb * s
+            smaller += float(small.sum())
+            margins[where], curvature[where] = m, small * (1.0 - s)
+        scale = max(2 * bits + e, bits + 2 * piece - top)
+        exact = [
+            (problem.units * int(W[j]) << (scale - 2 * bits - e))
+            - (((int(sums[j, 0]) << piece) + int(sums[j, 1])) << (scale - bits - 2 * piece + top))
+            for j in range(d)
+        ]
+        head = np.ldexp(np.array([float(x) for x in exact]), -scale)
+        gradient = head - np.ldexp(rest_sum, -bits)
+        size = _norm(head) + _norm(gradient)
+        error = _SLACK * (2.0 * _ROUND * size + _gamma(problem) * rest_size + 2.0**-100 * float(c.sum()))
+        return cls(problem, np.ldexp(W, -e), margins, curvature, gradient, error, smaller)
+
+    def enclosure(self, s: Float64s) -> Enclosure:
+        """A ball around ``w + s`` that holds the minimiser; radius infinite where s is too long to tell."""
+        problem, unit = self.problem, 2.0**-self.problem.bits
+        alpha, d = problem.alpha, len(s)
+        t, square, size = np.zeros(d), 0.0, 0.0
+        for where, X in problem.rows:
+            z = (X @ s) * unit
+            dz = self.curvature[where] * z
+            t += X.T @ dz
+            square += float(dz @ z)
+            size += float(np.abs(dz).sum())
+        t *= unit
+        eta = self.gradient + (alpha * s + t)
+        length, curved = _norm(s), math.sqrt(float(self.curvature.sum()) * _SLACK)
+        lost = (d + 10) * 1.01 * _ROUND * length * curved  # of D^1/2 X s
+        bent = math.sqrt(square) * _SLACK + lost  # |D^1/2 X s|
+        rounding = 4.0 * _ROUND * (_norm(self.gradient) + alpha * length + _norm(t)) + _gamma(problem) * size
+        residual = (_norm(eta) + rounding + self.error) * _SLACK
+        noise = SIGMOID_ERROR * math.sqrt(2.0 * self.smaller) * _SLACK
+        root = math.sqrt(alpha)
+        Q = (math.hypot(root * length, bent) + residual / root + (noise + lost + 16.0 * _ROUND * bent)) / root * _SLACK
+        if not Q < 0.5:
+            return Enclosure(math.inf, eta, residual)
+        rho = Q / (1.0 - Q)  # at least -ln(1 - Q), and at most 1
+        kappa = 0.5 * rho * (1.0 + 0.5 * rho)  # at least (e^rho - 1) / rho - 1
+        phi = 1.0 - 0.5 * rho  # at most (1 - e^-rho) / rho
+        structured = (kappa + 16.0 * _ROUND) * bent + noise + lost
+        radius = (residual / alpha + structured / (2.0 * math.sqrt(alpha * phi))) * _SLACK
+        return Enclosure(radius, eta, residual)
+
+
+def _norm(v: Float64s) -> float:
+    return math.sqrt(float(v @ v)) * _SLACK
+
+
+def _gamma(problem: Problems) -> float:
+    """How far, relative to the sum of sizes, a sum of products over all rows may be from its value."""
+    return (MOST_ROWS + len(problem.rows.sources) + 10) * 1.01 * _ROUND
+
+
+def _rounded(w: Float64s, bits: int, q: int) -> tuple[Float64s, int]:
+    """Integers ``W`` with ``|W| <= 2**(53 - bits)`` and an exponent e with ``W / 2**e`` near w."""
+    length = float(np.sqrt(w @ w))
+    room = 2.0 ** (53 - bits) - math.sqrt(len(w))
+    e = q + 64 if length == 0.0 else min(q + 64, int(np.frexp(room / length)[1]) - 1)
+    return np.rint(np.ldexp(w, e)), e

@@ -1,0 +1,104 @@
+"""The oracle of logistic weights, in ball arithmetic: slow, obvious, and without anything from the package.
+
+It follows the definition: entry j is the float32 nearest to ``rint(2**q w_j) / 2**q``, where w minimises
+``alpha/2 |w|^2 + sum of c_i log(1 + exp(-y_i w'x_i))``, ``x_i = g_i / 2**bits``, ``q = 24 + max(0, ceil(log2 alpha))``.
+Newton's method finds some w; the function is strongly convex, so the minimiser is no farther than the gradient's length
+over alpha, and the gradient at that w is enclosed by balls. Where that does not decide an entry, the precision doubles.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+from flint import arb, arb_mat, ctx, fmpq
+
+from tests.oracle import float32_bits
+
+
+def digits_after_the_point(alpha: Fraction) -> int:
+    """``q``."""
+    q = 24
+    while Fraction(2) ** (q - 24) < alpha:
+        q += 1
+    return q
+
+
+def published(value: Fraction, q: int) -> int:
+    """The 32 bits published for a weight that is known exactly."""
+    return float32_bits(Fraction(round(value * 2**q), 2**q))
+
+
+class LogisticOracle:
+    """One problem: rows of integers, signs, weights of rows, the number of bits and ``alpha * 4**bits``."""
+
+    def __init__(
+        self, rows: Sequence[Sequence[int]], signs: Sequence[int], counts: Sequence[float], bits: int, units: int
+    ) -> None:
+        self.rows = [[Fraction(int(y) * int(g), 2**bits) for g in row] for row, y in zip(rows, signs, strict=True)]
+        self.counts = [Fraction(float(c)) for c in counts]
+        self.alpha = Fraction(int(units), 4**bits)
+
+    def weights(self, d: int, precision: int = 320) -> list[int]:
+        """The published bits of each of the d weights."""
+        q = digits_after_the_point(self.alpha)
+        before = ctx.prec
+        try:
+            w = [arb(0)] * d
+            while True:
+                w, radius = self.enclosure(w, precision)
+                ends = [[published(x + s * radius, q) for s in (-1, 1)] for x in map(as_fraction, w)]
+                if all(low == high for low, high in ends):
+                    return [low for low, _ in ends]
+                precision *= 2
+                assert precision < 10**4, "a tie"
+        finally:
+            ctx.prec = before
+
+    def enclosure(self, w: list[Any], precision: int) -> tuple[list[Any], Fraction]:
+        """A point, of balls without width, and a bound on its distance from the minimiser: some half of the bits."""
+        ctx.prec = precision
+        rows, counts = [[ball(x) for x in row] for row in self.rows], [ball(c) for c in self.counts]
+        alpha = ball(self.alpha)
+        for _ in range(1000):
+            gradient, hessian = self._derivatives(rows, counts, alpha, w)
+            radius = as_fraction((sum((g.abs_upper() for g in gradient), arb(0)) / alpha).abs_upper())
+            if radius < Fraction(1, 2 ** (precision // 2)):
+                return w, radius
+            step = arb_mat(len(w), len(w), [h.mid() for line in hessian for h in line]).solve(
+                arb_mat(len(w), 1, [g.mid() for g in gradient])
+            )
+            s = [step[j, 0].mid() for j in range(len(w))]
+            reach = max((abs(float(dot(row, s))) for row in rows), default=0.0)
+            damping = math.log1p(reach) / reach if reach > 1e-3 else 1.0
+            w = [(x - damping * t).mid() for x, t in zip(w, s, strict=True)]
+        raise AssertionError("no convergence")
+
+    @staticmethod
+    def _derivatives(rows: Any, counts: Any, alpha: Any, w: list[Any]) -> tuple[list[Any], list[list[Any]]]:
+        d = len(w)
+        gradient = [alpha * x for x in w]
+        hessian = [[alpha if i == j else arb(0) for j in range(d)] for i in range(d)]
+        for row, c in zip(rows, counts, strict=True):
+            p = 1 / (1 + dot(row, w).exp())
+            for i in range(d):
+                gradient[i] -= c * p * row[i]
+                for j in range(d):
+                    hessian[i][j] += c * p * (1 - p) * row[i] * row[j]
+        return gradient, hessian
+
+
+def dot(a: Sequence[Any], b: Sequence[Any]) -> Any:
+    return sum((x * y for x, y in zip(a, b, strict=True)), arb(0))
+
+
+def ball(value: Fraction) -> Any:
+    return arb(fmpq(value.numerator, value.denominator))
+
+
+def as_fraction(x: Any) -> Fraction:
+    """A ball without width as a rational."""
+    mantissa, exponent = x.mid().man_exp()
+    return Fraction(int(mantissa)) * Fraction(2) ** int(exponent)
