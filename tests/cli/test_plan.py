@@ -55,7 +55,7 @@ def done(tmp_path_factory):
 def test_it_prints_tables_and_the_line_and_writes_what_it_says(done):
     run, folder = done
     assert run.returncode == 0, run.stderr
-    for text in ("candidates (300 x 2", "What to expect", "ErasableClassifier(capacity=", "frontier.png"):
+    for text in ("candidates (300 x 2", "What to expect", "ErasableClassifier(loss=", "frontier.png"):
         assert text in run.stdout
     out = folder / "plans" / "people"
     assert (out / "frontier.png").stat().st_size > 10_000

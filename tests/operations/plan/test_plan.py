@@ -20,6 +20,7 @@ from erasable import ErasableClassifier
 from erasable.errors import ConfigurationError, InputError, InputTypeError
 from erasable.operations.plan import (
     DISTRIBUTIONS,
+    EFFORTS,
     METRICS,
     Plan,
     Targets,
@@ -29,6 +30,7 @@ from erasable.operations.plan import (
 )
 from erasable.operations.plan._candidates import rows_at
 from erasable.operations.plan._sample import HeldOut, check_sample
+from erasable.operations.plan._search import Planner
 from erasable.operations.plan._survival import STEPS, Run, crossing, draw_requests, simulate, survival
 from erasable.research.sets import load_sklearn, make_margin
 from erasable.research.theory import capacity
@@ -81,13 +83,13 @@ def test_the_line_builds_what_was_predicted(easy):
 
 def test_simulated_deletions_are_those_that_refits_on_the_survivors_lose():
     """The oracle learns the surviving core rows afresh after each number of deletions, on rows nobody planned with."""
-    X, y, X_test, y_test = rows(n=4000, d=10, noise=0.5)
+    X, y, X_test, y_test = rows(n=2500, d=8, noise=0.5)
     found = plan(X, y, max_loss=0.02, random_state=3)
     clf = build(found.line).fit(X, y)
     loss = []
-    points = np.array([0.25, 0.5, 0.75, 1.0, 1.25, 1.5]) * found.survival.deletions
+    points = np.array([0.25, 0.5, 0.75, 1.0, 1.25]) * found.survival.deletions
     for seed in range(12):
-        gone = np.random.default_rng([77, seed]).permutation(4000)
+        gone = np.random.default_rng([77, seed]).permutation(2500)
         for k in points.astype(int):
             kept = np.setdiff1d(clf.core_ids_, gone[:k])
             refit = build(found.line).fit(X[kept], y[kept], ids=kept)
@@ -212,7 +214,7 @@ def test_a_class_that_the_core_misses_is_no_plan():
     assert min(found.recommended.core_rows) >= 10
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_whatever_is_recommended_holds_all_classes_and_beats_a_constant(seed):
     rng = np.random.default_rng(seed)
     k, metric = int(rng.integers(2, 5)), list(METRICS.values())[seed % 4]
@@ -230,6 +232,20 @@ def test_whatever_is_recommended_holds_all_classes_and_beats_a_constant(seed):
     r = found.recommended
     assert metric.lost(r.value.mean, found.reference) <= 0.03
     assert metric.lost(found.constant, r.value.mean) > 0.0
+
+
+def test_the_model_of_all_rows_is_judged_too():
+    """Parts of the rows may make a model that all of them together do not."""
+    X, y, X_test, y_test = rows(n=1000)
+    found = plan(X, y, effort="quick", max_loss=0.03)
+    clf = build(found.line).fit(X, y)
+    others = np.setdiff1d(np.arange(1000), clf.core_ids_)
+    assert found.recommended.final == pytest.approx(clf.score(X[others], y[others]))
+    planner = Planner(checked(X, y), ErasableClassifier(), found.targets, EFFORTS["quick"], 0, lambda *_: None)
+    chosen = planner.search()
+    assert planner.is_good(chosen)
+    chosen.final = HeldOut(X_test, ~y_test).scores(build(found.line).fit(X, y.astype(int)))  # all wrong
+    assert not planner.is_good(chosen)
 
 
 def test_beside_each_candidate_stand_every_row_and_as_many_random_ones():

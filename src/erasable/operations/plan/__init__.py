@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
 import numpy as np
@@ -73,7 +74,7 @@ def plan(
         Labels of two or more classes.
     ids : array of shape (n_samples,), optional
         The names of the rows, which decide the order in which they are learnt. With those that the model will be given,
-        what is stored is exactly what the plan says.
+        what is stored is exactly what the plan says, and candidates that draw rows by their ids are tried too.
     subjects : array of shape (n_samples,), optional
         Whose row it is. A subject's rows are then never both learnt and scored.
     weights : array of shape (n_samples,), optional
@@ -114,7 +115,7 @@ def plan(
     >>> from erasable.operations.plan import plan
     >>> X, y = make_margin(5000, 10, return_X_y=True)
     >>> plan(X, y, max_stored=0.2, deletions_per_month=100, months=12, effort="quick").line
-    'ErasableClassifier(capacity=..., threshold=...)'
+    'ErasableClassifier(loss=..., capacity=..., threshold=...)'
     """
     if distribution is None:
         distribution = "weights" if weights is not None else "subject" if subjects is not None else "uniform"
@@ -161,4 +162,6 @@ def plan(
 
 def _bound(found: Trial, planner: Planner) -> Theoretical:
     sample, margin = planner.sample, float(np.mean(found.margins))
+    if found.parameters["loss"] != "squared" or found.parameters["threshold"] == math.inf:
+        return Theoretical(0.0, True, "Theorem 4.3 is about the squared loss and rows chosen by leverage")
     return bound_of_theorem_4_3(sample.horizon, found.parameters["threshold"], sample.grid.n_columns, margin)

@@ -21,8 +21,11 @@ from erasable.operations.plan._targets import Effort
 from erasable.operations.scoring import Scores
 
 Parameters = dict[str, Any]
+LOSSES = ("squared", "logistic")
+FEW = 10  # rows of a class, or to judge by
+_SCORED = 5_000  # rows that the model of all rows is scored on
 _TIMED = 15  # core rows forgotten one at a time to see how long one takes
-_MOST = 0.6  # share of rows stored from which on a lower threshold is not tried
+_MOST = 0.8  # share of rows stored from which on a lower threshold is not tried
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,9 @@ class Candidate:
         Every metric, in the mean over the divisions.
     core_rows : tuple of int
         Core rows of each class, in the order of the sorted classes.
+    final : float, optional
+        The metric of the model learnt from all rows, on rows that it does not store. Selection never looks at labels,
+        so those tell as much as new ones. None where it was not looked at, or stores nearly all.
     seconds_per_deletion : float, optional
         Until the model can predict again after one core row was forgotten; measured here and now.
     survival : Survival, optional
@@ -73,6 +79,7 @@ class Candidate:
     random_rows: float
     scores: dict[str, float]
     core_rows: tuple[int, ...]
+    final: float | None = None
     seconds_per_deletion: float | None = field(default=None, compare=False)
     survival: Survival | None = None
 
@@ -90,6 +97,7 @@ class Trial:
     row_bytes: int = 0
     other_bytes: int = 0
     seconds: float | None = None
+    final: Scores | None = None  # of the model of all rows, on rows that it does not store
     runs: list[Run] = field(default_factory=list)
     survival: Survival | None = None
 
@@ -125,6 +133,7 @@ class Trial:
             mean_of(metric, self.random),
             {name: mean_of(m, self.scores) for name, m in METRICS.items()},
             tuple(round(rows) for rows in self.core_rows.tolist()),
+            None if self.final is None else metric.of(self.final),
             self.seconds,
             self.survival,
         )
@@ -135,17 +144,26 @@ def mean_of(metric: Metric, scores: Sequence[Scores]) -> float:
     return float(np.mean([metric.of(s) for s in scores]))
 
 
-def grid_of_candidates(effort: Effort) -> list[list[Parameters]]:
-    """Paths of candidates: along each of them more rows are stored."""
-    return [
-        [{"capacity": capacity, "threshold": threshold} for threshold in effort.thresholds if threshold < 1 / capacity]
-        for capacity in effort.capacities
-    ]
+def grid_of_candidates(effort: Effort, *, metric: str, named: bool) -> list[list[list[Parameters]]]:
+    """Paths of candidates: along each of them more rows are stored, and those that stand together store the same rows.
+
+    A sample of rows is drawn by their ids, so there are candidates with one only where rows are ``named``.
+    """
+    extra = {"class_weight": "balanced"} if metric == "balanced" else {}
+    paths = []
+    for capacity in effort.capacities:
+        rules: list[list[Parameters]] = [[{"threshold": t} for t in effort.thresholds if t < 1 / capacity]]
+        rules += [[{"threshold": math.inf, "sample_rate": r} for r in effort.rates]] if named else []
+        paths += [
+            [[{"loss": loss, "capacity": capacity, **rule, **extra} for loss in LOSSES] for rule in path]
+            for path in rules
+        ]
+    return paths
 
 
 def storing_all(parameters: Parameters) -> Parameters:
     """The parameters with which the same classifier stores every row."""
-    return {**parameters, "threshold": 0.0}
+    return {name: value for name, value in parameters.items() if name != "sample_rate"} | {"threshold": 0.0}
 
 
 def learnt(model: ErasableClassifier, parameters: Parameters, X: Any, y: Any, ids: Any) -> ErasableClassifier | None:
@@ -186,6 +204,9 @@ def observe(
     trial.by_class.append(_rows_at_horizon(clf, core, part))
     trial.row_bytes = part.grid.n_columns * part.grid.dtype.itemsize
     trial.other_bytes = clf.stored_bytes_ - clf.n_core_ * trial.row_bytes
+    if trial.parameters["threshold"] == math.inf:  # these are random rows
+        trial.random.append(trial.scores[-1])
+        return
     drawn = np.sort(rng.permutation(part.n_rows)[: len(core)])
     other = learnt(model, storing_all(trial.parameters), part.X[drawn], part.y[drawn], drawn)
     assert other is not None
@@ -193,13 +214,17 @@ def observe(
 
 
 def observe_whole(trial: Trial, model: ErasableClassifier, sample: Sample, rng: np.random.Generator) -> None:
-    """Enter what learning all rows stores, and how long forgetting a core row of that takes."""
+    """Enter what learning all rows stores, how good that model is, and how long forgetting a core row of it takes."""
     clf = learnt(model, trial.parameters, sample.X, sample.y, sample.ids)
     if clf is None:
         return
     place = {key: i for i, key in enumerate(_plain(sample.ids))}
     keys = _plain(clf.core_ids_)
-    trial.whole = _rows_at_horizon(clf, np.array([place[key] for key in keys]), sample)
+    core = np.array([place[key] for key in keys])
+    trial.whole = _rows_at_horizon(clf, core, sample)
+    others = rng.permutation(np.setdiff1d(np.arange(sample.n_rows), core))[:_SCORED]
+    if len(others) >= FEW and len(np.unique(sample.y[others])) > 1:
+        trial.final = HeldOut(sample.X[others], sample.y[others]).scores(clf)
     seconds = []
     _ = clf.coef_
     time.sleep(0.1)  # threads of BLAS libraries fall asleep: awake they take a core from whoever comes next
@@ -212,7 +237,7 @@ def observe_whole(trial: Trial, model: ErasableClassifier, sample: Sample, rng: 
 
 
 def try_candidates(
-    paths: Sequence[Sequence[Parameters]],
+    paths: Sequence[Sequence[Sequence[Parameters]]],
     parts: Sequence[tuple[Sample, HeldOut]],
     model: ErasableClassifier,
     *,
@@ -220,24 +245,32 @@ def try_candidates(
     random_state: int,
     watch: Any,
 ) -> list[Trial]:
-    """Measure the candidates of each path, until one stores most of the rows."""
+    """Measure the candidates of each path, until they store most of the rows."""
     found: list[Trial] = []
     total = sum(map(len, paths))
     for k, path in enumerate(paths):
         done = sum(map(len, paths[:k]))
-        for j, parameters in enumerate(path):
+        for j, alike in enumerate(path):
             watch("trying candidates", done + j, total)
-            trial = Trial(parameters)
+            trials = [Trial(parameters) for parameters in alike]
             for i, (part, held_out) in enumerate(parts):
-                clf = fitted(model, parameters, part)
-                if clf is not None:
+                first = fitted(model, alike[0], part)
+                if first is None:
+                    break
+                core = np.asarray(first.core_ids_)
+                for trial in trials:
+                    clf = (
+                        first
+                        if trial is trials[0]
+                        else learnt(model, trial.parameters, part.X[core], part.y[core], core)
+                    )
+                    assert clf is not None  # a model is what learning its own core rows gives
                     rng = np.random.default_rng([random_state, 4, i])
                     observe(trial, clf, part, held_out, model=model, max_loss=max_loss, rng=rng)
-            if len(trial.scores) < len(parts):
-                continue
-            found.append(trial)
-            if trial.stored_rows > _MOST * parts[0][0].horizon:
-                break
+            else:
+                found += trials
+                if trials[0].stored_rows > _MOST * parts[0][0].horizon:
+                    break
     watch("trying candidates", total, total)
     return found
 

@@ -116,6 +116,11 @@ class Plan:
             (by.title, _band(r.value), measured),
             ("  with every row stored", f"{r.all_rows:.4f}", "the same classifier"),
             ("  with as many random rows", f"{r.random_rows:.4f}", "the same classifier"),
+            *(
+                []
+                if r.final is None
+                else [("  on the rows it does not store", f"{r.final:.4f}", "learnt from all rows")]
+            ),
             ("  of a constant", f"{self.constant:.4f}", "the best one on the same rows"),
             *((m.title, f"{r.scores[m.name]:.4f}", measured) for m in METRICS.values() if m != by),
             ("time per core deletion", times, "measured here, ready to predict again"),
@@ -137,9 +142,19 @@ class Plan:
     def _what(self, s: Survival) -> str:
         return {"subjects": "subjects deleted", "core rows": "core rows deleted"}.get(s.unit, "rows deleted")
 
+    def _steps(self) -> list[Candidate]:
+        """The frontier without those that are hardly better than the one before."""
+        by, kept, best = self.targets.by, [], math.inf
+        for c in self.frontier:
+            lost = by.lost(c.value.mean, 0.0)
+            if c.survival is not None or lost < best - self.targets.max_loss / 4.0:
+                kept.append(c)
+                best = min(best, lost)
+        return kept
+
     def table(self) -> TextTable:
         """The frontier: what storing more would buy, and what all rows or as many random ones would give."""
-        shown, by = self.frontier, self.targets.by
+        shown, by = self._steps(), self.targets.by
         names = list(dict.fromkeys(name for c in shown for name in c.parameters))
         head = (
             "",

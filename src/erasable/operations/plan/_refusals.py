@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from erasable.operations.plan._candidates import Parameters, Trial
+from erasable.operations.plan._candidates import FEW, Parameters, Trial
 from erasable.operations.plan._metrics import METRICS
-from erasable.operations.plan._search import FEW, Planner
+from erasable.operations.plan._search import Planner
 from erasable.operations.plan._targets import Targets
 
 _ELSE = (

@@ -30,7 +30,7 @@ _ATTEMPTS = 20  # to draw a division with two classes on both sides
 class Sample:
     """Checked rows, with labels and subjects as codes 0, 1, 2, ...
 
-    ``ids`` are the caller's, or positions; ``owners`` is -1 for a row of nobody.
+    ``ids`` are the caller's where rows are ``named``, otherwise positions; ``owners`` is -1 for a row of nobody.
     """
 
     X: Any
@@ -42,6 +42,7 @@ class Sample:
     delete_class: int
     horizon: int
     grid: Grid
+    named: bool = False
 
     @property
     def n_rows(self) -> int:
@@ -161,6 +162,7 @@ def check_sample(
         _class_named(delete_label, labels),
         _checked_horizon(horizon, n),
         grid,
+        ids is not None,
     )
 
 

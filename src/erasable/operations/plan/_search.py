@@ -9,6 +9,7 @@ import numpy as np
 from erasable.errors import ConfigurationError
 from erasable.estimators import ErasableClassifier
 from erasable.operations.plan._candidates import (
+    FEW,
     Candidate,
     Parameters,
     Trial,
@@ -28,7 +29,6 @@ from erasable.operations.plan._targets import Effort, Targets
 from erasable.operations.scoring import Scores
 
 Watch = Callable[[str, int, int], None]
-FEW = 10  # core rows that every class should have, where there are more
 _SLACK = 1.05  # storage known from a part of the rows may be off by this factor
 _DOUBT = 1.5  # and so may a loss known from few divisions
 _LAST = 3  # candidates that are looked at more closely although they seem to lose too much
@@ -52,6 +52,7 @@ class Planner:
         small = sample.n_rows < SMALL
         self.n_tried = effort.small_tried if small else effort.tried
         self.n_splits = effort.small_splits if small else effort.splits
+        self.paths = grid_of_candidates(effort, metric=targets.metric, named=sample.named)
         self.trials: list[Trial] = []
         self._parts: dict[int, tuple[Sample, HeldOut]] = {}
         self._all: dict[tuple[tuple[str, object], ...], list[Scores]] = {}
@@ -76,7 +77,7 @@ class Planner:
     def reference(self, n: int, metric: Metric | None = None) -> float:
         """The best that any of these classifiers does with every row stored: what a loss is counted from."""
         by = metric or self.metric
-        bases = [path[0] for path in grid_of_candidates(self.effort) if path]
+        bases = [parameters for path in self.paths if path for parameters in path[0]]
         best = min(bases, key=lambda base: by.lost(self.all_rows(base, self.n_tried, by), 0.0))
         return self.all_rows(best, n, by)
 
@@ -102,7 +103,7 @@ class Planner:
         """
         self._check_there_are_enough()
         self.trials = try_candidates(
-            grid_of_candidates(self.effort),
+            self.paths,
             [self.part(i) for i in range(self.n_tried)],
             self.model,
             max_loss=self.targets.max_loss,
@@ -210,10 +211,12 @@ class Planner:
 
     def is_good(self, trial: Trial) -> bool:
         """Whether it loses at most what is tolerated, and keeps half of what there is to gain over a constant."""
-        reference = self.reference(len(trial.scores))
-        lost = self.metric.lost(trial.value(self.metric), reference)
+        by, reference = self.metric, self.reference(len(trial.scores))
+        half = by.lost(self.constant(), reference) / 2.0
         tolerated = (1.0 if trial.whole is not None else _DOUBT) * self.targets.max_loss
-        return lost <= min(tolerated, self.metric.lost(self.constant(), reference) / 2.0)
+        if trial.final is not None and by.lost(by.of_constant(trial.final), by.of(trial.final)) < half:
+            return False  # other parts of the rows made better models than all of them do
+        return by.lost(trial.value(by), reference) <= min(tolerated, half)
 
     def missing(self, trial: Trial) -> list[int]:
         """Classes that have no core row, or fewer than ten where there are more than ten to choose from."""

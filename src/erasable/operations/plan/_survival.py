@@ -18,8 +18,8 @@ from erasable.operations.plan.bounds import capacity
 # Shares of what can be deleted at which a model is scored: dense where few are deleted and where few are left.
 STEPS = np.array(
     [
-        *(0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.055, 0.07, 0.09, 0.12, 0.15, 0.19, 0.24, 0.3, 0.36, 0.43, 0.5),
-        *(0.57, 0.64, 0.7, 0.76, 0.81, 0.85, 0.88, 0.91, 0.93, 0.95, 0.97, 0.985, 1.0),
+        *(0.005, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.14, 0.19, 0.25, 0.32, 0.4),
+        *(0.48, 0.56, 0.64, 0.72, 0.8, 0.86, 0.91, 0.95, 0.98, 1.0),
     ]
 )
 _RESAMPLES = 200

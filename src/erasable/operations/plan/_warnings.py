@@ -26,10 +26,17 @@ def cautions(plan: Plan, scored: int) -> tuple[str, ...]:
             f"balanced accuracy is {r.scores['balanced']:.4f} beside an accuracy of {r.scores['accuracy']:.4f}: rare "
             "classes are predicted worse than common ones. Where that matters, plan with metric='balanced'."
         )
-    if t.by.lost(r.value.mean, r.random_rows) > t.max_loss / 2.0:
+    elif r.scores["balanced"] < (1.0 + _GAP) / len(plan.class_rows):
         found.append(
-            f"as many random rows do better here ({t.by.title} {r.random_rows:.4f}, not {r.value.mean:.4f}): "
-            "CoreSetUnlearner with RandomSubsample stores such rows."
+            f"balanced accuracy is {r.scores['balanced']:.4f}: the classes that it predicts are hardly better than a "
+            "constant, whatever its probabilities are. Use those, or class_weight='balanced'."
+        )
+    if t.by.lost(r.value.mean, r.random_rows) > t.max_loss / 2.0:
+        tried = any("sample_rate" in c.parameters for c in plan.candidates)
+        how = f"threshold=inf with sample_rate={r.stored_share:.2g} stores such rows"
+        found.append(
+            f"as many random rows do better here ({t.by.title} {r.random_rows:.4f}, not {r.value.mean:.4f}): {how}"
+            + ("." if tried else "; name the rows with ids= to have it tried.")
         )
     if r.stored_rows < _FEW:
         found.append(f"the core set has only {r.stored_rows} rows: results vary much with the rows it happens to hold.")
