@@ -32,6 +32,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.datasets import correlated, local_sets, margin, small_sets
 from benchmarks.files import file_growth, measure, streaming
 from benchmarks.kernel import kernel
+from benchmarks.logistic import logistic
 from benchmarks.planning import cases, row
 from benchmarks.scan import main as print_scan_tables
 from benchmarks.tools import console, spread, table, take_turns
@@ -346,6 +347,7 @@ SECTIONS = {
     "growth": growth,
     "accuracy": accuracy,
     "kernel": kernel,
+    "logistic": logistic,
     "files": files,
     "scan": scanning,
     "planning": planning,

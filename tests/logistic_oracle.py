@@ -57,6 +57,26 @@ class LogisticOracle:
         finally:
             ctx.prec = before
 
+    def minimiser(self, d: int, precision: int = 320) -> tuple[list[Fraction], Fraction]:
+        """A rational point and a bound on its distance from the minimiser."""
+        before = ctx.prec
+        try:
+            w, radius = self.enclosure([arb(0)] * d, precision)
+        finally:
+            ctx.prec = before
+        return [as_fraction(x) for x in w], radius
+
+    def gradient(self, w: Sequence[Fraction], precision: int = 320) -> list[Fraction]:
+        """The gradient at a rational point, to about so many bits."""
+        before = ctx.prec
+        try:
+            ctx.prec = precision
+            rows, counts = [[ball(x) for x in row] for row in self.rows], [ball(c) for c in self.counts]
+            found, _ = self._derivatives(rows, counts, ball(self.alpha), [ball(x) for x in w])
+        finally:
+            ctx.prec = before
+        return [as_fraction(g) for g in found]
+
     def enclosure(self, w: list[Any], precision: int) -> tuple[list[Any], Fraction]:
         """A point, of balls without width, and a bound on its distance from the minimiser: some half of the bits."""
         ctx.prec = precision

@@ -523,11 +523,9 @@ class OracleModel:
 
     def _tensors(self) -> list[tuple[str, str, list[int], bytes]]:
         n, d = len(self.core), self.grid.n_columns
-        numbers_of_ids, texts_of_ids = key_tensors("ids", self.ids)
-        numbers_of_subjects, texts_of_subjects = key_tensors("subjects", self.subjects)
+        of_ids, of_subjects = key_tensors("ids", self.ids), key_tensors("subjects", self.subjects)
         codes = [self.classes.index(c) for c in self.labels]
         weights = self.weight_bits
-        width = "h" if self.grid.bits <= 15 else "i"
         sums_with_weights, weights_of_rows = [], []
         if self.is_weighted and self.alpha_units is None:
             sums = packed("q", flat(self.weighted_class_sums))
@@ -537,35 +535,53 @@ class OracleModel:
             ]
         if self.is_weighted:
             weights_of_rows = [("row_weights", "I16", [n], packed("h", [r.weight for r in self.core]))]
-        return [
+        tensors = [
             ("gram", "I64", [d * (d + 1) // 2], packed("q", self.gram)),
             ("class_sums", "I64", [len(self.classes), d], packed("q", flat(self.class_sums))),
             *sums_with_weights,
-            *numbers_of_ids,
-            *numbers_of_subjects,
             ("weights", "F32", [len(weights), d], packed("I", flat(weights))),
             ("labels", "I32", [n], packed("i", codes)),
-            ("rows", "I16" if width == "h" else "I32", [n, d], packed(width, flat(self.rows))),
+            *row_tensors(self.rows, self.grid.n_features, self.grid.intercept, self.grid.bits),
             *weights_of_rows,
-            *texts_of_ids,
-            *texts_of_subjects,
+            *of_ids,
+            *of_subjects,
         ]
+        return sorted(tensors, key=lambda tensor: -WIDTHS[tensor[1]])  # stable
 
 
-def key_tensors(name: str, keys: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-    """Wide and narrow tensors that hold ids or subjects: numbers, or ends and text; None only among subjects."""
+WIDTHS = {"I64": 8, "F32": 4, "I32": 4, "I16": 2, "U16": 2, "U8": 1}
+
+
+def row_tensors(rows: Sequence[Sequence[int]], n_features: int, intercept: bool, bits: int) -> list[Any]:
+    """Rows whole; or, where that takes less than half the bytes, what is not zero of them, without the constant."""
+    n, d = len(rows), n_features + intercept
+    letter, name = ("h", "I16") if bits <= 15 else ("i", "I32")
+    narrow, narrow_name = ("B", "U8") if n_features < 256 else ("H", "U16") if n_features < 65_536 else ("i", "I32")
+    entries = [[(j, v) for j, v in enumerate(g[:n_features]) if v] for g in rows]
+    lengths, m = [len(e) for e in entries], sum(map(len, entries))
+    whole = packed(letter, flat(rows))
+    less = [
+        ("rows.lengths", narrow_name, [n], packed(narrow, lengths)),
+        ("rows.columns", narrow_name, [m], packed(narrow, [j for e in entries for j, _ in e])),
+        ("rows.values", name, [m], packed(letter, [v for e in entries for _, v in e])),
+    ]
+    return less if 2 * sum(len(data) for *_, data in less) < len(whole) else [("rows", name, [n, d], whole)]
+
+
+def key_tensors(name: str, keys: Sequence[Any]) -> list[Any]:
+    """Tensors that hold ids or subjects: numbers, or ends and text; None only among subjects."""
     known = [k for k in keys if k is not None]
     if not known:
-        return [], []
-    n, narrow = len(keys), []
+        return []
+    n, present = len(keys), []
     if len(known) < n:
-        narrow.append((f"{name}.present", "U8", [n], bytes(k is not None for k in keys)))
+        present.append((f"{name}.present", "U8", [n], bytes(k is not None for k in keys)))
     if isinstance(known[0], int):
-        return [(name, "I64", [n], packed("q", [0 if k is None else k for k in keys]))], narrow
+        return [*present, (name, "I64", [n], packed("q", [0 if k is None else k for k in keys]))]
     texts = [b"" if k is None else k.encode("utf-8") if isinstance(k, str) else k for k in keys]
     ends = [sum(len(t) for t in texts[: i + 1]) for i in range(n)]
     blob = b"".join(texts)
-    return [(f"{name}.ends", "I64", [n], packed("q", ends))], [*narrow, (name, "U8", [len(blob)], blob)]
+    return [*present, (f"{name}.ends", "I64", [n], packed("q", ends)), (name, "U8", [len(blob)], blob)]
 
 
 def packed(code: str, values: Sequence[int]) -> bytes:

@@ -1,4 +1,4 @@
-"""Every error this package raises on purpose: one root, and each child is also the matching builtin; and a warning."""
+"""Every error this package raises on purpose: one root, and each child is also the matching builtin; and warnings."""
 
 from __future__ import annotations
 
@@ -79,6 +79,10 @@ class ReceiptNotWrittenError(StoreError):
 
 class SortedRowsWarning(UserWarning):
     """Rows that are decided in the order given have labels in long runs."""
+
+
+class WeakModelWarning(UserWarning):
+    """The core set misses a class or holds next to none of its rows, or predictions are no better than a constant."""
 
 
 class EmptiedClassWarning(UserWarning):

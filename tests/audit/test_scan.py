@@ -377,6 +377,7 @@ def test_yes_or_no_features_raise_no_false_alarm(tmp_path, density):
     saved(clf, tmp_path)
     (tmp_path / "leftover").write_bytes(after[1000:])  # surviving rows in a file that is no model
     kept = np.delete(X, gone, axis=0)
+    (tmp_path / "others.i16").write_bytes(to_grid(kept, Grid(120)).tobytes())
     (tmp_path / "others.f32").write_bytes(kept.tobytes())
     (tmp_path / "others.f64").write_bytes(kept.astype(float).tobytes())
     grid = to_grid(X, Grid(120))
@@ -385,10 +386,16 @@ def test_yes_or_no_features_raise_no_false_alarm(tmp_path, density):
     assert len(single) > 30
     report = scan(tmp_path, X[single], ids=single)
     assert report.clean, report.remains[:5]
-    (tmp_path / "before").write_bytes(before[1000:])
+    (tmp_path / "before").write_bytes(before[1000:])  # the rows are sparse in it
+    report = scan(tmp_path, X[single], ids=single)
+    assert {r.file for r in report.remains} <= {"before"}
+    told = {i for i, row in enumerate(X[single]) if row.sum() >= 8}  # the others have too few columns
+    assert told <= {r.row for r in report.remains}
+    assert report.too_short["rows"] == len(single) - len(told)
+    (tmp_path / "before.i16").write_bytes(grid[gone].tobytes())
     report = scan(tmp_path, X[single], ids=single)
     assert {r.row for r in report.remains} == set(range(len(single)))
-    assert {r.file for r in report.remains} == {"before"}
+    assert {r.file for r in report.remains} - {"before"} == {"before.i16"}
 
 
 @pytest.fixture(scope="module")

@@ -228,6 +228,8 @@ def test_learn_as_json(capsys, folder):
         "core_rows_added": model.n_core_,
         "core_rows": model.n_core_,
         "bytes": len(content()),
+        "score": None,
+        "test": None,
         "warnings": [],
     }
     assert run(["learn", "nowhere.csv", *LEARN, "--json"]) == 2
@@ -362,4 +364,4 @@ def test_a_sorted_table_in_the_order_given_is_told_what_to_do(capsys, folder):
     for order, told in (("given", True), ("hashed", False)):
         assert run(["learn", "sorted.csv", "-o", order, "--threshold", "0.1", "--order", order, "--json"]) == 0
         warnings = said(capsys)["warnings"]
-        assert [bool(re.search("long runs.*--order at", w)) for w in warnings] == [True] * told
+        assert sum(bool(re.search("long runs.*--order at", w)) for w in warnings) == told

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import re
 import sys
 
 import numpy as np
@@ -15,6 +16,7 @@ import pytest
 
 from erasable import ErasableClassifier, load
 from erasable.cli.app import run
+from erasable.operations.scoring import scores_of
 from tests.cli.session import MODEL, N, content, learnt, nan, put, read_csv, refused, said, table
 from tests.formats.models import rows
 
@@ -34,7 +36,9 @@ def test_predict_finds_columns_by_name(folder, capsys):
         assert [r["id"] for r in found] == [f"row {i}" for i in range(N)]
         assert [r["known"] for r in found] == table()["churned"].to_pylist()
         right = np.mean([r["known"] == r["prediction"] for r in found])
-        assert f"{right:.4f} of {N} known labels" in capsys.readouterr().err
+        err = capsys.readouterr().err
+        assert re.search(rf"accuracy +│ +{right:.4f} │", err)
+        assert f"{N} rows with known labels" in err
         os.unlink("p.csv")
 
 
@@ -61,8 +65,9 @@ def test_predict_as_json(folder, capsys):
     capsys.readouterr()
     assert run(["predict", MODEL, data, "--label", "churned", "-o", "p.csv", "--json"]) == 0
     told = said(capsys)
-    accuracy = np.mean(load(MODEL).predict(rows(N)) == table()["churned"].to_numpy())
-    assert told == {"model": MODEL, "rows": N, "out": "p.csv", "accuracy": pytest.approx(accuracy), "warnings": []}
+    clf, known = load(MODEL), table()["churned"].to_numpy()
+    scores = scores_of(known, clf.classes_, clf.predict_proba(rows(N)), clf.predict(rows(N)))
+    assert told == {"model": MODEL, "rows": N, "out": "p.csv", "scores": scores.as_json(), "warnings": []}
     assert run(["predict", MODEL, data, "--json"]) == 2
     assert "-o FILE" in said(capsys)["error"]["message"]
 
@@ -85,7 +90,7 @@ def test_known_labels_are_compared_as_the_model_has_them(folder, capsys):
     ErasableClassifier(threshold=0.05, feature_names=["a", "b", "c"]).fit(X, kinds).save(MODEL)
     put(pa.table({"a": X[:, 0], "b": X[:, 1], "c": X[:, 2], "kind": kinds.astype(int)}), "data.csv")
     assert run(["predict", MODEL, "data.csv", "--label", "kind", "-o", "p.csv", "--json"]) == 0
-    assert said(capsys)["accuracy"] > 0.8
+    assert said(capsys)["scores"]["accuracy"] > 0.8
 
 
 def test_what_cannot_be_predicted(folder, capsys):

@@ -84,7 +84,7 @@ def wide(n, d):
     [
         (["--threshold", "1e-9"], 1000, "a lower --kappa or a higher --threshold stores fewer (erasable plan tries "),
         (["--threshold", "1e-9"], 999, None),
-        (["--threshold", "0.5"], 1000, None),
+        (["--threshold", "0.05"], 1000, None),
         (["--threshold", "0"], 1000, None),  # whoever says so wants all of them
         (["--kernel", "rbf", "--gamma", "100"], 1000, "give --scaling, a smaller --gamma or a higher --threshold"),
     ],

@@ -6,6 +6,7 @@ tests see that it can be read for ever after.
 
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path
 from unittest import mock
@@ -17,7 +18,7 @@ from erasable.classes.linear import LinearBall
 from erasable.coresets import LeverageThreshold
 from erasable.features import RandomFourierFeatures
 from erasable.models import shards
-from tests.formats.models import NearestMean, labels, rows
+from tests.formats.models import NearestMean, labels, rows, wide_rows
 
 LIMITS = {"LARGEST_FILE": 100, "LARGEST_SHARD": 64}  # for the one that is divided
 
@@ -31,6 +32,26 @@ def linear() -> ErasableClassifier:
     model.partial_fit(X[8:], y[8:], ids=[f"řádek {i}" for i in range(8, 20)], subjects=subjects, allow_no_subject=True)
     model.forget(ids=[model.core_ids_[2]])
     return model
+
+
+def logistic() -> ErasableClassifier:
+    """Logistic weights, weights of rows and classes, a sample beside the leverage rule."""
+    model = ErasableClassifier(
+        threshold=0.25, loss="logistic", alpha=0.5, class_weight={"ape": 2.0, "gnu": 0.1}, sample_rate=0.3
+    )
+    X, y = rows(20), labels(rows(20))
+    model.fit(X, y, ids=[f"row {i}" for i in range(20)], sample_weight=[0.5 + i % 3 for i in range(20)])
+    model.forget(ids=[model.core_ids_[1]])
+    return model
+
+
+def weighted() -> ErasableClassifier:
+    """Weighted sums, and nothing but a sample, in the order given."""
+    model = ErasableClassifier(
+        threshold=math.inf, sample_rate=0.75, class_weight="balanced", order="given", random_state=2**70
+    )
+    X, y = rows(20), labels(rows(20))
+    return model.fit(X, y, ids=list(range(20)), sample_weight=[1 / 16 + i % 3 for i in range(20)])
 
 
 def kernel() -> ErasableKernelClassifier:
@@ -69,8 +90,19 @@ def divided() -> ErasableClassifier:
     return ErasableClassifier(threshold=0.0).fit(X, labels(X), ids=[f"id {i}" for i in range(24)])
 
 
+def sparse() -> ErasableClassifier:
+    """Rows with few entries among many features, so that these alone are stored."""
+    X, y = wide_rows(), labels(rows())
+    model = ErasableClassifier(threshold=0.3).fit(X, y, ids=[f"r{i}" for i in range(len(y))])
+    model.forget(ids=[model.core_ids_[3]])
+    return model
+
+
 MODELS = {
     "linear-v1": linear,
+    "sparse-v1": sparse,
+    "logistic-v1": logistic,
+    "weighted-v1": weighted,
     "kernel-v1": kernel,
     "general-v1": general,
     "core-set-v1": core_set,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -85,6 +86,7 @@ class Case:
     needed: bool = False  # like= is needed to load
     streams: bool = True
     key: str = "str"
+    weighted: bool = False  # whether rows have weights
 
     def ids(self, n: int = N) -> list[Any]:
         """Names of rows of the kind that this case has."""
@@ -100,6 +102,11 @@ class Case:
         """Whose the rows are."""
         return [f"owner {i % 7}" for i in range(n)]
 
+    def weights(self, index: Any) -> dict[str, Any]:
+        """How much the rows count, where they have weights: those of the second half do not count alike."""
+        counted = np.where(np.arange(N) < N // 2, 1.0, 0.5 + np.arange(N) % 3)
+        return {"sample_weight": counted[index]} if self.weighted else {}
+
     def fitted(self, index: Any = None, classes: Any = None) -> Any:
         """A model that has learnt these of the rows, the first half of them without subjects where they stream."""
         X, y = self.X(), np.asarray(labels(rows()) if classes is None else classes)
@@ -112,7 +119,8 @@ class Case:
         for part, owned in ((index[index < N // 2], False), (index[index >= N // 2], True)):
             owners = [self.owners()[i] for i in part] if owned else None
             if len(part):
-                model.partial_fit(taken(X, part), y[part], ids=[named[i] for i in part], subjects=owners)
+                names = {"ids": [named[i] for i in part], "subjects": owners}
+                model.partial_fit(taken(X, part), y[part], **names, **self.weights(part))
         return model
 
     def positions(self, model: Any) -> list[int]:
@@ -139,6 +147,13 @@ def sparse_rows() -> Any:
     return sp.csr_array(X)
 
 
+def wide_rows() -> Any:
+    """Rows with few entries among many features, as CSR."""
+    X = np.zeros((N, 30))
+    X[np.arange(N)[:, None], (np.arange(N)[:, None] * 7 + np.arange(3) * 11) % 30] = rows()
+    return sp.csr_array(X)
+
+
 def kernel(name: Any, **parameters: Any) -> ErasableKernelClassifier:
     """A kernel model that keeps some of the rows and drops others."""
     return ErasableKernelClassifier(
@@ -159,6 +174,27 @@ CASES = {
     ),
     "linear, bytes ids": Case(
         lambda: ErasableClassifier(2.0, threshold=0.05, fit_intercept=False, grid_bits=20), key="bytes"
+    ),
+    "linear, sparse": Case(lambda: ErasableClassifier(threshold=0.05), X=wide_rows),
+    "linear, sparse, 20 bits": Case(
+        lambda: ErasableClassifier(threshold=0.02, fit_intercept=False, grid_bits=20, classes=["ape", "bee", "cow"]),
+        X=wide_rows,
+        key="int",
+    ),
+    "logistic": Case(
+        lambda: ErasableClassifier(threshold=0.1, loss="logistic", alpha=0.25, class_weight="balanced"), weighted=True
+    ),
+    "weighted": Case(lambda: ErasableClassifier(threshold=0.1), weighted=True, key="int"),
+    "sampled": Case(
+        lambda: ErasableClassifier(
+            threshold=math.inf,
+            sample_rate=0.7,
+            class_weight={"ape": 0.5, "zebu": 3.0},
+            order="given",
+            random_state=2**70,
+        ),
+        weighted=True,
+        key="bytes",
     ),
     "ridge": Case(lambda: RetrainedRidge(0.5)),
     "rbf": Case(lambda: kernel("rbf")),

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import math
 import struct
 from pathlib import Path
 from typing import Any
 
-TYPES = {"I64": ("q", 8), "I32": ("i", 4), "I16": ("h", 2), "U8": ("B", 1), "F32": ("f", 4)}
+TYPES = {"I64": ("q", 8), "I32": ("i", 4), "I16": ("h", 2), "U16": ("H", 2), "U8": ("B", 1), "F32": ("f", 4)}
 EVERY = {
     "format",
     "version",
@@ -22,6 +23,7 @@ EVERY = {
     "subject_kind",
 }
 LINEAR = {"bits", "intercept", "scaling", "capacity_units", "threshold", "feature_names", "feature_map", "order_key"}
+LINEAR |= {"loss", "alpha_units", "class_weight", "sample_rate", "sample_key"}
 KERNEL = {"bits", "scaling", "kernel", "function", "gamma", "nu", "degree", "coef0", "capacity_units", "threshold"}
 MEMBERS = {
     "erasable-linear": EVERY | LINEAR,
@@ -31,11 +33,13 @@ MEMBERS = {
     "erasable-general": EVERY | {"sampler", "rows", "order_key"},
     "erasable-core-set": EVERY | {"core_set", "learner", "one_shot", "reproducible", "layout"},
 }
+SUMS = ["gram", "class_sums", "weighted_gram", "weighted_class_sums"]
+SPARSE = ["rows.lengths", "rows.columns", "rows.values"]
 NAMES = ["ids", "ids.ends", "subjects.present", "subjects", "subjects.ends"]
 ORDER = {
-    "erasable-linear": ["gram", "class_sums", "weights", "labels", "rows", *NAMES],
-    "erasable-linear-sharded": ["gram", "class_sums", "weights", "order"],
-    "erasable-shard": ["labels", "rows", *NAMES],
+    "erasable-linear": [*SUMS, "weights", "labels", "rows", *SPARSE, "row_weights", *NAMES],
+    "erasable-linear-sharded": [*SUMS, "weights", "order"],
+    "erasable-shard": ["labels", "rows", *SPARSE, "row_weights", *NAMES],
     "erasable-kernel": ["weights", "labels", "rows", *NAMES],
     "erasable-general": ["labels", "rows", *NAMES],
     "erasable-core-set": ["rows", "rows.data", "rows.indices", "rows.ends", "labels", *NAMES],
@@ -63,9 +67,11 @@ class File:
         self.meta = json.loads(self.written)
         assert canonical(self.meta) == self.written
         assert self.meta["version"] == 1
-        assert set(self.meta) == MEMBERS[self.meta["format"]]
+        sparse_shard = self.meta["format"] == "erasable-shard" and "rows.lengths" in header
+        assert set(self.meta) == MEMBERS[self.meta["format"]] | ({"n_features"} if sparse_shard else set())
         self._check_sum(raw)
         self.shapes: dict[str, list[int]] = {}
+        self.types: dict[str, str] = {}
         self.tensors: dict[str, tuple[Any, ...]] = {}
         end = 0
         for name, entry in header.items():
@@ -74,7 +80,7 @@ class File:
             assert begin == end
             letter, width = TYPES[entry["dtype"]]
             count = (stop - begin) // width
-            self.shapes[name] = entry["shape"]
+            self.shapes[name], self.types[name] = entry["shape"], entry["dtype"]
             self.tensors[name] = struct.unpack(f"<{count}{letter}", raw[8 + length + begin : 8 + length + stop])
             end = stop
         assert 8 + length + end == len(raw)
@@ -98,19 +104,54 @@ class File:
         present = self.tensors.get(f"{what}.present", (1,) * n)
         return [key if there else None for key, there in zip(keys, present, strict=True)]
 
-    def rows(self) -> list[tuple[int, ...]]:
-        n, width = self.shapes["rows"]
-        return [self.tensors["rows"][i * width : (i + 1) * width] for i in range(n)]
+    def rows(self, grid: dict[str, Any] | None = None) -> list[tuple[int, ...]]:
+        """Whole rows; ``grid`` is the metadata of the head where this is a shard."""
+        grid = grid or self.meta
+        if "rows" in self.tensors:
+            n, width = self.shapes["rows"]
+            whole = [self.tensors["rows"][i * width : (i + 1) * width] for i in range(n)]
+        else:
+            whole = self._from_entries(grid)
+        if "bits" in grid and "intercept" in grid:  # a linear model
+            assert ("rows" not in self.tensors) == is_sparse(whole, grid)
+        return whole
+
+    def _from_entries(self, grid: dict[str, Any]) -> list[tuple[int, ...]]:
+        d, rows = grid["n_features"], []
+        assert self.types["rows.lengths"] == self.types["rows.columns"] == narrowest(d)
+        assert self.types["rows.values"] == ("I16" if grid["bits"] <= 15 else "I32")
+        entries = iter(zip(self.tensors["rows.columns"], self.tensors["rows.values"], strict=True))
+        for length in self.tensors["rows.lengths"]:
+            row, last = [0] * d, -1
+            for column, value in itertools.islice(entries, length):
+                assert last < column < d
+                assert value
+                row[column], last = value, column
+            rows.append((*row, *[math.isqrt(2 ** (2 * grid["bits"] - 1))] * grid["intercept"]))
+        assert not list(entries)
+        return rows
 
 
-def sums(rows: list[tuple[int, ...]], labels: list[int], classes: int, width: int) -> tuple[list[int], list[int]]:
-    """The lower triangle of the sum of g g', and the sum of the rows of each class."""
-    gram = [sum(g[i] * g[j] for g in rows) for i in range(width) for j in range(i + 1)]
-    by_class = [
-        sum(g[j] for g, label in zip(rows, labels, strict=True) if label == c)
-        for c in range(classes)
-        for j in range(width)
-    ]
+def narrowest(n_features: int) -> str:
+    """The type of columns and lengths."""
+    return "U8" if n_features < 256 else "U16" if n_features < 65_536 else "I32"
+
+
+def is_sparse(rows: list[tuple[int, ...]], grid: dict[str, Any]) -> bool:
+    """The layout that rows must have."""
+    n, d = len(rows), grid["n_features"]
+    v, u = 2 if grid["bits"] <= 15 else 4, TYPES[narrowest(d)][1]
+    m = sum(1 for row in rows for value in row[:d] if value)
+    return 2 * (n * u + m * (u + v)) < n * (d + grid["intercept"]) * v
+
+
+def sums(
+    rows: list[tuple[int, ...]], labels: list[int], classes: int, width: int, weights: Any = None
+) -> tuple[list[int], list[int]]:
+    """The lower triangle of the sum of s g g', and the sum of s g over the rows of each class; s is 1 by default."""
+    counted = list(zip(rows, labels, weights or [1] * len(rows), strict=True))
+    gram = [sum(s * g[i] * g[j] for g, _, s in counted) for i in range(width) for j in range(i + 1)]
+    by_class = [sum(s * g[j] for g, label, s in counted if label == c) for c in range(classes) for j in range(width)]
     return gram, by_class
 
 

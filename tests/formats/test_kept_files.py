@@ -16,14 +16,26 @@ from erasable import ModelFile, load, verify
 from erasable.models import shards
 from erasable.operations.inspect import inspect
 from tests.formats.make import LIMITS, MODELS, main
-from tests.formats.models import rows
+from tests.formats.models import rows, wide_rows
 
 HERE = Path(__file__).parent
 # Digest of the state; SHA-256 of the file, which is another where there are several.
 KEPT = {
     "linear-v1": (
-        "ded45d99755e440c53caabf2662bb97b24a5a1403f4eb11b1acbefb42b464210",
-        "ded45d99755e440c53caabf2662bb97b24a5a1403f4eb11b1acbefb42b464210",
+        "245bf40113f023d9116d11123b9947633148fddde4c4de3bfc856377f40150d7",
+        "245bf40113f023d9116d11123b9947633148fddde4c4de3bfc856377f40150d7",
+    ),
+    "sparse-v1": (
+        "45c9e68bb4621b57c7bb1af04b0b2249cde91f17dcbd7714392c7c4972c76abe",
+        "45c9e68bb4621b57c7bb1af04b0b2249cde91f17dcbd7714392c7c4972c76abe",
+    ),
+    "logistic-v1": (
+        "33279dd08d5464c8776291a2fb44224bd3d2355fd4d845470b56c63ec3882b16",
+        "33279dd08d5464c8776291a2fb44224bd3d2355fd4d845470b56c63ec3882b16",
+    ),
+    "weighted-v1": (
+        "4ce69ca74f38eeee2a505a20c185e2e9e92e1b4e4239f17d340568d62b714a5d",
+        "4ce69ca74f38eeee2a505a20c185e2e9e92e1b4e4239f17d340568d62b714a5d",
     ),
     "kernel-v1": (
         "2338d4025e445fcbfedd4154b9dafa5e14e4e1025b40ca6dc89fecc1366dcb60",
@@ -38,12 +50,12 @@ KEPT = {
         "deb1d4e32305f26437de2edb0c9002ec88d1fc743b98b279f956fd8b9b50cfd7",
     ),
     "mapped-v1": (
-        "687a9b6fa5c2f3904b7309b2932f5cacce78898b861237e88ad43dfe14b15af6",
-        "687a9b6fa5c2f3904b7309b2932f5cacce78898b861237e88ad43dfe14b15af6",
+        "a133bdb93d8138930ff4733c98ed29f06032c5403520f360439895df0203c5b6",
+        "a133bdb93d8138930ff4733c98ed29f06032c5403520f360439895df0203c5b6",
     ),
     "sharded-v1": (
-        "495275df1bfcf3059a83d0666281e7dce9f5e409cae777b25f64a2dbb338b546",
-        "8cfc7931fefb61f5505f6f50bc48aa9d7b3f91468cb4983cdf92c5fec3fdf8be",
+        "e9a1724591a1a61493d7ac7b0fdcdf08154a3bb8ec78edb84257112b0f4393b2",
+        "6b8d615e39b5d5c5f1d6e7c072534ef5ab4083c68b8f372158c8490253091c17",
     ),
 }
 NEEDED = {"general-v1", "core-set-v1", "mapped-v1"}  # like= is needed to load, or to predict
@@ -89,7 +101,7 @@ def test_rewriting_it_gives_the_same_bytes(kept, tmp_path):
 def test_it_says_what_it_said(kept):
     name, path = kept
     model, made = load(path, like=like(name)), MODELS[name]()
-    X = rows(20) / 16 if name == "general-v1" else rows(20)
+    X = {"general-v1": rows(20) / 16, "sparse-v1": wide_rows()}.get(name, rows(20))
     assert model.predict(X).tolist() == made.predict(X).tolist()
     assert model.core_ids_.tolist() == made.core_ids_.tolist()
 

@@ -22,8 +22,18 @@ def test_every_kind_of_file_is_what_the_page_says(name):
     assert file.names("ids") == model.core_ids_.tolist()
     assert hashlib.sha256(raw).hexdigest() == model.state_digest()
     if "gram" in file.tensors:
-        found = sums(file.rows(), list(file.tensors["labels"]), len(file.meta["classes"]), file.shapes["rows"][1])
+        width = file.meta["n_features"] + file.meta["intercept"]
+        found = sums(file.rows(), list(file.tensors["labels"]), len(file.meta["classes"]), width)
+        assert ("rows" in file.tensors) == ("sparse" not in name)
         assert found == (list(file.tensors["gram"]), list(file.tensors["class_sums"]))
+        weights = file.tensors.get("row_weights")
+        assert (weights is None) == (not CASES[name].weighted)
+        assert ("weighted_gram" in file.tensors) == (weights is not None and file.meta["loss"] == "squared")
+        if "weighted_gram" in file.tensors:
+            wide = sums(
+                file.rows(), list(file.tensors["labels"]), len(file.meta["classes"]), len(file.rows()[0]), weights
+            )
+            assert wide == (list(file.tensors["weighted_gram"]), list(file.tensors["weighted_class_sums"]))
 
 
 def test_kept_files_are_what_the_page_says():
@@ -38,6 +48,46 @@ def test_an_empty_model_is_what_the_page_says():
     assert (file.meta["id_kind"], file.meta["class_kind"], file.shapes["rows"]) == (None, None, [0, 4])
     assert "ids" not in file.tensors
     assert file.tensors["weights"] == (0.0,) * 4
+
+
+@pytest.mark.parametrize("kind", ["int", "str", "bytes"])
+def test_sparse_shards_are_what_the_page_says(kind, tmp_path, monkeypatch):
+    """Some rows are dense, so that some shards are, in a state that is sparse."""
+    n, d = 100, 300
+    monkeypatch.setattr(shards, "LARGEST_FILE", 1000)
+    monkeypatch.setattr(shards, "LARGEST_SHARD", 700)
+    rng = np.random.default_rng(2)
+    ids = [{"int": i - 30, "str": f"é{i}", "bytes": b"\0%d" % i}[kind] for i in range(n)]
+    X, y = rng.standard_normal((n, d)) * (rng.random((n, d)) < 0.03), np.arange(n) % 3
+    X[::40] = 1.0
+    clf = ErasableClassifier(threshold=1e-9).fit(X, y, ids)
+    clf.forget(ids=ids[::9])
+    clf.save(tmp_path / "m.erasable")
+    head, parts = read_sharded(tmp_path / "m.erasable")
+    found: dict = {}
+    for k, part in enumerate(parts):
+        places = [i for i, shard in enumerate(head.tensors["order"]) if shard == k]
+        rows = part.rows(head.meta)
+        found |= dict(zip(places, zip(part.names("ids"), rows, part.tensors["labels"], strict=True), strict=True))
+    assert {"rows" in part.tensors for part in parts} == {False, True}
+    keys, rows, labels = (list(column) for column in zip(*(found[i] for i in range(len(found))), strict=True))
+    assert keys == load(tmp_path / "m.erasable").core_ids_.tolist() == clf.core_ids_.tolist()
+    at = [0, 1, d // 2, d]
+    some = [tuple(row[j] for j in at) for row in rows]
+    gram, by_class = sums(some, labels, 3, len(at))
+    assert gram == [head.tensors["gram"][i * (i + 1) // 2 + j] for i in at for j in at if j <= i]
+    assert by_class == [head.tensors["class_sums"][c * (d + 1) + j] for c in range(3) for j in at]
+    sizes = {key: 2 + 4 * sum(1 for v in row[:d] if v) for key, row in zip(keys, rows, strict=True)}
+    assert _nodes(sorted(keys, key=lambda key: node_of(key, kind)), kind, sizes, 700, 255) == [
+        sorted(part.names("ids"), key=lambda key: node_of(key, kind)) for part in parts
+    ]
+
+
+def _nodes(keys, kind, sizes, most, bit):
+    if len(keys) <= 1 or sum(sizes[key] for key in keys) <= most:
+        return [keys] if keys else []
+    halves = [[key for key in keys if (node_of(key, kind) >> bit & 1) == half] for half in (0, 1)]
+    return [node for half in halves for node in _nodes(half, kind, sizes, most, bit - 1)]
 
 
 @pytest.mark.parametrize("kind", ["int", "str", "bytes"])

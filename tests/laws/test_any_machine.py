@@ -8,15 +8,21 @@ import sys
 import pytest
 
 PROGRAM = """
+import math
+import numpy as np
 from sklearn.datasets import load_digits
 from erasable import ErasableClassifier, ErasableKernelClassifier, verify
 X, y = load_digits(return_X_y=True)
+ids = np.arange(len(X))
 for clf in (
     ErasableClassifier(capacity=0.1, kappa=0.3),
+    ErasableClassifier(capacity=0.1, kappa=0.3, loss="logistic", class_weight="balanced"),
+    ErasableClassifier(capacity=0.1, threshold=math.inf, sample_rate=0.3),
     ErasableKernelClassifier("rbf", gamma=1.0, scaling=60.0),
     ErasableKernelClassifier("matern", gamma=2.0, scaling=60.0, capacity=0.2),
 ):
-    clf.fit(X, y)
+    weights = {"sample_weight": 0.25 + ids % 7} if isinstance(clf, ErasableClassifier) and clf.class_weight else {}
+    clf.fit(X, y, ids=ids, **weights)
     before = clf.state_digest()
     clf.forget(ids=clf.core_ids_[::3])
     verify(clf)
@@ -25,8 +31,12 @@ for clf in (
 
 # What version 1 of the canonical bytes says of this program; a change here is a change of the format or of the rule.
 GOLDEN = (
-    "d312c16390b396e9fad1092a3cf27513768d3b3ffc35b4581f165fd7eed7d7b5 "
-    "a0e1ed7f15f73f75ae80931743c9b12dfe06548a4662c4ca32ddb3826e256f7d "
+    "2075763fd168e0a688abf92ccd5ca1de53563646f14b02913277cf6b6e6db5de "
+    "223b31fceda1f1e52f6c1f4377680e271457f489ad029e2a26908b2c44c47208 "
+    "65613dd603c5512a249c5e49b70255cb7b0b5611f16f4d560f4fd94812f40b94 "
+    "8ddf0dc22e8385a830f56c15d64151dd8ca05608444ecf054b0ecf37293db7be "
+    "34281a6b4f9e55500694e4da511f9f8fc6c6d39980f66d2a550ab9e8abfd7a78 "
+    "dea54cfd590254c507c19793bbae18f1aded93cd565bfd5c7b5c54df41517a16 "
     "b8f7049c0e7b85793915028b6b47d41b75be7b6c24c753b8ff40c1364d31f7bf "
     "481a46eab807376370878c7510a471c1be0f04138b4a32cc4c473e731842ddb5 "
     "559c85bbbef110c4d9e03c10037e26697651227baa198ef51cc6cfcef6b9eba1 "

@@ -14,6 +14,7 @@ from erasable.classes import LinearBall
 from erasable.core import keyed_hash as hashing
 from erasable.errors import ConfigurationError, ErasableError, InputError, SortedRowsWarning
 from erasable.features import HashedText, RandomFourierFeatures
+from erasable.models import blocks as rounds_of_blocks
 from erasable.models import rounds
 from erasable.tables import Table
 from tests.strategies import Batch, assert_identical, problems, splits
@@ -171,6 +172,37 @@ def test_progress_rises_to_all_rows():
         assert len(set(seen)) > 1 or budget > N * 1000
 
 
+def test_the_first_pass_of_a_new_model_tells_how_much_was_read():
+    read, done = [], []
+    clf = ErasableClassifier(threshold=0.1)
+    clf.learn_blocks(in_blocks(X, "many"), budget_bytes=5_000, reading=read.append, progress=done.append)
+    assert read == [*CUTS["many"], N]
+    read.clear()
+    more = [Rows(X[part], Y[part], np.arange(1000, 1000 + N)[part]) for part in np.split(np.arange(N), [100])]
+    ErasableClassifier(threshold=0.1).fit(X, Y).learn_blocks(more, reading=read.append)
+    assert not read  # there is a screen, so that fates are known
+
+
+def test_a_new_model_holds_few_rows_until_it_can_screen(monkeypatch):
+    monkeypatch.setattr(rounds_of_blocks, "_FIRST_BYTES", 1000)
+    monkeypatch.setattr(rounds_of_blocks, "_FIRST_ROWS", 10)
+    clf, blocks, learnt = ErasableClassifier(threshold=0.1), counted(in_blocks(X, "many")), []
+    model_learns = type(clf.fit(X, Y).model_).learn
+
+    def learn(model, rows, *args, **kwargs):
+        learnt.append(len(rows))
+        return model_learns(model, rows, *args, **kwargs)
+
+    monkeypatch.setattr("erasable.models.linear.LinearModel.learn", learn)
+    clf = clone(clf)
+    clf.learn_blocks(blocks)
+    assert len(learnt) == 2
+    assert 20 < learnt[0] <= 40  # ten for each of four columns
+    assert sum(learnt) < 0.9 * N  # the others were ruled out by the core rows of the first round
+    monkeypatch.undo()
+    assert clf.state_digest() == clone(clf).fit(X, Y, ids=IDS, subjects=OWNERS).state_digest()
+
+
 # -- rows that can be read but once --------------------------------------------------------------------------------
 
 
@@ -238,6 +270,46 @@ def test_what_one_call_would_refuse_is_refused(wrong, order):
     with pytest.raises(ErasableError, match=says):
         clf.learn_blocks(blocks)
     assert not clf.__sklearn_is_fitted__()
+
+
+@pytest.mark.parametrize("order", ["hashed", "given"])
+@pytest.mark.parametrize("ids", [np.arange(N), IDS])
+def test_ids_that_repeat_in_another_block_are_noticed_also_among_rows_that_are_ruled_out(order, ids):
+    twice = ids.copy()
+    twice[-1] = twice[0]
+    for threshold in (0.01, 0.9):  # at 0.9 next to no row is kept
+        clf = ErasableClassifier(threshold=threshold, order=order)
+        blocks = [Rows(X[part], Y[part], twice[part]) for part in np.split(np.arange(N), [100, 300])]
+        with pytest.raises(InputError, match=r"distinct|already present"):
+            clf.learn_blocks(blocks, budget_bytes=3_000)
+        assert not clf.__sklearn_is_fitted__()
+
+
+@settings(max_examples=60)
+@given(st.lists(st.integers(0, 60), min_size=1, max_size=60), st.integers(1, 40), st.integers(1, 2**63), st.data())
+def test_what_repeats_is_refused_and_nothing_else(ids, most, n_hashes, data):
+    """The lowest hashes are looked at; equal ones of different ids are no reason."""
+    parts = np.split(np.array(ids), sorted(data.draw(st.lists(st.integers(0, len(ids)), max_size=3))))
+    blocks = [rounds.Rows(np.zeros((len(p), 1)), np.zeros(len(p)), p, None) for p in parts]
+    real = hashing.keyed_hash
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rounds, "keyed_hash", lambda ids, key: real(ids, key) % np.uint64(n_hashes))
+        patch.setattr(rounds._Repeated, "MOST", most)
+        looked = rounds._Repeated(0)
+        for block in blocks:
+            looked.add(block.ids)
+        if len(set(ids)) == len(ids):
+            looked.refuse(blocks)
+        elif len(ids) <= most:
+            with pytest.raises(InputError, match="distinct"):
+                looked.refuse(blocks)
+
+
+def test_many_repetitions_in_many_rows_are_noticed(monkeypatch):
+    monkeypatch.setattr(rounds._Repeated, "MOST", 20)
+    twice = [Rows(X, Y, np.arange(N)), Rows(X, Y, np.arange(N))]
+    with pytest.raises(InputError, match="distinct"):
+        ErasableClassifier(threshold=0.9).learn_blocks(twice, budget_bytes=3_000)
 
 
 def test_rows_outside_the_ball_are_refused_wherever_they_stand():

@@ -78,6 +78,21 @@ def test_onnx_predicts_what_the_model_predicts(tmp_path, scaling, k, intercept):
     np.testing.assert_allclose(found["probabilities"], clf.predict_proba(X), rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("k", [1, 2, 3, 5])
+@pytest.mark.parametrize(
+    "head", [{"loss": "logistic"}, {"loss": "logistic", "alpha": 1e-4}, {"class_weight": "balanced"}]
+)
+def test_onnx_has_the_head_of_the_model(tmp_path, k, head):
+    clf = model(k, 7.3, **head)
+    export(clf, tmp_path / "m.onnx", input_type="float64")
+    X = rows(4, k, extreme=False) * 100.0
+    found = predicted(tmp_path / "m.onnx", X)
+    np.testing.assert_allclose(found["scores"], clf.decision_function(X), rtol=1e-12, atol=1e-12)
+    np.testing.assert_array_equal(found["label"], clf.predict(X))
+    np.testing.assert_allclose(found["probabilities"], clf.predict_proba(X), rtol=1e-9, atol=1e-15)
+    np.testing.assert_allclose(found["probabilities"].sum(axis=1), 1.0, rtol=1e-12)
+
+
 @given(seed=st.integers(0, 2**32 - 1), k=st.integers(2, 5), d=st.integers(1, 7), scale=st.floats(9.0, 100.0))
 @settings(max_examples=30)
 def test_any_model_agrees(tmp_path_factory, seed, k, d, scale):

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from erasable.core.grid import Grid, to_grid
 from erasable.core.kernels import Points
+from erasable.core.row_layout import dense_bytes, position_type, sparse_bytes
 from erasable.core.scaling import read_scaling
 from erasable.errors import ConfigurationError, InputError
 
@@ -20,6 +21,14 @@ Form = Grid | Points
 
 _AT_ONCE = 1 << 21  # numbers in the rows of a batch
 FEWEST_BYTES = 8  # of a row, and of those that are not zero: fewer are found everywhere by chance
+
+
+class RowType(NamedTuple):
+    """Type and number of the entries of a stored row; the constant of an intercept may be left out."""
+
+    dtype: str
+    columns: int
+    features_alone: bool = False
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -33,16 +42,29 @@ class Encoding:
     rows : array of shape (k, columns), little endian
     numbers : array of shape (k,)
         The table's numbers of these rows: an encoding may not be able to hold all of them.
+    sparse : bool
+        Whether ``rows`` are the values, or the columns, of what is not zero: as many in each row.
     """
 
     what: str
     rows: npt.NDArray[Any]
     numbers: npt.NDArray[np.intp]
+    sparse: bool = False
 
     @property
-    def kind(self) -> tuple[str, int]:
+    def kind(self) -> RowType:
         """Type and number of the entries: what a stored array must have to be compared with it."""
-        return self.rows.dtype.str, int(self.rows.shape[1])
+        return RowType(self.rows.dtype.str, int(self.rows.shape[1]))
+
+    def as_stored(self, kind: RowType) -> Bytes | None:
+        """The bytes of the rows as they stand in a stored array of this type; None where that holds no such rows."""
+        if self.sparse or self.kind.dtype != kind.dtype:
+            return None
+        if not kind.features_alone:
+            return self.raw if self.kind.columns == kind.columns else None
+        if self.what != "grid row" or self.kind.columns - kind.columns not in (0, 1):
+            return None
+        return np.ascontiguousarray(self.rows[:, : kind.columns]).view(np.uint8)
 
     @property
     def raw(self) -> Bytes:
@@ -72,12 +94,15 @@ def encodings(X: npt.NDArray[Any], forms: Iterable[Form], numbers: npt.NDArray[n
         Encoding("float64 row", single[held].astype("<f8"), held),
     ]
     grids = {form: None for form in (*default_forms(d), *forms) if form.n_features == d}
-    found += [encoding for form in grids if len((encoding := _on_grid(X, form)).rows)]
+    for form in grids:
+        whole = _on_grid(X, form)
+        if len(whole.rows):
+            found += [whole, *(_entries(whole, form) if isinstance(form, Grid) else ())]
     kept: list[Encoding] = []
     for new in found:
         if not any(old.kind == new.kind and old.rows.tobytes() == new.rows.tobytes() for old in kept):
             kept.append(new)
-    return [Encoding(e.what, e.rows, numbers[e.numbers]) for e in kept]
+    return [replace(e, numbers=numbers[e.numbers]) for e in kept]
 
 
 def default_forms(n_features: int) -> list[Form]:
@@ -106,6 +131,25 @@ def _on_grid(X: npt.NDArray[Any], form: Form) -> Encoding:
     except InputError:  # some row overflows: no model can have held it
         return _one_by_one(X, numbers, form)
     return Encoding("grid row", rows.astype(rows.dtype.newbyteorder("<")), numbers)
+
+
+def _entries(whole: Encoding, grid: Grid) -> Iterator[Encoding]:
+    """Rows that take fewer bytes where a model holds only what is not zero of them: rows of one length together.
+
+    The values of such a row stand in one place and their columns in another. Where all values are the same, as those of
+    yes-or-no features are, the columns tell the row.
+    """
+    features, narrow = whole.rows[:, : grid.n_features], position_type(grid).newbyteorder("<")
+    lengths = np.count_nonzero(features, axis=1)
+    for m in np.unique(lengths).tolist():
+        if not m or sparse_bytes(1, m, grid) >= dense_bytes(1, grid):
+            continue
+        numbers, mine = whole.numbers[lengths == m], features[lengths == m]
+        values, columns = mine[mine != 0].reshape(-1, m), np.nonzero(mine)[1].reshape(-1, m).astype(narrow)
+        one_value = (values == values[:, :1]).all(axis=1)
+        for rows, which in ((values, ~one_value), (columns, one_value)):
+            if which.any():
+                yield Encoding("grid row", rows[which], numbers[which], sparse=True)
 
 
 def _points(X: npt.NDArray[Any], form: Points) -> Encoding:

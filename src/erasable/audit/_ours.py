@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from erasable.audit._needles import Form, form_of
+from erasable.audit._needles import Form, RowType, form_of
 from erasable.core.layout import DTYPES, LONGEST_HEADER, read_json
 
 _AT_ONCE = 1 << 23  # bytes of rows
@@ -83,9 +83,11 @@ class Ours:
         """The arrays that hold core rows: one with a line for each, three where the rows are sparse, or none."""
         if (one := self.tensors.get("rows")) is not None:
             return [one] if len(one.shape) == 2 and one.shape[1] else []
-        sparse = [self.tensors.get(f"rows.{name}") for name in ("data", "indices", "ends")]
-        found = [t for t in sparse if t is not None and t.dtype == "<i8" and len(t.shape) == 1]
-        return found if len(found) == 3 else []
+        for names in (("data", "indices", "ends"), ("values", "columns", "lengths")):
+            found = [t for n in names if (t := self.tensors.get(f"rows.{n}")) is not None and len(t.shape) == 1]
+            if len(found) == 3 and "<f4" not in {t.dtype for t in found}:
+                return found
+        return []
 
     @property
     def n_rows(self) -> int:
@@ -93,18 +95,18 @@ class Ours:
         match self.rows:
             case [one]:
                 return one.shape[0]
-            case [_, _, ends]:
-                return max(0, ends.shape[0] - 1)
+            case [_, _, last]:
+                return last.shape[0] if "rows.lengths" in self.tensors else max(0, last.shape[0] - 1)
         return 0
 
     @property
-    def row_type(self) -> tuple[str, int] | None:
-        """As what the stored rows are to be read: type and number of entries. 64-bit integers stand for float64."""
+    def row_type(self) -> RowType | None:
+        """As what the stored rows are to be read; 64-bit integers stand for float64."""
         match self.rows:
             case [one]:
-                return "<f8" if one.dtype == "<i8" else one.dtype, one.shape[1]
-            case [_, _, _] if isinstance(d := self.meta.get("n_features"), int) and 0 < d < 2**31:
-                return "<f8", d
+                return RowType("<f8" if one.dtype == "<i8" else one.dtype, one.shape[1])
+            case [values, _, _] if isinstance(d := self.meta.get("n_features"), int) and 0 < d < 2**31:
+                return RowType("<f8", d) if values.dtype == "<i8" else RowType(values.dtype, d, features_alone=True)
         return None
 
     def stored_rows(self, fd: int) -> Iterator[tuple[int, npt.NDArray[np.uint8], npt.NDArray[np.int64]]]:
@@ -112,7 +114,7 @@ class Ours:
         if self.row_type is None:
             return
         if len(self.rows) == 3:
-            yield from self._sparse_rows(fd, self.row_type[1])
+            yield from self._sparse_rows(fd, self.row_type)
             return
         (tensor,) = self.rows
         width = tensor.shape[1] * np.dtype(tensor.dtype).itemsize
@@ -124,8 +126,13 @@ class Ours:
             offsets = tensor.low + (i + np.arange(len(rows))) * width
             yield i, rows, np.stack([offsets, np.full(len(rows), width)], axis=1)
 
-    def _sparse_rows(self, fd: int, d: int) -> Iterator[tuple[int, npt.NDArray[np.uint8], npt.NDArray[np.int64]]]:
+    def _sparse_rows(
+        self, fd: int, kind: RowType
+    ) -> Iterator[tuple[int, npt.NDArray[np.uint8], npt.NDArray[np.int64]]]:
         values, columns, ends = (self._array(fd, t) for t in self.rows)
+        if "rows.lengths" in self.tensors:
+            ends = np.concatenate([[0], np.cumsum(ends, dtype=np.int64)])
+        columns, d, width = columns.astype(np.int64), kind.columns, values.itemsize
         m = min(len(values), len(columns))
         fits = (
             len(ends) and ends[0] == 0 and (np.diff(ends) >= 0).all() and (columns >= 0).all() and (columns < d).all()
@@ -136,14 +143,15 @@ class Ours:
         if not np.isin(again, ends).all():
             return
         n = int(np.searchsorted(ends, m, side="right")) - 1  # rows that are wholly there
-        step = max(1, _AT_ONCE // (8 * d))
+        step = max(1, _AT_ONCE // (width * d))
         for i in range(0, n, step):
             k = min(step, n - i)
             low, high = int(ends[i]), int(ends[i + k])
-            dense = np.zeros((k, d), dtype="<f8")
+            dense = np.zeros((k, d), dtype=kind.dtype)
             row = np.repeat(np.arange(k), np.diff(ends[i : i + k + 1]))
-            dense[row, columns[low:high]] = values[low:high].view("<f8")
-            places = np.stack([self.rows[0].low + 8 * ends[i : i + k], 8 * np.diff(ends[i : i + k + 1])], axis=1)
+            dense[row, columns[low:high]] = values[low:high].view(kind.dtype)
+            lengths = np.diff(ends[i : i + k + 1])
+            places = np.stack([self.rows[0].low + width * ends[i : i + k], width * lengths], axis=1)
             yield i, dense.view(np.uint8), places
 
     def keys(self, fd: int, name: str) -> list[tuple[int | bytes, int, int]] | None:
@@ -167,7 +175,8 @@ class Ours:
     @staticmethod
     def _array(fd: int, tensor: Tensor) -> npt.NDArray[Any]:
         data = os.pread(fd, tensor.high - tensor.low, tensor.low)
-        return np.frombuffer(data[: len(data) // 8 * 8], "<i8")
+        width = np.dtype(tensor.dtype).itemsize
+        return np.frombuffer(data[: len(data) // width * width], tensor.dtype)
 
     @property
     def without_text(self) -> list[tuple[int, int]]:
@@ -175,7 +184,8 @@ class Ours:
         if not self.whole:  # what a header says of bytes that are not there proves nothing about those that are
             return [(0, self.data)]
         names = ("ids", "subjects")
-        known = [(t.low, t.high) for name, t in self.tensors.items() if t.dtype != "|u1" or name in names]
+        rows = self.rows
+        known = [(t.low, t.high) for n, t in self.tensors.items() if t.dtype != "|u1" or n in names or t in rows]
         return [(0, self.data), *known]
 
 

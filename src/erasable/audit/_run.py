@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from erasable.audit._needles import Encoding, Form, batches, encodings
+from erasable.audit._needles import Encoding, Form, RowType, batches, encodings
 from erasable.audit._ours import Ours, read_header
 from erasable.audit._parquet import MAGIC, Cells, Parquet, UndecodedError
 from erasable.audit._report import MOST_LISTED, Remain, ScanReport, Unread
@@ -65,7 +65,7 @@ class Run:
         self.texts = {
             what: {as_text(key): row for key, row in keys.items()} for what, keys in wanted.named()
         }  # 12 and "12" are one: a table may have turned one into the other
-        self._known: dict[tuple[str, int], Stored] = {}
+        self._known: dict[RowType, Stored] = {}
 
     def _forms(self) -> list[Form]:
         found: list[Form] = []
@@ -278,7 +278,7 @@ class Run:
         """Rows that equal one looked for, in float64 or in float32: (which, what it is, the number of that one)."""
         found = set()
         for kind in ("<f8", "<f4"):
-            table = self._table_of((kind, numbers.shape[1]))
+            table = self._table_of(RowType(kind, numbers.shape[1]))
             with np.errstate(over="ignore"):
                 data = numbers.astype(kind).tobytes()
             width = len(data) // max(1, len(numbers))
@@ -339,17 +339,18 @@ class Run:
         known = [ours.meta["n_features"]] if "n_features" in ours.meta else [form.n_features for form in self.forms]
         if kind is None or (known and d not in known):
             return None
-        alike = [e for e in self.search.encodings if e.kind == kind]
+        alike = any(e.as_stored(kind) is not None for e in self.search.encodings)
         if not alike and ours.form is None:
             return None
         return self._table_of(kind)
 
-    def _table_of(self, kind: tuple[str, int]) -> Stored:
-        """Rows looked for by their bytes, in encodings of this type and number of entries."""
+    def _table_of(self, kind: RowType) -> Stored:
+        """Rows looked for by their bytes, as a stored array of this type has them."""
         if kind not in self._known:
             found: Stored = {}
-            for encoding in (e for e in self.search.encodings if e.kind == kind):
-                raw = encoding.raw
+            for encoding in self.search.encodings:
+                if (raw := encoding.as_stored(kind)) is None:
+                    continue
                 for i, number in enumerate(encoding.numbers.tolist()):
                     found.setdefault(raw[i].tobytes(), (encoding, number))
             self._known[kind] = found
@@ -380,20 +381,23 @@ class Run:
         self, fd: int, ours: Ours, parts: list[tuple[Remain, int, int, int, int]]
     ) -> list[tuple[Remain, int, int, int, int]]:
         names = ours.keys(fd, "ids")
-        encodings = self.search.encodings
-        mine = [p for p in parts[:_MOST_PARTS] if encodings[p[1]].kind == ours.row_type]
-        if names is None or not mine or ours.row_type is None or ours.is_mapped:
+        encodings, kind = self.search.encodings, ours.row_type
+        if names is None or kind is None or ours.is_mapped:
+            return parts
+        alike = [e.as_stored(kind) is not None for e in encodings]
+        mine = [p for p in parts[:_MOST_PARTS] if alike[p[1]]]
+        if not mine:
             return parts
         others = np.array([as_text(key) not in self.texts["id"] for key, _, _ in names], dtype=bool)
         shared: set[Remain] = set()
         for first, raw, _ in ours.stored_rows(fd):
-            rows = raw.view(ours.row_type[0])
+            rows = raw.view(kind.dtype)
             other = np.flatnonzero(others[first : first + len(rows)])
             for remain, e, row, a, b in mine:
                 if remain in shared:
                     continue
                 wanted, left = encodings[e].rows[row], other
-                for j in range(a, b):
+                for j in range(a, min(b, kind.columns)):
                     left = left[rows[left, j] == wanted[j]]
                     if not len(left):
                         break

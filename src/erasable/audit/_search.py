@@ -69,7 +69,12 @@ class Search:
             int(i) for e, t in zip(self.encodings, told, strict=True) for i in e.numbers[~t]
         }  # rows of the table that some encoding cannot be searched for
         self._make_anchors(told)
-        self._windows = Windows(self._raw, [t & ~r for t, r in zip(told, self._rich, strict=True)])
+        poor = [t & ~r for t, r in zip(told, self._rich, strict=True)]
+        for encoding, mine in zip(self.encodings, poor, strict=True):
+            if encoding.sparse:  # a window as short as some of these are would be found everywhere
+                self.untold.update(encoding.numbers[mine].tolist())
+                mine[:] = False
+        self._windows = Windows(self._raw, poor)
 
     # -- anchors -------------------------------------------------------------------------------------------------
 

@@ -151,6 +151,13 @@ class Bars:
         return progress
 
 
+def show_scores(scores: Any, *, aside: bool = False, title: str = "") -> None:
+    """Print the tables of some scores: on standard output, or ``aside`` on standard error."""
+    page = console(stderr=aside)
+    for table in scores.tables(title):
+        page.print(text_table(table.title, table.head, table.rows))
+
+
 def text_table(
     title: str,
     head: Sequence[str],

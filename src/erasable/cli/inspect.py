@@ -47,7 +47,7 @@ def inspect(
         ("format", f"{found.format}, version {found.version}"),
         ("state digest", found.digest),
         *((name.replace("_", " "), _shown(_told(name, known[name]))) for name in _TOLD if name in known),
-        *([("order", _order(known["order_key"]))] if "order_key" in known else []),
+        *([("order", _order(known["order_key"], known.get("sample_key")))] if "order_key" in known else []),
     ]
     width = max(len(name) for name, _ in lines)
     for name, value in lines:
@@ -59,20 +59,27 @@ def inspect(
 
 
 # Of the header, in this table; the whole of it is in ``--json``.
-_TOLD = ("capacity", "threshold", "kernel", "gamma", "scaling", "intercept", "classes_fixed", "feature_names")
-_FLOATS = ("capacity", "threshold", "gamma", "scaling")
+_TOLD = (
+    *("loss", "capacity", "alpha", "threshold", "sample_rate", "class_weight", "kernel", "gamma", "scaling"),
+    *("intercept", "classes_fixed", "feature_names"),
+)
+_FLOATS = ("capacity", "alpha", "threshold", "sample_rate", "gamma", "scaling")
 _GRID = 2.0**-30  # of capacities: those given and those held differ by less
 
 
-def _order(key: str | None) -> str:
-    return "as given" if key is None else f"hashed, random state {key}"
+def _order(key: str | None, sample_key: str | None) -> str:
+    if key is None:
+        return "as given" if sample_key is None else f"as given, random state {sample_key} for the sample"
+    return f"hashed, random state {key}"
 
 
 def _told(name: str, value: Any) -> Any:
+    if name == "class_weight" and isinstance(value, dict):
+        return f"given for {len(value.get('weights', ()))} classes"  # which, ``--json`` says
     return (
         value
         if name not in _FLOATS or value in (None, "row")
-        else _decimal(value, _GRID if name == "capacity" else 0.0)
+        else _decimal(value, _GRID if name in ("capacity", "alpha") else 0.0)
     )
 
 

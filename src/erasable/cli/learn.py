@@ -7,10 +7,11 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from erasable.cli._shared import Bars, Json, Timeout, note_doubt, print_json, say
+from erasable.cli._shared import Bars, Json, Timeout, note_doubt, print_json, say, show_scores
 
 KeyType = Literal["int", "str"]
 Order = Literal["hashed", "given"]
+Loss = Literal["squared", "logistic"]
 LabelType = Literal["int", "str", "float", "bool"]
 _TYPES: dict[str, type] = {"int": int, "str": str, "float": float, "bool": bool}
 
@@ -34,6 +35,9 @@ def learn(
         str | None, typer.Option(help="Column of the row ids. [default: rows are numbered; name them in earnest use]")
     ] = None,
     subject: Annotated[str | None, typer.Option(help="Column that says whose row it is.")] = None,
+    weight: Annotated[
+        str | None, typer.Option(help="Column that says how much a row counts, 0 to 16, in sixteenths.")
+    ] = None,
     allow_no_subject: Annotated[
         bool, typer.Option("--allow-no-subject", help="Learn rows that lack a subject, too: by id alone they can go.")
     ] = False,
@@ -67,8 +71,8 @@ def learn(
     threshold: Annotated[
         float | None,
         typer.Option(
-            help="The threshold itself, instead of kappa; a higher one stores fewer rows. "
-            "[default: rows ** -kappa for a linear model, 1 for a kernel]"
+            help="The threshold itself, instead of kappa; a higher one stores fewer rows, inf none but those of "
+            "--sample-rate. [default: rows ** -kappa for a linear model, 1 for a kernel]"
         ),
     ] = None,
     horizon: Annotated[
@@ -76,6 +80,25 @@ def learn(
     ] = None,
     intercept: Annotated[
         bool | None, typer.Option("--intercept/--no-intercept", help="Append a constant to rows. [default: yes]")
+    ] = None,
+    sample_rate: Annotated[
+        float | None,
+        typer.Option(help="Also keep this share of all rows, 0 to 1, by a keyed hash of their ids. [default: 0]"),
+    ] = None,
+    loss: Annotated[
+        Loss | None,
+        typer.Option(metavar="LOSS", help="What the weights minimise: squared or logistic. [default: squared]"),
+    ] = None,
+    alpha: Annotated[
+        float | None, typer.Option(help="The regulariser of the logistic loss. [default: the capacity]")
+    ] = None,
+    class_weight: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="`balanced`, or LABEL=WEIGHT; the latter may be given again.",
+            metavar="WEIGHT",
+            show_default=False,
+        ),
     ] = None,
     kernel: Annotated[
         str | None, typer.Option(help="A kernel model: rbf, matern, poly or linear. [default: a linear model]")
@@ -94,6 +117,15 @@ def learn(
     random_state: Annotated[
         int | None, typer.Option(min=0, help="Key of the hashes, zero or more. [default: 0]", show_default=False)
     ] = None,
+    test: Annotated[
+        Path | None,
+        typer.Option(
+            help="A table of the same columns: say how well the model predicts it.", show_default=False, readable=False
+        ),
+    ] = None,
+    score: Annotated[
+        bool, typer.Option("--score/--no-score", help="Predict some rows before they are learnt, and say how well.")
+    ] = True,
     mode: Annotated[
         str, typer.Option(help="Permissions of a new model file, in octal; one that is there keeps its own.")
     ] = "600",
@@ -115,6 +147,8 @@ def learn(
 
     - `erasable learn data.csv --kernel rbf --gamma 0.5 --scaling 10 -o curved.erasable`
 
+    - `erasable learn data.csv --loss logistic --alpha 0.1 --class-weight balanced -o rare.erasable`
+
     - `erasable learn data.csv --id row_id --id-type str --label-type int -o model.erasable`
     """
     from erasable.cli._exits import as_options
@@ -122,14 +156,21 @@ def learn(
 
     options: dict[str, Any] = {"capacity": capacity, "threshold": threshold, "scaling": scaling}
     options |= {"order": order, "random_state": random_state}
-    if order == "given":
+    if order == "given" and not sample_rate:
         _refuse({"--random-state": random_state}, "is the key of the hashed order, and --order given has none")
+    heads: dict[str, Any] = {
+        "loss": loss,
+        "alpha": alpha,
+        "class_weight": _class_weights(class_weight),
+        "sample_rate": sample_rate,
+    }
     if kernel is None:
-        options |= {"kappa": kappa, "horizon": horizon, "fit_intercept": intercept}
+        options |= {"kappa": kappa, "horizon": horizon, "fit_intercept": intercept, **heads}
         _refuse({"--gamma": gamma}, "is for kernels: name one with --kernel")
     else:
         options |= {"gamma": gamma}
-        wrong = {"--kappa": kappa, "--horizon": horizon, "--intercept": intercept}
+        wrong = {"--kappa": kappa, "--horizon": horizon, "--intercept": intercept, "--weight": weight}
+        wrong |= {f"--{name.replace('_', '-')}": value for name, value in heads.items()}
         _refuse(wrong, "is for linear models: a kernel has --threshold")
     if threshold is not None:
         _refuse({"--kappa": kappa, "--horizon": horizon}, "names a threshold, and --threshold gives it: leave one out")
@@ -142,6 +183,7 @@ def learn(
             label=label,
             id=id,
             subject=subject,
+            weight=weight,
             ignore=ignore or (),
             label_type=_TYPES[label_type] if label_type else None,
             id_type=_TYPES[id_type] if id_type else None,
@@ -150,19 +192,32 @@ def learn(
             kernel=kernel,
             parameters={name: value for name, value in options.items() if value is not None},
             allow_no_subject=allow_no_subject,
+            test=test,
+            score=score,
             timeout=timeout,
             mode=_permissions(mode),
             progress=bars.of("learning"),
+            reading=bars.of("reading"),
         )
     note_doubt(out)
-    report, hints = done.report, [as_options(hint) for hint in done.hints]
+    report, hints, warned = done.report, *([as_options(line) for line in said] for said in (done.hints, done.warnings))
     if as_json:
         rows = {"rows": report.rows, "core_rows_added": report.core_rows_added, "core_rows": report.core_rows}
-        print_json({"model": str(out), **rows, "bytes": done.bytes, "warnings": hints})
+        scores = {"score": done.score, "test": done.test}
+        figures = {name: None if found is None else found.as_json() for name, found in scores.items()}
+        print_json({"model": str(out), **rows, "bytes": done.bytes, **figures, "warnings": [*warned, *hints]})
         return
     share = f" ({report.core_rows_added / report.rows:.1%})" if report.rows else ""
     say(f"{report.rows:,} rows learnt; {report.core_rows_added:,}{share} became core rows, the others left no trace.")
+    if report.rows_without_weight:
+        say(f"{report.rows_without_weight:,} of these rows have a weight that rounds to zero, and were left out.")
     say(f"{out} holds {report.core_rows:,} core rows in {done.bytes:,} bytes.")
+    if done.score is not None:
+        say(f"Before they were learnt, {done.score.rows:,} of the last rows were predicted: {done.score.line}.")
+    if done.test is not None:
+        show_scores(done.test, title=f"{done.test.rows:,} rows of {test}")
+    for warning in warned:
+        say(f"warning: {warning}", aside=True)
     for hint in hints:
         say(f"hint: {hint}", aside=True)
 
@@ -177,6 +232,28 @@ def _permissions(mode: str) -> int:
         raise ConfigurationError("--mode must be permissions in octal digits, such as 640.") from None
     check_mode(permissions)
     return permissions
+
+
+def _class_weights(given: list[str] | None) -> str | dict[str, float] | None:
+    """``--class-weight`` as it was given: a word, or texts of labels with numbers."""
+    from erasable.errors import ConfigurationError
+
+    if not given:
+        return None
+    if given == ["balanced"]:
+        return "balanced"
+    weights = {}
+    for text in given:
+        label, equals, number = text.rpartition("=")
+        try:
+            weights[label] = float(number)
+        except ValueError:
+            equals = ""
+        if not equals:
+            raise ConfigurationError("--class-weight must be balanced, once, or LABEL=WEIGHT for each class.")
+    if len(weights) < len(given):
+        raise ConfigurationError("--class-weight names a class twice: give each once.")
+    return weights
 
 
 def _refuse(options: dict[str, Any], why: str) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from erasable.cli._shared import Bars, Json, print_json, say, visible
+from erasable.cli._shared import Bars, Json, print_json, say, show_scores, visible
 
 _BY_POSITION = (
     "this model stores no names of columns (give feature_names= when it is made, or make it with erasable learn): "
@@ -31,7 +31,7 @@ def predict(
     ] = None,
     id: Annotated[str | None, typer.Option(help="Column of the row ids, to have them beside the predictions.")] = None,
     label: Annotated[
-        str | None, typer.Option(help="Column of known labels: they are set beside the predictions, and counted.")
+        str | None, typer.Option(help="Column of known labels: they are set beside the predictions, which are scored.")
     ] = None,
     ignore: Annotated[
         list[str] | None,
@@ -63,15 +63,15 @@ def predict(
     refuse_overwriting(out, model, data)
     loaded, _ = read_model(model)
     warnings = [_BY_POSITION] if by_position(loaded, data) else []
-    known = right = 0
+    tally = None
+    if label is not None:
+        from erasable.operations.scoring import Tally
+
+        tally = Tally()
     on_screen = out in (None, "-") and sys.stdout.isatty()  # elsewhere predictions are data, and stay as they are
 
-    def counted() -> Iterator[dict[str, Any]]:
-        nonlocal known, right
+    def shown() -> Iterator[dict[str, Any]]:
         for record in records:
-            if "known" in record:
-                known += 1
-                right += record["known"] == record["prediction"]
             yield {visible(name): _shown(value) for name, value in record.items()} if on_screen else record
 
     with Bars(quiet=as_json) as bars:
@@ -82,17 +82,20 @@ def predict(
             label=label,
             ignore=ignore or (),
             probabilities=probabilities,
+            tally=tally,
             progress=lambda done, total: bars.tick("predicting", done, total or done),
         )
-        rows = write_records(counted(), out)
+        rows = write_records(shown(), out)
+    scores = None if tally is None else tally.scores(loaded.classes)
     if as_json:
-        accuracy = right / known if known else None
-        print_json({"model": str(model), "rows": rows, "out": out, "accuracy": accuracy, "warnings": warnings})
+        figures = None if scores is None else scores.as_json()
+        print_json({"model": str(model), "rows": rows, "out": out, "scores": figures, "warnings": warnings})
         return
     for warning in warnings:
         say(f"warning: {warning}", aside=True)
-    said = f"{rows:,} rows" + (f"; {right / known:.4f} of {known:,} known labels are as predicted" if known else "")
-    say(said, aside=True)
+    say(f"{rows:,} rows predicted", aside=True)
+    if scores is not None:
+        show_scores(scores, aside=True)
 
 
 def _shown(value: Any) -> Any:

@@ -27,7 +27,7 @@ Tensors = dict[str, tuple[str, Any]]
 Piece = bytes | bytearray | memoryview
 Buffer = bytes | bytearray | memoryview
 
-DTYPES = {"I64": "<i8", "F32": "<f4", "I32": "<i4", "I16": "<i2", "U8": "|u1"}
+DTYPES = {"I64": "<i8", "F32": "<f4", "I32": "<i4", "I16": "<i2", "U16": "<u2", "U8": "|u1"}
 _KINDS: dict[type, str] = {bool: "bool", int: "int", float: "float", str: "str", bytes: "bytes"}
 LONGEST_HEADER = 2**23  # bytes; names and scales of a hundred thousand features fit
 MOST_VALUES = 2**19  # in the header: parsed, each takes up to a hundred bytes, however short it is written

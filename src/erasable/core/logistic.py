@@ -23,7 +23,9 @@ from erasable.core.logistic_balls import settle_in_balls
 from erasable.core.newton import Factor, Problems, minimise
 from erasable.core.row_blocks import MOST_ROWS, RowBlocks
 from erasable.core.sigmoid import SIGMOID_ERROR, smaller_sigmoid, two_product, two_sum
-from erasable.errors import ExactnessError, InputError
+from erasable.core.solve import few_threads
+from erasable.core.sums import LARGEST_EXACT
+from erasable.errors import ConfigurationError, ExactnessError, InputError
 
 MOST_ROWS_AT_ONCE = 2**20 - 1  # sums of integers stay below 2**63
 LEAST_COUNT, LARGEST_COUNT = 2.0**-12, 2.0**20
@@ -70,24 +72,29 @@ def logistic_weights(
     Raises
     ------
     InputError
-        When counts or signs are not as above.
+        When rows, signs, counts or start are not as above.
     ExactnessError
         When there are too many rows for exact sums, or an entry cannot be told from a tie with 4096 bits.
     ConfigurationError
-        When alpha is so small that no minimum is found.
+        When alpha is outside the range of the grid, or so small that no minimum is found.
     """
     Y, c = _checked(rows, signs, counts, grid, alpha_units)
+    if start is not None:
+        start = np.asarray(start, dtype=np.float64)
+        if start.shape != (Y.shape[1], grid.n_columns) or not np.isfinite(start).all():
+            raise InputError(f"start must be finite numbers of shape {(Y.shape[1], grid.n_columns)}.")
     k, d = Y.shape[1], grid.n_columns
     out = np.zeros((k, d), dtype=np.float32)
     if Y.shape[0] == 0 or d == 0:
         return out
-    blocks = RowBlocks(rows, grid)
+    blocks = RowBlocks.of(rows, grid)
     together = max(1, _GROUP // (d * d + 4 * blocks.n))
-    for low in range(0, k, together):
-        some = slice(low, low + together)
-        problems = Problems(blocks, np.ascontiguousarray(Y[:, some]), c, grid.bits, alpha_units)
-        begin = None if start is None else np.asarray(start, dtype=np.float64)[some].T
-        out[some] = _solve(problems, begin).T
+    with few_threads(0.0):  # most of the work is on narrow blocks
+        for low in range(0, k, together):
+            some = slice(low, low + together)
+            problems = Problems(blocks, np.ascontiguousarray(Y[:, some]), c, grid.bits, alpha_units)
+            begin = None if start is None else start[some].T
+            out[some] = _solve(problems, begin).T
     return out + np.float32(0.0)  # no negative zeros
 
 
@@ -110,8 +117,12 @@ def _checked(rows: Any, signs: Any, counts: Any, grid: Grid, units: int) -> tupl
             f"logistic weights are certified for at most {MOST_ROWS_AT_ONCE:,} core rows; there are {n:,}: raise the "
             "threshold (fewer core rows)."
         )
-    if units < 1:
-        raise InputError(f"alpha must be at least 4**-grid_bits = {4.0**-grid.bits:.3g}.")
+    if not 1 <= units < LARGEST_EXACT:
+        least, most = 4.0**-grid.bits, LARGEST_EXACT / 4**grid.bits
+        raise ConfigurationError(
+            f"alpha must be at least {least:.3g} and below {most:.3g} on a grid of {grid.bits} bits; "
+            f"got {units / 4**grid.bits:.3g}."
+        )
     return np.ascontiguousarray(Y.T), c
 
 
@@ -140,14 +151,14 @@ def _certify(
         decrement = max(-float(point.gradient @ s), 0.0)
         near = decrement <= 4.0 * alpha * 2.0 ** -(q + 18)
         if near or decrement > last / 16.0:
-            residual = math.inf
+            smallest = math.inf
             while True:
                 enclosure = point.enclosure(s)
                 if enclosure.radius < 1.0:
                     _settle(point.w, s, enclosure.radius, q, published, settled)
-                if settled.all() or not enclosure.residual < 0.5 * residual:
+                if settled.all() or not enclosure.radius < 0.5 * smallest:
                     break
-                residual = enclosure.residual
+                smallest = enclosure.radius
                 s = s - factor.solve(enclosure.eta)
             if settled.all() or fresh:
                 return point.w + s, factor
@@ -175,7 +186,6 @@ class Enclosure:
 
     radius: float
     eta: Float64s
-    residual: float
 
 
 @dataclass(frozen=True)
@@ -254,13 +264,13 @@ class Point:
         root = math.sqrt(alpha)
         Q = (math.hypot(root * length, bent) + residual / root + (noise + lost + 16.0 * _ROUND * bent)) / root * _SLACK
         if not Q < 0.5:
-            return Enclosure(math.inf, eta, residual)
+            return Enclosure(math.inf, eta)
         rho = Q / (1.0 - Q)  # at least -ln(1 - Q), and at most 1
         kappa = 0.5 * rho * (1.0 + 0.5 * rho)  # at least (e^rho - 1) / rho - 1
         phi = 1.0 - 0.5 * rho  # at most (1 - e^-rho) / rho
         structured = (kappa + 16.0 * _ROUND) * bent + noise + lost
         radius = (residual / alpha + structured / (2.0 * math.sqrt(alpha * phi))) * _SLACK
-        return Enclosure(radius, eta, residual)
+        return Enclosure(radius, eta)
 
 
 def _norm(v: Float64s) -> float:
@@ -269,7 +279,7 @@ def _norm(v: Float64s) -> float:
 
 def _gamma(problem: Problems) -> float:
     """How far, relative to the sum of sizes, a sum of products over all rows may be from its value."""
-    return (MOST_ROWS + len(problem.rows.sources) + 10) * 1.01 * _ROUND
+    return (MOST_ROWS + len(problem.rows.parts) + 10) * 1.01 * _ROUND
 
 
 def _rounded(w: Float64s, bits: int, q: int) -> tuple[Float64s, int]:

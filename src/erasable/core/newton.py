@@ -20,7 +20,7 @@ from erasable.errors import ConfigurationError
 
 _MOST_STEPS = 200
 _NEAR = 2.0**-12  # a distance from the minimiser within which Newton's method needs no line search
-_LEAST_SAMPLE = 2048  # rows
+_LEAST_SAMPLE = 512  # rows
 
 
 @dataclass(frozen=True)
@@ -92,8 +92,20 @@ class Factor:
 
 
 def minimise(problems: Problems, start: Float64s | None) -> tuple[Float64s, list[Factor]]:
-    """Weights (d, k) near the minimisers, and factors of about the Hessians there."""
-    W = np.zeros((problems.rows.d, problems.signs.shape[1])) if start is None else start.copy()
+    """Weights (d, k) near the minimisers, and factors of about the Hessians there.
+
+    Without a start, a sample of the rows is solved first, and a larger sample from there.
+    """
+    if start is not None:
+        W = start.copy()
+    else:
+        W, d = np.zeros((problems.rows.d, problems.signs.shape[1])), problems.rows.d
+        for every in (16, 4):
+            if problems.rows.n >= every * max(_LEAST_SAMPLE, 2 * d):
+                rows = problems.rows.sample(every)
+                share = sum(where.stop - where.start for where, _ in rows.parts) / rows.n
+                sample = replace(problems, rows=rows, counts=problems.counts / share)
+                W, _ = _descend(sample, W, max(0.01 * d, _NEAR**2 * problems.alpha))
     return _descend(problems, W, _NEAR**2 * problems.alpha)
 
 
@@ -136,7 +148,10 @@ def _descend(problems: Problems, W: Float64s, enough: float) -> tuple[Float64s, 
                 W[:, j] += S[:, j]
                 M[:, j], G[:, j] = M_new[:, at], G_new[:, at]
             else:
-                W[:, j] += _length(problems, W[:, j], S[:, j], M[:, j], M_new[:, at]) * S[:, j]
+                t = _length(problems, W[:, j], S[:, j], M[:, j], M_new[:, at])
+                W[:, j] += t * S[:, j]
+                if t < 0.1:
+                    factors[j] = None  # of no use here
                 short.append(j)
         if short:
             M[:, short], G[:, short] = problems.of(short).margins_and_gradient(W[:, short])

@@ -6,6 +6,7 @@ Changes nothing it is given. A record of this kind lives no longer than the call
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,70 +17,104 @@ from erasable.core.grid import Grid
 
 MOST_ROWS = 1024  # of a block
 _BLOCK_ENTRIES = 2**18  # of a dense block: two megabytes stay in a cache
+_SLAB = 32  # blocks of sparse rows whose products with each other are summed at once
 _SPARSE = 1 / 8  # rows with fewer entries than this, of all, are multiplied as sparse ones
-_VERY_SPARSE = 1 / 25  # and their products with each other are, too
+_VERY_SPARSE = 1 / 16  # and their products with each other are, too
 
 
+@dataclass(frozen=True)
 class RowBlocks:
-    """Rows of integers, of norm below ``2**bits``, the constant included, a block at a time.
+    """Rows of integers, of norm below ``2**bits``, the constant included, a block at a time."""
 
-    Parameters
-    ----------
-    rows : integers of shape (n, n_columns), or ``csr_array`` of integers of shape (n, n_features)
-        Sparse rows come without the intercept's constant.
-    """
+    n: int
+    d: int
+    parts: tuple[tuple[slice, Any], ...]  # positions of rows; dense integers, or sparse float64
+    sparse: bool
+    very_sparse: bool
 
-    def __init__(self, rows: Any, grid: Grid) -> None:
-        self.n, self.d = rows.shape[0], grid.n_columns
-        self.blocks: list[tuple[slice, Any]] = []
-        sparse = not isinstance(rows, np.ndarray)
-        step = MOST_ROWS if sparse else min(MOST_ROWS, max(64, _BLOCK_ENTRIES // max(self.d, 1)))
-        entries = rows.nnz + self.n * grid.intercept if sparse else int(np.count_nonzero(rows))
-        density = entries / max(self.n * self.d, 1)
-        self.sparse = sparse or density < _SPARSE
-        self.very_sparse = density < _VERY_SPARSE
-        self.sources: list[tuple[slice, Any]] = []
-        if self.sparse:
-            step = MOST_ROWS
-        for low in range(0, self.n, step):
-            high = min(low + step, self.n)
-            part = rows[low:high]
-            if self.sparse:
-                part = _sparse_block(part, grid.constant if sparse and grid.intercept else None)
-            self.sources.append((slice(low, high), part))
+    @classmethod
+    def of(cls, rows: Any, grid: Grid) -> RowBlocks:
+        """The blocks of dense rows of shape (n, n_columns), or of CSR rows of shape (n, n_features).
+
+        Sparse rows come without the intercept's constant. Dense rows that hold mostly zeros are taken as sparse ones.
+        """
+        n, d = rows.shape[0], grid.n_columns
+        dense = isinstance(rows, np.ndarray)
+        entries = int(np.count_nonzero(rows)) if dense else rows.nnz + n * int(grid.intercept)
+        density = entries / max(n * d, 1)
+        sparse = not dense or density < _SPARSE
+        step = MOST_ROWS if sparse else min(MOST_ROWS, max(64, _BLOCK_ENTRIES // max(d, 1)))
+        if sparse:
+            rows = _nonzeros(rows) if dense else _with_constant(rows, grid)
+        places = [slice(low, min(low + step, n)) for low in range(0, n, step)]
+        parts = [(p, _sparse_slice(rows, p.start, p.stop) if sparse else rows[p]) for p in places]
+        return cls(n, d, tuple(parts), sparse, sparse and density < _VERY_SPARSE)
 
     def __iter__(self) -> Iterator[tuple[slice, Any]]:
         """Positions of rows and the block itself: something that has ``block @ W`` and ``block.T @ V``, in float64."""
-        for where, part in self.sources:
+        for where, part in self.parts:
             yield where, part if self.sparse else part.astype(np.float64)
 
-    def gram(self, D: Float64s, dtype: type, every: int = 1) -> Floats:
-        """About ``sum of D_i g_i g_i'``: the lower triangle of a Fortran-ordered array, of ``every``-th blocks only."""
+    def sample(self, every: int) -> RowBlocks:
+        """One block of so many."""
+        return RowBlocks(self.n, self.d, self.parts[::every], self.sparse, self.very_sparse)
+
+    def gram(self, D: Float64s, dtype: type) -> Floats:
+        """About ``sum of D_i g_i g_i'`` over the blocks: the lower triangle of a Fortran-ordered array."""
+        if self.very_sparse:
+            return self._sparse_gram(D).astype(dtype, order="F")
         H: Floats = np.zeros((self.d, self.d), dtype=dtype, order="F")
         rank_k = blas.ssyrk if dtype is np.float32 else blas.dsyrk
-        for where, part in self.sources[::every]:
-            weights = D[where]
-            if self.very_sparse:
-                H += _sparse_gram(part, weights).astype(dtype)
-                continue
+        roots: Floats = np.sqrt(D).astype(dtype)
+        for where, part in self.parts:
             dense = part.toarray() if self.sparse else part
-            scaled = dense.astype(dtype) * np.sqrt(weights).astype(dtype)[:, None]
+            scaled = np.multiply(dense, roots[where, None], dtype=dtype, casting="same_kind")
             H = rank_k(1.0, scaled.T, beta=1.0, c=H, lower=1, overwrite_c=1)
         return H
 
+    def _sparse_gram(self, D: Float64s) -> Float64s:
+        from scipy.sparse import vstack
 
-def _sparse_block(part: Any, constant: int | None) -> Any:
-    """A block as a sparse array of float64, with the constant as its last column."""
+        H = np.zeros((self.d, self.d))
+        for low in range(0, len(self.parts), _SLAB):
+            some = self.parts[low : low + _SLAB]
+            slab = vstack([part for _, part in some], format="csr")
+            weights = np.concatenate([D[where] for where, _ in some])
+            scaled = slab.copy()
+            scaled.data *= np.repeat(weights, np.diff(slab.indptr))
+            H += (slab.T @ scaled).toarray()
+        return H
+
+
+def _nonzeros(rows: Any) -> Any:
+    """Dense integers as sparse float64."""
+    from scipy.sparse import csr_array
+
+    n, d = rows.shape
+    data, columns, lengths = [], [], [np.zeros(1, dtype=np.int64)]
+    for low in range(0, n, MOST_ROWS):
+        part = rows[low : low + MOST_ROWS]
+        flat = np.flatnonzero(part.reshape(-1) != 0)
+        at, column = np.divmod(flat, d)
+        data.append(part.reshape(-1)[flat].astype(np.float64))
+        columns.append(column.astype(np.int32))
+        lengths.append(np.bincount(at, minlength=len(part)))
+    starts = np.cumsum(np.concatenate(lengths))
+    return csr_array((np.concatenate(data), np.concatenate(columns), starts), shape=(n, d))
+
+
+def _with_constant(rows: Any, grid: Grid) -> Any:
+    """Sparse rows as float64, the constant as their last column."""
     from scipy.sparse import csr_array, hstack
 
-    block = csr_array(part, dtype=np.float64)
-    if constant is None:
-        return block
-    return csr_array(hstack([block, np.full((block.shape[0], 1), float(constant))], format="csr"))
+    features = csr_array(rows, dtype=np.float64)
+    if not grid.intercept:
+        return features
+    return hstack([features, csr_array(np.full((rows.shape[0], 1), float(grid.constant)))], format="csr")
 
 
-def _sparse_gram(part: Any, weights: Float64s) -> Float64s:
-    scaled = part.copy()
-    scaled.data = scaled.data * np.repeat(weights, np.diff(part.indptr))
-    product: Float64s = (part.T @ scaled).toarray()
-    return product
+def _sparse_slice(rows: Any, low: int, high: int) -> Any:
+    """Some rows, their numbers shared."""
+    first, last = int(rows.indptr[low]), int(rows.indptr[high])
+    pieces = rows.data[first:last], rows.indices[first:last], rows.indptr[low : high + 1] - first
+    return type(rows)(pieces, shape=(high - low, rows.shape[1]))

@@ -7,6 +7,7 @@ do: go on learning, and predict by themselves.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any, Self, TypeVar
@@ -22,12 +23,14 @@ from erasable.errors import ConfigurationError
 from erasable.estimators.forgetting import ForgettingClassifier
 from erasable.estimators.saving import Savable
 from erasable.estimators.validated import check_rows
+from erasable.models.blocks import Block
 from erasable.models.files import KINDS
 from erasable.models.keys import array_of
 from erasable.models.model import Model
 from erasable.models.order import LabelRuns
 from erasable.models.reports import ForgetReport, LearnReport
-from erasable.models.rounds import BUDGET_BYTES, Block, learn_blocks
+from erasable.models.rounds import BUDGET_BYTES, Ahead, learn_blocks
+from erasable.models.scarcity import label_counts, warn_of_thin_classes
 from erasable.models.shards import Fetch
 from erasable.validation import whole_number
 
@@ -137,6 +140,8 @@ class ModelClassifier(Savable, ForgettingClassifier):
             if self.__sklearn_is_fitted__():
                 self._model.erase()
             self._install(schema, _model=model)
+            if model.one_by_one and not streaming:
+                warn_of_thin_classes(label_counts(y), model.core.class_counts, stacklevel=4)  # who called fit
         return report
 
     def _forget(self, ids: Any, subjects: Any) -> ForgetReport:
@@ -275,6 +280,8 @@ class ErasableBase(ModelClassifier):
         allow_no_subject: bool = False,
         progress: Callable[[int], None] | None = None,
         budget_bytes: int = BUDGET_BYTES,
+        reading: Callable[[int], None] | None = None,
+        ahead: Ahead | None = None,
     ) -> LearnReport:
         """Learn the rows of many blocks as if they came in one call, without holding them all.
 
@@ -292,6 +299,10 @@ class ErasableBase(ModelClassifier):
             Called with the number of rows whose fate is known.
         budget_bytes : int, default=256 MiB
             About how many bytes of rows are held at a time. It changes the number of passes and nothing else.
+        reading : callable, optional
+            Called with the number of rows read in the first pass of a new model, when no fate is known yet.
+        ahead : callable, optional
+            Called with a model of the rows before and rows that it has not learnt; see ``erasable.models.rounds``.
         """
         once = getattr(blocks, "once", isinstance(blocks, Iterator))
         budget = whole_number(budget_bytes, "budget_bytes")
@@ -309,16 +320,20 @@ class ErasableBase(ModelClassifier):
             face._install(schema, _model=self._start(width, X.shape[0], None, streaming=True))
         face._model.check_whole()
         face._check_unchanged(face._model, None)
+        checked = _CheckedBlocks(face, blocks)
         report = learn_blocks(
             face._model,
-            _CheckedBlocks(face, blocks),
+            checked,
             once=once,
             budget_bytes=budget,
             allow_no_subject=allow_no_subject,
             progress=progress,
+            reading=reading,
+            ahead=ahead,
         )
         if fresh:
             self._install(schema, _model=face._model)
+        warn_of_thin_classes(checked.labels, face._model.core.class_counts, stacklevel=2)
         return report
 
     def check_agrees(self, model: Model) -> None:
@@ -387,12 +402,20 @@ class ErasableBase(ModelClassifier):
 
 
 class _CheckedBlocks:
-    """Blocks whose rows are checked as those of ``partial_fit``, each time they are gone through."""
+    """Blocks whose rows are checked as those of ``partial_fit``, each time they are gone through.
+
+    ``labels`` are counted the first time.
+    """
 
     def __init__(self, face: ErasableBase, blocks: Iterable[Any]) -> None:
         self.face, self.blocks = face, blocks
+        self.labels: Counter[Any] = Counter()
+        self._counted = False
 
     def __iter__(self) -> Iterator[Block]:
+        counting, self._counted = not self._counted, True
         for block in self.blocks:
             X, y, _ = self.face._check_learnt(block.X, block.y, first=False)
+            if counting:
+                self.labels += label_counts(y)
             yield Block(X, y, block.ids, block.subjects, getattr(block, "weights", None))

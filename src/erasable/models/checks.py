@@ -54,7 +54,7 @@ def check_ids(ids: Any, n: int, place: Mapping[Key, Any]) -> Column | None:
     keys = as_key_column(ids, "ids")
     if len(keys) != n:
         raise InputError(f"ids has {len(keys)} entries for {n} rows: pass one id per row.")
-    distinct = len(np.unique(keys) if isinstance(keys, np.ndarray) else set(keys))
+    distinct = _distinct(keys) if isinstance(keys, np.ndarray) else len(set(keys))
     if distinct < n:
         raise InputError(f"ids must be distinct: {n - distinct} of {n} repeat an earlier one.")
     if place:
@@ -99,3 +99,9 @@ def check_subjects(subjects: Any, n: int, known: type | None, *, allow_no_subjec
         )
     same_kind(named, known, "subjects")
     return owners
+
+
+def _distinct(numbers: npt.NDArray[np.int64]) -> int:
+    """How many different ones there are; sorting is several times as fast as NumPy's own way."""
+    ordered = np.sort(numbers)
+    return min(1, len(ordered)) + int(np.count_nonzero(ordered[1:] != ordered[:-1]))

@@ -10,14 +10,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 
 from erasable.core.arrays import Float32s, Float64s
 from erasable.core.grid import scale_rows
 from erasable.core.layout import Key, Label, canonical_json, read_json
+from erasable.core.row_layout import laid_out, row_sizes
 from erasable.core.selector import Decisions, Progress, RawRows, not_ruled_out, select, stale_screen
 from erasable.core.sums import add_rows, empty_gram, sums_by_class
 from erasable.errors import StateFormatError
@@ -59,7 +62,7 @@ class LinearModel(Model):
     def __init__(self, configuration: LinearConfiguration, feature_map: FeatureMap | None = None) -> None:
         grid = configuration.grid
         self.configuration, self.feature_map = configuration, feature_map
-        self.core = CoreRows(np.empty((0, grid.n_columns), dtype=grid.dtype))
+        self.core = CoreRows(np.empty((0, grid.n_columns), dtype=grid.dtype), grid=grid)
         self.H = empty_gram(grid, configuration.units)
         self.class_sums: dict[Label, Float64s] = {}
         self.weighted: WeightedSums | None = None
@@ -72,8 +75,9 @@ class LinearModel(Model):
     def restore(cls, state: LinearState, feature_map: FeatureMap | None = None) -> Self:
         """The model that a state is of; sums and weights are taken over, for ``verify`` to judge."""
         model = cls(state.configuration, feature_map)
+        c = state.configuration
         weights = None if state.row_weights is None else state.row_weights.tolist()
-        model.core = CoreRows(state.rows.copy(), state.ids, state.subjects, state.labels, weights)
+        model.core = CoreRows(state.rows.copy(), state.ids, state.subjects, state.labels, c.grid, weights)
         model.H, model.weighted = gram_of(state), weighted_sums_of(state)
         sums = dict(zip(state.classes, state.class_sums.astype(np.float64), strict=True))
         # A class without rows has no sum; one that a file gives it all the same is for ``verify`` to see.
@@ -138,24 +142,31 @@ class LinearModel(Model):
             self.weighted = WeightedSums.of_equal(self.H, self.class_sums)
         self.H, low = extra, 0
         for batch in batches:
-            cut = slice(low, low + len(batch))
-            for label, total in sums_by_class(batch, labels[cut]).items():
+            cut = slice(low, low + batch.shape[0])
+            for label, total in sums_by_class(batch, labels[cut], self.configuration.grid).items():
                 self.class_sums[label] = self.class_sums[label] + total if label in self.class_sums else total
             if self.weighted is not None:
-                self.weighted.add(batch, labels[cut], weights[cut])
-            low += len(batch)
+                self.weighted.add(batch, labels[cut], weights[cut], self.configuration.grid)
+            low = cut.stop
 
     def release(self, keys: list[Key]) -> None:
         """Downdate the sums."""
         rows, labels = self.core.gather(keys)
         weights = self.core.weights_of(keys)
         super().release(keys)
-        add_rows(self.H, rows, -1.0)  # Algorithm 1, line 14
-        for row, label in zip(rows, labels, strict=True):
-            total = self.class_sums[label]
-            total -= row
+        grid = self.configuration.grid
+        add_rows(self.H, rows, -1.0, grid)  # Algorithm 1, line 14
+        if sp.issparse(rows):
+            for label, (low, high) in zip(labels, pairwise(rows.indptr.tolist()), strict=True):
+                total = self.class_sums[label]
+                total[rows.indices[low:high]] -= rows.data[low:high]
+                total[grid.n_features :] -= grid.constant
+        else:
+            for row, label in zip(rows, labels, strict=True):
+                total = self.class_sums[label]
+                total -= row
         if self.weighted is not None:
-            self.weighted.add(rows, labels, weights, -1)
+            self.weighted.add(rows, labels, weights, grid, -1)
         for label in set(labels).difference(self.core.class_counts):
             del self.class_sums[label]
             if self.weighted is not None:
@@ -163,7 +174,8 @@ class LinearModel(Model):
         if self.weighted is not None and not self.core.uneven:  # the plain sums say it all
             self.weighted.erase()
             self.weighted = None
-        rows.fill(0.0)
+        for array in (rows.data, rows.indices) if sp.issparse(rows) else (rows,):
+            array.fill(0)
 
     def drop_caches(self) -> None:
         """Overwrite and drop the weights."""
@@ -249,7 +261,7 @@ class LinearModel(Model):
     def nbytes(self) -> int:
         """Bytes of numbers held: rows, sums and weights."""
         grid = self.configuration.grid
-        rows = len(self.core) * grid.n_columns * grid.dtype.itemsize
+        rows = int(row_sizes(laid_out(self.core.rows(), grid), grid).sum())
         k = len(self.classes)
         if self.core.uneven:
             rows += 2 * len(self.core)

@@ -8,9 +8,10 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 
-from erasable.core.arrays import Float32s, Float64s, Integers
-from erasable.core.grid import Grid
+from erasable.core.arrays import Float32s, Float64s
+from erasable.core.grid import Grid, dense_rows
 from erasable.core.layout import (
     Buffer,
     Key,
@@ -24,8 +25,10 @@ from erasable.core.layout import (
     read_label,
     read_names,
 )
+from erasable.core.row_layout import laid_out, read_rows, row_tensors
 from erasable.core.scaling import described_scaling, read_scaling
 from erasable.core.selector import GridRows, Progress, Selection, select
+from erasable.core.sparse import stacked
 from erasable.core.sums import LARGEST_EXACT, empty_gram, packed, sums_by_class, unpacked
 from erasable.errors import ConfigurationError, StateFormatError, VerificationError
 from erasable.models.heads import LOSSES, logistic_weights_of, squared_weights
@@ -103,7 +106,8 @@ class LinearState(State):
     ----------
     ids, subjects, labels : tuples of length n_core
         A subject may be None.
-    rows : array of shape (n_core, n_columns), integers
+    rows : array of shape (n_core, n_columns), integers; or sparse
+        In the layout that they have by the rule: see :mod:`erasable.core.row_layout`.
     gram : array of shape (n_columns (n_columns + 1) / 2,), int64
         Lower triangle of the sum of g g', row by row. ``A = (units * I + gram) * 4**-bits``.
     class_sums : array of shape (n_classes, n_columns), int64
@@ -127,6 +131,9 @@ class LinearState(State):
     FORMAT = "erasable-linear"
     MEASURE = "leverage"
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rows", laid_out(self.rows, self.configuration.grid))
+
     @classmethod
     def assemble(
         cls,
@@ -134,7 +141,7 @@ class LinearState(State):
         ids: tuple[Key, ...],
         subjects: tuple[Key | None, ...],
         labels: tuple[Label, ...],
-        rows: Integers,
+        rows: Any,
         H: Float64s,
         class_sums: Float64s,
         weights: Float32s | None = None,
@@ -173,7 +180,7 @@ class LinearState(State):
         ids: tuple[Key, ...],
         subjects: tuple[Key | None, ...],
         labels: tuple[Label, ...],
-        rows: Integers,
+        rows: Any,
         row_weights: RowWeights | None = None,
         *,
         progress: Progress | None = None,
@@ -187,20 +194,21 @@ class LinearState(State):
         """
         c, grid = configuration, configuration.grid
         H = empty_gram(grid, c.units)
-        source, forced = GridRows(rows, grid), c.always_kept(ids)
-        selection = select(source, H, 0, grid=grid, units=c.units, tau=c.threshold, progress=progress, forced=forced)
+        source = GridRows(dense_rows(rows, grid) if sp.issparse(rows) else rows, grid)
+        forced = c.always_kept(ids)
+        selection = select(source, H, 0, grid=grid, units=c.units, tau=c.threshold, forced=forced, progress=progress)
         kept = selection.index.tolist()
-        chosen = np.concatenate(selection.batches) if kept else np.empty((0, grid.n_columns), dtype=grid.dtype)
+        chosen = stacked(selection.batches) if kept else np.empty((0, grid.n_columns), dtype=grid.dtype)
         ids, subjects = tuple(ids[i] for i in kept), tuple(subjects[i] for i in kept)
         labels = tuple(labels[i] for i in kept)
         classes = classes_of(c.classes, labels)
-        sums = stack_sums(classes, sums_by_class(chosen, labels), grid)
+        sums = stack_sums(classes, sums_by_class(chosen, labels, grid), grid)
         row_weights = None if row_weights is None else uneven(row_weights[selection.index])
         weighted = None
         if row_weights is not None and c.loss == "squared":
             guard_weights(int(row_weights.sum(dtype=np.int64)), grid, c.units)
             of_all = WeightedSums(empty_gram(grid, ONE * c.units), {})
-            of_all.add(chosen, labels, row_weights)
+            of_all.add(chosen, labels, row_weights, grid)
             weighted = of_all.H, stack_sums(classes, of_all.class_sums, grid)
         state = cls.assemble(c, ids, subjects, labels, chosen, H, sums, row_weights=row_weights, weighted=weighted)
         return state, selection
@@ -213,9 +221,13 @@ class LinearState(State):
 
     def check_rows(self) -> None:
         """Refuse rows that are not on the grid."""
-        grid = self.configuration.grid
-        square = np.einsum("ij,ij->i", self.rows, self.rows, dtype=np.int64)
-        unfit = (square > grid.radius**2) | (self.rows[:, grid.n_features :] != grid.constant).any(axis=1)
+        grid, rows = self.configuration.grid, self.rows
+        if sp.issparse(rows):  # the constant is what the grid says
+            entries = np.concatenate([[0], np.cumsum(rows.data.astype(np.int64) ** 2)])
+            unfit = np.diff(entries[rows.indptr]) > grid.radius**2 - grid.constant**2
+        else:
+            square = np.einsum("ij,ij->i", rows, rows, dtype=np.int64)
+            unfit = (square > grid.radius**2) | (rows[:, grid.n_features :] != grid.constant).any(axis=1)
         if unfit.any():
             first = int(np.flatnonzero(unfit)[0]) + 1
             raise VerificationError(f"core row {first} of {len(self.ids)} is not a row of the grid.")
@@ -225,7 +237,8 @@ class LinearState(State):
         sums = {"A": self.gram, "the class sums b": self.class_sums}
         if self.weighted_gram is not None and self.weighted_class_sums is not None:
             sums |= {"the weighted A": self.weighted_gram, "the weighted class sums b": self.weighted_class_sums}
-        return {**sums, f"the {self.configuration.loss} weights w": self.weights.view(np.int32)}
+        name = "the weights w" if self.configuration.loss == "squared" else "the logistic weights w"
+        return {**sums, name: self.weights.view(np.int32)}
 
     def counts(self) -> tuple[int, int]:
         """Entries of A and of the class sums; weights."""
@@ -255,7 +268,7 @@ class LinearState(State):
 
     def row_tensors(self) -> Tensors:
         """The rows in the narrowest integers that hold them, and their weights where some is not one."""
-        tensors: Tensors = {"rows": ("I16" if self.rows.dtype.itemsize == 2 else "I32", self.rows)}
+        tensors = row_tensors(self.rows, self.configuration.grid)
         return tensors if self.row_weights is None else {**tensors, "row_weights": ("I16", self.row_weights)}
 
     def derived(self) -> Tensors:
@@ -323,6 +336,11 @@ def _parse(data: Buffer) -> LinearState:
     return state_of(meta, tensors)
 
 
+def grid_of(meta: dict[str, Any]) -> Grid:
+    """The grid that metadata describe; anything may be raised for values of other types."""
+    return Grid(int(meta["n_features"]), int(meta["bits"]), bool(meta["intercept"]), read_scaling(meta["scaling"]))
+
+
 def state_of(meta: dict[str, Any], tensors: dict[str, npt.NDArray[Any]]) -> LinearState:
     """The state that metadata and tensors describe; whether they are written as they should be is for others to check.
 
@@ -331,7 +349,7 @@ def state_of(meta: dict[str, Any], tensors: dict[str, npt.NDArray[Any]]) -> Line
     StateFormatError
         When the parts do not fit together. Anything may be raised for values of other types.
     """
-    grid = Grid(int(meta["n_features"]), int(meta["bits"]), bool(meta["intercept"]), read_scaling(meta["scaling"]))
+    grid = grid_of(meta)
     classes = tuple(read_label(meta["class_kind"], c) for c in meta["classes"])
     names = meta["feature_names"]
     configuration = LinearConfiguration(
@@ -348,16 +366,14 @@ def state_of(meta: dict[str, Any], tensors: dict[str, npt.NDArray[Any]]) -> Line
         float.fromhex(meta["sample_rate"]),
         read_order(meta["sample_key"]),
     )
-    d, rows = grid.n_columns, tensors["rows"]
+    d, rows = grid.n_columns, read_rows(tensors, grid)
     row_weights = tensors.get("row_weights")
     wide = [tensors.get(name) for name in ("weighted_gram", "weighted_class_sums")]
     fits = (
-        rows.shape[1:] == (d,)
-        and rows.dtype == grid.dtype
-        and tensors["gram"].shape == (d * (d + 1) // 2,)
+        tensors["gram"].shape == (d * (d + 1) // 2,)
         and tensors["class_sums"].shape == (len(classes), d)
         and tensors["weights"].shape == (len(classes) if len(classes) > 2 else 1, d)
-        and (row_weights is None or _are_uneven(row_weights, len(rows)))
+        and (row_weights is None or _are_uneven(row_weights, rows.shape[0]))
         and [None if t is None else t.shape for t in wide]
         == (
             [tensors["gram"].shape, tensors["class_sums"].shape]
@@ -367,7 +383,7 @@ def state_of(meta: dict[str, Any], tensors: dict[str, npt.NDArray[Any]]) -> Line
     )
     if not fits:
         raise StateFormatError("its parts do not fit together.")
-    names = read_names(meta, tensors, classes, len(rows))
+    names = read_names(meta, tensors, classes, rows.shape[0])
     derived = tensors["gram"], tensors["class_sums"], tensors["weights"]
     return LinearState(configuration, *names, rows, *derived, row_weights, *wide)
 

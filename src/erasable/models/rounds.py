@@ -4,49 +4,43 @@ Leverage, and whatever else rows are selected by, only falls as rows are selecte
 before it rule out is out for good, in whatever order it is asked about: *stale screening* is safe. One round is one
 pass over the blocks, in any order: of the rows whose turn has not come yet, those that the core rows of the rounds
 before do not rule out are held, the ones of lowest hash within a budget; then they are decided in their order. Rounds
-follow until nothing was left over. The first of a new model, with no core rows yet, has nothing to rule out rows with;
-as a rule the second is the last.
+follow until nothing was left over. The first of a new model, with no core rows yet, has nothing to rule out rows with,
+so it holds few; as a rule the second is the last.
 
 *Law*: the model is that of learning all rows in one call, whatever the blocks, their order and the budget.
 *Contract*: whoever screens (:meth:`Model.screening`) needs no order and no other rows, so it can be done elsewhere.
+
+*Rows before they are learnt*: whoever asks is shown rows that come later and a model of all that come before, to see
+how well it predicts them. In the order of the hashes that is done once all is learnt: the rows are those of the last
+eighth, and the model is the one at hand without what it kept of them, which is bit for bit the model that it was.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import chain
-from typing import Any, NamedTuple
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from copy import deepcopy
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-import scipy.sparse as sp
 
 from erasable.core.keyed_hash import Hashes, keyed_hash
 from erasable.core.selector import Decisions
 from erasable.errors import ConfigurationError, InputError
+from erasable.models.blocks import Block, Held, Rows
 from erasable.models.checks import check_ids, check_labels, check_subjects, next_id
-from erasable.models.keys import Column, as_key_column, label_type, same_kind
+from erasable.models.keys import Column, as_key_column, label_type, pick, same_kind
 from erasable.models.model import Model
 from erasable.models.order import LabelRuns
 from erasable.models.reports import LearnReport
-from erasable.models.weighting import ONE
 
 BUDGET_BYTES = 2**28
-_NUMBER_BYTES, _TEXT_BYTES = 24, 100  # about what label, id and subject take beside a row: numbers, and each text
+_SHOWN = 1 / 16  # of the budget: for rows that are shown before they are learnt
+_LAST_EIGHTH = 7 * 2**61  # of the hashes
+_FIRST_SHOWN, _ENOUGH_SHOWN = 128, 100  # rows
 
-Mask = npt.NDArray[np.bool_]
-
-
-class Block(NamedTuple):
-    """Some rows: finite ``X`` as a model takes it, labels, and ids, subjects and weights where they have any."""
-
-    X: Any
-    y: npt.NDArray[Any]
-    ids: Any = None
-    subjects: Any = None
-    weights: Any = None
+#: Called with a model that has learnt all rows before these, and these.
+Ahead = Callable[[Model, Rows], None]
 
 
 def learn_blocks(
@@ -57,6 +51,8 @@ def learn_blocks(
     budget_bytes: int = BUDGET_BYTES,
     allow_no_subject: bool = False,
     progress: Callable[[int], None] | None = None,
+    reading: Callable[[int], None] | None = None,
+    ahead: Ahead | None = None,
 ) -> LearnReport:
     """Learn the rows of all blocks as one call: in the order of their hashes, or as they come.
 
@@ -72,18 +68,32 @@ def learn_blocks(
         About how many bytes of rows are held. It changes the number of passes and nothing else.
     progress : callable, optional
         Called with the number of rows whose fate is known.
+    reading : callable, optional
+        Called with the number of rows read so far in the first pass of a new model, when no fate is known yet.
+    ahead : callable, optional
+        Called with a model of the rows before, not to be changed, and rows that it has not learnt, of a sixteenth of
+        the budget at most. In the order of the hashes once, with the last eighth; as they come, at doublings of their
+        number, from 128 on.
 
     Raises
     ------
     InputError
-        When rows that can be read but once are more than the budget.
+        When rows that can be read but once are more than the budget; when ids repeat, see :class:`_Repeated`.
     """
     named = _NamedBlocks(model, blocks, allow_no_subject)
     try:
         if model.order_key is None:
-            parts = list(_as_given(model, named, progress))
+            parts = list(_as_given(model, named, once, progress, ahead, _SHOWN * budget_bytes))
         else:
-            parts = list(_in_rounds(model, named, model.order_key, once, budget_bytes, progress))
+            shown = None if ahead is None else Held(_LAST_EIGHTH, _SHOWN * budget_bytes)
+            rounds = _Rounds(model, named, model.order_key, once, budget_bytes, shown)
+            before = len(model.core)
+            parts = list(rounds.learnt(progress, reading))
+            if ahead is not None and shown is not None and shown.parts:
+                late = keyed_hash(new := model.core.ids()[before:], model.order_key) >= np.uint64(_LAST_EIGHTH)
+                earlier = _without(model, [new[i] for i in np.flatnonzero(late).tolist()])
+                ahead(earlier, shown.joined())
+                earlier.erase()
     except BaseException:
         model.moment = None
         raise
@@ -98,111 +108,153 @@ def learn_blocks(
     return LearnReport(rows, added, len(model.core), decisions, named.weightless)
 
 
-def _as_given(model: Model, blocks: Iterable[Rows], progress: Callable[[int], None] | None) -> Iterator[LearnReport]:
-    runs, done = LabelRuns(), 0
+def _as_given(
+    model: Model,
+    blocks: _NamedBlocks,
+    once: bool,
+    progress: Callable[[int], None] | None,
+    ahead: Ahead | None,
+    shown_bytes: float,
+) -> Iterator[LearnReport]:
+    runs, repeated, done, due = LabelRuns(), _Repeated(0), 0, _FIRST_SHOWN
     for block in blocks:
         if not len(block):  # none of them has a weight
             continue
         runs.add(block.y)
-        yield block.learnt_by(model, progress, done)
-        done += len(block)
+        repeated.add(block.ids)
+        while len(block):
+            wait = max(0, due - done)  # rows until some are shown; where the block has too few of them, its successor's
+            if ahead is None or len(block) < wait + _ENOUGH_SHOWN:
+                wait = len(block)
+            elif not wait:
+                ahead(model, block.part(0, min(done, max(1, int(shown_bytes / block.sizes().mean())))))
+                due, wait = 2 * done, min(len(block), done)
+            yield block.part(0, wait).learnt_by(model, progress, done)
+            done += wait
+            block = block.part(wait, len(block))
+    if not once:
+        repeated.refuse(blocks)
     if model.one_by_one:
         runs.warn(stacklevel=2)
 
 
-def _in_rounds(
-    model: Model,
-    blocks: _NamedBlocks,
-    key: int,
-    once: bool,
-    budget_bytes: int,
-    progress: Callable[[int], None] | None,
-) -> Iterator[LearnReport]:
-    first, furthest = 0, 0
-    while True:
-        held, settled, screen = _Held(first, budget_bytes), 0, model.screening()
-        for block in blocks:
-            hashes = keyed_hash(block.ids, key)
+class _Rounds:
+    """Blocks gone through again and again, until every row was decided."""
+
+    def __init__(
+        self, model: Model, blocks: _NamedBlocks, key: int, once: bool, budget_bytes: int, shown: Held | None
+    ) -> None:
+        self.model, self.blocks, self.key = model, blocks, key
+        self.once, self.budget, self.shown = once, budget_bytes, shown
+        self.repeated = _Repeated(key)
+        self.furthest = 0  # how many rows' fate is known
+
+    def learnt(
+        self, progress: Callable[[int], None] | None, reading: Callable[[int], None] | None
+    ) -> Iterator[LearnReport]:
+        """The rounds, one report for each that decided rows."""
+        first: int | None = 0
+        while first is not None:
+            held = self._one_pass(first, progress, reading)
+            if held.parts:
+                rows = held.joined()
+                # Some that were screened have their turn later.
+                self.furthest = min(self.furthest, self.blocks.n_rows - len(rows))
+                yield rows.learnt_by(self.model, progress, self.furthest)
+                self.furthest += len(rows)
+            first = held.end
+
+    def _one_pass(
+        self, first: int, progress: Callable[[int], None] | None, reading: Callable[[int], None] | None
+    ) -> Held:
+        """Rows from a hash on that may be selected."""
+        screen, looking, settled, read = self.model.screening(), not self.blocks.passes, 0, 0
+        held = Held(first, self.budget, sparing=screen is None and not self.once)
+        for block in self.blocks:
+            hashes = keyed_hash(block.ids, self.key)
+            if looking:
+                self._look(block, hashes)
             settled += int(np.count_nonzero(hashes < np.uint64(first)))
             open_rows = held.within(hashes)
             rows, hashes = block.take(open_rows), hashes[open_rows]
             if screen is not None and len(rows):
-                left, always = screen(model.prepared(rows.X)), model.always_kept(rows.ids)
+                left, always = screen(self.model.prepared(rows.X)), self.model.always_kept(rows.ids)
                 left = left if always is None else left | always
                 settled += len(rows) - int(np.count_nonzero(left))
                 rows, hashes = rows.take(left), hashes[left]
             held.offer(rows, hashes)
-            if once and held.end is not None:
+            if self.once and held.end is not None:
                 raise InputError(
-                    f"these rows can be read only once, and are more than the {budget_bytes:,} bytes that are held of "
+                    f"these rows can be read only once, and are more than the {self.budget:,} bytes that are held of "
                     "them, so they cannot be put into the order of their hashes: save them to a file and give that, or "
                     'have them decided as they come, with order= "given".'
                 )
-            if progress is not None and settled > furthest:
-                furthest = settled
-                progress(furthest)
-        if held.parts:
-            rows = held.joined()
-            furthest = min(furthest, blocks.n_rows - len(rows))  # some that were screened have their turn later
-            yield rows.learnt_by(model, progress, furthest)
-            furthest += len(rows)
-        if held.end is None:
-            return
-        first = held.end
+            read += len(block)
+            if progress is not None and settled > self.furthest:
+                self.furthest = settled
+                progress(settled)
+            elif reading is not None and looking and screen is None:
+                reading(read)
+        if looking and not self.once:
+            self.repeated.refuse(self.blocks)
+        return held
+
+    def _look(self, block: Rows, hashes: Hashes) -> None:
+        """What is done with every row, once."""
+        self.repeated.add(block.ids, hashes)
+        if self.shown is not None:
+            late = self.shown.within(hashes)
+            self.shown.offer(block.take(late), hashes[late])
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Rows:
-    """Rows of a block whose names were checked.
+class _Repeated:
+    """Ids that come twice, in whatever blocks: of their hashes under a key the lowest, some million, are looked at.
 
-    Subjects are None where no row has one, and weights, in sixteenths, where all are one.
+    *Law*: no table of distinct ids is refused. In one of up to a million rows (2^20) every repetition is. Of n rows
+    beyond that, a repeated id is noticed with chance ``2**20 / n``, so k of them go unnoticed with chance
+    ``(1 - 2**20 / n) ** k``. Repetitions within a block, and among rows that are held together, are always noticed;
+    those among rows that can be read but once and are decided as they come, only where one of them became a core row.
+    *Cost*: 8 bytes a hash, and one more pass where two hashes are equal.
     """
 
-    X: Any
-    y: npt.NDArray[Any]
-    ids: Column
-    subjects: Column | None
-    weights: npt.NDArray[Any] | None = None
+    MOST = 2**20
 
-    def __len__(self) -> int:
-        return len(self.y)
+    def __init__(self, key: int) -> None:
+        self.key = key
+        self.parts: list[Hashes] = []
+        self.held = 0
+        self.end: np.uint64 | None = None
 
-    def take(self, mask: Mask) -> Rows:
-        """Those of them that the mask has."""
-        if mask.all():
-            return self
-        owners = None if self.subjects is None else _taken(self.subjects, mask)
-        weights = None if self.weights is None else self.weights[mask]
-        return Rows(self.X[mask], self.y[mask], _taken(self.ids, mask), owners, weights)
+    def add(self, ids: Column, hashes: Hashes | None = None) -> None:
+        """Ids that follow, and their hashes where they are known; rows that were numbered here need none."""
+        if isinstance(ids, range):
+            return
+        hashes = keyed_hash(ids, self.key) if hashes is None else hashes
+        kept = hashes if self.end is None else hashes[hashes < self.end]
+        self.parts.append(kept)
+        self.held += len(kept)
+        if self.held > 2 * self.MOST:
+            lowest = np.partition(np.concatenate(self.parts), self.MOST)
+            self.end = lowest[self.MOST]
+            self.parts, self.held = [lowest[: self.MOST].copy()], self.MOST
 
-    def that_count(self) -> Rows:
-        """Those of them that have a weight above zero."""
-        return self if self.weights is None else self.take(self.weights > 0)
+    def refuse(self, blocks: Iterable[Rows]) -> None:
+        """Refuse ids that repeat: equal hashes do not say so, and the ids are looked at.
 
-    def sizes(self) -> npt.NDArray[np.float64]:
-        """About how many bytes each of them takes."""
-        sizes: npt.NDArray[np.float64]
-        if sp.issparse(self.X):
-            sizes = np.diff(self.X.indptr) * float(self.X.data.itemsize + self.X.indices.itemsize) + 8.0
-        elif self.X.dtype == object:
-            sizes = np.fromiter(map(sys.getsizeof, self.X), dtype=np.float64, count=len(self))
-        else:
-            sizes = np.full(len(self), self.X.nbytes / max(1, len(self)))
-        texts = sum(isinstance(column, list) for column in (self.ids, self.subjects))
-        return sizes + (_NUMBER_BYTES + _TEXT_BYTES * texts)
-
-    def learnt_by(self, model: Model, progress: Callable[[int], None] | None, done: int) -> LearnReport:
-        """Let a model learn them; names were checked before, so rows without a subject are allowed here."""
-        watch = None if progress is None else (lambda now, _: progress(done + now))
-        return model.learn(
-            self.X,
-            self.y,
-            self.ids,
-            self.subjects,
-            sample_weight=None if self.weights is None else self.weights / ONE,
-            allow_no_subject=True,
-            progress=watch,
-        )
+        Raises
+        ------
+        InputError
+        """
+        ordered = np.sort(np.concatenate([np.empty(0, np.uint64), *self.parts]))
+        self.parts = []
+        suspects = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
+        if not len(suspects):
+            return
+        counts: Counter[Any] = Counter()
+        for block in blocks:
+            counts.update(pick(block.ids, np.flatnonzero(np.isin(keyed_hash(block.ids, self.key), suspects))))
+        if repeated := counts.total() - len(counts):
+            raise InputError(f"ids must be distinct: {repeated} or more repeat an earlier one, in another block.")
 
 
 class _NamedBlocks:
@@ -270,77 +322,11 @@ class _NamedBlocks:
             self.kinds[name] = int if isinstance(keys, np.ndarray) else type(keys[0])
 
 
-class _Held:
-    """Rows from a hash on, those of lowest hash that fit a budget; rows of one hash stay together.
-
-    ``end`` is the hash from which on rows were left over; None where there were none.
-    """
-
-    def __init__(self, first: int, budget_bytes: int) -> None:
-        self.first, self.budget = first, budget_bytes
-        self.end: int | None = None
-        self.parts: list[tuple[Rows, Hashes, npt.NDArray[np.float64]]] = []
-        self.bytes = 0.0
-
-    def within(self, hashes: Hashes) -> Mask:
-        """Which of these rows are still to be looked at in this round."""
-        mine: Mask = hashes >= np.uint64(self.first)
-        return mine if self.end is None else mine & (hashes < np.uint64(self.end))
-
-    def offer(self, rows: Rows, hashes: Hashes) -> None:
-        """Hold these rows, and let go of what no longer fits."""
-        if not len(rows):
-            return
-        sizes = rows.sizes()
-        self.parts.append((rows, hashes, sizes))
-        self.bytes += float(sizes.sum())
-        if self.bytes > self.budget:
-            self._cut()
-
-    def _cut(self) -> None:
-        hashes = np.concatenate([part[1] for part in self.parts])
-        sizes = np.concatenate([part[2] for part in self.parts])
-        order = np.argsort(hashes, kind="stable")
-        ordered = hashes[order]
-        fit = int(np.searchsorted(np.cumsum(sizes[order]), self.budget, side="right"))
-        fit = max(fit, int(np.searchsorted(ordered, ordered[0], side="right")))  # one hash at least, or no round ends
-        if fit == len(ordered):
-            return
-        self.end = int(ordered[fit])
-        kept = []
-        for rows, of_rows, size in self.parts:
-            mask = of_rows < np.uint64(self.end)
-            if mask.any():
-                kept.append((rows.take(mask), of_rows[mask], size[mask]))
-        self.parts = kept
-        self.bytes = float(sum(size.sum() for _, _, size in kept))
-
-    def joined(self) -> Rows:
-        """All rows held, in any order; they are held no longer."""
-        parts, self.parts = [rows for rows, _, _ in self.parts], []
-        if len(parts) == 1:
-            return parts[0]
-        X = [rows.X for rows in parts]
-        sparse = any(map(sp.issparse, X))
-        stacked = sp.vstack([sp.csr_array(x) for x in X], format="csr") if sparse else np.concatenate(X)
-        owners = None
-        if any(rows.subjects is not None for rows in parts):
-            owners = _joined([[None] * len(r) if r.subjects is None else r.subjects for r in parts])
-        weights = None
-        if any(rows.weights is not None for rows in parts):
-            weights = np.concatenate([np.full(len(r), ONE) if r.weights is None else r.weights for r in parts])
-        return Rows(stacked, np.concatenate([r.y for r in parts]), _joined([r.ids for r in parts]), owners, weights)
-
-
-def _taken(column: Any, mask: Mask) -> Column:
-    if isinstance(column, np.ndarray):
-        return column[mask]
-    if isinstance(column, range):
-        return np.arange(column.start, column.stop, dtype=np.int64)[mask]
-    return [column[i] for i in np.flatnonzero(mask).tolist()]
-
-
-def _joined(columns: Sequence[Any]) -> Column:
-    if all(isinstance(column, np.ndarray | range) for column in columns):
-        return np.concatenate([np.asarray(column, dtype=np.int64) for column in columns])
-    return list(chain.from_iterable(c.tolist() if isinstance(c, np.ndarray) else c for c in columns))
+def _without(model: Model, keys: list[Any]) -> Model:
+    """Another model, of the core rows that are left without these; no array is shared with the first."""
+    core, fixed = model.core, (model.configuration, getattr(model, "feature_map", None))
+    known: dict[int, Any] = {id(part): part for part in fixed}
+    known[id(core)] = core.copy()
+    other = deepcopy(model, known)
+    other.take_out(keys)
+    return other

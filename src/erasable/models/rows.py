@@ -17,12 +17,14 @@ from itertools import repeat
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from erasable.core.arrays import Array
+from erasable.core.grid import Grid, dense_rows, sparse_rows
 from erasable.core.layout import Key, Label
+from erasable.core.row_layout import laid_out
 from erasable.errors import ChangedMeanwhileError, InputError
 from erasable.models.keys import as_keys, same_kind
+from erasable.models.sparse_rows import SparseRows
 from erasable.models.weighting import ONE
 
 _PAGE = 512  # rows: closing a gap copies a page
@@ -32,7 +34,7 @@ _PAGE = 512  # rows: closing a gap copies a page
 class Page:
     """A run of core rows. A forgotten row's slot is zeroed and has no label until the page is closed up."""
 
-    rows: Array
+    rows: Array | SparseRows
     ids: list[Any]
     subjects: list[Any]
     labels: list[Any]
@@ -76,25 +78,36 @@ class CoreRows:
 
     Parameters
     ----------
-    rows : array of shape (n, n_columns)
+    rows : array of shape (n, n_columns), or sparse grid rows
         Becomes this object's own: it is overwritten when rows leave.
     ids, subjects, labels : sequences of length n
+    grid : Grid, optional
+        Of rows that are held in the layout that the rule names (see ``core.row_layout``); without it, all are dense.
     weights : sequence of length n, optional
         In sixteenths; by default every row has weight one.
     """
 
     def __init__(
         self,
-        rows: Array,
+        rows: Any,
         ids: Sequence[Key] = (),
         subjects: Sequence[Key | None] = (),
         labels: Sequence[Label] = (),
+        grid: Grid | None = None,
         weights: Sequence[int] | None = None,
     ) -> None:
-        self._none = rows[:0].copy()
-        self._fill(rows, list(ids), list(subjects), list(labels), list(weights or [ONE] * len(ids)))
+        self._grid: Any = grid
+        self._none = rows[:0].copy() if grid is None else np.empty((0, grid.n_columns), dtype=grid.dtype)
+        stored = self._held(rows if grid is None else laid_out(rows, grid))
+        self._fill(stored, list(ids), list(subjects), list(labels), list(weights or [ONE] * len(ids)))
 
-    def _fill(self, rows: Array, ids: list[Any], subjects: list[Any], labels: list[Any], weights: list[int]) -> None:
+    def _held(self, rows: Any) -> Any:
+        """Rows as a page holds them."""
+        return rows if isinstance(rows, np.ndarray) else SparseRows.of(rows, self._grid)
+
+    def _fill(
+        self, rows: Array | SparseRows, ids: list[Any], subjects: list[Any], labels: list[Any], weights: list[int]
+    ) -> None:
         cuts = [slice(low, low + _PAGE) for low in range(0, len(ids), _PAGE)]
         self.pages = [Page(rows[c], ids[c], subjects[c], labels[c], weights[c]) for c in cuts]
         self._make_tables()
@@ -119,29 +132,39 @@ class CoreRows:
 
     def append(
         self,
-        batches: Iterable[Array],
+        batches: Iterable[Any],
         ids: list[Key],
         subjects: list[Key | None],
         labels: list[Label],
         weights: list[int] | None = None,
     ) -> None:
-        """Rows join, in order; the batches become this object's own."""
+        """Rows join, in order, in either layout; the batches become this object's own."""
         self._unsettled, low = object(), 0
         weights = weights or [ONE] * len(ids)
         for batch in batches:
-            cut = slice(low, low + len(batch))
-            page = Page(batch, ids[cut], subjects[cut], labels[cut], weights[cut])
+            cut = slice(low, low + batch.shape[0])
+            page = Page(self._held(batch), ids[cut], subjects[cut], labels[cut], weights[cut])
             self.pages.append(page)
             self._enter(page)
-            low += len(batch)
+            low = cut.stop
 
-    def gather(self, keys: Sequence[Key]) -> tuple[npt.NDArray[np.float64], list[Label]]:
-        """The rows of these ids as float64, and their labels, in that order."""
-        found, labels = np.empty((len(keys), self._none.shape[1])), []
-        for k, key in enumerate(keys):
-            page, i = self.place[key]
-            found[k] = page.rows[i]
-            labels.append(page.labels[i])
+    def gather(self, keys: Sequence[Key]) -> tuple[Any, list[Label]]:
+        """The rows of these ids and their labels, in that order: sparse where all are held so, else dense float64."""
+        places = [self.place[key] for key in keys]
+        labels = [page.labels[i] for page, i in places]
+        sparse, parts = [], []
+        found = np.empty((len(keys), self._none.shape[1]))
+        for k, (page, i) in enumerate(places):
+            if isinstance(page.rows, SparseRows):
+                sparse.append(k)
+                parts.append(page.rows[i : i + 1])
+            else:
+                found[k] = page.rows[i]
+        if parts:
+            some = SparseRows.joined(parts).csr(self._grid)
+            if len(parts) == len(keys):
+                return some, labels
+            found[sparse] = dense_rows(some, self._grid)
         return found, labels
 
     def weights_of(self, keys: Sequence[Key]) -> list[int]:
@@ -177,7 +200,7 @@ class CoreRows:
         before = self._unsettled
         if before is None:
             return
-        fresh = CoreRows(self.rows(), self.ids(), self.subjects(), self.labels(), self.weights())
+        fresh = self.copy()
         if self._unsettled is not before:
             raise ChangedMeanwhileError("the model changed while its state was being read: read it again.")
         old = self.pages
@@ -207,10 +230,20 @@ class CoreRows:
         found = [key for key in dict.fromkeys([*keys, *theirs]) if key in self.place]
         return Named(len(keys) + len(owners), absent, found)
 
-    def rows(self) -> Array:
-        """A copy of all rows in learning order."""
-        parts = [p.rows[[v is not None for v in p.labels]] if p.gaps else p.rows for p in self.pages]
-        return np.concatenate([self._none, *parts])
+    def copy(self) -> CoreRows:
+        """The same rows under the same names, in other memory and without gaps."""
+        return CoreRows(self.rows(), self.ids(), self.subjects(), self.labels(), self._grid, self.weights())
+
+    def rows(self) -> Any:
+        """A copy of all rows in learning order; dense where all are held so."""
+        kept = [
+            [i for i, label in enumerate(p.labels) if label is not None] if p.gaps else slice(None) for p in self.pages
+        ]
+        parts = [page.rows[index] for page, index in zip(self.pages, kept, strict=True)]
+        if not any(isinstance(part, SparseRows) for part in parts):
+            return np.concatenate([self._none, *parts])
+        sparse = [p if isinstance(p, SparseRows) else self._held(sparse_rows(p, self._grid)) for p in parts]
+        return SparseRows.joined(sparse).csr(self._grid)
 
     def ids(self) -> list[Key]:
         """Ids in learning order."""
@@ -242,7 +275,7 @@ class CoreRows:
 
         To be asked before a snapshot, which makes them anew.
         """
-        fresh = CoreRows(self._none)
+        fresh = CoreRows(self._none, grid=self._grid)
         fresh.pages = self.pages
         try:
             fresh._make_tables()

@@ -1,9 +1,9 @@
 """A very large state as several files, so that forgetting a row rewrites one small file and the head.
 
-Which rows stand in which file is a function of the set of ids alone: rows are sorted into a binary tree by the SHA-256
-of their ids, and a node is divided if and only if it holds more than so many rows. The files are named by the SHA-256
-of their bytes, and the head lists these names, so the head stands for all of it. How rows came and went leaves no
-trace.
+Which rows stand in which file is a function of the set of rows alone: they are sorted into a binary tree by the SHA-256
+of their ids, and a node is divided if and only if its rows take more than so many bytes. The files are named by the
+SHA-256 of their bytes, and the head lists these names, so the head stands for all of it. How rows came and went leaves
+no trace.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 
+from erasable.core.arrays import Int64s
+from erasable.core.grid import Grid, sparse_rows
 from erasable.core.layout import (
     Buffer,
     Key,
@@ -29,8 +32,10 @@ from erasable.core.layout import (
     parts,
     read_keys,
 )
+from erasable.core.row_layout import laid_out, read_rows, row_sizes, row_tensors
+from erasable.core.sparse import stacked
 from erasable.errors import StateFormatError
-from erasable.models.linear_state import LinearState, state_of
+from erasable.models.linear_state import LinearState, grid_of, state_of
 from erasable.models.state import State
 from erasable.models.weighting import ONE, uneven
 
@@ -54,11 +59,14 @@ def files_of(state: State) -> Files:
 
     *Law*: a pure function of the state.
     """
-    if not isinstance(state, LinearState) or state.rows.nbytes <= LARGEST_FILE:
+    if not isinstance(state, LinearState):
+        return Files(state.pieces)
+    sizes = row_sizes(state.rows, state.configuration.grid)
+    if sizes.sum() <= LARGEST_FILE:
         return Files(state.pieces)
     order = np.empty(len(state.ids), dtype=np.int32)
     shards: dict[str, list[Piece]] = {}
-    for k, index in enumerate(_runs(state.ids, _rows_in_a_shard(state))):
+    for k, index in enumerate(_runs(state.ids, sizes, LARGEST_SHARD)):
         order[index] = k
         pieces = _shard(state, index)
         shards[digest_of(pieces)] = pieces
@@ -98,28 +106,41 @@ def _gathered(head: Buffer, fetch: Fetch) -> LinearState:
     if meta["shards"] != shards_of(head) or len(set(meta["shards"])) < len(meta["shards"]):
         raise StateFormatError("it names shards by something that is no SHA-256, or one of them twice.")
     order = tensors["order"]
-    n, width = len(order), int(meta["n_features"]) + bool(meta["intercept"])
-    found = [_read_shard(fetch(name), np.flatnonzero(order == k), width) for k, name in enumerate(meta["shards"])]
+    n, grid = len(order), grid_of(meta)
+    found = [_read_shard(fetch(name), np.flatnonzero(order == k), grid) for k, name in enumerate(meta["shards"])]
     if sum(len(shard.places) for shard in found) != n or not found:
         raise StateFormatError("its rows are not all in its shards.")
     # Only here is anything as large as all rows made: so much has been read.
-    rows = np.empty((n, width), dtype=found[0].tensors["rows"].dtype)
+    rows = row_tensors(_in_order([(shard.places, shard.rows) for shard in found], grid), grid)
     labels = np.empty(n, dtype=np.int32)
     weights = np.full(n, ONE, dtype=np.int16)
     ids: list[Any] = [None] * n
     subjects: list[Any] = [None] * n
     for shard in found:
-        rows[shard.places], labels[shard.places] = shard.tensors["rows"], shard.tensors["labels"]
+        labels[shard.places] = shard.tensors["labels"]
         weights[shard.places] = shard.tensors.get("row_weights", ONE)
         keys, owners = (read_keys(shard.tensors, what, shard.meta[kind], len(shard.places)) for what, kind in _KEYS)
         for i, key, owner in zip(shard.places.tolist(), keys, owners, strict=True):
             ids[i], subjects[i] = key, owner
-    named = {**key_tensors("ids", ids), **key_tensors("subjects", subjects)}
+    named = {**key_tensors("ids", ids), **key_tensors("subjects", subjects), **rows}
     arrays = {name: np.asarray(array) for name, (_, array) in named.items()}
     if (of_rows := uneven(weights)) is not None:
         arrays["row_weights"] = of_rows
     plain = {**meta, "format": LinearState.FORMAT}
-    return state_of(plain, {**tensors, **arrays, "labels": labels, "rows": rows})
+    return state_of(plain, {**tensors, **arrays, "labels": labels})
+
+
+def _in_order(parts: list[tuple[npt.NDArray[np.intp], Any]], grid: Grid) -> Any:
+    """Rows of all parts, each of them at its place; sparse where those of any part are."""
+    n = sum(len(places) for places, _ in parts)
+    if any(sp.issparse(rows) for _, rows in parts):
+        turn = np.argsort(np.concatenate([places for places, _ in parts]))
+        joined = stacked([rows if sp.issparse(rows) else sparse_rows(rows, grid) for _, rows in parts])
+        return laid_out(joined[turn], grid)
+    found = np.empty((n, grid.n_columns), dtype=grid.dtype)
+    for places, rows in parts:
+        found[places] = rows
+    return found
 
 
 _KEYS = (("ids", "id_kind"), ("subjects", "subject_kind"))
@@ -129,15 +150,16 @@ class _Shard(NamedTuple):
     places: npt.NDArray[np.intp]  # of its rows among all
     meta: dict[str, Any]
     tensors: dict[str, npt.NDArray[Any]]
+    rows: Any
 
 
-def _read_shard(data: Buffer, index: npt.NDArray[np.intp], width: int) -> _Shard:
+def _read_shard(data: Buffer, index: npt.NDArray[np.intp], grid: Grid) -> _Shard:
     meta, tensors = parse(data)
     check_format(meta, SHARD, VERSION)
-    m = len(index)
-    if not m or tensors["rows"].shape != (m, width) or tensors["labels"].shape != (m,):
+    m, rows = len(index), read_rows(tensors, grid)
+    if not m or rows.shape[0] != m or tensors["labels"].shape != (m,):
         raise StateFormatError("a shard does not fit its head.")
-    return _Shard(index, meta, tensors)
+    return _Shard(index, meta, tensors, rows)
 
 
 def _shard(state: LinearState, index: list[int]) -> list[Piece]:
@@ -149,7 +171,8 @@ def _shard(state: LinearState, index: list[int]) -> list[Piece]:
         labels=tuple(state.labels[i] for i in index),
         rows=state.rows[index],
         row_weights=None if state.row_weights is None else uneven(state.row_weights[index]),
-        configuration=replace(state.configuration, classes=state.classes),  # numbers of classes are those of the head
+        # Numbers of classes are those of the head.
+        configuration=replace(state.configuration, classes=state.classes, class_weight=None),
     )
     meta = {
         "format": SHARD,
@@ -157,20 +180,18 @@ def _shard(state: LinearState, index: list[int]) -> list[Piece]:
         "id_kind": kind_of(chosen.ids[0]),
         "subject_kind": next((kind_of(s) for s in chosen.subjects if s is not None), None),
     }
+    if sp.issparse(chosen.rows):  # else their shape says it
+        meta["n_features"] = state.configuration.grid.n_features
     return parts(meta, chosen.named_rows())
 
 
-def _rows_in_a_shard(state: LinearState) -> int:
-    return max(1, LARGEST_SHARD // int(state.rows.shape[1] * state.rows.dtype.itemsize))
-
-
-def _runs(ids: Sequence[Key], most: int) -> Iterator[list[int]]:
+def _runs(ids: Sequence[Key], sizes: Int64s, most: int) -> Iterator[list[int]]:
     """Positions of the rows of each shard, ascending; shards in the order of the hashes of their ids."""
     hashed = [int.from_bytes(hashlib.sha256(_plain(key)).digest()) for key in ids]
     waiting = [(list(range(len(ids))), 255)]
     while waiting:
         index, bit = waiting.pop()
-        if len(index) <= most:
+        if len(index) <= 1 or sizes[np.array(index)].sum() <= most:
             if index:
                 yield index
             continue

@@ -161,9 +161,13 @@ class State(ABC):
         if len(index) < n:
             position = int(np.flatnonzero(np.append(index, -1)[:n] != np.arange(n)[: len(index) + 1])[0])
             raise VerificationError(self.not_selected(position, n - len(index)))
-        right = again.recomputed()
-        for name, stored in self.recomputed().items():
-            _compare(name, stored, right[name])
+        found, right = self.recomputed(), again.recomputed()
+        for name in {**right, **found}:
+            if name not in found or name not in right:
+                raise VerificationError(
+                    f"{name}: {'not stored, but' if name in right else 'stored, but not what'} the stored rows give."
+                )
+            _compare(name, found[name], right[name])
         if again.pieces[0] != self.pieces[0]:  # the header, with the checksum of all the bytes in it
             raise VerificationError("the canonical bytes differ although rows, sums and weights agree.")
         return VerifyReport(n, *self.counts(), self.digest)

@@ -102,13 +102,14 @@ class WeightedSums:
         """Of rows whose weights are all one, from their plain sums."""
         return cls(H * ONE, {label: total * ONE for label, total in class_sums.items()})
 
-    def add(self, rows: npt.NDArray[Any], labels: Sequence[Label], weights: Any, sign: int = 1) -> None:
-        """Rows come, or leave with ``sign=-1``; exact like the plain sums."""
+    def add(self, rows: Any, labels: Sequence[Label], weights: Any, grid: Grid, sign: int = 1) -> None:
+        """Grid rows, dense or sparse, come, or leave with ``sign=-1``; exact like the plain sums."""
         of_rows = np.asarray(weights, dtype=np.int64)
         for weight in np.unique(of_rows).tolist():
-            add_rows(self.H, rows[of_rows == weight], float(sign * weight))
-        for label, total in sums_by_class(rows.astype(np.int64) * of_rows[:, None], labels).items():
-            self.class_sums[label] = self.class_sums.get(label, 0.0) + sign * total
+            at, times = np.flatnonzero(of_rows == weight), float(sign * weight)
+            add_rows(self.H, rows[at], times, grid)
+            for label, total in sums_by_class(rows[at], [labels[i] for i in at.tolist()], grid).items():
+                self.class_sums[label] = self.class_sums.get(label, 0.0) + times * total
 
     def erase(self) -> None:
         """Overwrite them."""

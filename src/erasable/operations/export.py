@@ -5,30 +5,24 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from erasable import store
-from erasable.core.arrays import Float64s
 from erasable.core.layout import read_json, read_meta
 from erasable.errors import ChangedMeanwhileError, ConfigurationError, InputTypeError, NoRowsError, StateFormatError
 from erasable.models.files import head_of
 from erasable.models.linear import LinearModel
 from erasable.models.model import is_model, model_behind
+from erasable.operations._graph import STAMP, Graph, Linear
 
 FORMS = {".onnx": "onnx", ".safetensors": "safetensors"}
 INPUTS = ("float32", "float64")  # the first is the default: what ONNX runtimes and converters pass around
-_STAMP = "erasable_state_digest"
 _ONNX_START = b"\x08"  # the tag of the first field, ir_version
-_OPSET, _IR = 17, 8  # both of 2022: what reads them is everywhere
-_COPY = "A copy of weights that come from rows: after rows are forgotten, export again and replace it."
 
 
 @dataclass(frozen=True)
@@ -54,32 +48,6 @@ class ExportReport:
     def as_json(self) -> dict[str, Any]:
         """The same as a dictionary."""
         return asdict(self)
-
-
-@dataclass(frozen=True)
-class _Linear:
-    """All that predicting with a linear model takes."""
-
-    coef: Float64s
-    intercept: Float64s
-    classes: list[Any]
-    scaling: str | float | tuple[float, ...] | None
-    feature_names: list[str] | None
-    digest: str
-
-    def stamp(self) -> dict[str, str]:
-        """What is said about the weights, in alphabetical order; every value but the digest and versions is JSON."""
-        said = {
-            "classes": json.dumps(self.classes, ensure_ascii=False),
-            _STAMP: self.digest,
-            "erasable_version": version("erasable"),
-            "format": "erasable-linear-1",
-            "notice": _COPY,
-            "scaling": json.dumps(self.scaling),
-        }
-        if self.feature_names is not None:
-            said["feature_names"] = json.dumps(self.feature_names, ensure_ascii=False)
-        return dict(sorted(said.items()))
 
 
 def export(
@@ -132,7 +100,8 @@ def export(
     -----
     **safetensors**: tensors ``coef``, shape (1 or n_classes, n_features), and ``intercept``, shape (1 or n_classes,),
     both float64; the metadata say ``classes`` and ``scaling`` in JSON, ``feature_names`` where the model knows them,
-    and ``erasable_state_digest``. Scores are ``rows @ coef.T + intercept`` for rows scaled as the model scales them.
+    ``loss``, and ``erasable_state_digest``. Scores are ``rows @ coef.T + intercept`` for rows scaled as the model
+    scales them.
 
     **ONNX**: input ``X``, shape (N, n_features), finite and dense; outputs ``label``, ``probabilities`` and ``scores``:
     those of ``predict``, ``predict_proba`` and ``decision_function``, the scaling of rows included. The metadata are
@@ -195,9 +164,9 @@ def _refuse_others(target: Path) -> None:
 def _is_stamped(path: Path, head: bytes) -> bool:
     """Whether a file is ONNX or safetensors with the digest of a state among its metadata."""
     if head[:1] == _ONNX_START and head[8:9] != b"{":  # the length of a safetensors header may begin alike
-        return _STAMP.encode() in path.read_bytes()
+        return STAMP.encode() in path.read_bytes()
     try:
-        return _STAMP in read_json(head[8:])["__metadata__"]
+        return STAMP in read_json(head[8:])["__metadata__"]
     except (KeyError, RecursionError, TypeError, ValueError):
         return False
 
@@ -213,7 +182,7 @@ def _form(path: Path, form: str | None) -> str:
     return form
 
 
-def _linear(clf: Any) -> _Linear:
+def _linear(clf: Any) -> Linear:
     """What predicting takes, all of one moment."""
     model = model_behind(clf, "export") if is_model(clf) else None
     if not isinstance(model, LinearModel):
@@ -234,13 +203,14 @@ def _linear(clf: Any) -> _Linear:
     names = model.configuration.feature_names  # the parameter, as the state and the digest have it
     if names is None:
         names = getattr(clf, "feature_names_in_", None)
-    linear = _Linear(
+    linear = Linear(
         model.coefficients(),
         model.intercepts(),
         list(model.classes),
         model.configuration.grid.scaling,
         None if names is None else [str(n) for n in names],
         model.snapshot().digest,
+        model.configuration.loss,
     )
     if model.moment is not moment:
         raise ChangedMeanwhileError("the model changed while it was being exported: export it again.")
@@ -250,7 +220,7 @@ def _linear(clf: Any) -> _Linear:
 # -- safetensors -------------------------------------------------------------------------------------------------
 
 
-def _safetensors(linear: _Linear) -> bytes:
+def _safetensors(linear: Linear) -> bytes:
     """The file by our own writer: that of the library orders several metadata keys anew every time."""
     header: dict[str, Any] = {"__metadata__": linear.stamp()}
     body = b""
@@ -266,142 +236,12 @@ def _safetensors(linear: _Linear) -> bytes:
 # -- ONNX --------------------------------------------------------------------------------------------------------
 
 
-def _onnx(linear: _Linear, input_type: str) -> bytes:
+def _onnx(linear: Linear, input_type: str) -> bytes:
     """The file with the whole predictor."""
     try:
         import onnx
     except ImportError:
         problem = "writing ONNX needs the package onnx: pip install 'erasable[export]', or write .safetensors."
     else:
-        return _Graph(onnx, linear).file(input_type)
+        return Graph(onnx, linear).file(input_type)
     raise ConfigurationError(problem)
-
-
-class _Graph:
-    """An ONNX graph, built step by step; every step is named after what it computes."""
-
-    def __init__(self, onnx: Any, linear: _Linear) -> None:
-        self._onnx, self._linear = onnx, linear
-        self._nodes: list[Any] = []
-        self._constants: dict[str, Any] = {}
-
-    def file(self, input_type: str) -> bytes:
-        """The bytes of the model file."""
-        o, linear = self._onnx, self._linear
-        kinds, d = o.TensorProto, linear.coef.shape[1]
-        scores = self._scores()
-        index = self._winner(scores)
-        labels = self._labels()
-        self.step("Gather", [labels, index], "label", axis=0)
-        self._probabilities(scores)
-        width = len(linear.classes)
-        value = o.helper.make_tensor_value_info
-        inputs = [value("X", kinds.DOUBLE if input_type == "float64" else kinds.FLOAT, ["N", d])]
-        outputs = [
-            value("label", self._constants[labels].data_type, ["N"]),
-            value("probabilities", kinds.DOUBLE, ["N", width]),
-            value("scores", kinds.DOUBLE, ["N", width] if width > 2 else ["N"]),
-        ]
-        graph = o.helper.make_graph(self._nodes, "erasable", inputs, outputs, list(self._constants.values()))
-        model = o.helper.make_model(
-            graph,
-            opset_imports=[o.helper.make_opsetid("", _OPSET)],
-            ir_version=_IR,
-            producer_name="erasable",
-            producer_version=version("erasable"),
-            doc_string=_COPY,
-        )
-        o.helper.set_model_props(model, linear.stamp())
-        o.checker.check_model(model, full_check=True)
-        data: bytes = model.SerializeToString(deterministic=True)
-        return data
-
-    def step(self, operator: str, inputs: Sequence[str], name: str, **attributes: Any) -> str:
-        """Add one step and get the name of its result."""
-        self._nodes.append(self._onnx.helper.make_node(operator, list(inputs), [name], name=name, **attributes))
-        return name
-
-    def constant(self, name: str, values: npt.ArrayLike, dtype: Any = np.float64) -> str:
-        """Add numbers or texts and get their name."""
-        self._constants[name] = self._onnx.numpy_helper.from_array(np.array(values, dtype=dtype), name)
-        return name
-
-    def _scores(self) -> str:
-        """``decision_function`` with one column for each function."""
-        linear = self._linear
-        weights, constants = self.constant("weights", linear.coef.T), self.constant("intercept", linear.intercept)
-        # Not MatMul: onnxruntime would join it with a division by a number, which it then holds in float32.
-        two = self.step("Gemm", [self._scaled_rows(), weights, constants], "scores_by_column")
-        if len(linear.classes) > 2:
-            self.step("Identity", [two], "scores")
-        else:
-            self.step("Squeeze", [two, self.constant("columns", [1], np.int64)], "scores")
-        return two
-
-    def _scaled_rows(self) -> str:
-        """Rows as ``core.grid.scale_rows`` makes them."""
-        scaling = self._linear.scaling
-        rows = self.step("Cast", ["X"], "rows", to=self._onnx.TensorProto.DOUBLE)
-        if isinstance(scaling, float):
-            return self.step("Div", [rows, self.constant("scale", scaling)], "scaled_rows")
-        if scaling is None:
-            return rows
-        if isinstance(scaling, tuple):
-            rows = self.step("Div", [rows, self.constant("scales", [scaling])], "scaled_columns")
-        # By the largest entry first, so that no square leaves the range of float64; a row of zeros is divided by 1.
-        largest = self.step("ReduceMax", [self.step("Abs", [rows], "sizes")], "largest", axes=[1], keepdims=1)
-        tamed = self.step("Div", [rows, self._or_one(largest)], "tamed_rows")
-        norms = self.step("ReduceL2", [tamed], "norms", axes=[1], keepdims=1)
-        return self.step("Div", [tamed, self._or_one(norms)], "scaled_rows")
-
-    def _or_one(self, sizes: str) -> str:
-        """The sizes, and one in place of zero."""
-        is_zero = self.step("Equal", [sizes, self.constant("zero", 0.0)], f"{sizes}_is_zero")
-        return self.step("Where", [is_zero, self.constant("one", 1.0), sizes], f"{sizes}_or_one")
-
-    def _winner(self, scores: str) -> str:
-        """The place of the predicted class."""
-        if len(self._linear.classes) > 2:
-            return self.step("ArgMax", [scores], "winner", axis=1, keepdims=0)
-        positive = self.step("Greater", ["scores", self.constant("zero", 0.0)], "is_positive")
-        winner = self.step("Cast", [positive], "positive", to=self._onnx.TensorProto.INT64)
-        if len(self._linear.classes) == 2:
-            return winner
-        return self.step("Mul", [winner, self.constant("only_class", 0, np.int64)], "winner")
-
-    def _labels(self) -> str:
-        classes = self._linear.classes
-        dtype = {bool: np.bool_, int: np.int64, float: np.float64, str: object}[type(classes[0])]
-        return self.constant("classes", classes, dtype)
-
-    def _probabilities(self, scores: str) -> None:
-        """``predict_proba``: halves of one plus the scores, brought to the nearest probabilities."""
-        one, two, zero = self.constant("one", 1.0), self.constant("two", 2.0), self.constant("zero", 0.0)
-        k = len(self._linear.classes)
-        raw = self.step("Div", [self.step("Add", [scores, one], "raised"), two], "raw")
-        if k == 1:
-            none = self.step("Mul", [raw, zero], "none")
-            self.step("Add", [none, one], "probabilities")
-            return
-        if k == 2:
-            positive = self.step("Clip", [raw, zero, one], "clipped")
-            negative = self.step("Sub", [one, positive], "other")
-            self.step("Concat", [negative, positive], "probabilities", axis=1)
-            return
-        # The steps of nearest_probabilities in models/model.py.
-        self._nodes.append(
-            self._onnx.helper.make_node(
-                "TopK", [raw, self.constant("k", [k], np.int64)], ["ordered", "order"], name="ordered", axis=1
-            )
-        )
-        total = self.step("CumSum", ["ordered", self.constant("axis", 1, np.int64)], "total")
-        beyond = self.step("Sub", [total, one], "beyond")
-        excess = self.step("Div", [beyond, self.constant("counts", np.arange(1, k + 1))], "excess")
-        above = self.step("Greater", ["ordered", excess], "is_above")
-        counted = self.step("Cast", [above], "above", to=self._onnx.TensorProto.INT64)
-        many = self.step("ReduceSum", [counted, self.constant("columns", [1], np.int64)], "many", keepdims=1)
-        last = self.step("Sub", [many, self.constant("unit", 1, np.int64)], "last")
-        shift = self.step("GatherElements", [excess, last], "shift", axis=1)
-        kept = self.step("Max", [self.step("Sub", [raw, shift], "shifted"), zero], "kept")
-        sums = self.step("ReduceSum", [kept, "columns"], "sums", keepdims=1)
-        self.step("Div", [kept, sums], "probabilities")

@@ -45,8 +45,8 @@ class Inspection:
     files : int
         How many there are.
     capacity, threshold, gamma : float or None
-        As in the configuration, there in hexadecimal; None where the model has none. The capacity is held in units of
-        a grid, so it may differ from the one given in the last digits. Gamma is that of kernels.
+        As in the configuration, there in hexadecimal; None where the model has none, or it is infinite. The capacity
+        is held in units of a grid, so it may differ from the one given in the last digits. Gamma is that of kernels.
     stored_share : float or None
         Core rows divided by the number of rows learnt, where the caller said that number: the file does not keep it.
     configuration : dict
@@ -170,13 +170,13 @@ def _inspected(head: Buffer, fetch: Fetch, rows: bool, learnt: int | None) -> In
         rows_without_subject=sum(owner in (None, "", b"") for owner in owners),
         bytes=sum(sizes),
         files=len(sizes),
-        capacity=_float(_capacity(meta).get("capacity")),
+        capacity=_float(_regularisers(meta).get("capacity")),
         threshold=_float(meta.get("threshold")),
         gamma=_float(meta.get("gamma")),
         stored_share=n / learnt if learnt else None,
         configuration={
             **{name: value for name, value in sorted(meta.items()) if name not in _NOT_CONFIGURATION},
-            **_capacity(meta),
+            **_regularisers(meta),
         },
         rows=[{"id": _plain(i), "subject": _plain(s), "label": v} for i, s, v in zip(*named, strict=True)]
         if rows
@@ -184,12 +184,11 @@ def _inspected(head: Buffer, fetch: Fetch, rows: bool, learnt: int | None) -> In
     )
 
 
-def _capacity(meta: dict[str, Any]) -> dict[str, str]:
-    """The capacity as the caller gave it, where the header has it in units of the grid."""
-    if "capacity_units" not in meta:
-        return {}
-    fine = KERNEL_BITS if meta["format"] == KernelState.FORMAT else 2 * meta["bits"]
-    return {"capacity": math.ldexp(int(meta["capacity_units"]), -fine).hex()}
+def _regularisers(meta: dict[str, Any]) -> dict[str, str]:
+    """Capacity and alpha as the caller gave them, where the header has them in units of the grid."""
+    units = {name: meta.get(f"{name}_units") for name in ("capacity", "alpha")}
+    fine = KERNEL_BITS if meta["format"] == KernelState.FORMAT else 2 * meta.get("bits", 0)
+    return {name: math.ldexp(int(value), -fine).hex() for name, value in units.items() if value is not None}
 
 
 def _float(text: Any) -> float | None:

@@ -12,19 +12,27 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-from erasable.errors import ConfigurationError, InputError, InputTypeError, SortedRowsWarning
+from erasable.errors import ConfigurationError, InputError, InputTypeError, SortedRowsWarning, WeakModelWarning
 from erasable.estimators import ErasableClassifier, ErasableKernelClassifier
 from erasable.estimators.faces import ErasableBase
 from erasable.estimators.files import face_of
+from erasable.models.blocks import Rows
+from erasable.models.files import read_model
 from erasable.models.kernel import KernelModel
 from erasable.models.model import Model
 from erasable.models.reports import LearnReport
 from erasable.models.rounds import BUDGET_BYTES
+from erasable.models.scarcity import REMEDY
 from erasable.operations.inspect import stored_bytes
 from erasable.operations.model_file import ModelFile
+from erasable.operations.predict import score_table
+from erasable.operations.scoring import Scores, scores_of
 from erasable.store import PRIVATE
 from erasable.tables import TableStream, nameless_form, stream_table
+from erasable.tables.columns import read_texts
 
+_ENOUGH_TO_SCORE, _ENOUGH_TO_JUDGE = 50, 100  # rows
+_NEXT_TO_NOTHING = 0.001  # of the rows
 _READABLE = {"label": (bool, int, float, str), "id": (int, str), "subject": (int, str)}  # what text can stand for
 
 
@@ -91,12 +99,26 @@ class TableLearnt:
     report : LearnReport
     bytes : int
         How large the file is now.
+    score : Scores or None
+        Of rows of this table, predicted before they were learnt. In the order of hashes, they are those of the last
+        eighth that fit a sixteenth of the budget, predicted by the model of all rows before them; with
+        ``order="given"``, those after the last doubling of the number of rows. So it estimates how well the model does
+        on new rows of this kind, from somewhat fewer rows than it has learnt. None where fewer than 50 rows could be
+        scored, or it was not asked for. It is kept in no file.
+    test : Scores or None
+        Of the rows of another table, predicted by the model as it is now.
+    warnings : list of str
+        What makes the model weak: a class without core rows, or with few; predictions that are no better than a
+        constant.
     hints : list of str
-        What to do otherwise, where most rows were stored, next to nothing is left of them, or they come sorted.
+        What to do otherwise, where most rows were stored or next to none, little is left of them, or they come sorted.
     """
 
     report: LearnReport
     bytes: int
+    score: Scores | None
+    test: Scores | None
+    warnings: list[str]
     hints: list[str]
 
 
@@ -107,6 +129,7 @@ def learn_table(
     label: str = "label",
     id: str | None = None,
     subject: str | None = None,
+    weight: str | None = None,
     ignore: Sequence[str] = (),
     label_type: type | None = None,
     id_type: type | None = None,
@@ -115,9 +138,12 @@ def learn_table(
     kernel: str | None = None,
     parameters: Mapping[str, Any] | None = None,
     allow_no_subject: bool = False,
+    test: str | os.PathLike[str] | None = None,
+    score: bool = True,
     timeout: float | None = None,
     mode: int = PRIVATE,
     progress: Callable[[int, int], None] | None = None,
+    reading: Callable[[int, int], None] | None = None,
     budget_bytes: int = BUDGET_BYTES,
 ) -> TableLearnt:
     """Learn the rows of a table into a model file, new or existing: all of them, or none.
@@ -132,8 +158,9 @@ def learn_table(
         The model file. One that is there learns more, and what is given must agree with it.
     source : str, path or binary file object
         As in ``erasable.tables.stream_table``.
-    label, id, subject, ignore
-        Columns of the labels, of the ids of rows, of whose they are, and those that are no features.
+    label, id, subject, weight, ignore
+        Columns of the labels, of the ids of rows, of whose they are, of how much they count, and those that are no
+        features.
     label_type, id_type, subject_type : type, optional
         What these columns of a table without types hold: ``int`` or ``str``, and labels also ``float`` or ``bool``.
     n_features : int, optional
@@ -141,11 +168,18 @@ def learn_table(
     kernel : str, optional
         Makes a kernel model; a linear one otherwise.
     parameters : mapping, optional
-        Of ``ErasableClassifier`` or ``ErasableKernelClassifier``; those that are left out are their defaults.
+        Of ``ErasableClassifier`` or ``ErasableKernelClassifier``; those that are left out are their defaults. Labels
+        that ``class_weight`` names may be texts, whatever the labels of the table are.
+    test : str or path, optional
+        A table of the same columns to score the model with, once it has learnt.
+    score : bool, default=True
+        Whether to predict some rows before they are learnt. The model is the same, bit for bit.
     allow_no_subject, timeout, mode
         As in ``ModelFile``.
     progress : callable, optional
         Called with rows done and rows in all.
+    reading : callable, optional
+        The same for rows read, in the first pass of a new model, when none is done yet.
     budget_bytes : int, default=256 MiB
         About how many bytes of rows are held at a time. It changes the number of passes and nothing else.
     """
@@ -156,6 +190,8 @@ def learn_table(
     with ExitStack() as stack, warnings.catch_warnings(record=True) as told:
         warnings.filterwarnings("ignore", "there is one feature")  # a hint says it
         warnings.simplefilter("always", SortedRowsWarning)  # as a hint
+        warnings.simplefilter("always", WeakModelWarning)  # with what is found out here
+        scored: list[Scores] = []
         totals: list[int | None] = []
         made: list[Any] = []
 
@@ -173,7 +209,14 @@ def learn_table(
                 _check_types(known, named, width, n_features)
             stream = stack.enter_context(
                 stream_table(
-                    source, label=label, id=id, subject=subject, ignore=ignore, kinds=known | named, n_features=width
+                    source,
+                    label=label,
+                    id=id,
+                    subject=subject,
+                    weight=weight,
+                    ignore=ignore,
+                    kinds=known | named,
+                    n_features=width,
                 )
             )
             if named and stream.typed:
@@ -181,23 +224,63 @@ def learn_table(
                     "id_type=, subject_type= and label_type= are for CSV: this table has types of its own, leave them "
                     "out."
                 )
+            if isinstance(given.get("class_weight"), Mapping):
+                given["class_weight"] = _as_labels(given["class_weight"], (known | named).get("label"), stream)
             new = _made(kernel, given, stream) if model is None else _agreeing(model, given, kernel, stream)
+            if test is not None:
+                _check_test(test, label, ignore, stream)
             totals.append(given.get("horizon", stream.n_rows))
             made.append((new, model is not None, stream.n_features))
             return stream, new
 
-        def watch(done: int) -> None:
-            if progress is not None:
-                progress(done, totals[0] or done)
+        def watched(told: Callable[[int, int], None] | None) -> Callable[[int], None] | None:
+            return None if told is None else lambda done: told(done, totals[0] or done)
+
+        def predicted(model: Model, rows: Rows) -> None:
+            if len(model.core) and len(rows) >= _ENOUGH_TO_SCORE:
+                scored[:] = [scores_of(rows.y, model.classes, model.probabilities(rows.X), model.predict(rows.X))]
 
         report = file.learn_prepared(
-            prepare, allow_no_subject=allow_no_subject, progress=watch, mode=mode, budget_bytes=budget_bytes
+            prepare,
+            allow_no_subject=allow_no_subject,
+            progress=watched(progress),
+            reading=watched(reading),
+            mode=mode,
+            budget_bytes=budget_bytes,
+            ahead=predicted if score else None,
         )
+    found: dict[Any, list[str]] = {SortedRowsWarning: [], WeakModelWarning: []}
     for warning in told:
-        if warning.category is not SortedRowsWarning:
+        if warning.category in found:
+            found[warning.category].append(str(warning.message))
+        else:
             warnings.warn(warning.message, stacklevel=2)
-    hints = [str(warning.message) for warning in told if warning.category is SortedRowsWarning]
-    return TableLearnt(report, stored_bytes(path), [*hints, *_hints(report, *made[0])])
+    before = scored[-1] if scored else None
+    tested = None if test is None else score_table(read_model(path)[0], test, label=label, ignore=ignore)
+    judged = tested or before
+    if judged is not None and judged.no_better_than_constant and judged.rows >= _ENOUGH_TO_JUDGE:
+        found[WeakModelWarning].append(f"predictions are no better than a constant: {REMEDY}.")
+    hints = [*found[SortedRowsWarning], *_hints(report, *made[0])]
+    return TableLearnt(report, stored_bytes(path), before, tested, found[WeakModelWarning], hints)
+
+
+def _check_test(test: Any, label: str, ignore: Sequence[str], learnt: TableStream) -> None:
+    """Refuse a table to score with that is not there or has other columns, before anything is learnt."""
+    if os.fspath(test) == "-":
+        raise ConfigurationError("test= is read after all rows are learnt, so it has to be a file.")
+    form = nameless_form(test)
+    with stream_table(
+        test,
+        label=label,
+        ignore=ignore if learnt.feature_names is None else (),
+        features=None if form is not None else learnt.feature_names,
+        kinds={"label": str},  # nothing is read
+        n_features=learnt.n_features if form == "svmlight" else None,
+    ) as stream:
+        if stream.n_features != learnt.n_features:
+            raise InputError(
+                f"the table to test with has {stream.n_features} features, and the one to learn {learnt.n_features}."
+            )
 
 
 def _made(kernel: str | None, given: dict[str, Any], stream: TableStream) -> ErasableBase:
@@ -226,7 +309,10 @@ def _agreeing(model: Model, given: dict[str, Any], kernel: str | None, stream: T
     face = face_of(model)
     given = given if kernel is None else {**given, "kernel": kernel}
     if given.keys() - face.get_params().keys():
-        raise ConfigurationError("kappa=, horizon= and fit_intercept= are for linear models: leave them out here.")
+        raise ConfigurationError(
+            "kappa=, horizon=, fit_intercept=, loss=, alpha=, class_weight= and sample_rate= are for linear models: "
+            "leave them out here."
+        )
     if given.keys() & {"kappa", "horizon"}:
         if "horizon" not in given:
             raise ConfigurationError(
@@ -247,6 +333,24 @@ def _agreeing(model: Model, given: dict[str, Any], kernel: str | None, stream: T
             "none with id=, subject= and ignore=, or leave them out of the table."
         )
     return unfitted
+
+
+def _as_labels(weights: Mapping[Any, Any], kind: type | None, stream: TableStream) -> dict[Any, Any]:
+    """Weights of classes by labels of the type that the table has: that of the model, as said, or of its first rows."""
+    if not all(isinstance(label, str) for label in weights):
+        return dict(weights)
+    if kind is None:
+        if stream.once:
+            raise ConfigurationError(
+                "class_weight= names labels, and standard input does not say of which type labels are: give "
+                "label_type=."
+            )
+        (kind,) = {type(v) for v in next(iter(stream)).y[:1].tolist()}
+    try:
+        return dict(zip(read_texts(list(weights), kind), weights.values(), strict=True))
+    except (KeyError, ValueError):
+        problem = f"class_weight= names a label that is no {kind.__name__}, as the labels of the table are."
+    raise ConfigurationError(problem)
 
 
 def _kinds(model: Model) -> dict[str, type]:
@@ -275,7 +379,12 @@ def _hints(report: LearnReport, model: ErasableBase, there: bool, n_features: in
             "there is one feature, and each row is divided by its own norm, so only the sign of the feature is left: "
             "give scaling=, a public number that no value exceeds."
         )
-    asked = getattr(model, "threshold", None) == 0
+    asked = getattr(model, "threshold", None) == 0 or getattr(model, "sample_rate", 0) >= 0.5
+    if there and report.rows >= 1000 and report.core_rows_added < _NEXT_TO_NOTHING * report.rows:
+        hints.append(
+            "next to nothing was added: rows in directions that are known already are not stored, whatever their "
+            "label, so the model does not follow labels that change; a new one with sample_rate= keeps some of all rows"
+        )
     if report.rows >= 1000 and 2 * report.core_rows_added > report.rows and not asked:
         way = (
             "give scaling=, a smaller gamma= or a higher threshold="

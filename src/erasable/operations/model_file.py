@@ -26,7 +26,7 @@ from erasable.models.files import (
 )
 from erasable.models.model import Model
 from erasable.models.reports import ForgetReport, LearnReport, VerifyReport, warn_of_emptied_classes
-from erasable.models.rounds import BUDGET_BYTES
+from erasable.models.rounds import BUDGET_BYTES, Ahead
 from erasable.models.shards import files_of, shards_of
 from erasable.models.state import State
 from erasable.operations.requests import Line, Request, Ticket
@@ -234,6 +234,8 @@ class ModelFile:
         progress: Callable[[int], None] | None = None,
         mode: int = PRIVATE,
         budget_bytes: int = BUDGET_BYTES,
+        reading: Callable[[int], None] | None = None,
+        ahead: Ahead | None = None,
     ) -> LearnReport:
         """``learn``, for rows that can only be read once it is known what the file holds.
 
@@ -244,6 +246,8 @@ class ModelFile:
             not exist, an unfitted estimator.
         allow_no_subject, progress, mode, budget_bytes
             As in ``learn``.
+        reading, ahead : callables, optional
+            See ``erasable.models.rounds.learn_blocks``.
         """
         from sklearn.base import clone
 
@@ -262,7 +266,12 @@ class ModelFile:
                 raise StoreError(f"{self.path} does not exist: check the path, or give a new model to start with.")
             self._cached = None  # until the file says the same as this model
             report: LearnReport = face.learn_blocks(
-                blocks, allow_no_subject=allow_no_subject, progress=progress, budget_bytes=budget_bytes
+                blocks,
+                allow_no_subject=allow_no_subject,
+                progress=progress,
+                budget_bytes=budget_bytes,
+                reading=reading,
+                ahead=ahead,
             )
             self._write(writer, face.model_.snapshot(), mode)
             self._cached = face.model_

@@ -9,11 +9,14 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from erasable.errors import ConfigurationError, InputError
-from erasable.models.model import model_behind
-from erasable.tables import nameless_form, stream_table
+from erasable.models.model import Model, model_behind
+from erasable.tables import TableStream, nameless_form, stream_table
+
+if TYPE_CHECKING:  # it brings scikit-learn, which is slow to import
+    from erasable.operations.scoring import Scores, Tally
 
 FORMS = {".csv": "csv", ".jsonl": "jsonl", ".json": "jsonl"}
 
@@ -26,6 +29,7 @@ def predict_table(
     label: str | None = None,
     ignore: Sequence[str] = (),
     probabilities: bool = False,
+    tally: Tally | None = None,
     progress: Callable[[int, int | None], None] | None = None,
 ) -> Iterator[dict[str, Any]]:
     """A record for each row: its id where there is one, the label predicted and, where asked for, probabilities.
@@ -45,6 +49,8 @@ def predict_table(
         Columns that are no features, where the model does not say which are.
     probabilities : bool, default=False
         Add the probability of every class.
+    tally : Tally, optional
+        Takes what was predicted for rows with known labels, to be scored.
     progress : callable, optional
         Called with rows done and, where it is known, rows in all.
 
@@ -54,28 +60,14 @@ def predict_table(
         When the rows cannot be used.
     """
     model = model_behind(model, "predict")
-    wanted, form = model.n_features, nameless_form(source)
-    features = None if form is not None else model.feature_names
     done, classes = 0, list(model.classes)
-    known = {type(c) for c in classes} & {int, str}  # what a column of digits stands for, the model says
-    with stream_table(
-        source,
-        id=id,
-        label=label,
-        labelled=False,
-        features=features,
-        ignore=ignore,
-        kinds={"label": known.pop()} if known else None,
-        n_features=wanted if form == "svmlight" else None,
-    ) as stream:
-        if wanted is not None and stream.n_features != wanted:
-            raise InputError(
-                f"the table has {stream.n_features} columns of features and the model was made with {wanted}: "
-                "name the columns that are none with ignore=, or leave them out."
-            )
+    with _stream_for(model, source, id=id, label=label, labelled=False, ignore=ignore) as stream:
         for block in stream:
             answers = model.predict(block.X)
-            chances = model.probabilities(block.X).tolist() if probabilities else None
+            P = model.probabilities(block.X) if probabilities or tally is not None else None
+            if tally is not None and P is not None and label is not None and block.y is not None:
+                tally.add(block.y, P, answers)
+            chances = P.tolist() if probabilities and P is not None else None
             for i, answer in enumerate(answers):
                 record: dict[str, Any] = {} if block.ids is None else {"id": _plain(block.ids[i])}
                 record["prediction"] = _plain(answer)
@@ -87,6 +79,52 @@ def predict_table(
             done += len(answers)
             if progress is not None:
                 progress(done, stream.n_rows)
+
+
+def score_table(
+    model: Any, source: str | os.PathLike[str] | Any, *, label: str = "label", ignore: Sequence[str] = ()
+) -> Scores:
+    """How well a model predicts the labels of a table; parameters as in ``predict_table``.
+
+    Raises
+    ------
+    InputError, InputTypeError, ConfigurationError
+        When the rows cannot be used, or have no labels.
+    """
+    from erasable.operations.scoring import Tally
+
+    model, tally = model_behind(model, "score"), Tally()
+    with _stream_for(model, source, id=None, label=label, labelled=True, ignore=ignore) as stream:
+        for block in stream:
+            tally.add(block.y, model.probabilities(block.X), model.predict(block.X))
+    scores = tally.scores(model.classes)
+    assert scores is not None  # a table without rows is refused
+    return scores
+
+
+def _stream_for(
+    model: Model, source: Any, *, id: str | None, label: str | None, labelled: bool, ignore: Sequence[str]
+) -> TableStream:
+    """A table as the model reads it: columns by name where it has names, labels of the type that it knows."""
+    wanted, form = model.n_features, nameless_form(source)
+    known = {type(c) for c in model.classes} & {int, str}  # what a column of digits stands for, the model says
+    stream = stream_table(
+        source,
+        id=id,
+        label=label,
+        labelled=labelled,
+        features=None if form is not None else model.feature_names,
+        ignore=ignore,
+        kinds={"label": known.pop()} if known else None,
+        n_features=wanted if form == "svmlight" else None,
+    )
+    if wanted is not None and stream.n_features != wanted:
+        stream.close()
+        raise InputError(
+            f"the table has {stream.n_features} columns of features and the model was made with {wanted}: "
+            "name the columns that are none with ignore=, or leave them out."
+        )
+    return stream
 
 
 def by_position(model: Any, source: Any) -> bool:

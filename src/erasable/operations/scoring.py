@@ -16,8 +16,10 @@ from scipy.stats import rankdata
 from sklearn.metrics import mean_absolute_error, r2_score
 
 from erasable.errors import InputError
+from erasable.operations.rendering import TextTable, percent
 
 _SURE = 2.0  # standard errors by which accuracy has to beat the share of the largest class
+_MATRIX = 10  # classes: a larger matrix is hard to read
 _LEAST = float(np.finfo(np.float64).eps)  # probabilities are clipped by this, as scikit-learn does
 _NEAR_CHANCE = 0.1  # balanced accuracy that is closer to chance than this, of the way to 1, is chance
 
@@ -92,6 +94,38 @@ class Scores:
             "confusion": self.confusion.tolist(),
         }
 
+    @property
+    def line(self) -> str:
+        """The figures in a line of text."""
+        area = "" if self.auc is None else f", AUC {self.auc:.4f}"
+        return (
+            f"accuracy {self.accuracy:.4f} (the largest class is {self.largest_share:.4f} of them), balanced accuracy "
+            f"{self.balanced_accuracy:.4f}{area}, log-loss {self.log_loss:.4f} ({self.log_loss_of_shares:.4f} for a "
+            "constant)"
+        )
+
+    def tables(self, title: str = "") -> list[TextTable]:
+        """The figures, and the confusion matrix; of more than ten classes, the pairs that are confused most."""
+        present = int(np.count_nonzero(self.confusion.sum(axis=1)))
+        area = ("undefined", "undefined") if self.auc is None else (f"{self.auc:.4f}", "0.5000")
+        figures = [
+            ("accuracy", f"{self.accuracy:.4f}", f"{self.largest_share:.4f}"),
+            ("balanced accuracy", f"{self.balanced_accuracy:.4f}", f"{1 / present:.4f}"),
+            ("AUC", *area),
+            ("log-loss", f"{self.log_loss:.4f}", f"{self.log_loss_of_shares:.4f}"),
+        ]
+        first = TextTable(title or f"{self.rows:,} rows with known labels", ("", "model", "a constant"), figures)
+        names = [str(c.hex() if isinstance(c, bytes) else c) for c in self.classes]
+        counts = self.confusion.sum(axis=1)
+        if len(names) <= _MATRIX:
+            lines = [(name, *(f"{n:,}" for n in row)) for name, row in zip(names, self.confusion.tolist(), strict=True)]
+            return [first, TextTable("Rows of each class, by what was predicted", ("class", *names), lines)]
+        wrong = self.confusion - np.diag(self.confusion.diagonal())
+        worst = np.argsort(-wrong, axis=None, kind="stable")[:_MATRIX].tolist()
+        pairs = [divmod(place, len(names)) for place in worst if wrong.flat[place]]
+        lines = [(names[a], names[b], f"{wrong[a, b]:,}", percent(wrong[a, b] / counts[a])) for a, b in pairs]
+        return [first, TextTable("What is confused most", ("class", "predicted as", "rows", "of its class"), lines)]
+
 
 @dataclass(frozen=True)
 class RegressionScores:
@@ -120,6 +154,27 @@ class RegressionScores:
     def as_json(self) -> dict[str, Any]:
         """All of it in values that JSON has."""
         return dict(vars(self))
+
+
+class Tally:
+    """Predictions with their known labels, collected block by block, and kept in memory until they are scored."""
+
+    def __init__(self) -> None:
+        self._y: list[Any] = []
+        self._predicted: list[Any] = []
+        self._probabilities: list[npt.NDArray[np.float64]] = []
+
+    def add(self, y: Any, probabilities: npt.NDArray[np.float64], predicted: Any) -> None:
+        """Rows that follow."""
+        self._y += _plain(y)
+        self._predicted += _plain(predicted)
+        self._probabilities.append(probabilities)
+
+    def scores(self, classes: Sequence[Any]) -> Scores | None:
+        """The scores of all of them; None where there were none."""
+        if not self._y:
+            return None
+        return scores_of(self._y, classes, np.concatenate(self._probabilities), self._predicted)
 
 
 def scores_of(y: Any, classes: Sequence[Any], probabilities: npt.ArrayLike, predicted: Any) -> Scores:

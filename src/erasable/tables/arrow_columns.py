@@ -21,6 +21,9 @@ from erasable.tables.table import Table
 
 _LABELS = ("integer", "floating", "boolean", *TEXTS, "null")
 _KEYS = ("integer", *TEXTS, *BYTES, "null")
+_WEIGHTS = ("integer", "floating", *TEXTS, "null")  # text is that of CSV, which is read as numbers later
+_HELD = {_LABELS: "integers, strings, booleans or floats", _KEYS: "integers or strings", _WEIGHTS: "numbers"}
+_TILE = 1024  # rows
 _PAGE_BUFFER = 2**16  # of each column: without it, pyarrow would read column chunks whole
 
 
@@ -74,7 +77,7 @@ class ArrowSource(Source):
             place = f"{where}, column {name!r}"
             found[role] = checked_column(read(self._cells(table, name, role, place), role, place), role, place)
         y, ids, subjects = (found.get(role) for role in ("label", "id", "subject"))
-        return Table(X, y, ids, subjects, self.name, self._columns.features)
+        return Table(X, y, ids, subjects, self.name, self._columns.features, weights=found.get("weight"))
 
     def _cells(self, table: Any, name: str, role: str, where: str) -> list[Any]:
         return read_or_refuse(lambda: cells(table, name, role, where), self._path, "text in UTF-8")
@@ -210,19 +213,20 @@ def _rows(table: Any, columns: Columns, where: str) -> Any:
     # As float64, missing entries become NaN, and are refused below.
     parts = [c.cast("float64") if c.null_count or is_kind(c.type, "decimal") else c for c in parts]
     small = row_dtype([np.dtype("bool" if is_kind(c.type, "boolean") else c.type.to_pandas_dtype()) for c in parts])
-    X = np.empty((table.num_rows, len(parts)), small)
-    for j, c in enumerate(parts):
-        X[:, j] = c.to_numpy()
+    X, numbers = np.empty((table.num_rows, len(parts)), small), [c.to_numpy() for c in parts]
+    for low in range(0, len(X), _TILE):  # so many rows at a time that what is written stays in the cache
+        tile = X[low : low + _TILE]
+        for j, column in enumerate(numbers):
+            tile[:, j] = column[low : low + _TILE]
     return as_rows(X, where, columns.shown)
 
 
 def cells(table: Any, name: str, role: str, where: str) -> list[Any]:
-    """Labels, ids or subjects as plain Python values; those of a CSV are text still."""
-    column, allowed = table.column(name), _LABELS if role == "label" else _KEYS
+    """Labels, ids, subjects or weights as plain Python values; those of a CSV are text still."""
+    column, allowed = table.column(name), {"label": _LABELS, "weight": _WEIGHTS}.get(role, _KEYS)
     kind = column.type.value_type if is_kind(column.type, "dictionary") else column.type
     if not is_kind(kind, *allowed):
-        wanted = "integers or strings" if allowed is _KEYS else "integers, strings, booleans or floats"
-        raise InputTypeError(f"{where}: must hold {wanted}; it holds {_called(kind)}: convert it first.")
+        raise InputTypeError(f"{where}: must hold {_HELD[allowed]}; it holds {_called(kind)}: convert it first.")
     values: list[Any] = column.to_pylist()
     return values
 

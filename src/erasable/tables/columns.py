@@ -38,14 +38,17 @@ class Roles:
     features: Sequence[str] | None = None
     labelled: bool = True
     ignore: Sequence[str] = ()
+    weight: str | None = None
 
     def __post_init__(self) -> None:
-        for role in ("label", "id", "subject"):
+        for role in ("label", "id", "subject", "weight"):
             column = getattr(self, role)
             if not (isinstance(column, str) or (column is None and not (role == "label" and self.labelled))):
                 raise InputTypeError(f"{role} must be the name of a column, a string; got {type(column).__name__}.")
         if self.label is not None and self.label in (self.id, self.subject):
             raise ConfigurationError("label must be another column than id and subject: name one column for each.")
+        if self.weight is not None and self.weight in (self.label, self.id, self.subject):
+            raise ConfigurationError("weight must be another column than label, id and subject: name one for each.")
         if isinstance(self.ignore, str) or not all(isinstance(c, str) for c in self.ignore):
             raise InputTypeError("ignore must be names of columns, a list of strings.")
         object.__setattr__(self, "ignore", tuple(self.ignore))
@@ -67,7 +70,7 @@ class Roles:
     @property
     def given(self) -> dict[str, str]:
         """The columns that are no features, by role."""
-        roles = {"label": self.label, "id": self.id, "subject": self.subject}
+        roles = {"label": self.label, "id": self.id, "subject": self.subject, "weight": self.weight}
         return {role: column for role, column in roles.items() if column is not None}
 
     @property
@@ -143,8 +146,10 @@ def _truth(text: str) -> bool:
 
 
 def checked_column(values: Any, role: str, where: str) -> npt.NDArray[Any]:
-    """The values of a label, id or subject, one per row, as an array that a model can hold."""
+    """The values of a label, id, subject or weight, one per row, as an array that a model can hold."""
     array = plain_array(values, role)
+    if role == "weight":
+        return _check_weights(array, where)
     return _check_labels(array, where) if role == "label" else check_keys(array, where, optional=role == "subject")
 
 
@@ -162,6 +167,18 @@ def _check_labels(y: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
         found = ", ".join(sorted(t.__name__ for t in kinds)) or str(y.dtype)
         raise InputTypeError(f"{where}: labels must be all 64-bit integers, strings, booleans or floats; got {found}.")
     return y
+
+
+def _check_weights(weights: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
+    """Numbers, none missing; whether they are weights is for the model to say."""
+    missing = sum(v is None or v != v for v in weights.tolist())
+    if missing:
+        raise InputError(f"{where}: {missing} of {len(weights)} weights are missing: fill them in, or leave those out.")
+    if weights.dtype == object and all(type(v) in (int, float) for v in weights):
+        weights = weights.astype(np.float64)
+    if weights.dtype.kind not in "iuf":
+        raise InputTypeError(f"{where}: weights of rows must be numbers; got {weights.dtype}.")
+    return weights
 
 
 def check_keys(keys: npt.NDArray[Any], where: str, *, optional: bool) -> npt.NDArray[Any]:

@@ -49,7 +49,8 @@ class CsvSource(ArrowSource):
     def __init__(
         self, path: Path, name: str, roles: Roles, kinds: Kinds, pipe: tuple[bytes, BinaryIO] | None = None
     ) -> None:
-        self._path, self._given, self.once = path, kinds, pipe is not None
+        weights: Kinds = {} if roles.weight is None else {"weight": float}
+        self._path, self._given, self.once = path, {**kinds, **weights}, pipe is not None
         self._text: Any = path if pipe is None else pipe[1]
         schema = self._first_block(roles, None if pipe is None else pipe[0])
         # By place when the first line may hold a row instead of names.
@@ -92,7 +93,7 @@ class CsvSource(ArrowSource):
         n, fitting = 0, {role: [int, bool, float, str] for role in roles.given}
         for batch in self._batches(convert):
             for role, column in roles.given.items():
-                found = fitting_kinds(self._cells(batch, column, role, self._path.name), keys=role != "label")
+                found = fitting_kinds(self._cells(batch, column, role, self._path.name), keys=role in ("id", "subject"))
                 fitting[role] = [kind for kind in fitting[role] if kind in found]
             n += batch.num_rows
         if not n:
@@ -118,7 +119,7 @@ class CsvSource(ArrowSource):
                 "correct the file."
             )
         if role in self._given or role not in found:
-            fitting = fitting_kinds(texts, keys=role != "label")
+            fitting = fitting_kinds(texts, keys=role in ("id", "subject"))
             if role not in kinds and any(texts):  # a block without subjects says nothing about them
                 kinds[role] = fitting[0]
             if kinds.get(role, str) not in fitting:

@@ -18,13 +18,14 @@ from erasable.tables.reading import Source, block_rows, existing_file, listed, r
 from erasable.tables.table import Split, Table
 
 _SIDES = ("train", "test")
-_ROLES = {"y": "label", "ids": "id", "subjects": "subject"}
+_ROLES = {"y": "label", "ids": "id", "subjects": "subject", "weights": "weight"}
+_BESIDE = {"ids", "subjects", "weights"}
 _MEMBER = "X.npy"
 _PLAIN = "an .npz archive of plain arrays (objects are not read, as that could run code)"
 
 
 class NpzSource(Source):
-    """An archive of arrays ``X`` and ``y`` (``ids``, ``subjects``), or of ``scipy.sparse.save_npz``.
+    """An archive of arrays ``X`` and ``y`` (``ids``, ``subjects``, ``weights``), or of ``scipy.sparse.save_npz``.
 
     Dense rows are unpacked as they are needed, compressed or not. Sparse ones are read whole, and so are labels, ids,
     subjects, and rows that are stored column by column.
@@ -37,7 +38,7 @@ class NpzSource(Source):
             self._sparse = _sparse_table(path, labelled=labelled)
             self.n_rows, self._width = self._sparse.n_rows, self._sparse.n_features
             return
-        required, optional = ({"X", "y"}, {"ids", "subjects"}) if labelled else ({"X"}, {"y", "ids", "subjects"})
+        required, optional = ({"X", "y"}, _BESIDE) if labelled else ({"X"}, {"y", *_BESIDE})
         names = _known_names(path, required, optional)
 
         def look() -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
@@ -107,7 +108,7 @@ def _sparse_table(path: Path, *, labelled: bool) -> Table:
     X = read_sparse(path)
     beside = path.with_name(f"{path.stem}_labels.npz")
     if beside.exists():
-        arrays = _arrays(beside, _known_names(beside, {"y"}, {"ids", "subjects"}))
+        arrays = _arrays(beside, _known_names(beside, {"y"}, _BESIDE))
         return Table(X, **_checked_columns(arrays, X.shape[0], beside.name), name=path.stem)
     name, _, side = path.stem.rpartition("_")
     shared = path.with_name(f"{name}_labels.npz")
@@ -201,7 +202,7 @@ def _arrays(path: Path, names: list[str]) -> dict[str, npt.NDArray[Any]]:
 
 
 def _checked_columns(arrays: dict[str, npt.NDArray[Any]], n: int, where: str) -> dict[str, Any]:
-    """The arrays ``y``, ``ids`` and ``subjects``, where they are there, as they belong to ``n`` rows."""
+    """The arrays ``y``, ``ids``, ``subjects`` and ``weights``, where they are there, as they belong to ``n`` rows."""
     for part, values in arrays.items():
         if values.shape != (n,):
             raise InputError(f"{where}: {part} has the shape {values.shape} for {n} rows: give one per row.")

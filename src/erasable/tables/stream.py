@@ -24,7 +24,7 @@ from erasable.tables.svmlight import SvmlightSource
 from erasable.tables.table import Split, Table
 from erasable.validation import whole_number
 
-BLOCK_BYTES = 2**26
+BLOCK_BYTES = 2**24
 _PACKED = (".gz", ".bz2")
 _SVMLIGHT = (".svmlight", ".libsvm", ".txt")
 _FORMS = ".csv, .parquet, .npz, .svmlight, .libsvm, .txt (text also with .gz or .bz2)"
@@ -131,6 +131,7 @@ def stream_table(
     labelled: bool = True,
     kinds: Mapping[str, type] | None = None,
     n_features: int | None = None,
+    weight: str | None = None,
     block_bytes: int = BLOCK_BYTES,
 ) -> TableStream:
     r"""The table in a file or pipe, block by block: what ``load_table`` reads, with one block in memory at a time.
@@ -172,7 +173,9 @@ def stream_table(
         a part of it. Other formats have types of their own.
     n_features : int, optional
         The number of features of SVMlight text, where some may be zero in all rows.
-    block_bytes : int, default=64 MiB
+    weight : str, optional
+        The column that says how much each row counts: numbers, none missing.
+    block_bytes : int, default=16 MiB
         About how large the rows of a block are. In all, some three times as much is in memory, and pages of Parquet.
 
     Returns
@@ -199,7 +202,7 @@ def stream_table(
     ...     stream.read().X.tolist()
     [[80.5, 41.0], [71.0, 52.0], [66.0, 39.0]]
     """
-    roles = Roles(label, id, subject, features, labelled, ignore)
+    roles = Roles(label, id, subject, features, labelled, ignore, weight)
     size = whole_number(block_bytes, "block_bytes")
     width = None if n_features is None else whole_number(n_features, "n_features")
     return TableStream(_opened(source, roles, check_kinds(kinds), width), size)
@@ -216,13 +219,14 @@ def load_table(
     labelled: bool = True,
     kinds: Mapping[str, type] | None = None,
     n_features: int | None = None,
+    weight: str | None = None,
 ) -> Table:
     r"""The table in a CSV, Parquet, NumPy or SVMlight file, whole.
 
     ========================= ==========================================================================================
     ``.csv``, ``.parquet``    one column per feature, and those named here; needs ``pip install 'erasable[tables]'``
-    ``.npz`` with arrays      ``X`` and ``y``; if there are, ``ids`` and ``subjects``
-    ``.npz`` of ``save_npz``  sparse rows; ``y``, ``ids`` and ``subjects`` in ``NAME_labels.npz`` beside ``NAME.npz``
+    ``.npz`` with arrays      ``X`` and ``y``; if there are, ``ids``, ``subjects`` and ``weights``
+    ``.npz`` of ``save_npz``  sparse rows; ``y`` and these in ``NAME_labels.npz`` beside ``NAME.npz``
     ``.svmlight``, ``.txt``   label, then ``index:value``; ``subject="qid"`` takes the query ids as subjects
     ========================= ==========================================================================================
 
@@ -235,7 +239,7 @@ def load_table(
     ----------
     source : str, path or binary file object
         The file; its ending says what it is. Or a pipe, as in ``stream_table``.
-    label, id, subject, features, ignore, labelled, kinds, n_features
+    label, id, subject, features, ignore, labelled, kinds, n_features, weight
         As in ``stream_table``.
 
     Returns
@@ -273,6 +277,7 @@ def load_table(
         labelled=labelled,
         kinds=kinds,
         n_features=n_features,
+        weight=weight,
     ) as stream:
         return stream.read()
 
@@ -374,15 +379,17 @@ def _opened(source: Any, roles: Roles, kinds: Kinds, n_features: int | None) -> 
 
 def _check_nameless(form: str, roles: Roles) -> None:
     """Refuse names of columns where a format has none."""
-    unnamed = roles.label in ("label", None) and roles.id is None and roles.features is None and not roles.ignore
+    named = roles.id, roles.features, roles.weight
+    unnamed = roles.label in ("label", None) and named == (None, None, None) and not roles.ignore
     if form == ".npz" and not (unnamed and roles.subject is None):
         raise ConfigurationError(
-            "label, id, subject and ignore name columns, which an .npz file does not have: store arrays y, ids and "
-            "subjects."
+            "label, id, subject, weight and ignore name columns, which an .npz file does not have: store arrays y, "
+            "ids, subjects and weights."
         )
     if form in _SVMLIGHT and not (unnamed and roles.subject in (None, "qid")):
         raise ConfigurationError(
-            f"{form} files have no named columns: leave label, id and ignore out; subject may be 'qid', the query ids."
+            f"{form} files have no named columns: leave label, id, weight and ignore out; subject may be "
+            "'qid', the query ids."
         )
 
 

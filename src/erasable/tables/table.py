@@ -37,6 +37,8 @@ class Table:
     fitted : str, default=""
         What was fitted on rows that may have to be deleted later (labels by clustering, a vocabulary), in a sentence;
         empty when nothing was. Such a thing is a trace that forgetting rows does not remove.
+    weights : array of shape (n_rows,), optional
+        How much each row counts, for ``fit(..., sample_weight=table.weights)``.
 
     Raises
     ------
@@ -61,6 +63,7 @@ class Table:
     name: str = ""
     feature_names: tuple[str, ...] | None = None
     fitted: str = ""
+    weights: npt.NDArray[Any] | None = None
 
     def __post_init__(self) -> None:
         X = sp.csr_array(self.X) if sp.issparse(self.X) else self.X
@@ -71,7 +74,7 @@ class Table:
         if X.dtype not in (np.float32, np.float64):
             raise InputTypeError(f"X must hold float32 or float64; got {X.dtype}: convert it with X.astype('float64').")
         object.__setattr__(self, "X", X)
-        for part in ("y", "ids", "subjects"):
+        for part in ("y", "ids", "subjects", "weights"):
             values = getattr(self, part)
             if values is None:
                 continue
@@ -96,7 +99,7 @@ class Table:
 
     def __repr__(self) -> str:
         kind = f"{'sparse' if sp.issparse(self.X) else 'dense'} {self.X.dtype}"
-        has = [part for part in ("ids", "subjects") if getattr(self, part) is not None]
+        has = [part for part in ("ids", "subjects", "weights") if getattr(self, part) is not None]
         extra = (f", with {' and '.join(has)}" if has else "") + (", without labels" if self.y is None else "")
         return f"<Table {self.name!r}: {self.n_rows} rows × {self.n_features} features, {kind}{extra}>"
 
@@ -115,8 +118,9 @@ class Table:
         """
         rows = self._rows(index)
 
-        y, ids, subjects = (None if c is None else c[rows] for c in (self.y, self.ids, self.subjects))
-        return replace(self, X=self.X[rows], y=y, ids=ids, subjects=subjects)
+        columns = self.y, self.ids, self.subjects, self.weights
+        y, ids, subjects, weights = (None if c is None else c[rows] for c in columns)
+        return replace(self, X=self.X[rows], y=y, ids=ids, subjects=subjects, weights=weights)
 
     def _rows(self, index: npt.ArrayLike | slice) -> npt.NDArray[np.intp]:
         """Row numbers as an array, so that what is taken by them is a copy."""

@@ -1,0 +1,185 @@
+"""Rows as they come, a block at a time, and rows that are held for a round: those of lowest hash within a budget."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from erasable.core.keyed_hash import Hashes
+from erasable.models.keys import Column
+from erasable.models.model import Model
+from erasable.models.reports import LearnReport
+from erasable.models.weighting import ONE, RowWeights
+
+_NUMBER_BYTES, _TEXT_BYTES = 24, 100  # about what label, id and subject take beside a row: numbers, and each text
+_FIRST_BYTES, _FIRST_ROWS = 2**25, 100  # held without a screen: so many bytes, or so many rows for each column
+_KEPT = 0.75  # of the budget, when it is full: rows are not sorted again with every block
+
+Mask = npt.NDArray[np.bool_]
+
+
+class Block(NamedTuple):
+    """Some rows: finite ``X`` as a model takes it, labels, and ids, subjects and weights where they have any."""
+
+    X: Any
+    y: npt.NDArray[Any]
+    ids: Any = None
+    subjects: Any = None
+    weights: Any = None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Rows:
+    """Rows of a block whose names were checked.
+
+    Subjects are None where no row has one, and weights, in sixteenths, where all are one.
+    """
+
+    X: Any
+    y: npt.NDArray[Any]
+    ids: Column
+    subjects: Column | None
+    weights: RowWeights | None = None
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def take(self, mask: Mask) -> Rows:
+        """Those of them that the mask has."""
+        if mask.all():
+            return self
+        owners = None if self.subjects is None else _taken(self.subjects, mask)
+        weights = None if self.weights is None else self.weights[mask]
+        return Rows(self.X[mask], self.y[mask], _taken(self.ids, mask), owners, weights)
+
+    def that_count(self) -> Rows:
+        """Those of them that have a weight above zero."""
+        return self if self.weights is None else self.take(self.weights > 0)
+
+    def part(self, low: int, high: int) -> Rows:
+        """Those of them from one place to another, not copied."""
+        if low == 0 and high >= len(self):
+            return self
+        cut = slice(low, high)
+        owners = None if self.subjects is None else self.subjects[cut]
+        weights = None if self.weights is None else self.weights[cut]
+        return Rows(self.X[cut], self.y[cut], self.ids[cut], owners, weights)
+
+    def sizes(self) -> npt.NDArray[np.float64]:
+        """About how many bytes each of them takes."""
+        sizes: npt.NDArray[np.float64]
+        if sp.issparse(self.X):
+            sizes = np.diff(self.X.indptr) * float(self.X.data.itemsize + self.X.indices.itemsize) + 8.0
+        elif self.X.dtype == object:
+            sizes = np.fromiter(map(sys.getsizeof, self.X), dtype=np.float64, count=len(self))
+        else:
+            sizes = np.full(len(self), self.X.nbytes / max(1, len(self)))
+        texts = sum(isinstance(column, list) for column in (self.ids, self.subjects))
+        return sizes + (_NUMBER_BYTES + _TEXT_BYTES * texts)
+
+    def learnt_by(self, model: Model, progress: Callable[[int], None] | None, done: int) -> LearnReport:
+        """Let a model learn them; names were checked before, so rows without a subject are allowed here."""
+        watch = None if progress is None else (lambda now, _: progress(done + now))
+        weights = None if self.weights is None else self.weights / ONE
+        names = self.ids, self.subjects
+        return model.learn(self.X, self.y, *names, sample_weight=weights, allow_no_subject=True, progress=watch)
+
+
+class Held:
+    """Rows from a hash on, those of lowest hash that fit a budget; rows of one hash stay together.
+
+    ``end`` is the hash from which on rows were left over; None where there were none. With ``sparing`` fewer are held.
+    """
+
+    def __init__(self, first: int, budget_bytes: float, *, sparing: bool = False) -> None:
+        self.first, self.budget, self.sparing = first, budget_bytes, sparing
+        self.end: int | None = None
+        self.parts: list[tuple[Rows, Hashes, npt.NDArray[np.float64]]] = []
+        self.bytes = 0.0
+
+    def within(self, hashes: Hashes) -> Mask:
+        """Which of these rows are still to be looked at in this round."""
+        mine: Mask = hashes >= np.uint64(self.first)
+        return mine if self.end is None else mine & (hashes < np.uint64(self.end))
+
+    def offer(self, rows: Rows, hashes: Hashes) -> None:
+        """Hold these rows, and let go of what no longer fits."""
+        if not len(rows):
+            return
+        sizes = rows.sizes()
+        self.parts.append((rows, hashes, sizes))
+        self.bytes += float(sizes.sum())
+        if self.sparing:
+            width = rows.X.shape[1] if rows.X.ndim > 1 else 0
+            self.budget = min(self.budget, max(_FIRST_BYTES, _FIRST_ROWS * width * float(sizes.mean())))
+            self.sparing = False
+        if self.bytes > self.budget:
+            self._cut()
+
+    def _cut(self) -> None:
+        hashes = np.concatenate([part[1] for part in self.parts])
+        sizes = np.concatenate([part[2] for part in self.parts])
+        order = np.argsort(hashes, kind="stable")
+        ordered = hashes[order]
+        fit = int(np.searchsorted(np.cumsum(sizes[order]), _KEPT * self.budget, side="right"))
+        fit = max(fit, int(np.searchsorted(ordered, ordered[0], side="right")))  # one hash at least, or no round ends
+        if fit == len(ordered):
+            return
+        self.end = int(ordered[fit])
+        parts, self.parts, self.bytes = self.parts[::-1], [], 0.0
+        while parts:  # each is let go of when its rows are copied
+            rows, of_rows, size = parts.pop()
+            mask = of_rows < np.uint64(self.end)
+            if mask.any():
+                self.parts.append((rows.take(mask), of_rows[mask], size[mask]))
+                self.bytes += float(size[mask].sum())
+
+    def joined(self) -> Rows:
+        """All rows held, in any order; they are held no longer."""
+        parts, self.parts = [rows for rows, _, _ in self.parts], []
+        if len(parts) == 1:
+            return parts[0]
+        y, ids = np.concatenate([rows.y for rows in parts]), _joined([rows.ids for rows in parts])
+        owners = None
+        if any(rows.subjects is not None for rows in parts):
+            owners = _joined([[None] * len(r) if r.subjects is None else r.subjects for r in parts])
+        weights = None
+        if any(rows.weights is not None for rows in parts):
+            weights = np.concatenate([np.full(len(r), ONE) if r.weights is None else r.weights for r in parts])
+        X = [rows.X for rows in parts]
+        del parts
+        return Rows(_stacked(X), y, ids, owners, weights)
+
+
+def _stacked(parts: list[Any]) -> Any:
+    """One array of the rows of all parts, which are let go of one after the other."""
+    if any(map(sp.issparse, parts)):
+        return sp.vstack([sp.csr_array(part) for part in parts], format="csr")
+    n = sum(len(part) for part in parts)
+    X, high = np.empty((n, *parts[0].shape[1:]), dtype=np.result_type(*(part.dtype for part in parts))), n
+    while parts:
+        part = parts.pop()
+        X[high - len(part) : high] = part
+        high -= len(part)
+    return X
+
+
+def _taken(column: Any, mask: Mask) -> Column:
+    if isinstance(column, np.ndarray):
+        return column[mask]
+    if isinstance(column, range):
+        return np.arange(column.start, column.stop, dtype=np.int64)[mask]
+    return [column[i] for i in np.flatnonzero(mask).tolist()]
+
+
+def _joined(columns: Sequence[Any]) -> Column:
+    if all(isinstance(column, np.ndarray | range) for column in columns):
+        return np.concatenate([np.asarray(column, dtype=np.int64) for column in columns])
+    return list(chain.from_iterable(c.tolist() if isinstance(c, np.ndarray) else c for c in columns))

@@ -1,0 +1,126 @@
+"""How good a model is, as ``erasable learn`` says it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+
+import numpy as np
+import pytest
+
+from erasable import ErasableClassifier, load
+from erasable.cli.app import run
+from erasable.core.keyed_hash import keyed_hash
+from erasable.operations.scoring import scores_of
+from tests.cli.session import content, refused
+
+pytestmark = pytest.mark.usefixtures("folder")
+NAMES = ["a", "b", "c", "d"]
+OPTIONS = ["--id", "id", "--threshold", "0.01", "-o", "m.erasable"]
+
+
+def made(n, *, seed=0, classes=2, first=0):
+    X = np.random.default_rng(seed).standard_normal((n, len(NAMES)))
+    y = np.digitize(X[:, 0] + X[:, 1], np.linspace(-1.5, 1.5, classes - 1)) if classes > 2 else X[:, 0] > 0
+    return X, y.astype(int), np.arange(first, first + n)
+
+
+def put(name, X, y, ids, names=NAMES):
+    lines = [",".join([*names, "label", "id"])]
+    lines += [",".join(map(repr, [*row, int(label), int(i)])) for row, label, i in zip(X.tolist(), y, ids, strict=True)]
+    with open(name, "w", encoding="utf-8") as file:
+        file.write("\n".join(lines) + "\n")
+    return name
+
+
+def learnt(*options, data="data.csv"):
+    return run(["learn", data, *OPTIONS, *options])
+
+
+@pytest.mark.parametrize("order", ["hashed", "given"])
+def test_rows_are_scored_before_they_are_learnt_and_the_file_is_the_same(capsys, order):
+    X, y, ids = made(2000)
+    put("data.csv", X, y, ids)
+    assert learnt("--no-score", "--order", order, "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["score"] is None
+    without = content("m.erasable")
+    os.unlink("m.erasable")
+    assert learnt("--order", order, "--json") == 0
+    assert content("m.erasable") == without
+    late = keyed_hash(ids, 0) >= np.uint64(7 * 2**61) if order == "hashed" else ids >= 1024
+    early = ErasableClassifier(threshold=0.01, order=order).fit(X[~late], y[~late], ids=ids[~late])
+    scores = scores_of(y[late], early.classes_, early.predict_proba(X[late]), early.predict(X[late]))
+    told, wanted = json.loads(capsys.readouterr().out)["score"], scores.as_json()
+    assert {name: told.pop(name) for name in ("classes", "confusion")} == {
+        name: wanted.pop(name) for name in ("classes", "confusion")
+    }
+    assert told == pytest.approx(wanted)
+
+
+def test_the_score_is_a_line_at_the_end(capsys):
+    put("data.csv", *made(2000))
+    assert learnt() == 0
+    out, err = capsys.readouterr()
+    assert re.search(r"Before they were learnt, 2\d\d of the last rows were predicted: accuracy 0\.9\d+ \(the la", out)
+    assert err == ""
+
+
+def test_a_table_to_test_with(capsys):
+    put("data.csv", *made(500))
+    X, y, ids = made(300, seed=1)
+    put("test.csv", X[:, ::-1], y, ids, NAMES[::-1])  # columns are found by name
+    assert learnt("--test", "test.csv", "--json") == 0
+    clf = load("m.erasable")
+    scores = scores_of(y, clf.classes_, clf.predict_proba(X), clf.predict(X))
+    assert json.loads(capsys.readouterr().out)["test"] == scores.as_json()
+    assert learnt("--test", "test.csv", data=put("more.csv", *made(200, first=500))) == 0
+    out = capsys.readouterr().out
+    assert "300 rows of test.csv" in out
+    assert all(name in out for name in ("accuracy", "balanced accuracy", "AUC", "log-loss", "a constant"))
+    assert re.search(rf"│ 0 +│ +{((clf.predict(X) == 0) & (y == 0)).sum()} │", out)
+
+
+def test_many_classes_are_told_by_what_is_confused_most(capsys):
+    put("data.csv", *made(600, classes=12))
+    assert learnt("--test", "data.csv") == 0
+    assert "predicted as" in capsys.readouterr().out
+
+
+def test_a_table_that_cannot_be_tested_with_stops_learning_before_it_begins(folder, capsys):
+    X, y, ids = made(200)
+    put("data.csv", X, y, ids)
+    put("other.csv", X, y, ids, ["a", "b", "c", "x"])
+    with open("plain.csv", "w", encoding="utf-8") as file:
+        file.write("a,b,c,d\n1,2,3,4\n")
+    with refused(capsys, folder) as refuse:
+        for test, says in (
+            ("nowhere.csv", "nowhere.csv"),
+            ("other.csv", "column"),
+            ("plain.csv", "label"),
+            ("-", "file"),
+        ):
+            refuse(["learn", "data.csv", *OPTIONS, "--test", test], 2, says)
+
+
+def test_a_weak_model_is_a_warning(capsys):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((2000, 4))
+    put("noise.csv", X, rng.random(2000) < 0.1, np.arange(2000))
+    assert run(["learn", "noise.csv", "--id", "id", "--threshold", "0.2", "-o", "weak"]) == 0
+    err = capsys.readouterr().err
+    assert "warning: the rows learnt are of 2 classes, and the core set holds" in err
+    assert "warning: predictions are no better than a constant: lower --threshold" in err
+    put("good.csv", *made(2000))
+    assert run(["learn", "good.csv", "--id", "id", "--threshold", "0.01", "-o", "good", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["warnings"] == []
+
+
+def test_a_call_that_added_next_to_nothing_is_told_why(capsys):
+    put("data.csv", *made(2000))
+    put("more.csv", *made(2000, seed=1, first=2000))
+    assert run(["learn", "data.csv", "--id", "id", "--threshold", "0.2", "-o", "m"]) == 0
+    assert "next to nothing" not in capsys.readouterr().err  # of a new file
+    assert run(["learn", "more.csv", "--id", "id", "-o", "m"]) == 0
+    assert "hint: next to nothing was added: rows in directions that are known already" in capsys.readouterr().err

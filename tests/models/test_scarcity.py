@@ -1,0 +1,77 @@
+"""When it is said that a core set holds too little of a class, and when not."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+from erasable import CoreSetUnlearner, ErasableClassifier, ErasableKernelClassifier
+from erasable.coresets import RandomSubsample
+from erasable.errors import WeakModelWarning
+from erasable.models.scarcity import label_counts, warn_of_thin_classes
+from erasable.tables import Table
+
+RNG = np.random.default_rng(5)
+X = RNG.standard_normal((300, 4))
+Y = np.where(X[:, 0] > 0, "yes", "no")
+
+
+def told(act):
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always", WeakModelWarning)
+        act()
+    return [w for w in found if w.category is WeakModelWarning]
+
+
+@pytest.mark.parametrize(
+    ("offered", "stored", "says"),
+    [
+        ({"a": 90, "b": 10}, {"a": 20}, "no row of 1 of them, so the model never predicts it"),
+        ({"a": 90, "b": 5, "c": 5}, {"a": 20}, "no row of 2 of them, so the model never predicts these"),
+        ({"a": 90, "b": 10}, {"a": 10, "b": 9}, "fewer than ten rows of 1 of them"),
+        ({"a": 90, "b": 10, "c": 1}, {"a": 9, "b": 9}, "no row of 1 of them.* and fewer than ten rows of 2"),
+        ({"a": 90, "b": 10}, {"a": 10, "b": 10}, None),
+        ({"a": 91, "b": 9}, {"a": 10, "b": 1}, None),  # there were no ten
+        ({"a": 89, "b": 10}, {"a": 10}, None),  # too few rows to say anything
+    ],
+)
+def test_what_is_said_of_classes(offered, stored, says):
+    if says is None:
+        assert not told(lambda: warn_of_thin_classes(offered, stored, stacklevel=1))
+    else:
+        with pytest.warns(WeakModelWarning, match=says):
+            warn_of_thin_classes(offered, stored, stacklevel=1)
+
+
+@pytest.mark.parametrize(
+    "clf", [ErasableClassifier(threshold=0.3), ErasableKernelClassifier(gamma=0.05, threshold=5.0)]
+)
+def test_fit_says_it_to_its_caller_and_names_no_label(clf):
+    (warning,) = told(lambda: clf.fit(X, Y))
+    assert warning.filename == __file__
+    assert "threshold=" in str(warning.message)
+    assert "yes" not in str(warning.message)
+
+
+def test_who_stores_enough_or_goes_on_learning_is_not_told():
+    assert not told(lambda: ErasableClassifier(threshold=0.001).fit(X, Y))
+    assert not told(lambda: ErasableClassifier(threshold=0.3).fit(X[:99], Y[:99]))
+    assert not told(lambda: ErasableClassifier(threshold=0.3).partial_fit(X, Y))
+    assert not told(lambda: CoreSetUnlearner(RandomSubsample(0.01), ErasableClassifier(threshold=0.3)).fit(X, Y))
+
+
+@pytest.mark.parametrize("cut", [40, 200])
+def test_blocks_are_counted_together_and_once(cut):
+    blocks = [Table(X[:cut], Y[:cut]), Table(X[cut:], Y[cut:])]
+    (warning,) = told(lambda: ErasableClassifier(threshold=0.3).learn_blocks(blocks, budget_bytes=2_000))
+    assert "are of 2 classes" in str(warning.message)
+
+
+def test_labels_are_counted_as_plain_values():
+    for y in (Y, Y.astype(object), (Y == "yes"), np.arange(300) % 7, (np.arange(300) % 2).astype(float)):
+        counts = label_counts(y)
+        assert counts.total() == 300
+        assert {c: (y == c).sum() for c in y.tolist()} == counts
+        assert not any(isinstance(c, np.generic) for c in counts)
