@@ -10,12 +10,14 @@ from erasable.schemas._others import Cross, Role
 from erasable.schemas._placed import Category, Ordered, YesNo
 from erasable.schemas._reports import EncodingReport
 from erasable.schemas._texts import Text, Vector
+from erasable.schemas.draft import Draft, draft_schema
 from erasable.schemas.schema import EncodedTable, Schema
 
 __all__ = [
     "Category",
     "Cross",
     "Date",
+    "Draft",
     "EncodedTable",
     "EncodingReport",
     "Number",
@@ -26,4 +28,5 @@ __all__ = [
     "Time",
     "Vector",
     "YesNo",
+    "draft_schema",
 ]

@@ -181,6 +181,16 @@ class Schema(FeatureMap):
             tuple(missing),
         )
 
+    @classmethod
+    def draft(cls, table: Any, **options: Any) -> Schema:
+        """A schema drafted from rows; options and rules are those of :func:`erasable.schemas.draft_schema`.
+
+        That function also tells how many subjects would have to be absent for an entry to change.
+        """
+        from erasable.schemas.draft import draft_schema
+
+        return draft_schema(table, **options).schema
+
     @cached_property
     def text(self) -> str:
         """The canonical TOML text, which is what a state holds: two schemas are equal where it is."""
