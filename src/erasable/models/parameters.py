@@ -24,6 +24,9 @@ from erasable.models.linear_state import LinearConfiguration
 from erasable.models.order import order_key
 from erasable.validation import number_between, number_not_negative, positive_number, whole_number
 
+# Chosen in a study over public sets, which benchmarks/RESULTS.md documents ("Defaults").
+DEFAULT_THRESHOLD = 0.06
+
 
 class Parameters(Protocol):
     """The constructor arguments of ``ErasableClassifier``, as the caller typed them."""
@@ -65,14 +68,13 @@ def configure(
     grid = grid_of_parameters(given, n_features if feature_map is None else feature_map.n_features_out)  # type: ignore[arg-type]
     check_memory(grid)
     tau = _threshold(given, n_samples, streaming=streaming)
-    named = f"the threshold, horizon ** -kappa for n_samples = {n_samples},"
-    units = selecting_units(
-        given.capacity,
-        tau,
-        grid,
-        threshold="the threshold" if given.threshold is not None else named,
-        advice="Lower capacity below horizon ** kappa, raise kappa, or give a larger horizon or a lower threshold.",
-    )
+    named = {}
+    if given.kappa is not None:
+        named = {
+            "threshold": f"the threshold, horizon ** -kappa for n_samples = {n_samples},",
+            "advice": "Lower capacity below horizon ** kappa, raise kappa, or give a larger horizon.",
+        }
+    units = selecting_units(given.capacity, tau, grid, **named)
     return LinearConfiguration(
         grid,
         units,
@@ -144,8 +146,9 @@ def check_unchanged(given: Parameters, configuration: LinearConfiguration, class
         changed.append("grid_bits, fit_intercept or scaling")
     if regulariser(positive_number(given.capacity, "capacity"), grid) != configuration.units:
         changed.append("capacity")
-    named = given.threshold is not None or given.horizon is not None
-    if named and _threshold(given, 1, streaming=True) != configuration.threshold:
+    # kappa alone took the number of rows, which is kept nowhere
+    alone = given.kappa is not None and given.threshold is None and given.horizon is None
+    if not alone and _threshold(given, 1, streaming=True) != configuration.threshold:
         changed.append("threshold, kappa or horizon")
     for fixed in (given.classes, classes):
         if fixed is not None and sorted_classes(fixed) != configuration.classes:
@@ -168,13 +171,19 @@ def grid_of_parameters(given: Parameters, n_features: int) -> Grid:
 
 def _threshold(given: Parameters, n_samples: int, *, streaming: bool) -> float:
     """The threshold given, or ``horizon ** -kappa`` correctly rounded, so that it is the same on every machine."""
-    if given.threshold is not None:
-        return number_not_negative(given.threshold, "threshold")
+    if given.kappa is None:
+        if given.horizon is not None:
+            raise ConfigurationError(
+                "horizon names a threshold only with kappa, as horizon ** -kappa: give kappa= too, or leave horizon out."
+            )
+        return number_not_negative(DEFAULT_THRESHOLD if given.threshold is None else given.threshold, "threshold")
     kappa = number_between(given.kappa, "kappa", 0.0, 1.0, closed="both")
+    if given.threshold is not None:
+        raise ConfigurationError("kappa names a threshold, and threshold gives one: leave one of them out (None).")
     if given.horizon is None and streaming:
         raise ConfigurationError(
-            "partial_fit needs horizon= (the number of rows you expect) or threshold=: the threshold must not move "
-            "while rows stream in."
+            "partial_fit needs horizon= (the number of rows you expect) beside kappa=: the threshold must not move "
+            "while rows stream in. Or give threshold= instead of both."
         )
     horizon = n_samples if given.horizon is None else given.horizon
     horizon = whole_number(horizon, "horizon")

@@ -67,7 +67,7 @@ class RetrainedRidge(ErasableClassifier):
         return super()._learn(*rows, **options)
 
     # What ErasableClassifier takes as parameters is fixed here; none of it is a parameter of this class.
-    kappa = 0.0
+    kappa = None
     horizon = None
     threshold = 0.0
     order = "hashed"
