@@ -106,7 +106,7 @@ def loop(options):
     rows = []
     for name, n in (("first 20,000 rows (most are selected)", 20_000), ("all 249,215 rows", len(X))):
         part, labels = X[:n], y[:n]
-        clf = ErasableClassifier(threshold=tau, fit_intercept=False)
+        clf = ErasableClassifier(CORRELATED["capacity"], threshold=tau, fit_intercept=False)
         contestants = {
             "erasable": lambda p=part, t=labels, c=clf: c.fit(p, t).coef_,
             "loop": lambda p=part, t=labels: literal_loop(p, t, tau, 1.0),
@@ -188,7 +188,7 @@ def memory(options):
     for name, make, config in (
         ("correlated, 249,215 x 600", correlated, CORRELATED),
         ("Margin, 200,000 x 100", margin, MARGIN),
-        ("correlated, 20,000 x 2,000", lambda: correlated(20_000, 2_000), {"kappa": 0.4}),
+        ("correlated, 20,000 x 2,000", lambda: correlated(20_000, 2_000), {"kappa": 0.4, "capacity": 1.0}),
     ):
         X, y = make()
         clf = ErasableClassifier(**config)
@@ -267,7 +267,7 @@ def accuracy(options):
             ridge = make_pipeline(StandardScaler(with_mean=isinstance(X, np.ndarray)), RidgeClassifier())
             scores.setdefault("ridge", []).append(ridge.fit(X, y).score(X_test, y_test))
             for setting in ((1.0, 0.2), (1.0, 0.4), (0.1, 0.2), (0.1, 0.4)):
-                clf = ErasableClassifier(*setting, scaling=scaling).fit(X, y)
+                clf = ErasableClassifier(setting[0], kappa=setting[1], scaling=scaling).fit(X, y)
                 scores.setdefault(setting, []).append(clf.score(X_test, y_test))
                 stored.setdefault(setting, []).append(clf.n_core_ / X.shape[0])
         size, middle = f"{X.shape[0]:,} x {X.shape[1]}", float(np.median(scores["ridge"]))
@@ -331,8 +331,8 @@ def files(options):
 def sparse_files(options):
     """Models of sparse rows in files."""
     text = (
-        "## Sparse rows in a file\n\nStored rows that are sparse are stored sparse. The file also holds the sums, 1.4 MB "
-        "for 600 features and 4.5 MB for 1,061, which no sparsity makes smaller. The training set as CSR: float32 "
+        "## Sparse rows in a file\n\nStored rows that are sparse are stored sparse. The file also holds the sums, 1.4 "
+        "MB for 600 features and 4.5 MB for 1,061, which no sparsity makes smaller. The training set as CSR: float32 "
         "values, int32 columns and ends. One BLAS thread; each line from a process of its own, medians.\n\n"
     )
     return text + table(SPARSE_HEAD, sparse_file_rows(options.data) if options.data else [])

@@ -74,8 +74,7 @@ class ModelClassifier(Savable, ForgettingClassifier):
             self._check_unchanged(model, None)
         except ConfigurationError as error:
             raise ConfigurationError(
-                "like has other parameters than the file was made with: give the same, or leave threshold, kappa and "
-                f"horizon out where they may be. Found: {error}"
+                f"like has other parameters than the file was made with: give the same. Found: {error}"
             ) from error
         return model
 

@@ -31,17 +31,17 @@ class ErasableClassifier(ErasableBase):
 
     Parameters
     ----------
-    capacity : float, default=1.0
+    capacity : float, default=0.02
         The paper's K, which is also the regulariser lambda: how many core deletions the accuracy bound is made for.
         Held on the grid's own resolution, as a multiple of ``4**-grid_bits``.
-    kappa : float in [0, 1], default=0.2
-        Sets the threshold to ``horizon ** -kappa``. Higher keeps more rows.
     threshold : float, optional
-        The threshold itself; ``kappa`` and ``horizon`` then play no part. Refitting survivors with
-        ``threshold=clf.threshold_`` gives the same state.
+        A row is kept while its leverage is above this. Lower keeps more rows. By default 0.06, whatever the number of
+        rows, unless ``kappa`` names another one. Refitting survivors with the same threshold gives the same state.
+    kappa : float in [0, 1], optional
+        The paper's way to name a threshold, ``horizon ** -kappa``, in place of ``threshold``. Higher keeps more rows.
     horizon : int, optional
-        The number of rows expected, T. ``fit`` takes the number of rows it is given; ``partial_fit`` on a new model
-        needs this or ``threshold``, since a threshold that moved with the stream would break forgetting.
+        With ``kappa``: the number of rows expected, T. ``fit`` takes the number of rows it is given; ``partial_fit``
+        on a new model needs it, since a threshold that moved with the stream would break forgetting.
     fit_intercept : bool, default=True
         Append a constant to every row (regularised like the other coordinates).
     scaling : "row", None, float or array of shape (n_features,), default="row"
@@ -117,12 +117,12 @@ class ErasableClassifier(ErasableBase):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.standard_normal((2000, 5))
     >>> y = np.where(X[:, 0] > 0, "spam", "ham")
-    >>> clf = ErasableClassifier(kappa=0.5).fit(X, y)
+    >>> clf = ErasableClassifier().fit(X, y)
     >>> report = clf.forget(ids=clf.core_ids_[:3])
     >>> report.core_rows_removed
     3
     >>> kept = clf.core_ids_
-    >>> refit = clone(clf).set_params(threshold=clf.threshold_).fit(X[kept], y[kept], ids=kept)
+    >>> refit = clone(clf).fit(X[kept], y[kept], ids=kept)
     >>> refit.state_digest() == clf.state_digest() == report.digest
     True
     >>> verify(clf).core_rows == clf.n_core_
@@ -131,10 +131,10 @@ class ErasableClassifier(ErasableBase):
 
     def __init__(
         self,
-        capacity: float = 1.0,
-        kappa: float = 0.2,
+        capacity: float = 0.02,
         *,
         threshold: float | None = None,
+        kappa: float | None = None,
         horizon: int | None = None,
         fit_intercept: bool = True,
         scaling: Any = "row",
@@ -150,8 +150,8 @@ class ErasableClassifier(ErasableBase):
         random_state: int = 0,
     ) -> None:
         self.capacity = capacity
-        self.kappa = kappa
         self.threshold = threshold
+        self.kappa = kappa
         self.horizon = horizon
         self.fit_intercept = fit_intercept
         self.scaling = scaling
