@@ -125,11 +125,11 @@ class ModelClassifier(Savable, ForgettingClassifier):
             LabelRuns().add(y).warn(stacklevel=4)  # who called fit
         report = model.learn(X, y, ids, subjects, allow_no_subject=allow_no_subject, progress=progress, **sizes)
         if fresh:
+            if model.one_by_one and not streaming:
+                warn_of_thin_classes(label_counts(y), model.core.class_counts, stacklevel=4)  # who called fit
             if self.__sklearn_is_fitted__():
                 self._model.erase()
             self._install(schema, _model=model)
-            if model.one_by_one and not streaming:
-                warn_of_thin_classes(label_counts(y), model.core.class_counts, stacklevel=4)  # who called fit
         return report
 
     def _forget(self, ids: Any, subjects: Any) -> ForgetReport:
@@ -315,9 +315,9 @@ class ErasableBase(ModelClassifier):
             reading=reading,
             ahead=ahead,
         )
+        warn_of_thin_classes(checked.labels, face._model.core.class_counts, stacklevel=2)
         if fresh:
             self._install(schema, _model=face._model)
-        warn_of_thin_classes(checked.labels, face._model.core.class_counts, stacklevel=2)
         return report
 
     def check_agrees(self, model: Model) -> None:
