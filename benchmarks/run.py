@@ -2,7 +2,7 @@
 
     make bench                              everything, about ten minutes
     make bench ARGS="--only fit forget"     some sections
-    make bench ARGS="--data DIR"            accuracy also on NAME_{train,test,labels}.npz files in DIR
+    make bench ARGS="--data DIR"            accuracy and order also on NAME_{train,test,labels}.npz files in DIR
 
 Every comparison runs in this one process, the contestants taking turns, each after a call of its own to warm up;
 figures are medians, ratios are of medians.
@@ -33,6 +33,7 @@ from benchmarks.datasets import correlated, local_sets, margin, small_sets
 from benchmarks.files import file_growth, measure, streaming
 from benchmarks.kernel import kernel
 from benchmarks.logistic import logistic
+from benchmarks.order import order
 from benchmarks.planning import cases, row
 from benchmarks.scan import main as print_scan_tables
 from benchmarks.sparse_files import HEAD as SPARSE_HEAD
@@ -324,8 +325,9 @@ def files(options):
     text += "\nGrowth, every row in the core; memory as multiples of the file, held after `load` and at its peak:\n\n"
     head = ["core rows", "file, MB", "`load`, ms", "durable forget, ms", "held", "peak"]
     text += table(head, file_growth(options.rounds))
-    text += "\n`erasable learn` of Parquet files, each in a process of its own (imports included in the peak):\n\n"
-    return text + table(["rows", "as float32, MB", "peak memory, MB", "s"], streaming())
+    text += "\n`erasable learn` of Parquet files, each in a process of its own (imports included in the peak), one "
+    text += "BLAS thread:\n\n"
+    return text + table(["rows", "as float32, MB", "peak memory, MB", "processor time, s"], streaming())
 
 
 def sparse_files(options):
@@ -354,6 +356,7 @@ def hits(results):
 SECTIONS = {
     "fit": fit,
     "loop": loop,
+    "order": lambda options: order(options, {"correlated": CORRELATED, "margin": MARGIN}),
     "forget": forget,
     "memory": memory,
     "growth": growth,
@@ -378,7 +381,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", choices=SECTIONS, help="sections to run; the others stay as they are")
     parser.add_argument("--rounds", type=int, default=5, help="rounds per comparison (default 5)")
-    parser.add_argument("--data", help="folder with further data sets for the accuracy section")
+    parser.add_argument("--data", help="folder with further data sets for accuracy and order")
     parser.add_argument("--runs", type=Path, default=Path("reproduction"), help="folder of `erasable reproduce` runs")
     parser.add_argument("--out", default=Path(__file__).with_name("RESULTS.md"), type=Path)
     options = parser.parse_args()

@@ -136,11 +136,11 @@ class ModelClassifier(Savable, ForgettingClassifier):
             **sizes,
         )
         if fresh:
+            if model.one_by_one and not streaming:
+                warn_of_thin_classes(label_counts(y), model.core.class_counts, stacklevel=4)  # who called fit
             if self.__sklearn_is_fitted__():
                 self._model.erase()
             self._install(schema, _model=model)
-            if model.one_by_one and not streaming:
-                warn_of_thin_classes(label_counts(y), model.core.class_counts, stacklevel=4)  # who called fit
         return report
 
     def _forget(self, ids: Any, subjects: Any) -> ForgetReport:
@@ -330,9 +330,9 @@ class ErasableBase(ModelClassifier):
             reading=reading,
             ahead=ahead,
         )
+        warn_of_thin_classes(checked.labels, face._model.core.class_counts, stacklevel=2)
         if fresh:
             self._install(schema, _model=face._model)
-        warn_of_thin_classes(checked.labels, face._model.core.class_counts, stacklevel=2)
         return report
 
     def check_agrees(self, model: Model) -> None:
