@@ -330,8 +330,8 @@ def files(options):
 def sparse_files(options):
     """Models of sparse rows in files."""
     text = (
-        "## Sparse rows in a file\n\nStored rows that are sparse are stored sparse. The file also holds the sums, 1.4 MB "
-        "for 600 features and 4.5 MB for 1,061, which no sparsity makes smaller. The training set as CSR: float32 "
+        "## Sparse rows in a file\n\nStored rows that are sparse are stored sparse. The file also holds the sums, 1.4 "
+        "MB for 600 features and 4.5 MB for 1,061, which no sparsity makes smaller. The training set as CSR: float32 "
         "values, int32 columns and ends. One BLAS thread; each line from a process of its own, medians.\n\n"
     )
     return text + table(SPARSE_HEAD, sparse_file_rows(options.data) if options.data else [])
