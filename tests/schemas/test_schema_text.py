@@ -173,6 +173,12 @@ def test_double_columns_are_refused_in_python_too():
         Schema([Number(name="x", scale=1), Role(name="x", role="id")])
 
 
+@pytest.mark.parametrize("name", ["\ud800", 3])
+def test_names_that_are_no_texts_are_refused(name):
+    with pytest.raises(ConfigurationError, match="names"):
+        Schema([Number(name=name, scale=1)])
+
+
 @pytest.mark.parametrize("content", [None, b"\xff\xfe", b"version = 1\n"])
 def test_files_that_are_no_schemas_are_refused(tmp_path, content):
     file = tmp_path / "schema.toml"
