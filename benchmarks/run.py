@@ -34,6 +34,7 @@ from benchmarks.files import file_growth, measure, streaming
 from benchmarks.kernel import kernel
 from benchmarks.planning import cases, row
 from benchmarks.scan import main as print_scan_tables
+from benchmarks.schema import main as print_schema_tables
 from benchmarks.tools import console, spread, table, take_turns
 from erasable import ErasableClassifier, learn, verify
 from erasable.research.measuring import clock, in_words, machine
@@ -333,6 +334,17 @@ def scanning(options):
     return f"## The forensic scan\n\n{printed.getvalue()}"
 
 
+def schemas(options):
+    """Raw tables through a schema against fitted encoders; the tables are among the further data sets."""
+    head = "## Raw tables through a schema\n\n"
+    if not options.data:
+        return head + "Not measured: the tables are in the folder that `--data` names.\n"
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        print_schema_tables(options.data)
+    return head + printed.getvalue()
+
+
 def hits(results):
     share = results["methods"].get("erasable", {}).get("requests_in_core")
     return "an unknown share" if share is None else f"{100 * share:.2f}%"
@@ -348,6 +360,7 @@ SECTIONS = {
     "kernel": kernel,
     "files": files,
     "scan": scanning,
+    "schema": schemas,
     "planning": planning,
     "reproduction": reproduction,
 }
