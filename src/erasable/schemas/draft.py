@@ -32,7 +32,7 @@ _ANY_CASE = re.compile(r"id|uuid|guid|index|unnamed: 0", re.ASCII | re.IGNORECAS
 _MOST_CATEGORIES = 200
 _HASHED, _PLACES = 64, 128
 Entry = tuple[str, str, Any]
-_CELLS = 5  # steps of a range, at least: finer bins cost more stored rows than they are worth
+_CELLS = 5  # steps of a range, at least
 
 
 @dataclass(frozen=True)
