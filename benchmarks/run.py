@@ -36,6 +36,7 @@ from benchmarks.logistic import logistic
 from benchmarks.order import order
 from benchmarks.planning import cases, row
 from benchmarks.scan import main as print_scan_tables
+from benchmarks.schema import main as print_schema_tables
 from benchmarks.sparse import sparse
 from benchmarks.sparse_files import HEAD as SPARSE_HEAD
 from benchmarks.sparse_files import rows as sparse_file_rows
@@ -349,6 +350,17 @@ def scanning(options):
     return f"## The forensic scan\n\n{printed.getvalue()}"
 
 
+def schemas(options):
+    """Raw tables through a schema against fitted encoders; the tables are among the further data sets."""
+    head = "## Raw tables through a schema\n\n"
+    if not options.data:
+        return head + "Not measured: the tables are in the folder that `--data` names.\n"
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        print_schema_tables(options.data)
+    return head + printed.getvalue()
+
+
 def hits(results):
     share = results["methods"].get("erasable", {}).get("requests_in_core")
     return "an unknown share" if share is None else f"{100 * share:.2f}%"
@@ -368,6 +380,7 @@ SECTIONS = {
     "files": files,
     "sparse_files": sparse_files,
     "scan": scanning,
+    "schema": schemas,
     "planning": planning,
     "reproduction": reproduction,
 }

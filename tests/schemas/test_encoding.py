@@ -365,6 +365,17 @@ def test_tables_that_cannot_be_are_refused(table, error):
     assert "\n" not in str(caught.value)
 
 
+def test_broken_texts_are_hashed_like_any_other():
+    schema = Schema(
+        [Category(name="c", hashed=50), Category(name="d", values=["a"]), Text(name="t", characters=(2, 2))]
+    )
+    table = {n: ["\ud800x", "a", None] for n in "cdt"}
+    first, _ = schema.encode(table)
+    assert same(schema.encode(pd.DataFrame(table, dtype=object))[0], first)
+    alone, _ = schema.encode({n: c[:1] for n, c in table.items()})
+    assert np.array_equal(dense(alone), dense(first)[:1])
+
+
 def test_vectors_of_another_length_are_unparsable():
     schema = Schema([Vector(name="v", length=2)])
     _, report = schema.encode({"v": [[1.0, 0.0, 0.0], [1.0, 0.0], None]})

@@ -5,13 +5,17 @@ from __future__ import annotations
 import copy
 import pickle
 import tomllib
+from dataclasses import fields
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from erasable.errors import ConfigurationError
-from erasable.schemas import Category, Cross, Number, Role, Schema, _toml
+from erasable.schemas import Category, Cross, Number, Role, Schema, Time, _toml
+from erasable.schemas._base import Column
+from erasable.schemas.schema import KINDS
 from tests.schemas.cases import WITH_VECTOR
 
 FULL = Schema.parse(WITH_VECTOR)
@@ -27,6 +31,19 @@ def test_the_canonical_text_is_that_of_what_it_is_read_as():
     assert hash(again) == hash(FULL)
     assert again.columns == FULL.columns
     assert FULL.text == WITH_VECTOR.lstrip()  # which is written that way
+
+
+def test_the_page_shows_every_kind():
+    page = (Path(__file__).parents[2] / "docs" / "schemas.md").read_text(encoding="utf-8")
+    shown = Schema.parse(page.split("```toml\n")[1].split("```")[0])
+    assert {c.KIND for c in shown.features} == set(KINDS)
+    for kind in KINDS.values():
+        row = next(line for line in page.splitlines() if line.startswith(f"| `{kind.KIND}`"))
+        own = {f.name for f in fields(kind)} - {f.name for f in fields(Column)}
+        assert all(
+            f"`{name}" in row
+            for name in own - ({"parts", "years", "since", "days", "order"} if kind is Time else set())
+        )
 
 
 def test_spelling_defaults_and_comments_do_not_matter_and_the_order_of_columns_does():
@@ -142,6 +159,8 @@ BAD = {
         HEAD + "[columns.d]\nkind='date'\nparts=['days']\nsince='2020-02-30'\ndays=3\n",
         "since must be a date",
     ),
+    "an order of times": (HEAD + "[columns.d]\nkind='time'\norder='dmy'\n", "order is for dates"),
+    "years of times": (HEAD + "[columns.d]\nkind='time'\nyears=[2000, 2001]\n", "go together"),
     "words and characters": (HEAD + "[columns.t]\nkind='text'\nwords=[1,1]\ncharacters=[1,2]\n", "either words"),
     "no length": (HEAD + "[columns.v]\nkind='vector'\n", "length must be an integer"),
     "a fill of another kind": (HEAD + X + "fill = 'a'\n", "fill must be a finite number"),
@@ -171,6 +190,12 @@ def test_bad_schemas_are_refused_in_one_line(case):
 def test_double_columns_are_refused_in_python_too():
     with pytest.raises(ConfigurationError, match="several columns 'x'"):
         Schema([Number(name="x", scale=1), Role(name="x", role="id")])
+
+
+@pytest.mark.parametrize("name", ["\ud800", 3])
+def test_names_that_are_no_texts_are_refused(name):
+    with pytest.raises(ConfigurationError, match="names"):
+        Schema([Number(name=name, scale=1)])
 
 
 @pytest.mark.parametrize("content", [None, b"\xff\xfe", b"version = 1\n"])

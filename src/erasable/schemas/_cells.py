@@ -104,12 +104,13 @@ def lowered(text: str) -> str:
 
     Without accents beyond these: U+0041 to 5A, C0 to DE (not D7), 391 to 3A9, 400 to 42F.
     """
-    return text.translate(_LOWER)
+    return text.lower() if text.isascii() else text.translate(_LOWER)
 
 
 def spelling(text: str) -> str:
     """How spellings of missing, yes and no are compared: without spaces around, in small letters of ASCII."""
-    return stripped(text).translate(_ASCII_LOWER)
+    text = stripped(text)
+    return text.lower() if text.isascii() else text.translate(_ASCII_LOWER)
 
 
 def canonical_text(cell: Any) -> str:

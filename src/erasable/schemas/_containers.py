@@ -50,8 +50,8 @@ class Columns:
     def __init__(self, table: Any) -> None:
         self._get, names, self.n_rows = _opened(table)
         self.names: list[str] = [str(n) for n in names]
-        twice = sorted({n for n in self.names if self.names.count(n) > 1}) if len(set(names)) < len(names) else []
-        if twice:
+        if len(set(self.names)) < len(self.names):
+            twice = sorted({n for n in self.names if self.names.count(n) > 1})
             raise InputError(f"the table has several columns {', '.join(map(repr, twice))}: rename all but one.")
         self._given = dict(zip(self.names, names, strict=True))
 
@@ -111,7 +111,7 @@ def _to_arrow(column: Any) -> Any | None:
         if hasattr(column, "isna"):
             return pa.Array.from_pandas(column)
         return column.to_arrow() if hasattr(column, "to_arrow") else None
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, UnicodeError):
         return None
 
 

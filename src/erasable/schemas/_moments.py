@@ -232,6 +232,12 @@ class Time(Date):
         """The hour."""
         return ("hour",)
 
+    def check(self) -> None:
+        """No order of days, months and years."""
+        super().check()
+        if self.order != "ymd":
+            raise self.refused("order is for dates.")
+
     def checked_fill(self) -> str:
         """A time of day."""
         seconds = clock_of(self.fill) if isinstance(self.fill, str) else None

@@ -20,7 +20,8 @@ MOST_PLACES = 2**24
 
 def places_of(texts: Sequence[str], n: int) -> Int64s:
     """Places of texts among n: their 64-bit keyed BLAKE2b under a public key, modulo n."""
-    return (keyed_hash(texts, HASH_KEY) % np.uint64(n)).astype(np.int64) if len(texts) else np.empty(0, np.int64)
+    encoded = [t.encode("utf-8", "surrogatepass") for t in texts]  # of broken texts, too, there is one hash
+    return (keyed_hash(encoded, HASH_KEY) % np.uint64(n)).astype(np.int64) if encoded else np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,7 +32,7 @@ _ANY_CASE = re.compile(r"id|uuid|guid|index|unnamed: 0", re.ASCII | re.IGNORECAS
 _MOST_CATEGORIES = 200
 _HASHED, _PLACES = 64, 128
 Entry = tuple[str, str, Any]
-_LARGE = 5000  # subjects, from which on numbers get finer bins
+_CELLS = 5  # steps of a range, at least
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ def draft_schema(
         raise InputError(
             f"a draft needs at least 2 k = {2 * k} subjects; got {n_subjects}: lower k, or write it by hand."
         )
-    drafting = _Drafting(k, who, n_subjects)
+    drafting = _Drafting(k, who)
     for name in columns.names:
         if name in roles:
             drafting.role(name, roles[name], columns)
@@ -147,7 +147,6 @@ def _subjects(columns: Columns, names: Sequence[str]) -> Any:
 class _Drafting:
     k: int
     subjects: Any
-    n_subjects: int
     columns: list[Column | Role] = field(default_factory=list)
     margins: dict[Entry, float] = field(default_factory=dict)
 
@@ -223,7 +222,7 @@ class _Drafting:
                 return {"kind": YesNo}
             numbers = facts.numbers()
             if self._fits(facts, ~np.isnan(numbers), decisions):
-                found = draft_edges(facts, numbers, 10 if self._is_large(decisions) else 5)
+                found = draft_edges(facts, numbers, _CELLS)
                 extra.update({("edge", edge): margin for edge, margin in found})
                 if not found:
                     decisions.took(1)
@@ -249,9 +248,6 @@ class _Drafting:
             decisions.took(odd - self.k + 1)
             return False
         return decisions.at_least(facts.having(fitting), self.k)
-
-    def _is_large(self, decisions: Decisions) -> bool:
-        return decisions.at_least(self.n_subjects, _LARGE)
 
     def _date(
         self, facts: Facts, seconds: Any, order: str, decisions: Decisions, extra: dict[tuple[str, Any], float]

@@ -98,7 +98,9 @@ class Schema(FeatureMap):
         if isinstance(missing, str) or not all(isinstance(m, str) for m in missing):
             raise ConfigurationError("missing must be a list of texts.")
         object.__setattr__(self, "missing", tuple(sorted({spelling(m) for m in self.missing})))
-        names = [c.name for c in self.columns]
+        names: list[Any] = [c.name for c in self.columns]
+        if not all(isinstance(n, str) for n in names):
+            raise ConfigurationError("the names of columns must be texts.")
         if len(set(names)) < len(names):
             twice = sorted({n for n in names if names.count(n) > 1})
             raise ConfigurationError(f"the schema has several columns {', '.join(map(repr, twice))}: keep one of each.")
@@ -115,6 +117,8 @@ class Schema(FeatureMap):
         if width > MOST_PLACES:
             raise ConfigurationError(f"the schema makes {width:,} features, and at most {MOST_PLACES:,} are allowed.")
         object.__setattr__(self, "n_features_out", width)
+        if any("\ud800" <= c <= "\udfff" for c in self.text):
+            raise ConfigurationError("the names and values of a schema must be valid Unicode, without lone surrogates.")
 
     def _check_never_missing(self, column: Column) -> None:
         listed = [*(getattr(column, "values", None) or ()), *getattr(column, "levels", ())]
