@@ -142,9 +142,7 @@ def plain_class_weights(given: Any) -> ClassWeights:
     for label, weight in zip(labels, given.values(), strict=True):
         number = float(np.float32(min(positive_number(weight, "class_weight"), 1e30)))
         if not LIGHTEST_CLASS <= number <= HEAVIEST_CLASS:
-            raise ConfigurationError(
-                f"weights of classes must be between 2**-16 and 2**16; got {weight!r}."
-            )
+            raise ConfigurationError(f"weights of classes must be between 2**-16 and 2**16; got {weight!r}.")
         weights.append((label, number))
     return tuple(sorted(weights, key=lambda entry: entry[0]))
 
