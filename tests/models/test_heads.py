@@ -198,6 +198,7 @@ def test_a_kernel_model_takes_no_weights():
 def test_weights_are_routed_by_scikit_learn():
     with sklearn.config_context(enable_metadata_routing=True):
         clf = ErasableClassifier(threshold=0.02).set_fit_request(sample_weight=True)
+        clf.set_score_request(sample_weight=False)
         steps = make_pipeline(FunctionTransformer(), clf)
         fitted = steps.fit(X, RARE, sample_weight=WEIGHTS)[-1]
         assert fitted._model.snapshot().row_weights is not None
