@@ -9,6 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import sklearn
+from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import balanced_accuracy_score
 from sklearn.model_selection import cross_validate
@@ -25,8 +26,10 @@ from erasable.errors import (
     StateFormatError,
     VerificationError,
 )
+from erasable.features import RandomFourierFeatures
 from erasable.models import shards
-from erasable.models.linear_state import LinearConfiguration, LinearState
+from erasable.models.linear_configuration import LinearConfiguration
+from erasable.models.linear_state import LinearState
 from erasable.models.order import in_sample
 from erasable.models.weighting import check_row_weights
 from erasable.research.baselines import RetrainedRidge
@@ -110,6 +113,16 @@ def test_one_class_only(classes):
     assert np.allclose(clf.predict_proba(X).sum(axis=1), 1.0)
     clf.forget(ids=clf.core_ids_)
     assert not clf.coef_.any()
+
+
+def test_rows_behind_a_feature_map_have_the_same_heads():
+    how = {"feature_map": RandomFourierFeatures(12, gamma=0.3), "threshold": 0.05, "loss": "logistic", "alpha": 0.1}
+    clf = ErasableClassifier(**how, class_weight="balanced").fit(X, THREE, ids=IDS, sample_weight=WEIGHTS)
+    clf.forget(ids=clf.core_ids_[::4])
+    kept = [IDS.index(i) for i in clf.core_ids_]
+    again = clone(clf).fit(X[kept], THREE[kept], ids=[IDS[i] for i in kept], sample_weight=WEIGHTS[kept])
+    assert clf.state_digest() == again.state_digest() == verify(clf).digest
+    assert clf.score(X, THREE) > 0.5
 
 
 # -- weights of rows ---------------------------------------------------------------------------------------------

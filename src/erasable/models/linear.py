@@ -28,7 +28,8 @@ from erasable.features import AbsentMap, FeatureMap
 from erasable.models.arrays import dense
 from erasable.models.guarantee import BITWISE, Guarantee
 from erasable.models.heads import Sums, logistic_weights_of, shifts, sigmoids, squared_weights
-from erasable.models.linear_state import LinearConfiguration, LinearState, gram_of, stack_sums, weighted_sums_of
+from erasable.models.linear_configuration import LinearConfiguration
+from erasable.models.linear_state import LinearState, gram_of, stack_sums, weighted_sums_of
 from erasable.models.model import Model, in_blocks
 from erasable.models.rows import CoreRows
 from erasable.models.weighting import ONE, RowWeights, WeightedSums, guard_weights, uneven
