@@ -99,7 +99,7 @@ def test_a_batch_is_one_downdate(monkeypatch):
 
     calls = []
     real = linear.add_rows
-    monkeypatch.setattr(linear, "add_rows", lambda H, rows, sign: calls.append(len(rows)) or real(H, rows, sign))
+    monkeypatch.setattr(linear, "add_rows", lambda H, rows, *rest: calls.append(len(rows)) or real(H, rows, *rest))
     clf = classifier().fit(X, Y)
     calls.clear()
     clf.forget(ids=np.arange(N // 2))
