@@ -187,6 +187,9 @@ def problems(
     else:
         one = ball_rows(n_features, bits, 1.0 if scaling is None else scaling)
     pool = draw(st.lists(one, min_size=1, max_size=7))
+    if draw(st.booleans()):  # one entry in each row: from four features on, or three on a fine grid, they are sparse
+        at = draw(st.lists(st.integers(0, n_features - 1), min_size=len(pool), max_size=len(pool)))
+        pool = [tuple(v if j == k else 0.0 for j, v in enumerate(x)) for x, k in zip(pool, at, strict=True)]
     n = draw(st.integers(1, max_rows))
     which = draw(st.lists(st.integers(0, len(pool) - 1), min_size=n, max_size=n))
 

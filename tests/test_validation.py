@@ -174,7 +174,8 @@ PARAMETERS = {
         "given": {"function": np.sin, "name": "sine", "n_features_out": 2},
     },
     ErasableClassifier: {
-        "numbers": ["capacity", "kappa"],
+        "numbers": ["capacity"],
+        "optional numbers": ["threshold", "kappa"],
         "integers": ["grid_bits"],
         "switches": ["fit_intercept"],
     },
@@ -192,6 +193,7 @@ PARAMETERS = {
 }
 WRONG = {
     "numbers": NO_NUMBERS,
+    "optional numbers": [wrong for wrong in NO_NUMBERS if wrong is not None],
     "integers": (*NO_INTEGERS, -(10**30)),
     "switches": (0, 1, "yes", None, [True]),
     "choices": ("sigmoid", 3, ["rbf"], object()),

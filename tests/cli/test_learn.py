@@ -18,6 +18,7 @@ from sklearn.datasets import dump_svmlight_file
 
 from erasable import ErasableClassifier, load
 from erasable.cli.app import run
+from erasable.models.parameters import DEFAULT_THRESHOLD
 from erasable.operations.learn import learn_table
 from erasable.tables import stream_table
 from tests.cli.session import LEARN, MODEL, N, content, core_ids, learnt, nan, put, read_csv, refused, said, table
@@ -37,7 +38,7 @@ def test_learning_gives_the_file_of_the_classifier(capsys, folder):
     X = np.column_stack([found[c].to_numpy() for c in ("age", "weight", "height")])
     names = ["age", "weight", "height"]
     owners = found["user_id"].to_pylist()
-    same = ErasableClassifier(threshold=N**-0.2, feature_names=names)
+    same = ErasableClassifier(feature_names=names)
     ids = found["row_id"].to_pylist()
     same.fit(X, found["churned"].to_pylist(), ids=ids, subjects=owners, allow_no_subject=True)
     assert hashlib.sha256(content()).hexdigest() == same.state_digest()
@@ -111,7 +112,7 @@ def test_options_that_agree_may_be_given_again_and_others_are_refused(capsys, fo
         no([*again, "--kappa", "0.9", "--horizon", "60"], 2, "kappa")
         no([*again, "--kernel", "rbf"], 2, "--kernel")
         no([*again, "--gamma", "2"], 2, "--gamma")
-    assert run([*again, "--threshold", "0.1", "--capacity", "1", "--intercept"]) == 0
+    assert run([*again, "--threshold", "0.1", "--capacity", "0.02", "--intercept"]) == 0
 
 
 def test_digits_in_a_csv_are_what_the_model_has_them_for(folder):
@@ -149,11 +150,14 @@ def test_two_names_for_a_threshold_are_one_too_many(capsys, folder):
         no(["learn", data, *LEARN, "--capacity", "500"], 2, "nothing could ever be selected")
 
 
-def test_a_pipe_must_say_how_many_rows_it_has(capsys, folder, monkeypatch):
+def test_a_pipe_must_say_how_many_rows_it_has_where_kappa_names_the_threshold(capsys, folder, monkeypatch):
     piped = content(put(table(), "data.csv"))
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(piped)))
     with refused(capsys, folder) as no:
-        no(["learn", "-", *LEARN], 2, "--horizon", "--threshold")
+        no(["learn", "-", *LEARN, "--kappa", "0.5"], 2, "--horizon", "--threshold")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(piped)))
+    assert run(["learn", "-", *LEARN]) == 0
+    assert load(MODEL).threshold_ == DEFAULT_THRESHOLD
 
 
 BAD_TABLES = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import shlex
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from erasable.cli import main
 from erasable.cli.plan import plan
 from erasable.errors import ConfigurationError
-from erasable.operations.plan import DISTRIBUTIONS, EFFORTS
+from erasable.operations.plan import DISTRIBUTIONS, EFFORTS, METRICS
 from erasable.operations.plan import plan as operation
 from tests.cli.process import erasable
 
@@ -54,7 +55,7 @@ def done(tmp_path_factory):
 def test_it_prints_tables_and_the_line_and_writes_what_it_says(done):
     run, folder = done
     assert run.returncode == 0, run.stderr
-    for text in ("Candidates (300 x 2", "What to expect", "ErasableClassifier(capacity=", "frontier.png"):
+    for text in ("candidates (300 x 2", "What to expect", "ErasableClassifier(loss=", "frontier.png"):
         assert text in run.stdout
     out = folder / "plans" / "people"
     assert (out / "frontier.png").stat().st_size > 10_000
@@ -75,6 +76,47 @@ def test_json_is_all_that_is_printed_on_request(command, tmp_path):
     assert not (tmp_path / "plan.json").exists()
 
 
+def test_the_command_it_ends_with_learns_what_it_says(command, tmp_path):
+    people(tmp_path)
+    (tmp_path / "people.csv").rename(tmp_path / "our people.csv")
+    options = ["--label", "answer", "--id", "who", "--ignore", "likely", "--no-intercept"]
+    lines = (tmp_path / "our people.csv").read_text().splitlines()
+    named = [lines[0], *(f"r{i}{line}" for i, line in enumerate(lines[1:]))]  # every row a name of its own
+    (tmp_path / "our people.csv").write_text("\n".join(named) + "\n")
+    status, shown, said = command(
+        "plan", "our people.csv", *options, "--effort", "quick", "--max-loss", "0.1", "--json"
+    )
+    assert status == 0, said
+    found = json.loads(shown)
+    words = shlex.split(found["command"])
+    assert words[:3] == ["erasable", "learn", "our people.csv"]
+    assert words[-2:] == ["-o", "our people.erasable"]
+    status, shown, said = command(*words[1:], "--json")
+    assert status == 0, said
+    assert json.loads(shown)["core_rows"] == found["recommended"]["stored_rows"]
+    _, shown, _ = command("plan", "our people.csv", *options, "--effort", "quick", "--max-loss", "0.1")
+    assert found["command"] in shown
+    assert found["line"] in shown
+
+
+def test_there_is_no_command_for_rows_that_are_no_file(command):
+    status, shown, said = command("plan", "digits", "--effort", "quick", "--max-loss", "0.05", "--json")
+    assert status == 0, said
+    assert json.loads(shown)["command"] is None
+
+
+def test_a_refusal_speaks_the_language_of_the_command_line(command, tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((400, 3))
+    answers = X[:, 0] + rng.standard_normal(400) > 2.1
+    table = ["a,b,c,label", *(f"{a},{b},{c},{int(y)}" for (a, b, c), y in zip(X, answers, strict=True))]
+    (tmp_path / "rare.csv").write_text("\n".join(table) + "\n")
+    status, _, said = command("plan", "rare.csv", "--effort", "quick")
+    assert status == 2
+    assert "--metric auc (0." in said
+    assert "metric=" not in said
+
+
 @pytest.mark.parametrize("name", ["--random-state", "--seed"])
 def test_both_names_of_the_random_state_reach_the_plan(command, tmp_path, monkeypatch, name):
     def made(*rows, random_state, **options):
@@ -92,10 +134,13 @@ def test_both_names_of_the_random_state_reach_the_plan(command, tmp_path, monkey
         (["digits", "--weights", "w"], "digits has no column of weights"),
         (["people.csv", "--label", "answers"], "people.csv has no column 'answers'"),
         (["people.csv", "--label", "answer", "--subject", "who", "--weights", "w"], "no numeric column 'w'"),
-        (["digits", "--effort", "much"], "effort must be one of quick"),
-        (["digits", "--distribution", "subject"], "distribution='subject' needs --subject"),
-        (["digits", "--max-stored", "3"], "max_stored must be a number above 0"),
-        (["digits", "--max-bytes", "10", "--effort", "quick"], "no candidate meets the storage target"),
+        (["digits", "--effort", "much"], "--effort must be one of quick"),
+        (["digits", "--metric", "f1"], "--metric must be one of 'accuracy'"),
+        (["digits", "--months", "3"], "--months needs --deletions-per-month"),
+        (["digits", "--deletions-per-month", "9999"], "(--deletions-per-month times months)"),
+        (["digits", "--distribution", "subject"], "--distribution subject needs --subject"),
+        (["digits", "--max-stored", "3"], "--max-stored must be a number above 0"),
+        (["digits", "--max-bytes", "10", "--effort", "quick"], "storage target (--max-bytes 10): the smallest"),
     ],
 )
 def test_an_error_is_one_line_that_says_what_to_do(command, tmp_path, arguments, message):
@@ -110,7 +155,7 @@ def test_an_error_is_one_line_that_says_what_to_do(command, tmp_path, arguments,
 
 def test_help_names_every_effort_and_distribution_and_gives_examples(command):
     _, text, _ = command("plan", "--help")
-    for word in (*EFFORTS, *DISTRIBUTIONS, "erasable plan digits"):
+    for word in (*EFFORTS, *DISTRIBUTIONS, *METRICS, "erasable plan digits"):
         assert word in text
 
 

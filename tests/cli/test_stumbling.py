@@ -15,6 +15,7 @@ import pytest
 from erasable import ErasableClassifier, ErasableKernelClassifier, load
 from erasable.cli.app import run
 from erasable.models import shards
+from erasable.models.parameters import DEFAULT_THRESHOLD
 from tests.cli.session import LEARN, MODEL, N, content, learnt, put, read_csv, refused, said, table
 from tests.formats.models import rows
 
@@ -82,7 +83,7 @@ def wide(n, d):
 @pytest.mark.parametrize(
     ("options", "n", "hint"),
     [
-        (["--threshold", "1e-9"], 1000, "a lower --kappa or a higher --threshold stores fewer (erasable plan tries "),
+        (["--threshold", "1e-9"], 1000, "a higher --threshold stores fewer (erasable plan tries "),
         (["--threshold", "1e-9"], 999, None),
         (["--threshold", "0.05"], 1000, None),
         (["--threshold", "0"], 1000, None),  # whoever says so wants all of them
@@ -131,8 +132,7 @@ def test_learn_help_tells_linear_models_from_kernels(capsys, monkeypatch):
     assert run(["learn", "--help"]) == 0
     text = capsys.readouterr().out
     assert f"[default: {linear['capacity']:g} for a linear model, {kernel['capacity']:g} for a kernel]" in text
-    assert f"[default: rows ** -kappa for a linear model, {kernel['threshold']:g} for a kernel]" in text
-    assert f"not for kernels. [default: {linear['kappa']:g}]" in text
+    assert f"[default: {DEFAULT_THRESHOLD:g} for a linear model, {kernel['threshold']:g} for a kernel]" in text
 
 
 def test_learn_reports_the_bytes_of_all_files(folder, capsys, monkeypatch):

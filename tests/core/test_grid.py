@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from erasable.core.grid import Grid, count_outside_ball, scale_rows, to_grid
+from erasable.core.grid import Grid, count_outside_ball, dense_rows, scale_rows, to_grid
 from erasable.core.selector import RawRows
 from erasable.errors import ConfigurationError, InputError
 from tests.oracle import OracleGrid
@@ -77,7 +77,7 @@ def test_type_order_strides_and_container_do_not_matter(case):
     for variant in (X.astype(np.float32), np.asfortranarray(X), wide[::2, 1::3], backwards, X.astype(">f8")):
         assert (to_grid(variant, grid) == expected).all()
     everything = np.arange(len(X))
-    assert (RawRows(csr_array(X), grid).take(everything) == expected).all()
+    assert (dense_rows(RawRows(csr_array(X), grid).take(everything), grid) == expected).all()
     assert (RawRows(np.asfortranarray(X), grid).take(everything[::-1]) == expected[::-1]).all()
 
 

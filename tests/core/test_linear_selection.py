@@ -92,7 +92,7 @@ def test_a_threshold_that_nothing_exceeds_is_refused_with_the_callers_words():
     with pytest.raises(ConfigurationError, match=r"the threshold is 0.5. Lower the threshold or the capacity."):
         LeverageThreshold(0.5, 2.0)
     with pytest.raises(ConfigurationError, match=r"horizon \*\* -kappa for n_samples = 60, is 1. Lower capacity below"):
-        ErasableClassifier(kappa=0.0).fit(*make_rows(60))
+        ErasableClassifier(1.0, kappa=0.0).fit(*make_rows(60))
 
 
 @pytest.mark.parametrize(

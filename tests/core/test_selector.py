@@ -11,7 +11,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-import erasable.core.selector as selector
+import erasable.core.deciding as deciding
 from erasable.core.grid import Grid, to_grid
 from erasable.core.leverage import Factor, factor, gram_error
 from erasable.core.selector import GridRows, RawRows, select
@@ -90,12 +90,12 @@ def test_forced_rows_are_selected_in_their_turn(problem, block, chunk, on_grid):
 def test_forced_rows_are_selected_whoever_decides(problem, chunk, eta):
     case, forced = problem
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(selector, "gram_error", lambda *_: eta)
+        patch.setattr(deciding, "gram_error", lambda *_: eta)
         assert_selects_as_the_oracle(*case, forced=forced, chunk_rows=chunk)
 
 
 def test_an_infinite_threshold_needs_no_factor(monkeypatch):
-    monkeypatch.setattr(selector, "factor", None)
+    monkeypatch.setattr(deciding, "factor", None)
     X, grid = np.zeros((100, 3)), Grid(3)
     X[::2] = [1.0, -2.0, 0.5]
     forced = np.arange(100) % 10 < 2
@@ -108,7 +108,7 @@ def test_an_infinite_threshold_needs_no_factor(monkeypatch):
 @given(problems(max_rows=14), SIZES, st.sampled_from([1e-6, 0.1, 0.49, 0.5, 3.0, 1e6]))
 def test_a_larger_error_bound_changes_who_decides_and_nothing_else(problem, chunk, eta):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(selector, "gram_error", lambda *_: eta)
+        patch.setattr(deciding, "gram_error", lambda *_: eta)
         found = assert_selects_as_the_oracle(*parts(problem), chunk_rows=chunk)
     if (
         eta >= 1e6 and parts(problem)[3] > 0.0
@@ -121,7 +121,7 @@ def test_a_larger_error_bound_changes_who_decides_and_nothing_else(problem, chun
 def test_without_any_factor_every_row_is_decided_exactly(problem, chunk):
     X, grid, units, tau = parts(problem)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(selector, "factor", lambda *_: None)
+        patch.setattr(deciding, "factor", lambda *_: None)
         found = assert_selects_as_the_oracle(X, grid, units, tau, chunk_rows=chunk)
     d = found.decisions
     assert d.screened == 0
@@ -131,7 +131,7 @@ def test_without_any_factor_every_row_is_decided_exactly(problem, chunk):
 @given(problems(), SIZES, SIZES)
 def test_without_screening_the_selection_is_the_same(problem, block, chunk):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(selector, "screen", lambda *_, **__: None)
+        patch.setattr(deciding, "screen", lambda *_, **__: None)
         assert_selects_as_the_oracle(*parts(problem), block_rows=block, chunk_rows=chunk)
 
 
@@ -145,9 +145,9 @@ def test_a_screen_that_is_never_renewed_selects_the_same(problem, block):
         made.append(selector_screen(start, grid, units, tau, on_grid=on_grid))
         return made[0]
 
-    selector_screen = selector.screen
+    selector_screen = deciding.screen
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(selector, "screen", first_screen)
+        patch.setattr(deciding, "screen", first_screen)
         assert_selects_as_the_oracle(*parts(problem), block_rows=block, chunk_rows=2)
 
 
@@ -175,7 +175,7 @@ def test_a_factor_as_bad_as_its_bound_allows_changes_no_decision(copies, shift, 
         # LL' = (1 + c) H with |c| < error: well inside the bound, and the Cholesky factor's own error with it.
         return Factor(f.L * math.sqrt(max(1 + 0.9 * sign * f.error, 1e-9)), f.spread)
 
-    monkeypatch.setattr(selector, "factor", worst)
+    monkeypatch.setattr(deciding, "factor", worst)
     asked = np.array([[1, -1], [3, -2], [40, -41], [200, -201], [2, 2]]) / 2.0**grid.bits
     leverages = [oracle.leverage(exact, grid_row) for grid_row in to_grid(asked, grid).tolist()]
     for q in leverages:
@@ -212,7 +212,7 @@ def test_pivots_are_one_plus_the_leverage_after_the_taken_rows_before(rows, data
     asked = np.array(sorted(data.draw(st.sets(st.integers(0, m - 1), min_size=1))), dtype=np.intp)
     if len(taken) == m:
         taken = np.arange(m)
-    pivots = selector._pivots(B, taken, asked)
+    pivots = deciding.pivots_of(B, taken, asked)
     for p, i in zip(pivots, asked.tolist(), strict=True):
         H = oracle.gram_matrix([rows[j] for j in taken.tolist() if j < i], 16, d)
         assert p == pytest.approx(float(1 + oracle.leverage(H, rows[i])), rel=1e-12)

@@ -168,7 +168,7 @@ def test_the_guard_is_exact_at_its_boundary(bits, units):
 @pytest.mark.parametrize("limit", [1, 5])
 def test_the_selector_fills_the_sums_to_the_brim_and_no_further(limit, chunk_rows, exact_decisions, monkeypatch):
     if exact_decisions:
-        monkeypatch.setattr("erasable.core.selector.factor", lambda H, units: None)
+        monkeypatch.setattr("erasable.core.deciding.factor", lambda H, units: None)
     grid = Grid(2, 20, False)
     units = LARGEST_EXACT - limit * grid.radius**2
     assert exact_rows(grid, units) == limit

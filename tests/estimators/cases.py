@@ -37,7 +37,7 @@ def make_classes(n_classes: int, n: int = N, seed: int = 0) -> npt.NDArray[np.in
 
 def classifier(**parameters: Any) -> ErasableClassifier:
     """A classifier that keeps some of the rows of :func:`make_rows` and drops others."""
-    return ErasableClassifier(**{"threshold": 0.05, **parameters})
+    return ErasableClassifier(**{"capacity": 1.0, "threshold": 0.05, **parameters})
 
 
 def fingerprint(clf: ErasableClassifier) -> dict[str, Any]:

@@ -72,7 +72,7 @@ LEARNERS = {
     "forest": RandomForestClassifier(4),
     "pipeline": make_pipeline(StandardScaler(), SGDClassifier(max_iter=5, tol=None)),
     "retrained": RetrainedRidge(),
-    "erasable": ErasableClassifier(threshold=0.05),
+    "erasable": ErasableClassifier(1.0, threshold=0.05),
     "sisa": SISAClassifier(SGDClassifier(max_iter=5, tol=None), n_shards=3, n_slices=2),
     "newton": NewtonUnlearner("squared"),
     "nested": CoreSetUnlearner(RandomSubsample(0.6, random_state=9), RidgeClassifier()),
@@ -525,8 +525,9 @@ def test_rows_that_the_learner_passes_over_are_not_stored():
 
 
 def test_a_threshold_that_follows_from_the_number_of_rows_is_refused():
-    for learner in (ErasableClassifier(), CoreSetUnlearner(RandomSubsample(0.5), ErasableClassifier())):
-        with pytest.raises(ConfigurationError, match="threshold= or horizon="):
+    moving = ErasableClassifier(kappa=0.5)
+    for learner in (moving, CoreSetUnlearner(RandomSubsample(0.5), moving)):
+        with pytest.raises(ConfigurationError, match="horizon= beside kappa=, or threshold= instead"):
             CoreSetUnlearner(RandomSubsample(0.9), learner).fit(X, LABELS)
     fixed = CoreSetUnlearner(RandomSubsample(0.9), ErasableClassifier(kappa=0.8, horizon=200)).fit(X, LABELS, ids=IDS)
     fixed.forget(ids=IDS[:150])

@@ -216,7 +216,7 @@ def test_labels_of_every_type_come_back_as_they_were(path):
 
 def test_parameters_come_back_as_those_in_force(path):
     X, y = rows(), labels(rows())
-    model = ErasableClassifier(0.3, 0.4, scaling=[1.0, 2.0, 3.0], grid_bits=18, fit_intercept=False).fit(X / 8, y)
+    model = ErasableClassifier(0.3, kappa=0.4, scaling=[1.0, 2.0, 3.0], grid_bits=18, fit_intercept=False).fit(X / 8, y)
     model.save(path)
     again = load(path)
     assert again.threshold == model.threshold_

@@ -21,7 +21,7 @@ def refit(clf, rows, labels, ids, **more):
     """A model learnt from nothing on the rows that ``clf`` still holds."""
     place = {key: i for i, key in enumerate(ids)}
     kept = [place[key] for key in clf.core_ids_.tolist()]
-    fresh = clone(clf).set_params(threshold=clf.threshold_, kappa=0.9, horizon=7)
+    fresh = clone(clf).set_params(threshold=clf.threshold_, kappa=None)
     return fresh.fit(rows[kept], labels[kept], ids=[ids[i] for i in kept], **more)
 
 
@@ -232,7 +232,7 @@ def test_the_empty_state_depends_on_nothing_that_was_learnt():
         clf = classifier().fit(rows, np.array(["a", "b"])[labels] if seed == 1 else labels, ids=names, subjects=names)
         clf.forget(ids=names)
         digests.add(clf.state_digest())
-    clf = classifier(kappa=0.9, horizon=5).fit(np.ones((2, 3)), [True, False])
+    clf = classifier().fit(np.ones((2, 3)), [True, False])
     digests.add(clf.forget(ids=[0, 1]).digest)
     assert len(digests) == 1
 

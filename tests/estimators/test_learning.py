@@ -115,7 +115,7 @@ def test_scales_given_as_an_array_are_copied():
 def test_the_threshold_names_the_state_and_kappa_does_not():
     clf = ErasableClassifier(kappa=0.5).fit(X, Y)
     assert clf.threshold_ == pytest.approx(N**-0.5, rel=1e-15)
-    same = ErasableClassifier(kappa=0.9, horizon=3, threshold=clf.threshold_).fit(X, Y)
+    same = ErasableClassifier(threshold=clf.threshold_).fit(X, Y)
     also = ErasableClassifier(kappa=0.25, horizon=N**2).fit(X, Y)
     assert clf.state_digest() == same.state_digest() == also.state_digest()
 

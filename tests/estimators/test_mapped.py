@@ -57,7 +57,7 @@ def raw(name):
 
 
 def mapped(name="fourier", **parameters):
-    return ErasableClassifier(feature_map=MAPS[name], **{"threshold": 0.05, **parameters})
+    return ErasableClassifier(feature_map=MAPS[name], **{"capacity": 1.0, "threshold": 0.05, **parameters})
 
 
 def dense(Z):
@@ -90,7 +90,7 @@ def digest_without_map(clf):
 def test_the_state_is_that_of_the_classifier_on_mapped_rows(name):
     rows, labels = raw(name)
     clf = mapped(name).fit(rows, labels)
-    plain = ErasableClassifier(threshold=0.05).fit(dense(MAPS[name](rows)), labels)
+    plain = ErasableClassifier(1.0, threshold=0.05).fit(dense(MAPS[name](rows)), labels)
     assert digest_without_map(clf) == plain.state_digest()
     assert 0 < clf.n_core_ < len(rows)
     Z = dense(MAPS[name](rows))
@@ -170,7 +170,7 @@ def test_fit_takes_the_horizon_from_the_number_of_raw_rows():
     clf = ErasableClassifier(feature_map=MAPS["fourier"], kappa=0.5).fit(X, Y)
     assert clf.threshold_ == ErasableClassifier(kappa=0.5).fit(X, Y).threshold_
     with pytest.raises(ConfigurationError, match="partial_fit needs horizon="):
-        ErasableClassifier(feature_map=MAPS["fourier"]).partial_fit(X, Y)
+        ErasableClassifier(feature_map=MAPS["fourier"], kappa=0.5).partial_fit(X, Y)
 
 
 def test_containers_make_no_difference():
@@ -335,7 +335,9 @@ def test_a_grid_search_over_maps():
 
 def test_columns_of_mapped_features_may_have_scales():
     clf = mapped(scaling=np.arange(1.0, 13.0)).fit(X, make_classes(3))
-    plain = ErasableClassifier(threshold=0.05, scaling=np.arange(1.0, 13.0)).fit(MAPS["fourier"](X), make_classes(3))
+    plain = ErasableClassifier(1.0, threshold=0.05, scaling=np.arange(1.0, 13.0)).fit(
+        MAPS["fourier"](X), make_classes(3)
+    )
     assert digest_without_map(clf) == plain.state_digest()
 
 

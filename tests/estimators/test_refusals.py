@@ -21,6 +21,7 @@ from erasable.classes import LinearBall
 from erasable.coresets import LeverageThreshold, RandomSubsample
 from erasable.errors import ConfigurationError, ErasableError, ExactnessError, InputError, InputTypeError
 from erasable.features import RandomFourierFeatures
+from erasable.models.parameters import DEFAULT_THRESHOLD
 from tests.estimators.cases import SECRET, SECRET_ID, SECRET_TEXT, D, N, classifier, make_rows, refused
 
 X, Y = make_rows()
@@ -260,7 +261,10 @@ def test_classes_are_fixed_once():
         {"fit_intercept": False},
         {"scaling": 3.0},
         {"classes": [0, 1]},
+        {"threshold": None},
+        {"threshold": None, "kappa": 0.5, "horizon": 1000},
         {"threshold": None, "horizon": 1000},
+        {"kappa": 0.5},
         {"kappa": 2.0, "threshold": None, "horizon": 1000},
     ],
     ids=str,
@@ -290,22 +294,24 @@ BAD_PARAMETERS = [
     ({"kappa": 1.1}, "kappa", "between 0 and 1", "1.1"),
     ({"kappa": np.nan}, "kappa", "nan"),
     ({"kappa": "high"}, "kappa", "number", "'high'"),
-    ({"kappa": None}, "kappa", "number", "None"),
     ({"kappa": 10**400}, "kappa"),
-    ({"kappa": 0}, "nothing could ever be selected"),
-    ({"capacity": N**0.2}, "nothing could ever be selected", "capacity", "kappa"),
+    ({"capacity": 1, "kappa": 0}, "nothing could ever be selected"),
+    ({"capacity": N**0.2, "kappa": 0.2}, "nothing could ever be selected", "capacity", "kappa"),
     ({"capacity": 3, "horizon": 3, "kappa": 1}, "nothing could ever be selected", "horizon"),
-    ({"threshold": 1.0}, "nothing could ever be selected", "threshold"),
+    ({"capacity": 1, "threshold": 1.0}, "nothing could ever be selected", "threshold"),
     ({"threshold": -1e-300}, "threshold", "negative"),
     ({"threshold": np.nan}, "threshold", "nan"),
     ({"threshold": np.inf}, "threshold", "inf"),
     ({"threshold": "low"}, "threshold", "number", "'low'"),
     ({"threshold": 10**400}, "threshold"),
-    ({"horizon": 0}, "horizon", "positive integer", "0"),
-    ({"horizon": -5}, "horizon", "positive integer", "-5"),
-    ({"horizon": 100.0}, "horizon", "positive integer", "100.0"),
-    ({"horizon": True}, "horizon", "positive integer", "True"),
-    ({"horizon": "all"}, "horizon", "positive integer", "'all'"),
+    ({"kappa": 0.2, "horizon": 0}, "horizon", "positive integer", "0"),
+    ({"kappa": 0.2, "horizon": -5}, "horizon", "positive integer", "-5"),
+    ({"kappa": 0.2, "horizon": 100.0}, "horizon", "positive integer", "100.0"),
+    ({"kappa": 0.2, "horizon": True}, "horizon", "positive integer", "True"),
+    ({"kappa": 0.2, "horizon": "all"}, "horizon", "positive integer", "'all'"),
+    ({"horizon": 100}, "horizon", "only with kappa"),
+    ({"horizon": 100, "threshold": 0.1}, "horizon", "only with kappa"),
+    ({"kappa": 0.2, "threshold": 0.1}, "kappa", "threshold", "leave one of them out"),
     ({"scaling": "rows"}, "scaling", "'row'", "'rows'"),
     ({"scaling": 0}, "scaling", "positive"),
     ({"scaling": -2.0}, "scaling", "positive", "-2.0"),
@@ -338,9 +344,10 @@ def test_parameters_that_cannot_work_are_refused(parameters, says):
     with refused(clf := ErasableClassifier(**parameters), ErasableError, *says) as caught:
         clf.fit(X, Y)
     assert isinstance(caught.value, ValueError | TypeError)
-    with refused(clf := ErasableClassifier(**{"horizon": N, **parameters}), ErasableError, *says):
+    horizon = {"horizon": N} if "kappa" in parameters else {}
+    with refused(clf := ErasableClassifier(**{**horizon, **parameters}), ErasableError, *says):
         clf.partial_fit(X, Y)
-    clf = ErasableClassifier(kappa=0.5).fit(X, Y, ids=IDS).set_params(**{"kappa": 0.2, **parameters})
+    clf = ErasableClassifier(threshold=0.05).fit(X, Y, ids=IDS).set_params(**{"threshold": None, **parameters})
     with refused(clf, ErasableError, *says):
         clf.fit(X, Y)
     clf.predict(X)  # the old model goes on working
@@ -353,16 +360,20 @@ def test_parameters_are_looked_at_when_fitting_only():
 
 
 def test_a_capacity_just_below_the_limit_works():
-    assert ErasableClassifier(capacity=0.99 * N**0.2).fit(X, Y).n_core_ > 0
+    assert ErasableClassifier(capacity=0.99 * N**0.2, kappa=0.2).fit(X, Y).n_core_ > 0
     assert ErasableClassifier(capacity=2.9, horizon=3, kappa=1).fit(X, Y).n_core_ > 0
 
 
 def test_streaming_needs_a_threshold_that_stays():
-    with refused(clf := ErasableClassifier(), ConfigurationError, "horizon=", "threshold="):
+    with refused(clf := ErasableClassifier(kappa=0.5), ConfigurationError, "horizon=", "threshold="):
         clf.partial_fit(X, Y)
-    for parameters in ({"horizon": 500}, {"threshold": 0.1}):
-        clf = ErasableClassifier(kappa=0.5, **parameters).partial_fit(X[:9], Y[:9])
-        assert clf.threshold_ == pytest.approx(parameters.get("threshold", 500**-0.5), rel=1e-15)
+    for parameters, threshold in (
+        ({"kappa": 0.5, "horizon": 500}, 500**-0.5),
+        ({"threshold": 0.1}, 0.1),
+        ({}, DEFAULT_THRESHOLD),
+    ):
+        clf = ErasableClassifier(**parameters).partial_fit(X[:9], Y[:9])
+        assert clf.threshold_ == pytest.approx(threshold, rel=1e-15)
     clf = ErasableClassifier(kappa=0.5).fit(X, Y)
     threshold = clf.threshold_
     assert clf.partial_fit(X[:9], Y[:9], ids=range(1000, 1009)).threshold_ == threshold

@@ -36,8 +36,8 @@ def routing():
 def test_parameters_are_stored_as_given():
     given = {
         "capacity": np.float32(2),
+        "threshold": None,
         "kappa": 0.3,
-        "threshold": 0.1,
         "horizon": np.int16(50),
         "fit_intercept": False,
         "scaling": np.ones(3),

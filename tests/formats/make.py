@@ -25,7 +25,7 @@ LIMITS = {"LARGEST_FILE": 100, "LARGEST_SHARD": 64}  # for the one that is divid
 
 def linear() -> ErasableClassifier:
     """Texts for ids and subjects, some of them missing, names of columns, a row that was forgotten."""
-    model = ErasableClassifier(threshold=0.15, feature_names=["age", "größe", 'a "quoted" one'])
+    model = ErasableClassifier(1.0, threshold=0.15, feature_names=["age", "größe", 'a "quoted" one'])
     X, y = rows(20), labels(rows(20))
     model.partial_fit(X[:8], y[:8], ids=[f"row {i}" for i in range(8)])
     subjects = [["Ann", "Bob", "Žofie", ""][i % 4] for i in range(12)]
@@ -80,14 +80,14 @@ def mapped() -> ErasableClassifier:
     """Rows that went through a map, decided in the order given."""
     X = rows(20)
     feature_map = RandomFourierFeatures(5, gamma=0.25, random_state=7)
-    model = ErasableClassifier(feature_map=feature_map, threshold=0.2, order="given")
+    model = ErasableClassifier(1.0, feature_map=feature_map, threshold=0.2, order="given")
     return model.fit(X, (X[:, 0] > 0).astype(float))
 
 
 def divided() -> ErasableClassifier:
     """In several files, with :data:`LIMITS` in force."""
     X = rows(24)
-    return ErasableClassifier(threshold=0.0).fit(X, labels(X), ids=[f"id {i}" for i in range(24)])
+    return ErasableClassifier(1.0, threshold=0.0).fit(X, labels(X), ids=[f"id {i}" for i in range(24)])
 
 
 def sparse() -> ErasableClassifier:

@@ -12,6 +12,7 @@ from erasable.coresets import LeverageThreshold, RandomSubsample, SinglePass, St
 from erasable.features import FrozenMap, HashedText, NystroemFeatures, RandomFourierFeatures
 from erasable.models.files import KINDS
 from erasable.models.shards import SHARD
+from erasable.schemas import Schema, YesNo
 
 TAG = re.compile(r"[a-z]+(-[a-z]+)*")
 DESCRIBED = {
@@ -28,6 +29,7 @@ DESCRIBED = {
     "nystroem-features": NystroemFeatures([[1.0]]),
     "hashed-text": HashedText(4),
     "frozen": FrozenMap(np.sin, "sine", 2),
+    "schema": Schema([YesNo(name="member")]),
 }
 
 

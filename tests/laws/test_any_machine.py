@@ -10,6 +10,7 @@ import pytest
 PROGRAM = """
 import math
 import numpy as np
+import scipy.sparse as sp
 from sklearn.datasets import load_digits
 from erasable import ErasableClassifier, ErasableKernelClassifier, verify
 X, y = load_digits(return_X_y=True)
@@ -27,6 +28,13 @@ for clf in (
     clf.forget(ids=clf.core_ids_[::3])
     verify(clf)
     print(before, clf.state_digest())
+# Few entries among many features: stored sparse.
+wide = sp.csr_array((X[:, 20:24].ravel() + 1.0, ((np.arange(1797 * 4) * 37) % 300), np.arange(0, 1797 * 4 + 1, 4)))
+clf = ErasableClassifier(threshold=0.3).fit(wide, y)
+before = clf.state_digest()
+clf.forget(ids=clf.core_ids_[::3])
+verify(clf)
+print(before, clf.state_digest(), type(clf.model_.snapshot().rows).__name__)
 """
 
 # What version 1 of the canonical bytes says of this program; a change here is a change of the format or of the rule.
@@ -40,7 +48,9 @@ GOLDEN = (
     "b8f7049c0e7b85793915028b6b47d41b75be7b6c24c753b8ff40c1364d31f7bf "
     "481a46eab807376370878c7510a471c1be0f04138b4a32cc4c473e731842ddb5 "
     "559c85bbbef110c4d9e03c10037e26697651227baa198ef51cc6cfcef6b9eba1 "
-    "627dbd3d1b6c942e8e36193c47979ed8754692896b8b70146e7d4d00304e0e63"
+    "627dbd3d1b6c942e8e36193c47979ed8754692896b8b70146e7d4d00304e0e63 "
+    "d5324970b4c0c7e61bbc14923cc5e627e652515cf0063d324317b62f891df11d "
+    "f35ac440736d405841f4adc94b3ccf4f8d8cf43bae071cd4205a20cf561ddd00 csr_array"
 )
 
 

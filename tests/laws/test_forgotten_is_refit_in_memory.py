@@ -17,12 +17,13 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.neighbors import KNeighborsClassifier
 
-from erasable import ErasableClassifier, ErasableGeneralClassifier, ErasableKernelClassifier
+from erasable import ErasableClassifier, ErasableGeneralClassifier, ErasableKernelClassifier, verify
 from erasable.classes import LinearBall
 from erasable.coresets import LeverageThreshold, RandomSubsample
 from erasable.estimators.core_set import CoreSetUnlearner
 from erasable.features import RandomFourierFeatures
 from erasable.models import rows as rows_module
+from erasable.models.sparse_rows import SparseRows
 from erasable.research.baselines import RetrainedRidge, SISAClassifier
 from erasable.research.baselines.interpolated import InterpolatedClassifier
 from tests.estimators.cases import make_classes, make_rows
@@ -137,6 +138,54 @@ def test_a_second_fit_leaves_what_a_first_one_leaves(name, container):
     model = taken(name, np.arange(N), container)
     taken(name, np.arange(20, 80), container, model)
     assert pickle.dumps(model) == pickle.dumps(taken(name, np.arange(20, 80), container))
+
+
+WIDE = np.zeros((N, 40))
+WIDE[np.arange(N)[:, None], (np.arange(N)[:, None] * 7 + np.arange(D) * 9) % 40] = X
+WIDE[::29] = 1.0 + np.arange(40)
+
+
+def wide(at: Any, container: Any) -> Any:
+    """A model of these rows, most of which have few entries."""
+    model = ErasableClassifier(threshold=0.001)
+    return model.fit(container(WIDE[at]), LABELS[at], ids=IDS[at], subjects=OWNERS[at])
+
+
+@containers
+@shares
+@pytest.mark.parametrize("page", [7, 512])
+def test_sparse_rows_are_held_as_a_refit_holds_them(monkeypatch, container, share, page):
+    monkeypatch.setattr(rows_module, "_PAGE", page)
+    model = wide(np.arange(N), container)
+    model.state_digest()
+    assert all(isinstance(page.rows, SparseRows) for page in model._model.core.pages)
+    for request in leaving(share):
+        model.forget(ids=IDS[request])
+    digest = model.state_digest()
+    for again in (wide(positions(model), container), wide(positions(model), np.array)):
+        assert again.state_digest() == digest
+        assert held(model._model) == held(again._model)
+        assert pickle.dumps(model) == pickle.dumps(again)
+
+
+@containers
+def test_forgetting_turns_the_layout_of_the_others_and_back(container):
+    """Rows with many entries leave, and the rest is sparse; those with few leave, and the rest is dense."""
+    full, few = np.arange(0, N, 29), np.setdiff1d(np.arange(N), np.arange(0, N, 29))[:12]
+    start = np.concatenate([full, few])
+    for leave, sparse in ((full[:5], True), (few[1:], False)):
+        model = wide(start, container)
+        before = model._model.snapshot()
+        model.forget(ids=IDS[leave])
+        after = model._model.snapshot()
+        again = wide(positions(model), container)
+        assert (sp.issparse(before.rows), sp.issparse(after.rows)) == (False, sparse)
+        assert model.state_digest() == again.state_digest()
+        assert held(model._model) == held(again._model)
+    model.partial_fit(container(WIDE[few[1:]]), LABELS[few[1:]], ids=IDS[few[1:]], subjects=OWNERS[few[1:]])
+    model.forget(ids=IDS[full])
+    assert sp.issparse(model._model.snapshot().rows)
+    assert model.state_digest() == verify(model).digest
 
 
 def test_a_table_does_not_tell_in_which_order_classes_came():

@@ -7,6 +7,7 @@ import pickle
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -63,11 +64,11 @@ class Classifier(RuleBasedStateMachine):
 
     # -- changes -------------------------------------------------------------------------------------------------
 
-    @rule(data=st.data(), sizes=st.sampled_from(SIZES))
-    def learn(self, data, sizes):
+    @rule(data=st.data(), sizes=st.sampled_from(SIZES), container=st.sampled_from([np.array, sp.csr_array]))
+    def learn(self, data, sizes, container):
         batch = self.batch(data)
         self.clf._learn(
-            np.array(batch.X),
+            container(np.array(batch.X)),
             batch.y,
             batch.ids,
             batch.subjects,

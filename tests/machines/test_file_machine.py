@@ -27,6 +27,10 @@ from tests.machines.mortal import Killed, killed_at
 D, THRESHOLD, RATE = 12, 0.02, 0.2
 NAMES = [f"f{j}" for j in range(D)]
 POOL = np.random.default_rng(7).standard_normal((60, D)).round(6)
+for number, row in enumerate(
+    POOL
+):  # three rows of four have three entries: by which are there, files are sparse or not
+    row[[j for j in range(D) if number % 4 and j % 4 != number % 3]] = 0.0
 POOL[40:] = POOL[:20]  # twins: other ids, the same features
 
 

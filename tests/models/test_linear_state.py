@@ -12,6 +12,7 @@ import struct
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,6 +22,7 @@ from erasable.core.sums import symmetric
 from erasable.errors import StateFormatError, VerificationError
 from erasable.models.linear_configuration import LinearConfiguration
 from erasable.models.linear_state import LinearState, gram_of
+from tests.formats.tampering import opened, rebuilt, tensors
 from tests.oracle import gram_matrix
 from tests.strategies import Batch, Setting, problems, whole_rows
 
@@ -68,8 +70,20 @@ def empty():
     return clf._model.snapshot(), oracle
 
 
+def sparse(bits=15):
+    """Rows with two entries, one or none among nine features."""
+    setting = Setting(9, threshold=0.01, scaling=4.0, bits=bits, intercept=True)
+    X = [tuple(1.5 * (j == i) - 0.25 * (j == 8 - i) for j in range(9)) for i in range(5)] + [(0.0,) * 9]
+    batch = Batch(X, [0, 1, 1, 0, 1, 0], [3, 1, 4, 10, 5, 9], None)
+    clf, oracle = batch.learnt_by(setting.classifier()), batch.learnt_by(setting.oracle())
+    assert sp.issparse(clf._model.snapshot().rows)
+    return clf._model.snapshot(), oracle
+
+
 STATES = {
     "int ids": lambda: small(),
+    "sparse": sparse,
+    "sparse, 20 bits": lambda: sparse(20),
     "str ids, bytes subjects": lambda: small("str", "bytes", ("x", "y", "ζ")),
     "bytes ids, str subjects": lambda: small("bytes", "str", (False, True), bits=20, intercept=False),
     "int subjects, float labels": lambda: small("int", "int", (-2.0, 3.0, 2.0**40, -1.0), scaling=(0.3, 2.0)),
@@ -101,7 +115,7 @@ def test_reading_undoes_writing(pair):
     assert again == state
     assert hash(again) == hash(state)
     for field in dataclasses.fields(LinearState):
-        a, b = getattr(again, field.name), getattr(state, field.name)
+        a, b = (whole_rows(s) if field.name == "rows" else getattr(s, field.name) for s in (again, state))
         if isinstance(a, np.ndarray):
             assert a.dtype == b.dtype
             assert a.dtype.isnative
@@ -150,7 +164,7 @@ def test_a_safetensors_reader_finds_every_tensor(pair):
     header = json.loads(data[8 : 8 + length])
     metadata = header.pop("__metadata__")
     assert all(isinstance(k, str) and isinstance(v, str) for k, v in metadata.items())
-    dtypes = {"I64": "<i8", "I32": "<i4", "I16": "<i2", "F32": "<f4", "U8": "|u1"}
+    dtypes = {"I64": "<i8", "I32": "<i4", "I16": "<i2", "F32": "<f4", "U16": "<u2", "U8": "|u1"}
     body, end, tensors = data[8 + length :], 0, {}
     for name, entry in header.items():
         assert set(entry) == {"dtype", "shape", "data_offsets"}
@@ -162,7 +176,12 @@ def test_a_safetensors_reader_finds_every_tensor(pair):
         tensors[name] = np.frombuffer(body[low:high], dtype).reshape(entry["shape"])
         end = high
     assert end == len(body)
-    assert tensors["rows"].tolist() == [list(g) for g in oracle.rows]
+    if "rows" in tensors:
+        assert tensors["rows"].tolist() == [list(g) for g in oracle.rows]
+    else:
+        entries = zip(tensors["rows.columns"].tolist(), tensors["rows.values"].tolist(), strict=True)
+        found = [list(itertools.islice(entries, length)) for length in tensors["rows.lengths"].tolist()]
+        assert found == [[(j, v) for j, v in enumerate(g[:-1]) if v] for g in oracle.rows]
     assert tensors["gram"].tolist() == oracle.gram
     assert tensors["class_sums"].tolist() == oracle.class_sums
     assert tensors["weights"].view(np.uint32).tolist() == oracle.weight_bits
@@ -191,7 +210,7 @@ def free(before: LinearState, after: LinearState) -> bool:
     codes = [[s.classes.index(v) for v in s.labels] for s in (before, after)]
     return (
         codes[0] == codes[1]
-        and before.rows.tobytes() == after.rows.tobytes()
+        and whole_rows(before).tobytes() == whole_rows(after).tobytes()
         and before.gram.tobytes() == after.gram.tobytes()
         and before.class_sums.tobytes() == after.class_sums.tobytes()
         and before.weights.tobytes() == after.weights.tobytes()
@@ -252,7 +271,7 @@ def test_every_altered_byte_is_refused(name):
                 LinearState.from_bytes(altered)
 
 
-@pytest.mark.parametrize("name", ["int ids", "str ids, bytes subjects", "subjects on some rows", "empty"])
+@pytest.mark.parametrize("name", ["int ids", "sparse", "str ids, bytes subjects", "subjects on some rows", "empty"])
 def test_every_flipped_bit_is_noticed_though_the_checksum_was_made_to_fit(name):
     """A flipped bit is refused, or found by ``verify``, or made another valid state: other names, other configuration.
 
@@ -261,7 +280,8 @@ def test_every_flipped_bit_is_noticed_though_the_checksum_was_made_to_fit(name):
     """
     state, _ = STATES[name]()
     data = state.to_bytes()
-    learnt = [sections(data)[part] for part in ("gram", "class_sums", "weights", "labels", "rows")]
+    learnt = [place for part, place in sections(data).items() if not part.startswith(("ids", "subjects"))]
+    assert len(learnt) >= 5
     header = 8 + int.from_bytes(data[:8], "little")
     for position in range(len(data)):
         protected = any(low <= position < high for low, high in learnt)
@@ -412,6 +432,54 @@ def test_other_orders_and_spellings_of_the_same_state_are_refused():
     (length,) = struct.unpack("<Q", data[:8])
     with pytest.raises(StateFormatError):  # more padding than needed
         LinearState.from_bytes(struct.pack("<Q", length + 8) + data[8 : 8 + length] + b" " * 8 + data[8 + length :])
+
+
+def in_the_other_layout(data):
+    """The file of a linear state with its rows written the way that the rule does not name."""
+    parts, meta = tensors(data), opened(data)[1]
+    state, letter = LinearState.from_bytes(data), "<i2" if meta["bits"] <= 15 else "<i4"
+    rows, kind = whole_rows(state), "I16" if meta["bits"] <= 15 else "I32"
+    features = rows[:, : meta["n_features"]]
+    if sp.issparse(state.rows):
+        other = {"rows": (kind, list(rows.shape), rows.astype(letter).tobytes())}
+    else:
+        at, values = np.nonzero(features)[1].astype(np.uint8), features[features != 0]
+        other = {
+            "rows.lengths": ("U8", [len(rows)], np.count_nonzero(features, axis=1).astype(np.uint8).tobytes()),
+            "rows.columns": ("U8", [len(at)], at.tobytes()),
+            "rows.values": (kind, [len(at)], values.astype(letter).tobytes()),
+        }
+    kept = {name: part for name, part in parts.items() if not name.startswith("rows")}
+    named = {name: kept.pop(name) for name in list(kept) if name.startswith(("ids", "subjects"))}
+    width = {"I64": 8, "I32": 4, "F32": 4, "I16": 2, "U8": 1}
+    return rebuilt(meta, dict(sorted({**kept, **other, **named}.items(), key=lambda entry: -width[entry[1][0]])))
+
+
+@pytest.mark.parametrize("name", [name for name in STATES if name != "empty"])
+def test_rows_in_the_other_layout_are_refused(name):
+    data = STATES[name]()[0].to_bytes()
+    other = in_the_other_layout(data)
+    assert set(tensors(other)) != set(tensors(data))
+    with pytest.raises(StateFormatError, match="not in canonical form"):
+        LinearState.from_bytes(other)
+
+
+@pytest.mark.parametrize("name", ["sparse", "sparse, 20 bits"])
+def test_rows_in_both_layouts_are_refused(name):
+    data = STATES[name]()[0].to_bytes()
+    meta, dense = opened(data)[1], tensors(in_the_other_layout(data))["rows"]
+    with pytest.raises(StateFormatError):
+        LinearState.from_bytes(rebuilt(meta, {**tensors(data), "rows": dense}))
+
+
+@pytest.mark.parametrize("bits", [15, 20])
+def test_a_sparse_row_outside_of_the_grid_is_found(bits):
+    state, _ = sparse(bits)
+    rows = state.rows.copy()
+    at = int(np.flatnonzero(np.diff(rows.indptr) == 2)[-1])
+    rows.data[rows.indptr[at]] = 2**bits - 1  # by itself on the grid; beside the constant too long
+    with pytest.raises(VerificationError, match=f"core row {at + 1} of 6 is not a row of the grid"):
+        dataclasses.replace(state, rows=rows).verify()
 
 
 def test_a_newer_version_is_named():

@@ -55,6 +55,16 @@ def test_fit_says_it_to_its_caller_and_names_no_label(clf):
     assert "yes" not in str(warning.message)
 
 
+def test_a_warning_that_is_an_error_leaves_the_model_as_it_was():
+    clf = ErasableClassifier(threshold=0.001).fit(X, Y)
+    before = clf.state_digest()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", WeakModelWarning)
+        with pytest.raises(WeakModelWarning):
+            clf.set_params(threshold=0.3).fit(X, Y)
+    assert clf.state_digest() == before
+
+
 def test_who_stores_enough_or_goes_on_learning_is_not_told():
     assert not told(lambda: ErasableClassifier(threshold=0.001).fit(X, Y))
     assert not told(lambda: ErasableClassifier(threshold=0.3).fit(X[:99], Y[:99]))

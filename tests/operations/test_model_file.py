@@ -455,7 +455,7 @@ def test_a_missing_file_needs_a_new_model(tmp_path):
     with pytest.raises(StoreError):
         ModelFile(path).forget(ids=["a"])
     with pytest.raises(ConfigurationError, match="horizon"):
-        ModelFile(path).learn(blocks(0, 5), new=ErasableClassifier())
+        ModelFile(path).learn(blocks(0, 5), new=ErasableClassifier(kappa=0.5))
     with pytest.raises(ConfigurationError, match="nothing to learn"):
         ModelFile(path).learn([], new=ErasableClassifier(threshold=0.1))
     assert not path.exists()

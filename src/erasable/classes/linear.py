@@ -107,7 +107,7 @@ class LinearBall:
             raise InputError(
                 f"{outside} of {len(X)} rows have a norm above {limit}: use scaling='row', or a larger number."
             )
-        return to_grid(X, grid)
+        return np.asarray(to_grid(X, grid))
 
     def embed(self, X: Array) -> Float64s:
         """Rows in grid units before rounding, as float64; a linear function is defined outside the ball too."""

@@ -62,21 +62,22 @@ def learn(
         float | None,
         typer.Option(
             help="The regulariser, and how many core deletions the bounds are made for. "
-            "[default: 1 for a linear model, 0.1 for a kernel]"
+            "[default: 0.02 for a linear model, 0.1 for a kernel]"
         ),
-    ] = None,
-    kappa: Annotated[
-        float | None, typer.Option(help="How much a linear model stores, 0 to 1; not for kernels. [default: 0.2]")
     ] = None,
     threshold: Annotated[
         float | None,
         typer.Option(
-            help="The threshold itself, instead of kappa; a higher one stores fewer rows, inf none but those of "
-            "--sample-rate. [default: rows ** -kappa for a linear model, 1 for a kernel]"
+            help="How new a row has to be to be stored; a higher one stores fewer rows, inf none but those of "
+            "--sample-rate. [default: 0.06 for a linear model, 1 for a kernel]"
         ),
     ] = None,
+    kappa: Annotated[
+        float | None,
+        typer.Option(help="Names the threshold horizon ** -kappa instead, as the paper does, 0 to 1; not for kernels."),
+    ] = None,
     horizon: Annotated[
-        int | None, typer.Option(help="Rows the model will see in all. [default: rows of the table]")
+        int | None, typer.Option(help="With --kappa: rows the model will see in all. [default: rows of the table]")
     ] = None,
     intercept: Annotated[
         bool | None, typer.Option("--intercept/--no-intercept", help="Append a constant to rows. [default: yes]")

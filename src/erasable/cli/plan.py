@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import re
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from erasable.cli._shared import Bars, Json, RandomState, console, print_json, text_table, unmarked
-from erasable.errors import ConfigurationError, InputError
+from erasable.errors import ConfigurationError, ErasableError, InputError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,6 +23,8 @@ if TYPE_CHECKING:
     from erasable.tables import Table
 
 _NAMED = ("margin", "digits")
+# Arguments of the operation whose options have other names than theirs.
+_OPTIONS = {"ids": "id", "subjects": "subject", "fit_intercept": "intercept"}
 
 
 def plan(
@@ -52,7 +59,12 @@ def plan(
     delete_label: Annotated[
         str | None, typer.Option(help="The class that distribution `label` deletes. [default: the smallest]")
     ] = None,
-    max_loss: Annotated[float, typer.Option(help="Accuracy that may be lost.")] = 0.01,
+    metric: Annotated[
+        str, typer.Option(help="What candidates are compared by: accuracy, balanced, auc, logloss.")
+    ] = "accuracy",
+    max_loss: Annotated[
+        float, typer.Option(help="What may be lost of the metric: by storing less, and again by deletions.")
+    ] = 0.01,
     max_stored: Annotated[float | None, typer.Option(help="The largest share of rows that may be stored.")] = None,
     max_bytes: Annotated[int | None, typer.Option(help="The most bytes that may be stored.")] = None,
     horizon: Annotated[
@@ -69,10 +81,11 @@ def plan(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Plan a classifier that will have to forget: parameters, storage, accuracy, and deletions until a refresh.
+    """Plan a classifier that will have to forget: parameters, storage, how good it is, and deletions until a refresh.
 
-    Candidates learn a part of the rows and are scored on the rest; deletions are simulated until the tolerated
-    accuracy is lost. The least storage that meets all targets is recommended. No row is kept in what is written.
+    Candidates learn a part of the rows and are scored on the rest; deletions are simulated until what is tolerated is
+    lost. The least storage that meets all targets is recommended, as a command to paste: never a model that misses a
+    class or is no better than a constant. No row is kept in what is written.
 
     For example:
 
@@ -80,7 +93,7 @@ def plan(
 
     - `erasable plan customers.parquet --label churned --subject user_id --deletions-per-month 300 --max-stored 0.2`
 
-    - `erasable plan customers.parquet --label churned --id row_id --ignore day --ignore town`
+    - `erasable plan customers.parquet --label churned --id row_id --ignore day --ignore town --metric auc`
     """
     from erasable.operations.plan import draw_frontier
     from erasable.operations.plan import plan as make_plan
@@ -89,12 +102,14 @@ def plan(
     table, likely = _read(file, label, id, subject, tuple(ignore or ()), weights)
     if out is not None:
         make_folder(out)
-    with Bars(quiet=as_json) as bars:
+    with Bars(quiet=as_json) as bars, _arguments_as_options():
         found = make_plan(
             table.X,
             table.y,
+            ids=table.ids,
             subjects=table.subjects,
             weights=likely,
+            metric=metric,
             max_loss=max_loss,
             max_stored=max_stored,
             max_bytes=max_bytes,
@@ -108,14 +123,68 @@ def plan(
             random_state=random_state,
             progress=bars.tick,
         )
+    columns: dict[str, list[str | None]] = {
+        "--label": [label],
+        "--id": [id],
+        "--subject": [subject],
+        "--ignore": [*(ignore or ()), weights],
+    }
+    command = None if file in _NAMED else _command(file, columns, found)
+    written = {**found.as_json(), "command": command}
     if out is not None:
         draw_frontier(found, out)
-        text = json.dumps(found.as_json(), indent=1, allow_nan=False)
+        text = json.dumps(written, indent=1, allow_nan=False)
         (out / "plan.json").write_text(text + "\n", encoding="utf-8")
     if as_json:
-        print_json(found.as_json())
+        print_json(written)
         return
-    _show(found, out)
+    _show(found, command, out)
+
+
+@contextmanager
+def _arguments_as_options() -> Iterator[None]:
+    """Errors of the operation name its arguments as they were typed: ``max_stored=0.1`` is ``--max-stored 0.1``."""
+    try:
+        yield
+    except ErasableError as error:
+        raise type(error)(as_typed(str(error))) from None
+
+
+def as_typed(text: str) -> str:
+    """A message of the operation in the words of the command line.
+
+    Examples
+    --------
+    >>> from erasable.cli.plan import as_typed
+    >>> as_typed("max_loss=0.01 cannot be met: give metric='auc' or a larger max_stored, or horizon= for more months.")
+    '--max-loss 0.01 cannot be met: give --metric auc or a larger --max-stored, or --horizon for more months.'
+    """
+    from erasable.operations.plan import plan as operation
+
+    ours = inspect.signature(plan).parameters
+    names = [name for name in inspect.signature(operation).parameters if _OPTIONS.get(name, name) in ours]
+    word, long = "|".join(names), "|".join(name for name in names if "_" in name)
+
+    def option(found: re.Match[str]) -> str:
+        return "--" + _OPTIONS.get(found[1], found[1].replace("_", "-"))
+
+    text = re.sub(rf"\b({word})='?([\w.]*\w)'?", lambda found: f"{option(found)} {found[2]}", text)
+    text = re.sub(rf"(?<!-)\b({word})(?:=|(?= must | needs ))", option, text)
+    return re.sub(rf"\b({long})\b", option, text)
+
+
+def _command(file: str, columns: dict[str, list[str | None]], found: Plan) -> str:
+    """The command that learns the file as the plan says."""
+    words = ["erasable", "learn", file]
+    for option, names in columns.items():
+        for name in names:
+            words += [] if name is None or (option == "--label" and name == "label") else [option, name]
+    for name, value in found.parameters.items():
+        if name == "fit_intercept":
+            words.append("--intercept" if value else "--no-intercept")
+        else:
+            words += ["--" + name.replace("_", "-"), f"{value:g}" if isinstance(value, float) else str(value)]
+    return shlex.join([*words, "-o", f"{Path(file).name.split('.')[0]}.erasable"])
 
 
 def _read(
@@ -158,14 +227,15 @@ def _read(
     return rest, np.asarray(table.X[:, j], dtype=np.float64)
 
 
-def _show(found: Plan, out: Path | None) -> None:
+def _show(found: Plan, command: str | None, out: Path | None) -> None:
     page = console(highlight=True)
     for table in (found.table(), found.predictions()):
         marked = not table.head[0]  # the first column holds the arrow at what is recommended
         page.print(text_table(table.title, table.head, table.rows, numbers=marked, bold=lambda row: row[0] == "→"))
     for warning in found.warnings:
-        page.print(f"[bold yellow]warning:[/] {unmarked(warning)}", highlight=False, soft_wrap=True)
-    page.print(f"\n[bold]{unmarked(found.line)}[/]", highlight=False, soft_wrap=True)
+        page.print(f"[bold yellow]warning:[/] {unmarked(as_typed(warning))}", highlight=False, soft_wrap=True)
+    for way in ([] if command is None else [command]) + [found.line]:
+        page.print(f"\n[bold]{unmarked(way)}[/]", highlight=False, soft_wrap=True)
     if out is not None:
         picture = unmarked(str(out / "frontier.png"))
         page.print(f"\n{picture} has the picture; plan.json the numbers.", highlight=False, soft_wrap=True)

@@ -26,10 +26,12 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 
-from erasable.core.arrays import Float64s, Floats, Integers
+from erasable.core.arrays import Array, Booleans, Float64s, Integers
 from erasable.core.scaling import Scaling, check_scaling
+from erasable.core.sparse import added_up, rows_of, summed
 from erasable.errors import ConfigurationError, InputError
 from erasable.validation import whole_number
 
@@ -132,31 +134,71 @@ class Grid:
         return np.dtype(np.int16 if self.bits <= 15 else np.int32)
 
 
-def _prescaled(X: Floats, grid: Grid) -> Float64s:
-    """Rows as float64, divided by the configured constants (correctly rounded, so the same on every machine)."""
-    Z = np.asarray(X, dtype=np.float64)
-    if isinstance(grid.scaling, tuple):
-        with np.errstate(over="ignore"):
-            Z = Z / np.array(grid.scaling)
-    elif isinstance(grid.scaling, float):
-        with np.errstate(over="ignore"):
-            Z = Z / grid.scaling
-    if Z is not X and not np.isfinite(Z).all():
-        raise InputError("a row overflows float64 when divided by scaling: use larger scales.")
-    return Z
+class _Entries:
+    """The numbers of rows, float64: all of them, shape (n, d), or those that a sparse array lists, shape (nnz,)."""
+
+    def __init__(self, X: Any, grid: Grid) -> None:
+        """Rows divided by the configured constants (correctly rounded, so the same on every machine)."""
+        self.width, self.n_rows = grid.n_features, int(X.shape[0])
+        self.layout: Any = summed(sp.csr_array(X)) if sp.issparse(X) else None
+        self.row: Any = None  # of each listed number
+        listed = X if self.layout is None else self.layout.data
+        self.values = np.asarray(listed, dtype=np.float64)
+        if self.layout is not None:
+            self.row = rows_of(self.layout)
+        if isinstance(grid.scaling, tuple | float):
+            scales = np.array(grid.scaling)
+            if scales.ndim and self.layout is not None:
+                scales = scales[self.layout.indices]
+            with np.errstate(over="ignore"):
+                self.values = self.values / scales
+        if self.values is not listed and not np.isfinite(self.values).all():
+            raise InputError("a row overflows float64 when divided by scaling: use larger scales.")
+
+    def place(self, i: Any) -> Any:
+        """Where the numbers of row i are, or of the rows that a mask has."""
+        if self.layout is None:
+            return i
+        return i[self.row] if isinstance(i, np.ndarray) else slice(self.layout.indptr[i], self.layout.indptr[i + 1])
+
+    def each(self, of_row: Array) -> Array:
+        """What each row has, beside each of its numbers."""
+        return of_row[:, None] if self.layout is None else of_row[self.row]
+
+    def squares(self, values: Float64s) -> Float64s:
+        """For each row the sum of the squares of these numbers in it."""
+        if self.layout is None:
+            return np.asarray(np.einsum("ij,ij->i", values, values))
+        return added_up(values * values, self.row, self.n_rows)
+
+    def exponents(self, rows: Booleans) -> npt.NDArray[np.int32]:
+        """For each of the rows that a mask has the exponent of its largest number; 0 for the others."""
+        largest = np.zeros(self.n_rows)
+        if self.layout is None:
+            largest[rows] = np.max(np.abs(self.values[rows]), axis=1, initial=0.0)
+        else:
+            mine = self.place(rows)
+            np.maximum.at(largest, self.row[mine], np.abs(self.values[mine]))
+        return np.frexp(largest)[1]
+
+    def as_rows(self, values: Float64s) -> Any:
+        """These numbers in place of the rows' own: in the form that the rows came in."""
+        if self.layout is None:
+            return values
+        return sp.csr_array((values, self.layout.indices, self.layout.indptr), shape=self.layout.shape)
 
 
-def _with_norms(Z: Float64s) -> tuple[Float64s, Float64s]:
-    """Rows and their norms, a row first multiplied by a power of two where its square would leave float64's range."""
+def _with_norms(rows: _Entries) -> tuple[Float64s, Float64s]:
+    """Numbers of rows and the rows' norms, a row multiplied by a power of two where its square would leave float64."""
+    Z = rows.values
     with np.errstate(over="ignore", under="ignore"):
-        square = np.einsum("ij,ij->i", Z, Z)
-    extreme = np.flatnonzero(~((square > 1e-200) & (square < 1e200)))
-    if len(extreme):
-        Z = Z.copy()
-        _, exponent = np.frexp(np.max(np.abs(Z[extreme]), axis=1, initial=0.0))
+        square = rows.squares(Z)
+    extreme = ~((square > 1e-200) & (square < 1e200))
+    if extreme.any():
+        Z, mine = Z.copy(), rows.place(extreme)
         with np.errstate(under="ignore"):
-            Z[extreme] = np.ldexp(Z[extreme], -exponent[:, None])
-            square[extreme] = np.einsum("ij,ij->i", Z[extreme], Z[extreme])
+            Z[mine] = np.ldexp(Z[mine], -rows.each(rows.exponents(extreme))[mine])
+            square = rows.squares(Z)
     return Z, np.sqrt(square)
 
 
@@ -169,90 +211,98 @@ def _exact_multiple(value: float, square_norm: Fraction, reach: int) -> int:
     return rounded if value >= 0 else -rounded
 
 
-def _normalised(Z: Float64s, reach: int) -> Float64s:
+def _normalised(rows: _Entries, reach: int) -> Float64s:
     """``reach * z / |z|`` row by row, correctly rounded to integers; a zero row stays zero."""
-    scaled, norm = _with_norms(Z)
-    V = scaled * np.divide(reach, norm, out=np.zeros_like(norm), where=norm > 0)[:, None]
+    scaled, norm = _with_norms(rows)
+    V = scaled * rows.each(np.divide(reach, norm, out=np.zeros_like(norm), where=norm > 0))
     G = np.rint(V)
     distance = np.abs(np.subtract(V, G, out=V), out=V)
-    doubt = (Z.shape[1] + 16) * 2.0**-52 * reach
+    doubt = (rows.width + 16) * 2.0**-52 * reach
     near_half = distance > 0.5 - doubt  # too close to a half to trust the rounding
-    for i in np.flatnonzero(near_half.any(axis=1)):
-        square_norm = sum((Fraction(z) ** 2 for z in Z[i][Z[i] != 0].tolist()), Fraction(0))
-        values, where = np.unique(Z[i, near_half[i]], return_inverse=True)
-        G[i, near_half[i]] = np.array([_exact_multiple(float(v), square_norm, reach) for v in values])[where]
+    for i in np.unique(near_half.nonzero()[0] if rows.row is None else rows.row[near_half]):
+        mine = rows.place(int(i))
+        z, near = rows.values[mine], near_half[mine]
+        square_norm = sum((Fraction(v) ** 2 for v in z[z != 0].tolist()), Fraction(0))
+        values, where = np.unique(z[near], return_inverse=True)
+        G[mine][near] = np.array([_exact_multiple(float(v), square_norm, reach) for v in values])[where]
     return G
 
 
-def count_outside_ball(X: Floats, grid: Grid) -> int:
+def count_outside_ball(X: Any, grid: Grid) -> int:
     """Number of rows whose norm, after scaling, exceeds one by more than a grid step; decided exactly.
 
-    Cost: O(n d), with a temporary of the size of ``X`` only where ``X`` is not float64.
+    Cost: O(n d) or O(nnz), with a temporary of the size of ``X`` only where ``X`` is not float64.
     """
     if grid.normalises:
         return 0
-    Z = _prescaled(X, grid)
-    square = np.einsum("ij,ij->i", Z, Z)
+    rows = _Entries(X, grid)
+    with np.errstate(over="ignore", under="ignore"):
+        square = rows.squares(rows.values)
     limit = Fraction(2**grid.bits + 1, 2**grid.bits) ** 2
-    doubt = (Z.shape[1] + 16) * 2.0**-51
+    doubt = (rows.width + 16) * 2.0**-51
     outside = square > float(limit) * (1 + doubt)
-    for i in np.flatnonzero(~outside & (square > float(limit) * (1 - doubt))):
-        outside[i] = sum((Fraction(z) ** 2 for z in Z[i].tolist()), Fraction(0)) > limit
+    for i in np.flatnonzero(~outside & (square > float(limit) * (1 - doubt))).tolist():
+        outside[i] = sum((Fraction(z) ** 2 for z in rows.values[rows.place(i)].tolist()), Fraction(0)) > limit
     return int(np.count_nonzero(outside))
 
 
-def to_grid(X: Floats, grid: Grid) -> Integers:
-    """Rows on the grid, the intercept's constant appended.
+def to_grid(X: Any, grid: Grid) -> Any:
+    """Rows on the grid: dense with the intercept's constant appended, sparse without it.
 
     Parameters
     ----------
-    X : array of shape (n, n_features), float32 or float64, finite
+    X : array of shape (n, n_features), float32 or float64, finite; or sparse
         Rows; with ``scaling`` None or a number, none may be counted by :func:`count_outside_ball`.
 
     Returns
     -------
-    array of shape (n, n_columns), ``grid.dtype``
+    array of shape (n, n_columns), ``grid.dtype``; or sparse grid rows
         Integer rows ``g`` of norm at most ``2**bits - 1``.
 
     Notes
     -----
     *Law*: row ``i`` of the result depends on row ``i`` of ``X`` and on ``grid`` alone, not on dtype, memory layout,
-    machine or the other rows; dividing by the norm is correctly rounded.
-    *Cost*: O(n d) time, a few float64 temporaries of the size of ``X``.
+    machine or the other rows; dividing by the norm is correctly rounded. Sparse rows become the same integers.
+    *Cost*: O(n d) or O(nnz) time, a few float64 temporaries of the size of ``X``.
     """
-    Z = _prescaled(X, grid)
+    rows = _Entries(X, grid)
     if grid.normalises:
-        features = _normalised(Z, grid.reach)
+        features = _normalised(rows, grid.reach)
     else:
-        features = np.rint(Z * grid.unit)
-        too_long = np.einsum("ij,ij->i", features, features) > float(grid.ball) ** 2
+        features = np.rint(rows.values * grid.unit)
+        too_long = rows.squares(features) > float(grid.ball) ** 2
         if too_long.any():  # rounding pushed a row of norm about one out of the ball: use the safe radius for it
-            features[too_long] = np.rint(Z[too_long] * grid.reach)
-    G = np.empty((features.shape[0], grid.n_columns), dtype=grid.dtype)
+            mine = rows.place(too_long)
+            features[mine] = np.rint(rows.values[mine] * grid.reach)
+    if rows.layout is not None:
+        sparse = rows.as_rows(features.astype(grid.dtype)).copy()
+        sparse.eliminate_zeros()
+        return sparse
+    G = np.empty((rows.n_rows, grid.n_columns), dtype=grid.dtype)
     G[:, : grid.n_features] = features
     G[:, grid.n_features :] = grid.constant
     return G
 
 
-def scale_rows(X: Floats, grid: Grid) -> Float64s:
+def scale_rows(X: Any, grid: Grid) -> Any:
     """Rows as the model sees them when it predicts: scaled into the unit ball, not rounded, without the constant.
 
     *Law*: ``to_grid`` is ``stretch * 2**bits`` times this, rounded, for rows it does not have to shrink.
 
     Parameters
     ----------
-    X : array of shape (n, n_features)
+    X : array of shape (n, n_features), or sparse
         Finite rows. None is refused for its norm: a linear function is defined everywhere.
 
     Returns
     -------
-    array of shape (n, n_features), float64
+    array of shape (n, n_features), float64; or CSR
     """
-    Z = _prescaled(X, grid)
+    rows = _Entries(X, grid)
     if not grid.normalises:
-        return Z
-    Z, norm = _with_norms(Z)
-    return Z * np.divide(1.0, norm, out=np.zeros_like(norm), where=norm > 0)[:, None]
+        return rows.as_rows(rows.values)
+    Z, norm = _with_norms(rows)
+    return rows.as_rows(Z * rows.each(np.divide(1.0, norm, out=np.zeros_like(norm), where=norm > 0)))
 
 
 def dense_rows(rows: sp.csr_array, grid: Grid) -> Integers:
@@ -265,3 +315,10 @@ def dense_rows(rows: sp.csr_array, grid: Grid) -> Integers:
 def sparse_rows(rows: Integers, grid: Grid) -> sp.csr_array:
     """Dense grid rows as sparse ones; the constant is left out."""
     return sp.csr_array(rows[:, : grid.n_features], dtype=grid.dtype)
+
+
+def not_zero(rows: Any, grid: Grid) -> Booleans:
+    """Which grid rows, dense or sparse, are not zero."""
+    if sp.issparse(rows):
+        return np.asarray((np.diff(rows.indptr) > 0) | grid.intercept)
+    return np.asarray(rows.any(axis=1))

@@ -12,7 +12,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
+
+from erasable.core.arrays import Float64s
 
 
 def checked_layout(X: Any) -> Any:
@@ -40,11 +43,21 @@ def summed(X: Any) -> Any:
     out.sort_indices()
     if out.has_canonical_format:
         return out
-    row = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+    row = rows_of(X)
     order = np.lexsort((X.indices, row))  # stable, which sort_indices is not
     out = type(X)((X.data[order], X.indices[order], X.indptr.copy()), shape=X.shape)
     out.sum_duplicates()
     return out
+
+
+def rows_of(X: Any) -> npt.NDArray[np.intp]:
+    """For each entry that CSR rows list the number of its row."""
+    return np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+
+
+def added_up(values: npt.NDArray[Any], at: npt.NDArray[Any], size: int) -> Float64s:
+    """Sums of the values that have one number, for each number below ``size``; in float64."""
+    return np.bincount(at, values, size).astype(np.float64, copy=False)
 
 
 def stacked(batches: Sequence[Any]) -> Any:

@@ -20,6 +20,7 @@ from scipy.linalg import blas
 
 from erasable.core.arrays import Float64s, Integers
 from erasable.core.grid import Grid
+from erasable.core.sparse import added_up
 from erasable.errors import ConfigurationError, ExactnessError
 
 LARGEST_EXACT = 2**53
@@ -107,13 +108,8 @@ def _add_sparse_rows(H: Float64s, R: sp.csr_array, sign: float, grid: Grid) -> N
     flat = H.reshape(-1, order="F")  # a view
     flat[pairs.col[lower].astype(np.int64) * d + pairs.row[lower]] += sign * pairs.data[lower]
     if grid.intercept:
-        H[-1, :-1] += sign * grid.constant * _column_sums(R)
+        H[-1, :-1] += sign * grid.constant * added_up(R.data, R.indices, R.shape[1])
         H[-1, -1] += sign * float(grid.constant**2 * R.shape[0])
-
-
-def _column_sums(R: sp.csr_array) -> Float64s:
-    sums = np.bincount(R.indices, weights=R.data, minlength=R.shape[1])
-    return sums.astype(np.float64, copy=False)  # as it is: weights are added up in float64
 
 
 def sums_by_class(rows: Any, labels: Sequence[L], grid: Grid | None = None) -> dict[L, Float64s]:
@@ -127,7 +123,7 @@ def sums_by_class(rows: Any, labels: Sequence[L], grid: Grid | None = None) -> d
     for c, k in codes.items():
         mine = rows[which == k]
         constant = np.full(grid.n_columns - grid.n_features, float(grid.constant * mine.shape[0]))
-        sums[c] = np.concatenate([_column_sums(mine), constant])
+        sums[c] = np.concatenate([added_up(mine.data, mine.indices, mine.shape[1]), constant])
     return sums
 
 

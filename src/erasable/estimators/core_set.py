@@ -132,10 +132,10 @@ class CoreSetUnlearner(ModelClassifier):
                 f"{type(self.core_set).__name__} is not a stable map, so Theorem 3.1 does not hold for it: use a "
                 "stable one, or accept with one_shot=True a guarantee for one request of forgetting after each fit."
             )
-        if getattr(self.learner, "threshold", 0) is None and getattr(self.learner, "horizon", 0) is None:
+        if getattr(self.learner, "kappa", None) is not None and self.learner.horizon is None:
             raise ConfigurationError(
                 "the learner takes its threshold from the number of rows, which changes when rows are forgotten: "
-                "give it threshold= or horizon=."
+                "give it horizon= beside kappa=, or threshold= instead."
             )
 
     def _start(self, n_features: int | None, n_samples: int, classes: Any, *, streaming: bool) -> CoreSetModel:

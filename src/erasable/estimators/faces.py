@@ -74,8 +74,7 @@ class ModelClassifier(Savable, ForgettingClassifier):
             self._check_unchanged(model, None)
         except ConfigurationError as error:
             raise ConfigurationError(
-                "like has other parameters than the file was made with: give the same, or leave threshold, kappa and "
-                f"horizon out where they may be. Found: {error}"
+                f"like has other parameters than the file was made with: give the same. Found: {error}"
             ) from error
         return model
 
@@ -137,11 +136,11 @@ class ModelClassifier(Savable, ForgettingClassifier):
             **sizes,
         )
         if fresh:
+            if model.one_by_one and not streaming:
+                warn_of_thin_classes(label_counts(y), model.core.class_counts, stacklevel=4)  # who called fit
             if self.__sklearn_is_fitted__():
                 self._model.erase()
             self._install(schema, _model=model)
-            if model.one_by_one and not streaming:
-                warn_of_thin_classes(label_counts(y), model.core.class_counts, stacklevel=4)  # who called fit
         return report
 
     def _forget(self, ids: Any, subjects: Any) -> ForgetReport:
@@ -331,9 +330,9 @@ class ErasableBase(ModelClassifier):
             reading=reading,
             ahead=ahead,
         )
+        warn_of_thin_classes(checked.labels, face._model.core.class_counts, stacklevel=2)
         if fresh:
             self._install(schema, _model=face._model)
-        warn_of_thin_classes(checked.labels, face._model.core.class_counts, stacklevel=2)
         return report
 
     def check_agrees(self, model: Model) -> None:

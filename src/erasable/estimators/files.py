@@ -54,7 +54,7 @@ def load(path: str | os.PathLike[str], *, like: Any = None) -> Any:
     >>> from sklearn.datasets import load_iris
     >>> from erasable import ErasableClassifier, load, verify
     >>> X, y = load_iris(return_X_y=True)
-    >>> clf = ErasableClassifier(kappa=0.5).fit(X, y)
+    >>> clf = ErasableClassifier().fit(X, y)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = pathlib.Path(folder, "iris.erasable")
     ...     clf.save(file)

@@ -11,8 +11,9 @@ from erasable.core.arrays import Float64s
 from erasable.core.layout import Buffer
 from erasable.errors import ConfigurationError, InputError
 from erasable.estimators.faces import ErasableBase
+from erasable.estimators.table_encoder import TableEncoder
 from erasable.estimators.validated import check_rows
-from erasable.features import TEXTS, as_texts
+from erasable.features import TABLES, TEXTS, as_texts
 from erasable.models.guarantee import Guarantee
 from erasable.models.linear import LinearModel, linear_guarantee
 from erasable.models.linear_state import LinearState
@@ -30,17 +31,17 @@ class ErasableClassifier(ErasableBase):
 
     Parameters
     ----------
-    capacity : float, default=1.0
+    capacity : float, default=0.02
         The paper's K, which is also the regulariser lambda: how many core deletions the accuracy bound is made for.
         Held on the grid's own resolution, as a multiple of ``4**-grid_bits``.
-    kappa : float in [0, 1], default=0.2
-        Sets the threshold to ``horizon ** -kappa``. Higher keeps more rows.
     threshold : float, optional
-        The threshold itself; ``kappa`` and ``horizon`` then play no part. Refitting survivors with
-        ``threshold=clf.threshold_`` gives the same state.
+        A row is kept while its leverage is above this. Lower keeps more rows. By default 0.06, whatever the number of
+        rows, unless ``kappa`` names another one. Refitting survivors with the same threshold gives the same state.
+    kappa : float in [0, 1], optional
+        The paper's way to name a threshold, ``horizon ** -kappa``, in place of ``threshold``. Higher keeps more rows.
     horizon : int, optional
-        The number of rows expected, T. ``fit`` takes the number of rows it is given; ``partial_fit`` on a new model
-        needs this or ``threshold``, since a threshold that moved with the stream would break forgetting.
+        With ``kappa``: the number of rows expected, T. ``fit`` takes the number of rows it is given; ``partial_fit``
+        on a new model needs it, since a threshold that moved with the stream would break forgetting.
     fit_intercept : bool, default=True
         Append a constant to every row (regularised like the other coordinates).
     scaling : "row", None, float or array of shape (n_features,), default="row"
@@ -48,10 +49,11 @@ class ErasableClassifier(ErasableBase):
         rows outside; an array divides columns by public scales and then each row by its norm; ``None`` requires
         norm at most one. Dividing by its norm leaves nothing of a single feature but its sign: give a number. This is
         configuration: it must not be fitted on rows that may have to be forgotten.
-    feature_map : FeatureMap, optional
-        One of :mod:`erasable.features`: rows go in raw, numbers or texts, are mapped a block at a time, and core rows
-        are stored mapped. The map is configuration, and its description part of the state: it never learns from rows,
-        hence has nothing to forget. ``scaling`` and ``coef_`` are then those of mapped rows.
+    feature_map : FeatureMap or TableEncoder, optional
+        One of :mod:`erasable.features`, or a schema: rows go in raw, numbers, texts or a table, are mapped a block at
+        a time (a table at once), and core rows are stored mapped. The map is configuration, and its description part
+        of the state: it never learns from rows, hence has nothing to forget. ``scaling`` and ``coef_`` are then those
+        of mapped rows.
     classes : array-like, optional
         All classes, fixed by the caller. Otherwise the classes are those of the surviving core rows, and one whose last
         core row is forgotten is gone: of two classes the other one is then predicted for every row, and ``forget``
@@ -115,12 +117,12 @@ class ErasableClassifier(ErasableBase):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.standard_normal((2000, 5))
     >>> y = np.where(X[:, 0] > 0, "spam", "ham")
-    >>> clf = ErasableClassifier(kappa=0.5).fit(X, y)
+    >>> clf = ErasableClassifier().fit(X, y)
     >>> report = clf.forget(ids=clf.core_ids_[:3])
     >>> report.core_rows_removed
     3
     >>> kept = clf.core_ids_
-    >>> refit = clone(clf).set_params(threshold=clf.threshold_).fit(X[kept], y[kept], ids=kept)
+    >>> refit = clone(clf).fit(X[kept], y[kept], ids=kept)
     >>> refit.state_digest() == clf.state_digest() == report.digest
     True
     >>> verify(clf).core_rows == clf.n_core_
@@ -129,10 +131,10 @@ class ErasableClassifier(ErasableBase):
 
     def __init__(
         self,
-        capacity: float = 1.0,
-        kappa: float = 0.2,
+        capacity: float = 0.02,
         *,
         threshold: float | None = None,
+        kappa: float | None = None,
         horizon: int | None = None,
         fit_intercept: bool = True,
         scaling: Any = "row",
@@ -148,8 +150,8 @@ class ErasableClassifier(ErasableBase):
         random_state: int = 0,
     ) -> None:
         self.capacity = capacity
-        self.kappa = kappa
         self.threshold = threshold
+        self.kappa = kappa
         self.horizon = horizon
         self.fit_intercept = fit_intercept
         self.scaling = scaling
@@ -244,19 +246,19 @@ class ErasableClassifier(ErasableBase):
     _model: LinearModel
 
     def _check_learnt(self, X: Any, y: Any, *, first: bool) -> tuple[Any, npt.NDArray[Any], dict[str, Any]]:
-        if not _takes_texts(map_of(self)):
+        rows = _unnumbered(map_of(self), X)
+        if rows is None:
             return super()._check_learnt(X, y, first=first)
-        texts = as_texts(X)
-        _, y, _ = check_rows(self, np.zeros((len(texts), 1)), y, first=True)  # for the labels and their number
-        return texts, y, {}
+        _, y, _ = check_rows(self, np.zeros((len(rows), 1)), y, first=True)  # for the labels and their number
+        return rows, y, {}
 
     def _check_asked(self, X: Any) -> Any:
-        if not _takes_texts(self._model.feature_map):
+        rows = _unnumbered(self._model.feature_map, X)
+        if rows is None:
             return super()._check_asked(X)
-        texts = as_texts(X)
-        if not len(texts):
-            raise InputError("at least one text is required; got 0.")
-        return texts
+        if not len(rows):
+            raise InputError("at least one row is required; got 0.")
+        return rows
 
     # -- the model behind it -------------------------------------------------------------------------------------
 
@@ -307,12 +309,21 @@ class ErasableClassifier(ErasableBase):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        if _takes_texts(getattr(self, "feature_map", None)):
+        given = getattr(self, "feature_map", None)
+        takes = TABLES if isinstance(given, TableEncoder) else getattr(given, "takes", None)
+        if takes == TEXTS:
             tags.input_tags.string = True
             tags.input_tags.one_d_array = True
             tags.input_tags.two_d_array = tags.input_tags.sparse = False
+        elif takes == TABLES:
+            tags.input_tags.string = tags.input_tags.categorical = tags.input_tags.allow_nan = True
+            tags.input_tags.sparse = False
         return tags
 
 
-def _takes_texts(feature_map: Any) -> bool:
-    return getattr(feature_map, "takes", None) == TEXTS
+def _unnumbered(feature_map: Any, X: Any) -> Any:
+    """Texts, or the rows of a table encoded; None where the map, or the model without one, takes numbers."""
+    takes = getattr(feature_map, "takes", None)
+    if takes == TABLES:
+        return feature_map.prepared(X)
+    return as_texts(X) if takes == TEXTS else None

@@ -4,7 +4,7 @@ A model that learns mapped rows forgets them bit for bit; the map in front of it
 known before the first row is seen: drawn from an integer, given by the caller, or a hash.
 """
 
-from erasable.features._base import NUMBERS, TEXTS, AbsentMap, FeatureMap
+from erasable.features._base import NUMBERS, TABLES, TEXTS, AbsentMap, FeatureMap
 from erasable.features._fourier import RandomFourierFeatures
 from erasable.features._frozen import FrozenMap
 from erasable.features._nystroem import NystroemFeatures
@@ -12,6 +12,7 @@ from erasable.features._texts import HashedText, as_texts
 
 __all__ = [
     "NUMBERS",
+    "TABLES",
     "TEXTS",
     "AbsentMap",
     "FeatureMap",

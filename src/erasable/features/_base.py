@@ -18,7 +18,7 @@ from erasable.core.layout import read_json
 from erasable.core.sparse import summed
 from erasable.errors import ConfigurationError, InputError
 
-NUMBERS, TEXTS = "numbers", "texts"
+NUMBERS, TEXTS, TABLES = "numbers", "texts", "tables"
 MOST_FEATURES = 2**24
 _BLOCK = 2**17  # numbers handled at once, so that temporaries stay in the processor's cache
 
@@ -31,8 +31,9 @@ class FeatureMap(ABC):
     Attributes
     ----------
     n_features_out : int
-    takes : "numbers" or "texts"
-        What a raw row is: numbers (an array, sparse matrix or dataframe of rows) or a text (a list of them).
+    takes : "numbers", "texts" or "tables"
+        What a raw row is: numbers (an array, sparse matrix or dataframe of rows), a text (a list of them), or a row of
+        a table with named columns of any kind.
     assumptions : tuple of str
         What the caller has to see to, for forgetting behind this map to be what it is without it.
     """

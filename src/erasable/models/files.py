@@ -16,7 +16,7 @@ from erasable.core.layout import LONGEST_HEADER, Buffer, check_format, check_siz
 from erasable.errors import ConfigurationError, StateFormatError, StoreError
 from erasable.models.kernel import KernelModel
 from erasable.models.kernel_state import KernelState
-from erasable.models.linear import LinearModel, absent_map
+from erasable.models.linear import LinearModel, stored_map
 from erasable.models.linear_state import LinearState
 from erasable.models.model import Model
 from erasable.models.shards import SHARDED, VERSION, Fetch, Files, from_files, shards_of
@@ -83,7 +83,7 @@ def model_of(head: Buffer, fetch: Fetch, code: Code | None = None) -> Model:
     if form == KernelState.FORMAT:
         return KernelModel.restore(read_kernel(meta, head, None))
     state = from_files(head, fetch)
-    return LinearModel.restore(state, absent_map(state.configuration))
+    return LinearModel.restore(state, stored_map(state.configuration))
 
 
 def needs_code(meta: dict[str, Any]) -> bool:

@@ -23,9 +23,8 @@ from erasable.core.layout import Key, Label, canonical_json, read_json
 from erasable.core.row_layout import laid_out, row_sizes
 from erasable.core.selector import Decisions, Progress, RawRows, not_ruled_out, select, stale_screen
 from erasable.core.sums import add_rows, empty_gram, sums_by_class
-from erasable.errors import StateFormatError
+from erasable.errors import ConfigurationError, StateFormatError
 from erasable.features import AbsentMap, FeatureMap
-from erasable.models.arrays import dense
 from erasable.models.guarantee import BITWISE, Guarantee
 from erasable.models.heads import Sums, logistic_weights_of, shifts, sigmoids, squared_weights
 from erasable.models.linear_configuration import LinearConfiguration
@@ -41,9 +40,14 @@ class MappedRows(RawRows):
 
     feature_map: FeatureMap = field(kw_only=True)
 
-    def dense(self, rows: Any) -> npt.NDArray[Any]:
-        """The named rows, mapped, as a dense array."""
-        return dense(self.feature_map(self.gathered(rows)))
+    @property
+    def sparse(self) -> bool:
+        """Whether the map gives sparse rows."""
+        return len(self) > 0 and bool(sp.issparse(self.numbers(slice(0, 1))))
+
+    def numbers(self, rows: Any) -> Any:
+        """The named rows, mapped."""
+        return self.feature_map(self.gathered(rows))
 
 
 class LinearModel(Model):
@@ -53,7 +57,7 @@ class LinearModel(Model):
     ----------
     configuration : LinearConfiguration
     feature_map : FeatureMap, optional
-        The map that the configuration describes; for a file that was read without it, an ``AbsentMap``.
+        The map that the configuration describes; for a file that was read without its code, an ``AbsentMap``.
     """
 
     KIND = "linear"
@@ -113,7 +117,7 @@ class LinearModel(Model):
 
     def select(
         self, rows: RawRows, labels: npt.NDArray[Any], keys: Any, progress: Progress | None, **sizes: int | None
-    ) -> tuple[npt.NDArray[np.intp], list[npt.NDArray[Any]], Decisions, Float64s]:
+    ) -> tuple[npt.NDArray[np.intp], list[Any], Decisions, Float64s]:
         """Algorithm 1, procedure BBQSampler, on a copy of ``H``."""
         c, H, forced = self.configuration, self.H.copy(order="F"), self.always_kept(keys)
         if forced is not None and rows.order is not None:
@@ -137,7 +141,7 @@ class LinearModel(Model):
         if c.loss == "squared" and (core.uneven or any(w != ONE for w in weights)):
             guard_weights(sum(core.class_totals.values()) + sum(weights), c.grid, c.units)
 
-    def adopt(self, labels: list[Label], batches: list[npt.NDArray[Any]], extra: Float64s, weights: list[int]) -> None:
+    def adopt(self, labels: list[Label], batches: list[Any], extra: Float64s, weights: list[int]) -> None:
         """The sums with the new rows in them."""
         if self.weighted is None and self.configuration.loss == "squared" and any(w != ONE for w in weights):
             self.weighted = WeightedSums.of_equal(self.H, self.class_sums)
@@ -275,15 +279,15 @@ class LinearModel(Model):
 
     # -- predicting ----------------------------------------------------------------------------------------------
 
-    def _dense(self, X: Any) -> npt.NDArray[Any]:
-        return dense(X if self.feature_map is None else self.feature_map(X))
+    def _numbers(self, X: Any) -> Any:
+        return X if self.feature_map is None else self.feature_map(X)
 
     def scores(self, X: Any) -> Float64s:
         """``w'x`` for each row."""
         grid, W, offset = self.configuration.grid, self.coefficients(), self.intercepts()
         scores = np.empty((X.shape[0], len(W)))
         for block in in_blocks(X, grid.n_columns):
-            scores[block] = scale_rows(self._dense(X[block]), grid) @ W.T + offset
+            scores[block] = scale_rows(self._numbers(X[block]), grid) @ W.T + offset
         return scores
 
     def probabilities(self, X: Any) -> Float64s:
@@ -334,8 +338,24 @@ def described_map(text: str) -> dict[str, Any]:
     raise StateFormatError("not a state: the description of its feature map is damaged.")
 
 
-def absent_map(configuration: LinearConfiguration) -> AbsentMap | None:
-    """Stands for the map that a model was made with; None where it was made with none."""
+def stored_map(configuration: LinearConfiguration) -> FeatureMap | None:
+    """The map that a file describes: a schema, which it holds whole, or what stands for code that it cannot hold.
+
+    Raises
+    ------
+    StateFormatError
+    """
     if configuration.feature_map is None:
         return None
-    return AbsentMap(canonical_json(described_map(configuration.feature_map)["map"]), configuration.grid.n_features)
+    described = described_map(configuration.feature_map)["map"]
+    if described.get("map") != "schema":
+        return AbsentMap(canonical_json(described), configuration.grid.n_features)
+    from erasable.schemas import Schema  # only here: most models have none
+
+    try:
+        schema = Schema.parse(described["text"])
+    except (ConfigurationError, KeyError, TypeError):
+        schema = None
+    if schema is None or schema.describe() != described or schema.n_features_out != configuration.grid.n_features:
+        raise StateFormatError("not a state: its schema is damaged.")
+    return schema

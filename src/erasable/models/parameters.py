@@ -27,6 +27,9 @@ from erasable.models.order import order_key, sample_of
 from erasable.models.weighting import plain_class_weights
 from erasable.validation import choice, number_between, number_not_negative, positive_number, whole_number
 
+# Chosen in a study over public sets, which benchmarks/RESULTS.md documents ("Defaults").
+DEFAULT_THRESHOLD = 0.06
+
 
 class Parameters(Protocol):
     """The constructor arguments of ``ErasableClassifier``, as the caller typed them."""
@@ -73,14 +76,14 @@ def configure(
     check_memory(grid)
     sample_rate, sample_key = sample_of(given)
     tau = _threshold(given, n_samples, streaming=streaming)
-    named = f"the threshold, horizon ** -kappa for n_samples = {n_samples},"
-    units = selecting_units(
-        given.capacity,
-        0.0 if sample_rate else tau,  # a sample is kept whatever the threshold
-        grid,
-        threshold="the threshold" if given.threshold is not None else named,
-        advice="Lower capacity below horizon ** kappa, raise kappa, or give a larger horizon or a lower threshold.",
-    )
+    named: dict[str, Any] = {}
+    if given.kappa is not None:
+        named = {
+            "threshold": f"the threshold, horizon ** -kappa for n_samples = {n_samples},",
+            "advice": "Lower capacity below horizon ** kappa, raise kappa, or give a larger horizon.",
+        }
+    # A sample is kept whatever the threshold.
+    units = selecting_units(given.capacity, 0.0 if sample_rate else tau, grid, **named)
     loss, alpha_units = head_of(given, units, grid)
     return LinearConfiguration(
         grid,
@@ -115,11 +118,12 @@ def fixed_classes(given: Any, classes: Any) -> tuple[Label, ...] | None:
 
 
 def map_of(given: Any) -> FeatureMap | None:
-    """The feature map that the caller gave, checked; None where rows are taken as they are."""
+    """The feature map that the caller gave, or that a face of one stands for; None where rows are taken as they are."""
     feature_map = getattr(given, "feature_map", None)
+    feature_map = getattr(feature_map, "feature_map", feature_map)
     if feature_map is not None and not isinstance(feature_map, FeatureMap):
         raise ConfigurationError(
-            f"feature_map must be a FeatureMap, such as RandomFourierFeatures or HashedText; got "
+            f"feature_map must be a FeatureMap, such as RandomFourierFeatures, HashedText or a Schema; got "
             f"{type(feature_map).__name__}. Wrap a function of your own in FrozenMap."
         )
     return feature_map
@@ -176,8 +180,9 @@ def check_unchanged(given: Parameters, configuration: LinearConfiguration, class
         changed.append("class_weight")
     if sample_of(given)[0] != configuration.sample_rate:
         changed.append("sample_rate")
-    named = given.threshold is not None or given.horizon is not None
-    if named and _threshold(given, 1, streaming=True) != configuration.threshold:
+    # kappa alone took the number of rows, which is kept nowhere
+    alone = given.kappa is not None and given.threshold is None and given.horizon is None
+    if not alone and _threshold(given, 1, streaming=True) != configuration.threshold:
         changed.append("threshold, kappa or horizon")
     for fixed in (given.classes, classes):
         if fixed is not None and sorted_classes(fixed) != configuration.classes:
@@ -200,20 +205,27 @@ def grid_of_parameters(given: Parameters, n_features: int) -> Grid:
 
 def _threshold(given: Parameters, n_samples: int, *, streaming: bool) -> float:
     """The threshold given, or ``horizon ** -kappa`` correctly rounded, so that it is the same on every machine."""
-    if given.threshold is not None:
-        if isinstance(given.threshold, float) and given.threshold == math.inf:
+    if given.kappa is None:
+        if given.horizon is not None:
+            raise ConfigurationError(
+                "horizon names a threshold only with kappa, as horizon ** -kappa: give kappa= too, or leave it out."
+            )
+        threshold = DEFAULT_THRESHOLD if given.threshold is None else given.threshold
+        if isinstance(threshold, float) and threshold == math.inf:
             if not sample_of(given)[0]:
                 raise ConfigurationError(
                     "threshold must be finite where there is no sample: with threshold=inf only rows that sample_rate "
                     "draws are kept. Give sample_rate above 0, or a finite threshold."
                 )
             return math.inf
-        return number_not_negative(given.threshold, "threshold")
+        return number_not_negative(threshold, "threshold")
     kappa = number_between(given.kappa, "kappa", 0.0, 1.0, closed="both")
+    if given.threshold is not None:
+        raise ConfigurationError("kappa names a threshold, and threshold gives one: leave one of them out (None).")
     if given.horizon is None and streaming:
         raise ConfigurationError(
-            "partial_fit needs horizon= (the number of rows you expect) or threshold=: the threshold must not move "
-            "while rows stream in."
+            "partial_fit needs horizon= (the number of rows you expect) beside kappa=: the threshold must not move "
+            "while rows stream in. Or give threshold= instead of both."
         )
     horizon = n_samples if given.horizon is None else given.horizon
     horizon = whole_number(horizon, "horizon")

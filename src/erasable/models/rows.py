@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from erasable.core.arrays import Array
-from erasable.core.grid import Grid, dense_rows, sparse_rows
+from erasable.core.grid import Grid, sparse_rows
 from erasable.core.layout import Key, Label
 from erasable.core.row_layout import laid_out
 from erasable.errors import ChangedMeanwhileError, InputError
@@ -149,22 +149,19 @@ class CoreRows:
             low = cut.stop
 
     def gather(self, keys: Sequence[Key]) -> tuple[Any, list[Label]]:
-        """The rows of these ids and their labels, in that order: sparse where all are held so, else dense float64."""
+        """The rows of these ids and their labels, in that order: dense float64; sparse where all of several are."""
         places = [self.place[key] for key in keys]
         labels = [page.labels[i] for page, i in places]
-        sparse, parts = [], []
-        found = np.empty((len(keys), self._none.shape[1]))
-        for k, (page, i) in enumerate(places):
+        parts = [page.rows[i : i + 1] for page, i in places if isinstance(page.rows, SparseRows)]
+        if len(parts) == len(places) > 1:
+            return SparseRows.joined(parts).csr(self._grid), labels
+        found = np.zeros((len(places), self._none.shape[1]))
+        for row, (page, i) in zip(found, places, strict=True):
             if isinstance(page.rows, SparseRows):
-                sparse.append(k)
-                parts.append(page.rows[i : i + 1])
+                page.rows.scatter(i, row)
+                row[self._grid.n_features :] = self._grid.constant
             else:
-                found[k] = page.rows[i]
-        if parts:
-            some = SparseRows.joined(parts).csr(self._grid)
-            if len(parts) == len(keys):
-                return some, labels
-            found[sparse] = dense_rows(some, self._grid)
+                row[:] = page.rows[i]
         return found, labels
 
     def weights_of(self, keys: Sequence[Key]) -> list[int]:

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from erasable.core.arrays import Int64s, Integers
+from erasable.core.arrays import Float64s, Int64s, Integers
 from erasable.core.grid import Grid
 from erasable.core.row_layout import csr, position_type
 
@@ -68,6 +68,11 @@ class SparseRows:
         """Overwrite the entries of one row; how many they were is to be seen until rows are taken out of here."""
         entries = slice(self.starts[i], self.starts[i + 1])
         self.values[entries] = self.columns[entries] = zero
+
+    def scatter(self, i: int, row: Float64s) -> None:
+        """Write the entries of one row to where they belong."""
+        entries = slice(self.starts[i], self.starts[i + 1])
+        row[self.columns[entries]] = self.values[entries]
 
     def fill(self, zero: int) -> None:
         """Overwrite all."""

@@ -181,7 +181,7 @@ class _Story:
     def refit(self) -> None:
         """Train a fresh model on the surviving core rows alone and compare the states byte for byte."""
         kept = self._stored_rows()
-        fresh = clone(self.clf).set_params(threshold=self.clf.threshold_)
+        fresh = clone(self.clf).set_params(threshold=self.clf.threshold_, kappa=None)
         fresh.fit(self.X[kept], self.y[kept], ids=self.ids[kept], subjects=self.people[kept])
         self.same = fresh.state_digest() == self.clf.state_digest()
         self._note("fresh fit on survivors", fresh, len(kept), None)

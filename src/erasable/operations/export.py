@@ -114,7 +114,7 @@ def export(
     >>> from sklearn.datasets import load_iris
     >>> from erasable import ErasableClassifier
     >>> from erasable.operations.export import export
-    >>> clf = ErasableClassifier(kappa=0.5).fit(*load_iris(return_X_y=True))
+    >>> clf = ErasableClassifier().fit(*load_iris(return_X_y=True))
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     report = export(clf, pathlib.Path(folder, "iris.safetensors"))
     ...     with safe_open(report.path, "numpy") as file:

@@ -105,7 +105,7 @@ def inspect(path: str | os.PathLike[str], *, rows: bool = False, learnt: int | N
     >>> from sklearn.datasets import load_iris
     >>> from erasable import ErasableClassifier
     >>> from erasable.operations.inspect import inspect
-    >>> clf = ErasableClassifier(kappa=0.5).fit(*load_iris(return_X_y=True))
+    >>> clf = ErasableClassifier().fit(*load_iris(return_X_y=True))
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     clf.save(pathlib.Path(folder, "iris.erasable"))
     ...     found = inspect(pathlib.Path(folder, "iris.erasable"), learnt=150)

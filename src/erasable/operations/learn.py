@@ -50,7 +50,7 @@ def learn(
 ) -> LearnReport:
     """Learn rows like ``clf.partial_fit`` and get a report instead of the model.
 
-    An unfitted model takes ``horizon`` from the number of rows, as ``fit`` does.
+    An unfitted model with ``kappa`` and no ``horizon`` takes that from the number of rows, as ``fit`` does.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def learn(
     >>> from erasable import ErasableClassifier, learn
     >>> rng = np.random.default_rng(0)
     >>> X = rng.standard_normal((5000, 4))
-    >>> report = learn(ErasableClassifier(kappa=0.4), X, X[:, 0] > 0)
+    >>> report = learn(ErasableClassifier(), X, X[:, 0] > 0)
     >>> report.rows, report.decisions.exact
     (5000, 0)
     """
@@ -287,12 +287,12 @@ def _made(kernel: str | None, given: dict[str, Any], stream: TableStream) -> Era
     """A new model for a table."""
     if kernel is not None:
         return ErasableKernelClassifier(kernel, **given, feature_names=stream.feature_names)
-    if "threshold" not in given and "horizon" not in given:
+    if "kappa" in given and "horizon" not in given:
         rows = stream.count_rows()
         if rows is None:
             raise ConfigurationError(
-                "standard input does not say how many rows will come, and the threshold depends on it: give horizon=, "
-                "the number of rows you expect, or threshold=."
+                "standard input does not say how many rows will come, and kappa= names a threshold by it: give "
+                "horizon=, the number of rows you expect, or threshold= instead."
             )
         given["horizon"] = rows
     return ErasableClassifier(**given, feature_names=stream.feature_names)
@@ -389,7 +389,7 @@ def _hints(report: LearnReport, model: ErasableBase, there: bool, n_features: in
         way = (
             "give scaling=, a smaller gamma= or a higher threshold="
             if hasattr(model, "gamma")
-            else "a lower kappa= or a higher threshold= stores fewer (erasable plan tries them out)"
+            else "a higher threshold= stores fewer (erasable plan tries some out)"
         )
         hints.append(
             f"more than half of the rows are stored: {way}" + ("; that takes a new model file" if there else "")

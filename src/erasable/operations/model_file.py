@@ -75,7 +75,7 @@ class ModelFile:
     >>> X, y = load_iris(return_X_y=True)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = pathlib.Path(folder, "iris.erasable")
-    ...     ErasableClassifier(kappa=0.5).fit(X, y).save(path)
+    ...     ErasableClassifier().fit(X, y).save(path)
     ...     file = ModelFile(path)
     ...     report = file.forget(ids=[0, 50, 100])
     ...     reports = file.forget_together([{"ids": [1]}, {"ids": [2, 3]}])
@@ -204,9 +204,9 @@ class ModelFile:
             can be gone through again. An iterator or a pipe, which cannot, has to fit ``budget_bytes``, or rows are
             decided as given. It must not change the same file: that would wait for itself.
         new : estimator, optional
-            An unfitted model to start with where the file does not exist; it is not changed, and needs ``horizon`` or
-            ``threshold``, since the number of rows is not known when the first block comes. Without it a missing file
-            is an error. Where the file exists, its model must have these parameters.
+            An unfitted model to start with where the file does not exist; it is not changed. With ``kappa`` it needs
+            ``horizon`` too, since the number of rows is not known when the first block comes. Without it a missing
+            file is an error. Where the file exists, its model must have these parameters.
         allow_no_subject : bool, default=False
             As in ``ErasableClassifier.fit``.
         progress : callable, optional
@@ -217,7 +217,7 @@ class ModelFile:
             About how many bytes of rows are held at a time. It changes the number of passes and nothing else.
         """
         if new is not None and getattr(new, "__sklearn_is_fitted__", lambda: True)():
-            raise InputTypeError("new must be an unfitted model, such as ErasableClassifier(horizon=100_000).")
+            raise InputTypeError("new must be an unfitted model, such as ErasableClassifier(threshold=0.05).")
         return self.learn_prepared(
             lambda _: (blocks, new),
             allow_no_subject=allow_no_subject,

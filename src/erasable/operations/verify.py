@@ -37,7 +37,7 @@ def verify(model: Any, *, progress: Callable[[int, int], None] | None = None) ->
     --------
     >>> from sklearn.datasets import load_iris
     >>> from erasable import ErasableClassifier, verify
-    >>> clf = ErasableClassifier(kappa=0.5).fit(*load_iris(return_X_y=True))
+    >>> clf = ErasableClassifier().fit(*load_iris(return_X_y=True))
     >>> _ = clf.forget(ids=[0, 50, 100])
     >>> report = verify(clf)
     >>> report.core_rows == clf.n_core_, report.digest == clf.state_digest()

@@ -119,7 +119,7 @@ def bench(rows: int = 50_000, features: int = 100, *, rounds: int = 5, progress:
     watch("making data", 1, 1)
 
     def fit() -> ErasableClassifier:
-        clf = ErasableClassifier(kappa=0.2).fit(X, y)
+        clf = ErasableClassifier(1.0, kappa=0.2).fit(X, y)
         _ = clf.coef_  # the solve waits until weights are read
         return clf
 

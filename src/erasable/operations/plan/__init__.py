@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import dataclasses
+import math
 from typing import Any
 
 import numpy as np
 
 from erasable.errors import ConfigurationError, InputError
 from erasable.estimators import ErasableClassifier
+from erasable.operations.plan._candidates import Band, Candidate, Trial
 from erasable.operations.plan._figure import draw_frontier
-from erasable.operations.plan._frontier import Band, Candidate, Trial
-from erasable.operations.plan._plan import Planner, Watch, make_plan
+from erasable.operations.plan._metrics import METRICS
 from erasable.operations.plan._record import Plan
+from erasable.operations.plan._refusals import why_not
 from erasable.operations.plan._sample import check_sample
+from erasable.operations.plan._search import Planner, Watch
 from erasable.operations.plan._survival import Survival, Theoretical, bound_of_theorem_4_3
 from erasable.operations.plan._targets import DISTRIBUTIONS, EFFORTS, Targets, effort_named
+from erasable.operations.plan._warnings import cautions
 from erasable.validation import seed
 
 __all__ = [
     "DISTRIBUTIONS",
     "EFFORTS",
+    "METRICS",
     "Band",
     "Candidate",
     "Plan",
@@ -37,8 +42,10 @@ def plan(
     X: Any,
     y: Any,
     *,
+    ids: Any = None,
     subjects: Any = None,
     weights: Any = None,
+    metric: str = "accuracy",
     max_loss: float = 0.01,
     max_stored: float | None = None,
     max_bytes: int | None = None,
@@ -52,24 +59,27 @@ def plan(
     effort: str = "default",
     random_state: int = 0,
     progress: Watch | None = None,
-    theoretical: Callable[..., Any] | None = None,
 ) -> Plan:
     """Parameters for ``ErasableClassifier`` that meet the targets with the least storage, and what to expect of them.
 
     Candidates learn a part of the rows and are scored on the rest, several times over; deletions are simulated until
-    the tolerated accuracy is lost. Nothing of the rows is kept in the plan.
+    what is tolerated is lost. What is recommended has core rows of every class and is better than a constant, or
+    nothing is. Nothing of the rows is kept in the plan.
 
     Parameters
     ----------
     X : array, SciPy sparse matrix or dataframe of shape (n_samples, n_features)
-        The rows, or a sample of them, in the order in which they will be learnt.
+        The rows, or a sample of them.
     y : array of shape (n_samples,)
         Labels of two or more classes.
+    ids : array of shape (n_samples,), optional
+        The names of the rows, which decide the order in which they are learnt. With those that the model will be given,
+        what is stored is exactly what the plan says, and candidates that draw rows by their ids are tried too.
     subjects : array of shape (n_samples,), optional
         Whose row it is. A subject's rows are then never both learnt and scored.
     weights : array of shape (n_samples,), optional
         How likely each row is to be deleted, up to a factor.
-    max_loss, max_stored, max_bytes, deletions_per_month, months
+    metric, max_loss, max_stored, max_bytes, deletions_per_month, months
         The targets: see :class:`Targets`.
     distribution : str, optional
         Which rows are deleted: see :class:`Targets`. Default: ``weights`` or ``subject`` where those are given,
@@ -86,9 +96,6 @@ def plan(
         Draws divisions of the rows and orders of deletion. The same one gives the same plan, measured times aside.
     progress : callable, optional
         Called with (what is being done, how much is done, how much there is).
-    theoretical : callable, optional
-        A bound to report in place of Theorem 4.3's: called with (horizon, kappa, columns, margin), it gives a number of
-        core deletions or a record with ``value``, ``vacuous`` and ``source``.
 
     Returns
     -------
@@ -99,7 +106,8 @@ def plan(
     InputError, InputTypeError
         When the rows cannot be planned with: too few, of one class, or with subjects or weights that do not match.
     ConfigurationError
-        When a target is out of range, or no candidate meets all: the message says which binds and what would do.
+        When a target is out of range, or no candidate meets all: the message says which binds, what comes closest, and
+        what would do.
 
     Examples
     --------
@@ -107,11 +115,11 @@ def plan(
     >>> from erasable.operations.plan import plan
     >>> X, y = make_margin(5000, 10, return_X_y=True)
     >>> plan(X, y, max_stored=0.2, deletions_per_month=100, months=12, effort="quick").line
-    'ErasableClassifier(capacity=..., kappa=..., horizon=5000)'
+    'ErasableClassifier(loss=..., capacity=..., threshold=...)'
     """
     if distribution is None:
         distribution = "weights" if weights is not None else "subject" if subjects is not None else "uniform"
-    targets = Targets(max_loss, max_stored, max_bytes, deletions_per_month, months, distribution)
+    targets = Targets(max_loss, max_stored, max_bytes, deletions_per_month, months, distribution, metric)
     for name, given in (("subject", subjects), ("weights", weights)):
         if distribution == name and given is None:
             needed = "subjects=" if name == "subject" else "weights="
@@ -124,23 +132,36 @@ def plan(
     chosen = effort_named(effort)
     model = ErasableClassifier(fit_intercept=fit_intercept, scaling=scaling)
     sample = check_sample(
-        X,
-        y,
-        subjects,
-        weights,
-        model=model,
-        horizon=horizon,
-        delete_label=delete_label,
-        numbers_at_most=chosen.numbers,
-        rng=np.random.default_rng([random_state, 0]),
+        X, y, ids=ids, subjects=subjects, weights=weights, model=model, horizon=horizon, delete_label=delete_label
     )
     planner = Planner(sample, model, targets, chosen, random_state, progress or (lambda *_: None))
+    found = planner.search()
+    if found is None:
+        raise ConfigurationError(why_not(planner))
+    given = {} if fit_intercept else {"fit_intercept": False}
+    given |= {} if isinstance(scaling, str) else {"scaling": scaling}
+    made = Plan(
+        planner.record(found),
+        {**found.parameters, **given},
+        sample.horizon,
+        _bound(found, planner),
+        planner.reference(len(found.scores)),
+        planner.constant(),
+        tuple(sample.class_counts.tolist()),
+        tuple(planner.record(trial) for trial in planner.by_storage()),
+        (),
+        targets,
+        effort,
+        random_state,
+        sample.n_rows,
+        sample.grid.n_features,
+    )
+    scored = min(sample.n_rows, planner.n_splits * len(planner.part(0)[1].y))
+    return dataclasses.replace(made, warnings=cautions(made, scored))
 
-    def line(trial: Trial) -> str:
-        options = [f"capacity={trial.capacity:g}", f"kappa={trial.kappa:g}", f"horizon={sample.horizon}"]
-        options += [] if fit_intercept else ["fit_intercept=False"]
-        if not isinstance(scaling, str):
-            options.append(f"scaling={scaling!r}" if scaling is None or np.isscalar(scaling) else "scaling=scales")
-        return f"ErasableClassifier({', '.join(options)})"
 
-    return make_plan(planner, effort=effort, line=line, theoretical=theoretical)
+def _bound(found: Trial, planner: Planner) -> Theoretical:
+    sample, margin = planner.sample, float(np.mean(found.margins))
+    if found.parameters["loss"] != "squared" or found.parameters["threshold"] == math.inf:
+        return Theoretical(0.0, True, "Theorem 4.3 is about the squared loss and rows chosen by leverage")
+    return bound_of_theorem_4_3(sample.horizon, found.parameters["threshold"], sample.grid.n_columns, margin)

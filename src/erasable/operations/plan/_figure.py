@@ -1,15 +1,16 @@
-"""The frontier as a picture: what storing more buys in accuracy and in deletions survived."""
+"""The frontier as a picture: what storing more buys, all of it and close to every row stored; what deletions cost."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from erasable.operations.plan._frontier import Candidate
+from erasable.operations.plan._candidates import Candidate
 from erasable.operations.plan._record import Plan
-from erasable.operations.rendering import BLUE, GREY, INK, RED, pyplot, save
+from erasable.operations.rendering import BLUE, GREY, INK, PALE, RED, pyplot, save
 
-_OURS, _OTHER = RED, BLUE
+_NEAR = 6.0  # tolerated losses that the second panel shows
 _DELETED = {
     "uniform": "rows deleted, drawn at random",
     "subject": "subjects deleted, all rows of each",
@@ -28,82 +29,49 @@ def draw_frontier(plan: Plan, folder: str | Path) -> str:
         When matplotlib is missing or the folder cannot be written.
     """
     plt = pyplot()
-    figure, axes = plt.subplots(1, 3, figsize=(13, 3.9), layout="constrained")
-    _accuracy(axes[0], plan)
-    _deletions(axes[1], plan)
-    _curve(axes[2], plan)
-    figure.suptitle("Stored rows, accuracy, and deletions survived", x=0.01, ha="left", weight="bold")
+    figure, axes = plt.subplots(1, 3, figsize=(15, 5), layout="constrained")
+    by, most = plan.targets.by, plan.targets.max_loss
+    reach = abs(plan.reference - plan.constant)
+    best = min(plan.candidates, key=lambda c: by.lost(c.value.mean, 0.0)).value.mean
+    top = max(0.0, by.lost(plan.reference, best))  # candidates may be better than every row stored
+    _candidates(axes[0], plan, plan.candidates)
+    axes[0].set_ylim(*sorted(by.worse(plan.reference, by_much) for by_much in (1.15 * reach, -top - 0.1 * reach)))
+    axes[0].set_title("the whole frontier", loc="left", fontsize=11)
+    close = min(_NEAR * most, reach)
+    near = [c for c in plan.candidates if by.lost(c.value.mean, plan.reference) <= close]
+    _candidates(axes[1], plan, near)
+    axes[1].set_ylim(*sorted(by.worse(plan.reference, by_much) for by_much in (close, -top - 0.1 * close)))
+    axes[1].set_title("close to every row stored", loc="left", fontsize=11)
+    _deletions(axes[2], plan)
+    axes[2].set_title("what deletions cost", loc="left", fontsize=11)
+    named = {name: mark for axis in axes for mark, name in zip(*axis.get_legend_handles_labels(), strict=True)}
+    figure.legend(named.values(), named.keys(), loc="outside lower center", ncols=5, frameon=False)
+    chosen = ", ".join(f"{n} {v:g}" if isinstance(v, float) else f"{n} {v}" for n, v in plan.parameters.items())
+    figure.suptitle(f"Recommended: {chosen}", x=0.008, ha="left", weight="bold")
     return save(plt, figure, Path(folder) / "frontier")
 
 
-def _accuracy(axis: Any, plan: Plan) -> None:
-    x = [_percent(c) for c in plan.frontier]
-    middle = [c.accuracy.mean for c in plan.frontier]
-    below = [c.accuracy.mean - c.accuracy.low for c in plan.frontier]
-    above = [c.accuracy.high - c.accuracy.mean for c in plan.frontier]
-    axis.errorbar(x, middle, yerr=[below, above], fmt="o-", color=_OTHER, markersize=4, linewidth=1.2, elinewidth=0.8)
-    axis.axhline(plan.reference, color=GREY, linestyle="--", linewidth=1)
-    axis.annotate(
-        "all rows stored",
-        (0.02, plan.reference),
-        xycoords=("axes fraction", "data"),
-        ha="left",
-        va="bottom",
-        fontsize=8.5,
+def _candidates(axis: Any, plan: Plan, shown: Sequence[Candidate]) -> None:
+    by, r = plan.targets.by, plan.recommended
+    frontier = [c for c in plan.frontier if c in shown]
+    axis.axhspan(
+        *sorted((plan.reference, by.worse(plan.reference, plan.targets.max_loss))), color=PALE, alpha=0.4, lw=0
     )
-    r = plan.recommended
-    axis.scatter(_percent(r), r.accuracy.mean, s=90, color=_OURS, zorder=4)
-    axis.set_title(f"recommended: capacity {r.capacity:g}, kappa {r.kappa:g}", fontsize=9, loc="left", color=_OURS)
-    axis.set_ylabel("accuracy on rows not learnt")
-    _stored(axis, plan, list(plan.frontier))
-
-
-def _deletions(axis: Any, plan: Plan) -> None:
-    for c in plan.frontier:
-        s = c.survival
-        if s is None:
-            continue
-        colour = _OURS if c == plan.recommended else _OTHER
-        middle = s.limit if s.deletions is None else s.deletions
-        low, high = (s.limit if v is None else v for v in (s.low, s.high))
-        axis.plot([_percent(c)] * 2, [low, high], color=colour, linewidth=1)
-        axis.scatter(_percent(c), middle, s=45, marker="o" if s.deletions is not None else "^", color=colour, zorder=3)
-    if plan.targets.deletions is not None:
-        axis.axhline(plan.targets.deletions, color=GREY, linestyle="--", linewidth=1)
-        axis.annotate(
-            "wanted",
-            (0.98, plan.targets.deletions),
-            xycoords=("axes fraction", "data"),
-            ha="right",
-            va="bottom",
-            fontsize=8.5,
-        )
-    axis.set_ylim(0, None)
-    axis.set_ylabel(f"{plan.survival.unit} deleted until {plan.targets.max_loss:g} is lost")
-    axis.yaxis.set_major_formatter(lambda v, _: f"{int(v):,}")
-    _stored(axis, plan, [c for c in plan.frontier if c.survival is not None])
-
-
-def _curve(axis: Any, plan: Plan) -> None:
-    s = plan.survival
-    seen = [(0, 0.0), *s.curve]
-    axis.plot([k for k, _ in seen], [loss for _, loss in seen], color=_OURS, linewidth=2)
-    axis.axhline(plan.targets.max_loss, color=GREY, linestyle="--", linewidth=1)
-    if s.deletions is not None:
-        high = s.limit if s.high is None else s.high
-        axis.axvspan(s.low, high, color=_OURS, alpha=0.12, linewidth=0)
-        axis.axvline(s.deletions, color=INK, linewidth=1, linestyle=":")
-    axis.set_ylim(min(-0.1 * plan.targets.max_loss, *(loss for _, loss in seen)), 5 * plan.targets.max_loss)
-    axis.set_xlabel(_DELETED[plan.targets.distribution])
-    axis.set_ylabel("accuracy lost, recommended")
-    axis.xaxis.set_major_formatter(lambda v, _: f"{int(v):,}")
-    axis.locator_params(axis="x", nbins=5)
-
-
-def _stored(axis: Any, plan: Plan, shown: list[Candidate]) -> None:
+    axis.axhline(plan.reference, color=INK, linestyle="--", linewidth=1, label="every row stored, and what may be lost")
+    axis.axhline(plan.constant, color=INK, linestyle=":", linewidth=1, label="a constant")
+    axis.scatter(*_points(shown), s=16, color=BLUE, alpha=0.35, linewidth=0, label="candidates", zorder=2)
+    axis.plot(*_points(frontier), "o-", color=BLUE, markersize=4, linewidth=1.4, label="the best of them", zorder=3)
+    random = [c.random_rows for c in frontier]
+    axis.plot(_points(frontier)[0], random, "s--", color=GREY, markersize=3, linewidth=1, label="as many random rows")
+    axis.scatter([_percent(r)], [r.value.mean], s=110, color=RED, label="recommended", zorder=4)
+    axis.set_ylabel(f"{by.title} on rows not learnt" + (", lower is better" if by.sign < 0 else ""))
     axis.set_xlabel("rows stored, %")
-    shares = [_percent(c) for c in shown]
-    if max(shares) > 20 * min(shares) > 0:
+    if plan.targets.max_stored is not None:
+        axis.axvline(
+            100 * plan.targets.max_stored, color=RED, linestyle=":", linewidth=1, label="rows that may be stored"
+        )
+    shares = [_percent(c) for c in shown if c.stored_share > 0.0]
+    if max(shares) > 10 * min(shares):
         axis.set_xscale("log")
         few = (1.0,) if max(shares) > 1000 * min(shares) else (1.0, 3.0)
         axis.xaxis.get_major_locator().set_params(subs=few, numticks=12)
@@ -111,8 +79,29 @@ def _stored(axis: Any, plan: Plan, shown: list[Candidate]) -> None:
         axis.xaxis.set_minor_formatter("")  # its own labels would run into these
     else:
         axis.set_xlim(0, None)
-    if plan.targets.max_stored is not None:
-        axis.axvline(100 * plan.targets.max_stored, color=GREY, linestyle=":", linewidth=1)
+
+
+def _deletions(axis: Any, plan: Plan) -> None:
+    s, most = plan.survival, plan.targets.max_loss
+    axis.plot(*zip((0, 0.0), *s.curve, strict=True), color=RED, linewidth=2, zorder=3)
+    for c in plan.candidates:
+        if c.survival is not None and c != plan.recommended:
+            axis.plot(*zip((0, 0.0), *c.survival.curve, strict=True), color=GREY, linewidth=1, label="others simulated")
+    axis.axhspan(0.0, most, color=PALE, alpha=0.4, linewidth=0)
+    if s.deletions is not None:
+        high = s.limit if s.high is None else s.high
+        axis.axvspan(s.low, high, color=RED, alpha=0.12, linewidth=0, label="until that much is lost: 80% band")
+    if plan.targets.deletions is not None:
+        axis.axvline(plan.targets.deletions, color=RED, linestyle="--", linewidth=1, label="deletions expected")
+    axis.set_ylim(min(-0.2 * most, *(loss for _, loss in s.curve)), 5 * most)
+    axis.set_xlabel(_DELETED[plan.targets.distribution])
+    axis.set_ylabel(f"{plan.targets.by.title} lost, recommended")
+    axis.xaxis.set_major_formatter(lambda v, _: f"{int(v):,}")
+    axis.locator_params(axis="x", nbins=5)
+
+
+def _points(shown: Sequence[Candidate]) -> tuple[list[float], list[float]]:
+    return [_percent(c) for c in shown], [c.value.mean for c in shown]
 
 
 def _percent(c: Candidate) -> float:

@@ -7,7 +7,10 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from erasable.operations.plan._frontier import Candidate
+import numpy as np
+
+from erasable.operations.plan._candidates import Band, Candidate, Parameters
+from erasable.operations.plan._metrics import METRICS
 from erasable.operations.plan._survival import Survival, Theoretical
 from erasable.operations.plan._targets import Targets
 from erasable.operations.rendering import TextTable, percent
@@ -20,26 +23,25 @@ class Plan:
     Attributes
     ----------
     recommended : Candidate
-        Parameters, and what was measured: rows and bytes stored, accuracy, time per deletion, deletions survived.
-    line : str
-        Python that builds the recommended classifier.
+        Parameters, and what was measured: rows and bytes stored, how good it is, time per deletion, deletions survived.
+    parameters : dict
+        Of ``ErasableClassifier``: those of the recommended candidate, and what the caller gave.
     horizon : int
         Rows the classifier is to see.
     theoretical : Theoretical
         Core deletions that the paper's bound allows; often none.
-    reference : float
-        Accuracy of the same classifier with every row stored.
-    class_shares : tuple of float
-        Share of each class among the rows, in the order of the sorted classes.
-    frontier : tuple of Candidate
-        Everything measured that no other candidate beats in both storage and accuracy, or that deletions were
-        simulated for; the least storage first.
+    reference, constant : float
+        The metric of the best of these classifiers with every row stored, and of a constant.
+    class_rows : tuple of int
+        Rows of each class, in the order of the sorted classes.
+    candidates : tuple of Candidate
+        Everything measured, the least storage first.
     warnings : tuple of str
     targets : Targets
     effort : str
     random_state : int
-    rows, rows_used, features, classes : int
-        Of the data: ``rows_used`` is smaller than ``rows`` where the sample was thinned.
+    rows, features : int
+        Of the data.
 
     Notes
     -----
@@ -47,35 +49,35 @@ class Plan:
     """
 
     recommended: Candidate
-    line: str
+    parameters: Parameters
     horizon: int
     theoretical: Theoretical
     reference: float
-    class_shares: tuple[float, ...]
-    frontier: tuple[Candidate, ...]
+    constant: float
+    class_rows: tuple[int, ...]
+    candidates: tuple[Candidate, ...]
     warnings: tuple[str, ...]
     targets: Targets
     effort: str
     random_state: int
     rows: int
-    rows_used: int
     features: int
-    classes: int
 
     @property
-    def capacity(self) -> float:
-        """The recommended capacity."""
-        return self.recommended.capacity
+    def line(self) -> str:
+        """Python that builds the recommended classifier; ``scales`` stands for the caller's array of scales."""
+        return f"ErasableClassifier({', '.join(f'{name}={_typed(v)}' for name, v in self.parameters.items())})"
 
     @property
-    def kappa(self) -> float:
-        """The recommended kappa."""
-        return self.recommended.kappa
-
-    @property
-    def threshold(self) -> float:
-        """The threshold that ``kappa`` and the horizon give."""
-        return self.recommended.threshold
+    def frontier(self) -> tuple[Candidate, ...]:
+        """Candidates that no other beats in both storage and the metric, and all that deletions were simulated for."""
+        by, best, kept = self.targets.by, math.inf, []
+        for c in self.candidates:
+            lost = by.lost(c.value.mean, 0.0)
+            if lost < best or c.survival is not None:
+                kept.append(c)
+            best = min(best, lost)
+        return tuple(kept)
 
     @property
     def survival(self) -> Survival:
@@ -92,25 +94,35 @@ class Plan:
     def as_json(self) -> dict[str, Any]:
         """The plan as plain values, which ``json.dumps`` takes; None stands for what is not known or never reached."""
         plain: dict[str, Any] = dataclasses.asdict(self)
-        plain["months_until_refresh"] = self.months_until_refresh
-        return plain
+        for parameters in (
+            plain["parameters"],
+            *(c["parameters"] for c in (plain["recommended"], *plain["candidates"])),
+        ):
+            parameters |= {name: _plain(value) for name, value in parameters.items()}
+        return {**plain, "line": self.line, "months_until_refresh": self.months_until_refresh}
 
     def predictions(self) -> TextTable:
         """What to expect of the recommended classifier, each number with where it comes from."""
-        r, s = self.recommended, self.survival
-        sampled = self.horizon > self.rows_used
+        r, s, by = self.recommended, self.survival, self.targets.by
+        measured, sampled = "measured on rows not learnt", self.horizon > self.rows
         times = "unknown" if r.seconds_per_deletion is None else f"{1e3 * r.seconds_per_deletion:.3g} ms"
         rows = [
-            ("threshold", f"{r.threshold:.6g}", f"{self.horizon:,} ** -{r.kappa:g}"),
             (
                 "rows stored",
                 f"{r.stored_rows:,} ({percent(r.stored_share)})",
                 "extrapolated from the sample" if sampled else "measured on all rows",
             ),
             ("bytes stored", f"{r.stored_bytes / 1e6:,.3g} MB", "rows, sums and weights"),
-            ("accuracy", _band(r.accuracy), "measured on rows not learnt"),
-            ("balanced accuracy", _band(r.balanced), "measured on rows not learnt"),
-            ("accuracy with all rows stored", f"{self.reference:.4f}", "measured on rows not learnt"),
+            (by.title, _band(r.value), measured),
+            ("  with every row stored", f"{r.all_rows:.4f}", "the same classifier"),
+            ("  with as many random rows", f"{r.random_rows:.4f}", "the same classifier"),
+            *(
+                []
+                if r.final is None
+                else [("  on the rows it does not store", f"{r.final:.4f}", "learnt from all rows")]
+            ),
+            ("  of a constant", f"{self.constant:.4f}", "the best one on the same rows"),
+            *((m.title, f"{r.scores[m.name]:.4f}", measured) for m in METRICS.values() if m != by),
             ("time per core deletion", times, "measured here, ready to predict again"),
             (
                 f"{self._what(s)} until {self.targets.max_loss:g} is lost",
@@ -130,33 +142,63 @@ class Plan:
     def _what(self, s: Survival) -> str:
         return {"subjects": "subjects deleted", "core rows": "core rows deleted"}.get(s.unit, "rows deleted")
 
+    def _steps(self) -> list[Candidate]:
+        """The frontier without those that are hardly better than the one before."""
+        by, kept, best = self.targets.by, [], math.inf
+        for c in self.frontier:
+            lost = by.lost(c.value.mean, 0.0)
+            if c.survival is not None or lost < best - self.targets.max_loss / 4.0:
+                kept.append(c)
+                best = min(best, lost)
+        return kept
+
     def table(self) -> TextTable:
-        """The frontier: what storing more would buy."""
+        """The frontier: what storing more would buy, and what all rows or as many random ones would give."""
+        shown, by = self._steps(), self.targets.by
+        names = list(dict.fromkeys(name for c in shown for name in c.parameters))
         head = (
             "",
-            "capacity",
-            "kappa",
+            *names,
             "stored",
             "MB",
-            "accuracy",
-            "balanced",
+            by.title,
+            "all rows",
+            "random rows",
             f"{self._what(self.survival)} until loss",
         )
         rows = [
             (
                 "→" if c == self.recommended else "",
-                f"{c.capacity:g}",
-                f"{c.kappa:g}",
+                *(_shown(c.parameters.get(name)) for name in names),
                 percent(c.stored_share),
                 f"{c.stored_bytes / 1e6:,.3g}",
-                f"{c.accuracy.mean:.4f}",
-                f"{c.balanced.mean:.4f}",
-                "not simulated" if c.survival is None else c.survival.text(),
+                f"{c.value.mean:.4f}",
+                f"{c.all_rows:.4f}",
+                f"{c.random_rows:.4f}",
+                "" if c.survival is None else c.survival.text(),
             )
-            for c in self.frontier
+            for c in shown
         ]
-        return TextTable(f"Candidates ({self.rows:,} x {self.features}, horizon {self.horizon:,})", head, rows)
+        title = f"The frontier of {len(self.candidates)} candidates ({self.rows:,} x {self.features}"
+        return TextTable(f"{title}, horizon {self.horizon:,})" if self.horizon > self.rows else f"{title})", head, rows)
 
 
-def _band(band: Any) -> str:
+def _band(band: Band) -> str:
     return f"{band.mean:.4f} ({band.low:.4f} to {band.high:.4f})"
+
+
+def _typed(value: Any) -> str:
+    """A parameter as Python has it."""
+    if isinstance(value, np.ndarray | list | tuple):
+        return "scales"
+    return 'float("inf")' if value == math.inf else f"{value:g}" if isinstance(value, float) else repr(value)
+
+
+def _shown(value: Any) -> str:
+    return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray | list | tuple):
+        return np.asarray(value).tolist()
+    return "inf" if value == math.inf else value

@@ -9,144 +9,126 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from erasable.core.grid import Grid, scale_rows
+from erasable.core.grid import Grid
 from erasable.errors import ConfigurationError, InputError, InputTypeError
 from erasable.estimators import ErasableClassifier
 from erasable.estimators.validated import check_rows
 from erasable.models.keys import as_key_column, label_type
 from erasable.models.parameters import check_memory, grid_of_parameters
+from erasable.operations.scoring import Scores, scores_of
 from erasable.validation import whole_number
 
 Index = npt.NDArray[np.intp]
 LEAST_ROWS = 50
 LEAST_SUBJECTS = 10
 SMALL = 10_000  # below this many rows, more divisions with smaller parts to score
-_MOST_SCORED = 50_000  # rows
-_MOST_NUMBERS = 2**25  # float32 numbers of rows to score held at once
-_BLOCK = 2**20
+_MOST_SCORED = 5_000  # rows
+_ATTEMPTS = 20  # to draw a division with two classes on both sides
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Sample:
     """Checked rows, with labels and subjects as codes 0, 1, 2, ...
 
-    ``owners`` is -1 for a row of nobody; ``given`` the number of rows before the sample was thinned.
+    ``ids`` are the caller's where rows are ``named``, otherwise positions; ``owners`` is -1 for a row of nobody.
     """
 
     X: Any
     y: Index
+    ids: Any
     owners: Index | None
     weights: npt.NDArray[np.float64] | None
     n_classes: int
     delete_class: int
     horizon: int
-    given: int
     grid: Grid
+    named: bool = False
 
     @property
     def n_rows(self) -> int:
         """How many rows there are."""
         return int(self.X.shape[0])
 
-    @property
-    def class_shares(self) -> npt.NDArray[np.float64]:
-        """Share of each class among the rows."""
-        return np.bincount(self.y, minlength=self.n_classes) / self.n_rows
-
     def take(self, index: Index) -> Sample:
-        """Some of the rows, in their order."""
+        """Some of the rows, in their order, known by their positions."""
         return Sample(
             self.X[index],
             self.y[index],
+            np.arange(len(index)),
             None if self.owners is None else self.owners[index],
             None if self.weights is None else self.weights[index],
             self.n_classes,
             self.delete_class,
             self.horizon,
-            self.given,
             self.grid,
         )
 
-    def divide(self, rng: np.random.Generator) -> tuple[Sample, HeldOut]:
-        """Rows to learn, in their order, and rows to score; a subject's rows stay together."""
+    @property
+    def class_counts(self) -> Index:
+        """Rows of each class."""
+        return np.bincount(self.y, minlength=self.n_classes)
+
+    def divide(self, rng: np.random.Generator, numbers_at_most: float) -> tuple[Sample, HeldOut]:
+        """Rows to learn, in their order, and rows to score; a subject's rows stay together.
+
+        Of more rows to learn than ``numbers_at_most`` allows, some are drawn.
+
+        Raises
+        ------
+        InputError
+            When rows of one subject are all that there is of a class, so that no division has two to score.
+        """
         n = self.n_rows
-        wanted = n / 10 if n < SMALL else min(n / 5, _MOST_SCORED, _MOST_NUMBERS / self.grid.n_columns)
-        scored = _some(self.owners, n, max(5, math.ceil(wanted)), rng)
-        learnt = np.setdiff1d(np.arange(n), scored)
-        return self.take(learnt), HeldOut.of(self.X[scored], self.y[scored], self.grid, self.n_classes)
+        wanted = max(5, self.n_classes, math.ceil(n / 10 if n < SMALL else min(n / 5, _MOST_SCORED)))
+        for _ in range(_ATTEMPTS):
+            scored = _some(self.owners, self.y, wanted, rng)
+            learnt = np.setdiff1d(np.arange(n), scored)
+            if min(len(np.unique(self.y[scored])), len(np.unique(self.y[learnt]))) > 1:
+                break
+        else:
+            raise InputError(
+                "the rows cannot be divided so that rows of two classes are learnt and rows of two classes scored: too "
+                "few subjects have rows of some class. Give more rows, or leave subjects= out."
+            )
+        most = max(SMALL // 2, int(min(numbers_at_most, n * self.grid.n_columns) / self.grid.n_columns))
+        if len(learnt) > most:
+            learnt = learnt[_some(None if self.owners is None else self.owners[learnt], self.y[learnt], most, rng)]
+        return self.take(learnt), HeldOut(self.X[scored], self.y[scored])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class HeldOut:
-    """Rows to score with, as a model sees them when it predicts, in float32."""
+    """Rows to score with."""
 
-    Z: npt.NDArray[np.float32]
+    X: Any
     y: Index
-    n_classes: int
 
-    @classmethod
-    def of(cls, X: Any, y: Index, grid: Grid, n_classes: int) -> HeldOut:
-        """These rows, scaled once for all candidates."""
-        Z = np.empty(X.shape, np.float32)
-        for low, part in blocks(X, grid):
-            Z[low : low + len(part)] = part
-        return cls(Z, y, n_classes)
-
-    def scores(self, clf: ErasableClassifier) -> tuple[float, float]:
-        """Accuracy and balanced accuracy; zero for a model that has no rows left."""
-        if not clf.n_core_:
-            return 0.0, 0.0
-        return self.judge(clf.classes_[self._winners(clf)])
-
-    def judge(self, predicted: npt.NDArray[Any]) -> tuple[float, float]:
-        """Accuracy and the mean over classes of the share predicted right."""
-        right = predicted == self.y
-        there = np.bincount(self.y, minlength=self.n_classes)
-        found = np.bincount(self.y[right], minlength=self.n_classes)
-        return float(right.mean()), float(np.mean(found[there > 0] / there[there > 0]))
+    def scores(self, clf: ErasableClassifier) -> Scores:
+        """How good the predictions of a model that has rows are."""
+        model = clf.model_
+        return scores_of(self.y, clf.classes_.tolist(), model.probabilities(self.X), model.predict(self.X))
 
     def margin(self, clf: ErasableClassifier, share: float) -> float:
         """How far from the boundary all but this share of the rows are, at most 1: a guess at the paper's epsilon."""
-        S = self._decisions(clf)
-        if S.shape[1] > 1:
+        S = clf.model_.decision(self.X)
+        if S.ndim > 1:
             top = np.partition(S, S.shape[1] - 2, axis=1)[:, -2:]
             distance = (top[:, 1] - top[:, 0]) / 2.0
         else:
-            distance = np.abs(S[:, 0])
-        return float(min(1.0, np.quantile(distance, share)))
-
-    def _decisions(self, clf: ErasableClassifier) -> npt.NDArray[np.float32]:
-        S: npt.NDArray[np.float32] = self.Z @ clf.coef_.T.astype(np.float32) + clf.intercept_.astype(np.float32)
-        return S
-
-    def _winners(self, clf: ErasableClassifier) -> Index:
-        S = self._decisions(clf)
-        if S.shape[1] > 1:
-            best: Index = np.argmax(S, axis=1)
-            return best
-        winners: Index = (S[:, 0] > 0).astype(np.intp) * (len(clf.classes_) > 1)
-        return winners
-
-
-def blocks(X: Any, grid: Grid) -> Any:
-    """Pairs of a first row number and the scaled rows from there on."""
-    step = max(1, _BLOCK // grid.n_columns)
-    for low in range(0, X.shape[0], step):
-        part = X[low : low + step]
-        yield low, scale_rows(part if isinstance(part, np.ndarray) else part.toarray(), grid)
+            distance = np.abs(S)
+        return float(min(1.0, np.quantile(distance, min(1.0, share))))
 
 
 def check_sample(
     X: Any,
     y: Any,
-    subjects: Any,
-    weights: Any,
     *,
+    ids: Any = None,
+    subjects: Any = None,
+    weights: Any = None,
     model: ErasableClassifier,
-    horizon: Any,
-    delete_label: Any,
-    numbers_at_most: float,
-    rng: np.random.Generator,
+    horizon: Any = None,
+    delete_label: Any = None,
 ) -> Sample:
     """The caller's rows as a sample.
 
@@ -170,20 +152,27 @@ def check_sample(
         )
     grid = grid_of_parameters(model, d)
     check_memory(grid)
-    sample = Sample(
+    return Sample(
         X,
         codes.astype(np.intp),
+        np.arange(n) if ids is None else _checked_ids(ids, n),
         None if subjects is None else _owner_codes(subjects, n),
         None if weights is None else _checked_weights(weights, n),
         len(labels),
         _class_named(delete_label, labels),
         _checked_horizon(horizon, n),
-        n,
         grid,
+        ids is not None,
     )
-    if n * d > numbers_at_most:
-        sample = sample.take(_some(sample.owners, n, max(SMALL, int(numbers_at_most / d)), rng))
-    return sample
+
+
+def _checked_ids(ids: Any, n: int) -> Any:
+    column = as_key_column(ids, "ids")
+    if len(column) != n:
+        raise InputError(f"ids has {len(column)} entries for {n} rows: pass one id per row.")
+    if len(set(column.tolist() if isinstance(column, np.ndarray) else column)) < n:
+        raise InputError("ids name some rows twice: give every row an id of its own.")
+    return column
 
 
 def _owner_codes(subjects: Any, n: int) -> Index:
@@ -243,10 +232,13 @@ def _checked_horizon(horizon: Any, n: int) -> int:
     return int(horizon)
 
 
-def _some(owners: Index | None, n: int, wanted: int, rng: np.random.Generator) -> Index:
-    """About so many rows, drawn at random, ascending; a subject's rows are drawn together."""
+def _some(owners: Index | None, y: Index, wanted: int, rng: np.random.Generator) -> Index:
+    """About so many rows, drawn at random, ascending: every class has its share, or a subject's rows stay together."""
+    n = len(y)
     if owners is None:
-        return np.sort(rng.permutation(n)[:wanted])
+        by_class = rng.permutation(n)
+        by_class = by_class[np.argsort(y[by_class], kind="stable")]
+        return np.sort(by_class[((np.arange(wanted) + rng.random()) * n / wanted).astype(np.intp)])
     group = np.where(owners >= 0, owners, owners.max() + 1 + np.arange(n))
     _, group, sizes = np.unique(group, return_inverse=True, return_counts=True)
     drawn = rng.permutation(len(sizes))

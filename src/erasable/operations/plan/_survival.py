@@ -6,20 +6,20 @@ import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from erasable.core.arrays import Float64s
 from erasable.estimators import ErasableClassifier
+from erasable.operations.plan._metrics import Metric
 from erasable.operations.plan._sample import HeldOut, Index, Sample
 from erasable.operations.plan.bounds import capacity
 
-# Shares of what can be deleted at which the accuracy is looked at: dense where few are deleted and where few are left.
+# Shares of what can be deleted at which a model is scored: dense where few are deleted and where few are left.
 STEPS = np.array(
     [
-        *(0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.055, 0.07, 0.09, 0.12, 0.15, 0.19, 0.24, 0.3, 0.36, 0.43, 0.5),
-        *(0.57, 0.64, 0.7, 0.76, 0.81, 0.85, 0.88, 0.91, 0.93, 0.95, 0.97, 0.985, 1.0),
+        *(0.005, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.14, 0.19, 0.25, 0.32, 0.4),
+        *(0.48, 0.56, 0.64, 0.72, 0.8, 0.86, 0.91, 0.95, 0.98, 1.0),
     ]
 )
 _RESAMPLES = 200
@@ -28,7 +28,7 @@ _CONFIDENCE = 0.8
 
 @dataclass(frozen=True)
 class Survival:
-    """Deletions until the tolerated loss of accuracy is reached, from simulations.
+    """Deletions until the tolerated loss is reached, from simulations.
 
     Attributes
     ----------
@@ -102,10 +102,11 @@ def simulate(
     held_out: HeldOut,
     distribution: str,
     *,
+    metric: Metric,
     max_loss: float,
     rng: np.random.Generator,
 ) -> Run:
-    """The loss of accuracy while rows are deleted from a copy of a model.
+    """What is lost of a metric while rows are deleted from a copy of a model; of one without rows, all but a constant.
 
     Parameters
     ----------
@@ -124,7 +125,7 @@ def simulate(
     model = copy.deepcopy(clf)
     core = np.zeros(part.n_rows, dtype=bool)
     core[clf.core_ids_] = True
-    before, _ = held_out.scores(model)
+    before = held_out.scores(model)
     share, loss, gone = [0.0], [0.0], [0.0]
     enough = max(5.0 * max_loss, 0.05)
     done = 0
@@ -135,7 +136,10 @@ def simulate(
             model.forget_quietly(batch)  # a simulation warns of nothing
         share.append(step / len(ends))
         gone.append(done / part.n_rows)
-        loss.append(before - held_out.scores(model)[0] if len(batch) else loss[-1])
+        if not model.n_core_:
+            loss.append(metric.lost(metric.of_constant(before), metric.of(before)))
+        else:
+            loss.append(metric.lost(metric.of(held_out.scores(model)), metric.of(before)) if len(batch) else loss[-1])
         if loss[-1] >= enough:
             break
     return Run(np.interp(STEPS, share, loss), np.interp(STEPS, share, gone))
@@ -222,27 +226,20 @@ def crossing(loss: Float64s, max_loss: float) -> float:
     return float(share[i - 1] + step * (share[i] - share[i - 1]))
 
 
-def bound_of_theorem_4_3(horizon: int, kappa: float, n_columns: int, margin: float, delta: float = 0.05) -> Theoretical:
+def bound_of_theorem_4_3(
+    horizon: int, threshold: float, n_columns: int, margin: float, delta: float = 0.05
+) -> Theoretical:
     """Core deletions K that Theorem 4.3 allows, with explicit constants (:func:`capacity` in ``bounds``).
 
     Parameters
     ----------
-    horizon, kappa, n_columns
-        The paper's T, kappa and d.
+    horizon, threshold, n_columns
+        The paper's T, tau and d.
     margin : float
         The paper's epsilon: how far from the boundary rows are, at most 1.
     delta : float
         The probability that the bound fails.
     """
-    tau = float(max(horizon, 2)) ** -kappa
-    bound = capacity(min(1.0, max(0.0, margin)), T=max(horizon, 2), d=n_columns, tau=tau, delta=delta)
+    bound = capacity(min(1.0, max(0.0, margin)), T=max(horizon, 2), d=n_columns, tau=threshold, delta=delta)
     put_in = f"with epsilon = {margin:.3g} (of the rows scored) and delta = {delta:g}"
     return Theoretical(bound.value, bound.vacuous, f"{bound.source} {put_in}")
-
-
-def as_theoretical(value: Any) -> Theoretical:
-    """What a caller's own bound returned: a number of core deletions, or a record like ours."""
-    if isinstance(value, Theoretical):
-        return value
-    number = float(getattr(value, "value", value))
-    return Theoretical(number, bool(getattr(value, "vacuous", number < 1.0)), str(getattr(value, "source", "given")))

@@ -6,7 +6,8 @@ import math
 from dataclasses import dataclass
 
 from erasable.errors import ConfigurationError
-from erasable.validation import number_between, positive_number
+from erasable.operations.plan._metrics import METRICS, Metric
+from erasable.validation import choice, number_between, positive_number
 
 DISTRIBUTIONS = ("uniform", "subject", "label", "worst", "weights")
 _MONTHS = 12.0
@@ -19,8 +20,8 @@ class Targets:
     Parameters
     ----------
     max_loss : float, default=0.01
-        Accuracy that may be lost, twice: by storing a core set instead of all rows, and then by deletions until the
-        model has to be learnt afresh.
+        What may be lost of the metric, twice: by storing a core set instead of all rows, and then by deletions until
+        the model has to be learnt afresh.
     max_stored : float in (0, 1], optional
         The largest share of the rows that may be stored.
     max_bytes : int, optional
@@ -32,6 +33,9 @@ class Targets:
     distribution : str, default="uniform"
         ``uniform``: any rows. ``subject``: all rows of a subject at once. ``label``: rows of one class. ``worst``:
         core rows only. ``weights``: rows with probability in proportion to their weights.
+    metric : str, default="accuracy"
+        What candidates are compared by: ``accuracy``, ``balanced`` (accuracy, in the mean over the classes), ``auc``
+        or ``logloss``, of which lower is better.
 
     Raises
     ------
@@ -51,6 +55,7 @@ class Targets:
     deletions_per_month: float | None = None
     months: float | None = None
     distribution: str = "uniform"
+    metric: str = "accuracy"
 
     def __post_init__(self) -> None:
         number_between(self.max_loss, "max_loss", 0.0, 1.0, closed="high")
@@ -63,13 +68,14 @@ class Targets:
             raise ConfigurationError(
                 f"distribution must be one of {', '.join(DISTRIBUTIONS)}; got {self.distribution!r}."
             )
+        choice(self.metric, "metric", tuple(METRICS))
         if self.months is not None and self.deletions_per_month is None:
             raise ConfigurationError("months needs deletions_per_month: how many deletions are expected in each?")
 
     @property
-    def unit(self) -> str:
-        """What one deletion takes away: ``rows`` or ``subjects``."""
-        return "subjects" if self.distribution == "subject" else "rows"
+    def by(self) -> Metric:
+        """The metric itself."""
+        return METRICS[self.metric]
 
     @property
     def deletions(self) -> float | None:
@@ -85,42 +91,46 @@ class Effort:
 
     Attributes
     ----------
-    capacities, kappas
-        The candidates.
+    capacities, thresholds, rates : tuple of float
+        The candidates. Thresholds fall, so that what is stored rises; rates are shares of rows kept by their ids.
     tried, splits : int
-        Divisions into rows to learn and rows to score: for trying candidates, and for simulating deletions.
+        Divisions into rows to learn and rows to score: for trying candidates, and for those that may be recommended.
     small_tried, small_splits : int
         The same for small samples.
     orders : int
         Simulated orders of deletion for each division.
     simulated : int
-        Candidates for which deletions are simulated at a time.
-    heavy : float
-        Rows times features above which fewer candidates and divisions are simulated.
+        The most candidates that deletions are simulated for.
     numbers : float
-        Rows times features looked at; a larger sample is thinned at random.
+        Rows times features that are learnt at a time while candidates are compared; of more rows some are drawn. What
+        is recommended learns them all.
     """
 
     capacities: tuple[float, ...]
-    kappas: tuple[float, ...]
+    thresholds: tuple[float, ...]
+    rates: tuple[float, ...]
     tried: int
     splits: int
     small_tried: int
     small_splits: int
     orders: int
     simulated: int
-    heavy: float
     numbers: float
 
 
-def _steps(step: float) -> tuple[float, ...]:
-    return tuple(round(0.05 + i * step, 6) for i in range(round(0.65 / step) + 1))
+def _falling(*digits: float) -> tuple[float, ...]:
+    return tuple(round(digit / 10**power, 9) for power in range(4) for digit in digits)
 
 
 EFFORTS = {
-    "quick": Effort((1.0, 0.1), _steps(0.1), 1, 1, 4, 8, 3, 2, 1e7, 2.5e7),
-    "default": Effort((1.0, 0.1, 0.01), _steps(0.05), 1, 4, 8, 32, 2, 4, 3e7, 1e8),
-    "thorough": Effort((10.0, 1.0, 0.1, 0.01), _steps(0.025), 2, 6, 20, 80, 4, 8, math.inf, math.inf),
+    "quick": Effort((1.0, 0.1), _falling(1.0, 0.3), (0.05, 0.2), 1, 2, 2, 8, 1, 3, 3e6),
+    "default": Effort((1.0, 0.1, 0.01), _falling(1.0, 0.5, 0.2), (0.05, 0.1, 0.2, 0.4), 1, 6, 5, 20, 1, 5, 1e7),
+    "thorough": Effort(
+        (10.0, 1.0, 0.1, 0.01),
+        _falling(1.0, 0.7, 0.5, 0.35, 0.25, 0.18, 0.13),
+        (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6),
+        *(3, 8, 20, 60, 3, 10, math.inf),
+    ),
 }
 
 

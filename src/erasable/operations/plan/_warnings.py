@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from erasable.operations.plan._record import Plan
 from erasable.operations.rendering import percent
 
@@ -13,58 +11,61 @@ _SEEN = 10  # rows that the tolerated loss should be
 _GAP = 0.05  # between accuracy and balanced accuracy
 
 
-def cautions(plan: Plan, scored: int) -> Plan:
-    """The plan with its warnings.
+def cautions(plan: Plan, scored: int) -> tuple[str, ...]:
+    """The warnings that belong to a plan.
 
     Parameters
     ----------
     scored : int
-        Different rows that accuracy was measured with.
+        Different rows that the metric was measured with.
     """
-    r, found = plan.recommended, []
-    found += _skew(plan)
-    largest = max(plan.class_shares)
-    if r.accuracy.mean <= largest:
+    r, t = plan.recommended, plan.targets
+    found = _skew(plan)
+    if t.metric == "accuracy" and r.scores["balanced"] < r.scores["accuracy"] - _GAP:
         found.append(
-            f"accuracy {r.accuracy.mean:.4f} is no better than always guessing the largest class ({largest:.4f}): a "
-            "linear model of these columns does not help. Give columns of different size public scales, or use "
-            "a feature_map, or ErasableKernelClassifier."
+            f"balanced accuracy is {r.scores['balanced']:.4f} beside an accuracy of {r.scores['accuracy']:.4f}: rare "
+            "classes are predicted worse than common ones. Where that matters, plan with metric='balanced'."
         )
-    if r.balanced.mean < r.accuracy.mean - _GAP:
+    elif r.scores["balanced"] < (1.0 + _GAP) / len(plan.class_rows):
         found.append(
-            f"balanced accuracy is {r.balanced.mean:.4f} beside an accuracy of {r.accuracy.mean:.4f}: rare classes are "
-            "predicted worse than common ones. Judge the plan by what such an error costs."
+            f"balanced accuracy is {r.scores['balanced']:.4f}: the classes that it predicts are hardly better than a "
+            "constant, whatever its probabilities are. Use those, or class_weight='balanced'."
+        )
+    if t.by.lost(r.value.mean, r.random_rows) > t.max_loss / 2.0:
+        tried = any("sample_rate" in c.parameters for c in plan.candidates)
+        how = f"threshold=inf with sample_rate={r.stored_share:.2g} stores such rows"
+        found.append(
+            f"as many random rows do better here ({t.by.title} {r.random_rows:.4f}, not {r.value.mean:.4f}): {how}"
+            + ("." if tried else "; name the rows with ids= to have it tried.")
         )
     if r.stored_rows < _FEW:
-        found.append(f"the core set has only {r.stored_rows} rows: results vary much with the order of the rows.")
-    if scored * plan.targets.max_loss < _SEEN:
+        found.append(f"the core set has only {r.stored_rows} rows: results vary much with the rows it happens to hold.")
+    if scored * t.max_loss < _SEEN:
         found.append(
-            f"accuracy was measured with {scored:,} different rows, too few to see a loss of "
-            f"{plan.targets.max_loss:g} well: give more rows."
+            f"{t.by.title} was measured with {scored:,} different rows, too few to see a loss of {t.max_loss:g} well: "
+            "give more rows."
         )
-    if plan.horizon > plan.rows_used:
+    if plan.horizon > plan.rows:
         found.append(
-            f"storage is extrapolated from {plan.rows_used:,} rows to {plan.horizon:,}, and accuracy is that of the "
+            f"storage is extrapolated from {plan.rows:,} rows to {plan.horizon:,}, and {t.by.title} is that of the "
             "smaller sample: plan again with more rows when you have them."
         )
     if plan.survival.deletions is None:
         found.append(
-            f"the loss of {plan.targets.max_loss:g} was never reached within all {plan.survival.limit:,} "
-            f"{plan.survival.unit} that could be deleted: that is no promise beyond them."
+            f"the loss of {t.max_loss:g} was never reached within all {plan.survival.limit:,} {plan.survival.unit} "
+            "that could be deleted: that is no promise beyond them."
         )
-    return dataclasses.replace(plan, warnings=tuple(found))
+    return tuple(found)
 
 
 def _skew(plan: Plan) -> list[str]:
     """Selection never looks at labels, so classes can be rarer among the core rows than in the data."""
-    core, data = plan.recommended.core_shares, plan.class_shares
-    ratios = [max(c / d, d / c) if c > 0.0 else float("inf") for c, d in zip(core, data, strict=True)]
+    core, data = ([n / sum(counts) for n in counts] for counts in (plan.recommended.core_rows, plan.class_rows))
+    ratios = [max(c / d, d / c) for c, d in zip(core, data, strict=True)]
     worst = max(range(len(ratios)), key=ratios.__getitem__)
     if ratios[worst] < _SKEW:
         return []
     return [
-        f"classes are skewed in the core set, since selection never looks at labels: class {worst + 1} of "
-        f"{plan.classes} (in sorted order) is {percent(data[worst])} of the rows and {percent(core[worst])} of the "
-        "core rows. Watch balanced accuracy, also after deletions; public column scales, a lower capacity or a "
-        "higher kappa help."
+        f"classes are skewed in the core set, since selection never looks at labels: class {worst + 1} of {len(data)} "
+        f"(in sorted order) is {percent(data[worst])} of the rows and {percent(core[worst])} of the core rows."
     ]

@@ -65,7 +65,7 @@ class RetrainedRidge(ErasableClassifier):
         positive_number(self.alpha, "alpha")
 
     # What ErasableClassifier takes as parameters is fixed here; none of it is a parameter of this class.
-    kappa = 0.0
+    kappa = None
     horizon = None
     threshold = 0.0
     loss = "squared"

@@ -37,7 +37,8 @@ class Method:
 def _erasable(s: Settings, n: int, share: float) -> Any:
     assert s.kappa is not None
     assert s.capacity is not None
-    return ErasableClassifier(s.capacity, s.kappa, fit_intercept=s.intercept == "all", order="given")  # as in the paper
+    intercept = s.intercept == "all"
+    return ErasableClassifier(s.capacity, kappa=s.kappa, fit_intercept=intercept, order="given")  # as in the paper
 
 
 def _peers_have_one(s: Settings) -> bool:

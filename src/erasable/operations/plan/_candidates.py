@@ -1,0 +1,309 @@
+"""Candidates and what is measured of each: rows stored, classes among them, how good it is, time per deletion."""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from erasable.core.keyed_hash import hashed_order
+from erasable.estimators import ErasableClassifier
+from erasable.operations.plan._metrics import METRICS, Metric
+from erasable.operations.plan._sample import HeldOut, Sample
+from erasable.operations.plan._survival import Run, Survival
+from erasable.operations.plan._targets import Effort
+from erasable.operations.scoring import Scores
+
+Parameters = dict[str, Any]
+LOSSES = ("squared", "logistic")
+FEW = 10  # rows of a class, or to judge by
+_SCORED = 5_000  # rows that the model of all rows is scored on
+_TIMED = 15  # core rows forgotten one at a time to see how long one takes
+_MOST = 0.8  # share of rows stored from which on a lower threshold is not tried
+
+
+@dataclass(frozen=True)
+class Band:
+    """A mean over divisions of the rows, and the lowest and highest value met."""
+
+    mean: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Band:
+        """The band of these values."""
+        return cls(float(np.mean(values)), float(np.min(values)), float(np.max(values)))
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A choice of parameters and what it was measured to give.
+
+    Attributes
+    ----------
+    parameters : dict
+        Of ``ErasableClassifier``.
+    stored_rows, stored_bytes : int
+        At the horizon.
+    stored_share : float
+    value : Band
+        The metric of the targets on rows not learnt, before any deletion.
+    all_rows, random_rows : float
+        The same metric of the same classifier with every row stored, and with as many random rows as this one stores.
+    scores : dict
+        Every metric, in the mean over the divisions.
+    core_rows : tuple of int
+        Core rows of each class, in the order of the sorted classes.
+    final : float, optional
+        The metric of the model learnt from all rows, on rows that it does not store. Selection never looks at labels,
+        so those tell as much as new ones. None where it was not looked at, or stores nearly all.
+    seconds_per_deletion : float, optional
+        Until the model can predict again after one core row was forgotten; measured here and now.
+    survival : Survival, optional
+        None where deletions were not simulated.
+    """
+
+    parameters: Parameters
+    stored_rows: int
+    stored_share: float
+    stored_bytes: int
+    value: Band
+    all_rows: float
+    random_rows: float
+    scores: dict[str, float]
+    core_rows: tuple[int, ...]
+    final: float | None = None
+    seconds_per_deletion: float | None = field(default=None, compare=False)
+    survival: Survival | None = None
+
+
+@dataclass(eq=False, repr=False)
+class Trial:
+    """Measurements of one candidate as they come in, one of each list for a division of the rows."""
+
+    parameters: Parameters
+    scores: list[Scores] = field(default_factory=list)
+    random: list[Scores] = field(default_factory=list)
+    margins: list[float] = field(default_factory=list)
+    by_class: list[npt.NDArray[np.float64]] = field(default_factory=list)  # rows of each class at the horizon
+    whole: npt.NDArray[np.float64] | None = None  # the same, from all rows
+    row_bytes: float = 0.0
+    other_bytes: int = 0
+    seconds: float | None = None
+    final: Scores | None = None  # of the model of all rows, on rows that it does not store
+    runs: list[Run] = field(default_factory=list)
+    survival: Survival | None = None
+
+    @property
+    def core_rows(self) -> npt.NDArray[np.float64]:
+        """Rows of each class stored at the horizon."""
+        found: npt.NDArray[np.float64] = np.mean(self.by_class, axis=0) if self.whole is None else self.whole
+        return found
+
+    @property
+    def stored_rows(self) -> float:
+        """Rows stored at the horizon."""
+        return float(self.core_rows.sum())
+
+    @property
+    def stored_bytes(self) -> float:
+        """Bytes stored at the horizon."""
+        return self.other_bytes + self.row_bytes * self.stored_rows
+
+    def value(self, metric: Metric) -> float:
+        """The metric in the mean over the divisions."""
+        return mean_of(metric, self.scores)
+
+    def record(self, horizon: int, metric: Metric, all_rows: float) -> Candidate:
+        """The measurements as a frozen record."""
+        return Candidate(
+            self.parameters,
+            round(self.stored_rows),
+            self.stored_rows / horizon,
+            round(self.stored_bytes),
+            Band.of([metric.of(s) for s in self.scores]),
+            all_rows,
+            mean_of(metric, self.random),
+            {name: mean_of(m, self.scores) for name, m in METRICS.items()},
+            tuple(round(rows) for rows in self.core_rows.tolist()),
+            None if self.final is None else metric.of(self.final),
+            self.seconds,
+            self.survival,
+        )
+
+
+def mean_of(metric: Metric, scores: Sequence[Scores]) -> float:
+    """A metric in the mean over divisions."""
+    return float(np.mean([metric.of(s) for s in scores]))
+
+
+def grid_of_candidates(effort: Effort, *, metric: str, named: bool) -> list[list[list[Parameters]]]:
+    """Paths of candidates: along each of them more rows are stored, and those that stand together store the same rows.
+
+    A sample of rows is drawn by their ids, so there are candidates with one only where rows are ``named``.
+    """
+    extra = {"class_weight": "balanced"} if metric == "balanced" else {}
+    paths = []
+    for capacity in effort.capacities:
+        rules: list[list[Parameters]] = [[{"threshold": t} for t in effort.thresholds if t < 1 / capacity]]
+        rules += [[{"threshold": math.inf, "sample_rate": r} for r in effort.rates]] if named else []
+        paths += [
+            [[{"loss": loss, "capacity": capacity, **rule, **extra} for loss in LOSSES] for rule in path]
+            for path in rules
+        ]
+    return paths
+
+
+def storing_all(parameters: Parameters) -> Parameters:
+    """The parameters with which the same classifier stores every row."""
+    return {name: value for name, value in parameters.items() if name != "sample_rate"} | {"threshold": 0.0}
+
+
+def learnt(model: ErasableClassifier, parameters: Parameters, X: Any, y: Any, ids: Any) -> ErasableClassifier | None:
+    """A model of these rows; None where it stores none."""
+    clf = ErasableClassifier(**{**model.get_params(), **parameters})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what is tried warns of nothing
+        clf.fit(X, y, ids=ids)
+    return clf if clf.n_core_ else None
+
+
+def fitted(model: ErasableClassifier, parameters: Parameters, part: Sample) -> ErasableClassifier | None:
+    """A model of the rows of a part, which are known by their positions; None where it stores none."""
+    return learnt(model, parameters, part.X, part.y, part.ids)
+
+
+def score_all(model: ErasableClassifier, parameters: Parameters, part: Sample, held_out: HeldOut) -> Scores:
+    """How good the same classifier is with every row stored."""
+    clf = fitted(model, storing_all(parameters), part)
+    assert clf is not None  # it stores them all
+    return held_out.scores(clf)
+
+
+def observe(
+    trial: Trial,
+    clf: ErasableClassifier,
+    part: Sample,
+    held_out: HeldOut,
+    *,
+    model: ErasableClassifier,
+    max_loss: float,
+    rng: np.random.Generator,
+) -> None:
+    """Enter what one division shows of a candidate, and of as many random rows."""
+    core = np.asarray(clf.core_ids_)
+    trial.scores.append(held_out.scores(clf))
+    trial.margins.append(held_out.margin(clf, max_loss))
+    trial.by_class.append(_rows_at_horizon(clf, core, part))
+    columns, k = part.grid.n_columns, len(clf.classes_)
+    trial.other_bytes = 8 * columns**2 + (8 * k + 4 * (k if k > 2 else 1)) * columns  # sums and weights
+    trial.row_bytes = (clf.stored_bytes_ - trial.other_bytes) / clf.n_core_  # of sparse rows, on average
+    if trial.parameters["threshold"] == math.inf:  # these are random rows
+        trial.random.append(trial.scores[-1])
+        return
+    drawn = np.sort(rng.permutation(part.n_rows)[: len(core)])
+    other = learnt(model, storing_all(trial.parameters), part.X[drawn], part.y[drawn], drawn)
+    assert other is not None
+    trial.random.append(held_out.scores(other))
+
+
+def observe_whole(trial: Trial, model: ErasableClassifier, sample: Sample, rng: np.random.Generator) -> None:
+    """Enter what learning all rows stores, how good that model is, and how long forgetting a core row of it takes."""
+    clf = learnt(model, trial.parameters, sample.X, sample.y, sample.ids)
+    if clf is None:
+        return
+    place = {key: i for i, key in enumerate(_plain(sample.ids))}
+    keys = _plain(clf.core_ids_)
+    core = np.array([place[key] for key in keys])
+    trial.whole = _rows_at_horizon(clf, core, sample)
+    others = rng.permutation(np.setdiff1d(np.arange(sample.n_rows), core))[:_SCORED]
+    if len(others) >= FEW and len(np.unique(sample.y[others])) > 1:
+        trial.final = HeldOut(sample.X[others], sample.y[others]).scores(clf)
+    seconds = []
+    _ = clf.coef_
+    time.sleep(0.1)  # threads of BLAS libraries fall asleep: awake they take a core from whoever comes next
+    for i in rng.permutation(len(keys))[: min(_TIMED, len(keys) - 1)].tolist():
+        start = time.perf_counter()
+        clf.forget_quietly([keys[i]])
+        _ = clf.coef_
+        seconds.append(time.perf_counter() - start)
+    trial.seconds = float(np.median(seconds)) if seconds else None
+
+
+def try_candidates(
+    paths: Sequence[Sequence[Sequence[Parameters]]],
+    parts: Sequence[tuple[Sample, HeldOut]],
+    model: ErasableClassifier,
+    *,
+    max_loss: float,
+    random_state: int,
+    watch: Any,
+) -> list[Trial]:
+    """Measure the candidates of each path, until they store most of the rows."""
+    found: list[Trial] = []
+    total = sum(map(len, paths))
+    for k, path in enumerate(paths):
+        done = sum(map(len, paths[:k]))
+        for j, alike in enumerate(path):
+            watch("trying candidates", done + j, total)
+            trials = [Trial(parameters) for parameters in alike]
+            for i, (part, held_out) in enumerate(parts):
+                first = fitted(model, alike[0], part)
+                if first is None:
+                    break
+                core = np.asarray(first.core_ids_)
+                for trial in trials:
+                    clf = (
+                        first
+                        if trial is trials[0]
+                        else learnt(model, trial.parameters, part.X[core], part.y[core], core)
+                    )
+                    assert clf is not None  # a model is what learning its own core rows gives
+                    rng = np.random.default_rng([random_state, 4, i])
+                    observe(trial, clf, part, held_out, model=model, max_loss=max_loss, rng=rng)
+            else:
+                found += trials
+                if trials[0].stored_rows > _MOST * parts[0][0].horizon:
+                    break
+    watch("trying candidates", total, total)
+    return found
+
+
+def _plain(keys: Any) -> list[Any]:
+    return keys.tolist() if isinstance(keys, np.ndarray) else list(keys)
+
+
+def _rows_at_horizon(clf: ErasableClassifier, core: npt.NDArray[Any], sample: Sample) -> npt.NDArray[np.float64]:
+    """Core rows of each class after ``horizon`` rows, from the positions of those among the rows there are."""
+    order = np.arange(sample.n_rows)
+    if clf.model_.order_key is not None:
+        order[hashed_order(sample.ids, clf.model_.order_key)] = np.arange(sample.n_rows)
+    counts = np.bincount(sample.y[core], minlength=sample.n_classes)
+    grown = rows_at(order[core], sample.n_rows, sample.horizon) / len(core)
+    return counts.astype(np.float64) * grown
+
+
+def rows_at(core: npt.NDArray[Any], n: int, horizon: int) -> float:
+    """Rows that will have been selected after ``horizon`` rows, from the turns of those selected among ``n``.
+
+    With a fixed threshold the number of selected rows grows ever more slowly: from one doubling of the rows to the
+    next, its logarithm grows by less. The ratio of the last two growths is taken to stay as it is.
+    """
+    counts = [int(np.count_nonzero(core < n / k)) for k in (1, 2, 4)]
+    if horizon == n or not counts[1]:
+        return float(counts[0]) * (1.0 if horizon == n else horizon / n)
+    doublings = math.log2(horizon / n)
+    growth = math.log2(counts[0] / counts[1])
+    before = math.log2(counts[1] / counts[2]) if counts[2] else 1.0
+    ratio = min(1.0, growth / before) if before > 0.0 else 0.0
+    if counts[2] < 30:
+        ratio = 1.0  # too few to tell
+    ahead = doublings if ratio == 1.0 else ratio * (1.0 - ratio**doublings) / (1.0 - ratio)
+    return float(min(horizon, counts[0] * 2.0 ** (growth * ahead)))

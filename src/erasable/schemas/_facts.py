@@ -1,0 +1,235 @@
+"""What a draft may know of a column: how many subjects have what, and how that can change when subjects are absent.
+
+A subject who is absent takes all of its rows along, so counts of subjects can only fall. Every test here says, beside
+its outcome, how many subjects would have to be absent for the outcome to be another one: a margin, never too large.
+Pure.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from erasable.core.arrays import Array, Booleans, Float64s, Int64s
+from erasable.schemas._cells import NUMBER, TEXT, Cells, number_of, texts_of
+
+NEVER = math.inf
+_LARGEST_EXPONENT = 15
+
+
+class Facts:
+    """The distinct values of one column, and which subjects have them.
+
+    Attributes
+    ----------
+    values : list
+        Canonical texts, or moments, or times of day; None where there is nothing.
+    subjects, places : arrays of int
+        Each subject with the place of each of its values, once.
+    """
+
+    def __init__(self, cells: Cells, subjects: Int64s, k: int, missing: Sequence[str]) -> None:
+        self.k, self.kind = k, cells.kind
+        cells = _each_once(cells)
+        self.values: list[Any] = (
+            texts_of(cells, missing)
+            if cells.kind in (TEXT, NUMBER)
+            else [None if v < -(2**60) else v for v in cells.values]
+        )
+        inverse = np.arange(len(self.values)) if cells.inverse is None else cells.inverse
+        pairs = np.unique(subjects.astype(np.int64) * len(self.values) + inverse)
+        self.subjects, self.places = pairs // max(1, len(self.values)), pairs % max(1, len(self.values))
+        self.there = np.array([v is not None for v in self.values], dtype=bool)
+        # The most pairs that so many absent subjects can take along.
+        each = np.sort(np.bincount(self.subjects[self.there[self.places]])) if len(pairs) else np.empty(0, np.int64)
+        self.most_taken = np.concatenate([[0], np.cumsum(each[::-1])])
+
+    def having(self, mask: Booleans) -> int:
+        """How many subjects have one of these values."""
+        return len(np.unique(self.subjects[mask[self.places]]))
+
+    def of_each(self) -> Int64s:
+        """How many subjects have each value."""
+        return np.bincount(self.places, minlength=len(self.values))
+
+    def numbers(self) -> Float64s:
+        """Values as numbers, NaN for those that are none, or not finite."""
+        found = [None if v is None else number_of(v) for v in self.values]
+        return np.array([f if f is not None and math.isfinite(f) else np.nan for f in found], dtype=np.float64)
+
+    def extremes(self, numbers: Float64s) -> tuple[Float64s, Float64s]:
+        """The smallest number of each subject that has any, ascending, and the largest, descending."""
+        known = ~np.isnan(numbers[self.places])
+        who, x = self.subjects[known], numbers[self.places[known]]
+        if not len(who):
+            return np.empty(0), np.empty(0)
+        first = np.flatnonzero(np.diff(who, prepend=-1))  # pairs are in the order of subjects
+        return np.sort(np.minimum.reduceat(x, first)), np.sort(np.maximum.reduceat(x, first))[::-1]
+
+
+def _each_once(cells: Cells) -> Cells:
+    if cells.kind in (TEXT, NUMBER):
+        return cells.distinct()
+    kept, inverse = np.unique(cells.values, return_inverse=True)
+    return Cells(cells.kind, kept.tolist(), inverse)
+
+
+class Decisions:
+    """Outcomes of tests, and the smallest of their margins."""
+
+    def __init__(self) -> None:
+        self.margin: float = NEVER
+
+    def at_least(self, count: int, k: int) -> bool:
+        """Whether so many subjects are there."""
+        if count >= k:
+            self.took(count - k + 1)
+        return count >= k
+
+    def most(self, yes: int, no: int, taken: Array) -> bool:
+        """Whether the first is more than the second, where absent subjects take some of either along."""
+        lead = abs(yes - no) if yes > no else no - yes + 1
+        self.took(_first(lambda j: taken[j] >= lead, len(taken)))
+        return yes > no
+
+    def took(self, margin: float) -> None:
+        """Note the margin of a test."""
+        self.margin = min(self.margin, max(1, margin))
+
+
+def _first(changes: Callable[[int], bool], n: int) -> float:
+    """The first of 1, ..., n - 1 absent subjects that change something, where more of them change it all the more."""
+    found = bisect.bisect_left(range(1, max(1, n)), True, key=changes) + 1
+    return found if found < n else NEVER
+
+
+def covered(facts: Facts, decisions: Decisions) -> Booleans | None:
+    """Values that k subjects or more have, if at least half of the subjects have one of them; otherwise None."""
+    count, k = facts.of_each(), facts.k
+    common: Booleans = (count >= k) & facts.there
+    present, having = facts.having(facts.there), facts.having(common)
+    if 2 * having < present or not common.any():
+        decisions.took(present - 2 * having if having else NEVER)
+        return None
+    sizes = np.sort(count[common])
+    lost = np.concatenate([[0], np.cumsum(sizes)])
+
+    def falls(j: int) -> bool:
+        fallen = int(lost[np.searchsorted(sizes, k + j)])  # of values that j absent subjects can make rare
+        return 2 * (having - fallen - j) < present
+
+    decisions.took(_first(falls, len(facts.most_taken)))
+    return common
+
+
+def many(facts: Facts, limit: int, decisions: Decisions) -> bool:
+    """Whether more values than that are had by k subjects or more."""
+    count = np.sort(facts.of_each()[facts.there])[::-1]
+    if len(count) <= limit or count[limit] < facts.k:
+        return False
+    decisions.took(int(count[limit]) - facts.k + 1)
+    return True
+
+
+def nearly_all_differ(facts: Facts, decisions: Decisions) -> bool:
+    """Whether two thirds of what subjects have are values that no other has, as those of identifiers are."""
+    pairs = int(np.count_nonzero(facts.there[facts.places]))
+    lead = 3 * int(np.count_nonzero(facts.there)) - 2 * pairs
+    if lead >= 0:
+        decisions.took(_first(lambda j: facts.most_taken[j] > lead, len(facts.most_taken)))
+    else:  # pairs are taken along whose values others have
+        decisions.took(_first(lambda j: 2 * facts.most_taken[j] >= -lead, len(facts.most_taken)))
+    return lead >= 0
+
+
+# -- numbers -------------------------------------------------------------------------------------------------------
+
+
+def round_step(width: float) -> tuple[int, int]:
+    """The largest of 1, 2, 5, 10, ... and their tenths that is not above a width: digit and exponent."""
+    exponent = math.floor(math.log10(width)) + 1
+    while True:
+        for digit in (5, 2, 1):
+            if as_number(digit, exponent) <= width:
+                return digit, exponent
+        exponent -= 1
+
+
+def as_number(digits: int, exponent: int) -> float:
+    """The float64 nearest to digits times a power of ten."""
+    return float(f"{digits}e{exponent}")
+
+
+def draft_edges(facts: Facts, numbers: Float64s, cells: int) -> list[tuple[float, float]]:
+    """Round edges with k subjects on either side, each with its margin.
+
+    Multiples of a 1-2-5 step, of which the range from the k-th smallest to the k-th largest subject has ``cells`` or
+    more; or 1, 2, 5, 10, ... where most subjects are below a tenth of it. An edge stays out where neither of the cells
+    beside it has k subjects.
+    """
+    k = facts.k
+    low, high = facts.extremes(numbers)
+    if len(low) < 2 * k or not high[k - 1] > low[k - 1]:
+        return []
+    shape = Decisions()
+    whole = not shape.at_least(facts.having(~np.isnan(numbers) & (numbers != np.rint(numbers))), k)
+    if _is_skewed(low, high, k, shape):
+        exponents = range(0 if whole else -6, _LARGEST_EXPONENT + 1)
+        edges = [as_number(d, e) for e in exponents for d in (1, 2, 5)]
+    else:
+        edges = _multiples(low, high, k, cells, whole, shape)
+    if not edges:
+        return []
+    bounds = np.array([-np.inf, *edges, np.inf])
+    place = np.searchsorted(bounds, numbers, side="right")
+    place[np.isnan(numbers)] = 0
+    in_cell = [facts.having(place == j) for j in range(1, len(bounds))]
+    found = []
+    for i, edge in enumerate(edges):
+        below, above = int(np.searchsorted(low, edge)), int(np.count_nonzero(high >= edge))
+        beside = max(in_cell[i], in_cell[i + 1])
+        if min(below, above, beside) >= k:
+            found.append((edge, min(below - k + 1, above - k + 1, beside - k + 1, shape.margin)))
+    return found
+
+
+def _is_skewed(low: Float64s, high: Float64s, k: int, shape: Decisions) -> bool:
+    """Whether most subjects are below a tenth of the range, which begins with zero or more."""
+    n = len(low)
+    if low[k - 1] < 0:
+        shape.took(_first(lambda j: low[k - 1 + j] >= 0, n - k + 1))
+        return False
+    below = int(np.searchsorted(low, high[k - 1] / 10))
+    if 2 * below <= n:
+        shape.took(n - 2 * below + 1)
+        return False
+    # The top falls as subjects are absent, and with it how many are below its tenth.
+    shape.took(_first(lambda j: 2 * (int(np.searchsorted(low, high[k - 1 + j] / 10)) - j) <= n - j, n - k + 1))
+    return True
+
+
+def _multiples(low: Float64s, high: Float64s, k: int, cells: int, whole: bool, shape: Decisions) -> list[float]:
+    """Multiples of a step within the range from the k-th smallest to the k-th largest subject."""
+
+    def step_of(j: int) -> tuple[int, int]:
+        width = (high[k - 1 + j] - low[k - 1 + j]) / cells
+        digit, exponent = round_step(width) if width > 0 else (1, -400)
+        return (1, 0) if whole and exponent < 0 else (digit, exponent)
+
+    digit, exponent = step_of(0)
+    shape.took(_first(lambda j: step_of(j) != (digit, exponent), len(low) - k + 1))
+    step = as_number(digit, exponent)
+    # One more on either side, so that what is beside an edge is a cell of one step.
+    first, last = math.floor(low[k - 1] / step) - 1, math.ceil(high[k - 1] / step) + 1
+    return sorted({as_number(i * digit, exponent) for i in range(first, last + 1)})
+
+
+def kth(values: Callable[[int], Any], n: int, k: int, decisions: Decisions) -> Any:
+    """What a function says of the k-th subject; its margin is how soon one further on has another outcome."""
+    found = values(k - 1)
+    decisions.took(_first(lambda j: values(k - 1 + j) != found, n - k + 1))
+    return found

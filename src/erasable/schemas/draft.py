@@ -1,0 +1,288 @@
+"""Drafts of schemas from rows, in which no few people show.
+
+A draft made from rows is a trace of them. So nothing goes into it that fewer than k subjects have, all numbers are
+round, and lists are sorted; and for each entry it is known how many subjects would have to be absent for it to change.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from erasable.core.arrays import Booleans
+from erasable.errors import ConfigurationError, InputError
+from erasable.schemas._base import Column
+from erasable.schemas._cells import CLOCK, MOMENT, NUMBER, TEXT, VECTOR, Cells, coded, spelling, texts_of
+from erasable.schemas._containers import Columns
+from erasable.schemas._facts import NEVER, Decisions, Facts, covered, draft_edges, kth, many, nearly_all_differ
+from erasable.schemas._moments import DAY, Date, Time, clock_of, moment_of
+from erasable.schemas._number import Number
+from erasable.schemas._others import Role
+from erasable.schemas._placed import Category, YesNo
+from erasable.schemas._texts import Text, Vector
+from erasable.schemas.schema import MISSING_SPELLINGS, Schema
+from erasable.validation import whole_number
+
+_IDENTIFIER = re.compile(r"(?:.*[^A-Za-z])?(?:id|ids|uuid|guid|key|index)|.*[a-z](?:Id|ID|Key|Index)", re.ASCII)
+_ANY_CASE = re.compile(r"id|uuid|guid|index|unnamed: 0", re.ASCII | re.IGNORECASE)
+_MOST_CATEGORIES = 200
+_HASHED, _PLACES = 64, 128
+Entry = tuple[str, str, Any]
+_LARGE = 5000  # subjects, from which on numbers get finer bins
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A schema that was drafted from rows, and how firmly each of its entries stands.
+
+    Attributes
+    ----------
+    schema : Schema
+    margins : mapping of (column, entry, value) to number
+        How many subjects would have to be absent, at least, for the entry to change; infinity where nothing can change
+        it. Entries are "kind", "indicator", "parts", "years" and "classes", with None, and each "edge" and "value". To
+        be shown, not stored: they say more about the rows than the schema does.
+    """
+
+    schema: Schema
+    margins: Mapping[Entry, float]
+    k: int
+
+    @property
+    def head(self) -> str:
+        """What a file should say at its head."""
+        return (
+            f"Drafted from rows. Kinds, edges, categories, years and indicators are those that at least {self.k}\n"
+            "subjects share; names of columns and everything else are not from rows. Read it, edit it, and then keep\n"
+            "it: a schema is part of every model that is learnt through it."
+        )
+
+    def __str__(self) -> str:
+        lines = []
+        for (column, entry, value), margin in self.margins.items():
+            named = entry if value is None else f"{entry} {value:g}" if isinstance(value, float) else f"{entry} {value}"
+            lines.append(f"{column}, {named}: {'any number' if margin == NEVER else f'{margin:,.0f}'}")
+        return "\n".join(lines)
+
+
+def draft_schema(
+    table: Any,
+    *,
+    label: str | None = None,
+    target: str | None = None,
+    id: str | None = None,
+    subject: str | Sequence[str] = (),
+    ignore: Sequence[str] = (),
+    k: int = 20,
+) -> Draft:
+    """A schema for a table, drafted from its rows.
+
+    Parameters
+    ----------
+    table : Arrow table, pandas or polars dataframe, or dict of columns
+    label, target, id, subject, ignore : names of columns
+        What they are. Without subjects every row is one of its own; with several columns of them, the first one counts.
+    k : int, default=20
+        Nothing that fewer subjects have goes into the draft.
+
+    Raises
+    ------
+    InputError, ConfigurationError
+        When columns are not there, or nothing can be drafted from so few subjects.
+
+    Notes
+    -----
+    *Law*: without any m - 1 subjects, the draft has the same entries wherever their margin is m or more.
+
+    - A column is a number, a date, a time, or yes or no where fewer than k subjects have cells that are none.
+    - Numbers get bins with round edges, with at least k subjects on either side.
+    - Texts are categories where half of the subjects or more have a value that k subjects have; those values are
+      listed. Otherwise texts of several words are hashed by their words; identifiers are ignored, but for whether they
+      are there; and what is left is hashed as a whole.
+    - Cells that are missing have an indicator where k subjects have any.
+    """
+    k = whole_number(k, "k", 1)
+    columns = Columns(table)
+    subjects = (subject,) if isinstance(subject, str) else tuple(subject)
+    roles = {**dict.fromkeys(ignore, "ignore"), **dict.fromkeys(subjects, "subject")}
+    roles |= {name: role for role, name in (("label", label), ("target", target), ("id", id)) if name is not None}
+    absent = [name for name in roles if name not in columns.names]
+    if absent:
+        raise ConfigurationError(f"the table has no column {' and no column '.join(map(repr, absent))}.")
+    who = _subjects(columns, subjects)
+    n_subjects = len(np.unique(who))
+    if n_subjects < 2 * k:
+        raise InputError(
+            f"a draft needs at least 2 k = {2 * k} subjects; got {n_subjects}: lower k, or write it by hand."
+        )
+    drafting = _Drafting(k, who, n_subjects)
+    for name in columns.names:
+        if name in roles:
+            drafting.role(name, roles[name], columns)
+        else:
+            drafting.column(name, columns[name])
+    return Draft(Schema(tuple(drafting.columns)), drafting.margins, k)
+
+
+def _subjects(columns: Columns, names: Sequence[str]) -> Any:
+    """A number for each row; rows of one subject have one, and rows without a subject each their own."""
+    if not names:
+        return np.arange(columns.n_rows)
+    cells = columns[names[0]]
+    if cells.kind not in (TEXT, NUMBER):
+        raise InputError(f"column {names[0]!r} must hold texts or whole numbers to name subjects.")
+    texts = texts_of(cells, MISSING_SPELLINGS)
+    _, codes = coded(texts)
+    rows = codes if cells.inverse is None else codes[cells.inverse]
+    nobody = np.array([t is None for t in texts], dtype=bool)
+    alone = nobody if cells.inverse is None else nobody[cells.inverse]
+    return np.where(alone, len(texts) + np.arange(len(rows)), rows)
+
+
+@dataclass
+class _Drafting:
+    k: int
+    subjects: Any
+    n_subjects: int
+    columns: list[Column | Role] = field(default_factory=list)
+    margins: dict[Entry, float] = field(default_factory=dict)
+
+    def role(self, name: str, role: str, columns: Columns) -> None:
+        """A column that the caller named; the classes of a label are listed where k subjects have each of them."""
+        classes = None
+        if role == "label" and (cells := columns[name]).kind in (TEXT, NUMBER):
+            facts = self._facts(cells)
+            count = facts.of_each()[facts.there]
+            rare = count[count < self.k]
+            if len(count) > 1 and len(count) <= _MOST_CATEGORIES and not len(rare):
+                classes = sorted(v for v in facts.values if v is not None)
+            self.margins[name, "classes", None] = float(rare.max()) if len(rare) else int(count.min()) - self.k + 1
+            if len(count) - len(rare) > _MOST_CATEGORIES or len(count) < 2:
+                self.margins[name, "classes", None] = 1
+        self.columns.append(Role(name=name, role=role, classes=None if classes is None else tuple(classes)))
+
+    def column(self, name: str, cells: Cells) -> None:
+        """A feature, or a column that is better ignored."""
+        if _IDENTIFIER.fullmatch(name) or _ANY_CASE.fullmatch(name):
+            self.columns.append(Role(name=name, role="ignore"))
+            self.margins[name, "kind", None] = NEVER
+            return
+        if cells.kind == VECTOR:
+            self._vector(name, cells)
+            return
+        self._drafted(name, self._facts(cells))
+
+    def _facts(self, cells: Cells) -> Facts:
+        return Facts(cells, self.subjects, self.k, MISSING_SPELLINGS)
+
+    def _vector(self, name: str, cells: Cells) -> None:
+        lengths = np.array([-1 if v is None else len(v) for v in cells.values])
+        having = {n: len(np.unique(self.subjects[lengths == n])) for n in set(lengths.tolist()) - {-1, 0}}
+        length = max(having, key=lambda n: (having[n], n), default=0)
+        odd = len(np.unique(self.subjects[(lengths != length) & (lengths >= 0)]))
+        usable = length > 0 and having[length] >= self.k > odd
+        self.margins[name, "kind", None] = having[length] - self.k + 1 if usable else 1
+        self.columns.append(Vector(name=name, length=length) if usable else Role(name=name, role="ignore"))
+
+    def _drafted(self, name: str, facts: Facts) -> None:
+        decisions = Decisions()
+        extra: dict[tuple[str, Any], float] = {}
+        made = self._kind(name, facts, decisions, extra)
+        gone = Decisions()
+        indicator = gone.at_least(facts.having(~facts.there), self.k)
+        if made is None and indicator and decisions.at_least(facts.having(facts.there), self.k):
+            decisions.took(gone.margin)
+            made = {"kind": Category, "hashed": 1}  # whether it is there is all that it says
+        self.margins[name, "kind", None] = decisions.margin
+        if made is None:
+            self.columns.append(Role(name=name, role="ignore"))
+            return
+        kind = made.pop("kind")
+        self.columns.append(kind(name=name, indicator=indicator, **made))
+        self.margins[name, "indicator", None] = min(gone.margin, decisions.margin)
+        for (entry, value), margin in extra.items():
+            self.margins[name, entry, value] = min(margin, decisions.margin)
+
+    def _kind(
+        self, name: str, facts: Facts, decisions: Decisions, extra: dict[tuple[str, Any], float]
+    ) -> dict[str, Any] | None:
+        """The kind and its parameters; None where nothing can be made of the column."""
+        k = self.k
+        if not decisions.at_least(facts.having(facts.there), k):
+            return None
+        if facts.kind in (TEXT, NUMBER):
+            known = YesNo(name=name)
+            spelt = np.array(
+                [v is not None and spelling(v) in (*known.yes, *known.no) for v in facts.values], dtype=bool
+            )
+            if self._fits(facts, spelt, decisions):
+                return {"kind": YesNo}
+            numbers = facts.numbers()
+            if self._fits(facts, ~np.isnan(numbers), decisions):
+                found = draft_edges(facts, numbers, 10 if self._is_large(decisions) else 5)
+                extra.update({("edge", edge): margin for edge, margin in found})
+                if not found:
+                    decisions.took(1)
+                    return None
+                decisions.took(max(margin for _, margin in found))  # without any edge it would be no number
+                return {"kind": Number, "edges": tuple(edge for edge, _ in found)}
+        if facts.kind in (TEXT, MOMENT):
+            for order in ("ymd", "dmy", "mdy") if facts.kind == TEXT else ("ymd",):
+                moments = facts.values if facts.kind == MOMENT else [v and moment_of(v, order) for v in facts.values]
+                seconds = np.array([np.nan if m is None or m == "" else m for m in moments], dtype=np.float64)
+                if self._fits(facts, ~np.isnan(seconds), decisions):
+                    return self._date(facts, seconds, order, decisions, extra)
+        if facts.kind in (TEXT, CLOCK):
+            clocks = facts.values if facts.kind == CLOCK else [v and clock_of(v) for v in facts.values]
+            if self._fits(facts, np.array([c is not None and c != "" for c in clocks], dtype=bool), decisions):
+                return {"kind": Time}
+        return self._text(facts, decisions, extra)
+
+    def _fits(self, facts: Facts, fitting: Booleans, decisions: Decisions) -> bool:
+        """Whether k subjects have such values, and fewer have others."""
+        odd = facts.having(facts.there & ~fitting)
+        if odd >= self.k:
+            decisions.took(odd - self.k + 1)
+            return False
+        return decisions.at_least(facts.having(fitting), self.k)
+
+    def _is_large(self, decisions: Decisions) -> bool:
+        return decisions.at_least(self.n_subjects, _LARGE)
+
+    def _date(
+        self, facts: Facts, seconds: Any, order: str, decisions: Decisions, extra: dict[tuple[str, Any], float]
+    ) -> dict[str, Any]:
+        low, high = facts.extremes(np.array([np.nan if np.isnan(s) else _year(s) for s in seconds]))
+        span = Decisions()
+        first = kth(lambda j: int(low[j]), len(low), self.k, span)
+        last = kth(lambda j: int(high[j]), len(high), self.k, span)
+        clock = Decisions()
+        hours = clock.at_least(facts.having(~np.isnan(seconds) & (seconds % DAY != 0)), self.k)
+        parts = [*(["year"] if first < last else []), "month", "weekday", *(["hour"] if hours else [])]
+        extra["parts", None] = min(clock.margin, span.margin)
+        extra["years", None] = span.margin
+        years = {"years": (first, last)} if first < last else {}
+        return {"kind": Date, "parts": tuple(parts), "order": order, **years}
+
+    def _text(self, facts: Facts, decisions: Decisions, extra: dict[tuple[str, Any], float]) -> dict[str, Any] | None:
+        common = covered(facts, decisions)
+        if common is not None:
+            if many(facts, _MOST_CATEGORIES, decisions):
+                return {"kind": Category, "hashed": 4 * _HASHED}
+            count = facts.of_each()
+            listed = sorted((facts.values[j], int(count[j])) for j in np.flatnonzero(common).tolist())
+            extra.update({("value", value): n - self.k + 1 for value, n in listed})
+            return {"kind": Category, "values": tuple(value for value, _ in listed)}
+        words = np.array([v is not None and len(v.split(" ")) > 1 for v in facts.values], dtype=bool)
+        several = int(np.count_nonzero(words[facts.places]))
+        if decisions.most(several, int(np.count_nonzero(facts.there[facts.places])) - several, facts.most_taken):
+            return {"kind": Text, "words": (1, 1), "places": _PLACES}
+        return None if nearly_all_differ(facts, decisions) else {"kind": Category, "hashed": _HASHED}
+
+
+def _year(seconds: float) -> int:
+    return int(np.datetime64(int(seconds), "s").astype("datetime64[Y]").astype(np.int64)) + 1970

@@ -1,0 +1,253 @@
+"""Sparse rows are selected as the literal loop in rationals selects them, and as the same rows dense are."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import event, given
+from hypothesis import strategies as st
+
+import erasable.core.deciding as deciding
+import erasable.core.sparse_deciding as sparse_deciding
+from erasable.core.grid import Grid, dense_rows, sparse_rows, to_grid
+from erasable.core.selector import GridRows, RawRows, not_ruled_out, select, stale_screen
+from erasable.core.sparse import stacked
+from erasable.core.sparse_leverage import Inverse, invert, may_exceed
+from erasable.core.sums import add_rows, empty_gram, symmetric
+from tests import oracle
+from tests.core.test_grid_sparse import as_sparse, assert_sparse_grid_rows
+from tests.core.test_selector import SIZES, forced_problems, parts
+from tests.strategies import problems
+
+
+def run(X, grid, units, tau, *, learnt=None, on_grid=False, **options):
+    H, n = empty_gram(grid, units), 0
+    if learnt is not None:
+        add_rows(H, sparse_rows(learnt, grid), 1.0, grid)
+        n = len(learnt)
+    rows = GridRows(to_grid(X, grid), grid) if on_grid else RawRows(X, grid)
+    assert rows.sparse
+    return select(rows, H, n, grid=grid, units=units, tau=tau, **options), H
+
+
+def assert_selects_as_the_oracle(X, grid, units, tau, *, learnt=None, forced=None, **options):
+    """``X`` is sparse."""
+    found, H = run(X, grid, units, tau, learnt=learnt, forced=forced, **options)
+    G = to_grid(X.toarray(), grid)
+    exact = oracle.gram_matrix([] if learnt is None else learnt.tolist(), units, grid.n_columns)
+    expected = oracle.select(G.tolist(), exact, tau, forced)
+    assert found.index.tolist() == expected
+    assert symmetric(H).tolist() == exact
+    if expected:
+        chosen = stacked(found.batches)
+        assert_sparse_grid_rows(chosen, grid)
+        assert (dense_rows(chosen, grid) == G[expected]).all()
+    d = found.decisions
+    assert d.screened + d.certified + d.enclosed + d.exact == len(G)
+    return found
+
+
+@st.composite
+def sparse_problems(draw, **options):
+    X, grid, units, tau = parts(draw(problems(**options)))
+    return draw(as_sparse(X)), grid, units, tau
+
+
+@given(sparse_problems(), SIZES, SIZES, st.booleans())
+def test_selection_is_that_of_the_literal_loop(problem, block, chunk, on_grid):
+    found = assert_selects_as_the_oracle(*problem, block_rows=block, chunk_rows=chunk, on_grid=on_grid)
+    for level in ("screened", "enclosed", "exact"):
+        if getattr(found.decisions, level):
+            event(level)
+
+
+@given(problems(max_rows=16), st.integers(0, 8), SIZES, SIZES)
+def test_selection_goes_on_from_rows_learnt_before(problem, n, block, chunk):
+    X, grid, units, tau = parts(problem)
+    learnt, rest = to_grid(X[: n % len(X)], grid), sp.csr_array(X[n % len(X) :])
+    assert_selects_as_the_oracle(rest, grid, units, tau, learnt=learnt, block_rows=block, chunk_rows=chunk)
+
+
+@given(forced_problems(), SIZES, SIZES, st.booleans())
+def test_forced_rows_are_selected_in_their_turn(problem, block, chunk, on_grid):
+    (X, *rest), forced = problem
+    options = {"block_rows": block, "chunk_rows": chunk, "on_grid": on_grid}
+    assert_selects_as_the_oracle(sp.csr_array(X), *rest, forced=forced, **options)
+
+
+@given(sparse_problems(max_rows=14), SIZES, st.sampled_from([1e-6, 0.1, 0.49, 0.5, 1e6]))
+def test_a_larger_error_bound_changes_who_decides_and_nothing_else(problem, chunk, eta):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sparse_deciding, "sparse_gram_error", lambda *_: eta)
+        assert_selects_as_the_oracle(*problem, chunk_rows=chunk)
+
+
+@given(sparse_problems(max_rows=14), SIZES)
+def test_without_any_inverse_every_row_is_decided_exactly(problem, chunk):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sparse_deciding, "invert", lambda *_: None)
+        found = assert_selects_as_the_oracle(*problem, chunk_rows=chunk)
+    d = found.decisions
+    assert d.screened == 0
+    assert problem[3] == 0.0 or d.enclosed + d.exact >= len(found.index) + (d.certified > 0)
+
+
+@given(sparse_problems(max_rows=16), SIZES, SIZES)
+def test_a_screen_that_is_never_renewed_selects_the_same(problem, block, chunk):
+    """The inverse of the first moment stays valid for screening, because leverage only falls."""
+    _, grid, units, _ = problem
+    first = invert(empty_gram(grid, units), units)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sparse_deciding, "may_exceed", lambda G, _, grid, tau: may_exceed(G, first, grid, tau))
+        assert_selects_as_the_oracle(*problem, block_rows=block, chunk_rows=chunk)
+
+
+@given(sparse_problems(), SIZES, SIZES)
+def test_without_screening_the_selection_is_the_same(problem, block, chunk):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sparse_deciding, "may_exceed", lambda G, *_: np.ones(G.shape[0], dtype=bool))
+        found = assert_selects_as_the_oracle(*problem, block_rows=block, chunk_rows=chunk)
+    assert found.decisions.screened == 0
+
+
+@given(problems(max_rows=16), st.integers(0, 8))
+def test_a_stale_screen_rules_out_nothing_that_is_above_now(problem, n):
+    X, grid, units, tau = parts(problem)
+    n %= len(X)
+    older, now = empty_gram(grid, units), oracle.gram_matrix(to_grid(X[:n], grid).tolist(), units, grid.n_columns)
+    add_rows(older, to_grid(X[: n // 2], grid))
+    stale = stale_screen(older, grid, units, tau)
+    if stale is None:
+        assert tau == 0.0
+        return
+    above = [tau == 0.0 or oracle.leverage(now, g) > tau for g in to_grid(X, grid).tolist()]
+    for rows in (RawRows(sp.csr_array(X), grid), RawRows(X, grid)):
+        assert (not_ruled_out(rows, stale) >= above).all()
+
+
+# -- inverses as bad as their bound allows -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sign", [-1, 1])
+@pytest.mark.parametrize(("copies", "shift"), [(1, 4), (1, 8), (16, 8), (120, 8), (1000, 6), (4000, 4)])
+def test_an_inverse_as_bad_as_its_bound_allows_changes_no_decision(copies, shift, sign, monkeypatch):
+    grid, units = Grid(2, 10 + shift, False, None), 1
+    learnt = np.tile([2 ** (9 + shift), 2 ** (9 + shift) - 3], (copies, 1))
+    exact = oracle.gram_matrix(learnt.tolist(), units, 2)
+    made = []
+
+    def worst(H, units):
+        right = invert(H, units)
+        if right is None:
+            return None
+        made.append(right.error)
+        return Inverse(right.A * (1 + 0.4 * sign * right.error), right.roots, right.error)
+
+    monkeypatch.setattr(sparse_deciding, "invert", worst)
+    asked = sp.csr_array(np.array([[1, -1], [3, -2], [40, -41], [200, -201], [2, 2]]) / 2.0**grid.bits)
+    for q in [oracle.leverage(exact, g) for g in to_grid(asked.toarray(), grid).tolist()]:
+        for stretch in (0.3, 0.9, 0.999, 1.0, 1.001, 1.1, 3.0):
+            for chunk in (1, None):
+                assert_selects_as_the_oracle(
+                    asked, grid, units, float(q) * stretch, learnt=learnt, chunk_rows=chunk, block_rows=5
+                )
+    assert made or copies >= 120
+
+
+# -- paths -------------------------------------------------------------------------------------------------------
+
+
+def a_stream(n, d, density, seed):
+    """Rows with few entries, a few columns in many of them; copies, empty rows and entries of every size."""
+    rng = np.random.default_rng(seed)
+    held = rng.random((n, d)) < density * np.where(np.arange(d) < 3, 10.0, 1.0)
+    X = np.where(held, rng.standard_normal((n, d)) * 10.0 ** rng.integers(-3, 4, (n, 1)), 0.0)
+    X[n // 2 : n // 2 + 9] = X[0]
+    X[n // 3 : n // 3 + 5] = 0.0
+    return X
+
+
+@pytest.mark.parametrize("scaling", ["row", None, 3.0, "columns"])
+@pytest.mark.parametrize("bits", [15, 18])
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_sparse_and_dense_rows_have_one_selection(scaling, bits, intercept, dtype):
+    X = a_stream(1500, 40, 0.06, bits)
+    if scaling in (None, 3.0):
+        X /= np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1e-9) * (1.0 if scaling is None else 1 / 3)
+        X *= 0.999
+    X = X.astype(dtype)
+    grid = Grid(40, bits, intercept, tuple(np.linspace(0.5, 2.0, 40).tolist()) if scaling == "columns" else scaling)
+    units = 4**bits // 8
+    for tau in (0.3, 0.05):
+        H = empty_gram(grid, units)
+        expected = select(RawRows(X, grid), H, 0, grid=grid, units=units, tau=tau)
+        for on_grid in (False, True):
+            for chunk in (None, 17):
+                found, sparse_H = run(sp.csr_array(X), grid, units, tau, on_grid=on_grid, chunk_rows=chunk)
+                assert found.index.tolist() == expected.index.tolist()
+                assert (symmetric(sparse_H) == symmetric(H)).all()
+        assert 20 < len(found.index) < 1480
+        assert found.decisions.screened > 0
+        assert found.decisions.enclosed + found.decisions.exact < 10
+
+
+@pytest.mark.parametrize("block", [1, 5, 64, 700, None])
+@pytest.mark.parametrize("chunk", [1, 13, 700, None])
+def test_block_and_chunk_change_nothing(block, chunk):
+    X, grid = a_stream(700, 8, 0.2, 3), Grid(8)
+    inverse = oracle.GrowingInverse(9, 2**30)
+    expected = [i for i, g in enumerate(to_grid(X, grid).tolist()) if inverse.take_if_above(g, 0.07)]
+    assert 50 < len(expected) < 350
+    found, _ = run(sp.csr_array(X), grid, 2**30, 0.07, block_rows=block, chunk_rows=chunk)
+    assert found.index.tolist() == expected
+
+
+@pytest.mark.parametrize("bits", [15, 20])
+def test_a_capacity_so_small_that_float64_cannot_invert(bits):
+    rng = np.random.default_rng(bits)
+    rows = [np.tile([1.0, 2.0, 0.0], (6, 1)), rng.standard_normal((4, 3)), np.tile([1.0, 2.0, 0.0], (3, 1))]
+    X = sp.csr_array(np.concatenate([*rows, [[1.0, 2.0, 1e-6 * k] for k in range(-5, 5)]]))
+    for tau in (0.0, 1e-4, 0.2, 5.0):
+        for chunk in (1, 4, None):
+            assert_selects_as_the_oracle(X, Grid(3, bits, False), 1, tau, chunk_rows=chunk)
+
+
+def test_ties_in_a_row():
+    grid = Grid(9, 15, False, None)
+    v = np.zeros((9, 9))
+    v[:, [1, 3, 4, 8]] = np.array([2**10, -(2**10), 2**10, 2**10]) / 2.0**15
+    units, tau = 2**24 - 3 * 2**22, 2.0**-2
+    for chunk in (1, 2, 3, 4, 5, None):
+        found = assert_selects_as_the_oracle(sp.csr_array(v), grid, units, tau, chunk_rows=chunk)
+        assert found.index.tolist() == [0, 1, 2]
+        assert found.decisions.enclosed + found.decisions.exact == 1  # the others are copies
+        lower, _ = run(sp.csr_array(v), grid, units, math.nextafter(tau, 0.0), chunk_rows=chunk)
+        assert lower.index.tolist() == [0, 1, 2, 3]
+
+
+def test_no_block_is_made_dense(monkeypatch):
+    X = sp.csr_array(a_stream(400, 30, 0.05, 5))
+    for kind in (sp.csr_array, sp.csr_matrix):
+        monkeypatch.setattr(kind, "toarray", None)
+        monkeypatch.setattr(kind, "todense", None)
+    found, _ = run(X, Grid(30), 2**28, 0.1)
+    assert len(found.index) > 10
+
+
+def test_no_rows_select_nothing():
+    found, H = run(sp.csr_array((0, 2)), Grid(2), 5, 0.1)
+    assert (found.index.tolist(), found.batches) == ([], [])
+    assert (symmetric(H) == 5 * np.eye(3)).all()
+
+
+def test_an_infinite_threshold_needs_no_inverse(monkeypatch):
+    monkeypatch.setattr(sparse_deciding, "invert", None)
+    monkeypatch.setattr(deciding, "factor", None)
+    X = sp.csr_array(a_stream(100, 5, 0.3, 1))
+    forced = np.arange(100) % 10 < 2
+    found = assert_selects_as_the_oracle(X, Grid(5), 2**30, math.inf, forced=forced, block_rows=7, chunk_rows=3)
+    assert len(found.index) == 20

@@ -1,0 +1,371 @@
+"""What a schema makes of a table: against the oracle, row by row, from any container, bit for bit."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from fractions import Fraction
+from unittest import mock
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+import scipy.sparse as sp
+from flint import arb
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from erasable.errors import ConfigurationError, InputError, InputTypeError
+from erasable.schemas import Category, Number, Schema, Text, Vector, YesNo
+from erasable.schemas import _containers as reading
+from erasable.schemas import _moments as moments
+from erasable.schemas import _number as numbers
+from erasable.schemas._cells import canonical_text, lowered
+from erasable.schemas._placed import places_of
+from tests.schemas import oracle
+from tests.schemas.cases import ROWS, TEXT, VECTORS, WITH_VECTOR, as_columns, containers, through_csv
+
+SCHEMA, FULL = Schema.parse(TEXT), Schema.parse(WITH_VECTOR)
+TABLES = st.lists(ROWS, min_size=1, max_size=6)
+
+
+def dense(rows):
+    return rows.toarray() if sp.issparse(rows) else rows
+
+
+def exact(rows):
+    return [[Fraction(float(v)) for v in row] for row in dense(rows)]
+
+
+def same(a, b):
+    """Whether two results are the same bytes, CSR structure included."""
+    if sp.issparse(a) != sp.issparse(b) or a.dtype != b.dtype or a.shape != b.shape:
+        return False
+    if not sp.issparse(a):
+        return a.tobytes() == b.tobytes()
+    return all(np.array_equal(getattr(a, part), getattr(b, part)) for part in ("data", "indices", "indptr"))
+
+
+# -- against the oracle ----------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=80, deadline=None)
+@given(TABLES)
+def test_every_row_is_what_the_oracle_says(rows):
+    encoded, _ = SCHEMA.encode(as_columns(rows))
+    assert exact(encoded) == [[Fraction(v) for v in oracle.encode_row(TEXT, row)] for row in rows]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(VECTORS, min_size=1, max_size=5))
+@example([[2.0, 2.0, 2.0], [1e300, -1e300, 1e-300], [2.0, 0.0, 0.0]])
+def test_vectors_are_what_the_oracle_says(vectors):
+    text = 'version = 1\n[columns.v]\nkind = "vector"\nlength = 3\nscale = 2\n'
+    for table in ({"v": vectors}, pa.table({"v": pa.array(vectors, pa.list_(pa.float64(), 3))})):
+        encoded, _ = Schema.parse(text).encode(table)
+        assert exact(encoded) == [[Fraction(v) for v in oracle.encode_row(text, {"v": v})] for v in vectors]
+
+
+@settings(max_examples=30, deadline=None)
+@given(TABLES, st.data())
+def test_row_by_row_is_the_table(rows, data):
+    columns = as_columns(rows)
+    columns["meaning"] = [data.draw(VECTORS) for _ in rows]
+    whole, report = FULL.encode(columns)
+    alone = [FULL.encode({n: [c[i]] for n, c in columns.items()}) for i in range(len(rows))]
+    assert same(sp.vstack([sp.csr_array(r) for r, _ in alone], format="csr"), sp.csr_array(whole))
+    total = alone[0][1]
+    for _, one in alone[1:]:
+        total += one
+    assert total == report
+
+
+@settings(max_examples=20, deadline=None)
+@given(TABLES)
+def test_every_container_gives_the_same_bytes_and_report(rows):
+    columns = as_columns(rows)
+    first, report = SCHEMA.encode(columns)
+    for name, table in containers(columns):
+        encoded, found = SCHEMA.encode(table)
+        assert same(encoded, first), name
+        assert found == report, name
+
+
+@settings(max_examples=20, deadline=None)
+@given(TABLES)
+def test_without_pyarrow_it_is_the_same(rows):
+    columns = as_columns(rows)
+    first, report = SCHEMA.encode(columns)
+    with mock.patch.object(reading, "pyarrow", side_effect=ConfigurationError("no pyarrow")):
+        for table in (columns, pd.DataFrame(columns), pl.DataFrame(columns, strict=False)):
+            encoded, found = SCHEMA.encode(table)
+            assert same(encoded, first)
+            assert found == report
+
+
+# -- typed columns ---------------------------------------------------------------------------------------------------
+
+TYPED = pa.table(
+    {
+        "age": pa.array([39, None, 17], pa.int64()),
+        "change": pa.array([0.1, 2.5, None], pa.float32()),
+        "income": pa.array([1.0, 1234.5, 1e9]),
+        "visits": pa.array([0, 500, 7], pa.uint16()),
+        "hours": pa.array([True, False, None]),
+        "score": pa.array([10.0, 19.99, 30.0]),
+        "town": pa.array([39, 40, None], pa.int32()),
+        "street": pa.array([1.5, 39.0, -0.0]),
+        "grade": pa.array(["low", "high", None]),
+        "member": pa.array([True, None, False]),
+        "joined": pa.array([datetime.datetime(2015, 6, 30, 23, 59, 59), None, datetime.datetime(1969, 12, 31, 23)]),
+        "left": pa.array([None, None, None], pa.date32()),
+        "opens": pa.array([datetime.time(9, 5), None, datetime.time(23, 59, 59)]),
+        "note": pa.array(["to be", None, "or not"]),
+        "nick": pa.array(["Ann", "", "ПРИВЕТ"]),
+    }
+)
+
+
+def test_typed_columns_and_their_csv_agree():
+    first, report = SCHEMA.encode(TYPED)
+    variants = {
+        "csv": through_csv(TYPED),
+        "pandas": TYPED.to_pandas(),
+        "nullable": TYPED.to_pandas(types_mapper={pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}.get),
+        "arrow dtypes": TYPED.to_pandas(types_mapper=pd.ArrowDtype),
+        "polars": pl.from_arrow(TYPED),
+        "lists": TYPED.to_pydict() | {"change": [np.float32(0.1), np.float32(2.5), None]},
+    }
+    for name, table in variants.items():
+        encoded, found = SCHEMA.encode(table)
+        assert same(encoded, first), name
+        assert found == report, name
+    plain = TYPED.to_pydict() | {"change": [0.1, 2.5, None]}
+    rows = [{n: c[i] for n, c in plain.items()} for i in range(3)]
+    assert exact(first) == [[Fraction(v) for v in oracle.encode_row(TEXT, row)] for row in rows]
+
+
+def test_pandas_writes_a_csv_that_agrees(tmp_path):
+    frame = TYPED.to_pandas().drop(columns="left")
+    frame["left"] = None
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    texts = pd.read_csv(tmp_path / "t.csv", dtype=str, keep_default_na=False)
+    assert same(SCHEMA.encode(texts)[0], SCHEMA.encode(TYPED)[0])
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_moments_of_every_unit_and_zone_agree(unit):
+    schema = Schema.parse('version = 1\n[columns.at]\nkind = "date"\nparts = ["day", "hour"]\nencoding = "bins"\n')
+    texts = ["2015-06-30T23:30:00-02:00", "1969-12-31T23:59:59Z", None]
+    right, _ = schema.encode({"at": texts})
+    utc = ["2015-07-01T01:30:00", "1969-12-31T23:59:59", None]
+    plain = pa.array(np.array([t or "NaT" for t in utc], f"M8[{unit}]"))
+    zoned = plain.cast(pa.timestamp(unit, "UTC")).cast(pa.timestamp(unit, "Europe/Berlin"))
+    for column in (plain, zoned, zoned.to_pandas(), plain.to_pandas(), pl.from_arrow(zoned), zoned.to_pylist()):
+        assert same(schema.encode({"at": column})[0], right)
+    assert schema.feature_names_out()[int(right.indices[0])] == "at.day=1"
+
+
+def test_decimals_are_the_numbers_that_they_are_written_as():
+    import decimal
+
+    schema = Schema([Number(name="x", range=(0, 1)), Category(name="c", values=["39", "1.50"])])
+    cells = [decimal.Decimal("0.10"), decimal.Decimal("1.50"), None]
+    named = [decimal.Decimal("39.00"), decimal.Decimal("1.50"), None]
+    typed = pa.table({"x": pa.array(cells, pa.decimal128(6, 2)), "c": pa.array(named, pa.decimal128(6, 2))})
+    right, _ = schema.encode({"x": ["0.10", "1.50", None], "c": ["39.00", "1.50", None]})
+    for table in (typed, typed.to_pandas(), {"x": cells, "c": named}):
+        assert same(schema.encode(table)[0], right)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.one_of(st.floats(1, 1e6), st.integers(0, 19 * 2**10).map(lambda k: 2.0 ** (k / 2**10))))
+def test_logarithms_are_correctly_rounded(x):
+    schema = Schema(
+        [Number(name="x", range=(1, 1e6), spacing="log"), Number(name="y", range=(0, 1e6), spacing="log1p")]
+    )
+    rows, _ = schema.encode({"x": [x], "y": [x]})
+    assert exact(rows)[0][:1] == oracle.encode_number({"range": [1, 10**6], "spacing": "log"}, x)[0]
+    assert exact(rows)[0][2:3] == oracle.encode_number({"range": [0, 10**6], "spacing": "log1p"}, x)[0]
+
+
+@pytest.mark.parametrize("spacing", ["log", "log1p"])
+def test_doubtful_logarithms_are_settled_in_ball_arithmetic(spacing):
+    low = 1.0 if spacing == "log" else 0.0
+    x = np.random.default_rng(0).uniform(low, 50, 300)
+    column = Number(name="x", range=(low, 50), spacing=spacing)
+    with mock.patch.object(numbers, "_DOUBT", 1.0):  # every one is doubtful
+        slow = column._log(x, low, 50.0)
+    assert np.array_equal(slow, column._log(x, low, 50.0))
+
+
+@pytest.mark.parametrize("n", [7, 12, 24, 31])
+def test_no_point_of_a_circle_is_near_the_middle_of_two_steps(n):
+    for table, f in zip(moments.circle(n), ("cos_pi", "sin_pi"), strict=True):
+        for k, value in enumerate(table):
+            steps = getattr(arb(2 * k) / n, f)() * 2**20
+            assert abs(steps - int(value * 2**20)) < arb(0.5) - arb(2) ** -20
+
+
+# -- golden values ---------------------------------------------------------------------------------------------------
+
+
+def test_hashes_are_golden():
+    words = ["", "a", "Bern", "Zürich", "中文", "to be", "1 2"]
+    assert places_of(words, 2**24).tolist() == GOLDEN_PLACES
+    rows, _ = Schema([Text(name="t", words=(1, 2), places=32, indicator=False)]).encode(
+        {"t": ["To be, OR not to be — “ÉTÉ” ПРИВЕТ"]}
+    )
+    assert {int(j): int(v * 2**20) for j, v in enumerate(dense(rows)[0]) if v} == GOLDEN_TEXT
+
+
+GOLDEN_PLACES = [15451235, 13731145, 6009622, 7514029, 11775938, 5124635, 5871297]
+GOLDEN_TEXT = {
+    2: 201798,
+    3: 201798,
+    6: 201798,
+    9: 403597,
+    19: 201798,
+    20: 403597,
+    23: 403597,
+    25: 201798,
+    27: 605395,
+    28: 201798,
+}
+
+
+def test_small_letters_are_those_of_a_fixed_list():
+    assert lowered("ABYZ ÀÖØÞ ×ß ΑΣΩ АЯЀЏ ŁİẞΆ") == "abyz àöøþ ×ß ασω аяѐџ ŁİẞΆ"
+    assert lowered("\u212a") == "\u212a"  # the sign of Kelvin, whose small letter is k for Python
+    changed = {c for c in map(chr, range(0x110000)) if not 0xD800 <= ord(c) <= 0xDFFF and lowered(c) != c}
+    assert len(changed) == 26 + 30 + 25 + 48
+
+
+@pytest.mark.parametrize(
+    ("cell", "text"),
+    [
+        (39, "39"),
+        (39.0, "39"),
+        ("39.0", "39"),
+        (" 39.00\t", "39"),
+        ("039", "039"),
+        ("39.50", "39.50"),
+        (39.5, "39.5"),
+        (-0.0, "0"),
+        ("-0.0", "0"),
+        (2.0**53, "9007199254740992.0"),
+        (2**53 + 1, "9007199254740993"),
+        (1e300, "1e+300"),
+        (True, "true"),
+        ("TRUE", "true"),
+        ("False ", "false"),
+        (np.int8(3), "3"),
+        (np.float64(0.1), "0.1"),
+        ("\xa0x", "\xa0x"),
+    ],
+)
+def test_canonical_texts(cell, text):
+    assert canonical_text(cell) == text
+
+
+# -- bounds and shapes -----------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=30, deadline=None)
+@given(TABLES, st.data())
+def test_no_row_is_longer_than_the_bound_and_every_number_is_a_multiple_of_a_step(rows, data):
+    columns = as_columns(rows)
+    columns["meaning"] = [data.draw(VECTORS) for _ in rows]
+    encoded = exact(FULL.encode(columns)[0])
+    assert all(sum(v * v for v in row) <= Fraction(FULL.bound) ** 2 for row in encoded)
+    assert all((v * 2**20).denominator == 1 and abs(v) <= 1 for row in encoded for v in row)
+
+
+def test_the_bound_is_close():
+    rows = {"c": ["a"], "y": ["yes"]}
+    schema = Schema([Category(name="c", values=["a"]), YesNo(name="y")])
+    assert np.linalg.norm(dense(schema.encode(rows)[0])) == pytest.approx(math.sqrt(2))
+    assert schema.bound == math.ceil(math.sqrt(2) * 1024) / 1024
+
+
+def test_names_fit_the_features():
+    names = FULL.feature_names_out()
+    assert len(names) == len(set(names)) == FULL.n_features_out
+    columns = {n: [None] for n in FULL.by_name}
+    assert FULL.encode(columns)[0].shape == (1, FULL.n_features_out)
+
+
+def test_wide_schemas_give_sparse_rows_without_zeros_and_narrow_ones_dense():
+    narrow, wide = Schema([Number(name="x", scale=1)]), Schema([Category(name="c", hashed=100)])
+    assert isinstance(narrow.encode({"x": [1]})[0], np.ndarray)
+    rows, _ = wide.encode({"c": ["a", None]})
+    assert sp.issparse(rows)
+    assert rows.has_canonical_format
+    full = SCHEMA.encode_sparse(as_columns([dict.fromkeys(SCHEMA.by_name, "1")] * 3))[0]
+    assert full.data.all()
+    assert full.has_canonical_format
+
+
+def test_no_rows_give_no_rows():
+    empty = pa.table({n: pa.array([], pa.string()) for n in SCHEMA.by_name})
+    for table in (empty, empty.to_pandas(), {n: [] for n in SCHEMA.by_name}):
+        assert SCHEMA.encode(table)[0].shape == (0, SCHEMA.n_features_out)
+
+
+# -- reports and refusals --------------------------------------------------------------------------------------------
+
+
+def test_the_report_counts_and_quotes_nothing():
+    schema = Schema([Number(name="x", range=(0, 1)), Category(name="c", values=["a"]), YesNo(name="y")])
+    table = {
+        "x": ["2", "secret", "?", "0.5"],
+        "c": ["a", "secret", None, "a"],
+        "y": ["secret", "yes", "NO", ""],
+        "z": [1] * 4,
+    }
+    _, report = schema.encode(table)
+    assert report.counts == {
+        "x": {"missing": 1, "unparsable": 1, "clipped": 1},
+        "c": {"missing": 1, "unknown": 1},
+        "y": {"missing": 1, "unknown": 1},
+    }
+    assert report.extra == ("z",)
+    assert report.total("missing") == 3
+    assert "secret" not in str(report) + repr(report)
+    assert str(report).splitlines()[1] == "x: 1 missing, 1 unparsable, 1 clipped"
+
+
+def test_columns_with_roles_may_be_absent_and_others_may_not():
+    schema = Schema.parse('version = 1\n[columns.y]\nrole = "label"\n[columns.x]\nkind = "number"\nscale = 1\n')
+    assert schema.encode({"x": [1.0]})[1].extra == ()
+    with pytest.raises(InputError, match=r"lacks 1 of 1 columns of the schema: 'x'\.$"):
+        schema.encode({"y": [1.0]})
+
+
+@pytest.mark.parametrize(
+    ("table", "error"),
+    [
+        (np.ones((2, 1)), InputTypeError),
+        ("x", InputTypeError),
+        ({"x": "abc"}, InputTypeError),
+        ({"x": [b"1"]}, InputTypeError),
+        ({"x": [{"a": 1}]}, InputTypeError),
+        ({"x": [datetime.date(2020, 1, 1)]}, InputTypeError),
+        ({"x": [[1.0]]}, InputTypeError),
+        ({"y": [1, 2], "x": [1]}, InputError),
+        (pd.DataFrame([[1, 2]], columns=["x", "x"]), InputError),
+        (pa.table([[1], [2]], names=["x", "x"]), InputError),
+    ],
+)
+def test_tables_that_cannot_be_are_refused(table, error):
+    with pytest.raises(error) as caught:
+        Schema([Number(name="x", scale=1)]).encode(table)
+    assert "\n" not in str(caught.value)
+
+
+def test_vectors_of_another_length_are_unparsable():
+    schema = Schema([Vector(name="v", length=2)])
+    _, report = schema.encode({"v": [[1.0, 0.0, 0.0], [1.0, 0.0], None]})
+    assert report.counts == {"v": {"missing": 1, "unparsable": 1}}

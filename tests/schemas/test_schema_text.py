@@ -1,0 +1,188 @@
+"""Schemas as texts and files: one canonical text, read back as it was; and what is refused, in one line."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import tomllib
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from erasable.errors import ConfigurationError
+from erasable.schemas import Category, Cross, Number, Role, Schema, _toml
+from tests.schemas.cases import WITH_VECTOR
+
+FULL = Schema.parse(WITH_VECTOR)
+HEAD = "version = 1\n"
+X = '[columns.x]\nkind = "number"\nscale = 1\n'
+C = '[columns.c]\nkind = "category"\nvalues = ["a", "b"]\n'
+
+
+def test_the_canonical_text_is_that_of_what_it_is_read_as():
+    again = Schema.parse(FULL.text)
+    assert again == FULL
+    assert again.text == FULL.text
+    assert hash(again) == hash(FULL)
+    assert again.columns == FULL.columns
+    assert FULL.text == WITH_VECTOR.lstrip()  # which is written that way
+
+
+def test_spelling_defaults_and_comments_do_not_matter_and_the_order_of_columns_does():
+    one = Schema.parse(HEAD + X + C)
+    other = Schema.parse(
+        "# a comment\nversion = 1\n"
+        "missing = ['', 'NA', 'na ', 'N/A', '?', '#N/A', '<NA>', 'NaN', 'NaT', 'None', 'null']\n"
+        '[columns]\nx = {scale = 1.0, kind = "number", spacing = "linear"}\n'
+        'c = {values = ["a ", "b"], kind = "category"}\n'
+    )
+    assert one == other
+    assert one != Schema.parse(HEAD + C + X)
+    assert one != Schema.parse(HEAD + "missing = []\n" + X + C)
+    assert one != Schema.parse(HEAD + X + C + "[columns.y]\nrole = 'label'\n")
+
+
+def test_it_is_saved_and_loaded(tmp_path):
+    file = tmp_path / "schema.toml"
+    FULL.save(file, head="Drafted from a table.\n\nEdit it.")
+    assert file.read_text(encoding="utf-8").startswith("# Drafted from a table.\n#\n# Edit it.\n\nversion = 1\n")
+    assert Schema.load(file) == FULL
+    file.write_bytes(b"\xef\xbb\xbf" + FULL.text.encode())
+    assert Schema.load(file) == FULL
+
+
+def test_it_is_copied_and_pickled():
+    assert copy.deepcopy(FULL) is FULL
+    assert pickle.loads(pickle.dumps(FULL)) == FULL
+
+
+def test_it_describes_itself_to_a_state():
+    assert Schema.parse(FULL.describe()["text"]) == FULL
+    assert FULL.takes == "tables"
+    assert FULL.having("subject") == ("who",)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.dictionaries(
+        st.text().filter(lambda t: not any(0xD800 <= ord(c) <= 0xDFFF for c in t)),
+        st.lists(
+            st.one_of(
+                st.text(st.characters(exclude_categories=["Cs"])),
+                st.integers(-(2**53), 2**53),
+                st.floats(allow_nan=False, allow_infinity=False),
+                st.booleans(),
+            )
+        ),
+    )
+)
+def test_any_toml_that_is_written_is_read_back(entries):
+    written = _toml.table("", entries)
+    assert tomllib.loads(written) == entries
+    assert all(
+        isinstance(v, bool) == isinstance(w, bool)
+        for k in entries
+        for v, w in zip(entries[k], tomllib.loads(written)[k], strict=True)
+    )
+
+
+BAD = {
+    "no TOML": ("version = ", "no valid TOML"),
+    "no version": (X, "version = none"),
+    "a newer version": (
+        "version = 2\n" + X,
+        "version = 2, and this erasable reads version 1: install a newer erasable",
+    ),
+    "a true version": ("version = true\n" + X, "first line must be version = 1"),
+    "nothing": (HEAD, "no feature"),
+    "roles alone": (HEAD + "[columns.y]\nrole = 'label'\n", "no feature"),
+    "an unknown table": (HEAD + "speed = 3\n" + X, "no parameter 'speed'"),
+    "no table": (HEAD + "[columns]\nx = 3\n", "must be a table"),
+    "an unknown kind": (HEAD + "[columns.x]\nkind = 'colour'\n", "needs a role, or a kind: number, category"),
+    "an unknown role": (HEAD + X + "[columns.y]\nrole = 'king'\n", "must be one of 'label'"),
+    "an unknown parameter": (HEAD + X + "places = 3\n", "no parameter 'places': known are fill, indicator, range"),
+    "a double column": (HEAD + X + X, "no valid TOML"),
+    "a label among the features": (HEAD + X + "role = 'label'\n", "has a role and a kind"),
+    "two labels": (
+        HEAD + X + "[columns.y]\nrole='label'\n[columns.z]\nrole='label'\n",
+        "2 columns have the role 'label'",
+    ),
+    "a label and a target": (HEAD + X + "[columns.y]\nrole='label'\n[columns.z]\nrole='target'\n", "both there"),
+    "classes of an id": (HEAD + X + "[columns.y]\nrole='id'\nclasses=['a','b']\n", "classes are for a label"),
+    "double classes": (HEAD + X + "[columns.y]\nrole='label'\nclasses=['1','1.0']\n", "two or more, each once"),
+    "overlapping edges": (HEAD + "[columns.x]\nkind='number'\nedges=[1, 3, 2]\n", "edges must increase"),
+    "equal edges": (HEAD + "[columns.x]\nkind='number'\nedges=[1, 1.0]\n", "edges must increase"),
+    "no edges": (HEAD + "[columns.x]\nkind='number'\nedges=[]\n", "list of 1 to"),
+    "infinite edges": (HEAD + "[columns.x]\nkind='number'\nedges=[inf]\n", "finite number"),
+    "an empty range": (HEAD + "[columns.x]\nkind='number'\nrange=[1, 1]\n", "range must increase"),
+    "a range and edges": (HEAD + "[columns.x]\nkind='number'\nrange=[1, 2]\nedges=[1]\n", "one of range"),
+    "a number without anything": (HEAD + "[columns.x]\nkind='number'\n", "one of range"),
+    "a logarithm of zero": (HEAD + "[columns.x]\nkind='number'\nrange=[0, 2]\nspacing='log'\n", "above 0"),
+    "bins of a range": (HEAD + "[columns.x]\nkind='number'\nrange=[0, 2]\nbins='thermometer'\n", "bins are for edges"),
+    "double categories": (
+        HEAD + "[columns.c]\nkind='category'\nvalues=['39', 39.0]\n",
+        "values lists 1 of its 2 twice",
+    ),
+    "a category that is missing": (
+        HEAD + "[columns.c]\nkind='category'\nvalues=['a', 'NA']\n",
+        "a spelling of missing",
+    ),
+    "a category without values": (HEAD + "[columns.c]\nkind='category'\n", "either values"),
+    "too many places": (HEAD + "[columns.c]\nkind='category'\nhashed=100000000\n", "between 1 and 16777216"),
+    "too many features": (
+        HEAD + "".join(f"[columns.c{j}]\nkind='category'\nhashed=16777216\n" for j in (1, 2)),
+        "at most",
+    ),
+    "one level": (HEAD + "[columns.c]\nkind='ordered'\nlevels=['a']\n", "2 or more"),
+    "yes and no": (HEAD + "[columns.c]\nkind='yes/no'\nyes=['a']\nno=['A']\n", "both yes and no"),
+    "no parts": (HEAD + "[columns.d]\nkind='date'\n", "parts must list"),
+    "a year without years": (HEAD + "[columns.d]\nkind='date'\nparts=['year']\n", "go together"),
+    "days since no day": (
+        HEAD + "[columns.d]\nkind='date'\nparts=['days']\nsince='2020-02-30'\ndays=3\n",
+        "since must be a date",
+    ),
+    "words and characters": (HEAD + "[columns.t]\nkind='text'\nwords=[1,1]\ncharacters=[1,2]\n", "either words"),
+    "no length": (HEAD + "[columns.v]\nkind='vector'\n", "length must be an integer"),
+    "a fill of another kind": (HEAD + X + "fill = 'a'\n", "fill must be a finite number"),
+    "a cross of one column": (HEAD + C + "[[crosses]]\ncolumns=['c','c']\n", "two different columns"),
+    "a cross of a missing column": (HEAD + C + "[[crosses]]\ncolumns=['c','d']\n", "there is no column 'd'"),
+    "a cross with a label": (
+        HEAD + C + "[columns.y]\nrole='label'\n[[crosses]]\ncolumns=['c','y']\n",
+        "has the role 'label'",
+    ),
+    "a cross of a scaled number": (HEAD + C + X + "[[crosses]]\ncolumns=['c','x']\n", "'x' has no places"),
+    "a double cross": (
+        HEAD + C + "[columns.d]\nkind='yes/no'\n" + "[[crosses]]\ncolumns=['c','d']\n" * 2,
+        "a cross twice",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_schemas_are_refused_in_one_line(case):
+    text, said = BAD[case]
+    with pytest.raises(ConfigurationError) as caught:
+        Schema.parse(text)
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_double_columns_are_refused_in_python_too():
+    with pytest.raises(ConfigurationError, match="several columns 'x'"):
+        Schema([Number(name="x", scale=1), Role(name="x", role="id")])
+
+
+@pytest.mark.parametrize("content", [None, b"\xff\xfe", b"version = 1\n"])
+def test_files_that_are_no_schemas_are_refused(tmp_path, content):
+    file = tmp_path / "schema.toml"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(ConfigurationError) as caught:
+        Schema.load(file)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_cross_has_a_feature_for_each_pair():
+    schema = Schema([Category(name="a", values=["x"]), Category(name="b", values=["y"])], [Cross(columns=("a", "b"))])
+    assert schema.n_features_out == 3 + 3 + 9
