@@ -418,7 +418,14 @@ class OracleModel:
 
     @property
     def targets(self) -> list[list[int]]:
-        """One vector ``sum of s y g`` per linear function, y = +1 or -1 row by row, s the weight in sixteenths."""
+        """One vector ``sum of y g`` per linear function, y = +1 or -1 row by row."""
+        positives = self.classes if len(self.classes) > 2 else self.classes[-1:]
+        d = self.grid.n_columns
+        return [[sum(r.g[j] if r.label == c else -r.g[j] for r in self.core) for j in range(d)] for c in positives]
+
+    @property
+    def weighted_targets(self) -> list[list[int]]:
+        """The same with every row as often as its weight has sixteenths."""
         positives = self.classes if len(self.classes) > 2 else self.classes[-1:]
         d = self.grid.n_columns
         return [
@@ -436,7 +443,7 @@ class OracleModel:
         H = scaled_identity(self.grid.n_columns, 16 * self.units)
         for r in self.core:
             add_outer(H, r.g, r.weight)
-        return [[float32_bits(2**self.grid.bits * z) for z in solve(H, b)] for b in self.targets]
+        return [[float32_bits(2**self.grid.bits * z) for z in solve(H, b)] for b in self.weighted_targets]
 
     def class_weights(self) -> list[float]:
         """The weight of each class: given, one, or balanced by the weights of the core rows."""

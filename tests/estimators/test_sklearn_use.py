@@ -45,6 +45,10 @@ def test_parameters_are_stored_as_given():
         "classes": ["a", "b"],
         "feature_names": ["u", "v", "w"],
         "grid_bits": 12,
+        "loss": "logistic",
+        "alpha": np.float32(0.5),
+        "class_weight": {"a": np.float64(2)},
+        "sample_rate": np.float32(0),
         "order": "hashed",
         "random_state": np.int64(2**40),
     }
