@@ -446,7 +446,7 @@ class OracleModel:
         there = sum(t > 0 for t in totals)
         shares = [Fraction(sum(totals), there * t) if t else Fraction(1) for t in totals]
         nearest = [struct.unpack("<f", struct.pack("<I", float32_bits(s)))[0] for s in shares]
-        return [min(max(w, 2.0**-8), 2.0**8) for w in nearest]
+        return [min(max(w, 2.0**-16), 2.0**16) for w in nearest]
 
     def _logistic_bits(self) -> list[list[int]]:
         from tests.logistic_oracle import LogisticOracle

@@ -7,7 +7,8 @@ from erasable import ErasableClassifier, ErasableKernelClassifier
 
 @parametrize_with_checks(
     [
-        ErasableClassifier(horizon=1000),
+        ErasableClassifier(capacity=0.1, horizon=1000, kappa=0.4),
+        ErasableClassifier(capacity=0.1, threshold=0.05, loss="logistic"),
         ErasableClassifier(threshold=0.05, fit_intercept=False),
         ErasableClassifier(capacity=0.1, kappa=1.0, horizon=300, grid_bits=12),
         ErasableKernelClassifier(),

@@ -24,7 +24,7 @@ from erasable.operations.requests import Request
 from erasable.store import side_files
 from tests.machines.mortal import Killed, killed_at
 
-D, THRESHOLD = 12, 0.02
+D, THRESHOLD, RATE = 12, 0.02, 0.2
 NAMES = [f"f{j}" for j in range(D)]
 POOL = np.random.default_rng(7).standard_normal((60, D)).round(6)
 POOL[40:] = POOL[:20]  # twins: other ids, the same features
@@ -38,15 +38,17 @@ class Row:
         self.call = call  # with which command it was learnt
         self.id, self.subject = f"row-{number:04d}", f"subject-{number % 9}"
         self.label = ("no", "yes", "perhaps")[number % 5 % 3]
+        self.weight = (1.0, 1.0, 1.0, 2.5, 0.5)[number % 5]
 
 
 def plain(rows: list[Row]) -> ErasableClassifier:
     """These rows and no others, learnt in the calls that they came in."""
-    clf = ErasableClassifier(threshold=THRESHOLD, feature_names=NAMES)
+    clf = ErasableClassifier(threshold=THRESHOLD, feature_names=NAMES, sample_rate=RATE, class_weight="balanced")
     for _, together in itertools.groupby(rows, key=lambda row: row.call):
         part = list(together)
         X, labels = np.array([r.x for r in part]), [r.label for r in part]
-        clf.partial_fit(X, labels, ids=[r.id for r in part], subjects=[r.subject for r in part])
+        names = {"ids": [r.id for r in part], "subjects": [r.subject for r in part]}
+        clf.partial_fit(X, labels, **names, sample_weight=[r.weight for r in part])
     return clf
 
 
@@ -98,8 +100,8 @@ class ModelFileMachine(RuleBasedStateMachine):
         path = self.scratch / "rows.csv"
         with open(path, "w", newline="") as file:
             out = csv.writer(file)
-            out.writerow([*NAMES, "id", "who", "label"])
-            out.writerows([*map(repr, r.x.tolist()), r.id, r.subject, r.label] for r in rows)
+            out.writerow([*NAMES, "id", "who", "label", "much"])
+            out.writerows([*map(repr, r.x.tolist()), r.id, r.subject, r.label, r.weight] for r in rows)
         return str(path)
 
     def learning(self, rows: list[Row]) -> tuple[list[str], list[Row]]:
@@ -107,7 +109,8 @@ class ModelFileMachine(RuleBasedStateMachine):
         command = ["learn", self.table(rows), "-o", str(self.path), "--id", "id", "--subject", "who"]
         all_rows = {r.id: r for r in [*(self.rows or ()), *rows]}
         kept = plain([*(self.rows or ()), *rows]).core_ids_.tolist()
-        return [*command, "--threshold", str(THRESHOLD)], [all_rows[key] for key in kept]
+        how = ["--weight", "much", "--threshold", str(THRESHOLD), "--sample-rate", str(RATE)]
+        return [*command, *how, "--class-weight", "balanced"], [all_rows[key] for key in kept]
 
     def forgetting(self, data) -> tuple[list[str], list[Row]]:
         known = [r.number for r in self.rows or ()]
@@ -189,9 +192,41 @@ class ModelFileMachine(RuleBasedStateMachine):
     def refuse(self):
         """Bad input changes nothing."""
         held = self.rows[0]
-        assert run(["learn", self.table([held]), "-o", str(self.path), "--id", "id", "--subject", "who"]) == 2
+        assert (
+            run(
+                [
+                    "learn",
+                    self.table([held]),
+                    "-o",
+                    str(self.path),
+                    "--id",
+                    "id",
+                    "--subject",
+                    "who",
+                    "--weight",
+                    "much",
+                ]
+            )
+            == 2
+        )
         assert run(["forget", str(self.path), "--ids-file", str(self.scratch / "none.txt")]) != 0
-        assert run(["learn", self.table([Row(self.next)]), "-o", str(self.path), "--id", "id", "--kappa", "0.9"]) == 2
+        assert (
+            run(
+                [
+                    "learn",
+                    self.table([Row(self.next)]),
+                    "-o",
+                    str(self.path),
+                    "--id",
+                    "id",
+                    "--weight",
+                    "much",
+                    "--kappa",
+                    "0.9",
+                ]
+            )
+            == 2
+        )
 
     # -- what always holds ---------------------------------------------------------------------------------------
 

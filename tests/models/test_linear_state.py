@@ -19,7 +19,8 @@ from erasable import ErasableClassifier
 from erasable.core.grid import Grid
 from erasable.core.sums import symmetric
 from erasable.errors import StateFormatError, VerificationError
-from erasable.models.linear_state import LinearConfiguration, LinearState, gram_of
+from erasable.models.linear_configuration import LinearConfiguration
+from erasable.models.linear_state import LinearState, gram_of
 from tests.oracle import gram_matrix
 from tests.strategies import Batch, Setting, problems, whole_rows
 

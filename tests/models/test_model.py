@@ -30,7 +30,8 @@ from erasable.models.general_state import GeneralConfiguration, GeneralState
 from erasable.models.kernel import KernelModel
 from erasable.models.kernel_state import KernelConfiguration, KernelState
 from erasable.models.linear import LinearModel, describe_map
-from erasable.models.linear_state import LinearConfiguration, LinearState
+from erasable.models.linear_configuration import LinearConfiguration
+from erasable.models.linear_state import LinearState
 from erasable.models.model import Model
 from erasable.models.rows import CoreRows
 

@@ -19,7 +19,7 @@ from erasable.audit._needles import Form, RowType, form_of
 from erasable.core.layout import DTYPES, LONGEST_HEADER, read_json
 
 _AT_ONCE = 1 << 23  # bytes of rows
-_NO_NAMES = {"checksum", "capacity_units"}  # digits that the format writes as text
+_NO_NAMES = {"checksum", "capacity_units", "alpha_units"}  # digits that the format writes as text
 _BETWEEN = "\n" * 8  # texts of a header: none stands beside another
 
 

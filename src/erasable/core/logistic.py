@@ -28,7 +28,7 @@ from erasable.core.sums import LARGEST_EXACT
 from erasable.errors import ConfigurationError, ExactnessError, InputError
 
 MOST_ROWS_AT_ONCE = 2**20 - 1  # sums of integers stay below 2**63
-LEAST_COUNT, LARGEST_COUNT = 2.0**-12, 2.0**20
+LEAST_COUNT, LARGEST_COUNT = 2.0**-20, 2.0**20
 _PIECE_BITS = 28
 _ROUND = 2.0**-53
 _SLACK = 1.0 + 2.0**-30  # covers the roundings of bounds themselves
@@ -52,7 +52,7 @@ def logistic_weights(
     signs : array of shape (k, n)
         -1 or +1: to which side a row belongs in each problem (one for two classes, else one class against the rest).
     counts : array of shape (n,), float64
-        How much each row weighs: exactly these numbers, between ``2**-12`` and ``2**20``.
+        How much each row weighs: exactly these numbers, between ``2**-20`` and ``2**20``.
     alpha_units : int
         ``alpha * 4**bits``, at least 1.
     start : array of shape (k, d), optional
@@ -109,7 +109,7 @@ def _checked(rows: Any, signs: Any, counts: Any, grid: Grid, units: int) -> tupl
         raise InputError(f"signs must be -1 or +1, in shape (problems, {n}); got shape {Y.shape}.")
     if c.shape != (n,) or not bool(((c >= LEAST_COUNT) & (c <= LARGEST_COUNT)).all()):
         raise InputError(
-            f"weights of rows must be {n} numbers between 2**-12 and 2**20, class weights included: "
+            f"weights of rows must be {n} numbers between 2**-20 and 2**20, class weights included: "
             "choose weights of classes and rows closer to 1."
         )
     if n > MOST_ROWS_AT_ONCE:

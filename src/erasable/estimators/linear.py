@@ -73,7 +73,7 @@ class ErasableClassifier(ErasableBase):
         With the logistic loss rows count as often as the weight of their class says. With the squared loss it moves the
         decision alone: see docs/exactness.md. ``"balanced"`` is a function of the surviving core rows: all their
         weight, divided by the number of classes times the weight of the class. Weights are rounded to float32 and lie
-        between 1/256 and 256; a class that the dictionary does not name has weight 1.
+        between 2**-16 and 2**16; a class that the dictionary does not name has weight 1.
     sample_rate : float in [0, 1], default=0.0
         A row is also kept, whatever its leverage, when the keyed hash of its id is below this share of all hashes.
         Rows then need ids. With ``threshold=math.inf`` only such rows are kept.

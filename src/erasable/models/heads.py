@@ -22,7 +22,7 @@ from erasable.models.state import classes_of
 from erasable.models.weighting import ONE, RowWeights, class_weights_of
 
 if TYPE_CHECKING:
-    from erasable.models.linear_state import LinearConfiguration
+    from erasable.models.linear_configuration import LinearConfiguration
 
 LOSSES = ("squared", "logistic")
 Sums = tuple[Float64s, Float64s]  # H, and class sums in the order of the classes

@@ -28,10 +28,11 @@ from erasable.features import AbsentMap, FeatureMap
 from erasable.models.arrays import dense
 from erasable.models.guarantee import BITWISE, Guarantee
 from erasable.models.heads import Sums, logistic_weights_of, shifts, sigmoids, squared_weights
-from erasable.models.linear_state import LinearConfiguration, LinearState, gram_of, stack_sums, weighted_sums_of
+from erasable.models.linear_configuration import LinearConfiguration
+from erasable.models.linear_state import LinearState, gram_of, stack_sums, weighted_sums_of
 from erasable.models.model import Model, in_blocks
 from erasable.models.rows import CoreRows
-from erasable.models.weighting import ONE, WeightedSums, guard_weights, uneven
+from erasable.models.weighting import ONE, RowWeights, WeightedSums, guard_weights, uneven
 
 
 @dataclass(frozen=True)
@@ -205,12 +206,15 @@ class LinearModel(Model):
         wide = None if weighted is None else (weighted.H, stack_sums(self.classes, weighted.class_sums, grid))
         return (self.H, self.stacked_class_sums()), wide
 
+    def _row_weights(self) -> RowWeights | None:
+        return uneven(self.core.weights()) if self.core.uneven else None
+
     def weights(self) -> Float32s:
         """Weights of the current core rows, solved for when first asked."""
         if self._weights is None:
             c, core = self.configuration, self.core
             if c.loss == "logistic":
-                self._weights = logistic_weights_of(c, core.rows(), core.labels(), uneven(core.weights()))
+                self._weights = logistic_weights_of(c, core.rows(), core.labels(), self._row_weights())
             else:
                 self._weights = squared_weights(c, *self._sums())
         return self._weights
@@ -253,7 +257,7 @@ class LinearModel(Model):
             core.rows(),
             *plain,
             self.weights().copy(),
-            row_weights=uneven(core.weights()),
+            row_weights=self._row_weights(),
             weighted=weighted,
         )
 

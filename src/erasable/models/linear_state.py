@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -17,8 +16,6 @@ from erasable.core.layout import (
     Key,
     Label,
     Tensors,
-    check_feature_names,
-    check_fixed_classes,
     check_format,
     guarded,
     parse,
@@ -26,76 +23,21 @@ from erasable.core.layout import (
     read_names,
 )
 from erasable.core.row_layout import laid_out, read_rows, row_tensors
-from erasable.core.scaling import described_scaling, read_scaling
 from erasable.core.selector import GridRows, Progress, Selection, select
 from erasable.core.sparse import stacked
 from erasable.core.sums import LARGEST_EXACT, empty_gram, packed, sums_by_class, unpacked
-from erasable.errors import ConfigurationError, StateFormatError, VerificationError
-from erasable.models.heads import LOSSES, logistic_weights_of, squared_weights
-from erasable.models.order import check_order_key, check_sample, described_order, in_sample, read_order
+from erasable.errors import StateFormatError, VerificationError
+from erasable.models.heads import logistic_weights_of, squared_weights
+from erasable.models.linear_configuration import LinearConfiguration
 from erasable.models.state import State, classes_of
 from erasable.models.weighting import (
     LARGEST,
     ONE,
-    ClassWeights,
     RowWeights,
     WeightedSums,
-    check_class_weights,
-    described_class_weights,
     guard_weights,
-    read_class_weights,
     uneven,
 )
-
-
-@dataclass(frozen=True)
-class LinearConfiguration:
-    """All that the caller fixed: how rows become integers, ``lambda``, the threshold and, where given, the classes.
-
-    ``units`` is lambda in squared grid steps; ``classes`` is sorted, or None when classes come from the core rows.
-    ``feature_names`` are those of the columns of the input, where it has any; ``feature_map`` describes, as canonical
-    JSON, the map that rows went through before they came here. ``order_key`` is the key of the hashes in whose order
-    rows are decided, or None when they are decided as they are given. ``loss`` says which weights are published;
-    ``alpha_units`` is the regulariser of the logistic ones, in squared grid steps. ``class_weight`` is that of
-    :mod:`erasable.models.weighting`. Of the ids, ``sample_rate`` are kept whatever their leverage, by ``sample_key``.
-    """
-
-    grid: Grid
-    units: int
-    threshold: float
-    classes: tuple[Label, ...] | None = None
-    feature_names: tuple[str, ...] | None = None
-    feature_map: str | None = None
-    order_key: int | None = None
-    loss: str = "squared"
-    alpha_units: int | None = None
-    class_weight: ClassWeights = None
-    sample_rate: float = 0.0
-    sample_key: int | None = None
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.units < LARGEST_EXACT // 2:
-            raise ConfigurationError("capacity is outside what the grid can hold.")
-        check_sample(self.sample_rate, self.sample_key, self.order_key)
-        if not 0.0 <= self.threshold <= math.inf or math.copysign(1.0, self.threshold) < 0.0:
-            raise ConfigurationError("threshold must be a number, zero or more, and not minus zero.")
-        if self.threshold == math.inf and not self.sample_rate:
-            raise ConfigurationError("with an infinite threshold and no sample_rate no row would ever be kept.")
-        if self.loss not in LOSSES or (self.alpha_units is None) != (self.loss == "squared"):
-            raise ConfigurationError("the loss is squared, or logistic with an alpha.")
-        if self.alpha_units is not None and not 1 <= self.alpha_units < LARGEST_EXACT // 2:
-            raise ConfigurationError("alpha is outside what the grid can hold.")
-        check_fixed_classes(self.classes)
-        check_class_weights(self.class_weight, self.classes)
-        check_order_key(self.order_key)
-        if self.feature_names is not None:
-            if self.feature_map is not None:
-                raise ConfigurationError("a model behind a feature map has no names of columns.")
-            check_feature_names(self.feature_names, self.grid.n_features)
-
-    def always_kept(self, ids: Any) -> npt.NDArray[np.bool_] | None:
-        """Which ids are in the sample; None where there is no sample."""
-        return None if self.sample_key is None else in_sample(ids, self.sample_rate, self.sample_key)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -248,23 +190,7 @@ class LinearState(State):
 
     def described(self) -> dict[str, Any]:
         """The configuration as the header of a file has it."""
-        c, grid = self.configuration, self.configuration.grid
-        return {
-            "n_features": grid.n_features,
-            "bits": grid.bits,
-            "intercept": grid.intercept,
-            "scaling": described_scaling(grid.scaling),
-            "capacity_units": str(c.units),
-            "threshold": c.threshold.hex(),
-            "feature_names": None if c.feature_names is None else list(c.feature_names),
-            "feature_map": c.feature_map,
-            "order_key": described_order(c.order_key),
-            "loss": c.loss,
-            "alpha_units": None if c.alpha_units is None else str(c.alpha_units),
-            "class_weight": described_class_weights(c.class_weight),
-            "sample_rate": c.sample_rate.hex(),
-            "sample_key": described_order(c.sample_key),
-        }
+        return self.configuration.described()
 
     def row_tensors(self) -> Tensors:
         """The rows in the narrowest integers that hold them, and their weights where some is not one."""
@@ -336,11 +262,6 @@ def _parse(data: Buffer) -> LinearState:
     return state_of(meta, tensors)
 
 
-def grid_of(meta: dict[str, Any]) -> Grid:
-    """The grid that metadata describe; anything may be raised for values of other types."""
-    return Grid(int(meta["n_features"]), int(meta["bits"]), bool(meta["intercept"]), read_scaling(meta["scaling"]))
-
-
 def state_of(meta: dict[str, Any], tensors: dict[str, npt.NDArray[Any]]) -> LinearState:
     """The state that metadata and tensors describe; whether they are written as they should be is for others to check.
 
@@ -349,23 +270,9 @@ def state_of(meta: dict[str, Any], tensors: dict[str, npt.NDArray[Any]]) -> Line
     StateFormatError
         When the parts do not fit together. Anything may be raised for values of other types.
     """
-    grid = grid_of(meta)
     classes = tuple(read_label(meta["class_kind"], c) for c in meta["classes"])
-    names = meta["feature_names"]
-    configuration = LinearConfiguration(
-        grid,
-        int(meta["capacity_units"]),
-        float.fromhex(meta["threshold"]),
-        classes if meta["classes_fixed"] else None,
-        None if names is None else tuple(names),
-        meta["feature_map"],
-        read_order(meta["order_key"]),
-        meta["loss"],
-        None if meta["alpha_units"] is None else int(meta["alpha_units"]),
-        read_class_weights(meta["class_weight"]),
-        float.fromhex(meta["sample_rate"]),
-        read_order(meta["sample_key"]),
-    )
+    configuration = LinearConfiguration.read(meta, classes)
+    grid = configuration.grid
     d, rows = grid.n_columns, read_rows(tensors, grid)
     row_weights = tensors.get("row_weights")
     wide = [tensors.get(name) for name in ("weighted_gram", "weighted_class_sums")]

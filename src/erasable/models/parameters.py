@@ -22,7 +22,7 @@ from erasable.features import FeatureMap
 from erasable.models.heads import LOSSES
 from erasable.models.keys import label_type, pick
 from erasable.models.linear import describe_map, described_map
-from erasable.models.linear_state import LinearConfiguration
+from erasable.models.linear_configuration import LinearConfiguration
 from erasable.models.order import order_key, sample_of
 from erasable.models.weighting import plain_class_weights
 from erasable.validation import choice, number_between, number_not_negative, positive_number, whole_number

@@ -35,7 +35,8 @@ from erasable.core.layout import (
 from erasable.core.row_layout import laid_out, read_rows, row_sizes, row_tensors
 from erasable.core.sparse import stacked
 from erasable.errors import StateFormatError
-from erasable.models.linear_state import LinearState, grid_of, state_of
+from erasable.models.linear_configuration import grid_of
+from erasable.models.linear_state import LinearState, state_of
 from erasable.models.state import State
 from erasable.models.weighting import ONE, uneven
 

@@ -162,12 +162,11 @@ class State(ABC):
             position = int(np.flatnonzero(np.append(index, -1)[:n] != np.arange(n)[: len(index) + 1])[0])
             raise VerificationError(self.not_selected(position, n - len(index)))
         found, right = self.recomputed(), again.recomputed()
-        for name in {**right, **found}:
-            if name not in found or name not in right:
-                raise VerificationError(
-                    f"{name}: {'not stored, but' if name in right else 'stored, but not what'} the stored rows give."
-                )
-            _compare(name, found[name], right[name])
+        for name in sorted(found.keys() ^ right.keys()):
+            how = "stored, but not" if name in found else "not stored, but"
+            raise VerificationError(f"{name}: {how} what the stored rows give.")
+        for name, stored in found.items():
+            _compare(name, stored, right[name])
         if again.pieces[0] != self.pieces[0]:  # the header, with the checksum of all the bytes in it
             raise VerificationError("the canonical bytes differ although rows, sums and weights agree.")
         return VerifyReport(n, *self.counts(), self.digest)

@@ -1,7 +1,7 @@
 """How much a row counts, and how much a class does: weights as callers give them, checked, and the sums they enter.
 
 The weight of a row is held in sixteenths, an integer from 1 to 256, beside its row; selection does not look at it. The
-weight of a class is a float32 number from 2**-8 to 2**8: fixed by the caller, or, where it is ``"balanced"``, a
+weight of a class is a float32 number from 2**-16 to 2**16: fixed by the caller, or, where it is ``"balanced"``, a
 function of the core rows.
 """
 
@@ -26,7 +26,7 @@ from erasable.validation import positive_number
 
 ONE = 16  # the weight of a row to whom none was given, in sixteenths
 LARGEST = 16 * ONE
-LIGHTEST_CLASS, HEAVIEST_CLASS = 2.0**-8, 2.0**8
+LIGHTEST_CLASS, HEAVIEST_CLASS = 2.0**-16, 2.0**16
 BALANCED = "balanced"
 
 RowWeights = npt.NDArray[np.int16]
@@ -142,9 +142,7 @@ def plain_class_weights(given: Any) -> ClassWeights:
     for label, weight in zip(labels, given.values(), strict=True):
         number = float(np.float32(min(positive_number(weight, "class_weight"), 1e30)))
         if not LIGHTEST_CLASS <= number <= HEAVIEST_CLASS:
-            raise ConfigurationError(
-                f"weights of classes must be between {LIGHTEST_CLASS:g} and {HEAVIEST_CLASS:g}; got {weight!r}."
-            )
+            raise ConfigurationError(f"weights of classes must be between 2**-16 and 2**16; got {weight!r}.")
         weights.append((label, number))
     return tuple(sorted(weights, key=lambda entry: entry[0]))
 
@@ -198,7 +196,7 @@ def class_weights_of(
     Notes
     -----
     *Definition*: ``"balanced"`` is all weight, divided by the number of classes that have core rows times the weight of
-    the class, correctly rounded to float32, and no less than 2**-8 and no more than 2**8.
+    the class, correctly rounded to float32, and no less than 2**-16 and no more than 2**16.
     """
     if given is None:
         return np.ones(len(classes))

@@ -200,9 +200,9 @@ class ModelFile:
         Parameters
         ----------
         blocks : iterable of Table
-            Anything with ``X``, ``y``, ``ids`` and ``subjects``: a list, or what can be gone through again. An iterator
-            or a pipe, which cannot, has to fit ``budget_bytes``, or rows are decided as given. It must not change the
-            same file: that would wait for itself.
+            Anything with ``X``, ``y``, ``ids`` and ``subjects``, and ``weights`` where rows have any: a list, or what can
+            be gone through again. An iterator or a pipe, which cannot, has to fit ``budget_bytes``, or rows are decided
+            as given. It must not change the same file: that would wait for itself.
         new : estimator, optional
             An unfitted model to start with where the file does not exist; it is not changed, and needs ``horizon`` or
             ``threshold``, since the number of rows is not known when the first block comes. Without it a missing file

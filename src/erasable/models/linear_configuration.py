@@ -1,0 +1,118 @@
+"""All that the caller of a linear model fixed, and how the header of a file says it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from erasable.core.grid import Grid
+from erasable.core.layout import Label, check_feature_names, check_fixed_classes
+from erasable.core.scaling import described_scaling, read_scaling
+from erasable.core.sums import LARGEST_EXACT
+from erasable.errors import ConfigurationError
+from erasable.models.heads import LOSSES
+from erasable.models.order import check_order_key, check_sample, described_order, in_sample, read_order
+from erasable.models.weighting import (
+    ClassWeights,
+    check_class_weights,
+    described_class_weights,
+    read_class_weights,
+)
+
+
+@dataclass(frozen=True)
+class LinearConfiguration:
+    """All that the caller fixed: how rows become integers, ``lambda``, the threshold and, where given, the classes.
+
+    ``units`` is lambda in squared grid steps; ``classes`` is sorted, or None when classes come from the core rows.
+    ``feature_names`` are those of the columns of the input, where it has any; ``feature_map`` describes, as canonical
+    JSON, the map that rows went through before they came here. ``order_key`` is the key of the hashes in whose order
+    rows are decided, or None when they are decided as they are given. ``loss`` says which weights are published;
+    ``alpha_units`` is the regulariser of the logistic ones, in squared grid steps. ``class_weight`` is that of
+    :mod:`erasable.models.weighting`. Of the ids, ``sample_rate`` are kept whatever their leverage, by ``sample_key``.
+    """
+
+    grid: Grid
+    units: int
+    threshold: float
+    classes: tuple[Label, ...] | None = None
+    feature_names: tuple[str, ...] | None = None
+    feature_map: str | None = None
+    order_key: int | None = None
+    loss: str = "squared"
+    alpha_units: int | None = None
+    class_weight: ClassWeights = None
+    sample_rate: float = 0.0
+    sample_key: int | None = None
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.units < LARGEST_EXACT // 2:
+            raise ConfigurationError("capacity is outside what the grid can hold.")
+        check_sample(self.sample_rate, self.sample_key, self.order_key)
+        if not 0.0 <= self.threshold <= math.inf or math.copysign(1.0, self.threshold) < 0.0:
+            raise ConfigurationError("threshold must be a number, zero or more, and not minus zero.")
+        if self.threshold == math.inf and not self.sample_rate:
+            raise ConfigurationError("with an infinite threshold and no sample_rate no row would ever be kept.")
+        if self.loss not in LOSSES or (self.alpha_units is None) != (self.loss == "squared"):
+            raise ConfigurationError("the loss is squared, or logistic with an alpha.")
+        if self.alpha_units is not None and not 1 <= self.alpha_units < LARGEST_EXACT // 2:
+            raise ConfigurationError("alpha is outside what the grid can hold.")
+        check_fixed_classes(self.classes)
+        check_class_weights(self.class_weight, self.classes)
+        check_order_key(self.order_key)
+        if self.feature_names is not None:
+            if self.feature_map is not None:
+                raise ConfigurationError("a model behind a feature map has no names of columns.")
+            check_feature_names(self.feature_names, self.grid.n_features)
+
+    def always_kept(self, ids: Any) -> npt.NDArray[np.bool_] | None:
+        """Which ids are in the sample; None where there is no sample."""
+        return None if self.sample_key is None else in_sample(ids, self.sample_rate, self.sample_key)
+
+    def described(self) -> dict[str, Any]:
+        """As the header of a file has it, but for the classes, which are those of the state."""
+        grid = self.grid
+        return {
+            "n_features": grid.n_features,
+            "bits": grid.bits,
+            "intercept": grid.intercept,
+            "scaling": described_scaling(grid.scaling),
+            "capacity_units": str(self.units),
+            "threshold": self.threshold.hex(),
+            "feature_names": None if self.feature_names is None else list(self.feature_names),
+            "feature_map": self.feature_map,
+            "order_key": described_order(self.order_key),
+            "loss": self.loss,
+            "alpha_units": None if self.alpha_units is None else str(self.alpha_units),
+            "class_weight": described_class_weights(self.class_weight),
+            "sample_rate": self.sample_rate.hex(),
+            "sample_key": described_order(self.sample_key),
+        }
+
+    @classmethod
+    def read(cls, meta: dict[str, Any], classes: tuple[Label, ...]) -> Self:
+        """What :meth:`described` wrote, with the classes of the state. Anything may be raised for other values."""
+        names, alpha = meta["feature_names"], meta["alpha_units"]
+        return cls(
+            grid_of(meta),
+            int(meta["capacity_units"]),
+            float.fromhex(meta["threshold"]),
+            classes if meta["classes_fixed"] else None,
+            None if names is None else tuple(names),
+            meta["feature_map"],
+            read_order(meta["order_key"]),
+            meta["loss"],
+            None if alpha is None else int(alpha),
+            read_class_weights(meta["class_weight"]),
+            float.fromhex(meta["sample_rate"]),
+            read_order(meta["sample_key"]),
+        )
+
+
+def grid_of(meta: dict[str, Any]) -> Grid:
+    """The grid that metadata describe; anything may be raised for values of other types."""
+    return Grid(int(meta["n_features"]), int(meta["bits"]), bool(meta["intercept"]), read_scaling(meta["scaling"]))

@@ -1,0 +1,557 @@
+"""Losses, weights of classes and rows, and samples: what they mean, what is refused, and that verify sees them."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import sklearn
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.metrics import balanced_accuracy_score
+from sklearn.model_selection import cross_validate
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+from erasable import ErasableClassifier, ErasableKernelClassifier, learn, load, verify
+from erasable.core.grid import Grid, dense_rows
+from erasable.errors import (
+    ConfigurationError,
+    ErasableError,
+    ExactnessError,
+    InputError,
+    StateFormatError,
+    VerificationError,
+)
+from erasable.features import RandomFourierFeatures
+from erasable.models import shards
+from erasable.models.linear_configuration import LinearConfiguration
+from erasable.models.linear_state import LinearState
+from erasable.models.order import in_sample
+from erasable.models.weighting import check_row_weights
+from erasable.research.baselines import RetrainedRidge
+from tests.formats.tampering import altered
+from tests.oracle import turn
+
+RNG = np.random.default_rng(5)
+N = 300
+X = RNG.standard_normal((N, 4))
+RARE = (X[:, 0] + 0.8 * RNG.standard_normal(N) > 1.6).astype(int)
+THREE = np.digitize(X[:, 0] + 0.5 * RNG.standard_normal(N), [-0.5, 1.2])
+IDS = [f"id {i}" for i in range(N)]
+WEIGHTS = RNG.choice([0.25, 1.0, 2.5, 16.0], N)
+
+
+def stored(clf):
+    """Scores of the core rows, their labels and weights."""
+    state = clf._model.snapshot()
+    rows = state.rows if isinstance(state.rows, np.ndarray) else dense_rows(state.rows, state.configuration.grid)
+    scores = rows @ state.weights.astype(np.float64).T * 2.0**-state.configuration.grid.bits
+    weights = np.full(len(rows), 16) if state.row_weights is None else state.row_weights
+    return scores, np.array(state.labels), weights / 16
+
+
+# -- the logistic loss -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("y", [RARE, THREE], ids=["two", "three"])
+@pytest.mark.parametrize("class_weight", [None, "balanced", {0: 2.0, 1: 0.25}])
+def test_logistic_weights_are_those_of_scikit_learn_on_the_core_rows(y, class_weight):
+    clf = ErasableClassifier(0.5, threshold=0.02, loss="logistic", alpha=0.25, class_weight=class_weight)
+    clf.fit(X, y, ids=IDS, sample_weight=WEIGHTS)
+    state = clf._model.snapshot()
+    G, labels, counted = state.rows * 2.0**-15, np.array(state.labels), state.row_weights / 16
+    totals = {c: counted[labels == c].sum() for c in set(labels)}
+    balanced = {c: counted.sum() / (len(totals) * totals[c]) for c in totals}
+    of_class = balanced if class_weight == "balanced" else (class_weight or {})
+    counts = counted * np.array([of_class.get(c, 1.0) for c in labels])
+    for k, c in enumerate(clf.classes_ if len(clf.classes_) > 2 else clf.classes_[-1:]):
+        right = LogisticRegression(C=4.0, fit_intercept=False, solver="newton-cholesky", tol=1e-12)
+        right.fit(G, labels == c, sample_weight=counts)
+        np.testing.assert_allclose(state.weights[k], right.coef_[0], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("y", [RARE, THREE], ids=["two", "three"])
+def test_probabilities_are_sigmoids(y):
+    clf = ErasableClassifier(0.5, threshold=0.02, loss="logistic", alpha=1e-3).fit(X, y)
+    scores, P = clf.decision_function(X), clf.predict_proba(X)
+    s = 1.0 / (1.0 + np.exp(-scores))
+    right = np.column_stack([1.0 - s, s]) if s.ndim == 1 else s / s.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(P, right, rtol=1e-10)
+    assert (clf.predict(X) == clf.classes_[P.argmax(axis=1)]).all()
+
+
+def test_probabilities_stay_above_zero_as_long_as_float64_can():
+    clf = ErasableClassifier(1e-6, threshold=1e-3, loss="logistic", scaling=1.0, fit_intercept=False)
+    clf.fit([[1.0], [-1.0]], [1, 0])
+    P = clf.predict_proba([[40.0], [-40.0]])  # farther than any row that could be learnt
+    assert 0.0 < P[0, 0] == P[1, 1] < 1e-100
+    assert P[0, 1] == 1.0
+
+
+def test_alpha_is_the_capacity_unless_given():
+    plain = ErasableClassifier(0.3, threshold=0.02, loss="logistic").fit(X, RARE)
+    same = ErasableClassifier(0.3, threshold=0.02, loss="logistic", alpha=0.3).fit(X, RARE)
+    other = ErasableClassifier(0.3, threshold=0.02, loss="logistic", alpha=0.31).fit(X, RARE)
+    assert plain.state_digest() == same.state_digest() != other.state_digest()
+    assert plain.core_ids_.tolist() == other.core_ids_.tolist()  # selection does not look at it
+
+
+def test_separable_rows_and_a_tiny_alpha_converge():
+    clf = ErasableClassifier(threshold=0.01, loss="logistic", alpha=1e-6).fit(X, X[:, 1] > 0)
+    assert clf.score(X, X[:, 1] > 0) > 0.95
+    assert verify(clf).weights == 5
+
+
+@pytest.mark.parametrize("classes", [None, ["a", "b"], ["a", "b", "c"]])
+def test_one_class_only(classes):
+    clf = ErasableClassifier(threshold=0.02, loss="logistic", classes=classes).fit(X, ["b"] * N)
+    assert set(clf.predict(X)) == {"b"}
+    assert np.allclose(clf.predict_proba(X).sum(axis=1), 1.0)
+    clf.forget(ids=clf.core_ids_)
+    assert not clf.coef_.any()
+
+
+def test_rows_behind_a_feature_map_have_the_same_heads():
+    how = {"feature_map": RandomFourierFeatures(12, gamma=0.3), "threshold": 0.05, "loss": "logistic", "alpha": 0.1}
+    clf = ErasableClassifier(**how, class_weight="balanced").fit(X, THREE, ids=IDS, sample_weight=WEIGHTS)
+    clf.forget(ids=clf.core_ids_[::4])
+    kept = [IDS.index(i) for i in clf.core_ids_]
+    again = clone(clf).fit(X[kept], THREE[kept], ids=[IDS[i] for i in kept], sample_weight=WEIGHTS[kept])
+    assert clf.state_digest() == again.state_digest() == verify(clf).digest
+    assert clf.score(X, THREE) > 0.5
+
+
+# -- weights of rows ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("y", [RARE, THREE], ids=["two", "three"])
+def test_squared_weights_are_those_of_weighted_ridge(y):
+    clf = ErasableClassifier(0.5, threshold=0.02).fit(X, y, ids=IDS, sample_weight=WEIGHTS)
+    state = clf._model.snapshot()
+    for k, c in enumerate(clf.classes_ if len(clf.classes_) > 2 else clf.classes_[-1:]):
+        right = Ridge(alpha=0.5, fit_intercept=False, solver="cholesky")
+        target = np.where(np.array(state.labels) == c, 1.0, -1.0)
+        right.fit(state.rows * 2.0**-15, target, sample_weight=state.row_weights / 16)
+        np.testing.assert_allclose(state.weights[k], right.coef_, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_a_weight_is_as_good_as_so_many_copies(loss):
+    times = np.arange(N) % 3 + 1
+    clf = ErasableClassifier(threshold=0.0, loss=loss).fit(X, THREE, sample_weight=times)
+    copies = ErasableClassifier(threshold=0.0, loss=loss).fit(np.repeat(X, times, axis=0), np.repeat(THREE, times))
+    assert clf.n_core_ == N < copies.n_core_
+    assert (clf._model.weights() == copies._model.weights()).all()
+
+
+def test_weights_are_rounded_to_sixteenths_and_none_is_as_good_as_one():
+    assert check_row_weights([0.0, 1 / 32, 3 / 32, 0.1, 1.0, 15.99, 16.0], 7).tolist() == [0, 0, 2, 2, 16, 256, 256]
+    plain = ErasableClassifier(threshold=0.02).fit(X, RARE)
+    ones = ErasableClassifier(threshold=0.02).fit(X, RARE, sample_weight=np.full(N, 1.01))
+    assert plain.state_digest() == ones.state_digest()
+    assert "row_weights" not in str(plain._model.snapshot().pieces[0])
+
+
+def test_selection_does_not_look_at_weights_but_for_zero():
+    plain = ErasableClassifier(threshold=0.05).fit(X, RARE, ids=IDS)
+    clf = ErasableClassifier(threshold=0.05).fit(X, RARE, ids=IDS, sample_weight=WEIGHTS)
+    assert clf.core_ids_.tolist() == plain.core_ids_.tolist()
+    some = np.where(np.arange(N) % 2, 1.0, 0.03)
+    report = learn(clf := ErasableClassifier(threshold=0.05), X, RARE, ids=IDS, sample_weight=some)
+    assert (report.rows, report.rows_without_weight) == (N, N // 2)
+    odd = ErasableClassifier(threshold=0.05).fit(X[1::2], RARE[1::2], ids=IDS[1::2])
+    assert clf.state_digest() == odd.state_digest()
+
+
+def test_when_the_last_uneven_row_leaves_nothing_of_weights_is_left():
+    uneven = np.where(np.arange(N) < 20, 3.0, 1.0)
+    clf = ErasableClassifier(threshold=0.0).fit(X, THREE, sample_weight=uneven)
+    assert clf._model.weighted is not None
+    before = clf.stored_bytes_
+    clf.forget(ids=range(20))
+    plain = ErasableClassifier(threshold=0.0).fit(X[20:], THREE[20:], ids=range(20, N))
+    assert clf._model.weighted is None
+    assert clf.state_digest() == plain.state_digest()
+    assert clf.stored_bytes_ == plain.stored_bytes_ < before
+
+
+def test_weights_that_sums_cannot_hold_exactly_are_refused_and_nothing_changes():
+    clf = ErasableClassifier(threshold=0.0, grid_bits=20, fit_intercept=False).fit(X, RARE, ids=IDS)
+    before = clf.state_digest()
+    with pytest.raises(ExactnessError, match=r"add up to 5,10.\.0, but weighted sums on a grid of 20 bits"):
+        clf.partial_fit(X, RARE, ids=[f"new {i}" for i in range(N)], sample_weight=np.full(N, 16.0))
+    assert clf.state_digest() == before
+    logistic = ErasableClassifier(threshold=0.0, grid_bits=20, fit_intercept=False, loss="logistic")
+    logistic.fit(X, RARE, sample_weight=np.full(N, 16.0))  # it has no weighted sums
+
+
+@pytest.mark.parametrize("weight", [-1.0, -0.0625, math.nan, math.inf, 16.1, 1e300, None, "x", [1.0]])
+def test_weights_that_are_none_are_refused(weight):
+    weights = [1.0] * (N - 1) + [weight]
+    clf = ErasableClassifier(threshold=0.02)
+    with pytest.raises(ErasableError, match="sample_weight"):
+        clf.fit(X, RARE, sample_weight=weights)
+    with pytest.raises(ErasableError, match="one number for each row"):
+        clf.fit(X, RARE, sample_weight=[1.0] * (N - 1))
+    with pytest.raises(InputError, match="rounds to zero"):
+        clf.fit(X, RARE, sample_weight=[0.02] * N)
+    assert not clf.__sklearn_is_fitted__()
+
+
+def test_a_kernel_model_takes_no_weights():
+    with pytest.raises(ConfigurationError, match="kernel model have no weights"):
+        ErasableKernelClassifier().learn(X, RARE, sample_weight=np.ones(N))
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_weights_are_routed_by_scikit_learn():
+    with sklearn.config_context(enable_metadata_routing=True):
+        clf = ErasableClassifier(threshold=0.02).set_fit_request(sample_weight=True)
+        clf.set_score_request(sample_weight=False)
+        steps = make_pipeline(FunctionTransformer(), clf)
+        fitted = steps.fit(X, RARE, sample_weight=WEIGHTS)[-1]
+        assert fitted._model.snapshot().row_weights is not None
+        cross_validate(clf, X, RARE, params={"sample_weight": WEIGHTS}, error_score="raise")
+    assert RetrainedRidge().fit(X, RARE, sample_weight=WEIGHTS)._model.weighted is not None
+
+
+# -- weights of classes ------------------------------------------------------------------------------------------
+
+
+def test_balanced_classes_decide_halfway_between_the_means():
+    clf = ErasableClassifier(0.1, threshold=0.02, class_weight="balanced").fit(X, RARE)
+    plain = ErasableClassifier(0.1, threshold=0.02).fit(X, RARE)
+    scores, labels, _ = stored(clf)
+    halfway = sum(scores[labels == c].mean() for c in (0, 1)) / 2
+    assert clf.intercept_[0] - plain.intercept_[0] == pytest.approx(-halfway, rel=1e-6)
+    assert (clf.coef_ == plain.coef_).all()
+    better, before = (balanced_accuracy_score(RARE, m.predict(X)) for m in (clf, plain))
+    assert better > before + 0.1
+
+
+@pytest.mark.parametrize("y", [RARE, THREE], ids=["two", "three"])
+@pytest.mark.parametrize("class_weight", ["balanced", {0: 1.0}, {0: 0.5, 1: 8.0}])
+@pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["equal", "weighted"])
+def test_class_weights_move_the_decision_to_where_a_regression_crosses_zero(y, class_weight, weights):
+    """By brute force: scores of the core rows, spread alike in every class, with the masses asked for."""
+    how = {"capacity": 0.1, "threshold": 0.02}
+    clf = ErasableClassifier(**how, class_weight=class_weight).fit(X, y, sample_weight=weights)
+    plain = ErasableClassifier(**how).fit(X, y, sample_weight=weights)
+    scores, labels, counted = stored(clf)
+    classes = clf.classes_.tolist()
+    totals = {c: counted[labels == c].sum() for c in classes}
+    balanced = {c: counted.sum() / (len(classes) * totals[c]) for c in classes}
+    given = balanced if class_weight == "balanced" else class_weight
+    mass = {c: given.get(c, 1.0) * totals[c] for c in classes}
+    for k, positive in enumerate(classes if len(classes) > 2 else classes[-1:]):
+        s = scores[:, k]
+        means = {c: np.average(s[labels == c], weights=counted[labels == c]) for c in classes}
+        within = np.average((s - np.array([means[c] for c in labels])) ** 2, weights=counted)
+        points = [(means[c] + d, 1.0 if c == positive else -1.0, mass[c]) for c in classes for d in (-1, 1)]
+        spread = math.sqrt(within)
+        xs = np.array([m + (spread - 1.0) * (1 if i % 2 else -1) for i, (m, _, _) in enumerate(points)])
+        ys, ms = (np.array([p[j] for p in points]) for j in (1, 2))
+        slope, constant = np.polyfit(xs, ys, 1, w=np.sqrt(ms))
+        assert plain.intercept_[k] - clf.intercept_[k] == pytest.approx(-constant / slope, rel=1e-4, abs=1e-6)
+    if class_weight == {0: 1.0}:  # the masses that there are: about no shift
+        assert np.abs(plain.intercept_ - clf.intercept_).max() < 0.1
+
+
+def test_where_a_class_has_no_rows_the_decision_stays():
+    one = ErasableClassifier(threshold=0.02, class_weight="balanced", classes=[0, 1]).fit(X, [1] * N)
+    plain = ErasableClassifier(threshold=0.02, classes=[0, 1]).fit(X, [1] * N)
+    assert (one.intercept_ == plain.intercept_).all()
+    clf = ErasableClassifier(threshold=0.02, class_weight={0: 4.0}, fit_intercept=False).fit(X, RARE)
+    assert clf.intercept_[0] != 0.0
+    clf.forget(ids=[i for i, c in zip(clf.core_ids_, clf._model.core.labels(), strict=True) if c == 0])
+    assert clf.intercept_.tolist() == [0.0]
+
+
+def test_balanced_weights_are_those_of_the_survivors():
+    clf = ErasableClassifier(threshold=0.02, loss="logistic", class_weight="balanced").fit(X, THREE, ids=IDS)
+    twos = [i for i, c in zip(clf.core_ids_, clf._model.core.labels(), strict=True) if c == 2]
+    clf.forget(ids=twos[1:])
+    verify(clf)
+    clf.forget(ids=twos[:1])
+    kept = [IDS.index(i) for i in clf.core_ids_]
+    again = ErasableClassifier(threshold=0.02, loss="logistic", class_weight="balanced")
+    again.fit(X[kept], THREE[kept], ids=[IDS[i] for i in kept])
+    assert clf.state_digest() == again.state_digest() == verify(clf).digest
+    assert clf.classes_.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("class_weight", "said"),
+    [
+        ("balance", "class_weight must be"),
+        ({}, "an empty one"),
+        ([1.0, 2.0], "class_weight must be"),
+        ({0: 0.0}, "positive"),
+        ({0: -1.0}, "positive"),
+        ({0: math.nan}, "positive"),
+        ({0: math.inf}, "positive"),
+        ({0: 2.0**17}, "between"),
+        ({0: 1e-9}, "between"),
+        ({0: "1"}, "positive"),
+        ({0: 1.0, "a": 2.0}, "all of one type"),
+        ({None: 1.0}, "class_weight must hold"),
+        ({(1, 2): 1.0}, "class_weight must hold"),
+    ],
+)
+def test_class_weights_that_are_none_are_refused(class_weight, said):
+    with pytest.raises(ErasableError, match=said):
+        ErasableClassifier(threshold=0.02, class_weight=class_weight).fit(X, RARE)
+
+
+def test_labels_of_class_weights_are_labels_of_the_model():
+    with pytest.raises(InputError, match="class_weight names labels of type str"):
+        ErasableClassifier(threshold=0.02, class_weight={"0": 2.0}).fit(X, RARE)
+    with pytest.raises(ConfigurationError, match="not among the 2 fixed classes"):
+        ErasableClassifier(threshold=0.02, class_weight={7: 2.0}, classes=[0, 1]).fit(X, RARE)
+    clf = ErasableClassifier(threshold=0.02, class_weight={np.int64(7): 2.0, np.int8(0): 0.1}).fit(X, RARE)
+    assert clf._model.configuration.class_weight == ((0, float(np.float32(0.1))), (7, 2.0))  # 7 may come later
+
+
+# -- samples -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rate", [2.0**-64, 0.1, 1 / 3, 0.999, 1.0])
+@pytest.mark.parametrize("ids", [IDS, list(range(N)), [b"%d" % i for i in range(N)]], ids=["str", "int", "bytes"])
+def test_the_sample_is_the_ids_whose_hash_is_below_the_rate(rate, ids):
+    drawn = [turn(key, 9) < Fraction(rate) * 2**64 for key in ids]
+    assert in_sample(ids, rate, 9).tolist() == drawn
+    clf = ErasableClassifier(threshold=math.inf, sample_rate=rate, random_state=9).fit(X, RARE, ids=ids)
+    assert sorted(clf.core_ids_.tolist()) == sorted(key for key, kept in zip(ids, drawn, strict=True) if kept)
+    verify(clf)
+
+
+def test_who_is_kept_depends_on_nobody_else():
+    def kept(part, **changes):
+        clf = ErasableClassifier(**{"threshold": math.inf, "sample_rate": 0.3, **changes})
+        return set(clf.fit(X[part], RARE[part], ids=[IDS[i] for i in part]).core_ids_.tolist())
+
+    everybody = kept(range(N))
+    for part in (range(50), range(40, N, 3), range(299, 0, -1)):
+        assert kept(part) == everybody & {IDS[i] for i in part}
+        assert kept(part, order="given") == kept(part)
+    assert kept(range(N), random_state=1) != everybody
+    assert everybody < kept(range(N), threshold=0.05)
+
+
+def test_a_model_with_a_sample_follows_labels_that_change_and_one_without_does_not():
+    rng = np.random.default_rng(0)
+    many = rng.standard_normal((20_000, 5))
+    y = many[:, 0] > 0
+    old, new = slice(0, 2_000), slice(2_000, None)
+    ids = np.arange(len(many))
+    found = {}
+    for rate in (0.0, 0.2):
+        clf = ErasableClassifier(0.1, threshold=0.05, sample_rate=rate).partial_fit(many[old], y[old], ids=ids[old])
+        before = clf.n_core_
+        clf.partial_fit(many[new], ~y[new], ids=ids[new])  # the world has turned around
+        found[rate] = clf.score(many[new], ~y[new]), clf.n_core_ - before
+    assert found[0.0][0] < 0.2
+    assert found[0.0][1] < 20  # of 18,000: whatever their labels, their directions are known
+    assert found[0.2][0] > 0.9
+
+
+@pytest.mark.parametrize("rate", [-0.1, 1.1, math.nan, math.inf, "0.5", None, True])
+def test_a_rate_that_is_none_is_refused(rate):
+    with pytest.raises(ConfigurationError, match="sample_rate"):
+        ErasableClassifier(threshold=0.02, sample_rate=rate).fit(X, RARE, ids=IDS)
+
+
+def test_a_sample_needs_ids_and_an_infinite_threshold_needs_a_sample():
+    with pytest.raises(InputError, match="ids are required"):
+        ErasableClassifier(threshold=0.02, sample_rate=0.1).fit(X, RARE)
+    with pytest.raises(ConfigurationError, match="threshold must be finite where there is no sample"):
+        ErasableClassifier(threshold=math.inf).fit(X, RARE, ids=IDS)
+    with pytest.raises(ConfigurationError, match="threshold"):
+        ErasableClassifier(threshold=-math.inf, sample_rate=0.1).fit(X, RARE, ids=IDS)
+    clf = ErasableClassifier(5.0, threshold=0.9, sample_rate=0.1).fit(X, RARE, ids=IDS)
+    assert 0 < clf.n_core_ < N / 5  # nothing could be selected by its leverage, and need not
+
+
+# -- configuration -----------------------------------------------------------------------------------------------
+
+HEADS = {
+    "loss": {"loss": "squared", "alpha": None},
+    "alpha": {"alpha": 0.5},
+    "class_weight": {"class_weight": {0: 3.0}},
+    "sample_rate": {"sample_rate": 0.2},
+    "order or random_state": {"random_state": 1},
+}
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_parameters_that_change_on_a_fitted_model_are_refused(name):
+    clf = ErasableClassifier(threshold=0.1, loss="logistic", alpha=0.1, class_weight={0: 2.0}, sample_rate=0.1)
+    clf.partial_fit(X, RARE, ids=IDS)
+    before = clf.state_digest()
+    clf.set_params(**HEADS[name])
+    with pytest.raises(ConfigurationError, match=f"{name} changed"):
+        clf.partial_fit(X, RARE, ids=[f"new {i}" for i in range(N)])
+    assert clf.state_digest() == before
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"loss": "logistic"},
+        {"loss": "logistic", "alpha": 0.25, "class_weight": {0: 2.0, 5: 0.1}},
+        {"class_weight": "balanced", "sample_rate": 0.3, "threshold": math.inf, "order": "given", "random_state": 4},
+        {"sample_rate": 0.3, "random_state": 2**90},
+    ],
+)
+def test_a_file_gives_parameters_back(tmp_path, parameters):
+    clf = ErasableClassifier(**{"threshold": 0.1, **parameters}).fit(X, RARE, ids=IDS, sample_weight=WEIGHTS)
+    clf.save(tmp_path / "m.erasable")
+    again = load(tmp_path / "m.erasable")
+    for name in ("loss", "alpha", "sample_rate", "threshold", "order", "random_state"):
+        assert getattr(again, name) == getattr(clf, name)
+    assert again.state_digest() == clf.state_digest()
+    assert (again.predict_proba(X) == clf.predict_proba(X)).all()
+    assert (again.intercept_ == clf.intercept_).all()
+    gone = clf.core_ids_[:3].tolist()
+    for model in (clf, again):
+        model.forget(ids=gone)
+    assert again.state_digest() == clf.state_digest() == verify(again).digest
+
+
+@pytest.mark.parametrize(
+    ("parameters", "said"),
+    [
+        ({"loss": "hinge"}, "loss must be one of"),
+        ({"alpha": 0.1}, "alpha is the regulariser of loss="),
+        ({"loss": "logistic", "alpha": 0.0}, "alpha must be"),
+        ({"loss": "logistic", "alpha": math.nan}, "alpha must be"),
+        ({"loss": "logistic", "alpha": 1e-12}, "alpha must be at least"),
+        ({"loss": "logistic", "alpha": 1e12}, "alpha must be below"),
+        ({"loss": "logistic", "alpha": "1"}, "alpha must be"),
+    ],
+)
+def test_losses_that_are_none_are_refused(parameters, said):
+    with pytest.raises(ConfigurationError, match=said):
+        ErasableClassifier(threshold=0.02, **parameters).fit(X, RARE)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"loss": "hinge"},
+        {"loss": "logistic"},
+        {"alpha_units": 4},
+        {"loss": "logistic", "alpha_units": 0},
+        {"threshold": math.inf},
+        {"sample_rate": 0.5},
+        {"sample_key": 3},
+        {"sample_rate": 1.5, "sample_key": 3},
+        {"sample_rate": 0.5, "sample_key": 3, "order_key": 4},
+        {"class_weight": ((1, 1.0), (0, 1.0))},
+        {"class_weight": ((0, 0.1),)},
+        {"class_weight": "other"},
+    ],
+)
+def test_configurations_that_no_estimator_has_are_refused(wrong):
+    with pytest.raises(ConfigurationError):
+        LinearConfiguration(**{"grid": Grid(2, 15, True), "units": 4, "threshold": 0.5, **wrong})
+
+
+# -- files that were altered ---------------------------------------------------------------------------------------
+
+
+def bytes_of(**parameters):
+    clf = ErasableClassifier(**{"threshold": 0.1, **parameters}).fit(X, RARE, ids=IDS, sample_weight=WEIGHTS)
+    return clf._model.snapshot().to_bytes()
+
+
+LOGISTIC = {"loss": "logistic", "alpha": 0.5, "class_weight": "balanced"}
+
+
+@pytest.mark.parametrize(
+    ("parameters", "change", "said"),
+    [
+        (LOGISTIC, {"alpha_units": str(2**28)}, "the logistic weights w"),
+        (LOGISTIC, {"class_weight": None}, "the logistic weights w"),
+        ({"sample_rate": 0.3, "threshold": math.inf}, {"sample_rate": (0.25).hex()}, "not selected again"),
+        ({"sample_rate": 0.3, "threshold": math.inf}, {"sample_key": "1", "order_key": "1"}, "not selected again"),
+        ({"sample_rate": 0.3}, {"sample_rate": (0.0).hex(), "sample_key": None}, "not selected again"),
+    ],
+)
+def test_verify_sees_another_configuration(parameters, change, said):
+    data = altered(bytes_of(**parameters), lambda header, meta: meta.update(change))
+    with pytest.raises(VerificationError, match=said):
+        LinearState.from_bytes(data).verify()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"loss": "squared", "alpha_units": None},  # there are no weighted sums then
+        {"loss": "hinge"},
+        {"alpha_units": None},
+        {"alpha_units": 1},
+        {"class_weight": "else"},
+        {"class_weight": {"kind": "int", "weights": [["0", "0x1.0p+0"]]}},
+        {"sample_rate": (0.5).hex()},
+        {"sample_key": "0"},
+        {"threshold": "inf"},
+    ],
+)
+def test_headers_that_say_what_cannot_be_are_refused(change):
+    data = altered(bytes_of(**LOGISTIC), lambda header, meta: meta.update(change))
+    with pytest.raises(StateFormatError):
+        LinearState.from_bytes(data)
+
+
+def state_of(**parameters):
+    return LinearState.from_bytes(bytes_of(**parameters))
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_verify_sees_another_weight_of_a_row(loss):
+    state = state_of(loss=loss)
+    assert state.verify().core_rows == len(state.ids)
+    other = state.row_weights.copy()
+    other[3] += 1
+    said = "the weighted A" if loss == "squared" else "the logistic weights w"
+    with pytest.raises(VerificationError, match=said):
+        dataclasses.replace(state, row_weights=other).verify()
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("weighted_gram", "the weighted A"), ("weighted_class_sums", "the weighted class sums b")]
+)
+def test_verify_sees_another_weighted_sum(name, said):
+    state = state_of()
+    other = getattr(state, name).copy()
+    other.flat[1] += 1
+    with pytest.raises(VerificationError, match=said):
+        dataclasses.replace(state, **{name: other}).verify()
+    with pytest.raises(VerificationError, match="the weighted A: not stored"):
+        dataclasses.replace(state, weighted_gram=None, weighted_class_sums=None).verify()
+    with pytest.raises(VerificationError, match="the weighted A: stored"):
+        dataclasses.replace(state, row_weights=None).verify()
+
+
+@pytest.mark.parametrize("weights", [[16] * 3, [0, 16, 17], [257, 16, 16]])
+def test_weights_of_rows_that_no_file_has_are_refused(weights):
+    clf = ErasableClassifier(threshold=0.0, loss="logistic").fit(np.eye(3), [0, 1, 0], sample_weight=[2.0, 1.0, 1.0])
+    state = dataclasses.replace(clf._model.snapshot(), row_weights=np.array(weights, dtype=np.int16))
+    with pytest.raises(StateFormatError):
+        LinearState.from_bytes(state.to_bytes())
+
+
+def test_weights_of_rows_in_shards(monkeypatch, tmp_path):
+    monkeypatch.setattr(shards, "LARGEST_FILE", 100)
+    monkeypatch.setattr(shards, "LARGEST_SHARD", 200)
+    some = np.where(np.arange(N) < 5, 2.0, 1.0)  # most shards have no weights of their own
+    clf = ErasableClassifier(threshold=0.05, class_weight={7: 2.0, 0: 1.5}).fit(X, RARE, ids=IDS, sample_weight=some)
+    assert clf._model.core.uneven
+    clf.save(tmp_path / "m.erasable")
+    again = load(tmp_path / "m.erasable")
+    assert again.state_digest() == clf.state_digest() == verify(again).digest
