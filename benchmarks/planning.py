@@ -43,24 +43,13 @@ def row(name, split, distribution, loss, targets, random_state):
     )
     took = time.perf_counter() - start
     recommended = eval(made.line, {"ErasableClassifier": ErasableClassifier})
-    sample = check_sample(
-        train.X,
-        train.y,
-        train.subjects,
-        None,
-        model=ErasableClassifier(),
-        horizon=None,
-        delete_label=None,
-        numbers_at_most=np.inf,
-        rng=None,
-    )
+    sample = check_sample(train.X, train.y, subjects=train.subjects, model=ErasableClassifier())
     clf = recommended.fit(train.X, sample.y)
     codes = np.searchsorted(np.unique(train.y), test.y)
-    held_out = HeldOut.of(test.X, codes, sample.grid, sample.n_classes)
-    runs = [
-        simulate(clf, sample, held_out, distribution, max_loss=loss, rng=np.random.default_rng([991 + random_state, k]))
-        for k in range(6)
-    ]
+    held_out = HeldOut(test.X, codes)
+    rngs = (np.random.default_rng([991 + random_state, k]) for k in range(6))
+    by = made.targets.by
+    runs = [simulate(clf, sample, held_out, distribution, metric=by, max_loss=loss, rng=rng) for rng in rngs]
     limit, unit = deletable(sample, distribution, clf.n_core_)
     found = survival(runs, max_loss=loss, limit=limit, unit=unit, horizon=sample.horizon, random_state=5)
     accuracy = clf.score(test.X, codes)
@@ -74,7 +63,7 @@ def row(name, split, distribution, loss, targets, random_state):
         loss,
         f"`{made.line}`",
         f"{100 * predicted.stored_share:.3g}% / {100 * clf.n_core_ / train.n_rows:.3g}%",
-        f"{predicted.accuracy.mean:.4f} / {accuracy:.4f}",
+        f"{predicted.value.mean:.4f} / {accuracy:.4f}",
         f"{made.survival.text().split(' (')[0]} / {found.text().split(' (')[0]} ({off})",
         f"{took:.0f}",
     ]

@@ -81,26 +81,47 @@ def test_the_line_builds_what_was_predicted(easy):
     assert found.recommended.seconds_per_deletion > 0.0
 
 
-def test_simulated_deletions_are_those_that_refits_on_the_survivors_lose():
-    """The oracle learns the surviving core rows afresh after each number of deletions, on rows nobody planned with."""
-    X, y, X_test, y_test = rows(n=2500, d=8, noise=0.5)
-    found = plan(X, y, max_loss=0.02, random_state=3)
-    clf = build(found.line).fit(X, y)
-    loss = []
-    points = np.array([0.25, 0.5, 0.75, 1.0, 1.25]) * found.survival.deletions
-    for seed in range(12):
-        gone = np.random.default_rng([77, seed]).permutation(2500)
-        for k in points.astype(int):
-            kept = np.setdiff1d(clf.core_ids_, gone[:k])
-            refit = build(found.line).fit(X[kept], y[kept], ids=kept)
-            assert refit.n_core_ == len(kept)
-            loss.append(clf.score(X_test, y_test) - refit.score(X_test, y_test))
-    mean = np.reshape(loss, (12, len(points))).mean(axis=0)
-    at = [k for k, _ in found.survival.curve]
-    predicted = np.interp(points, [0, *at], [0.0, *(lost for _, lost in found.survival.curve)])
-    assert np.abs(mean - predicted).max() < 0.012
-    where = np.interp(0.02, np.maximum.accumulate(mean), points)
-    assert where == pytest.approx(found.survival.deletions, rel=0.25)
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+@pytest.mark.parametrize("distribution", ["uniform", "label", "worst"])
+def test_simulated_losses_are_those_of_refits_on_the_survivors(loss, distribution):
+    """The oracle learns the surviving core rows afresh after every step, and asks scikit-learn how good that is."""
+    X, y, X_test, y_test = rows(n=600, noise=0.5)
+    sample = checked(X, y)
+    parameters = {"loss": loss, "capacity": 0.1, "threshold": 0.1}
+    clf = ErasableClassifier(**parameters).fit(X, sample.y)
+    options = {"metric": METRICS["auc"], "max_loss": 0.05, "rng": np.random.default_rng(7)}
+    run = simulate(clf, sample, HeldOut(X_test, y_test.astype(np.intp)), distribution, **options)
+    order, ends = draw_requests(clf, sample, distribution, np.random.default_rng(7))
+
+    def area(kept):
+        if len(set(sample.y[kept].tolist())) < 2:
+            return 0.5
+        refit = ErasableClassifier(**parameters).fit(X[kept], sample.y[kept], ids=kept)
+        assert refit.n_core_ == len(kept)
+        return metrics.roc_auc_score(y_test, refit.predict_proba(X_test)[:, 1])
+
+    share, lost, before = [0.0], [0.0], area(clf.core_ids_)
+    for step in np.unique(np.maximum(1, np.round(STEPS * len(ends)).astype(int))):
+        share.append(step / len(ends))
+        lost.append(before - area(np.setdiff1d(clf.core_ids_, order[: ends[step - 1]])))
+        if lost[-1] >= 0.25:
+            break
+    assert run.loss == pytest.approx(np.interp(STEPS, share, lost), abs=1e-9)
+    assert len(lost) > 10
+
+
+def test_simulated_deletions_are_close_to_those_of_other_rows_and_another_seed():
+    X, y = make_margin(8_000, 10, return_X_y=True, random_state=1)
+    X, y, X_test, y_test = X[:6_000], y[:6_000], X[6_000:], y[6_000:]
+    found = plan(X, y, effort="quick")
+    sample = checked(X, y)
+    clf = build(found.line).fit(X, sample.y)
+    held_out = HeldOut(X_test, (y_test > 0).astype(np.intp))
+    rngs = (np.random.default_rng([77, k]) for k in range(6))
+    by = METRICS["accuracy"]
+    runs = [simulate(clf, sample, held_out, "uniform", metric=by, max_loss=0.01, rng=rng) for rng in rngs]
+    again = survival(runs, max_loss=0.01, limit=6_000, unit="rows", horizon=6_000, random_state=9)
+    assert abs(again.deletions - found.survival.deletions) <= 0.25 * again.deletions
     assert found.survival.low <= found.survival.deletions <= found.survival.high
 
 
