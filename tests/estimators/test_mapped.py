@@ -335,7 +335,8 @@ def test_a_grid_search_over_maps():
 
 def test_columns_of_mapped_features_may_have_scales():
     clf = mapped(scaling=np.arange(1.0, 13.0)).fit(X, make_classes(3))
-    plain = ErasableClassifier(1.0, threshold=0.05, scaling=np.arange(1.0, 13.0)).fit(MAPS["fourier"](X), make_classes(3))
+    plain = ErasableClassifier(1.0, threshold=0.05, scaling=np.arange(1.0, 13.0))
+    plain.fit(MAPS["fourier"](X), make_classes(3))
     assert digest_without_map(clf) == plain.state_digest()
 
 

@@ -143,7 +143,8 @@ def test_shuffling_texts():
 
 
 def test_models_differ_by_their_keys():
-    digests = {ErasableClassifier(1.0, threshold=0.1, random_state=key).fit(X, Y).state_digest() for key in (0, 1, 2**64)}
+    models = [ErasableClassifier(1.0, threshold=0.1, random_state=key) for key in (0, 1, 2**64)]
+    digests = {clf.fit(X, Y).state_digest() for clf in models}
     digests.add(ErasableClassifier(1.0, threshold=0.1, order="given").fit(X, Y).state_digest())
     assert len(digests) == 4
     given_ = [ErasableClassifier(1.0, threshold=0.1, order="given", random_state=k).fit(X, Y) for k in (0, 7)]
@@ -154,9 +155,8 @@ def test_the_core_is_spread_over_the_rows():
     """In the order given it sits at the beginning: deleting the oldest rows first would take it away."""
     rng = np.random.default_rng(0)
     rows, y = rng.standard_normal((4000, 5)), rng.integers(0, 2, 4000)
-    middle = {
-        o: np.median(ErasableClassifier(1.0, threshold=0.02, order=o).fit(rows, y).core_ids_) for o in ("hashed", "given")
-    }
+    models = {o: ErasableClassifier(1.0, threshold=0.02, order=o).fit(rows, y) for o in ("hashed", "given")}
+    middle = {o: np.median(clf.core_ids_) for o, clf in models.items()}
     assert middle["given"] < 800 < 1500 < middle["hashed"] < 2500
 
 

@@ -233,7 +233,8 @@ def test_the_place_in_a_is_right(entry):
 
 def small_then_big():
     """Two rows on a line: the small one is selected only when it comes first."""
-    return ErasableClassifier(1.0, threshold=0.15, scaling=None, fit_intercept=False).fit([[0.4], [1.0]], [0, 1], ids=[1, 2])
+    clf = ErasableClassifier(1.0, threshold=0.15, scaling=None, fit_intercept=False)
+    return clf.fit([[0.4], [1.0]], [0, 1], ids=[1, 2])
 
 
 def test_rows_in_another_order_are_not_selected_again():

@@ -68,13 +68,14 @@ def configure(
     grid = grid_of_parameters(given, n_features if feature_map is None else feature_map.n_features_out)  # type: ignore[arg-type]
     check_memory(grid)
     tau = _threshold(given, n_samples, streaming=streaming)
-    named = {}
-    if given.kappa is not None:
-        named = {
-            "threshold": f"the threshold, horizon ** -kappa for n_samples = {n_samples},",
-            "advice": "Lower capacity below horizon ** kappa, raise kappa, or give a larger horizon.",
-        }
-    units = selecting_units(given.capacity, tau, grid, **named)
+    named = f"the threshold, horizon ** -kappa for n_samples = {n_samples},"
+    units = selecting_units(
+        given.capacity,
+        tau,
+        grid,
+        threshold="the threshold" if given.kappa is None else named,
+        advice="Lower capacity below horizon ** kappa, raise kappa, or give a larger horizon or a lower threshold.",
+    )
     return LinearConfiguration(
         grid,
         units,
@@ -174,7 +175,7 @@ def _threshold(given: Parameters, n_samples: int, *, streaming: bool) -> float:
     if given.kappa is None:
         if given.horizon is not None:
             raise ConfigurationError(
-                "horizon names a threshold only with kappa, as horizon ** -kappa: give kappa= too, or leave horizon out."
+                "horizon names a threshold only with kappa, as horizon ** -kappa: give kappa= too, or leave it out."
             )
         return number_not_negative(DEFAULT_THRESHOLD if given.threshold is None else given.threshold, "threshold")
     kappa = number_between(given.kappa, "kappa", 0.0, 1.0, closed="both")
