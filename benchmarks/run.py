@@ -30,6 +30,7 @@ from sklearn.preprocessing import StandardScaler
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.datasets import correlated, local_sets, margin, small_sets
+from benchmarks.defaults import defaults
 from benchmarks.files import file_growth, measure, streaming
 from benchmarks.kernel import kernel
 from benchmarks.logistic import logistic
@@ -375,6 +376,7 @@ SECTIONS = {
     "memory": memory,
     "growth": growth,
     "accuracy": accuracy,
+    "defaults": defaults,
     "kernel": kernel,
     "logistic": logistic,
     "files": files,
@@ -396,7 +398,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", choices=SECTIONS, help="sections to run; the others stay as they are")
     parser.add_argument("--rounds", type=int, default=5, help="rounds per comparison (default 5)")
-    parser.add_argument("--data", help="folder with further data sets, for accuracy, order and sparse rows")
+    parser.add_argument(
+        "--data", help="folder with further data sets for accuracy, order, sparse rows, defaults and planning"
+    )
     parser.add_argument("--runs", type=Path, default=Path("reproduction"), help="folder of `erasable reproduce` runs")
     parser.add_argument("--out", default=Path(__file__).with_name("RESULTS.md"), type=Path)
     options = parser.parse_args()

@@ -81,8 +81,9 @@ def test_inspect_as_json(folder, capsys):
     assert told["stored_share"] == model.n_core_ / N
     assert told["bytes"] == len(content())
     assert float.fromhex(told["configuration"]["threshold"]) == 0.1
-    assert float.fromhex(told["configuration"]["capacity"]) == 1.0
-    assert (told["threshold"], told["capacity"], told["gamma"]) == (0.1, 1.0, None)
+    capacity = round(ErasableClassifier().capacity * 4**15) / 4**15  # on the grid
+    assert float.fromhex(told["configuration"]["capacity"]) == capacity
+    assert (told["threshold"], told["capacity"], told["gamma"]) == (0.1, capacity, None)
     assert told["configuration"]["feature_names"] == ["age", "weight", "height"]
     assert "rows" not in told
     assert run(["inspect", MODEL, "--learnt", str(N)]) == 0

@@ -21,7 +21,7 @@ def refit(clf, rows, labels, ids, **more):
     """A model learnt from nothing on the rows that ``clf`` still holds."""
     place = {key: i for i, key in enumerate(ids)}
     kept = [place[key] for key in clf.core_ids_.tolist()]
-    fresh = clone(clf).set_params(threshold=clf.threshold_, kappa=None)
+    fresh = clone(clf).set_params(threshold=clf.threshold_, kappa=None, horizon=None)
     return fresh.fit(rows[kept], labels[kept], ids=[ids[i] for i in kept], **more)
 
 

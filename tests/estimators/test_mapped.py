@@ -301,12 +301,12 @@ def test_set_params_leaves_what_was_learnt():
 
 
 def test_the_digest_tells_maps_apart_by_what_they_are_called_too():
-    same = ErasableClassifier(feature_map=FrozenMap(MAPS["fourier"], "another name", 12), threshold=0.05).fit(X, Y)
+    same = ErasableClassifier(1.0, feature_map=FrozenMap(MAPS["fourier"], "another name", 12), threshold=0.05).fit(X, Y)
     assert digest_without_map(same) == digest_without_map(mapped().fit(X, Y))
     assert same.state_digest() != mapped().fit(X, Y).state_digest()
-    other = ErasableClassifier(feature_map=RandomFourierFeatures(12, gamma=0.3, random_state=3), threshold=0.05).fit(
-        X, Y
-    )
+    other = ErasableClassifier(
+        1.0, feature_map=RandomFourierFeatures(12, gamma=0.3, random_state=3), threshold=0.05
+    ).fit(X, Y)
     assert other.state_digest() != mapped().fit(X, Y).state_digest()
 
 
@@ -335,9 +335,8 @@ def test_a_grid_search_over_maps():
 
 def test_columns_of_mapped_features_may_have_scales():
     clf = mapped(scaling=np.arange(1.0, 13.0)).fit(X, make_classes(3))
-    plain = ErasableClassifier(1.0, threshold=0.05, scaling=np.arange(1.0, 13.0)).fit(
-        MAPS["fourier"](X), make_classes(3)
-    )
+    plain = ErasableClassifier(1.0, threshold=0.05, scaling=np.arange(1.0, 13.0))
+    plain.fit(MAPS["fourier"](X), make_classes(3))
     assert digest_without_map(clf) == plain.state_digest()
 
 

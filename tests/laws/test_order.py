@@ -97,10 +97,10 @@ IDS = {
     "bytes": [b"%d" % i for i in range(N)],
 }
 MODELS = {
-    "linear": ErasableClassifier(threshold=0.1),
-    "columns": ErasableClassifier(threshold=0.1, scaling=[3.0, 1.0, 2.0, 1.0, 1.0]),
-    "ball": ErasableClassifier(threshold=0.02, scaling=9.0),
-    "mapped": ErasableClassifier(feature_map=RandomFourierFeatures(12), threshold=0.1),
+    "linear": ErasableClassifier(1.0, threshold=0.1),
+    "columns": ErasableClassifier(1.0, threshold=0.1, scaling=[3.0, 1.0, 2.0, 1.0, 1.0]),
+    "ball": ErasableClassifier(1.0, threshold=0.02, scaling=9.0),
+    "mapped": ErasableClassifier(1.0, feature_map=RandomFourierFeatures(12), threshold=0.1),
     "kernel": ErasableKernelClassifier(threshold=0.3),
     "general": ErasableGeneralClassifier(LinearBall(), threshold=0.1),
     "ridge": RetrainedRidge(),
@@ -130,23 +130,24 @@ def test_shuffling_rows_leaves_the_digest(name, kind, container):
 def test_shuffling_rows_in_any_container(container):
     put, index = CONTAINERS[container], shuffles()["random"]
     exact = X.astype(np.float32).astype(np.float64)
-    first = ErasableClassifier(threshold=0.1).fit(exact, Y)
-    again = ErasableClassifier(threshold=0.1)
+    first = ErasableClassifier(1.0, threshold=0.1).fit(exact, Y)
+    again = ErasableClassifier(1.0, threshold=0.1)
     again._learn(put(exact[index]), Y[index], index, fresh=True, block_rows=16, chunk_rows=5)
     assert again.state_digest() == first.state_digest()
 
 
 def test_shuffling_texts():
-    make = lambda: ErasableClassifier(feature_map=HashedText(16), threshold=0.1)  # noqa: E731
+    make = lambda: ErasableClassifier(1.0, feature_map=HashedText(16), threshold=0.1)  # noqa: E731
     first, index = make().fit(TEXTS, Y), shuffles()["random"]
     assert make().fit([TEXTS[i] for i in index], Y[index], ids=index).state_digest() == first.state_digest()
 
 
 def test_models_differ_by_their_keys():
-    digests = {ErasableClassifier(threshold=0.1, random_state=key).fit(X, Y).state_digest() for key in (0, 1, 2**64)}
-    digests.add(ErasableClassifier(threshold=0.1, order="given").fit(X, Y).state_digest())
+    models = [ErasableClassifier(1.0, threshold=0.1, random_state=key) for key in (0, 1, 2**64)]
+    digests = {clf.fit(X, Y).state_digest() for clf in models}
+    digests.add(ErasableClassifier(1.0, threshold=0.1, order="given").fit(X, Y).state_digest())
     assert len(digests) == 4
-    given_ = [ErasableClassifier(threshold=0.1, order="given", random_state=k).fit(X, Y) for k in (0, 7)]
+    given_ = [ErasableClassifier(1.0, threshold=0.1, order="given", random_state=k).fit(X, Y) for k in (0, 7)]
     assert given_[0].state_digest() == given_[1].state_digest()
 
 
@@ -154,18 +155,17 @@ def test_the_core_is_spread_over_the_rows():
     """In the order given it sits at the beginning: deleting the oldest rows first would take it away."""
     rng = np.random.default_rng(0)
     rows, y = rng.standard_normal((4000, 5)), rng.integers(0, 2, 4000)
-    middle = {
-        o: np.median(ErasableClassifier(threshold=0.02, order=o).fit(rows, y).core_ids_) for o in ("hashed", "given")
-    }
+    models = {o: ErasableClassifier(1.0, threshold=0.02, order=o).fit(rows, y) for o in ("hashed", "given")}
+    middle = {o: np.median(clf.core_ids_) for o, clf in models.items()}
     assert middle["given"] < 800 < 1500 < middle["hashed"] < 2500
 
 
 def test_rows_without_ids_are_known_by_their_positions():
     """So shuffling such rows gives them other names, and another state."""
     index = shuffles()["random"]
-    first = ErasableClassifier(threshold=0.1).fit(X, Y)
-    assert first.state_digest() == ErasableClassifier(threshold=0.1).fit(X, Y, ids=np.arange(N)).state_digest()
-    assert first.state_digest() != ErasableClassifier(threshold=0.1).fit(X[index], Y[index]).state_digest()
+    first = ErasableClassifier(1.0, threshold=0.1).fit(X, Y)
+    assert first.state_digest() == ErasableClassifier(1.0, threshold=0.1).fit(X, Y, ids=np.arange(N)).state_digest()
+    assert first.state_digest() != ErasableClassifier(1.0, threshold=0.1).fit(X[index], Y[index]).state_digest()
 
 
 def test_core_set_maps_take_rows_as_they_are_given():
@@ -212,7 +212,7 @@ def test_there_is_no_copy_of_the_rows_in_order(container):
     size = 20_000 * 40 * 8
     peaks = {}
     for order in ("given", "hashed"):
-        clf = ErasableClassifier(threshold=0.3, order=order)
+        clf = ErasableClassifier(1.0, threshold=0.3, order=order)
         y = np.arange(20_000) % 2
         tracemalloc.start()
         clf._learn(rows, y, fresh=True, block_rows=512)
@@ -304,12 +304,12 @@ def test_labels_in_long_runs_are_warned_of_where_rows_are_decided_as_given(name,
 )
 def test_what_long_runs_are(labels, runs, recwarn):
     rows = np.random.default_rng(0).standard_normal((len(labels), 3))
-    ErasableClassifier(threshold=0.1, order="given").fit(rows, labels)
+    ErasableClassifier(1.0, threshold=0.1, order="given").fit(rows, labels)
     assert (SortedRowsWarning in [w.category for w in recwarn]) == runs
 
 
 def test_a_warning_that_is_an_error_leaves_the_model_as_it_was():
-    clf = ErasableClassifier(threshold=0.1, order="given").fit(X, Y)
+    clf = ErasableClassifier(1.0, threshold=0.1, order="given").fit(X, Y)
     before, index = clf.state_digest(), shuffles()["sorted"]
     with pytest.raises(SortedRowsWarning):  # here warnings are errors
         clf.partial_fit(X[index], Y[index], ids=np.arange(1000, 1000 + N))

@@ -87,10 +87,8 @@ def test_the_accuracies_are_those_of_the_models(finished):
     full = complete(settings, split)
     gone = [key for request in requests(full, split, np.array([], dtype=int)) for key in request]
     train, test = split.train, split.test
-    for name, model in (
-        ("erasable", ErasableClassifier(1.0, kappa=0.4, order="given")),
-        ("retrained", RetrainedRidge()),
-    ):
+    ours = ErasableClassifier(1.0, kappa=0.4, order="given")
+    for name, model in (("erasable", ours), ("retrained", RetrainedRidge())):
         curve = results["methods"][name]["accuracy"]["mean"]
         model.fit(train.X, train.y, ids=train.ids)
         assert curve[0] == model.score(test.X, test.y)
