@@ -398,9 +398,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", choices=SECTIONS, help="sections to run; the others stay as they are")
     parser.add_argument("--rounds", type=int, default=5, help="rounds per comparison (default 5)")
-    parser.add_argument(
-        "--data", help="folder with further data sets, for the sections that can use them"
-    )
+    parser.add_argument("--data", help="folder with further data sets, for the sections that can use them")
     parser.add_argument("--runs", type=Path, default=Path("reproduction"), help="folder of `erasable reproduce` runs")
     parser.add_argument("--out", default=Path(__file__).with_name("RESULTS.md"), type=Path)
     options = parser.parse_args()
