@@ -8,7 +8,8 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 from weakref import WeakSet
@@ -18,22 +19,25 @@ from erasable.tables import csv_text
 from erasable.tables.arrow_columns import ArrowPipe, ParquetSource
 from erasable.tables.columns import Kinds, Roles, check_kinds
 from erasable.tables.csv_text import CsvSource
+from erasable.tables.joined import JoinedSource, files_of, is_pipe
 from erasable.tables.npz import NpzSource, is_half_of_split, read_split
-from erasable.tables.reading import Source, as_path, existing_file, looked_ahead, read_or_refuse
+from erasable.tables.opening import PACKED, Dialect, in_utf8, looked_ahead
+from erasable.tables.reading import Source, as_path, existing_file, read_or_refuse
 from erasable.tables.svmlight import SvmlightSource
 from erasable.tables.table import Split, Table
 from erasable.validation import whole_number
 
 BLOCK_BYTES = 2**24
-_PACKED = (".gz", ".bz2")
 _SVMLIGHT = (".svmlight", ".libsvm", ".txt")
-_FORMS = ".csv, .parquet, .npz, .svmlight, .libsvm, .txt (text also with .gz or .bz2)"
+_FORMS = ".csv, .parquet, .npz, .svmlight, .libsvm, .txt (text also with .gz, .bz2 or .zst)"
+_MANY = (".csv", ".parquet")  # with names of columns, so that several files can be one table
 _PIPE = Path("standard input")
 _NOT_PIPED = {
     b"PAR1": "Parquet, which is read from its end: give the path of a file",
     b"ARRO": "an Arrow file, which is read from its end: write the streaming format of Arrow",
     b"\x1f\x8b": "gzip data: unpack it on the way, as in zcat FILE",
     b"BZh": "bzip2 data: unpack it on the way, as in bzcat FILE",
+    b"\x28\xb5\x2f\xfd": "zstd data: unpack it on the way, as in zstdcat FILE",
     b"PK\x03\x04": "an archive, such as .npz: give the path of a file",
 }
 
@@ -52,11 +56,14 @@ class TableStream:
         The names of the columns that are features, where the format has names.
     typed : bool
         Whether the format says what labels, ids and subjects are; in CSV text all is text, and ``kinds`` says it.
+    unused : tuple of str
+        Columns that were left alone although nobody said so with ``ignore``, since ``features`` does not name them.
     """
 
     def __init__(self, source: Source, block_bytes: int) -> None:
         self._source, self._block_bytes = source, block_bytes
         self.name, self.feature_names, self.typed = source.name, source.feature_names, source.typed
+        self.unused = source.unused
         self._running: WeakSet[Generator[Table, None, None]] = WeakSet()
         self._spent = self._closed = False
 
@@ -121,7 +128,7 @@ class TableStream:
 
 
 def stream_table(
-    source: str | os.PathLike[str] | BinaryIO,
+    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | BinaryIO,
     *,
     label: str | None = "label",
     id: str | None = None,
@@ -132,6 +139,7 @@ def stream_table(
     kinds: Mapping[str, type] | None = None,
     n_features: int | None = None,
     weight: str | None = None,
+    dialect: Dialect | None = None,
     block_bytes: int = BLOCK_BYTES,
 ) -> TableStream:
     r"""The table in a file or pipe, block by block: what ``load_table`` reads, with one block in memory at a time.
@@ -150,10 +158,14 @@ def stream_table(
     same in every block. In CSV text from a pipe the first block settles the types of labels, ids and subjects, and a
     later one that contradicts is refused.
 
+    Several files of CSV or of Parquet are one table: a list of paths, or a pattern such as ``"visits-*.csv.gz"``. Rows
+    come in the order of the list, and those of a pattern in the order of the paths as text (``part-10`` before
+    ``part-2``). Columns must have the same names, in any order, and types that do not change between files.
+
     Parameters
     ----------
-    source : str, path or binary file object
-        A file, ``"-"`` for the standard input, or an object with ``read``.
+    source : str, path, list of these, or binary file object
+        A file or several, a pattern, ``"-"`` for the standard input, or an object with ``read``.
     label : str, default="label"
         The column of labels: integers, strings, booleans or floats.
     id : str, optional
@@ -175,6 +187,8 @@ def stream_table(
         The number of features of SVMlight text, where some may be zero in all rows.
     weight : str, optional
         The column that says how much each row counts: numbers, none missing.
+    dialect : Dialect, optional
+        How CSV text is written: what stands between cells and before decimals, and in which encoding.
     block_bytes : int, default=16 MiB
         About how large the rows of a block are. In all, some three times as much is in memory, and pages of Parquet.
 
@@ -205,11 +219,11 @@ def stream_table(
     roles = Roles(label, id, subject, features, labelled, ignore, weight)
     size = whole_number(block_bytes, "block_bytes")
     width = None if n_features is None else whole_number(n_features, "n_features")
-    return TableStream(_opened(source, roles, check_kinds(kinds), width), size)
+    return TableStream(_opened(source, roles, check_kinds(kinds), width, dialect), size)
 
 
 def load_table(
-    source: str | os.PathLike[str] | BinaryIO,
+    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | BinaryIO,
     *,
     label: str | None = "label",
     id: str | None = None,
@@ -220,6 +234,7 @@ def load_table(
     kinds: Mapping[str, type] | None = None,
     n_features: int | None = None,
     weight: str | None = None,
+    dialect: Dialect | None = None,
 ) -> Table:
     r"""The table in a CSV, Parquet, NumPy or SVMlight file, whole.
 
@@ -230,16 +245,16 @@ def load_table(
     ``.svmlight``, ``.txt``   label, then ``index:value``; ``subject="qid"`` takes the query ids as subjects
     ========================= ==========================================================================================
 
-    CSV and SVMlight files may be compressed (``.gz``, ``.bz2``). Features are numbers or booleans, all there and
-    finite. In a CSV the first line holds the names of columns; labels, ids and subjects are integers when all of them
-    are written like integers, so ``007`` stays text, and an empty cell is a missing one. ``stream_table`` reads files
-    that are larger than memory.
+    CSV and SVMlight files may be compressed (``.gz``, ``.bz2``, ``.zst``). Features are numbers or booleans, all there
+    and finite. In a CSV the first line holds the names of columns; labels, ids and subjects are integers when all of
+    them are written like integers, so ``007`` stays text, and an empty cell is a missing one. ``stream_table`` reads
+    files that are larger than memory.
 
     Parameters
     ----------
-    source : str, path or binary file object
-        The file; its ending says what it is. Or a pipe, as in ``stream_table``.
-    label, id, subject, features, ignore, labelled, kinds, n_features, weight
+    source : str, path, list of these, or binary file object
+        The file; its ending says what it is. Or several, or a pipe, as in ``stream_table``.
+    label, id, subject, features, ignore, labelled, kinds, n_features, weight, dialect
         As in ``stream_table``.
 
     Returns
@@ -278,6 +293,7 @@ def load_table(
         kinds=kinds,
         n_features=n_features,
         weight=weight,
+        dialect=dialect,
     ) as stream:
         return stream.read()
 
@@ -342,15 +358,14 @@ def load_split(
 
 def nameless_form(source: Any) -> str | None:
     """``"npz"`` or ``"svmlight"`` for a file whose columns have no names; None otherwise."""
-    if source == "-" or not isinstance(source, str | os.PathLike):
-        return None
-    form, _ = _form_of(Path(source))
+    files = files_of(source)
+    form = _form_of(files[0])[0] if files else ""
     return "npz" if form == ".npz" else "svmlight" if form in _SVMLIGHT else None
 
 
 def _form_of(path: Path) -> tuple[str, str]:
     """The ending that says what the file is, and its name without endings."""
-    packed = path.suffix in _PACKED  # in lower case: readers unpack by it
+    packed = path.suffix in PACKED  # in lower case: readers unpack by it
     inner = Path(path.stem) if packed else Path(path.name)
     form = inner.suffix.lower()
     if form not in (".csv", *_SVMLIGHT, *(() if packed else (".parquet", ".npz"))):
@@ -358,23 +373,47 @@ def _form_of(path: Path) -> tuple[str, str]:
     return form, inner.stem
 
 
-def _opened(source: Any, roles: Roles, kinds: Kinds, n_features: int | None) -> Source:
-    """The source that a path or pipe is."""
-    if source == "-" or hasattr(source, "read"):
+def _opened(source: Any, roles: Roles, kinds: Kinds, n_features: int | None, dialect: Dialect | None) -> Source:
+    """The source that a path or pipe is, or several paths are."""
+    if is_pipe(source):
         if n_features is not None:
             raise ConfigurationError("n_features is for SVMlight files: CSV and Arrow have a column for each feature.")
-        return _opened_pipe(getattr(sys.stdin, "buffer", sys.stdin) if source == "-" else source, roles, kinds)
-    path = as_path(source)
+        pipe = source if hasattr(source, "read") else getattr(sys.stdin, "buffer", sys.stdin)
+        return _opened_pipe(pipe, roles, kinds, dialect)
+
+    def opened(path: Path, features: Sequence[str] | None) -> Source:
+        return _opened_file(
+            path, roles if features is None else replace(roles, features=features), kinds, n_features, dialect
+        )
+
+    if not isinstance(source, str | os.PathLike | Iterable):
+        as_path(source)  # refuses it
+    files = files_of(source)
+    if len(files) == 1:
+        return opened(files[0], None)
+    forms = {_form_of(file)[0] for file in files}
+    if len(forms) > 1 or not forms <= {*_MANY}:
+        raise ConfigurationError(
+            f"several files are one table where all are .csv or all .parquet; these are {', '.join(sorted(forms))}."
+        )
+    return JoinedSource(files, opened)
+
+
+def _opened_file(path: Path, roles: Roles, kinds: Kinds, n_features: int | None, dialect: Dialect | None) -> Source:
     form, name = _form_of(path)
     _check_nameless(form, roles)
     if n_features is not None and form not in _SVMLIGHT:
         raise ConfigurationError(f"n_features is for SVMlight files: {path.name} says itself how many there are.")
+    if dialect is not None and form != ".csv":
+        raise ConfigurationError(f"sep=, encoding= and decimal= are for CSV, and {path.name} is none: leave them out.")
     existing_file(path)
     if form == ".npz":
         return NpzSource(path, labelled=roles.labelled)
     if form in _SVMLIGHT:
         return SvmlightSource(path, name, subjects=roles.subject is not None, n_features=n_features)
-    return CsvSource(path, name, roles, kinds) if form == ".csv" else ParquetSource(path, name, roles)
+    if form == ".csv":
+        return CsvSource(path, name, roles, kinds, dialect or Dialect())
+    return ParquetSource(path, name, roles)
 
 
 def _check_nameless(form: str, roles: Roles) -> None:
@@ -393,7 +432,7 @@ def _check_nameless(form: str, roles: Roles) -> None:
         )
 
 
-def _opened_pipe(pipe: Any, roles: Roles, kinds: Kinds) -> Source:
+def _opened_pipe(pipe: Any, roles: Roles, kinds: Kinds, dialect: Dialect | None) -> Source:
     if isinstance(pipe, io.TextIOBase):
         raise InputError("source must be a binary file object: open it with mode 'rb'.")
     # As many bytes as pyarrow looks at together.
@@ -404,5 +443,12 @@ def _opened_pipe(pipe: Any, roles: Roles, kinds: Kinds) -> Source:
         if head.startswith(magic):
             raise InputError(f"standard input holds {what}.")
     if head.startswith(b"\xff\xff\xff\xff"):
+        if dialect is not None:
+            raise ConfigurationError("sep=, encoding= and decimal= are for CSV, and this is an Arrow stream.")
         return ArrowPipe(stream, _PIPE, roles)
-    return CsvSource(_PIPE, _PIPE.name, roles, kinds, pipe=(head, stream))
+    dialect = dialect or Dialect()
+    text = in_utf8(stream, dialect.encoding, _PIPE.name)
+    ahead = read_or_refuse(
+        lambda: looked_ahead(text, csv_text.TEXT_BLOCK), _PIPE, f"text in {dialect.encoding or 'utf-8'}"
+    )
+    return CsvSource(_PIPE, _PIPE.name, roles, kinds, dialect, pipe=ahead)
