@@ -140,17 +140,17 @@ def test_labels_with_a_comma_are_text_where_decimals_have_a_point():
 @pytest.mark.parametrize(
     ("given", "kind", "says"),
     [
-        ({"sep": ""}, ConfigurationError, "sep must be one character"),
-        ({"sep": ";;"}, ConfigurationError, "sep must be one character"),
-        ({"sep": '"'}, ConfigurationError, "sep must be one character"),
-        ({"sep": "\n"}, ConfigurationError, "sep must be one character"),
-        ({"sep": "7"}, ConfigurationError, "sep must be one character"),
-        ({"sep": "é"}, ConfigurationError, "sep must be one character"),
+        ({"sep": ""}, ConfigurationError, "sep= must be one character"),
+        ({"sep": ";;"}, ConfigurationError, "sep= must be one character"),
+        ({"sep": '"'}, ConfigurationError, "sep= must be one character"),
+        ({"sep": "\n"}, ConfigurationError, "sep= must be one character"),
+        ({"sep": "7"}, ConfigurationError, "sep= must be one character"),
+        ({"sep": "é"}, ConfigurationError, "sep= must be one character"),
         ({"sep": 3}, InputTypeError, "sep"),
-        ({"decimal": "'"}, ConfigurationError, "decimal must be"),
-        ({"decimal": ","}, ConfigurationError, "decimal and sep must differ"),
-        ({"encoding": "klingon"}, ConfigurationError, "encoding must be one that Python knows"),
-        ({"encoding": "zlib"}, ConfigurationError, "encoding must be one that Python knows"),
+        ({"decimal": "'"}, ConfigurationError, "decimal= must be"),
+        ({"decimal": ","}, ConfigurationError, "decimal= and sep= must differ"),
+        ({"encoding": "klingon"}, ConfigurationError, "encoding= must be one that Python knows"),
+        ({"encoding": "zlib"}, ConfigurationError, "encoding= must be one that Python knows"),
     ],
 )
 def test_dialects_that_are_none_are_refused(given, kind, says):

@@ -63,12 +63,14 @@ class Dialect:
         fit = len(self.sep) == 1 and self.sep.isascii() and not self.sep.isalnum() and self.sep not in _NO_SEPARATORS
         if not fit:
             raise ConfigurationError(
-                "sep must be one character of ASCII that is no letter, digit, quote or line break, such as ';'."
+                "sep= must be one character of ASCII that is no letter, digit, quote or line break, such as ';'."
             )
         if self.decimal not in (".", ","):
-            raise ConfigurationError("decimal must be '.' or ','.")
+            raise ConfigurationError("decimal= must be '.' or ','.")
         if self.decimal == self.sep:
-            raise ConfigurationError("decimal and sep must differ: a file with decimal commas needs sep=, such as ';'.")
+            raise ConfigurationError(
+                "decimal= and sep= must differ: a file with decimal commas needs sep=, such as ';'."
+            )
         if self.encoding is not None:
             object.__setattr__(self, "encoding", _encoding(self.encoding))
 
@@ -145,7 +147,7 @@ def _encoding(name: str) -> str:
     except (LookupError, TypeError, ValueError):
         found = ""
     if not found:
-        raise ConfigurationError("encoding must be one that Python knows, such as utf-8, utf-16 or cp1252.")
+        raise ConfigurationError("encoding= must be one that Python knows, such as utf-8, utf-16 or cp1252.")
     return "utf-8" if found == "utf-8-sig" else found
 
 
