@@ -8,7 +8,8 @@ Importing this loads neither pyarrow nor scikit-learn: a file that needs one of 
 from erasable.tables.joined import files_of
 from erasable.tables.keys import read_keys
 from erasable.tables.opening import Dialect
-from erasable.tables.stream import TableStream, load_split, load_table, nameless_form, stream_table
+from erasable.tables.sources import nameless_form
+from erasable.tables.stream import TableStream, load_split, load_table, stream_table
 from erasable.tables.table import Split, Table
 
 __all__ = [
