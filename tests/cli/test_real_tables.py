@@ -205,3 +205,10 @@ def test_ids_to_forget_may_be_compressed(capsys, folder):
     (folder / "gone.csv.zst").write_bytes(pa.compress(text.encode("utf-16"), codec="zstd", asbytes=True))
     assert run(["forget", MODEL, "--ids-file", "gone.csv.zst"]) == 0
     assert load(MODEL).core_ids_.tolist() == core[3:]
+    (folder / "more-1.txt").write_text(core[3])
+    (folder / "more-2.txt.gz").write_bytes(gzip.compress(core[4].encode()))
+    (folder / "last.txt").write_text(core[5])
+    assert run(["forget", MODEL, "--ids-file", "more-*", "--ids-file", "last.txt"]) == 0
+    assert load(MODEL).core_ids_.tolist() == core[6:]
+    assert run(["forget", MODEL, "--ids-file", "nothing-*"]) == 2
+    assert "no file matches" in capsys.readouterr().err

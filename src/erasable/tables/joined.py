@@ -17,7 +17,7 @@ from erasable.tables.table import Table
 
 def is_pipe(source: Any) -> bool:
     """Whether rows come from the standard input or a file object; ``["-"]`` is ``"-"``."""
-    return source in ("-", ["-"]) or hasattr(source, "read")
+    return source in ("-", ["-"], ("-",)) or hasattr(source, "read")
 
 
 def files_of(source: Any) -> list[Path]:
