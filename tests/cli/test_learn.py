@@ -231,6 +231,8 @@ def test_learn_as_json(capsys, folder):
         "rows": N,
         "core_rows_added": model.n_core_,
         "core_rows": model.n_core_,
+        "rows_known": 0,
+        "rows_replaced": 0,
         "bytes": len(content()),
         "score": None,
         "test": None,

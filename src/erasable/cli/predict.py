@@ -8,7 +8,18 @@ from typing import Annotated, Any
 
 import typer
 
-from erasable.cli._shared import Bars, Json, print_json, say, show_scores, visible
+from erasable.cli._shared import (
+    Bars,
+    Decimal,
+    Encoding,
+    Json,
+    Sep,
+    dialect_of,
+    print_json,
+    say,
+    show_scores,
+    visible,
+)
 
 _BY_POSITION = (
     "this model stores no names of columns (give feature_names= when it is made, or make it with erasable learn): "
@@ -19,10 +30,10 @@ _BY_POSITION = (
 def predict(
     model: Annotated[Path, typer.Argument(help="The model file.", show_default=False, readable=False)],
     data: Annotated[
-        str,
+        list[str],
         typer.Argument(
-            help="The table, as for `learn`; `-` is standard input. Columns are found by name where the model has "
-            "their names, else taken in their order.",
+            help="The table, or several files of one, as for `learn`; `-` is standard input. Columns are found by name "
+            "where the model has their names, else taken in their order.",
             show_default=False,
         ),
     ],
@@ -42,9 +53,15 @@ def predict(
         ),
     ] = None,
     probabilities: Annotated[bool, typer.Option("--probabilities", help="Add the probability of every class.")] = False,
+    sep: Sep = None,
+    encoding: Encoding = None,
+    decimal: Decimal = None,
     as_json: Json = False,
 ) -> None:
     """Predict labels for the rows of a table, which may be larger than memory.
+
+    A table that lacks a column of the model is refused, by its name; columns that the model does not know are left
+    alone, and named on standard error (`--ignore` says that they are meant to be).
 
     For example:
 
@@ -57,6 +74,7 @@ def predict(
     from erasable.errors import ConfigurationError
     from erasable.models.files import read_model
     from erasable.operations.predict import by_position, predict_table, refuse_overwriting, write_records
+    from erasable.tables.reading import listed
 
     if as_json and out in (None, "-"):
         raise ConfigurationError("--json tells what was done, so the predictions need a file: give -o FILE.")
@@ -68,6 +86,7 @@ def predict(
         from erasable.operations.scoring import Tally
 
         tally = Tally()
+    unused: list[str] = []
     on_screen = out in (None, "-") and sys.stdout.isatty()  # elsewhere predictions are data, and stay as they are
 
     def shown() -> Iterator[dict[str, Any]]:
@@ -83,14 +102,19 @@ def predict(
             ignore=ignore or (),
             probabilities=probabilities,
             tally=tally,
+            dialect=dialect_of(sep, encoding, decimal),
+            unused=unused.extend,
             progress=lambda done, total: bars.tick("predicting", done, total or done),
         )
         rows = write_records(shown(), out)
     scores = None if tally is None else tally.scores(loaded.classes)
     if as_json:
         figures = None if scores is None else scores.as_json()
-        print_json({"model": str(model), "rows": rows, "out": out, "scores": figures, "warnings": warnings})
+        done = {"model": str(model), "rows": rows, "out": out, "scores": figures, "unused_columns": unused}
+        print_json({**done, "warnings": warnings})
         return
+    if unused:
+        say(f"note: the model does not use these columns of the table: {listed([*map(repr, unused)])}", aside=True)
     for warning in warnings:
         say(f"warning: {warning}", aside=True)
     say(f"{rows:,} rows predicted", aside=True)

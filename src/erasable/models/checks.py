@@ -62,7 +62,8 @@ def check_ids(ids: Any, n: int, place: Mapping[Key, Any]) -> Column | None:
         present = sum(key in place for key in (keys.tolist() if isinstance(keys, np.ndarray) else keys))
         if present:
             raise InputError(
-                f"{present} of {n} ids are already present in the model: forget them first, or leave these rows out."
+                f"{present} of {n} ids are already present in the model: forget them first, or leave these rows out; "
+                "learning into a file does either, with replace= or skip_known=."
             )
     return keys
 

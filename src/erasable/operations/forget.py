@@ -27,33 +27,35 @@ _WHOLE = re.compile(r"-?[0-9]{1,40}")
 
 @dataclass(frozen=True)
 class Names:
-    """Ids or subjects as people write them: texts, and a file of them; a model says what kind they are.
+    """Ids or subjects as people write them: texts, and files of them; a model says what kind they are.
 
     Attributes
     ----------
     texts : list of str
-    file : str or path, optional
-        As in ``erasable.tables.read_keys``.
+    files : list of str or path
+        Paths as in ``erasable.tables.read_keys``, or patterns as in ``erasable.tables.files_of``.
     column : str, optional
-        The column of that file.
+        The column of these files.
     called : str
         What an error calls them.
     """
 
     texts: tuple[str, ...] = ()
-    file: str | os.PathLike[str] | None = None
+    files: tuple[str | os.PathLike[str], ...] = ()
     column: str | None = None
     called: str = "names"
 
     def of(self, kind: type | None) -> list[Any] | None:
         """The keys, of the kind that a model has; None where nothing is named."""
-        if not self.texts and self.file is None:
+        if not self.texts and not self.files:
             return None
         keys = [self._key(text, kind) for text in self.texts]
-        if self.file is not None:
-            from erasable.tables import read_keys  # only here: names on a command line need no reader of tables
+        if self.files:
+            from erasable.tables import files_of, read_keys  # only here: names on a command line need no reader
 
-            keys += read_keys(self.file, kind=kind, column=self.column)
+            files: list[str | Path] = [*files_of(self.files)] or ["-"]
+            for file in files:
+                keys += read_keys(file, kind=kind, column=self.column)
         return keys
 
     def _key(self, text: str, kind: type | None) -> Any:

@@ -12,7 +12,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-from erasable.errors import ConfigurationError, InputError, InputTypeError, SortedRowsWarning, WeakModelWarning
+from erasable.errors import (
+    ConfigurationError,
+    EmptiedClassWarning,
+    InputError,
+    InputTypeError,
+    SortedRowsWarning,
+    WeakModelWarning,
+)
 from erasable.estimators import ErasableClassifier, ErasableKernelClassifier
 from erasable.estimators.faces import ErasableBase
 from erasable.estimators.files import face_of
@@ -28,8 +35,9 @@ from erasable.operations.model_file import ModelFile
 from erasable.operations.predict import score_table
 from erasable.operations.scoring import Scores, scores_of
 from erasable.store import PRIVATE
-from erasable.tables import TableStream, nameless_form, stream_table
+from erasable.tables import Dialect, TableStream, nameless_form, stream_table
 from erasable.tables.columns import read_texts
+from erasable.tables.reading import compared
 
 _ENOUGH_TO_SCORE, _ENOUGH_TO_JUDGE = 50, 100  # rows
 _NEXT_TO_NOTHING = 0.001  # of the rows
@@ -137,6 +145,9 @@ def learn_table(
     n_features: int | None = None,
     kernel: str | None = None,
     parameters: Mapping[str, Any] | None = None,
+    dialect: Dialect | None = None,
+    skip_known: bool = False,
+    replace: bool = False,
     allow_no_subject: bool = False,
     test: str | os.PathLike[str] | None = None,
     score: bool = True,
@@ -156,7 +167,7 @@ def learn_table(
     ----------
     path : str or path
         The model file. One that is there learns more, and what is given must agree with it.
-    source : str, path or binary file object
+    source : str, path, list of these, or binary file object
         As in ``erasable.tables.stream_table``.
     label, id, subject, weight, ignore
         Columns of the labels, of the ids of rows, of whose they are, of how much they count, and those that are no
@@ -174,8 +185,10 @@ def learn_table(
         A table of the same columns to score the model with, once it has learnt.
     score : bool, default=True
         Whether to predict some rows before they are learnt. The model is the same, bit for bit.
-    allow_no_subject, timeout, mode
-        As in ``ModelFile``.
+    dialect : Dialect, optional
+        How CSV text is written, that of ``test`` too.
+    skip_known, replace, allow_no_subject, timeout, mode
+        As in ``ModelFile`` and its ``learn``.
     progress : callable, optional
         Called with rows done and rows in all.
     reading : callable, optional
@@ -191,6 +204,7 @@ def learn_table(
         warnings.filterwarnings("ignore", "there is one feature")  # a hint says it
         warnings.simplefilter("always", SortedRowsWarning)  # as a hint
         warnings.simplefilter("always", WeakModelWarning)  # with what is found out here
+        warnings.simplefilter("always", EmptiedClassWarning)
         scored: list[Scores] = []
         totals: list[int | None] = []
         made: list[Any] = []
@@ -217,6 +231,7 @@ def learn_table(
                     ignore=ignore,
                     kinds=known | named,
                     n_features=width,
+                    dialect=dialect,
                 )
             )
             if named and stream.typed:
@@ -228,7 +243,7 @@ def learn_table(
                 given["class_weight"] = _as_labels(given["class_weight"], (known | named).get("label"), stream)
             new = _made(kernel, given, stream) if model is None else _agreeing(model, given, kernel, stream)
             if test is not None:
-                _check_test(test, label, ignore, stream)
+                _check_test(test, label, ignore, dialect, stream)
             totals.append(given.get("horizon", stream.n_rows))
             made.append((new, model is not None, stream.n_features))
             return stream, new
@@ -242,6 +257,8 @@ def learn_table(
 
         report = file.learn_prepared(
             prepare,
+            skip_known=skip_known,
+            replace=replace,
             allow_no_subject=allow_no_subject,
             progress=watched(progress),
             reading=watched(reading),
@@ -249,22 +266,25 @@ def learn_table(
             budget_bytes=budget_bytes,
             ahead=predicted if score else None,
         )
-    found: dict[Any, list[str]] = {SortedRowsWarning: [], WeakModelWarning: []}
+    found: dict[Any, list[str]] = {SortedRowsWarning: [], WeakModelWarning: [], EmptiedClassWarning: []}
     for warning in told:
         if warning.category in found:
             found[warning.category].append(str(warning.message))
         else:
             warnings.warn(warning.message, stacklevel=2)
     before = scored[-1] if scored else None
-    tested = None if test is None else score_table(read_model(path)[0], test, label=label, ignore=ignore)
+    tested = None
+    if test is not None:
+        tested = score_table(read_model(path)[0], test, label=label, ignore=ignore, dialect=dialect)
     judged = tested or before
     if judged is not None and judged.no_better_than_constant and judged.rows >= _ENOUGH_TO_JUDGE:
         found[WeakModelWarning].append(f"predictions are no better than a constant: {REMEDY}.")
     hints = [*found[SortedRowsWarning], *_hints(report, *made[0])]
-    return TableLearnt(report, stored_bytes(path), before, tested, found[WeakModelWarning], hints)
+    weak = found[EmptiedClassWarning] + found[WeakModelWarning]
+    return TableLearnt(report, stored_bytes(path), before, tested, weak, hints)
 
 
-def _check_test(test: Any, label: str, ignore: Sequence[str], learnt: TableStream) -> None:
+def _check_test(test: Any, label: str, ignore: Sequence[str], dialect: Dialect | None, learnt: TableStream) -> None:
     """Refuse a table to score with that is not there or has other columns, before anything is learnt."""
     if os.fspath(test) == "-":
         raise ConfigurationError("test= is read after all rows are learnt, so it has to be a file.")
@@ -276,6 +296,7 @@ def _check_test(test: Any, label: str, ignore: Sequence[str], learnt: TableStrea
         features=None if form is not None else learnt.feature_names,
         kinds={"label": str},  # nothing is read
         n_features=learnt.n_features if form == "svmlight" else None,
+        dialect=dialect,
     ) as stream:
         if stream.n_features != learnt.n_features:
             raise InputError(
@@ -323,9 +344,10 @@ def _agreeing(model: Model, given: dict[str, Any], kernel: str | None, stream: T
     unfitted.check_agrees(model)
     names = model.feature_names
     if names is not None and stream.feature_names is not None and tuple(names) != stream.feature_names:
+        difference = compared(stream.feature_names, names) or "has the same in another order"
         raise InputError(
-            "the table has other columns of features, or in another order, than the model was made with: "
-            "erasable inspect shows their names."
+            "the table has other columns of features, or in another order, than the model was made with: it "
+            f"{difference}. Name columns that are no features with id=, subject= and ignore=."
         )
     if stream.n_features != model.n_features:
         raise InputError(

@@ -14,18 +14,19 @@ from erasable.audit.scan import ScanReport, scan
 from erasable.core.layout import read_meta
 from erasable.errors import ConfigurationError, InputError, StateFormatError
 from erasable.models.files import head_of
-from erasable.tables import Table, load_table, nameless_form
+from erasable.tables import Dialect, Table, files_of, load_table, nameless_form
 
 
 def scan_for(
     folder: str | os.PathLike[str],
-    table_path: str | os.PathLike[str],
+    table_path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     *,
     label: str | None = "label",
     id: str | None = None,
     subject: str | None = None,
     ignore: Sequence[str] = (),
     exclude: Sequence[str] = (),
+    dialect: Dialect | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> ScanReport:
     r"""What is left, in the files below a folder, of the rows of a table.
@@ -34,7 +35,7 @@ def scan_for(
     ----------
     folder : str or path
         Every file below it is looked at, hidden ones too; links are not followed.
-    table_path : str or path
+    table_path : str, path, or list of these
         The rows, as CSV, Parquet, NumPy or SVMlight file; see ``erasable.tables.load_table``. It is not looked into
         itself.
     label : str, optional, default="label"
@@ -49,6 +50,8 @@ def scan_for(
         it agree, and the table has these columns, they are taken and no others, whatever is said here.
     exclude : sequence of str
         Glob patterns for names, or for paths below the folder, that are not looked into.
+    dialect : Dialect, optional
+        How CSV text of the rows is written.
     progress : callable, optional
         Called with (bytes done, bytes in all).
 
@@ -74,7 +77,7 @@ def scan_for(
     >>> report.clean, report.remains[0].what, report.remains[0].row
     (False, 'id', 1)
     """
-    rows = _rows(folder, table_path, {"label": label, "id": id, "subject": subject}, ignore)
+    rows = _rows(folder, table_path, {"label": label, "id": id, "subject": subject, "dialect": dialect}, ignore)
     try:
         os.stat(folder)
     except OSError as error:
@@ -85,7 +88,7 @@ def scan_for(
         X,
         ids=rows.ids,
         subjects=rows.subjects,
-        skip=[table_path],
+        skip=files_of(table_path),
         exclude=exclude,
         progress=progress,
         feature_names=rows.feature_names,
@@ -94,15 +97,13 @@ def scan_for(
     )
 
 
-def _rows(
-    folder: str | os.PathLike[str], table: str | os.PathLike[str], roles: dict[str, Any], ignore: Sequence[str]
-) -> Table:
+def _rows(folder: str | os.PathLike[str], table: Any, given: dict[str, Any], ignore: Sequence[str]) -> Table:
     """The rows of the table, with the features that models below the folder were made with, where they say so."""
     known = {tuple(names) for names in _feature_names(Path(folder))}
     if len(known) == 1 and nameless_form(table) is None:
         with suppress(InputError, ConfigurationError):  # a table of other columns is looked for as it is
-            return load_table(table, features=known.pop(), labelled=False, **roles)
-    return load_table(table, ignore=ignore, labelled=False, **roles)
+            return load_table(table, features=known.pop(), labelled=False, **given)
+    return load_table(table, ignore=ignore, labelled=False, **given)
 
 
 def _feature_names(folder: Path) -> Iterator[list[str]]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from erasable.arrow import BYTES, NUMERIC, TEXTS, is_kind, open_parquet, pyarrow
 from erasable.errors import InputError, InputTypeError
-from erasable.tables.columns import Roles, as_rows, checked_column, row_dtype
+from erasable.tables.columns import Kinds, Roles, as_rows, checked_column, row_dtype
 from erasable.tables.reading import Source, block_rows, listed, read_or_refuse, refused_each, where_in
 from erasable.tables.table import Table
 
@@ -23,6 +23,13 @@ _LABELS = ("integer", "floating", "boolean", *TEXTS, "null")
 _KEYS = ("integer", *TEXTS, *BYTES, "null")
 _WEIGHTS = ("integer", "floating", *TEXTS, "null")  # text is that of CSV, which is read as numbers later
 _HELD = {_LABELS: "integers, strings, booleans or floats", _KEYS: "integers or strings", _WEIGHTS: "numbers"}
+_TYPES: Kinds = {
+    "integer": int,
+    "boolean": bool,
+    "floating": float,
+    **dict.fromkeys(TEXTS, str),
+    **dict.fromkeys(BYTES, bytes),
+}
 _TILE = 1024  # rows
 _PAGE_BUFFER = 2**16  # of each column: without it, pyarrow would read column chunks whole
 
@@ -34,6 +41,8 @@ class Columns:
     roles: Roles
     features: tuple[str, ...]
     shown: tuple[str, ...]
+    unused: tuple[str, ...]
+    booleans: frozenset[str]
 
 
 class ArrowSource(Source):
@@ -41,7 +50,8 @@ class ArrowSource(Source):
 
     def __init__(self, path: Path, name: str, columns: Columns, row_bytes: int) -> None:
         self._path, self.name, self._columns, self._row_bytes = path, name, columns, row_bytes
-        self.feature_names = columns.features
+        self.feature_names, self.unused, self.booleans = columns.features, columns.unused, columns.booleans
+        self.roles = tuple(columns.roles.given)
 
     @property
     def n_features(self) -> int:
@@ -63,19 +73,20 @@ class ArrowSource(Source):
             n = table.num_rows
             if not n:
                 continue
-            block = self._copy(table, self._path.name if block_bytes is None else where_in(self._path, first, n), read)
+            where = self._path.name if block_bytes is None else where_in(self._path, first, n)
+            block = self._copy(table, where, first, read)
             first += n
             del table  # not held while the caller works with its copy
             yield block
         if not first:
             raise InputError(f"{self._path.name}: there are no rows.")
 
-    def _copy(self, table: Any, where: str, read: Callable[[list[Any], str, str], list[Any]]) -> Table:
-        X = read_or_refuse(lambda: _rows(table, self._columns, where), self._path, "numbers")
+    def _copy(self, table: Any, where: str, first: int, read: Callable[[list[Any], str, str], list[Any]]) -> Table:
+        X = read_or_refuse(lambda: _rows(table, self._columns, where, first), self._path, "numbers")
         found = {}
         for role, name in self._columns.roles.given.items():
             place = f"{where}, column {name!r}"
-            found[role] = checked_column(read(self._cells(table, name, role, place), role, place), role, place)
+            found[role] = checked_column(read(self._cells(table, name, role, place), role, place), role, place, first)
         y, ids, subjects = (found.get(role) for role in ("label", "id", "subject"))
         return Table(X, y, ids, subjects, self.name, self._columns.features, weights=found.get("weight"))
 
@@ -95,7 +106,13 @@ class ParquetSource(ArrowSource):
         columns = _typed_columns(schema, roles, path)
         if not self.n_rows:
             raise InputError(f"{path.name}: there are no rows.")
+        self._types = {role: value_type(schema.field(column).type) for role, column in columns.roles.given.items()}
         super().__init__(path, name, columns, _row_bytes(schema, columns))
+
+    def kinds(self) -> Kinds:
+        """What labels, ids and subjects are, as the file says."""
+        of = {role: [kind for name, kind in _TYPES.items() if is_kind(t, name)] for role, t in self._types.items()}
+        return {role: kinds[0] for role, kinds in of.items() if kinds and role != "weight"}
 
     def _tables(self, rows: int | None) -> Iterator[Any]:
         """Row groups are decoded page by page, so their size does not matter."""
@@ -157,7 +174,9 @@ def columns_of(schema: Any, roles: Roles, path: Path, shown: list[str]) -> Colum
     unfit = {shown[j]: _called(schema.types[j]) for j in places if not is_kind(schema.types[j], *NUMERIC)}
     if unfit:
         raise not_numeric(path, unfit)
-    return Columns(roles, features, tuple(shown[j] for j in places))
+    unused = tuple(name for name in names if name not in others and name not in features)
+    booleans = frozenset(names[j] for j in places if is_kind(schema.types[j], "boolean"))
+    return Columns(roles, features, tuple(shown[j] for j in places), unused, booleans)
 
 
 def _typed_columns(schema: Any, roles: Roles, path: Path) -> Columns:
@@ -175,6 +194,8 @@ def _typed_columns(schema: Any, roles: Roles, path: Path) -> Columns:
 
 def _no_column(absent: list[str], roles: Roles, path: Path, shown: list[str]) -> InputError:
     hint = " The first line must hold the names of the columns." if shown[:1] == ["column 0"] else ""
+    if len(shown) == 1 and any(mark in shown[0] for mark in (";", "|", r"\t")):
+        hint = " Its cells may be separated by another character: give sep=."
     missing = [column for column in absent if column in (roles.features or ())]
     if missing:
         return InputError(
@@ -192,13 +213,13 @@ def not_numeric(path: Path, unfit: Mapping[str, str]) -> InputTypeError:
     """The error about columns, each with what it holds."""
     if len(unfit) == 1:
         ((column, kind),) = unfit.items()
-        problem, them = f"{column} must be numeric or boolean to be a feature; it holds {kind}", "it"
+        problem, need = f"{column} must be numeric or boolean to be a feature; it holds {kind}", "It needs"
     else:
         found = ", ".join(f"{column} ({kind})" for column, kind in unfit.items())
-        problem, them = f"{len(unfit)} columns must be numeric or boolean to be features: {found}", "them"
+        problem, need = f"{len(unfit)} columns must be numeric or boolean to be features: {found}", "They need"
     return InputTypeError(
-        f"{path.name}: {problem}. Leave {them} out with ignore=, or encode {them} with a coding that is fixed and "
-        "public: one fitted on rows would be a trace of them."
+        f"{path.name}: {problem}. {need} a public schema, which `erasable schema` drafts (a coding fitted "
+        "on rows would be a trace of them), or can be left out with ignore=."
     )
 
 
@@ -207,7 +228,7 @@ def _called(kind: Any) -> str:
     return str(kind).partition("<")[0]
 
 
-def _rows(table: Any, columns: Columns, where: str) -> Any:
+def _rows(table: Any, columns: Columns, where: str, first: int) -> Any:
     """The feature columns as one array."""
     parts = [table.column(f) for f in columns.features]
     # As float64, missing entries become NaN, and are refused below.
@@ -218,17 +239,22 @@ def _rows(table: Any, columns: Columns, where: str) -> Any:
         tile = X[low : low + _TILE]
         for j, column in enumerate(numbers):
             tile[:, j] = column[low : low + _TILE]
-    return as_rows(X, where, columns.shown)
+    return as_rows(X, where, columns.shown, first)
 
 
 def cells(table: Any, name: str, role: str, where: str) -> list[Any]:
     """Labels, ids, subjects or weights as plain Python values; those of a CSV are text still."""
     column, allowed = table.column(name), {"label": _LABELS, "weight": _WEIGHTS}.get(role, _KEYS)
-    kind = column.type.value_type if is_kind(column.type, "dictionary") else column.type
+    kind = value_type(column.type)
     if not is_kind(kind, *allowed):
         raise InputTypeError(f"{where}: must hold {_HELD[allowed]}; it holds {_called(kind)}: convert it first.")
     values: list[Any] = column.to_pylist()
     return values
+
+
+def value_type(kind: Any) -> Any:
+    """The type of the values, which those of a dictionary have, too."""
+    return kind.value_type if is_kind(kind, "dictionary") else kind
 
 
 def _row_bytes(schema: Any, columns: Columns) -> int:

@@ -145,22 +145,31 @@ def _truth(text: str) -> bool:
     return _TRUTH[text.lower()]
 
 
-def checked_column(values: Any, role: str, where: str) -> npt.NDArray[Any]:
-    """The values of a label, id, subject or weight, one per row, as an array that a model can hold."""
+def checked_column(values: Any, role: str, where: str, first: int = 0) -> npt.NDArray[Any]:
+    """The values of a label, id, subject or weight, one per row, as an array that a model can hold.
+
+    ``first`` is how many rows of the file come before these.
+    """
     array = plain_array(values, role)
     if role == "weight":
-        return _check_weights(array, where)
-    return _check_labels(array, where) if role == "label" else check_keys(array, where, optional=role == "subject")
+        return _check_weights(array, where, first)
+    if role == "label":
+        return _check_labels(array, where, first)
+    return check_keys(array, where, optional=role == "subject", first=first)
 
 
-def _check_labels(y: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
+def _none_missing(missing: Any, what: str, where: str, first: int, advice: str) -> None:
+    """Refuse a column with missing entries: how many, and where the first is, counted from one."""
+    at = np.flatnonzero(missing)
+    if len(at):
+        row = f"the first in row {first + int(at[0]) + 1:,}"
+        raise InputError(f"{where}: {len(at)} of {len(missing)}{what} are missing, {row}: {advice}.")
+
+
+def _check_labels(y: npt.NDArray[Any], where: str, first: int) -> npt.NDArray[Any]:
     """Labels, none missing, all of one type that a model can hold."""
-    if y.dtype == object:
-        missing = sum(v is None for v in y)
-    else:
-        missing = int(np.count_nonzero(~np.isfinite(y))) if y.dtype.kind == "f" else 0
-    if missing:
-        raise InputError(f"{where}: {missing} of {len(y)} labels are missing: leave those rows out, or label them.")
+    missing: Any = [v is None for v in y] if y.dtype == object else ~np.isfinite(y) if y.dtype.kind == "f" else ()
+    _none_missing(missing, " labels", where, first, "leave those rows out, or label them")
     kinds = {type(v) for v in y} if y.dtype == object else set()
     too_large = y.dtype.kind == "u" and len(y) > 0 and int(y.max()) >= 2**63
     if y.dtype.kind not in "biufO" or not kinds <= {str} or too_large:
@@ -169,11 +178,10 @@ def _check_labels(y: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
     return y
 
 
-def _check_weights(weights: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
+def _check_weights(weights: npt.NDArray[Any], where: str, first: int) -> npt.NDArray[Any]:
     """Numbers, none missing; whether they are weights is for the model to say."""
-    missing = sum(v is None or v != v for v in weights.tolist())
-    if missing:
-        raise InputError(f"{where}: {missing} of {len(weights)} weights are missing: fill them in, or leave those out.")
+    missing = [v is None or v != v for v in weights.tolist()]
+    _none_missing(missing, " weights", where, first, "fill them in, or leave those out")
     if weights.dtype == object and all(type(v) in (int, float) for v in weights):
         weights = weights.astype(np.float64)
     if weights.dtype.kind not in "iuf":
@@ -181,7 +189,7 @@ def _check_weights(weights: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
     return weights
 
 
-def check_keys(keys: npt.NDArray[Any], where: str, *, optional: bool) -> npt.NDArray[Any]:
+def check_keys(keys: npt.NDArray[Any], where: str, *, optional: bool, first: int = 0) -> npt.NDArray[Any]:
     """Ids or subjects: integers, strings or bytes; with ``optional``, None where there is none."""
     if keys.dtype == object:
         missing = sum(v is None for v in keys)
@@ -189,7 +197,7 @@ def check_keys(keys: npt.NDArray[Any], where: str, *, optional: bool) -> npt.NDA
     else:
         missing, kinds = 0, {int if keys.dtype.kind in "iu" else type(np.zeros(1, keys.dtype).tolist()[0])}
     if missing and not optional:
-        raise InputError(f"{where}: {missing} of {len(keys)} are missing: every row needs one.")
+        _none_missing([v is None for v in keys], "", where, first, "every row needs one")
     if len(kinds) > 1 or not kinds <= {int, str, bytes}:
         found = ", ".join(sorted(t.__name__ for t in kinds))
         raise InputTypeError(
@@ -203,8 +211,10 @@ def check_keys(keys: npt.NDArray[Any], where: str, *, optional: bool) -> npt.NDA
     return keys
 
 
-def as_rows(X: Any, where: str, shown: Sequence[str] | None = None) -> Any:
+def as_rows(X: Any, where: str, shown: Sequence[str] | None = None, first: int = 0) -> Any:
     """Rows as float32 where that holds every number they can have, as float64 otherwise; sparse ones as a csr_array.
+
+    ``first`` is how many rows of the file come before these.
 
     Raises
     ------
@@ -216,16 +226,20 @@ def as_rows(X: Any, where: str, shown: Sequence[str] | None = None) -> Any:
         if hasattr(X, "check_format"):  # before anything is computed with them: indices may lie outside
             X.check_format(full_check=True)
         X = summed(sp.csr_array(X, dtype=row_dtype([X.dtype])))
-        bad = np.bincount(X.indices[~np.isfinite(X.data)], minlength=X.shape[1])
+        odd = np.flatnonzero(~np.isfinite(X.data))
+        bad = np.bincount(X.indices[odd], minlength=X.shape[1])
+        row = int(np.searchsorted(X.indptr, odd[0], side="right")) - 1 if len(odd) else 0
     else:
         X = np.ascontiguousarray(X, dtype=row_dtype([X.dtype]))
-        bad = X.shape[0] - np.isfinite(X).sum(axis=0)
+        finite = np.isfinite(X)
+        bad = X.shape[0] - finite.sum(axis=0)
+        row = int(finite.all(axis=1).argmin()) if bad.any() else 0
     unfit = np.flatnonzero(bad)
     if len(unfit):
         counts = [f"{bad[j]} entries of {shown[j] if shown else f'column {j}'}" for j in unfit[:10].tolist()]
         more = f" and some of {len(unfit) - 10} other columns" if len(unfit) > 10 else ""
         raise InputError(
-            f"{where}: {', '.join(counts)}{more} are missing or not finite: "
+            f"{where}: {', '.join(counts)}{more} are missing or not finite, the first in row {first + row + 1:,}: "
             "fill them in with a fixed public number, or leave those rows out."
         )
     return X

@@ -68,7 +68,7 @@ class NpzSource(Source):
             first = 0
             for X in refused_each(self._unpacked(block_bytes), self._path, _PLAIN):
                 columns = {part: values[first : first + len(X)].copy() for part, values in self._columns.items()}
-                rows = as_rows(X, where_in(self._path, first, len(X)))
+                rows = as_rows(X, where_in(self._path, first, len(X)), first=first)
                 first += len(X)
                 yield Table(rows, **columns, name=self.name)
 
