@@ -13,6 +13,7 @@ from erasable.audit.keys import PrivateKey
 from erasable.audit.receipts import make_receipt
 from erasable.core.layout import digest_of, read_meta
 from erasable.errors import ConfigurationError, InputTypeError, StateFormatError, StoreError, UnknownOutcomeError
+from erasable.models.access import StoredRows
 from erasable.models.files import (
     checksum_of,
     checksum_of_file,
@@ -29,6 +30,7 @@ from erasable.models.reports import ForgetReport, LearnReport, VerifyReport, war
 from erasable.models.rounds import BUDGET_BYTES, Ahead
 from erasable.models.shards import files_of, shards_of
 from erasable.models.state import State
+from erasable.operations.inspect import rows_of
 from erasable.operations.requests import Line, Request, Ticket
 from erasable.operations.verify import code_in, verify_file
 from erasable.store import PRIVATE, Fetch, Writer, check_mode, locked
@@ -277,7 +279,17 @@ class ModelFile:
             self._cached = face.model_
             return report
 
-    # -- checking ------------------------------------------------------------------------------------------------
+    # -- looking and checking ------------------------------------------------------------------------------------
+
+    def rows_of(self, *, ids: Any = None, subjects: Any = None) -> StoredRows:
+        """What the file stores of somebody: the core rows with these ids, and all of these subjects.
+
+        Parameters
+        ----------
+        ids, subjects : array-like, optional
+            As in ``forget``. Unknown ones are no error: nothing is stored of them.
+        """
+        return rows_of(self.path, ids=ids, subjects=subjects)
 
     def verify(self, *, progress: Callable[[int, int], None] | None = None) -> VerifyReport:
         """Recompute what the file holds from its own rows; see ``erasable.verify``."""

@@ -5,6 +5,8 @@ Whoever is first in line carries out what all who wait have asked for, with one 
 
 from __future__ import annotations
 
+import os
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,6 +20,57 @@ from erasable.errors import BusyError, InputError, InputTypeError, UnknownOutcom
 from erasable.models.model import Model
 from erasable.models.reports import ForgetReport
 from erasable.store import check_timeout
+
+_WHOLE = re.compile(r"-?[0-9]{1,40}")
+
+
+@dataclass(frozen=True)
+class Names:
+    """Ids or subjects as people write them: texts, and a file of them; a model says what kind they are.
+
+    Attributes
+    ----------
+    texts : list of str
+    file : str or path, optional
+        As in ``erasable.tables.read_keys``.
+    column : str, optional
+        The column of that file.
+    called : str
+        What an error calls them.
+    """
+
+    texts: tuple[str, ...] = ()
+    file: str | os.PathLike[str] | None = None
+    column: str | None = None
+    called: str = "names"
+
+    def of(self, kind: type | None) -> list[Any] | None:
+        """The keys, of the kind that a model has; None where nothing is named."""
+        if not self.texts and self.file is None:
+            return None
+        keys = [self._key(text, kind) for text in self.texts]
+        if self.file is not None:
+            from erasable.tables import read_keys  # only here: names on a command line need no reader of tables
+
+            keys += read_keys(self.file, kind=kind, column=self.column)
+        return keys
+
+    def _key(self, text: str, kind: type | None) -> Any:
+        if kind is int:
+            if not _WHOLE.fullmatch(text):  # int() would take 1_0 for ten
+                raise InputError(f"{self.called}: the model's are whole numbers, and one that was given is not.")
+            return int(text)
+        if kind is bytes:
+            try:
+                return bytes.fromhex(text)
+            except ValueError:
+                raise InputError(f"{self.called}: the model's are bytes: give them in hexadecimal digits.") from None
+        return text
+
+
+def keys_named(given: Names | list[Any] | None, kind: type | None) -> list[Any] | None:
+    """Keys of a kind, from a list of them or from what people wrote."""
+    return given.of(kind) if isinstance(given, Names) else given
 
 
 @dataclass(frozen=True)

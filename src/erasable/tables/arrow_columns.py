@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -23,6 +24,7 @@ _LABELS = ("integer", "floating", "boolean", *TEXTS, "null")
 _KEYS = ("integer", *TEXTS, *BYTES, "null")
 _WEIGHTS = ("integer", "floating", *TEXTS, "null")  # text is that of CSV, which is read as numbers later
 _HELD = {_LABELS: "integers, strings, booleans or floats", _KEYS: "integers or strings", _WEIGHTS: "numbers"}
+_LISTS = ("list", "large_list", "fixed_size_list")  # of the subjects of a row
 _TILE = 1024  # rows
 _PAGE_BUFFER = 2**16  # of each column: without it, pyarrow would read column chunks whole
 
@@ -73,9 +75,15 @@ class ArrowSource(Source):
     def _copy(self, table: Any, where: str, read: Callable[[list[Any], str, str], list[Any]]) -> Table:
         X = read_or_refuse(lambda: _rows(table, self._columns, where), self._path, "numbers")
         found = {}
-        for role, name in self._columns.roles.given.items():
-            place = f"{where}, column {name!r}"
-            found[role] = checked_column(read(self._cells(table, name, role, place), role, place), role, place)
+        for role, names in self._columns.roles.given.items():
+            places = [f"{where}, column {name!r}" for name in names]
+            parts = [self._cells(table, name, role, place) for name, place in zip(names, places, strict=True)]
+            place = places[0] if len(names) == 1 else f"{where}, columns {' and '.join(map(repr, names))}"
+            values = read(list(chain.from_iterable(parts)), role, place)  # of several columns all are of one kind
+            if len(names) > 1:
+                n = table.num_rows
+                values = joined_subjects([values[low : low + n] for low in range(0, len(values), n)])
+            found[role] = checked_column(values, role, place)
         y, ids, subjects = (found.get(role) for role in ("label", "id", "subject"))
         return Table(X, y, ids, subjects, self.name, self._columns.features, weights=found.get("weight"))
 
@@ -221,10 +229,18 @@ def _rows(table: Any, columns: Columns, where: str) -> Any:
     return as_rows(X, where, columns.shown)
 
 
+def joined_subjects(columns: list[list[Any]]) -> list[list[Any]]:
+    """The subjects of each row, from columns of subjects and of lists of them."""
+    rows = zip(*columns, strict=True)
+    return [[key for cell in row for key in (cell if isinstance(cell, list) else [cell])] for row in rows]
+
+
 def cells(table: Any, name: str, role: str, where: str) -> list[Any]:
     """Labels, ids, subjects or weights as plain Python values; those of a CSV are text still."""
     column, allowed = table.column(name), {"label": _LABELS, "weight": _WEIGHTS}.get(role, _KEYS)
-    kind = column.type.value_type if is_kind(column.type, "dictionary") else column.type
+    listed = role == "subject" and is_kind(column.type, *_LISTS)
+    kind = column.type.value_type if listed or is_kind(column.type, "dictionary") else column.type
+    kind = kind.value_type if listed and is_kind(kind, "dictionary") else kind
     if not is_kind(kind, *allowed):
         raise InputTypeError(f"{where}: must hold {_HELD[allowed]}; it holds {_called(kind)}: convert it first.")
     values: list[Any] = column.to_pylist()

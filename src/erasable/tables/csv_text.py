@@ -92,9 +92,11 @@ class CsvSource(ArrowSource):
         convert = _convert(roles, {} if roles.columns else {self._columns.features[0]: "string"}, include=True)
         n, fitting = 0, {role: [int, bool, float, str] for role in roles.given}
         for batch in self._batches(convert):
-            for role, column in roles.given.items():
-                found = fitting_kinds(self._cells(batch, column, role, self._path.name), keys=role in ("id", "subject"))
-                fitting[role] = [kind for kind in fitting[role] if kind in found]
+            for role, columns in roles.given.items():
+                for column in columns:
+                    texts = self._cells(batch, column, role, self._path.name)
+                    found = fitting_kinds(texts, keys=role in ("id", "subject"))
+                    fitting[role] = [kind for kind in fitting[role] if kind in found]
             n += batch.num_rows
         if not n:
             raise InputError(f"{self._path.name}: there are no rows.")

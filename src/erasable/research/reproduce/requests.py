@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from scipy.linalg import cho_factor, cho_solve
 from sklearn.preprocessing import normalize
 
+from erasable.core.layout import owners_of
 from erasable.errors import ConfigurationError
 from erasable.research.reproduce.settings import Settings, class_to_delete
 from erasable.research.sets import load_bundled, load_purchase, make_margin, make_purchase_like
@@ -146,9 +147,10 @@ def _by_subject(train: Table, ids: list[Any], k: int, rng: np.random.Generator) 
     """Whole subjects, drawn at random, until at least ``k`` rows are named."""
     assert train.subjects is not None
     rows: dict[Any, Request] = {}
-    for key, owner in zip(ids, train.subjects, strict=True):
-        nobody = owner is None or owner == "" or owner != owner
-        rows.setdefault(("nobody", key) if nobody else ("subject", owner), []).append(key)  # nobody's row is on its own
+    for key, owners in zip(ids, train.subjects, strict=True):
+        for owner in owners_of(owners) or (None,):
+            nobody = owner is None or owner == "" or owner != owner
+            rows.setdefault(("nobody", key) if nobody else ("subject", owner), []).append(key)  # nobody's is on its own
     owners = list(rows)
     named = 0
     found: list[Request] = []
