@@ -24,7 +24,7 @@ from erasable.classes import LinearBall
 from erasable.coresets import RandomSubsample
 from erasable.errors import InputError, InputTypeError
 from erasable.models.keys import as_subject_column
-from erasable.research.baselines import NewtonUnlearner, RetrainedRidge, SISAClassifier
+from erasable.research.baselines import RetrainedRidge, SISAClassifier
 from tests.estimators.cases import SECRET, SECRET_TEXT, N, classifier, make_rows, refused
 
 X, Y = make_rows()
@@ -109,7 +109,6 @@ MODELS = {
     "core set": CoreSetUnlearner(RandomSubsample(0.9), RidgeClassifier()),
     "ridge": RetrainedRidge(),
     "sisa": SISAClassifier(n_shards=2, n_slices=2),
-    "newton": NewtonUnlearner(),
 }
 
 

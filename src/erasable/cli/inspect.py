@@ -134,7 +134,7 @@ def _write_csv(stored: StoredRows) -> None:
     features = list(dict.fromkeys(name for row in stored.rows for name in row.values))
     shown: Any = visible if sys.stdout.isatty() else _cell  # elsewhere they are data, and stay as they are
     out = csv.writer(sys.stdout, lineterminator="\n")
-    out.writerow([*_ROW, *map(shown, features)])
+    out.writerow([*_ROW, *(shown(f"values.{name}") for name in features)])  # a feature may be called id
     for row in stored.rows:
         told = row.as_json()
         out.writerow([*(shown(told[name]) for name in _ROW), *(row.values.get(name, 0.0) for name in features)])
