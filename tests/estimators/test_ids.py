@@ -228,7 +228,13 @@ WRONG = [pytest.param(v, InputTypeError, id=k) for k, v in WRONG_TYPES.items()]
 WRONG += [pytest.param(v, InputError, id=k) for k, v in WRONG_VALUES.items()]
 
 
-FOR_SUBJECTS = ("lists", "pyarrow table", "a column", "polars frame")  # a list of one, or a column: as good as a key
+FOR_SUBJECTS = (
+    "lists",
+    "structured",
+    "pyarrow table",
+    "a column",
+    "polars frame",
+)  # as good as keys
 
 
 @pytest.mark.parametrize("keys", [(WRONG_TYPES | WRONG_VALUES)[name] for name in FOR_SUBJECTS], ids=FOR_SUBJECTS)

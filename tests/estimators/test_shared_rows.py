@@ -52,6 +52,7 @@ CONTAINERS = {
     "with missing ones": [[None, *s, float("nan"), pd.NA, ""] for s in BOTH],
     "a scalar where there is one": [s if len(s) > 1 else s[0] for s in BOTH],
     "arrays": [np.array(s) for s in BOTH],
+    "NumPy texts, some empty": [[np.str_(name) for name in ["", *s]] for s in BOTH],
     "an array of lists": objects(BOTH),
     "an array of objects": np.array([SENDERS, RECEIVERS], dtype=object).T,
     "an array of texts": np.array([SENDERS, [r or "" for r in RECEIVERS]]).T,

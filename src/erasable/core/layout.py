@@ -14,7 +14,7 @@ import hashlib
 import itertools
 import json
 import operator
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -312,7 +312,7 @@ def name_fields(
 
 def subject_kind(subjects: Iterable[Owners]) -> str | None:
     """Of what kind the subjects of some rows are; None where no row has one."""
-    return next(map(kind_of, each_owner(subjects)), None)
+    return next((kind_of(owners_of(owners)[0]) for owners in subjects if owners is not None), None)
 
 
 def owners_of(owners: Owners) -> tuple[Key, ...]:
@@ -320,9 +320,11 @@ def owners_of(owners: Owners) -> tuple[Key, ...]:
     return owners if isinstance(owners, tuple) else () if owners is None else (owners,)
 
 
-def each_owner(subjects: Iterable[Owners]) -> Iterator[Key]:
+def each_owner(subjects: Sequence[Owners]) -> list[Any]:
     """The subjects of all rows, one after the other."""
-    return itertools.chain.from_iterable(map(owners_of, subjects))
+    if tuple in set(map(type, subjects)):
+        return list(itertools.chain.from_iterable(map(owners_of, subjects)))
+    return [owner for owner in subjects if owner is not None]
 
 
 def are_several(owners: tuple[Key, ...]) -> bool:
@@ -380,7 +382,7 @@ def key_tensors(name: str, keys: Sequence[Owners]) -> Tensors:
     kinds = set(map(type, keys))
     if tuple in kinds:
         lengths = np.fromiter((len(owners_of(k)) for k in keys), dtype=np.int32, count=len(keys))
-        return {name + ".lengths": ("I32", lengths), **key_tensors(name, list(each_owner(keys)))}
+        return {name + ".lengths": ("I32", lengths), **key_tensors(name, each_owner(keys))}
     if not kinds - {type(None)}:
         return tensors
     if type(None) in kinds:

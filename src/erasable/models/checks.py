@@ -90,7 +90,7 @@ def check_subjects(subjects: Any, n: int, known: type | None, *, allow_no_subjec
     owners = as_subject_column(subjects)
     if len(owners) != n:
         raise InputError(f"subjects has {len(owners)} entries for {n} rows: pass one per row, or one list of them.")
-    named = owners if isinstance(owners, np.ndarray) else list(each_owner(owners))
+    named = owners if isinstance(owners, np.ndarray) else each_owner(owners)
     nobodys = 0 if isinstance(owners, np.ndarray) else sum(s in _NOBODY for s in owners)
     if nobodys and not allow_no_subject:
         raise InputError(

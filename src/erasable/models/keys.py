@@ -6,6 +6,7 @@ Copying at once matters: dictionary and string-view columns keep deleted strings
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate, chain, pairwise
 from typing import Any, TypeVar
 
 import numpy as np
@@ -55,11 +56,9 @@ def as_subject_column(values: Any, name: str = "subjects") -> Column:
     several = {t for t in set(map(type, column)) if issubclass(t, _SEVERAL) or hasattr(t, "to_list")}
     if not several:
         return as_key_column(column, name, optional=True)
-    of_each = [_in_row(v, name) if type(v) in several else [v] for v in column]
-    of_each = [[key for key in row if not _is_missing(key)] for row in of_each]
-    keys = iter(as_keys([key for row in of_each for key in row], name))
-    owners = [sorted({next(keys) for _ in row}) for row in of_each]
-    return [tuple(row) if len(row) > 1 else row[0] if row else None for row in owners]
+    of_each = [_in_row(v, name) if type(v) in several else [] if _is_missing(v) else [v] for v in column]
+    keys, ends = as_keys(list(chain.from_iterable(of_each)), name), [0, *accumulate(map(len, of_each))]
+    return [_canonical(keys[a:b]) for a, b in pairwise(ends)]
 
 
 _SEVERAL = (list, tuple, set, frozenset, np.ndarray)  # in a column: the subjects of one row
@@ -70,7 +69,18 @@ def _in_row(entry: Any, name: str) -> list[Any]:
     if getattr(entry, "ndim", 1) != 1:
         raise InputError(f"{name} of one row must be a plain list; got an array of {entry.ndim} dimensions.")
     keys = entry.tolist() if isinstance(entry, np.ndarray) else entry
-    return [key for key in keys if not (isinstance(key, str | bytes) and not key)]
+    return [key for key in keys if (key not in ("", b"") if type(key) in _NAMES else not _is_nobody(_plain(key)))]
+
+
+def _is_nobody(key: Any) -> bool:
+    return _is_missing(key) or (isinstance(key, str | bytes) and not key)
+
+
+def _canonical(keys: list[Any]) -> Any:
+    """The subjects of a row as they are held: sorted and distinct, one by itself, None where there are none."""
+    if len(keys) > 1:
+        keys = sorted(set(keys))
+    return tuple(keys) if len(keys) > 1 else keys[0] if keys else None
 
 
 def _wide_rows(values: Any, name: str) -> list[Any]:

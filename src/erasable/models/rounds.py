@@ -297,7 +297,7 @@ class _NamedBlocks:
             subjects = check_subjects(
                 block.subjects, n, self.model.core.subject_type, allow_no_subject=self.allow_no_subject
             )
-            self._check_kind(subjects if isinstance(subjects, np.ndarray) else list(each_owner(subjects)), "subjects")
+            self._check_kind(subjects if isinstance(subjects, np.ndarray) else each_owner(subjects), "subjects")
         if self.model.order_key is not None:
             self.model.prepared(block.X)  # refuses rows that no model of this kind learns
         rows = Rows(block.X, block.y, ids, subjects, self.model.checked_weights(block.weights, n)).that_count()

@@ -186,7 +186,7 @@ def _check_names(state: State) -> None:
     n, fixed = len(state.ids), state.configuration.classes
     if not (len(state.subjects) == len(state.labels) == state.rows.shape[0] == n):
         raise VerificationError("ids, subjects, labels and rows have different lengths.")
-    owners = list(each_owner(state.subjects))
+    owners = each_owner(state.subjects)
     for name, keys in (("ids", state.ids), ("subjects", owners), ("labels", (*state.labels, *(fixed or ())))):
         if len({type(k) for k in keys}) > 1:
             raise VerificationError(f"the {name} are of several types.")

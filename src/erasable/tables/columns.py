@@ -166,10 +166,11 @@ def subject_array(values: Any, name: str) -> npt.NDArray[Any]:
     """
     wide = getattr(values, "ndim", 1) == 2
     listed = isinstance(values, list | tuple) or getattr(getattr(values, "dtype", None), "hasobject", False)
-    if not wide and not (listed and any(isinstance(v, list | tuple | np.ndarray) for v in values)):
+    kinds = set(map(type, values)) if listed else set()
+    if not wide and not any(issubclass(kind, list | tuple | np.ndarray) for kind in kinds):
         return plain_array(values, name)
     column = as_subject_column(values, name)
-    if isinstance(column, np.ndarray) or not any(isinstance(v, tuple) for v in column):
+    if isinstance(column, np.ndarray) or tuple not in set(map(type, column)):
         return plain_array(column, name)
     array = np.empty(len(column), dtype=object)
     for i, owners in enumerate(column):  # NumPy would make two dimensions of tuples of one length
@@ -180,7 +181,7 @@ def subject_array(values: Any, name: str) -> npt.NDArray[Any]:
 def checked_column(values: Any, role: str, where: str) -> npt.NDArray[Any]:
     """The values of a label, id, subject or weight, one per row, as an array that a model can hold."""
     array = subject_array(values, where) if role == "subject" else plain_array(values, role)
-    if array.dtype == object and any(isinstance(v, tuple) for v in array):
+    if array.dtype == object and tuple in set(map(type, array)):
         return array  # checked when it was made
     if role == "weight":
         return _check_weights(array, where)
