@@ -34,6 +34,15 @@ def linear() -> ErasableClassifier:
     return model
 
 
+def shared() -> ErasableClassifier:
+    """Rows that belong to several people, to one, and to nobody."""
+    model = ErasableClassifier(1.0, threshold=0.15)
+    X, people = rows(20), [[7 - i, 2**40, 7 - i][: i % 4] for i in range(20)]
+    model.fit(X, labels(X), ids=[f"row {i}" for i in range(20)], subjects=people, allow_no_subject=True)
+    model.forget(subjects=[2])
+    return model
+
+
 def logistic() -> ErasableClassifier:
     """Logistic weights, weights of rows and classes, a sample beside the leverage rule."""
     model = ErasableClassifier(
@@ -101,6 +110,7 @@ def sparse() -> ErasableClassifier:
 MODELS = {
     "linear-v1": linear,
     "sparse-v1": sparse,
+    "shared-v1": shared,
     "logistic-v1": logistic,
     "weighted-v1": weighted,
     "kernel-v1": kernel,

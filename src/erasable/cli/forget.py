@@ -70,8 +70,8 @@ def forget(
     - `erasable forget model.erasable --subjects-file leavers.txt --receipt out.json --key signer.pem`
     """
     from erasable.errors import ConfigurationError, EmptiedClassWarning, ReceiptNotWrittenError
-    from erasable.operations.forget import Names
     from erasable.operations.forget import forget as forget_in_file
+    from erasable.operations.requests import Names
 
     if not (id or ids_file or subject or subjects_file):
         raise ConfigurationError("name what to forget: --id, --ids-file, --subject or --subjects-file.")

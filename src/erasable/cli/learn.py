@@ -47,7 +47,14 @@ def learn(
     id: Annotated[
         str | None, typer.Option(help="Column of the row ids. [default: rows are numbered; name them in earnest use]")
     ] = None,
-    subject: Annotated[str | None, typer.Option(help="Column that says whose row it is.")] = None,
+    subject: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Column that says whose row it is; given again, a row is that of all whom it names.",
+            metavar="COLUMN",
+            show_default=False,
+        ),
+    ] = None,
     weight: Annotated[
         str | None, typer.Option(help="Column that says how much a row counts, 0 to 16, in sixteenths.")
     ] = None,

@@ -46,7 +46,12 @@ def scan(
     label: Annotated[str, typer.Option(help="Column of the labels; it need not be there.")] = "label",
     id: Annotated[str | None, typer.Option(help="Column of the row ids, which are looked for too.")] = None,
     subject: Annotated[
-        str | None, typer.Option(help="Column of the subjects, when nothing of them should be left.")
+        list[str] | None,
+        typer.Option(
+            help="Column of the subjects, when nothing of them should be left; may be given again.",
+            metavar="COLUMN",
+            show_default=False,
+        ),
     ] = None,
     ignore: Annotated[
         list[str] | None,

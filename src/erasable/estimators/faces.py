@@ -23,6 +23,7 @@ from erasable.errors import ConfigurationError
 from erasable.estimators.forgetting import ForgettingClassifier
 from erasable.estimators.saving import Savable
 from erasable.estimators.validated import check_rows
+from erasable.models.access import StoredRows, rows_of
 from erasable.models.blocks import Block
 from erasable.models.files import KINDS
 from erasable.models.keys import array_of
@@ -170,6 +171,22 @@ class ModelClassifier(Savable, ForgettingClassifier):
         """
         self._check_fitted(purpose)
         return self._model
+
+    def rows_of(self, *, ids: Any = None, subjects: Any = None) -> StoredRows:
+        """What the model stores of somebody: the core rows with these ids, and all of these subjects.
+
+        Parameters
+        ----------
+        ids, subjects : array-like, optional
+            As in ``forget``. Unknown ones are no error: nothing is stored of them.
+
+        Returns
+        -------
+        StoredRows
+            Ids, labels and the values of features, as far as the grid allows; ``values_are`` says how far that is.
+        """
+        self._check_fitted("rows_of")
+        return rows_of(self._model.snapshot(), ids, subjects)
 
     def state_digest(self) -> str:
         """SHA-256 of the whole stored state, as 64 hexadecimal digits; equal states have equal digests anywhere."""

@@ -136,7 +136,7 @@ def learn_table(
     *,
     label: str = "label",
     id: str | None = None,
-    subject: str | None = None,
+    subject: str | Sequence[str] | None = None,
     weight: str | None = None,
     ignore: Sequence[str] = (),
     label_type: type | None = None,
@@ -170,8 +170,8 @@ def learn_table(
     source : str, path, list of these, or binary file object
         As in ``erasable.tables.stream_table``.
     label, id, subject, weight, ignore
-        Columns of the labels, of the ids of rows, of whose they are, of how much they count, and those that are no
-        features.
+        Columns of the labels, of the ids of rows, of whose they are (one or several), of how much they count, and those
+        that are no features.
     label_type, id_type, subject_type : type, optional
         What these columns of a table without types hold: ``int`` or ``str``, and labels also ``float`` or ``bool``.
     n_features : int, optional
@@ -211,7 +211,7 @@ def learn_table(
 
         def prepare(model: Model | None) -> tuple[TableStream, Any]:
             """The table, read as the model in the file needs it, and an estimator that is that of the file."""
-            if model is not None and subject is None and not allow_no_subject and model.core.subject_type is not None:
+            if model is not None and not subject and not allow_no_subject and model.core.subject_type is not None:
                 raise ConfigurationError(
                     "rows of this model have subjects, and without subject= no erasure by subject could reach these: "
                     "name the column, or allow it with allow_no_subject=."

@@ -15,6 +15,7 @@ from erasable.audit.receipts import make_receipt
 from erasable.core.layout import digest_of, read_meta
 from erasable.core.selector import Decisions
 from erasable.errors import ConfigurationError, InputTypeError, StateFormatError, StoreError, UnknownOutcomeError
+from erasable.models.access import StoredRows
 from erasable.models.files import (
     checksum_of,
     checksum_of_file,
@@ -37,6 +38,7 @@ from erasable.models.reports import (
 from erasable.models.rounds import BUDGET_BYTES, Ahead
 from erasable.models.shards import files_of, shards_of
 from erasable.models.state import State
+from erasable.operations.inspect import rows_of
 from erasable.operations.requests import Line, Request, Ticket
 from erasable.operations.sent_again import NewRows, stored_ids
 from erasable.operations.verify import code_in, verify_file
@@ -317,7 +319,17 @@ class ModelFile:
         known = 0 if offered is None else offered.rows_known
         return with_counts(report, rows_known=known, rows_replaced=len(replaced))
 
-    # -- checking ------------------------------------------------------------------------------------------------
+    # -- looking and checking ------------------------------------------------------------------------------------
+
+    def rows_of(self, *, ids: Any = None, subjects: Any = None) -> StoredRows:
+        """What the file stores of somebody: the core rows with these ids, and all of these subjects.
+
+        Parameters
+        ----------
+        ids, subjects : array-like, optional
+            As in ``forget``. Unknown ones are no error: nothing is stored of them.
+        """
+        return rows_of(self.path, ids=ids, subjects=subjects)
 
     def verify(self, *, progress: Callable[[int, int], None] | None = None) -> VerifyReport:
         """Recompute what the file holds from its own rows; see ``erasable.verify``."""

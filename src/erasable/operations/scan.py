@@ -23,7 +23,7 @@ def scan_for(
     *,
     label: str | None = "label",
     id: str | None = None,
-    subject: str | None = None,
+    subject: str | Sequence[str] | None = None,
     ignore: Sequence[str] = (),
     exclude: Sequence[str] = (),
     dialect: Dialect | None = None,
@@ -43,8 +43,8 @@ def scan_for(
     id : str, optional
         The column of ids. They are looked for as text, and in models one by one; with them, a stored row with the same
         features under another id is told from a remain.
-    subject : str, optional
-        The column of subjects, to be given when nothing of them should be left.
+    subject : str or sequence of str, optional
+        The column of subjects, or several, to be given when nothing of them should be left.
     ignore : sequence of str
         Columns that are no features, when the models below the folder do not say which are. Where all models that say
         it agree, and the table has these columns, they are taken and no others, whatever is said here.

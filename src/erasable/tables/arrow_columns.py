@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -30,6 +31,7 @@ _TYPES: Kinds = {
     **dict.fromkeys(TEXTS, str),
     **dict.fromkeys(BYTES, bytes),
 }
+_LISTS = ("list", "large_list", "fixed_size_list")  # of the subjects of a row
 _TILE = 1024  # rows
 _PAGE_BUFFER = 2**16  # of each column: without it, pyarrow would read column chunks whole
 
@@ -84,9 +86,15 @@ class ArrowSource(Source):
     def _copy(self, table: Any, where: str, first: int, read: Callable[[list[Any], str, str], list[Any]]) -> Table:
         X = read_or_refuse(lambda: _rows(table, self._columns, where, first), self._path, "numbers")
         found = {}
-        for role, name in self._columns.roles.given.items():
-            place = f"{where}, column {name!r}"
-            found[role] = checked_column(read(self._cells(table, name, role, place), role, place), role, place, first)
+        for role, names in self._columns.roles.given.items():
+            places = [f"{where}, column {name!r}" for name in names]
+            parts = [self._cells(table, name, role, place) for name, place in zip(names, places, strict=True)]
+            place = places[0] if len(names) == 1 else f"{where}, columns {' and '.join(map(repr, names))}"
+            values = read(list(chain.from_iterable(parts)), role, place)  # of several columns all are of one kind
+            if len(names) > 1:
+                n = table.num_rows
+                values = joined_subjects([values[low : low + n] for low in range(0, len(values), n)])
+            found[role] = checked_column(values, role, place, first)
         y, ids, subjects = (found.get(role) for role in ("label", "id", "subject"))
         return Table(X, y, ids, subjects, self.name, self._columns.features, weights=found.get("weight"))
 
@@ -106,7 +114,7 @@ class ParquetSource(ArrowSource):
         columns = _typed_columns(schema, roles, path)
         if not self.n_rows:
             raise InputError(f"{path.name}: there are no rows.")
-        self._types = {role: value_type(schema.field(column).type) for role, column in columns.roles.given.items()}
+        self._types = {role: _cell_type(schema.field(c[0]).type, role) for role, c in columns.roles.given.items()}
         super().__init__(path, name, columns, _row_bytes(schema, columns))
 
     def kinds(self) -> Kinds:
@@ -242,10 +250,16 @@ def _rows(table: Any, columns: Columns, where: str, first: int) -> Any:
     return as_rows(X, where, columns.shown, first)
 
 
+def joined_subjects(columns: list[list[Any]]) -> list[list[Any]]:
+    """The subjects of each row, from columns of subjects and of lists of them."""
+    rows = zip(*columns, strict=True)
+    return [[key for cell in row for key in (cell if isinstance(cell, list) else [cell])] for row in rows]
+
+
 def cells(table: Any, name: str, role: str, where: str) -> list[Any]:
     """Labels, ids, subjects or weights as plain Python values; those of a CSV are text still."""
     column, allowed = table.column(name), {"label": _LABELS, "weight": _WEIGHTS}.get(role, _KEYS)
-    kind = value_type(column.type)
+    kind = _cell_type(column.type, role)
     if not is_kind(kind, *allowed):
         raise InputTypeError(f"{where}: must hold {_HELD[allowed]}; it holds {_called(kind)}: convert it first.")
     values: list[Any] = column.to_pylist()
@@ -255,6 +269,11 @@ def cells(table: Any, name: str, role: str, where: str) -> list[Any]:
 def value_type(kind: Any) -> Any:
     """The type of the values, which those of a dictionary have, too."""
     return kind.value_type if is_kind(kind, "dictionary") else kind
+
+
+def _cell_type(kind: Any, role: str) -> Any:
+    """The type of a label, id, weight or subject; several subjects of a row may come as a list."""
+    return value_type(kind.value_type if role == "subject" and is_kind(kind, *_LISTS) else kind)
 
 
 def _row_bytes(schema: Any, columns: Columns) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import scipy.sparse as sp
 
 from erasable.core.sparse import summed
 from erasable.errors import ConfigurationError, InputError, InputTypeError
+from erasable.models.keys import as_subject_column
 
 Kinds = dict[str, type]
 _KINDS: dict[str, tuple[type, ...]] = {"label": (int, bool, float, str), "id": (int, str), "subject": (int, str)}
@@ -30,32 +32,38 @@ class Roles:
     """Names of the columns that are no features, and of those that are, where not all others.
 
     ``labelled`` says whether there must be labels; ``ignore`` names columns that are left alone, whatever they hold.
+    Of several columns of subjects, each row belongs to all whom it names there.
     """
 
     label: str | None
     id: str | None = None
-    subject: str | None = None
+    subject: str | Sequence[str] | None = None
     features: Sequence[str] | None = None
     labelled: bool = True
     ignore: Sequence[str] = ()
     weight: str | None = None
 
     def __post_init__(self) -> None:
-        for role in ("label", "id", "subject", "weight"):
-            column = getattr(self, role)
+        if isinstance(self.subject, list | tuple):
+            several = tuple(self.subject)
+            object.__setattr__(self, "subject", several if len(several) > 1 else several[0] if several else None)
+        named = [(role, getattr(self, role)) for role in ("label", "id", "weight")]
+        for role, column in [*named, *(("subject", column) for column in self.subjects)]:
             if not (isinstance(column, str) or (column is None and not (role == "label" and self.labelled))):
                 raise InputTypeError(f"{role} must be the name of a column, a string; got {type(column).__name__}.")
-        if self.label is not None and self.label in (self.id, self.subject):
+        if len(set(self.subjects)) < len(self.subjects):
+            raise ConfigurationError("subject names a column twice: name each column once.")
+        if self.label is not None and self.label in (self.id, *self.subjects):
             raise ConfigurationError("label must be another column than id and subject: name one column for each.")
-        if self.weight is not None and self.weight in (self.label, self.id, self.subject):
+        if self.weight is not None and self.weight in (self.label, self.id, *self.subjects):
             raise ConfigurationError("weight must be another column than label, id and subject: name one for each.")
         if isinstance(self.ignore, str) or not all(isinstance(c, str) for c in self.ignore):
             raise InputTypeError("ignore must be names of columns, a list of strings.")
         object.__setattr__(self, "ignore", tuple(self.ignore))
         both = {*self.ignore} & {*self.columns, *(self.features or ())}
         if both:
-            named = ", ".join(map(repr, sorted(both)))
-            raise ConfigurationError(f"a column cannot be ignored and have a role: {named}.")
+            found = ", ".join(map(repr, sorted(both)))
+            raise ConfigurationError(f"a column cannot be ignored and have a role: {found}.")
         if self.features is None:
             return
         if isinstance(self.features, str) or not all(isinstance(f, str) for f in self.features):
@@ -68,15 +76,21 @@ class Roles:
             )
 
     @property
-    def given(self) -> dict[str, str]:
+    def subjects(self) -> tuple[str, ...]:
+        """The columns of subjects: none, one or several."""
+        return self.subject if isinstance(self.subject, tuple) else () if self.subject is None else (self.subject,)
+
+    @property
+    def given(self) -> dict[str, tuple[str, ...]]:
         """The columns that are no features, by role."""
-        roles = {"label": self.label, "id": self.id, "subject": self.subject, "weight": self.weight}
-        return {role: column for role, column in roles.items() if column is not None}
+        single = {"label": self.label, "id": self.id, "weight": self.weight}
+        roles = {role: () if column is None else (column,) for role, column in single.items()}
+        return {role: columns for role, columns in {**roles, "subject": self.subjects}.items() if columns}
 
     @property
     def columns(self) -> list[str]:
         """The same, each once: id and subject may be one column."""
-        return list(dict.fromkeys(self.given.values()))
+        return list(dict.fromkeys(chain.from_iterable(self.given.values())))
 
     def present(self, names: Container[str]) -> Roles:
         """The same without a label that may be missing and is."""
@@ -145,12 +159,33 @@ def _truth(text: str) -> bool:
     return _TRUTH[text.lower()]
 
 
+def subject_array(values: Any, name: str) -> npt.NDArray[Any]:
+    """To whom each row belongs: :func:`plain_array`, with sorted tuples where rows belong to several.
+
+    The subjects of a row may come in a list, or in a row of an array of two dimensions.
+    """
+    wide = getattr(values, "ndim", 1) == 2
+    listed = isinstance(values, list | tuple) or getattr(getattr(values, "dtype", None), "hasobject", False)
+    kinds = set(map(type, values)) if listed else set()
+    if not wide and not any(issubclass(kind, list | tuple | np.ndarray) for kind in kinds):
+        return plain_array(values, name)
+    column = as_subject_column(values, name)
+    if isinstance(column, np.ndarray) or tuple not in set(map(type, column)):
+        return plain_array(column, name)
+    array = np.empty(len(column), dtype=object)
+    for i, owners in enumerate(column):  # NumPy would make two dimensions of tuples of one length
+        array[i] = owners
+    return array
+
+
 def checked_column(values: Any, role: str, where: str, first: int = 0) -> npt.NDArray[Any]:
     """The values of a label, id, subject or weight, one per row, as an array that a model can hold.
 
     ``first`` is how many rows of the file come before these.
     """
-    array = plain_array(values, role)
+    array = subject_array(values, where) if role == "subject" else plain_array(values, role)
+    if array.dtype == object and tuple in set(map(type, array)):
+        return array  # checked when it was made
     if role == "weight":
         return _check_weights(array, where, first)
     if role == "label":

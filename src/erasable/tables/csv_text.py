@@ -117,11 +117,12 @@ class CsvSource(ArrowSource):
         convert = self._converted(roles, named, include=True)
         n, fitting = 0, dict[str, list[type]]()
         for batch in self._batches(convert):
-            for role, column in roles.given.items():
-                cells = self._cells(batch, column, role, self._path.name)
-                if any(cells):  # a column without subjects says nothing about them
-                    found = self._fitting(cells, role)
-                    fitting[role] = [kind for kind in fitting.get(role, found) if kind in found]
+            for role, columns in roles.given.items():
+                for column in columns:
+                    texts = self._cells(batch, column, role, self._path.name)
+                    if any(texts):  # a column without subjects says nothing about them
+                        found = self._fitting(texts, role)
+                        fitting[role] = [kind for kind in fitting.get(role, found) if kind in found]
             n += batch.num_rows
         if not n:
             raise InputError(f"{self._path.name}: there are no rows.")

@@ -204,6 +204,6 @@ def _arrays(path: Path, names: list[str]) -> dict[str, npt.NDArray[Any]]:
 def _checked_columns(arrays: dict[str, npt.NDArray[Any]], n: int, where: str) -> dict[str, Any]:
     """The arrays ``y``, ``ids``, ``subjects`` and ``weights``, where they are there, as they belong to ``n`` rows."""
     for part, values in arrays.items():
-        if values.shape != (n,):
+        if values.shape != (n,) and not (part == "subjects" and values.ndim == 2 and len(values) == n):
             raise InputError(f"{where}: {part} has the shape {values.shape} for {n} rows: give one per row.")
     return {part: checked_column(values, _ROLES[part], f"{where}, {part}") for part, values in arrays.items()}

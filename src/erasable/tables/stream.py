@@ -112,7 +112,7 @@ def stream_table(
     *,
     label: str | None = "label",
     id: str | None = None,
-    subject: str | None = None,
+    subject: str | Sequence[str] | None = None,
     features: Sequence[str] | None = None,
     ignore: Sequence[str] = (),
     labelled: bool = True,
@@ -150,8 +150,9 @@ def stream_table(
         The column of labels: integers, strings, booleans or floats.
     id : str, optional
         The column that names every row: integers or strings. That they are distinct is checked by ``fit``.
-    subject : str, optional
-        The column that says whose row it is: integers or strings, may be missing in some rows.
+    subject : str or sequence of str, optional
+        The column that says whose row it is: integers or strings, may be missing in some rows; in Parquet and Arrow
+        also lists of these. Of several columns, a row belongs to all whom it names in any of them.
     features : sequence of str, optional
         The columns to take, in this order; all others are left alone, whatever they hold. By default all columns that
         have no other role.
@@ -207,7 +208,7 @@ def load_table(
     *,
     label: str | None = "label",
     id: str | None = None,
-    subject: str | None = None,
+    subject: str | Sequence[str] | None = None,
     features: Sequence[str] | None = None,
     ignore: Sequence[str] = (),
     labelled: bool = True,
@@ -220,7 +221,8 @@ def load_table(
 
     ========================= ==========================================================================================
     ``.csv``, ``.parquet``    one column per feature, and those named here; needs ``pip install 'erasable[tables]'``
-    ``.npz`` with arrays      ``X`` and ``y``; if there are, ``ids``, ``subjects`` and ``weights``
+    ``.npz`` with arrays      ``X`` and ``y``; if there are, ``ids``, ``weights`` and ``subjects``, which may have two
+                              dimensions: so many subjects of a row, among which some may repeat or be empty texts
     ``.npz`` of ``save_npz``  sparse rows; ``y`` and these in ``NAME_labels.npz`` beside ``NAME.npz``
     ``.svmlight``, ``.txt``   label, then ``index:value``; ``subject="qid"`` takes the query ids as subjects
     ========================= ==========================================================================================
@@ -283,7 +285,7 @@ def load_split(
     *,
     label: str = "label",
     id: str | None = None,
-    subject: str | None = None,
+    subject: str | Sequence[str] | None = None,
     ignore: Sequence[str] = (),
     test_size: float = 0.2,
     random_state: int = 0,

@@ -354,6 +354,21 @@ def test_a_row_of_nobody_is_a_request_of_its_own(tmp_path):
         assert len(request) == 1 or not set(request) & nobody
 
 
+def test_a_row_of_several_goes_with_the_first_of_them(tmp_path):
+    settings = small(table_file(tmp_path, subjects=True), order="subject")
+    split = load(settings)
+    owners = [[f"p{i % 40}", f"q{i % 30}"] for i in range(split.train.n_rows)]
+    split = Split(dataclasses.replace(split.train, subjects=owners), split.test)
+    people = {key: set(who) for key, who in zip(split.train.ids.tolist(), owners, strict=True)}
+    asked = requests(complete(settings, split), split, np.array([], dtype=int))
+    gone: set = set()
+    for request in asked:  # all that is left of one of them
+        theirs = [{key for key in people if who in people[key]} - gone for who in people[request[0]]]
+        assert set(request) in theirs
+        gone |= set(request)
+    assert len(gone) == sum(map(len, asked))
+
+
 def test_fresh_throws_nothing_away_before_the_settings_are_checked(finished):
     path, out, _ = finished
     before = (out / "journal.json").read_bytes()
