@@ -7,8 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from erasable.errors import InputError
-from erasable.tables import load_table
-from erasable.tables.quotes import _Watch, watched
+from erasable.tables import load_table, quotes
+from erasable.tables.quotes import _Watch, whole_rows
 from tests.tables.cases import SECRET_TEXT, refused
 
 
@@ -34,7 +34,8 @@ def is_refused(text, cuts):
     try:
         for low, high in zip([0, *cuts], [*cuts, len(text)], strict=True):
             watch.feed(text[low:high].encode())
-        watch.end()
+        watch.feed(b"\n\n")
+        watch.refuse_unclosed()
     except InputError:
         return True
     return False
@@ -49,9 +50,40 @@ def test_the_watch_refuses_what_the_rules_refuse(text, data):
     assert is_refused(text, cuts) == is_refused_by_the_rules(text)
 
 
-@pytest.mark.parametrize("text", ["", "a,b\n", '"a\nb",""""\r\n5" disk,x', '""', '"",""'])
-def test_text_that_is_let_through_comes_out_as_it_was(text):
-    assert b"".join(watched(io.BytesIO(text.encode()), ",", "t.csv")) == text.encode()
+def rows_by_the_rules(text):
+    """Text cut after every line break that stands outside of quotes."""
+    rows, row = [], ""
+    for character in text:
+        row += character
+        if character == "\n" and row.count('"') % 2 == 0:
+            rows.append(row)
+            row = ""
+    return [*rows, row] if row else rows
+
+
+@given(st.lists(st.lists(st.text('",\nax', max_size=4), min_size=1, max_size=3), max_size=8), st.integers(1, 30))
+def test_parts_are_whole_rows_and_make_up_the_text(cells, size):
+    quoted = [",".join('"' + cell.replace('"', '""') + '"' for cell in row) for row in cells]
+    text = "".join(line + "\n" for line in quoted)
+    parts = [part.decode() for part in whole_rows(io.BytesIO(text.encode()), ",", "t.csv", size)]
+    assert "".join(parts) == text
+    assert [row for part in parts for row in rows_by_the_rules(part)] == rows_by_the_rules(text)
+    longest = max(map(len, rows_by_the_rules(text)), default=0)
+    assert all(len(part) <= 2 * size + longest + 2 for part in parts)
+
+
+@pytest.mark.parametrize("text", ["", "a,b\n", '"a\nb",""""\r\n5" disk,x', '""', '"",""', "a\rb\rc"])
+@pytest.mark.parametrize("size", [1, 3, 100])
+def test_text_that_is_let_through_comes_out_as_it_was(text, size):
+    assert b"".join(whole_rows(io.BytesIO(text.encode()), ",", "t.csv", size)) == text.encode()
+
+
+def test_a_row_without_end_is_not_held(monkeypatch):
+    monkeypatch.setattr(quotes, "LONGEST_ROW", 1000)
+    with refused(InputError, "opens in line 2 is not closed"):
+        list(whole_rows(io.BytesIO(b'a\n"x' + b"\ny" * 2000), ",", "t.csv", 100))
+    with refused(InputError, "longer than 1,000 bytes"):
+        list(whole_rows(io.BytesIO(b"x" * 2000), ",", "t.csv", 100))
 
 
 @pytest.mark.parametrize("before", [0, 10, 100_000])

@@ -6,11 +6,11 @@ of them are written like integers, so that what they are shows at the end alone.
 
 from __future__ import annotations
 
-import io
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
 from functools import cached_property, partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -18,13 +18,12 @@ from erasable.arrow import pyarrow
 from erasable.errors import ErasableError, InputError
 from erasable.tables.arrow_columns import ArrowSource, columns_of, not_numeric, regrouped
 from erasable.tables.columns import Kinds, Roles, fitting_kinds, is_number, read_texts
-from erasable.tables.opening import Dialect, joined_bytes, open_text
-from erasable.tables.quotes import watched
+from erasable.tables.opening import Dialect, open_text
+from erasable.tables.quotes import whole_rows
 from erasable.tables.reading import read_or_refuse
 from erasable.tables.table import Table
 
-# Text that pyarrow parses at once. It reads some tens of these ahead, so a block of ours is put together from them.
-TEXT_BLOCK = 2**20
+TEXT_BLOCK = 2**20  # bytes that are parsed at once: a block of ours is put together from these
 _AT = re.compile(r"CSV column #(\d+)")
 _SWAPPED = str.maketrans(",.", ".,")
 _WANTED = {int: "an integer", bool: "true or false", float: "a number"}
@@ -45,8 +44,8 @@ class CsvSource(ArrowSource):
     kinds : dict
         What labels, ids or subjects are, where that is known.
     dialect : Dialect
-    pipe : (bytes, file object), optional
-        The first bytes of a pipe, and a stream of all of them, in UTF-8.
+    pipe : binary file object, optional
+        The text of a pipe, in UTF-8.
     """
 
     typed = False
@@ -58,12 +57,14 @@ class CsvSource(ArrowSource):
         roles: Roles,
         kinds: Kinds,
         dialect: Dialect,
-        pipe: tuple[bytes, BinaryIO] | None = None,
+        pipe: BinaryIO | None = None,
     ) -> None:
         weights: Kinds = {} if roles.weight is None else {"weight": float}
         self._path, self._given, self.once = path, {**kinds, **weights}, pipe is not None
-        self._dialect, self._pipe = dialect, None if pipe is None else pipe[1]
-        schema = self._first_block(roles, None if pipe is None else pipe[0])
+        self._dialect = dialect
+        self._pipe: Iterator[bytes] | None = None if pipe is None else self._rows_of(pipe)
+        schema = self._first_block(roles)
+        self._names = schema.names
         # By place when the first line may hold a row instead of names.
         by_place = any(map(is_number, schema.names))
         self._shown = [f"column {j}" if by_place else repr(n) for j, n in enumerate(schema.names)]
@@ -73,30 +74,40 @@ class CsvSource(ArrowSource):
         self._convert = self._converted(columns.roles, kind_of, include=True)
         super().__init__(path, name, columns, 8 * len(columns.features) + 64 * len(columns.roles.columns))
 
-    def _first_block(self, roles: Roles, head: bytes | None) -> Any:
+    def _first_block(self, roles: Roles) -> Any:
         """The names and types of columns, as the first block shows them."""
-        options: dict[str, Any] = {}
-        if head is not None:
-            # Up to the last line break, as pyarrow would cut it. Should that stand inside quotes, the row before it is
-            # short and is skipped here; short rows are refused when the text is read.
-            whole = head[: max(head.rfind(b"\n"), head.rfind(b"\r")) + 1] if len(head) >= TEXT_BLOCK else b""
-            head, options = whole or head, {"invalid_row_handler": lambda row: "skip"}
+        convert = self._converted(roles, {}, include=False)
 
         def look() -> Any:
-            csv, convert = pyarrow().csv, self._converted(roles, {}, include=False)
-            with (
-                self._opened() if head is None else io.BytesIO(head) as text,
-                csv.open_csv(text, parse_options=self._parsed(**options), convert_options=convert) as reader,
-            ):
-                return reader.schema
+            parts = self._parts()
+            first = next(parts, b"")
+            if self.once:
+                self._pipe = chain([first], parts)
+            else:
+                parts.close()
+            return self._table(first, convert).schema
 
         return read_or_refuse(look, self._path, f"CSV in {self._dialect.encoding or 'utf-8'}")
 
-    def _opened(self) -> BinaryIO:
-        return open_text(self._path, self._dialect.encoding)
+    def _parts(self) -> Generator[bytes, None, None]:
+        """The text in runs of whole rows. They are read here, since what pyarrow's threads read they may read late."""
+        if self._pipe is not None:
+            yield from self._pipe
+            return
+        with open_text(self._path, self._dialect.encoding) as text:
+            yield from self._rows_of(text)
 
-    def _parsed(self, **options: Any) -> Any:
-        return pyarrow().csv.ParseOptions(newlines_in_values=True, delimiter=self._dialect.sep, **options)
+    def _rows_of(self, text: BinaryIO) -> Iterator[bytes]:
+        return whole_rows(text, self._dialect.sep, self._path.name, TEXT_BLOCK)
+
+    def _table(self, text: bytes, convert: Any, names: Sequence[str] | None = None) -> Any:
+        """What pyarrow makes of some rows; the first one holds names, unless they are given."""
+        csv = pyarrow().csv
+        read = csv.ReadOptions(block_size=len(text) + 1, column_names=names)
+        parse = csv.ParseOptions(newlines_in_values=True, delimiter=self._dialect.sep)
+        return csv.read_csv(
+            pyarrow().BufferReader(text), read_options=read, parse_options=parse, convert_options=convert
+        )
 
     def _converted(self, roles: Roles, features: dict[str, str], *, include: bool) -> Any:
         """How cells are read: those that have a role as text; with ``include``, none that are not named."""
@@ -169,31 +180,16 @@ class CsvSource(ArrowSource):
         return read_or_refuse(lambda: read_texts(texts, kind), self._path, f"the same {role}s as a moment ago")
 
     def _tables(self, rows: int | None) -> Iterator[Any]:
-        if rows is None:
-            with self._text() as text:
-                parse = self._parsed()
-                yield self._refused(
-                    lambda: pyarrow().csv.read_csv(text, parse_options=parse, convert_options=self._convert)
-                )
-            return
-        yield from regrouped(self._batches(self._convert), rows)
+        return regrouped(self._batches(self._convert), rows)
 
     def _batches(self, convert: Any) -> Iterator[Any]:
-        csv = pyarrow().csv
-        options = {"read_options": csv.ReadOptions(block_size=TEXT_BLOCK), "parse_options": self._parsed()}
-        with (
-            self._text() as text,
-            self._refused(lambda: csv.open_csv(text, convert_options=convert, **options)) as reader,
-        ):
-            while (batch := self._refused(lambda: next(reader, None))) is not None:
-                yield batch
-
-    @contextmanager
-    def _text(self) -> Iterator[BinaryIO]:
-        """All of the text, which is refused on the way where a quote is not closed."""
-        text = read_or_refuse(self._opened, self._path, "text") if self._pipe is None else self._pipe
-        with text:
-            yield joined_bytes(watched(text, self._dialect.sep, self._path.name))
+        names = None
+        with closing(self._parts()) as parts:
+            while (text := self._refused(lambda: next(parts, None))) is not None:
+                if names is None or text.strip(b"\r\n"):
+                    table = self._refused(partial(self._table, text, convert, names))
+                    names = self._names
+                    yield from table.to_batches()
 
     def _refused(self, read: Callable[[], Any]) -> Any:
         """What ``read`` gives, or an error that names the column that is not numeric all the way down."""

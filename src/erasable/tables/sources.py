@@ -127,7 +127,4 @@ def _opened_pipe(pipe: Any, roles: Roles, kinds: Kinds, dialect: Dialect | None)
         return ArrowPipe(stream, _PIPE, roles)
     dialect = dialect or Dialect()
     text = in_utf8(stream, dialect.encoding, _PIPE.name)
-    ahead = read_or_refuse(
-        lambda: looked_ahead(text, csv_text.TEXT_BLOCK), _PIPE, f"text in {dialect.encoding or 'utf-8'}"
-    )
-    return CsvSource(_PIPE, _PIPE.name, roles, kinds, dialect, pipe=ahead)
+    return CsvSource(_PIPE, _PIPE.name, roles, kinds, dialect, pipe=text)
