@@ -36,8 +36,8 @@ INTRODUCTION = """## Models
 
 Our models on held-out rows, 30% of each set, beside peers that need every row. Means over random splits. Rows are
 one-hot with public bins, divided by their norms; `ids` are the numbers of the rows in the file. Samples keep rows by
-the hash of their ids and no others (`threshold=math.inf`). On adult the capacity is 0.01. Parameters for diabetes130 were
-picked on the first of its splits.
+the hash of their ids and no others (`threshold=math.inf`). On adult the capacity is 0.01. Parameters for diabetes130
+were picked on the first of its splits.
 """
 RARE = """Classes of unequal size. The first set is adult with most of the positive rows left out, the second is made
 (20 features, 3% of the labels turned around). "Constant" guesses the larger class for every row. The squared loss
