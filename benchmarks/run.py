@@ -34,6 +34,7 @@ from benchmarks.defaults import defaults
 from benchmarks.files import file_growth, measure, streaming
 from benchmarks.kernel import kernel
 from benchmarks.logistic import logistic
+from benchmarks.models import models
 from benchmarks.order import order
 from benchmarks.planning import cases, row
 from benchmarks.scan import main as print_scan_tables
@@ -377,6 +378,7 @@ SECTIONS = {
     "growth": growth,
     "accuracy": accuracy,
     "defaults": defaults,
+    "models": models,
     "kernel": kernel,
     "logistic": logistic,
     "files": files,

@@ -31,7 +31,7 @@ from erasable.models.model import Model
 from erasable.models.order import LabelRuns
 from erasable.models.reports import ForgetReport, LearnReport
 from erasable.models.rounds import BUDGET_BYTES, Ahead, learn_blocks
-from erasable.models.scarcity import label_counts, warn_of_thin_classes
+from erasable.models.scarcity import label_counts, warn_of_absent_classes, warn_of_thin_classes
 from erasable.models.shards import Fetch
 from erasable.validation import whole_number
 
@@ -138,7 +138,9 @@ class ModelClassifier(Savable, ForgettingClassifier):
         )
         if fresh:
             if model.one_by_one and not streaming:
-                warn_of_thin_classes(label_counts(y), model.core.class_counts, stacklevel=4)  # who called fit
+                labels = label_counts(y)
+                warn_of_thin_classes(labels, model.core.class_counts, stacklevel=4)  # who called fit
+                warn_of_absent_classes(model.configuration, labels, stacklevel=4)
             if self.__sklearn_is_fitted__():
                 self._model.erase()
             self._install(schema, _model=model)
@@ -349,6 +351,7 @@ class ErasableBase(ModelClassifier):
         )
         warn_of_thin_classes(checked.labels, face._model.core.class_counts, stacklevel=2)
         if fresh:
+            warn_of_absent_classes(face._model.configuration, checked.labels, stacklevel=2)
             self._install(schema, _model=face._model)
         return report
 

@@ -168,7 +168,7 @@ class Model(ABC):
         if weights is not None and not weights.all():  # a row that counts for nothing is as good as not offered
             there = np.flatnonzero(weights)
             if not len(there):
-                raise InputError("every weight in sample_weight rounds to zero, so there is nothing to learn.")
+                raise InputError("every weight (sample_weight=) rounds to zero, so there is nothing to learn.")
             self.prepared(X)
             X, y, named, weights = X[there], y[there], _at(named, there), weights[there]
             keys, owners = named, None if owners is None else _at(owners, there)

@@ -279,7 +279,14 @@ def learn_table(
     judged = tested or before
     if judged is not None and judged.no_better_than_constant and judged.rows >= _ENOUGH_TO_JUDGE:
         found[WeakModelWarning].append(f"predictions are no better than a constant: {REMEDY}.")
+    if judged is not None and len(judged.classes) == 1:
+        found[WeakModelWarning].append(
+            "all labels are the same, and so are all predictions: name their column, label=."
+        )
     hints = [*found[SortedRowsWarning], *_hints(report, *made[0])]
+    plain = getattr(made[0][0], "loss", None) == "squared" and made[0][0].class_weight is None
+    if judged is not None and plain and judged.log_loss > judged.log_loss_of_shares:
+        hints.append('probabilities are worse than those of a constant (log-loss): loss= "logistic" makes better ones')
     weak = found[EmptiedClassWarning] + found[WeakModelWarning]
     return TableLearnt(report, stored_bytes(path), before, tested, weak, hints)
 

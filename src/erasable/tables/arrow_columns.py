@@ -213,7 +213,7 @@ def _no_column(absent: list[str], roles: Roles, path: Path, shown: list[str]) ->
         )
     return InputError(
         f"{path.name} has no column {' and no column '.join(map(repr, absent))}; it has {listed(shown)}.{hint} "
-        "Name the right ones with label=, id=, subject= and ignore=."
+        "Name the right ones with label=, id=, subject=, weight= and ignore=."
     )
 
 
