@@ -66,19 +66,19 @@ class Problems:
         out: Float64s = 0.5 * self.alpha * (W * W).sum(axis=0) + self.counts @ np.logaddexp(0.0, -margins)
         return out
 
-    def factor_at_zero(self, gram: Float64s | None) -> Factor:
-        """Cholesky factor of about the Hessian at zero, where ``p (1 - p)`` is 1/4: from ``gram``, or from a sample."""
-        if gram is not None:
-            with np.errstate(over="ignore"):
-                H = gram * math.ldexp(0.25 * float(self.counts.mean()), -2 * self.bits)
-                H[np.diag_indices_from(H)] += self.alpha
-                L, info = lapack.spotrf(H, lower=1)
-            if info == 0 and np.isfinite(L).all():
-                return Factor(L, False)
+    def sampled_gram(self) -> Float64s:
+        """About the sum of ``g_i g_i'``, from a sample of the rows: its lower triangle."""
         rows = self.rows.sample(max(1, self.rows.n // max(_LEAST_SAMPLE, _SAMPLE * self.rows.d)))
         share = sum(where.stop - where.start for where, _ in rows.parts) / rows.n
-        sample = replace(self, rows=rows, counts=self.counts / share)
-        return sample.factor(np.zeros(rows.n))
+        return rows.gram(np.full(rows.n, 1.0 / share), np.float32).astype(np.float64)
+
+    def even_factor(self, gram: Float64s, bend: float) -> Factor | None:
+        """Cholesky factor of the Hessian if all ``p (1 - p)`` were ``bend``, about; 1/4 at zero."""
+        with np.errstate(over="ignore"):
+            H = gram * math.ldexp(bend * float(self.counts.mean()), -2 * self.bits)
+            H[np.diag_indices_from(H)] += self.alpha
+            L, info = lapack.spotrf(H, lower=1)
+        return Factor(L, False) if info == 0 and np.isfinite(L).all() else None
 
     def factor(self, margins: Float64s, *, double: bool = False) -> Factor:
         """Cholesky factor of about the Hessian of one problem."""
@@ -140,8 +140,9 @@ def minimise(problems: Problems, start: Float64s | None, gram: Float64s | None) 
     total, patience = float(problems.counts.sum()), problems.rows.gram_in_passes + _PATIENCE
     factors: list[Any] = [None] * k
     if start is None:
-        W, first = np.zeros((d, k)), problems.factor_at_zero(gram)
-        factors = [replace(first, seen=[]) for _ in range(k)]
+        W, gram = np.zeros((d, k)), problems.sampled_gram() if gram is None else gram
+        first = problems.even_factor(gram, 0.25)
+        factors = [first and replace(first, seen=[]) for _ in range(k)]
         M, G = problems.margins_and_gradient(W, single=True)
     else:
         W = start.copy()
@@ -151,7 +152,7 @@ def minimise(problems: Problems, start: Float64s | None, gram: Float64s | None) 
             W[:, worse] = 0.0
             M[:, worse], G[:, worse] = problems.of(worse).margins_and_gradient(W[:, worse])
     S, decrement = np.zeros_like(W), np.full(k, np.inf)
-    approaching = np.full(k, start is None)
+    approaching, bends = np.full(k, start is None), np.full(k, 0.25)
     active = list(range(k))
     for step in range(_MOST_STEPS):
         going_on = []
@@ -192,6 +193,10 @@ def minimise(problems: Problems, start: Float64s | None, gram: Float64s | None) 
                 factors[j] = None  # of no use here
             else:
                 factors[j].learn(S[:, j].copy(), G[:, j] - before[:, at])
+            if approaching[j] and factors[j] and gram is not None:
+                bend = float(problems.counts @ (expit(M[:, j]) * expit(-M[:, j]))) / total
+                if bend < 0.25 * bends[j] and (flatter := problems.even_factor(gram, bend)):
+                    factors[j], bends[j] = replace(flatter, seen=factors[j].seen), bend
     raise ConfigurationError(
         f"no minimum was found in {_MOST_STEPS} steps with alpha = {alpha:.3g}: the rows determine the weights too "
         "poorly for so small an alpha; raise it."
