@@ -108,7 +108,7 @@ class LinearState(State):
                     f"{name} is no sum of grid rows: entry ({place}) is not an integer float64 holds."
                 )
         if weights is None and configuration.loss == "logistic":
-            weights = logistic_weights_of(configuration, rows, labels, row_weights)
+            weights = logistic_weights_of(configuration, rows, labels, row_weights, H)
         elif weights is None:
             weights = squared_weights(configuration, (H, class_sums), weighted)
         gram, wide = _triangle(H, configuration.units), None
