@@ -137,7 +137,7 @@ def _inspected(head: Buffer, fetch: Fetch, rows: bool, learnt: int | None) -> In
     check_format(meta, meta["format"], 1)
     sizes = [len(head)]
     named: tuple[Sequence[Any], ...] = ((), (), ())
-    if meta["format"] == SHARDED:
+    if meta["format"] in SHARDED:
 
         def counted(name: str) -> Buffer:
             data = fetch(name)

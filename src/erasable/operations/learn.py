@@ -14,7 +14,7 @@ from typing import Any
 
 from erasable.errors import ConfigurationError, InputError, InputTypeError, SortedRowsWarning, WeakModelWarning
 from erasable.estimators import ErasableClassifier, ErasableKernelClassifier
-from erasable.estimators.faces import ErasableBase
+from erasable.estimators.faces import StreamingFace
 from erasable.estimators.files import face_of
 from erasable.models.blocks import Rows
 from erasable.models.files import read_model
@@ -37,7 +37,7 @@ _READABLE = {"label": (bool, int, float, str), "id": (int, str), "subject": (int
 
 
 def learn(
-    clf: ErasableBase,
+    clf: StreamingFace,
     X: Any,
     y: Any,
     *,
@@ -76,7 +76,7 @@ def learn(
     >>> report.rows, report.decisions.exact
     (5000, 0)
     """
-    if not isinstance(clf, ErasableBase):
+    if not isinstance(clf, StreamingFace):
         raise InputTypeError(f"learn needs a model that can forget bit for bit; got {type(clf).__name__}.")
     return clf.learn(
         X,
@@ -283,7 +283,7 @@ def _check_test(test: Any, label: str, ignore: Sequence[str], learnt: TableStrea
             )
 
 
-def _made(kernel: str | None, given: dict[str, Any], stream: TableStream) -> ErasableBase:
+def _made(kernel: str | None, given: dict[str, Any], stream: TableStream) -> StreamingFace:
     """A new model for a table."""
     if kernel is not None:
         return ErasableKernelClassifier(kernel, **given, feature_names=stream.feature_names)
@@ -298,7 +298,7 @@ def _made(kernel: str | None, given: dict[str, Any], stream: TableStream) -> Era
     return ErasableClassifier(**given, feature_names=stream.feature_names)
 
 
-def _agreeing(model: Model, given: dict[str, Any], kernel: str | None, stream: TableStream) -> ErasableBase:
+def _agreeing(model: Model, given: dict[str, Any], kernel: str | None, stream: TableStream) -> StreamingFace:
     """An unfitted estimator like the model; parameters or columns that differ from the model's are refused."""
     if kernel is not None and not isinstance(model, KernelModel):
         raise ConfigurationError("kernel= names a kernel, and the file holds a linear model: leave it out.")
@@ -319,7 +319,7 @@ def _agreeing(model: Model, given: dict[str, Any], kernel: str | None, stream: T
                 "kappa= does not name a threshold without horizon=, and the model has one: leave it out."
             )
         given = {**given, "threshold": None}
-    unfitted: ErasableBase = type(face)(**{**face.get_params(), **given})
+    unfitted: StreamingFace = type(face)(**{**face.get_params(), **given})
     unfitted.check_agrees(model)
     names = model.feature_names
     if names is not None and stream.feature_names is not None and tuple(names) != stream.feature_names:
@@ -371,7 +371,7 @@ def _check_types(known: dict[str, type], named: dict[str, type], width: int | No
         raise ConfigurationError(f"n_features= says {n_features}, and the model has {width}: leave it out.")
 
 
-def _hints(report: LearnReport, model: ErasableBase, there: bool, n_features: int | None) -> list[str]:
+def _hints(report: LearnReport, model: StreamingFace, there: bool, n_features: int | None) -> list[str]:
     """What to do otherwise."""
     hints = []
     if not there and getattr(model, "scaling", None) == "row" and n_features == 1:
