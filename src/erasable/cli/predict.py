@@ -1,4 +1,4 @@
-"""``erasable predict``: labels for the rows of a table."""
+"""``erasable predict``: labels, or numbers, for the rows of a table."""
 
 from __future__ import annotations
 
@@ -33,6 +33,14 @@ def predict(
     label: Annotated[
         str | None, typer.Option(help="Column of known labels: they are set beside the predictions, which are scored.")
     ] = None,
+    target: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="The same for a regression: column of known numbers; may be given again.",
+            metavar="COLUMN",
+            show_default=False,
+        ),
+    ] = None,
     ignore: Annotated[
         list[str] | None,
         typer.Option(
@@ -44,7 +52,7 @@ def predict(
     probabilities: Annotated[bool, typer.Option("--probabilities", help="Add the probability of every class.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Predict labels for the rows of a table, which may be larger than memory.
+    """Predict labels, or numbers, for the rows of a table, which may be larger than memory.
 
     For example:
 
@@ -64,7 +72,7 @@ def predict(
     loaded, _ = read_model(model)
     warnings = [_BY_POSITION] if by_position(loaded, data) else []
     tally = None
-    if label is not None:
+    if label is not None or target:
         from erasable.operations.scoring import Tally
 
         tally = Tally()
@@ -80,6 +88,7 @@ def predict(
             data,
             id=id,
             label=label,
+            targets=target or (),
             ignore=ignore or (),
             probabilities=probabilities,
             tally=tally,

@@ -72,6 +72,11 @@ def on_grid(y: Float64s, ranges: Sequence[Range], grid: Grid) -> Integers:
     return found
 
 
+def off_grid(t: int, ends: Range, grid: Grid) -> float:
+    """The number that a target on the grid stands for."""
+    return centre_of(ends) + t / grid.radius * _half(ends)
+
+
 def sums_by_target(rows: Any, targets: Sequence[Sequence[int]], grid: Grid) -> dict[int, Float64s]:
     """For each target the sum of ``t g`` over the grid rows, dense or sparse; exact, as float64 of shape (d,)."""
     n = rows.shape[0]

@@ -27,6 +27,11 @@ REMEDY = (
     'of the rows as well (sample_rate=), or give classes their weight (class_weight= "balanced", loss= "logistic")'
 )
 
+NUMERIC_REMEDY = (
+    "lower threshold= or capacity= so that more rows are stored, bring columns to one size (scaling=), keep a sample "
+    "of the rows as well (sample_rate=), or declare a range of targets around what is common (target_range=)"
+)
+
 
 def label_counts(y: npt.NDArray[Any]) -> Counter[Any]:
     """How many rows have each label."""

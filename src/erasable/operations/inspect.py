@@ -10,10 +10,21 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from erasable.core.kernels import KERNEL_BITS
-from erasable.core.layout import Buffer, check_format, digest_of, read_keys, read_label, read_names, read_sealed
+from erasable.core.layout import (
+    Buffer,
+    check_format,
+    digest_of,
+    read_keys,
+    read_label,
+    read_names,
+    read_owners,
+    read_sealed,
+)
+from erasable.core.target_grid import Range, off_grid
 from erasable.errors import ConfigurationError, ErasableError, StateFormatError
 from erasable.models.files import KINDS, refuse_odd_size
 from erasable.models.kernel_state import KernelState
+from erasable.models.linear_state import grid_of
 from erasable.models.shards import SHARDED, Fetch, from_files, shards_of
 from erasable.store import read as read_file
 from erasable.store import side_files
@@ -36,6 +47,8 @@ class Inspection:
         SHA-256 of the state; of the file too, unless there are several.
     core_rows, features, classes : int
         How many of each it holds.
+    target_ranges : list of pairs of float, or None
+        Between which numbers the targets of a regression lie; None for a classifier.
     ids, subjects : str or None
         Of which type they are; None where there are none.
     rows_without_subject : int
@@ -52,7 +65,7 @@ class Inspection:
     configuration : dict
         All that the caller fixed, as the header has it; floats are hexadecimal, so that nothing is rounded.
     rows : list of dict, or None
-        Id, subject and label of each core row, in learning order, where they were asked for.
+        Id, subject and label, or targets, of each core row, in learning order, where they were asked for.
     """
 
     kind: str
@@ -73,10 +86,12 @@ class Inspection:
     stored_share: float | None
     configuration: dict[str, Any]
     rows: list[dict[str, Any]] | None = None
+    target_ranges: list[tuple[float, float]] | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        return {name: value for name, value in asdict(self).items() if name != "rows" or value is not None}
+        hidden = {name for name in ("rows", "target_ranges") if getattr(self, name) is None}
+        return {name: value for name, value in asdict(self).items() if name not in hidden}
 
 
 def inspect(path: str | os.PathLike[str], *, rows: bool = False, learnt: int | None = None) -> Inspection:
@@ -136,6 +151,7 @@ def _inspected(head: Buffer, fetch: Fetch, rows: bool, learnt: int | None) -> In
         )
     check_format(meta, meta["format"], 1)
     sizes = [len(head)]
+    ranges = [(float.fromhex(low), float.fromhex(high)) for low, high in meta.get("target_ranges", ())]
     named: tuple[Sequence[Any], ...] = ((), (), ())
     if meta["format"] in SHARDED:
 
@@ -148,9 +164,11 @@ def _inspected(head: Buffer, fetch: Fetch, rows: bool, learnt: int | None) -> In
         text, n, named = state.digest, len(state.ids), (state.ids, state.subjects, state.labels)
         owners: Sequence[Any] = state.subjects
     else:
-        text, n = digest_of([head]), len(tensors["labels"])
+        text, n = digest_of([head]), len(tensors["targets" if ranges else "labels"])
         owners = read_keys(tensors, "subjects", meta["subject_kind"], n)
-        if rows:
+        if rows and ranges:
+            named = (*read_owners(meta, tensors, n), tensors["targets"].tolist())
+        elif rows:
             classes = tuple(read_label(meta["class_kind"], c) for c in meta["classes"])
             named = read_names(meta, tensors, classes, n)
     if learnt is not None and learnt < n:
@@ -164,7 +182,7 @@ def _inspected(head: Buffer, fetch: Fetch, rows: bool, learnt: int | None) -> In
         digest=text,
         core_rows=n,
         features=meta["n_features"],
-        classes=len(meta["classes"]),
+        classes=len(meta.get("classes", ())),
         ids=meta["id_kind"],
         subjects=meta["subject_kind"],
         rows_without_subject=sum(owner in (None, "", b"") for owner in owners),
@@ -178,10 +196,21 @@ def _inspected(head: Buffer, fetch: Fetch, rows: bool, learnt: int | None) -> In
             **{name: value for name, value in sorted(meta.items()) if name not in _NOT_CONFIGURATION},
             **_regularisers(meta),
         },
-        rows=[{"id": _plain(i), "subject": _plain(s), "label": v} for i, s, v in zip(*named, strict=True)]
+        rows=[
+            {"id": _plain(i), "subject": _plain(s), **_answer(v, ranges, meta)} for i, s, v in zip(*named, strict=True)
+        ]
         if rows
         else None,
+        target_ranges=ranges or None,
     )
+
+
+def _answer(value: Any, ranges: list[Range], meta: dict[str, Any]) -> dict[str, Any]:
+    """The label of a row, or its targets as they were rounded."""
+    if not ranges:
+        return {"label": value}
+    grid = grid_of(meta)
+    return {"targets": [off_grid(t, ends, grid) for t, ends in zip(value, ranges, strict=True)]}
 
 
 def _regularisers(meta: dict[str, Any]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from erasable.errors import ConfigurationError, InputError, InputTypeError, SortedRowsWarning, WeakModelWarning
-from erasable.estimators import ErasableClassifier, ErasableKernelClassifier
+from erasable.estimators import ErasableClassifier, ErasableKernelClassifier, ErasableRegressor
 from erasable.estimators.faces import StreamingFace
 from erasable.estimators.files import face_of
 from erasable.models.blocks import Rows
@@ -22,11 +22,11 @@ from erasable.models.kernel import KernelModel
 from erasable.models.model import Model
 from erasable.models.reports import LearnReport
 from erasable.models.rounds import BUDGET_BYTES
-from erasable.models.scarcity import REMEDY
+from erasable.models.scarcity import NUMERIC_REMEDY, REMEDY
 from erasable.operations.inspect import stored_bytes
 from erasable.operations.model_file import ModelFile
 from erasable.operations.predict import score_table
-from erasable.operations.scoring import Scores, scores_of
+from erasable.operations.scoring import RegressionScores, Scores, regression_scores_of, scores_of
 from erasable.store import PRIVATE
 from erasable.tables import TableStream, nameless_form, stream_table
 from erasable.tables.columns import read_texts
@@ -54,7 +54,7 @@ def learn(
 
     Parameters
     ----------
-    clf : ErasableClassifier, ErasableKernelClassifier or another of their kind
+    clf : ErasableClassifier, ErasableRegressor, ErasableKernelClassifier or another of their kind
         Fitted or not; changed in place.
     X, y, ids, subjects, classes, sample_weight, allow_no_subject
         As in ``ErasableClassifier.partial_fit``.
@@ -99,13 +99,13 @@ class TableLearnt:
     report : LearnReport
     bytes : int
         How large the file is now.
-    score : Scores or None
+    score : Scores, RegressionScores or None
         Of rows of this table, predicted before they were learnt. In the order of hashes, they are those of the last
         eighth that fit a sixteenth of the budget, predicted by the model of all rows before them; with
         ``order="given"``, those after the last doubling of the number of rows. So it estimates how well the model does
         on new rows of this kind, from somewhat fewer rows than it has learnt. None where fewer than 50 rows could be
         scored, or it was not asked for. It is kept in no file.
-    test : Scores or None
+    test : Scores, RegressionScores or None
         Of the rows of another table, predicted by the model as it is now.
     warnings : list of str
         What makes the model weak: a class without core rows, or with few; predictions that are no better than a
@@ -116,8 +116,8 @@ class TableLearnt:
 
     report: LearnReport
     bytes: int
-    score: Scores | None
-    test: Scores | None
+    score: Scores | RegressionScores | None
+    test: Scores | RegressionScores | None
     warnings: list[str]
     hints: list[str]
 
@@ -127,6 +127,7 @@ def learn_table(
     source: Any,
     *,
     label: str = "label",
+    targets: Sequence[str] = (),
     id: str | None = None,
     subject: str | None = None,
     weight: str | None = None,
@@ -161,6 +162,9 @@ def learn_table(
     label, id, subject, weight, ignore
         Columns of the labels, of the ids of rows, of whose they are, of how much they count, and those that are no
         features.
+    targets : sequence of str
+        Columns of numbers to predict in place of a label: makes a regression, as ``target_range`` among the parameters
+        does. A new one needs that range. Without names of targets, that of the label is the one.
     label_type, id_type, subject_type : type, optional
         What these columns of a table without types hold: ``int`` or ``str``, and labels also ``float`` or ``bool``.
     n_features : int, optional
@@ -168,8 +172,8 @@ def learn_table(
     kernel : str, optional
         Makes a kernel model; a linear one otherwise.
     parameters : mapping, optional
-        Of ``ErasableClassifier`` or ``ErasableKernelClassifier``; those that are left out are their defaults. Labels
-        that ``class_weight`` names may be texts, whatever the labels of the table are.
+        Of ``ErasableClassifier``, ``ErasableRegressor`` or ``ErasableKernelClassifier``; those that are left out are
+        their defaults. Labels that ``class_weight`` names may be texts, whatever the labels of the table are.
     test : str or path, optional
         A table of the same columns to score the model with, once it has learnt.
     score : bool, default=True
@@ -191,7 +195,7 @@ def learn_table(
         warnings.filterwarnings("ignore", "there is one feature")  # a hint says it
         warnings.simplefilter("always", SortedRowsWarning)  # as a hint
         warnings.simplefilter("always", WeakModelWarning)  # with what is found out here
-        scored: list[Scores] = []
+        scored: list[Scores | RegressionScores] = []
         totals: list[int | None] = []
         made: list[Any] = []
 
@@ -207,10 +211,13 @@ def learn_table(
             if model is not None:
                 width = model.n_features if nameless_form(source) == "svmlight" else None
                 _check_types(known, named, width, n_features)
+            numeric = _is_regression(model, targets, given, kernel, label_type)
+            columns = (targets or (label,)) if numeric and nameless_form(source) is None else targets
             stream = stack.enter_context(
                 stream_table(
                     source,
                     label=label,
+                    targets=columns,
                     id=id,
                     subject=subject,
                     weight=weight,
@@ -226,9 +233,9 @@ def learn_table(
                 )
             if isinstance(given.get("class_weight"), Mapping):
                 given["class_weight"] = _as_labels(given["class_weight"], (known | named).get("label"), stream)
-            new = _made(kernel, given, stream) if model is None else _agreeing(model, given, kernel, stream)
+            new = _made(kernel, given, stream, numeric) if model is None else _agreeing(model, given, kernel, stream)
             if test is not None:
-                _check_test(test, label, ignore, stream)
+                _check_test(test, label, columns, ignore, stream)
             totals.append(given.get("horizon", stream.n_rows))
             made.append((new, model is not None, stream.n_features))
             return stream, new
@@ -237,8 +244,12 @@ def learn_table(
             return None if told is None else lambda done: told(done, totals[0] or done)
 
         def predicted(model: Model, rows: Rows) -> None:
-            if len(model.core) and len(rows) >= _ENOUGH_TO_SCORE:
+            if not len(model.core) or len(rows) < _ENOUGH_TO_SCORE:
+                return
+            if model.classifies:
                 scored[:] = [scores_of(rows.y, model.classes, model.probabilities(rows.X), model.predict(rows.X))]
+            else:
+                scored[:] = [regression_scores_of(rows.y, model.predict(rows.X))]
 
         report = file.learn_prepared(
             prepare,
@@ -256,15 +267,39 @@ def learn_table(
         else:
             warnings.warn(warning.message, stacklevel=2)
     before = scored[-1] if scored else None
-    tested = None if test is None else score_table(read_model(path)[0], test, label=label, ignore=ignore)
+    tested = None
+    if test is not None:
+        tested = score_table(read_model(path)[0], test, label=label, targets=targets, ignore=ignore)
     judged = tested or before
     if judged is not None and judged.no_better_than_constant and judged.rows >= _ENOUGH_TO_JUDGE:
-        found[WeakModelWarning].append(f"predictions are no better than a constant: {REMEDY}.")
+        remedy = REMEDY if isinstance(judged, Scores) else NUMERIC_REMEDY
+        found[WeakModelWarning].append(f"predictions are no better than a constant: {remedy}.")
     hints = [*found[SortedRowsWarning], *_hints(report, *made[0])]
     return TableLearnt(report, stored_bytes(path), before, tested, found[WeakModelWarning], hints)
 
 
-def _check_test(test: Any, label: str, ignore: Sequence[str], learnt: TableStream) -> None:
+def _is_regression(
+    model: Model | None, targets: Sequence[str], given: Mapping[str, Any], kernel: str | None, label_type: type | None
+) -> bool:
+    """Whether numbers are to be predicted; refused where what is given, and the model, do not agree on it."""
+    asked = bool(targets) or "target_range" in given
+    if asked and label_type is not None:
+        raise ConfigurationError("label_type= is for labels, and targets are numbers: leave one of them out.")
+    if asked and kernel is not None:
+        raise ConfigurationError("kernel= makes a classifier, and targets are for regressions: leave one of them out.")
+    if model is None:
+        if targets and "target_range" not in given:
+            raise ConfigurationError(
+                "target_range= is required: declare between which numbers targets lie, from what you know beforehand; "
+                "a range taken from the rows would be a trace of them."
+            )
+        return asked
+    if asked and model.classifies:
+        raise ConfigurationError("targets are for regressions, and the file holds a classifier: give label= instead.")
+    return not model.classifies
+
+
+def _check_test(test: Any, label: str, targets: Sequence[str], ignore: Sequence[str], learnt: TableStream) -> None:
     """Refuse a table to score with that is not there or has other columns, before anything is learnt."""
     if os.fspath(test) == "-":
         raise ConfigurationError("test= is read after all rows are learnt, so it has to be a file.")
@@ -272,6 +307,7 @@ def _check_test(test: Any, label: str, ignore: Sequence[str], learnt: TableStrea
     with stream_table(
         test,
         label=label,
+        targets=targets if form is None else (),
         ignore=ignore if learnt.feature_names is None else (),
         features=None if form is not None else learnt.feature_names,
         kinds={"label": str},  # nothing is read
@@ -283,7 +319,7 @@ def _check_test(test: Any, label: str, ignore: Sequence[str], learnt: TableStrea
             )
 
 
-def _made(kernel: str | None, given: dict[str, Any], stream: TableStream) -> StreamingFace:
+def _made(kernel: str | None, given: dict[str, Any], stream: TableStream, numeric: bool) -> StreamingFace:
     """A new model for a table."""
     if kernel is not None:
         return ErasableKernelClassifier(kernel, **given, feature_names=stream.feature_names)
@@ -295,6 +331,10 @@ def _made(kernel: str | None, given: dict[str, Any], stream: TableStream) -> Str
                 "horizon=, the number of rows you expect, or threshold= instead."
             )
         given["horizon"] = rows
+    if numeric:
+        if heads := given.keys() - ErasableRegressor().get_params().keys():
+            raise ConfigurationError(f"{', '.join(sorted(heads))}: for classifiers, and this is a regression.")
+        return ErasableRegressor(**given, feature_names=stream.feature_names)
     return ErasableClassifier(**given, feature_names=stream.feature_names)
 
 
@@ -310,8 +350,8 @@ def _agreeing(model: Model, given: dict[str, Any], kernel: str | None, stream: T
     given = given if kernel is None else {**given, "kernel": kernel}
     if given.keys() - face.get_params().keys():
         raise ConfigurationError(
-            "kappa=, horizon=, fit_intercept=, loss=, alpha=, class_weight= and sample_rate= are for linear models: "
-            "leave them out here."
+            "kappa=, horizon=, fit_intercept= and sample_rate= are for linear models, loss=, alpha= and class_weight= "
+            "for linear classifiers: leave them out here."
         )
     if given.keys() & {"kappa", "horizon"}:
         if "horizon" not in given:
@@ -382,8 +422,9 @@ def _hints(report: LearnReport, model: StreamingFace, there: bool, n_features: i
     asked = getattr(model, "threshold", None) == 0 or getattr(model, "sample_rate", 0) >= 0.5
     if there and report.rows >= 1000 and report.core_rows_added < _NEXT_TO_NOTHING * report.rows:
         hints.append(
-            "next to nothing was added: rows in directions that are known already are not stored, whatever their "
-            "label, so the model does not follow labels that change; a new one with sample_rate= keeps some of all rows"
+            "next to nothing was added: rows in directions that are known already are not stored, whatever they "
+            "answer, so the model does not follow answers that change; a new one with sample_rate= keeps some of all "
+            "rows"
         )
     if report.rows >= 1000 and 2 * report.core_rows_added > report.rows and not asked:
         way = (

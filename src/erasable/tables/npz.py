@@ -16,6 +16,7 @@ from erasable.errors import InputError
 from erasable.tables.columns import as_rows, check_shape, checked_column
 from erasable.tables.reading import Source, block_rows, existing_file, listed, read_or_refuse, refused_each, where_in
 from erasable.tables.table import Split, Table
+from erasable.tables.targets import number_columns
 
 _SIDES = ("train", "test")
 _ROLES = {"y": "label", "ids": "id", "subjects": "subject", "weights": "weight"}
@@ -204,6 +205,11 @@ def _arrays(path: Path, names: list[str]) -> dict[str, npt.NDArray[Any]]:
 def _checked_columns(arrays: dict[str, npt.NDArray[Any]], n: int, where: str) -> dict[str, Any]:
     """The arrays ``y``, ``ids``, ``subjects`` and ``weights``, where they are there, as they belong to ``n`` rows."""
     for part, values in arrays.items():
-        if values.shape != (n,):
+        if values.shape != (n,) and not (part == "y" and values.ndim == 2 and len(values) == n and values.shape[1]):
             raise InputError(f"{where}: {part} has the shape {values.shape} for {n} rows: give one per row.")
-    return {part: checked_column(values, _ROLES[part], f"{where}, {part}") for part, values in arrays.items()}
+    return {
+        part: number_columns(values, f"{where}, {part}")
+        if values.ndim > 1
+        else checked_column(values, _ROLES[part], f"{where}, {part}")
+        for part, values in arrays.items()
+    }

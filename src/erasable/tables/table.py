@@ -25,7 +25,8 @@ class Table:
     X : ndarray of float32 or float64, or scipy.sparse.csr_array, of shape (n_rows, n_features)
         The rows.
     y : array of shape (n_rows,), optional
-        Their labels; without, there is nothing to learn, but rows to predict or to look for.
+        Their labels; without, there is nothing to learn, but rows to predict or to look for. Numbers to be predicted
+        may have the shape (n_rows, n_targets).
     ids : array of shape (n_rows,), optional
         The name of every row, for ``fit(..., ids=table.ids)``.
     subjects : array of shape (n_rows,), optional
@@ -78,7 +79,8 @@ class Table:
             values = getattr(self, part)
             if values is None:
                 continue
-            column = plain_array(values, part)
+            several = part == "y" and isinstance(values, np.ndarray) and values.ndim == 2 and values.dtype.kind in "iuf"
+            column = values if several else plain_array(values, part)
             if len(column) != X.shape[0]:
                 raise InputError(f"{part} has {len(column)} entries for {X.shape[0]} rows: give one per row.")
             object.__setattr__(self, part, column)
