@@ -120,13 +120,13 @@ def test_a_loaded_model_forgets_and_learns_as_the_original_does(name, path):
         for m in (model, again):
             m.partial_fit(
                 taken(case.X(), last),
-                labels(rows())[last],
+                case.answers()[last],
                 ids=[case.ids()[i] for i in last],
                 subjects=[case.owners()[i] for i in last],
             )
         assert_same(again, model, case.X())
         with pytest.raises(InputError):
-            again.partial_fit(taken(case.X(), last), labels(rows())[last], ids=[case.ids()[i] for i in last])
+            again.partial_fit(taken(case.X(), last), case.answers()[last], ids=[case.ids()[i] for i in last])
     assert saved(again, path) == saved(model, path.with_name("other"))
 
 

@@ -14,7 +14,7 @@ from erasable import ErasableClassifier, ErasableKernelClassifier, ErasableRegre
         ErasableKernelClassifier(),
         ErasableKernelClassifier("matern", capacity=0.01, threshold=1.0),
         ErasableRegressor(),
-        ErasableRegressor((-2000.0, 3000.0), 0.1, threshold=0.01, fit_intercept=False, grid_bits=12),
+        ErasableRegressor((-2000.0, 2000.0), 0.1, threshold=0.01, fit_intercept=False, grid_bits=12),
     ]
 )
 def test_scikit_learn_check(estimator, check):

@@ -13,10 +13,9 @@ import scipy.sparse as sp
 from numpy.lib import format as npy
 
 from erasable.errors import InputError
-from erasable.tables.columns import as_rows, check_shape, checked_column
+from erasable.tables.columns import as_rows, check_shape, checked_column, number_columns
 from erasable.tables.reading import Source, block_rows, existing_file, listed, read_or_refuse, refused_each, where_in
 from erasable.tables.table import Split, Table
-from erasable.tables.targets import number_columns
 
 _SIDES = ("train", "test")
 _ROLES = {"y": "label", "ids": "id", "subjects": "subject", "weights": "weight"}
@@ -205,7 +204,7 @@ def _arrays(path: Path, names: list[str]) -> dict[str, npt.NDArray[Any]]:
 def _checked_columns(arrays: dict[str, npt.NDArray[Any]], n: int, where: str) -> dict[str, Any]:
     """The arrays ``y``, ``ids``, ``subjects`` and ``weights``, where they are there, as they belong to ``n`` rows."""
     for part, values in arrays.items():
-        if values.shape != (n,) and not (part == "y" and values.ndim == 2 and len(values) == n and values.shape[1]):
+        if values.shape != (n,) and not (part == "y" and values.ndim == 2 and len(values) == n and values.shape[1] > 1):
             raise InputError(f"{where}: {part} has the shape {values.shape} for {n} rows: give one per row.")
     return {
         part: number_columns(values, f"{where}, {part}")

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from erasable.errors import ConfigurationError, InputError, InputTypeError
-from erasable.tables.columns import plain_array
+from erasable.tables.columns import number_columns, plain_array
 from erasable.validation import number_between, whole_number
 
 
@@ -79,8 +79,8 @@ class Table:
             values = getattr(self, part)
             if values is None:
                 continue
-            several = part == "y" and isinstance(values, np.ndarray) and values.ndim == 2 and values.dtype.kind in "iuf"
-            column = values if several else plain_array(values, part)
+            several = part == "y" and getattr(values, "ndim", 1) == 2 and values.shape[1] > 1
+            column = number_columns(values, part) if several else plain_array(values, part)
             if len(column) != X.shape[0]:
                 raise InputError(f"{part} has {len(column)} entries for {X.shape[0]} rows: give one per row.")
             object.__setattr__(self, part, column)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from erasable.errors import ConfigurationError, InputError, InputTypeError
 from erasable.tables.table import Table
@@ -64,18 +62,3 @@ def check_targets(targets: Sequence[str], taken: Sequence[str | None]) -> tuple[
     if len(set(targets)) < len(targets) or {*targets} & {*taken}:
         raise ConfigurationError("targets must name each column once, and none of those that have another role.")
     return tuple(targets)
-
-
-def number_columns(values: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
-    """Several targets for each row, shape (n, n_targets): finite numbers.
-
-    Raises
-    ------
-    InputError, InputTypeError
-    """
-    if values.dtype.kind not in "biuf":
-        raise InputTypeError(f"{where}: several targets must be numbers; got {values.dtype}.")
-    unfit = int(np.count_nonzero(~np.isfinite(values)))
-    if unfit:
-        raise InputError(f"{where}: {unfit} of {values.size} targets are missing or not finite: leave those rows out.")
-    return values
