@@ -12,6 +12,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
+from sklearn.base import is_classifier
+
 from erasable.errors import ConfigurationError, InputError, InputTypeError, SortedRowsWarning, WeakModelWarning
 from erasable.estimators import ErasableClassifier, ErasableKernelClassifier, ErasableRegressor
 from erasable.estimators.faces import StreamingFace
@@ -430,7 +432,8 @@ def _hints(report: LearnReport, model: StreamingFace, there: bool, n_features: i
         way = (
             "give scaling=, a smaller gamma= or a higher threshold="
             if hasattr(model, "gamma")
-            else "a higher threshold= stores fewer (erasable plan tries some out)"
+            else "a higher threshold= stores fewer"
+            + (" (erasable plan tries some out)" if is_classifier(model) else "")
         )
         hints.append(
             f"more than half of the rows are stored: {way}" + ("; that takes a new model file" if there else "")
