@@ -35,6 +35,7 @@ from benchmarks.kernel import kernel
 from benchmarks.logistic import logistic
 from benchmarks.order import order
 from benchmarks.planning import cases, row
+from benchmarks.regression import regression
 from benchmarks.scan import main as print_scan_tables
 from benchmarks.sparse_files import HEAD as SPARSE_HEAD
 from benchmarks.sparse_files import rows as sparse_file_rows
@@ -363,6 +364,7 @@ SECTIONS = {
     "accuracy": accuracy,
     "kernel": kernel,
     "logistic": logistic,
+    "regression": regression,
     "files": files,
     "sparse_files": sparse_files,
     "scan": scanning,
