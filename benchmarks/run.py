@@ -37,6 +37,7 @@ from benchmarks.logistic import logistic
 from benchmarks.models import models
 from benchmarks.order import order
 from benchmarks.planning import cases, row
+from benchmarks.regression import regression
 from benchmarks.scan import main as print_scan_tables
 from benchmarks.schema import main as print_schema_tables
 from benchmarks.sparse import sparse
@@ -381,6 +382,7 @@ SECTIONS = {
     "models": models,
     "kernel": kernel,
     "logistic": logistic,
+    "regression": regression,
     "files": files,
     "sparse_files": sparse_files,
     "scan": scanning,

@@ -489,12 +489,15 @@ class OracleModel:
         return hashlib.sha256(self.to_bytes()).hexdigest()
 
     def _metadata(self, checksum: str) -> str:
+        return "{" + ",".join(f'"{name}":{text}' for name, text in sorted(self._fields(checksum).items())) + "}"
+
+    def _fields(self, checksum: str) -> dict[str, str]:
         scaling = self.grid.scaling
         if isinstance(scaling, tuple):
             scaling_text = "[" + ",".join(json_string(s.hex()) for s in scaling) + "]"
         else:
             scaling_text = json_value(scaling.hex() if isinstance(scaling, float) else scaling)
-        fields = {
+        return {
             "alpha_units": json_value(None if self.alpha_units is None else str(self.alpha_units)),
             "bits": json_value(self.grid.bits),
             "capacity_units": json_string(str(self.units)),
@@ -518,7 +521,6 @@ class OracleModel:
             "threshold": json_string(self.threshold.hex()),
             "version": json_value(1),
         }
-        return "{" + ",".join(f'"{name}":{text}' for name, text in sorted(fields.items())) + "}"
 
     def _class_weight(self) -> str:
         if not isinstance(self.class_weight, dict):

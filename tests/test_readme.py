@@ -23,7 +23,7 @@ def test_the_example_prints_what_its_comments_say():
 
 def test_every_other_example_runs():
     blocks = re.findall(r"```python\n(.*?)```", README.read_text(), re.S)[1:]
-    assert len(blocks) == 1
+    assert len(blocks) == 2
     for code in blocks:
         exec(compile(code, "README.md", "exec"), {})
 

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from erasable.estimators.general import ErasableGeneralClassifier
     from erasable.estimators.kernel import ErasableKernelClassifier
     from erasable.estimators.linear import ErasableClassifier
+    from erasable.estimators.regressor import ErasableRegressor
     from erasable.operations.learn import learn
     from erasable.operations.model_file import ModelFile
     from erasable.operations.plan import plan
@@ -21,6 +22,7 @@ __all__ = [
     "ErasableClassifier",
     "ErasableGeneralClassifier",
     "ErasableKernelClassifier",
+    "ErasableRegressor",
     "ModelFile",
     "learn",
     "load",
@@ -35,6 +37,7 @@ _HOMES = {
     "ErasableClassifier": "erasable.estimators.linear",
     "ErasableGeneralClassifier": "erasable.estimators.general",
     "ErasableKernelClassifier": "erasable.estimators.kernel",
+    "ErasableRegressor": "erasable.estimators.regressor",
     "ModelFile": "erasable.operations.model_file",
     "learn": "erasable.operations.learn",
     "load": "erasable.estimators.files",

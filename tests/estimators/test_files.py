@@ -76,7 +76,7 @@ def assert_same(a, b, X=None):
     assert a.state_digest() == b.state_digest()
     assert a.core_ids_.tolist() == b.core_ids_.tolist()
     assert list(map(type, a.core_ids_.tolist())) == list(map(type, b.core_ids_.tolist()))
-    assert a.classes_.tolist() == b.classes_.tolist()
+    assert getattr(a, "classes_", np.empty(0)).tolist() == getattr(b, "classes_", np.empty(0)).tolist()
     if X is not None:
         assert a.predict(X).tolist() == b.predict(X).tolist()
         for method in ("predict_proba", "decision_function"):
@@ -120,13 +120,13 @@ def test_a_loaded_model_forgets_and_learns_as_the_original_does(name, path):
         for m in (model, again):
             m.partial_fit(
                 taken(case.X(), last),
-                labels(rows())[last],
+                case.answers()[last],
                 ids=[case.ids()[i] for i in last],
                 subjects=[case.owners()[i] for i in last],
             )
         assert_same(again, model, case.X())
         with pytest.raises(InputError):
-            again.partial_fit(taken(case.X(), last), labels(rows())[last], ids=[case.ids()[i] for i in last])
+            again.partial_fit(taken(case.X(), last), case.answers()[last], ids=[case.ids()[i] for i in last])
     assert saved(again, path) == saved(model, path.with_name("other"))
 
 

@@ -13,7 +13,13 @@ from unittest import mock
 
 import numpy as np
 
-from erasable import CoreSetUnlearner, ErasableClassifier, ErasableGeneralClassifier, ErasableKernelClassifier
+from erasable import (
+    CoreSetUnlearner,
+    ErasableClassifier,
+    ErasableGeneralClassifier,
+    ErasableKernelClassifier,
+    ErasableRegressor,
+)
 from erasable.classes.linear import LinearBall
 from erasable.coresets import LeverageThreshold
 from erasable.features import RandomFourierFeatures
@@ -61,6 +67,16 @@ def weighted() -> ErasableClassifier:
     )
     X, y = rows(20), labels(rows(20))
     return model.fit(X, y, ids=list(range(20)), sample_weight=[1 / 16 + i % 3 for i in range(20)])
+
+
+def regression() -> ErasableRegressor:
+    """Two targets of two ranges, weights of rows, a row that was forgotten."""
+    X = rows(20)
+    model = ErasableRegressor([(-16.0, 16.0), (0.0, 100.0)], threshold=0.1)
+    y = np.stack([X[:, 0] * 3.0, 50.0 + 10.0 * X[:, 1]], axis=1)
+    model.fit(X, y, ids=[f"home {i}" for i in range(20)], sample_weight=[0.5 + i % 3 for i in range(20)])
+    model.forget(ids=[model.core_ids_[1]])
+    return model
 
 
 def kernel() -> ErasableKernelClassifier:
@@ -113,6 +129,7 @@ MODELS = {
     "shared-v1": shared,
     "logistic-v1": logistic,
     "weighted-v1": weighted,
+    "regression-v1": regression,
     "kernel-v1": kernel,
     "general-v1": general,
     "core-set-v1": core_set,

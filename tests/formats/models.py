@@ -16,7 +16,13 @@ from sklearn.linear_model import RidgeClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier
 
-from erasable import CoreSetUnlearner, ErasableClassifier, ErasableGeneralClassifier, ErasableKernelClassifier
+from erasable import (
+    CoreSetUnlearner,
+    ErasableClassifier,
+    ErasableGeneralClassifier,
+    ErasableKernelClassifier,
+    ErasableRegressor,
+)
 from erasable.classes.finite import FiniteClass
 from erasable.classes.linear import LinearBall
 from erasable.coresets import LeverageThreshold, RandomSubsample
@@ -87,6 +93,14 @@ class Case:
     streams: bool = True
     key: str = "str"
     weighted: bool = False  # whether rows have weights
+    numeric: int = 0  # how many targets rows have, in place of labels
+
+    def answers(self) -> Any:
+        """What the rows answer: one of three classes, or numbers."""
+        if not self.numeric:
+            return labels(rows())
+        y = np.stack([rows()[:, 0] * 3.0, rows()[:, 1] - 1.0], axis=1)
+        return y[:, 0] if self.numeric == 1 else y
 
     def ids(self, n: int = N) -> list[Any]:
         """Names of rows of the kind that this case has."""
@@ -111,7 +125,7 @@ class Case:
 
     def fitted(self, index: Any = None, classes: Any = None) -> Any:
         """A model that has learnt these of the rows, the first half of them without subjects where they stream."""
-        X, y = self.X(), np.asarray(labels(rows()) if classes is None else classes)
+        X, y = self.X(), np.asarray(self.answers() if classes is None else classes)
         index = np.arange(N) if index is None else np.asarray(index, dtype=int)
         model = self.make()
         named = self.ids()
@@ -197,6 +211,21 @@ CASES = {
         ),
         weighted=True,
         key="bytes",
+    ),
+    "regression": Case(
+        lambda: ErasableRegressor((-20.0, 20.0), threshold=0.1, feature_names=["a", "b", "c"]), numeric=1
+    ),
+    "regression, weighted": Case(
+        lambda: ErasableRegressor([(-13.0, 14.0), (-6.0, 5.5)], threshold=0.1, sample_rate=0.5),
+        numeric=2,
+        weighted=True,
+        key="bytes",
+    ),
+    "regression, sparse, 20 bits": Case(
+        lambda: ErasableRegressor((-16, 16), threshold=0.02, fit_intercept=False, grid_bits=20, order="given"),
+        X=wide_rows,
+        numeric=2,
+        key="int",
     ),
     "ridge": Case(lambda: RetrainedRidge(0.5)),
     "rbf": Case(lambda: kernel("rbf")),

@@ -25,7 +25,11 @@ EVERY = {
 LINEAR = {"bits", "intercept", "scaling", "capacity_units", "threshold", "feature_names", "feature_map", "order_key"}
 LINEAR |= {"loss", "alpha_units", "class_weight", "sample_rate", "sample_key"}
 KERNEL = {"bits", "scaling", "kernel", "function", "gamma", "nu", "degree", "coef0", "capacity_units", "threshold"}
+SELECTION = LINEAR - {"loss", "alpha_units", "class_weight"}
+REGRESSION = (EVERY - {"classes", "class_kind", "classes_fixed"}) | SELECTION | {"target_ranges"}
 MEMBERS = {
+    "erasable-regression": REGRESSION,
+    "erasable-regression-sharded": REGRESSION | {"shards"},
     "erasable-linear": EVERY | LINEAR,
     "erasable-linear-sharded": EVERY | LINEAR | {"shards"},
     "erasable-shard": {"format", "version", "checksum", "id_kind", "subject_kind"},
@@ -36,10 +40,13 @@ MEMBERS = {
 SUMS = ["gram", "class_sums", "weighted_gram", "weighted_class_sums"]
 SPARSE = ["rows.lengths", "rows.columns", "rows.values"]
 NAMES = ["ids", "ids.ends", "subjects.lengths", "subjects.present", "subjects", "subjects.ends"]
+TARGET_SUMS = ["gram", "target_sums", "weighted_gram", "weighted_target_sums"]
 ORDER = {
+    "erasable-regression": [*TARGET_SUMS, "weights", "targets", "rows", *SPARSE, "row_weights", *NAMES],
+    "erasable-regression-sharded": [*TARGET_SUMS, "weights", "order"],
     "erasable-linear": [*SUMS, "weights", "labels", "rows", *SPARSE, "row_weights", *NAMES],
     "erasable-linear-sharded": [*SUMS, "weights", "order"],
-    "erasable-shard": ["labels", "rows", *SPARSE, "row_weights", *NAMES],
+    "erasable-shard": ["labels", "targets", "rows", *SPARSE, "row_weights", *NAMES],
     "erasable-kernel": ["weights", "labels", "rows", *NAMES],
     "erasable-general": ["labels", "rows", *NAMES],
     "erasable-core-set": ["rows", "rows.data", "rows.indices", "rows.ends", "labels", *NAMES],
@@ -93,7 +100,8 @@ class File:
         assert hashlib.sha256(raw.replace(digits, b"0" * 64)).hexdigest() == digits.decode()
 
     def names(self, what: str) -> list[Any]:
-        kind, n = self.meta[{"ids": "id_kind", "subjects": "subject_kind"}[what]], len(self.tensors["labels"])
+        kind = self.meta[{"ids": "id_kind", "subjects": "subject_kind"}[what]]
+        n = self.shapes["targets" if "targets" in self.shapes else "labels"][0]
         if kind is None:
             return [None] * n
         keys: list[Any] = list(self.tensors[what])
@@ -110,13 +118,21 @@ class File:
         """Subjects of rows, of which one at least has several."""
         lengths, left = self.tensors["subjects.lengths"], iter(keys)
         assert self.types["subjects.lengths"] == "I32"
-        assert len(lengths) == len(self.tensors["labels"])
+        assert len(lengths) == self.shapes.get("targets", self.shapes.get("labels"))[0]
         assert max(lengths) > 1
         assert "subjects.present" not in self.tensors
         of_rows = [tuple(itertools.islice(left, length)) for length in lengths]
         assert not list(left)
         assert all(list(several) == sorted(set(several)) and several[0] for several in of_rows if len(several) > 1)
         return [several if len(several) > 1 else several[0] if several else None for several in of_rows]
+
+    def targets(self) -> list[tuple[int, ...]]:
+        """The targets of each row on their grid."""
+        n, k = self.shapes["targets"]
+        assert k == len(self.meta["target_ranges"])
+        assert self.types["targets"] == ("I16" if self.meta["bits"] <= 15 else "I32")
+        assert all(abs(t) < 2 ** self.meta["bits"] for t in self.tensors["targets"])
+        return [self.tensors["targets"][i * k : (i + 1) * k] for i in range(n)]
 
     def rows(self, grid: dict[str, Any] | None = None) -> list[tuple[int, ...]]:
         """Whole rows; ``grid`` is the metadata of the head where this is a shard."""
@@ -167,6 +183,16 @@ def sums(
     gram = [sum(s * g[i] * g[j] for g, _, s in counted) for i in range(width) for j in range(i + 1)]
     by_class = [sum(s * g[j] for g, label, s in counted if label == c) for c in range(classes) for j in range(width)]
     return gram, by_class
+
+
+def target_sums(
+    rows: list[tuple[int, ...]], targets: list[tuple[int, ...]], width: int, weights: Any = None
+) -> tuple[list[int], list[int]]:
+    """The lower triangle of the sum of s g g', and for each target the sum of s t g; s is 1 by default."""
+    counted = list(zip(rows, targets, weights or [1] * len(rows), strict=True))
+    gram = [sum(s * g[i] * g[j] for g, _, s in counted) for i in range(width) for j in range(i + 1)]
+    k = len(targets[0])
+    return gram, [sum(s * t[c] * g[j] for g, t, s in counted) for c in range(k) for j in range(width)]
 
 
 def node_of(key: Any, kind: str) -> int:

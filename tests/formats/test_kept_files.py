@@ -41,6 +41,10 @@ KEPT = {
         "4ce69ca74f38eeee2a505a20c185e2e9e92e1b4e4239f17d340568d62b714a5d",
         "4ce69ca74f38eeee2a505a20c185e2e9e92e1b4e4239f17d340568d62b714a5d",
     ),
+    "regression-v1": (
+        "85bb834dc73d442592b3b645714d4642f47ca35a907eaee27614b5c3713b90b5",
+        "85bb834dc73d442592b3b645714d4642f47ca35a907eaee27614b5c3713b90b5",
+    ),
     "kernel-v1": (
         "2338d4025e445fcbfedd4154b9dafa5e14e4e1025b40ca6dc89fecc1366dcb60",
         "2338d4025e445fcbfedd4154b9dafa5e14e4e1025b40ca6dc89fecc1366dcb60",

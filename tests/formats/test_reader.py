@@ -11,7 +11,7 @@ import pytest
 from erasable import ErasableClassifier, load
 from erasable.models import shards
 from tests.formats.models import CASES
-from tests.formats.reader import File, node_of, read_sharded, sums
+from tests.formats.reader import File, node_of, read_sharded, sums, target_sums
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -23,7 +23,15 @@ def test_every_kind_of_file_is_what_the_page_says(name):
     assert file.names("subjects") == list(model.model_.snapshot().subjects)
     assert ("subjects.lengths" in file.tensors) == (CASES[name].key == "bytes")
     assert hashlib.sha256(raw).hexdigest() == model.state_digest()
-    if "gram" in file.tensors:
+    if "targets" in file.tensors:
+        assert ("rows" in file.tensors) == ("sparse" not in name)
+        weights, sums_of = file.tensors.get("row_weights"), (file.rows(), file.targets(), len(file.rows()[0]))
+        assert target_sums(*sums_of) == (list(file.tensors["gram"]), list(file.tensors["target_sums"]))
+        assert (weights is None) == (not CASES[name].weighted)
+        if weights is not None:
+            wide = list(file.tensors["weighted_gram"]), list(file.tensors["weighted_target_sums"])
+            assert target_sums(*sums_of, weights) == wide
+    elif "gram" in file.tensors:
         width = file.meta["n_features"] + file.meta["intercept"]
         found = sums(file.rows(), list(file.tensors["labels"]), len(file.meta["classes"]), width)
         assert ("rows" in file.tensors) == ("sparse" not in name)

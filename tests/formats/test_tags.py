@@ -52,6 +52,8 @@ def test_formats_are_named_alike():
     assert {*KINDS, SHARD} == {
         "erasable-linear",
         "erasable-linear-sharded",
+        "erasable-regression",
+        "erasable-regression-sharded",
         "erasable-shard",
         "erasable-kernel",
         "erasable-general",

@@ -12,7 +12,7 @@ import math
 import numpy as np
 import scipy.sparse as sp
 from sklearn.datasets import load_digits
-from erasable import ErasableClassifier, ErasableKernelClassifier, verify
+from erasable import ErasableClassifier, ErasableKernelClassifier, ErasableRegressor, verify
 X, y = load_digits(return_X_y=True)
 ids = np.arange(len(X))
 for clf in (
@@ -28,6 +28,12 @@ for clf in (
     clf.forget(ids=clf.core_ids_[::3])
     verify(clf)
     print(before, clf.state_digest())
+reg = ErasableRegressor([(0.0, 16.0), (-1.0, 12.0)], 0.1, kappa=0.3)
+reg.fit(X[:, 8:], np.stack([X[:, 2], y / 3.0], axis=1), ids=ids, sample_weight=0.25 + ids % 7)
+before = reg.state_digest()
+reg.forget(ids=reg.core_ids_[::3])
+verify(reg)
+print(before, reg.state_digest())
 # Few entries among many features: stored sparse.
 wide = sp.csr_array((X[:, 20:24].ravel() + 1.0, ((np.arange(1797 * 4) * 37) % 300), np.arange(0, 1797 * 4 + 1, 4)))
 clf = ErasableClassifier(threshold=0.3).fit(wide, y)
@@ -49,8 +55,10 @@ GOLDEN = (
     "481a46eab807376370878c7510a471c1be0f04138b4a32cc4c473e731842ddb5 "
     "559c85bbbef110c4d9e03c10037e26697651227baa198ef51cc6cfcef6b9eba1 "
     "627dbd3d1b6c942e8e36193c47979ed8754692896b8b70146e7d4d00304e0e63 "
-    "f2f2b0a845f4eb8983ac28e1fc5c6bc99c3da9fb9753049309959995e6998f3b "
-    "64ad6fb26b5be5cbce31454b70aee756f3bb8d3b75076f7080083c581fcc93c8 csr_array"
+    "befa6cc77845357298396723b142e34637416bb3d526e8caae98072c5c49c49b "
+    "a9219f2aac561d4258ac6f52e6b3206b3915f41e25510680fa7518a9b550e4c8 "
+    "d5324970b4c0c7e61bbc14923cc5e627e652515cf0063d324317b62f891df11d "
+    "f35ac440736d405841f4adc94b3ccf4f8d8cf43bae071cd4205a20cf561ddd00 csr_array"
 )
 
 

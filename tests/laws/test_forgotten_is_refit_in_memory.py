@@ -17,7 +17,13 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.neighbors import KNeighborsClassifier
 
-from erasable import ErasableClassifier, ErasableGeneralClassifier, ErasableKernelClassifier, verify
+from erasable import (
+    ErasableClassifier,
+    ErasableGeneralClassifier,
+    ErasableKernelClassifier,
+    ErasableRegressor,
+    verify,
+)
 from erasable.classes import LinearBall
 from erasable.coresets import LeverageThreshold, RandomSubsample
 from erasable.estimators.core_set import CoreSetUnlearner
@@ -32,6 +38,7 @@ from tests.research.baselines.cases import facts
 N, D = 150, 4
 X, _ = make_rows(N, D)
 LABELS = np.array(["b", "a", "c"])[make_classes(3, N)]
+TARGETS = np.clip(X[:, :2] * 2.0 + 0.25, -4.0, 4.0)
 IDS = np.array([f"row {i}" for i in range(N)])
 OWNERS = np.array([f"owner {i * i % 11}" for i in range(N)])
 SHARED = np.empty(N, dtype=object)
@@ -47,6 +54,8 @@ ERASABLE = {
     "logistic": ErasableClassifier(threshold=0.01, loss="logistic", class_weight="balanced"),
     "weighted rows, logistic": ErasableClassifier(threshold=0.01, loss="logistic", alpha=0.1),
     "a sample": ErasableClassifier(threshold=math.inf, sample_rate=0.8, class_weight={"a": 2.0}),
+    "regression": ErasableRegressor((-5.0, 5.0), threshold=0.01),
+    "weighted rows, regression": ErasableRegressor([(-5.0, 5.0), (-4.0, 9.0)], threshold=0.01),
     "mapped": ErasableClassifier(feature_map=RandomFourierFeatures(20), threshold=0.01),
     "kernel": ErasableKernelClassifier(threshold=0.01),
     "general": ErasableGeneralClassifier(LinearBall(), threshold=0.01),
@@ -74,10 +83,11 @@ def taken(name: str, at: Any, container: Any, model: Any = None) -> Any:
     """A model of this name, new unless one is given, that learns the rows at these positions and nothing else."""
     model = clone((ERASABLE | OTHERS)[name]) if model is None else model
     weights = {"sample_weight": WEIGHTS[at]} if name.startswith("weighted") else {}
+    y = {"regression": TARGETS[:, 0], "weighted rows, regression": TARGETS}.get(name, LABELS)
     owners = {"subjects": OWNERS[at]}
     if name.startswith("shared"):
         owners = {"subjects": SHARED[at], "allow_no_subject": True}
-    return model.fit(container(X[at]), LABELS[at], ids=IDS[at], **owners, **weights)
+    return model.fit(container(X[at]), y[at], ids=IDS[at], **owners, **weights)
 
 
 def positions(model: Any) -> list[int]:

@@ -14,6 +14,9 @@ from erasable.cli._shared import Json, print_json, say, say_cells, visible
 if TYPE_CHECKING:
     from erasable.models.access import StoredRows
 
+if TYPE_CHECKING:
+    from erasable.operations.inspect import Inspection
+
 
 def inspect(
     model: Annotated[Path, typer.Argument(help="The model file.", show_default=False, readable=False)],
@@ -73,7 +76,7 @@ def inspect(
         ("model", found.kind),
         ("core rows", f"{found.core_rows:,}{share}"),
         ("features", f"{found.features:,}"),
-        ("classes", f"{found.classes:,}"),
+        _answers(found),
         ("ids, subjects", f"{found.ids or 'none'}, {found.subjects or 'none'}"),
         ("no subject", f"{found.rows_without_subject:,} core rows, which only their ids can name"),
         ("layout of rows", found.layout),
@@ -87,7 +90,8 @@ def inspect(
     for name, value in lines:
         say(f"{name:<{width}}  {value}")
     if found.rows is not None:
-        say("core rows, in learning order: id, subject, label, with tabs between them")  # no table: nothing is cut
+        answer = "label" if found.target_ranges is None else "targets"
+        say(f"core rows, in learning order: id, subject, {answer}, with tabs between them")  # no table: nothing is cut
         for row in found.rows:
             say_cells(_listed(value) if isinstance(value, list) else _cell(value) for value in row.values())
 
@@ -158,6 +162,12 @@ _TOLD = (
 )
 _FLOATS = ("capacity", "alpha", "threshold", "sample_rate", "gamma", "scaling")
 _GRID = 2.0**-30  # of capacities: those given and those held differ by less
+
+
+def _answers(found: Inspection) -> tuple[str, str]:
+    if found.target_ranges is None:
+        return "classes", f"{found.classes:,}"
+    return "target ranges", _shown([f"{low:.6g} to {high:.6g}" for low, high in found.target_ranges])
 
 
 def _order(key: str | None, sample_key: str | None) -> str:

@@ -44,6 +44,22 @@ def learn(
         ),
     ],
     label: Annotated[str, typer.Option(help="Column of the labels.")] = "label",
+    target: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Column of numbers to predict in place of a label: a regression; may be given again.",
+            metavar="COLUMN",
+            show_default=False,
+        ),
+    ] = None,
+    target_range: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="LOW:HIGH, between which numbers targets lie; once for all, or once for each --target.",
+            metavar="RANGE",
+            show_default=False,
+        ),
+    ] = None,
     id: Annotated[
         str | None, typer.Option(help="Column of the row ids. [default: rows are numbered; name them in earnest use]")
     ] = None,
@@ -188,6 +204,8 @@ def learn(
 
     - `erasable learn data.csv --loss logistic --alpha 0.1 --class-weight balanced -o rare.erasable`
 
+    - `erasable learn homes.csv --target price --target-range 0:1000000 --id home -o prices.erasable`
+
     - `erasable learn data.csv --id row_id --id-type str --label-type int -o model.erasable`
     """
     from erasable.cli._exits import as_options
@@ -197,6 +215,8 @@ def learn(
     options |= {"order": order, "random_state": random_state}
     if order == "given" and not sample_rate:
         _refuse({"--random-state": random_state}, "is the key of the hashed order, and --order given has none")
+    if target_range:
+        options["target_range"] = _ranges(target_range)
     heads: dict[str, Any] = {
         "loss": loss,
         "alpha": alpha,
@@ -220,6 +240,7 @@ def learn(
             out,
             data,
             label=label,
+            targets=target or (),
             id=id,
             subject=subject,
             weight=weight,
@@ -279,6 +300,22 @@ def _permissions(mode: str) -> int:
         raise ConfigurationError("--mode must be permissions in octal digits, such as 640.") from None
     check_mode(permissions)
     return permissions
+
+
+def _ranges(given: list[str]) -> Any:
+    """``--target-range`` as it was given: a pair of numbers, or several."""
+    from erasable.errors import ConfigurationError
+
+    ranges = []
+    for text in given:
+        low, colon, high = text.partition(":")
+        try:
+            ranges.append((float(low), float(high)))
+        except ValueError:
+            colon = ""
+        if not colon:
+            raise ConfigurationError("--target-range must be two numbers with a colon between them, such as 0:1000.")
+    return ranges[0] if len(ranges) == 1 else ranges
 
 
 def _class_weights(given: list[str] | None) -> str | dict[str, float] | None:

@@ -1,4 +1,4 @@
-"""``erasable predict``: labels for the rows of a table."""
+"""``erasable predict``: labels, or numbers, for the rows of a table."""
 
 from __future__ import annotations
 
@@ -44,6 +44,14 @@ def predict(
     label: Annotated[
         str | None, typer.Option(help="Column of known labels: they are set beside the predictions, which are scored.")
     ] = None,
+    target: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="The same for a regression: column of known numbers; may be given again.",
+            metavar="COLUMN",
+            show_default=False,
+        ),
+    ] = None,
     ignore: Annotated[
         list[str] | None,
         typer.Option(
@@ -58,7 +66,7 @@ def predict(
     decimal: Decimal = None,
     as_json: Json = False,
 ) -> None:
-    """Predict labels for the rows of a table, which may be larger than memory.
+    """Predict labels, or numbers, for the rows of a table, which may be larger than memory.
 
     A table that lacks a column of the model is refused, by its name; columns that the model does not know are left
     alone, and named on standard error (`--ignore` says that they are meant to be).
@@ -82,7 +90,7 @@ def predict(
     loaded, _ = read_model(model)
     warnings = [_BY_POSITION] if by_position(loaded, data) else []
     tally = None
-    if label is not None:
+    if label is not None or target:
         from erasable.operations.scoring import Tally
 
         tally = Tally()
@@ -99,6 +107,7 @@ def predict(
             data,
             id=id,
             label=label,
+            targets=target or (),
             ignore=ignore or (),
             probabilities=probabilities,
             tally=tally,

@@ -305,6 +305,13 @@ def name_fields(
         "classes": [write_label(c) for c in classes],
         "class_kind": kind_of(classes[0]) if classes else None,
         "classes_fixed": fixed,
+        **owner_fields(ids, subjects),
+    }
+
+
+def owner_fields(ids: Sequence[Key], subjects: Sequence[Owners]) -> dict[str, Any]:
+    """What the header says of ids and subjects: of what kind they are."""
+    return {
         "id_kind": kind_of(ids[0]) if ids else None,
         "subject_kind": subject_kind(subjects),
     }
@@ -344,11 +351,22 @@ def read_names(
     codes = tensors["labels"]
     if codes.shape != (n,) or (n and not (codes.min() >= 0 and codes.max() < len(classes))):
         raise StateFormatError("its labels do not fit its rows or its classes.")
+    return *read_owners(meta, tensors, n), tuple(classes[i] for i in codes.tolist())
+
+
+def read_owners(
+    meta: dict[str, Any], tensors: dict[str, npt.NDArray[Any]], n: int
+) -> tuple[tuple[Key, ...], tuple[Owners, ...]]:
+    """Ids and subjects of n rows.
+
+    Raises
+    ------
+    StateFormatError
+    """
     ids = read_keys(tensors, "ids", meta["id_kind"], n)
     if (n and meta["id_kind"] is None) or {"ids.present", "ids.lengths"} & tensors.keys() or len(set(ids)) != n:
         raise StateFormatError("its ids are not distinct.")
-    subjects = read_keys(tensors, "subjects", meta["subject_kind"], n)
-    return ids, subjects, tuple(classes[i] for i in codes.tolist())  # type: ignore[return-value]
+    return ids, read_keys(tensors, "subjects", meta["subject_kind"], n)  # type: ignore[return-value]
 
 
 def check_fixed_classes(fixed: Sequence[Label] | None) -> None:

@@ -1,10 +1,11 @@
-"""Classifiers that can forget, as scikit-learn knows classifiers: faces of ``erasable.models``."""
+"""Classifiers and regressors that can forget, as scikit-learn knows them: faces of ``erasable.models``."""
 
 from erasable.estimators.core_set import CoreSetUnlearner
 from erasable.estimators.files import load
 from erasable.estimators.general import ErasableGeneralClassifier
 from erasable.estimators.kernel import ErasableKernelClassifier
 from erasable.estimators.linear import ErasableClassifier
+from erasable.estimators.regressor import ErasableRegressor
 from erasable.estimators.table_encoder import TableEncoder
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "ErasableClassifier",
     "ErasableGeneralClassifier",
     "ErasableKernelClassifier",
+    "ErasableRegressor",
     "TableEncoder",
     "load",
 ]

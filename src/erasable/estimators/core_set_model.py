@@ -28,7 +28,7 @@ from erasable.errors import (
     StateFormatError,
     VerificationError,
 )
-from erasable.estimators.forgetting import ForgettingClassifier
+from erasable.estimators.forgetting import Forgetting
 from erasable.estimators.learners import (
     Constant,
     SelectedRows,
@@ -213,7 +213,7 @@ class CoreSetModel(Model):
         if own:
             kept, learner = set(left.ids), self.learner
             leave = [key for key in old.ids if key not in kept]
-            ours = isinstance(learner, ForgettingClassifier)  # this model warns for them
+            ours = isinstance(learner, Forgetting)  # this model warns for them
             report = learner.forget_quietly(leave) if ours else learner.forget(ids=leave)
             retrained = int(getattr(report, "rows_retrained", 0))
             left, learner = agreed(left, learner, c.core_set)

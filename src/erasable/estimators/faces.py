@@ -1,13 +1,13 @@
 """Faces of the models of ``erasable.models``, which do the work: learning, forgetting, predicting, pickles.
 
-:class:`ModelClassifier` stands in front of any model. :class:`ErasableBase` adds what models that select row by row can
-do: go on learning, and predict by themselves.
+:class:`ModelFace` stands in front of any model, :class:`ModelClassifier` of one whose rows have labels.
+:class:`StreamingFace` adds what models that select row by row can do, go on learning and predict by themselves, and
+:class:`ErasableBase` is that for classifiers.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any, Self, TypeVar
@@ -20,7 +20,7 @@ from erasable.core.arrays import Float64s
 from erasable.core.layout import Buffer
 from erasable.core.selector import Progress
 from erasable.errors import ConfigurationError
-from erasable.estimators.forgetting import ForgettingClassifier
+from erasable.estimators.forgetting import Forgetting, ForgettingClassifier
 from erasable.estimators.saving import Savable
 from erasable.estimators.validated import check_rows
 from erasable.models.access import StoredRows, rows_of
@@ -31,14 +31,14 @@ from erasable.models.model import Model
 from erasable.models.order import LabelRuns
 from erasable.models.reports import ForgetReport, LearnReport
 from erasable.models.rounds import BUDGET_BYTES, Ahead, learn_blocks
-from erasable.models.scarcity import label_counts, warn_of_absent_classes, warn_of_thin_classes
+from erasable.models.scarcity import OfferedLabels
 from erasable.models.shards import Fetch
 from erasable.validation import whole_number
 
 M = TypeVar("M", bound=Model)
 
 
-class ModelClassifier(Savable, ForgettingClassifier):
+class ModelFace(Savable, Forgetting):
     """A face of a :class:`~erasable.models.model.Model`, which does the work.
 
     Subclasses say how a model is started from their parameters, and which parameters it has to agree with.
@@ -47,8 +47,8 @@ class ModelClassifier(Savable, ForgettingClassifier):
     _model: Model
 
     @abstractmethod
-    def _start(self, n_features: int | None, n_samples: int, classes: Any, *, streaming: bool) -> Model:
-        """An empty model with the configuration that the constructor arguments name."""
+    def _started(self, X: Any, y: npt.NDArray[Any], classes: Any, *, streaming: bool) -> Model:
+        """An empty model for checked rows like these, with the configuration that the constructor arguments name."""
 
     @abstractmethod
     def _check_unchanged(self, model: Any, classes: Any) -> None:
@@ -85,6 +85,10 @@ class ModelClassifier(Savable, ForgettingClassifier):
         if model.n_features is not None:
             self.n_features_in_ = model.n_features
 
+    def _offered(self) -> Any:
+        """What is noted of labels while rows are learnt, for a warning of a weak model."""
+        return OfferedLabels()
+
     def _check_learnt(self, X: Any, y: Any, *, first: bool) -> tuple[Any, npt.NDArray[Any], dict[str, Any]]:
         """Rows and labels to learn, checked, and the attributes that a first fit sets beside the model."""
         return check_rows(self, X, y, first=first)
@@ -118,13 +122,12 @@ class ModelClassifier(Savable, ForgettingClassifier):
         """Check everything, then learn; a refused call changes nothing. ``sizes`` go to ``core.selector.select``."""
         X, y, schema = self._check_learnt(X, y, first=fresh)
         if fresh:
-            width = X.shape[1] if X.ndim > 1 else None
-            model = self._start(width, X.shape[0], classes, streaming=streaming)
+            model = self._started(X, y, classes, streaming=streaming)
         else:
             model = self._model
             model.check_whole()
             self._check_unchanged(model, classes)
-        if model.one_by_one and model.order_key is None:
+        if model.one_by_one and model.classifies and model.order_key is None:
             LabelRuns().add(y).warn(stacklevel=4)  # who called fit
         report = model.learn(
             X,
@@ -138,9 +141,7 @@ class ModelClassifier(Savable, ForgettingClassifier):
         )
         if fresh:
             if model.one_by_one and not streaming:
-                labels = label_counts(y)
-                warn_of_thin_classes(labels, model.core.class_counts, stacklevel=4)  # who called fit
-                warn_of_absent_classes(model.configuration, labels, stacklevel=4)
+                self._offered().add(y).warn(model, new=True, stacklevel=4)  # who called fit
             if self.__sklearn_is_fitted__():
                 self._model.erase()
             self._install(schema, _model=model)
@@ -196,11 +197,6 @@ class ModelClassifier(Savable, ForgettingClassifier):
         return self._model.snapshot().digest
 
     @property
-    def classes_(self) -> npt.NDArray[Any]:
-        """The classes fixed by the caller, or those of the surviving core rows."""
-        return array_of(self._attribute("classes_").classes)
-
-    @property
     def core_ids_(self) -> npt.NDArray[Any]:
         """Ids of the core rows in learning order."""
         ids = self._attribute("core_ids_").core.ids()
@@ -249,7 +245,23 @@ class ModelClassifier(Savable, ForgettingClassifier):
             self._model = self._from_bytes(data)
 
 
-class ErasableBase(ModelClassifier):
+class ModelClassifier(ModelFace, ForgettingClassifier):
+    """A face of a model whose rows have labels."""
+
+    @abstractmethod
+    def _start(self, n_features: int | None, n_samples: int, classes: Any, *, streaming: bool) -> Model:
+        """An empty model with the configuration that the constructor arguments name."""
+
+    def _started(self, X: Any, y: npt.NDArray[Any], classes: Any, *, streaming: bool) -> Model:
+        return self._start(X.shape[1] if X.ndim > 1 else None, X.shape[0], classes, streaming=streaming)
+
+    @property
+    def classes_(self) -> npt.NDArray[Any]:
+        """The classes fixed by the caller, or those of the surviving core rows."""
+        return array_of(self._attribute("classes_").classes)
+
+
+class StreamingFace(ModelFace):
     """A model that selects rows by a threshold, one after the other: it goes on learning, and predicts by itself."""
 
     def learn(
@@ -332,10 +344,9 @@ class ErasableBase(ModelClassifier):
             if first is None:
                 raise ConfigurationError("there is nothing to learn: no rows came.")
             blocks = chain([first], source) if once else blocks
-            X, _, schema = self._check_learnt(first.X, first.y, first=True)
+            X, y, schema = self._check_learnt(first.X, first.y, first=True)
             face = clone(self)
-            width = X.shape[1] if X.ndim > 1 else None
-            face._install(schema, _model=self._start(width, X.shape[0], None, streaming=True))
+            face._install(schema, _model=self._started(X, y, None, streaming=True))
         face._model.check_whole()
         face._check_unchanged(face._model, None)
         checked = _CheckedBlocks(face, blocks)
@@ -349,9 +360,8 @@ class ErasableBase(ModelClassifier):
             reading=reading,
             ahead=ahead,
         )
-        warn_of_thin_classes(checked.labels, face._model.core.class_counts, stacklevel=2)
+        checked.offered.warn(face._model, new=fresh, stacklevel=2)
         if fresh:
-            warn_of_absent_classes(face._model.configuration, checked.labels, stacklevel=2)
             self._install(schema, _model=face._model)
         return report
 
@@ -363,6 +373,22 @@ class ErasableBase(ModelClassifier):
         ConfigurationError
         """
         self._check_unchanged(model, None)
+
+    # -- predicting ----------------------------------------------------------------------------------------------
+
+    def predict(self, X: Any) -> npt.NDArray[Any]:
+        """The class of each row: the sign of its score, or the class with the largest one; or its targets."""
+        X = self._asked(X)
+        return self._model.predict(X)
+
+    @property
+    def threshold_(self) -> float:
+        """The threshold in force."""
+        return float(self._attribute("threshold_").configuration.threshold)
+
+
+class ErasableBase(StreamingFace, ModelClassifier):
+    """A classifier of this kind."""
 
     def partial_fit(
         self,
@@ -391,17 +417,10 @@ class ErasableBase(ModelClassifier):
         self.learn(X, y, ids=ids, subjects=subjects, classes=classes, streaming=True, allow_no_subject=allow_no_subject)
         return self
 
-    # -- predicting ----------------------------------------------------------------------------------------------
-
     def decision_function(self, X: Any) -> Float64s:
         """Scores: shape (n_samples,) for one or two classes, (n_samples, n_classes) otherwise."""
         X = self._asked(X)
         return self._model.decision(X)
-
-    def predict(self, X: Any) -> npt.NDArray[Any]:
-        """The class of each row: the sign of its score, or the class with the largest one."""
-        X = self._asked(X)
-        return self._model.predict(X)
 
     def predict_proba(self, X: Any) -> Float64s:
         """Probability of each class, shape (n_samples, n_classes).
@@ -414,21 +433,16 @@ class ErasableBase(ModelClassifier):
         X = self._asked(X)
         return self._model.probabilities(X)
 
-    @property
-    def threshold_(self) -> float:
-        """The threshold in force."""
-        return float(self._attribute("threshold_").configuration.threshold)
-
 
 class _CheckedBlocks:
     """Blocks whose rows are checked as those of ``partial_fit``, each time they are gone through.
 
-    ``labels`` are counted the first time.
+    What they answer is ``offered`` the first time.
     """
 
-    def __init__(self, face: ErasableBase, blocks: Iterable[Any]) -> None:
+    def __init__(self, face: StreamingFace, blocks: Iterable[Any]) -> None:
         self.face, self.blocks = face, blocks
-        self.labels: Counter[Any] = Counter()
+        self.offered = face._offered()
         self._counted = False
 
     def __iter__(self) -> Iterator[Block]:
@@ -436,5 +450,5 @@ class _CheckedBlocks:
         for block in self.blocks:
             X, y, _ = self.face._check_learnt(block.X, block.y, first=False)
             if counting:
-                self.labels += label_counts(y)
+                self.offered.add(y)
             yield Block(X, y, block.ids, block.subjects, getattr(block, "weights", None))

@@ -10,14 +10,16 @@ from sklearn.base import clone
 
 from erasable.core.kernels import KERNEL_BITS
 from erasable.errors import ConfigurationError, InputTypeError, StateFormatError
-from erasable.estimators.faces import ModelClassifier
+from erasable.estimators.faces import ModelFace
 from erasable.estimators.kernel import ErasableKernelClassifier
 from erasable.estimators.linear import ErasableClassifier
+from erasable.estimators.regressor import ErasableRegressor
 from erasable.models.files import Code, read_model
 from erasable.models.kernel import KernelModel
 from erasable.models.linear import LinearModel
 from erasable.models.model import Model
 from erasable.models.order import order_of
+from erasable.models.regression import RegressionModel
 
 
 def load(path: str | os.PathLike[str], *, like: Any = None) -> Any:
@@ -35,7 +37,7 @@ def load(path: str | os.PathLike[str], *, like: Any = None) -> Any:
 
     Returns
     -------
-    ErasableClassifier, ErasableKernelClassifier or another of their kind
+    ErasableClassifier, ErasableRegressor, ErasableKernelClassifier or another of their kind
         Its parameters are those in force; ``kappa`` and ``horizon``, which only name a threshold, are not stored.
 
     Raises
@@ -76,7 +78,7 @@ def face_of(model: Model, like: Any = None) -> Any:
     StateFormatError
         When the model has parameters that no estimator has.
     """
-    face: ModelClassifier = _made_for(model) if like is None else clone(like)
+    face: ModelFace = _made_for(model) if like is None else clone(like)
     try:
         face._check_unchanged(model, None)
     except ConfigurationError as error:
@@ -89,13 +91,13 @@ def code_of(like: Any) -> Code | None:
     """How an unfitted model that the caller gave makes a model of a file; refused if it is none."""
     if like is None:
         return None
-    if isinstance(like, type) or not isinstance(like, ModelClassifier):
+    if isinstance(like, type) or not isinstance(like, ModelFace):
         raise InputTypeError("like must be an unfitted model, such as ErasableClassifier(feature_map=...).")
-    fresh: ModelClassifier = clone(like)
+    fresh: ModelFace = clone(like)
     return fresh._from_file
 
 
-def _made_for(model: Any) -> ModelClassifier:
+def _made_for(model: Any) -> ModelFace:
     """An estimator with the parameters of a model."""
     c = model.configuration
     if isinstance(model, KernelModel):
@@ -114,18 +116,24 @@ def _made_for(model: Any) -> ModelClassifier:
             **order_of(c.order_key),
         )
     assert isinstance(model, LinearModel)
+    selecting = {
+        "capacity": math.ldexp(c.units, -2 * c.grid.bits),
+        "threshold": c.threshold,
+        "fit_intercept": c.grid.intercept,
+        "scaling": c.grid.scaling,
+        "feature_map": model.feature_map,
+        "feature_names": c.feature_names,
+        "grid_bits": c.grid.bits,
+        "sample_rate": c.sample_rate,
+        **order_of(c.order_key, c.sample_key),
+    }
+    if isinstance(model, RegressionModel):
+        one = len(set(c.target_ranges)) == 1
+        return ErasableRegressor(c.target_ranges[0] if one else c.target_ranges, **selecting)
     return ErasableClassifier(
-        math.ldexp(c.units, -2 * c.grid.bits),
-        threshold=c.threshold,
-        fit_intercept=c.grid.intercept,
-        scaling=c.grid.scaling,
-        feature_map=model.feature_map,
         classes=c.classes,
-        feature_names=c.feature_names,
-        grid_bits=c.grid.bits,
         loss=c.loss,
         alpha=None if c.alpha_units in (None, c.units) else math.ldexp(c.alpha_units, -2 * c.grid.bits),
         class_weight=dict(c.class_weight) if isinstance(c.class_weight, tuple) else c.class_weight,
-        sample_rate=c.sample_rate,
-        **order_of(c.order_key, c.sample_key),
+        **selecting,
     )

@@ -1,6 +1,6 @@
 """The face that scikit-learn sees: ``fit`` with ids and subjects, ``forget``, and what is stored.
 
-:class:`ForgettingClassifier` is the protocol; :mod:`erasable.estimators.faces` puts it in front of models that have a
+:class:`Forgetting` is the protocol; :mod:`erasable.estimators.faces` puts it in front of models that have a
 state. :class:`RowsClassifier` is for learners whose state has no canonical bytes.
 """
 
@@ -27,8 +27,8 @@ from erasable.models.rows import CoreRows
 _SCHEMA = ("feature_names_in_", "n_features_in_")
 
 
-class ForgettingClassifier(ClassifierMixin, BaseEstimator):
-    """A classifier that can forget rows by id, or all rows of a subject.
+class Forgetting(BaseEstimator):
+    """An estimator that can forget rows by id, or all rows of a subject.
 
     Every check comes before every change. Should an interrupt hit while a change is being written, the model refuses to
     work until it is fitted again.
@@ -132,6 +132,10 @@ class ForgettingClassifier(ClassifierMixin, BaseEstimator):
             if name in table:
                 table[name] = {"type_name": f"{table[name]['type_name']}, not shown", "value": ""}
         return table
+
+
+class ForgettingClassifier(ClassifierMixin, Forgetting):
+    """A classifier that can forget."""
 
 
 class RowsClassifier(ForgettingClassifier):

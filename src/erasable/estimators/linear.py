@@ -4,24 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-import numpy as np
-import numpy.typing as npt
-
-from erasable.core.arrays import Float64s
-from erasable.core.layout import Buffer
-from erasable.errors import ConfigurationError, InputError
+from erasable.errors import ConfigurationError
 from erasable.estimators.faces import ErasableBase
-from erasable.estimators.table_encoder import TableEncoder
-from erasable.estimators.validated import check_rows
-from erasable.features import TABLES, TEXTS, as_texts
-from erasable.models.guarantee import Guarantee
-from erasable.models.linear import LinearModel, linear_guarantee
-from erasable.models.linear_state import LinearState
+from erasable.estimators.linear_face import LinearFace
+from erasable.models.linear import LinearModel
 from erasable.models.parameters import check_unchanged, configure, map_of, warn_of_signs
-from erasable.models.shards import SHARDED, Fetch, from_files
 
 
-class ErasableClassifier(ErasableBase):
+class ErasableClassifier(LinearFace, ErasableBase):
     """A linear classifier that stores a small core set and forgets rows bit for bit.
 
     Rows stream through a selector that keeps a row only when the rows kept so far say little about its direction
@@ -242,25 +232,6 @@ class ErasableClassifier(ErasableBase):
         )
         return self
 
-    # -- rows ----------------------------------------------------------------------------------------------------
-
-    _model: LinearModel
-
-    def _check_learnt(self, X: Any, y: Any, *, first: bool) -> tuple[Any, npt.NDArray[Any], dict[str, Any]]:
-        rows = _unnumbered(map_of(self), X)
-        if rows is None:
-            return super()._check_learnt(X, y, first=first)
-        _, y, _ = check_rows(self, np.zeros((len(rows), 1)), y, first=True)  # for the labels and their number
-        return rows, y, {}
-
-    def _check_asked(self, X: Any) -> Any:
-        rows = _unnumbered(self._model.feature_map, X)
-        if rows is None:
-            return super()._check_asked(X)
-        if not len(rows):
-            raise InputError("at least one row is required; got 0.")
-        return rows
-
     # -- the model behind it -------------------------------------------------------------------------------------
 
     def _start(self, n_features: int | None, n_samples: int, classes: Any, *, streaming: bool) -> LinearModel:
@@ -279,52 +250,3 @@ class ErasableClassifier(ErasableBase):
     def _check_unchanged(self, model: LinearModel, classes: Any) -> None:
         self._check_alpha()
         check_unchanged(self, model.configuration, classes)
-
-    def _bytes(self) -> Any:
-        return self._model.feature_map, super()._bytes()  # the bytes cannot hold the map
-
-    def _from_bytes(self, data: Any) -> LinearModel:
-        feature_map, written = data
-        return LinearModel.restore(LinearState.from_bytes(written), feature_map)
-
-    def _from_file(self, meta: dict[str, Any], head: Buffer, fetch: Fetch) -> LinearModel:
-        self._check_kind(meta, LinearState.FORMAT, SHARDED)
-        return self._agreed(LinearModel.restore(from_files(head, fetch), map_of(self)))
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """Exact system-aware unlearning, bitwise, and what a feature map makes you see to."""
-        return self._model.guarantee if self.__sklearn_is_fitted__() else linear_guarantee(map_of(self))
-
-    @property
-    def coef_(self) -> Float64s:
-        """Weights of the features, for rows as ``scaling`` leaves them."""
-        coefficients: Float64s = self._attribute("coef_").coefficients()
-        return coefficients
-
-    @property
-    def intercept_(self) -> Float64s:
-        """The constant that is added to each score."""
-        constants: Float64s = self._attribute("intercept_").intercepts()
-        return constants
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        given = getattr(self, "feature_map", None)
-        takes = TABLES if isinstance(given, TableEncoder) else getattr(given, "takes", None)
-        if takes == TEXTS:
-            tags.input_tags.string = True
-            tags.input_tags.one_d_array = True
-            tags.input_tags.two_d_array = tags.input_tags.sparse = False
-        elif takes == TABLES:
-            tags.input_tags.string = tags.input_tags.categorical = tags.input_tags.allow_nan = True
-            tags.input_tags.sparse = False
-        return tags
-
-
-def _unnumbered(feature_map: Any, X: Any) -> Any:
-    """Texts, or the rows of a table encoded; None where the map, or the model without one, takes numbers."""
-    takes = getattr(feature_map, "takes", None)
-    if takes == TABLES:
-        return feature_map.prepared(X)
-    return as_texts(X) if takes == TEXTS else None

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
+from sklearn.base import RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _get_feature_names, validate_data
 
@@ -23,6 +25,8 @@ def check_rows(
     estimator: Any, X: Any, y: Any = _NO_LABELS, *, first: bool
 ) -> tuple[Any, npt.NDArray[Any], dict[str, Any]]:
     """Rows (dense float32/float64 or CSR), labels (1-d) and the schema (feature count and names) they came with.
+
+    For a regressor, targets (float64, 1-d or 2-d) in place of labels.
 
     No entry of CSR rows is listed twice: entries that were are added up, and their sums must be finite too.
 
@@ -51,8 +55,11 @@ def check_rows(
         found = names_of_columns(X)
         if fixed is not None and found is not None and list(found) != list(fixed):
             raise ValueError("the columns of X have other names, or another order, than feature_names says.")
-        X, y = validate_data(stand_in, X, plain_labels(y), **options)
-        check_classification_targets(y)
+        if isinstance(estimator, RegressorMixin):
+            X, y = validate_data(stand_in, X, _numbers(y), multi_output=True, **options)
+        else:
+            X, y = validate_data(stand_in, X, plain_labels(y), **options)
+            check_classification_targets(y)
         return _finite(_narrow(X)), y, {k: v for k, v in vars(stand_in).items() if k in _SCHEMA}
     except (ValueError, OverflowError) as error:
         refusal = InputError(_without_values(str(error), X))
@@ -65,6 +72,22 @@ def names_of_columns(X: Any) -> npt.NDArray[Any] | None:
     """The names of the columns, where the rows come with any."""
     names: npt.NDArray[Any] | None = _get_feature_names(X)
     return names
+
+
+def _numbers(y: Any) -> Any:
+    """Targets as float64; None as it is, for scikit-learn to refuse."""
+    if y is None:
+        return None
+    if sp.issparse(y):
+        raise TypeError("y must be dense: convert it with y.toarray().")
+    plain = y.to_pylist() if hasattr(y, "to_pylist") else y  # pyarrow
+    with suppress(TypeError, ValueError):
+        values = np.asarray(plain)
+        if values.dtype.kind == "c":
+            return values  # scikit-learn refuses it
+        if values.dtype.kind in "biufO" and not isinstance(values.flat[0] if values.size else 0.0, str | bytes):
+            return values.astype(np.float64)
+    raise TypeError("y must hold numbers, one or several for each row, none of them missing.")
 
 
 def _narrow(X: Any) -> Any:
@@ -106,7 +129,7 @@ def _without_values(message: str, X: Any) -> str:
         where = f" in {', '.join(texts)}," if texts else ""
         return f"X holds text{where} where numbers are required: encode categories as numbers first."
     if message.startswith("Complex data"):
-        return "Complex data not supported: X must hold real numbers."
+        return "Complex data not supported: X, and numbers in y, must be real."
     if "not supported between instances" in message or "is ambiguous" in message:
         return "y mixes types or has missing entries: give labels of one type, one for every row."
     return re.sub(r"\s*array=.*?(?=Reshape your data|$)", " ", message, flags=re.DOTALL)

@@ -19,6 +19,8 @@ from erasable.models.kernel_state import KernelState
 from erasable.models.linear import LinearModel, stored_map
 from erasable.models.linear_state import LinearState
 from erasable.models.model import Model
+from erasable.models.regression import RegressionModel
+from erasable.models.regression_state import RegressionState
 from erasable.models.shards import SHARDED, VERSION, Fetch, Files, from_files, shards_of
 from erasable.store import LARGEST, PRIVATE, Writer
 from erasable.store import read as read_file
@@ -29,11 +31,12 @@ Code = Callable[[dict[str, Any], Buffer, Fetch], Model]
 #: Of what kind the model in a file is, by the format that its header names.
 KINDS = {
     LinearState.FORMAT: "linear",
-    SHARDED: "linear, in several files",
+    RegressionState.FORMAT: "linear regression",
     KernelState.FORMAT: "kernel",
     "erasable-general": "general function class",
     "erasable-core-set": "learner on a core set",
 }
+KINDS |= {form: f"{KINDS[state.FORMAT]}, in several files" for form, state in SHARDED.items()}
 _NEEDED = {
     "erasable-general": ("ErasableGeneralClassifier", "a function class"),
     "erasable-core-set": ("CoreSetUnlearner", "a core-set map and a learner"),
@@ -83,7 +86,8 @@ def model_of(head: Buffer, fetch: Fetch, code: Code | None = None) -> Model:
     if form == KernelState.FORMAT:
         return KernelModel.restore(read_kernel(meta, head, None))
     state = from_files(head, fetch)
-    return LinearModel.restore(state, stored_map(state.configuration))
+    kind = RegressionModel if isinstance(state, RegressionState) else LinearModel
+    return kind.restore(state, stored_map(state.configuration))
 
 
 def needs_code(meta: dict[str, Any]) -> bool:

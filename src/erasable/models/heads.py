@@ -16,7 +16,6 @@ from scipy.linalg import blas
 from erasable.core.arrays import Float32s, Float64s, Integers
 from erasable.core.layout import Label
 from erasable.core.logistic import logistic_weights
-from erasable.core.sums import targets
 from erasable.core.weights import solve_weights
 from erasable.models.state import classes_of
 from erasable.models.weighting import ONE, RowWeights, class_weights_of
@@ -25,15 +24,18 @@ if TYPE_CHECKING:
     from erasable.models.linear_configuration import LinearConfiguration
 
 LOSSES = ("squared", "logistic")
-Sums = tuple[Float64s, Float64s]  # H, and class sums in the order of the classes
+Sums = tuple[Float64s, Float64s]  # H, and class sums in the order of the classes; or sums by target
 
 
 def squared_weights(c: LinearConfiguration, plain: Sums, weighted: Sums | None = None) -> Float32s:
-    """Weights from the sums, the weighted ones where there are any; zero where there are no classes yet."""
+    """Weights from the sums, the weighted ones where there are any; zero where there are no classes yet.
+
+    *Source*: Algorithm 1, lines 7 and 14.
+    """
     (H, class_sums), times = (plain, 1) if weighted is None else (weighted, ONE)
     if len(class_sums) == 0:
         return np.zeros((1, c.grid.n_columns), dtype=np.float32)
-    return solve_weights(H, targets(class_sums), c.grid.bits, times * c.units)
+    return solve_weights(H, *c.system(class_sums), times * c.units)
 
 
 def logistic_weights_of(

@@ -102,8 +102,10 @@ def _is_missing(value: Any) -> bool:
 
 
 def pick(column: Sequence[T] | npt.NDArray[Any], index: npt.NDArray[np.intp]) -> list[T]:
-    """The entries at these positions, as plain values."""
+    """The entries at these positions, as plain values; rows of several as tuples."""
     if isinstance(column, np.ndarray):
+        if column.ndim > 1:
+            return [tuple(v) for v in column[index].tolist()]  # type: ignore[misc]
         values: list[T] = column[index].tolist()
         return values if column.dtype.kind in "iub" else [_plain(v) for v in values]
     return [column[i] for i in index.tolist()]

@@ -1,6 +1,7 @@
 """Algorithm 1 as a model: rows on the grid, their exact sums, and weights that are solved for when asked.
 
-Truth: the core rows, ``H`` and ``class_sums``, and ``weighted`` where some row's weight is not one. Caches:
+Truth: the core rows, ``H`` and ``class_sums`` (sums of rows by what they answer: by class; in a regression, sums of
+rows times a target), and ``weighted`` where some row's weight is not one. Caches:
 ``_weights``, ``_coefficients`` and ``_shifts``, dropped on every change.
 Learning works on a copy of ``H`` and swaps it in at the end, so a refused call changes nothing.
 """
@@ -8,10 +9,10 @@ Learning works on a copy of ``H`` and swaps it in at the end, so a refused call 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, KeysView
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -19,16 +20,16 @@ import scipy.sparse as sp
 
 from erasable.core.arrays import Float32s, Float64s
 from erasable.core.grid import scale_rows
-from erasable.core.layout import Key, Label, canonical_json, read_json
+from erasable.core.layout import Key, canonical_json, read_json
 from erasable.core.row_layout import laid_out, row_sizes
 from erasable.core.selector import Decisions, Progress, RawRows, not_ruled_out, select, stale_screen
-from erasable.core.sums import add_rows, empty_gram, sums_by_class
+from erasable.core.sums import add_rows, empty_gram
 from erasable.errors import ConfigurationError, StateFormatError
 from erasable.features import AbsentMap, FeatureMap
 from erasable.models.guarantee import BITWISE, Guarantee
 from erasable.models.heads import Sums, logistic_weights_of, shifts, sigmoids, squared_weights
 from erasable.models.linear_configuration import LinearConfiguration
-from erasable.models.linear_state import LinearState, gram_of, stack_sums, weighted_sums_of
+from erasable.models.linear_state import LinearState, gram_of, stack_sums, sums_by_answer, weighted_sums_of
 from erasable.models.model import Model, in_blocks
 from erasable.models.rows import CoreRows
 from erasable.models.weighting import ONE, RowWeights, WeightedSums, guard_weights, uneven
@@ -61,15 +62,16 @@ class LinearModel(Model):
     """
 
     KIND = "linear"
+    STATE: ClassVar[type[LinearState]] = LinearState
     takes_weights = True
     configuration: LinearConfiguration
 
     def __init__(self, configuration: LinearConfiguration, feature_map: FeatureMap | None = None) -> None:
         grid = configuration.grid
         self.configuration, self.feature_map = configuration, feature_map
-        self.core = CoreRows(np.empty((0, grid.n_columns), dtype=grid.dtype), grid=grid)
+        self.core = CoreRows(np.empty((0, grid.n_columns), dtype=grid.dtype), grid=grid, classed=self.classifies)
         self.H = empty_gram(grid, configuration.units)
-        self.class_sums: dict[Label, Float64s] = {}
+        self.class_sums: dict[Any, Float64s] = {}
         self.weighted: WeightedSums | None = None
         self._weights: Float32s | None = None
         self._coefficients: Float64s | None = None
@@ -82,11 +84,10 @@ class LinearModel(Model):
         model = cls(state.configuration, feature_map)
         c = state.configuration
         weights = None if state.row_weights is None else state.row_weights.tolist()
-        model.core = CoreRows(state.rows.copy(), state.ids, state.subjects, state.labels, c.grid, weights)
+        names = state.ids, state.subjects, state.labels
+        model.core = CoreRows(state.rows.copy(), *names, c.grid, weights, classed=cls.classifies)
         model.H, model.weighted = gram_of(state), weighted_sums_of(state)
-        sums = dict(zip(state.classes, state.class_sums.astype(np.float64), strict=True))
-        # A class without rows has no sum; one that a file gives it all the same is for ``verify`` to see.
-        model.class_sums = {c: s.copy() for c, s in sums.items() if c in model.core.class_counts or s.any()}
+        model.class_sums = sums_by_answer(state, state.class_sums)
         model._weights = state.weights.copy()
         return model
 
@@ -139,19 +140,19 @@ class LinearModel(Model):
         """Weighted sums stay exact."""
         c, core = self.configuration, self.core
         if c.loss == "squared" and (core.uneven or any(w != ONE for w in weights)):
-            guard_weights(sum(core.class_totals.values()) + sum(weights), c.grid, c.units)
+            guard_weights(sum(core.weights()) + sum(weights), c.grid, c.units)
 
-    def adopt(self, labels: list[Label], batches: list[Any], extra: Float64s, weights: list[int]) -> None:
+    def adopt(self, labels: list[Any], batches: list[Any], extra: Float64s, weights: list[int]) -> None:
         """The sums with the new rows in them."""
         if self.weighted is None and self.configuration.loss == "squared" and any(w != ONE for w in weights):
             self.weighted = WeightedSums.of_equal(self.H, self.class_sums)
-        self.H, low = extra, 0
+        self.H, low, c = extra, 0, self.configuration
         for batch in batches:
             cut = slice(low, low + batch.shape[0])
-            for label, total in sums_by_class(batch, labels[cut], self.configuration.grid).items():
+            for label, total in c.sums_of(batch, labels[cut]).items():
                 self.class_sums[label] = self.class_sums[label] + total if label in self.class_sums else total
             if self.weighted is not None:
-                self.weighted.add(batch, labels[cut], weights[cut], self.configuration.grid)
+                self.weighted.add(batch, labels[cut], weights[cut], c)
             low = cut.stop
 
     def release(self, keys: list[Key]) -> None:
@@ -159,8 +160,27 @@ class LinearModel(Model):
         rows, labels = self.core.gather(keys)
         weights = self.core.weights_of(keys)
         super().release(keys)
+        add_rows(self.H, rows, -1.0, self.configuration.grid)  # Algorithm 1, line 14
+        self.take_off(rows, labels)
+        if self.weighted is not None:
+            self.weighted.add(rows, labels, weights, self.configuration, -1)
+        for answer in set(self.configuration.answered(labels)).difference(self.answered()):
+            del self.class_sums[answer]
+            if self.weighted is not None:
+                del self.weighted.class_sums[answer]
+        if self.weighted is not None and not self.core.uneven:  # the plain sums say it all
+            self.weighted.erase()
+            self.weighted = None
+        for array in (rows.data, rows.indices) if sp.issparse(rows) else (rows,):
+            array.fill(0)
+
+    def answered(self) -> KeysView[Any]:
+        """What there are sums by: the classes of the core rows, in the order in which they were learnt."""
+        return self.core.class_counts.keys()
+
+    def take_off(self, rows: Any, labels: list[Any]) -> None:
+        """Subtract rows that leave from the sums by class: row by row, the fastest way for one."""
         grid = self.configuration.grid
-        add_rows(self.H, rows, -1.0, grid)  # Algorithm 1, line 14
         if sp.issparse(rows):
             for label, (low, high) in zip(labels, pairwise(rows.indptr.tolist()), strict=True):
                 total = self.class_sums[label]
@@ -170,17 +190,6 @@ class LinearModel(Model):
             for row, label in zip(rows, labels, strict=True):
                 total = self.class_sums[label]
                 total -= row
-        if self.weighted is not None:
-            self.weighted.add(rows, labels, weights, grid, -1)
-        for label in set(labels).difference(self.core.class_counts):
-            del self.class_sums[label]
-            if self.weighted is not None:
-                del self.weighted.class_sums[label]
-        if self.weighted is not None and not self.core.uneven:  # the plain sums say it all
-            self.weighted.erase()
-            self.weighted = None
-        for array in (rows.data, rows.indices) if sp.issparse(rows) else (rows,):
-            array.fill(0)
 
     def drop_caches(self) -> None:
         """Overwrite and drop the weights."""
@@ -201,13 +210,17 @@ class LinearModel(Model):
     # -- what is derived -----------------------------------------------------------------------------------------
 
     def stacked_class_sums(self) -> Float64s:
-        """Class sums in the order of the classes, shape (n_classes, n_columns)."""
-        return stack_sums(self.classes, self.class_sums, self.configuration.grid)
+        """Sums in the order of the classes, shape (n_classes, n_columns)."""
+        return self._stacked(self.class_sums)
+
+    def _stacked(self, sums: dict[Any, Float64s]) -> Float64s:
+        c = self.configuration
+        return stack_sums(c.answers(list(self.core.class_counts)), sums, c.grid)
 
     def _sums(self) -> tuple[Sums, Sums | None]:
         """The sums, plain and weighted."""
-        weighted, grid = self.weighted, self.configuration.grid
-        wide = None if weighted is None else (weighted.H, stack_sums(self.classes, weighted.class_sums, grid))
+        weighted = self.weighted
+        wide = None if weighted is None else (weighted.H, self._stacked(weighted.class_sums))
         return (self.H, self.stacked_class_sums()), wide
 
     def _row_weights(self) -> RowWeights | None:
@@ -244,7 +257,7 @@ class LinearModel(Model):
     def settle(self) -> None:
         """See :class:`Model`."""
         super().settle()
-        order = {label: i for i, label in enumerate(self.core.class_counts)}  # of the rows, as in a refit
+        order = {answer: i for i, answer in enumerate(self.answered())}  # of the rows, as in a refit
         for sums in (self, self.weighted):
             if sums is not None:
                 by_class = sorted(sums.class_sums.items(), key=lambda entry: order.get(entry[0], len(order)))
@@ -253,7 +266,7 @@ class LinearModel(Model):
     def state(self) -> LinearState:
         """See :class:`Model`."""
         core, (plain, weighted) = self.core, self._sums()
-        return LinearState.assemble(
+        return self.STATE.assemble(
             self.configuration,
             tuple(core.ids()),
             tuple(core.subjects()),
@@ -270,12 +283,17 @@ class LinearModel(Model):
         """Bytes of numbers held: rows, sums and weights."""
         grid = self.configuration.grid
         rows = int(row_sizes(laid_out(self.core.rows(), grid), grid).sum())
-        k = len(self.classes)
+        k, functions = self.widths
         if self.core.uneven:
             rows += 2 * len(self.core)
         if self.weighted is not None:
             rows += self.H.nbytes + k * grid.n_columns * 8
-        return rows + self.H.nbytes + k * grid.n_columns * 8 + (k if k > 2 else 1) * grid.n_columns * 4
+        return rows + self.H.nbytes + k * grid.n_columns * 8 + functions * grid.n_columns * 4
+
+    @property
+    def widths(self) -> tuple[int, int]:
+        """How many sums of rows there are, and how many functions: one for one or two classes."""
+        return self.n_classes, self.n_classes if self.n_classes > 2 else 1
 
     # -- predicting ----------------------------------------------------------------------------------------------
 

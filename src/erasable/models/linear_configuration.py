@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any, Self
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from erasable.core.arrays import Float64s
 from erasable.core.grid import Grid
 from erasable.core.layout import Label, check_feature_names, check_fixed_classes
 from erasable.core.scaling import described_scaling, read_scaling
-from erasable.core.sums import LARGEST_EXACT
+from erasable.core.sums import LARGEST_EXACT, sums_by_class, targets
 from erasable.errors import ConfigurationError
 from erasable.models.heads import LOSSES
 from erasable.models.order import check_order_key, check_sample, described_order, in_sample, read_order
+from erasable.models.state import classes_of
 from erasable.models.weighting import (
     ClassWeights,
     check_class_weights,
@@ -73,8 +76,41 @@ class LinearConfiguration:
         """Which ids are in the sample; None where there is no sample."""
         return None if self.sample_key is None else in_sample(ids, self.sample_rate, self.sample_key)
 
+    def for_a_part(self, classes: tuple[Label, ...]) -> LinearConfiguration:
+        """The configuration of a part of the rows: numbers of classes are those of all."""
+        return replace(self, classes=classes, class_weight=None)
+
+    # -- what rows answer: the class that each is of ---------------------------------------------------------------
+
+    def answers(self, labels: Sequence[Any]) -> tuple[Any, ...]:
+        """What sums of rows are kept by, in their order, for core rows with these labels: the classes."""
+        return classes_of(self.classes, labels)
+
+    def answered(self, labels: Iterable[Any]) -> Collection[Any]:
+        """Those of them that core rows with these labels have, in the order in which they were learnt."""
+        return dict.fromkeys(labels)
+
+    def sums_of(self, rows: Any, labels: Sequence[Any]) -> dict[Any, Float64s]:
+        """The sum of the rows of each class."""
+        return sums_by_class(rows, labels, self.grid)
+
+    def system(self, sums: Float64s) -> tuple[Float64s, int]:
+        """``b`` from the sums in their order, and the bits of its unit, as ``solve_weights`` takes them."""
+        return targets(sums), self.grid.bits
+
+    # -- as a file has it ------------------------------------------------------------------------------------------
+
     def described(self) -> dict[str, Any]:
         """As the header of a file has it, but for the classes, which are those of the state."""
+        return {
+            **self.described_selection(),
+            "loss": self.loss,
+            "alpha_units": None if self.alpha_units is None else str(self.alpha_units),
+            "class_weight": described_class_weights(self.class_weight),
+        }
+
+    def described_selection(self) -> dict[str, Any]:
+        """What says which rows are kept, and how they become integers."""
         grid = self.grid
         return {
             "n_features": grid.n_features,
@@ -86,31 +122,36 @@ class LinearConfiguration:
             "feature_names": None if self.feature_names is None else list(self.feature_names),
             "feature_map": self.feature_map,
             "order_key": described_order(self.order_key),
-            "loss": self.loss,
-            "alpha_units": None if self.alpha_units is None else str(self.alpha_units),
-            "class_weight": described_class_weights(self.class_weight),
             "sample_rate": self.sample_rate.hex(),
             "sample_key": described_order(self.sample_key),
         }
 
     @classmethod
-    def read(cls, meta: dict[str, Any], classes: tuple[Label, ...]) -> Self:
+    def read(cls, meta: dict[str, Any], classes: tuple[Label, ...]) -> LinearConfiguration:
         """What :meth:`described` wrote, with the classes of the state. Anything may be raised for other values."""
-        names, alpha = meta["feature_names"], meta["alpha_units"]
-        return cls(
-            grid_of(meta),
-            int(meta["capacity_units"]),
-            float.fromhex(meta["threshold"]),
-            classes if meta["classes_fixed"] else None,
-            None if names is None else tuple(names),
-            meta["feature_map"],
-            read_order(meta["order_key"]),
-            meta["loss"],
-            None if alpha is None else int(alpha),
-            read_class_weights(meta["class_weight"]),
-            float.fromhex(meta["sample_rate"]),
-            read_order(meta["sample_key"]),
+        alpha = meta["alpha_units"]
+        return LinearConfiguration(
+            **read_selection(meta),
+            classes=classes if meta["classes_fixed"] else None,
+            loss=meta["loss"],
+            alpha_units=None if alpha is None else int(alpha),
+            class_weight=read_class_weights(meta["class_weight"]),
         )
+
+
+def read_selection(meta: dict[str, Any]) -> dict[str, Any]:
+    """What :meth:`LinearConfiguration.described_selection` wrote, as arguments of a configuration."""
+    names = meta["feature_names"]
+    return {
+        "grid": grid_of(meta),
+        "units": int(meta["capacity_units"]),
+        "threshold": float.fromhex(meta["threshold"]),
+        "feature_names": None if names is None else tuple(names),
+        "feature_map": meta["feature_map"],
+        "order_key": read_order(meta["order_key"]),
+        "sample_rate": float.fromhex(meta["sample_rate"]),
+        "sample_key": read_order(meta["sample_key"]),
+    }
 
 
 def grid_of(meta: dict[str, Any]) -> Grid:

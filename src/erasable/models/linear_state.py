@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,6 @@ from erasable.core.grid import Grid, dense_rows
 from erasable.core.layout import (
     Buffer,
     Key,
-    Label,
     Owners,
     Tensors,
     check_format,
@@ -25,11 +24,11 @@ from erasable.core.layout import (
 )
 from erasable.core.row_layout import laid_out, read_rows, row_tensors
 from erasable.core.selector import Decisions, GridRows, Progress, Selection, select
-from erasable.core.sums import LARGEST_EXACT, empty_gram, packed, sums_by_class, unpacked
+from erasable.core.sums import LARGEST_EXACT, empty_gram, packed, unpacked
 from erasable.errors import StateFormatError, VerificationError
 from erasable.models.heads import logistic_weights_of, squared_weights
 from erasable.models.linear_configuration import LinearConfiguration
-from erasable.models.state import State, classes_of
+from erasable.models.state import State
 from erasable.models.weighting import (
     LARGEST,
     ONE,
@@ -55,7 +54,8 @@ class LinearState(State):
     gram : array of shape (n_columns (n_columns + 1) / 2,), int64
         Lower triangle of the sum of g g', row by row. ``A = (units * I + gram) * 4**-bits``.
     class_sums : array of shape (n_classes, n_columns), int64
-        Sum of the rows of each class; ``b`` follows from it, see :func:`erasable.core.sums.targets`.
+        Sum of the rows of each class, ``b`` follows from it, see :func:`erasable.core.sums.targets`; in a regression,
+        sums by target.
     weights : array of shape (1 or n_classes, n_columns), float32
     row_weights : array of shape (n_core,), int16, or None
         In sixteenths; None where all rows have weight one.
@@ -74,6 +74,8 @@ class LinearState(State):
 
     FORMAT = "erasable-linear"
     MEASURE = "leverage"
+    ANSWER: ClassVar[str] = "labels"  # the tensor of what rows answer
+    SUMS: ClassVar[str] = "class sums"  # the tensor has a name of the same words
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rows", laid_out(self.rows, self.configuration.grid))
@@ -84,7 +86,7 @@ class LinearState(State):
         configuration: LinearConfiguration,
         ids: tuple[Key, ...],
         subjects: tuple[Owners, ...],
-        labels: tuple[Label, ...],
+        labels: tuple[Any, ...],
         rows: Any,
         H: Float64s,
         class_sums: Float64s,
@@ -97,9 +99,9 @@ class LinearState(State):
 
         ``weighted`` are ``16 units I`` plus the weighted Gram matrix, and the weighted class sums.
         """
-        sums = [("A", np.tril(H)), ("the class sums b", class_sums)]
+        sums = [("A", np.tril(H)), (f"the {cls.SUMS} b", class_sums)]
         if weighted is not None:
-            sums += [("the weighted A", np.tril(weighted[0])), ("the weighted class sums b", weighted[1])]
+            sums += [("the weighted A", np.tril(weighted[0])), (f"the weighted {cls.SUMS} b", weighted[1])]
         for name, entries in sums:
             broken = np.argwhere(~(np.abs(entries) <= LARGEST_EXACT) | (entries != np.rint(entries)))
             if len(broken):
@@ -123,7 +125,7 @@ class LinearState(State):
         configuration: LinearConfiguration,
         ids: tuple[Key, ...],
         subjects: tuple[Owners, ...],
-        labels: tuple[Label, ...],
+        labels: tuple[Any, ...],
         rows: Any,
         row_weights: RowWeights | None = None,
         *,
@@ -143,15 +145,15 @@ class LinearState(State):
         chosen = rows if len(kept) == rows.shape[0] else rows[selection.index]
         ids, subjects = tuple(ids[i] for i in kept), tuple(subjects[i] for i in kept)
         labels = tuple(labels[i] for i in kept)
-        classes = classes_of(c.classes, labels)
-        sums = stack_sums(classes, sums_by_class(chosen, labels, grid), grid)
+        answers = c.answers(labels)
+        sums = stack_sums(answers, c.sums_of(chosen, labels), grid)
         row_weights = None if row_weights is None else uneven(row_weights[selection.index])
         weighted = None
         if row_weights is not None and c.loss == "squared":
             guard_weights(int(row_weights.sum(dtype=np.int64)), grid, c.units)
             of_all = WeightedSums(empty_gram(grid, ONE * c.units), {})
-            of_all.add(chosen, labels, row_weights, grid)
-            weighted = of_all.H, stack_sums(classes, of_all.class_sums, grid)
+            of_all.add(chosen, labels, row_weights, c)
+            weighted = of_all.H, stack_sums(answers, of_all.class_sums, grid)
         state = cls.assemble(c, ids, subjects, labels, chosen, H, sums, row_weights=row_weights, weighted=weighted)
         return state, selection
 
@@ -176,14 +178,14 @@ class LinearState(State):
 
     def recomputed(self) -> dict[str, npt.NDArray[Any]]:
         """Sums and weights."""
-        sums = {"A": self.gram, "the class sums b": self.class_sums}
+        sums = {"A": self.gram, f"the {self.SUMS} b": self.class_sums}
         if self.weighted_gram is not None and self.weighted_class_sums is not None:
-            sums |= {"the weighted A": self.weighted_gram, "the weighted class sums b": self.weighted_class_sums}
+            sums |= {"the weighted A": self.weighted_gram, f"the weighted {self.SUMS} b": self.weighted_class_sums}
         name = "the weights w" if self.configuration.loss == "squared" else "the logistic weights w"
         return {**sums, name: self.weights.view(np.int32)}
 
     def counts(self) -> tuple[int, int]:
-        """Entries of A and of the class sums; weights."""
+        """Entries of A and of b; weights."""
         return sum(array.size for array in self.recomputed().values()) - self.weights.size, self.weights.size
 
     # -- canonical bytes -----------------------------------------------------------------------------------------
@@ -199,16 +201,17 @@ class LinearState(State):
 
     def derived(self) -> Tensors:
         """Sums and weights."""
-        tensors: Tensors = {"gram": ("I64", self.gram), "class_sums": ("I64", self.class_sums)}
+        name = self.SUMS.replace(" ", "_")
+        tensors: Tensors = {"gram": ("I64", self.gram), name: ("I64", self.class_sums)}
         if self.weighted_gram is not None:
             tensors |= {
                 "weighted_gram": ("I64", self.weighted_gram),
-                "weighted_class_sums": ("I64", self.weighted_class_sums),
+                f"weighted_{name}": ("I64", self.weighted_class_sums),
             }
         return {**tensors, "weights": ("F32", self.weights)}
 
     @classmethod
-    def from_bytes(cls, data: Buffer) -> LinearState:
+    def from_bytes(cls, data: Buffer) -> Self:
         """The state whose canonical bytes these are; its arrays are read-only views of ``data``.
 
         Raises
@@ -217,13 +220,70 @@ class LinearState(State):
             When the bytes are not the canonical bytes of any state, or of a newer version. Whether the state is what
             learning its rows gives is another question: see ``verify``.
         """
-        return guarded(data, _parse, lambda state: state.pieces)
+        return guarded(data, cls._parsed, lambda state: state.pieces)
+
+    @classmethod
+    def _parsed(cls, data: Buffer) -> Self:
+        meta, tensors = parse(data)
+        check_format(meta, cls.FORMAT, cls.VERSION)
+        return cls.of_tensors(meta, tensors)
+
+    @classmethod
+    def of_tensors(cls, meta: dict[str, Any], tensors: dict[str, npt.NDArray[Any]]) -> Self:
+        """The state that these describe; whether they are written as they should be is for others to check.
+
+        Raises
+        ------
+        StateFormatError
+            When the parts do not fit together. Anything may be raised for values of other types.
+        """
+        c = cls.read_configuration(meta)
+        d, rows = c.grid.n_columns, read_rows(tensors, c.grid)
+        names = cls.read_names(meta, tensors, c, rows.shape[0])
+        answers, functions = cls.read_widths(meta, c)
+        name = cls.SUMS.replace(" ", "_")
+        row_weights = tensors.get("row_weights")
+        wide = [tensors.get("weighted_gram"), tensors.get(f"weighted_{name}")]
+        fits = (
+            tensors["gram"].shape == (d * (d + 1) // 2,)
+            and tensors[name].shape == (answers, d)
+            and tensors["weights"].shape == (functions, d)
+            and (row_weights is None or _are_uneven(row_weights, rows.shape[0]))
+            and [None if t is None else t.shape for t in wide]
+            == (
+                [tensors["gram"].shape, tensors[name].shape]
+                if row_weights is not None and c.loss == "squared"
+                else [None, None]
+            )
+        )
+        if not fits:
+            raise StateFormatError("its parts do not fit together.")
+        return cls(c, *names, rows, tensors["gram"], tensors[name], tensors["weights"], row_weights, *wide)
+
+    @classmethod
+    def read_configuration(cls, meta: dict[str, Any]) -> LinearConfiguration:
+        """What :meth:`described` wrote."""
+        classes = tuple(read_label(meta["class_kind"], c) for c in meta["classes"])
+        return LinearConfiguration.read(meta, classes)
+
+    @classmethod
+    def read_names(
+        cls, meta: dict[str, Any], tensors: dict[str, npt.NDArray[Any]], c: Any, n: int
+    ) -> tuple[tuple[Key, ...], tuple[Owners, ...], tuple[Any, ...]]:
+        """Ids, subjects and labels of n rows."""
+        return read_names(meta, tensors, tuple(read_label(meta["class_kind"], label) for label in meta["classes"]), n)
+
+    @classmethod
+    def read_widths(cls, meta: dict[str, Any], c: Any) -> tuple[int, int]:
+        """How many sums of rows there are, and how many functions: one for one or two classes."""
+        k = len(meta["classes"])
+        return k, k if k > 2 else 1
 
 
-def stack_sums(classes: tuple[Label, ...], sums: dict[Label, Float64s], grid: Grid) -> Float64s:
-    """Class sums in the order of the classes, shape (n_classes, n_columns); zeros for a fixed class without rows."""
+def stack_sums(answers: tuple[Any, ...], sums: dict[Any, Float64s], grid: Grid) -> Float64s:
+    """Sums in the order of the classes or targets, shape (n, n_columns); zeros for a fixed class without rows."""
     zero = np.zeros(grid.n_columns)
-    return np.array([sums.get(c, zero) for c in classes]).reshape(len(classes), grid.n_columns)
+    return np.array([sums.get(c, zero) for c in answers]).reshape(len(answers), grid.n_columns)
 
 
 def _triangle(H: Float64s, units: int) -> npt.NDArray[np.int64]:
@@ -265,57 +325,26 @@ def weighted_sums_of(state: LinearState) -> WeightedSums | None:
     """The weighted sums as a model keeps them; None where all rows have weight one, or the loss has no use for them."""
     if state.weighted_gram is None or state.weighted_class_sums is None:
         return None
-    c, there = state.configuration, set(state.labels)
-    by_class = dict(zip(state.classes, state.weighted_class_sums.astype(np.float64), strict=True))
-    return WeightedSums(
-        _whole(state.weighted_gram, ONE * c.units, c.grid),
-        {label: total.copy() for label, total in by_class.items() if label in there or total.any()},
-    )
+    c = state.configuration
+    sums = sums_by_answer(state, state.weighted_class_sums)
+    return WeightedSums(_whole(state.weighted_gram, ONE * c.units, c.grid), sums)
+
+
+def sums_by_answer(state: LinearState, sums: npt.NDArray[np.int64]) -> dict[Any, Float64s]:
+    """Sums as a model keeps them.
+
+    A class without rows has no sum; one that a file gives it all the same is for ``verify`` to see.
+    """
+    c = state.configuration
+    there = c.answered(state.labels)
+    by_answer = zip(c.answers(state.labels), sums.astype(np.float64), strict=True)
+    return {answer: total.copy() for answer, total in by_answer if answer in there or total.any()}
 
 
 def _whole(triangle: npt.NDArray[np.int64], units: int, grid: Grid) -> Float64s:
     H = unpacked(triangle, grid.n_columns)
     H.flat[:: len(H) + 1] += units
     return H
-
-
-def _parse(data: Buffer) -> LinearState:
-    meta, tensors = parse(data)
-    check_format(meta, LinearState.FORMAT, LinearState.VERSION)
-    return state_of(meta, tensors)
-
-
-def state_of(meta: dict[str, Any], tensors: dict[str, npt.NDArray[Any]]) -> LinearState:
-    """The state that metadata and tensors describe; whether they are written as they should be is for others to check.
-
-    Raises
-    ------
-    StateFormatError
-        When the parts do not fit together. Anything may be raised for values of other types.
-    """
-    classes = tuple(read_label(meta["class_kind"], c) for c in meta["classes"])
-    configuration = LinearConfiguration.read(meta, classes)
-    grid = configuration.grid
-    d, rows = grid.n_columns, read_rows(tensors, grid)
-    row_weights = tensors.get("row_weights")
-    wide = [tensors.get(name) for name in ("weighted_gram", "weighted_class_sums")]
-    fits = (
-        tensors["gram"].shape == (d * (d + 1) // 2,)
-        and tensors["class_sums"].shape == (len(classes), d)
-        and tensors["weights"].shape == (len(classes) if len(classes) > 2 else 1, d)
-        and (row_weights is None or _are_uneven(row_weights, rows.shape[0]))
-        and [None if t is None else t.shape for t in wide]
-        == (
-            [tensors["gram"].shape, tensors["class_sums"].shape]
-            if row_weights is not None and configuration.loss == "squared"
-            else [None, None]
-        )
-    )
-    if not fits:
-        raise StateFormatError("its parts do not fit together.")
-    names = read_names(meta, tensors, classes, rows.shape[0])
-    derived = tensors["gram"], tensors["class_sums"], tensors["weights"]
-    return LinearState(configuration, *names, rows, *derived, row_weights, *wide)
 
 
 def _are_uneven(row_weights: npt.NDArray[Any], n: int) -> bool:

@@ -54,6 +54,7 @@ class Model(ABC):
     KIND: ClassVar[str]  # what people call it
     one_by_one = True  # whether rows are decided one after the other, so that their order counts
     takes_weights = False  # whether a row may count more or less than another
+    classifies = True  # whether rows have labels, which are classes; else they have targets, which are numbers
 
     configuration: Any
     core: CoreRows
@@ -90,7 +91,7 @@ class Model(ABC):
         """Refuse rows that were selected, with these weights in sixteenths, and cannot be held exactly."""
 
     def adopt(  # noqa: B027
-        self, labels: list[Label], batches: list[npt.NDArray[Any]], extra: Any, weights: list[int]
+        self, labels: list[Any], batches: list[npt.NDArray[Any]], extra: Any, weights: list[int]
     ) -> None:
         """Take over what was derived while selecting; called while the change is written."""
 
@@ -150,6 +151,7 @@ class Model(ABC):
         X : array or CSR of shape (n_samples, n_features)
             Finite float32 or float64, or what the feature map takes.
         y : array of shape (n_samples,)
+            Labels; or targets, then also of shape (n_samples, n_targets).
         ids, subjects, sample_weight, allow_no_subject
             As in ``ErasableClassifier.partial_fit``.
         progress : callable, optional
@@ -157,7 +159,7 @@ class Model(ABC):
         """
         self.check_whole()
         n = X.shape[0]
-        check_labels(y, self)
+        y = self.answers(y)
         self.check_names_given(ids)
         keys = check_ids(ids, n, self.core.place)
         owners = None
@@ -179,7 +181,7 @@ class Model(ABC):
         index = index if order is None else order[index]
         chosen_ids: list[Key] = index.tolist() if keys is None else pick(keys, index)
         chosen_owners: list[Owners] = [None] * len(index) if owners is None else pick(owners, index)
-        labels: list[Label] = pick(y, index)
+        labels: list[Any] = pick(y, index)
         counted = [ONE] * len(index) if weights is None else weights[index].tolist()
         self.check_chosen(counted)
         if self.moment is not before:
@@ -190,6 +192,11 @@ class Model(ABC):
         self.core.append(batches, chosen_ids, chosen_owners, labels, counted)
         self.moment = object()
         return LearnReport(n, len(index), len(self.core), decisions, n - len(y))
+
+    def answers(self, y: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """What rows are to answer, as it is stored; refused where this model could not hold it."""
+        check_labels(y, self)
+        return y
 
     def check_names_given(self, ids: Any) -> None:
         """Refuse rows without ids where ids say which of them are kept: numbers would be drawn for their places."""

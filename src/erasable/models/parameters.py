@@ -17,6 +17,7 @@ from erasable.core.grid import Grid
 from erasable.core.layout import Label, check_feature_names
 from erasable.core.linear_selection import grid_of, selecting_units
 from erasable.core.sums import regulariser
+from erasable.core.target_grid import Range, check_range
 from erasable.errors import ConfigurationError
 from erasable.features import FeatureMap
 from erasable.models.heads import LOSSES
@@ -24,6 +25,7 @@ from erasable.models.keys import label_type, pick
 from erasable.models.linear import describe_map, described_map
 from erasable.models.linear_configuration import LinearConfiguration
 from erasable.models.order import order_key, sample_of
+from erasable.models.regression_state import RegressionConfiguration
 from erasable.models.weighting import plain_class_weights
 from erasable.validation import choice, number_between, number_not_negative, positive_number, whole_number
 
@@ -31,8 +33,8 @@ from erasable.validation import choice, number_between, number_not_negative, pos
 DEFAULT_THRESHOLD = 0.06
 
 
-class Parameters(Protocol):
-    """The constructor arguments of ``ErasableClassifier``, as the caller typed them."""
+class Selecting(Protocol):
+    """The constructor arguments that say which rows a linear model keeps, as the caller typed them."""
 
     capacity: Any
     kappa: Any
@@ -40,14 +42,19 @@ class Parameters(Protocol):
     horizon: Any
     fit_intercept: Any
     scaling: Any
-    classes: Any
     grid_bits: Any
-    loss: Any
-    alpha: Any
-    class_weight: Any
     sample_rate: Any
     order: Any
     random_state: Any
+
+
+class Parameters(Selecting, Protocol):
+    """The constructor arguments of ``ErasableClassifier``, as the caller typed them."""
+
+    classes: Any
+    loss: Any
+    alpha: Any
+    class_weight: Any
 
 
 def configure(
@@ -68,6 +75,19 @@ def configure(
     ------
     ConfigurationError
     """
+    selecting = selection(given, n_features, n_samples, streaming=streaming)
+    loss, alpha_units = head_of(given, selecting["units"], selecting["grid"])
+    return LinearConfiguration(
+        **selecting,
+        classes=fixed_classes(given, classes),
+        loss=loss,
+        alpha_units=alpha_units,
+        class_weight=plain_class_weights(given.class_weight),
+    )
+
+
+def selection(given: Selecting, n_features: int | None, n_samples: int, *, streaming: bool) -> dict[str, Any]:
+    """What these arguments say of which rows are kept, as arguments of a configuration; see :func:`configure`."""
     feature_map = map_of(given)
     if feature_map is not None and getattr(given, "feature_names", None) is not None:
         raise ConfigurationError("feature_names are for rows without a feature map: leave one of the two out.")
@@ -84,21 +104,16 @@ def configure(
         }
     # A sample is kept whatever the threshold.
     units = selecting_units(given.capacity, 0.0 if sample_rate else tau, grid, **named)
-    loss, alpha_units = head_of(given, units, grid)
-    return LinearConfiguration(
-        grid,
-        units,
-        tau,
-        fixed_classes(given, classes),
-        None if feature_map is not None else names_of_features(given, grid.n_features),
-        None if feature_map is None else describe_map(feature_map, n_features),
-        order_key(given),
-        loss,
-        alpha_units,
-        plain_class_weights(given.class_weight),
-        sample_rate,
-        sample_key,
-    )
+    return {
+        "grid": grid,
+        "units": units,
+        "threshold": tau,
+        "feature_names": None if feature_map is not None else names_of_features(given, grid.n_features),
+        "feature_map": None if feature_map is None else describe_map(feature_map, n_features),
+        "order_key": order_key(given),
+        "sample_rate": sample_rate,
+        "sample_key": sample_key,
+    }
 
 
 def head_of(given: Parameters, units: int, grid: Grid) -> tuple[str, int | None]:
@@ -107,6 +122,54 @@ def head_of(given: Parameters, units: int, grid: Grid) -> tuple[str, int | None]
     if loss == "squared":
         return loss, None
     return loss, units if given.alpha is None else regulariser(positive_number(given.alpha, "alpha"), grid, "alpha")
+
+
+def configure_regression(
+    given: Any, n_features: int | None, n_samples: int, n_targets: int, *, streaming: bool
+) -> RegressionConfiguration:
+    """The configuration that the arguments of a regressor name, for rows with so many targets.
+
+    Raises
+    ------
+    ConfigurationError
+    """
+    selecting = selection(given, n_features, n_samples, streaming=streaming)
+    return RegressionConfiguration(**selecting, target_ranges=target_ranges(given.target_range, n_targets))
+
+
+def check_unchanged_regression(given: Any, configuration: RegressionConfiguration) -> None:
+    """Refuse arguments of a regressor that name another configuration than the model's.
+
+    Raises
+    ------
+    ConfigurationError
+    """
+    changed = changed_selection(given, configuration)
+    if target_ranges(given.target_range, len(configuration.target_ranges)) != configuration.target_ranges:
+        changed.append("target_range")
+    refuse_changed(changed)
+
+
+def target_ranges(given: Any, n_targets: int) -> tuple[Range, ...]:
+    """The range of each target: one pair of numbers for all of them, or a pair for each.
+
+    Raises
+    ------
+    ConfigurationError
+    """
+    try:
+        ends = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        ends = np.empty(0)
+    if ends.shape not in ((2,), (n_targets, 2)):
+        raise ConfigurationError(
+            f"target_range must be a pair of numbers, or one pair for each of the {n_targets} targets; got "
+            f"{f'shape {ends.shape}' if ends.size else 'something else'}."
+        )
+    ranges = tuple((low + 0.0, high + 0.0) for low, high in np.broadcast_to(ends, (n_targets, 2)).tolist())
+    for pair in ranges:
+        check_range(pair)
+    return ranges
 
 
 def fixed_classes(given: Any, classes: Any) -> tuple[Label, ...] | None:
@@ -160,6 +223,22 @@ def check_unchanged(given: Parameters, configuration: LinearConfiguration, class
     ------
     ConfigurationError
     """
+    changed = changed_selection(given, configuration)
+    loss, alpha_units = head_of(given, configuration.units, configuration.grid)
+    if loss != configuration.loss:
+        changed.append("loss")
+    elif alpha_units != configuration.alpha_units:
+        changed.append("alpha")
+    if plain_class_weights(given.class_weight) != configuration.class_weight:
+        changed.append("class_weight")
+    for fixed in (given.classes, classes):
+        if fixed is not None and sorted_classes(fixed) != configuration.classes:
+            changed.append("classes")
+    refuse_changed(changed)
+
+
+def changed_selection(given: Selecting, configuration: LinearConfiguration) -> list[str]:
+    """Which arguments of :func:`selection` name something else than a configuration has."""
     grid = configuration.grid
     changed = []
     feature_map, there = map_of(given), configuration.feature_map
@@ -168,16 +247,8 @@ def check_unchanged(given: Parameters, configuration: LinearConfiguration, class
         changed.append("feature_map")
     if grid_of_parameters(given, grid.n_features) != grid:
         changed.append("grid_bits, fit_intercept or scaling")
-    units = regulariser(positive_number(given.capacity, "capacity"), grid)
-    if units != configuration.units:
+    if regulariser(positive_number(given.capacity, "capacity"), grid) != configuration.units:
         changed.append("capacity")
-    loss, alpha_units = head_of(given, units, grid)
-    if loss != configuration.loss:
-        changed.append("loss")
-    elif alpha_units != configuration.alpha_units:
-        changed.append("alpha")
-    if plain_class_weights(given.class_weight) != configuration.class_weight:
-        changed.append("class_weight")
     rate, sample_key = sample_of(given)
     if rate != configuration.sample_rate:
         changed.append("sample_rate")
@@ -185,14 +256,21 @@ def check_unchanged(given: Parameters, configuration: LinearConfiguration, class
     alone = given.kappa is not None and given.threshold is None and given.horizon is None
     if not alone and _threshold(given, 1, streaming=True) != configuration.threshold:
         changed.append("threshold, kappa or horizon")
-    for fixed in (given.classes, classes):
-        if fixed is not None and sorted_classes(fixed) != configuration.classes:
-            changed.append("classes")
     if names_of_features(given, grid.n_features) not in (None, configuration.feature_names):
         changed.append("feature_names")
     keys = (sample_key, configuration.sample_key)
     if order_key(given) != configuration.order_key or (None not in keys and len(set(keys)) > 1):
         changed.append("order or random_state")
+    return changed
+
+
+def refuse_changed(changed: list[str]) -> None:
+    """Refuse arguments that differ from those of the model, by name.
+
+    Raises
+    ------
+    ConfigurationError
+    """
     if changed:
         raise ConfigurationError(
             f"{' and '.join(changed)} changed since the model was first fitted, which would make two models of it: "
@@ -200,12 +278,12 @@ def check_unchanged(given: Parameters, configuration: LinearConfiguration, class
         )
 
 
-def grid_of_parameters(given: Parameters, n_features: int) -> Grid:
+def grid_of_parameters(given: Selecting, n_features: int) -> Grid:
     """How rows become integers under these arguments."""
     return grid_of(n_features, fit_intercept=given.fit_intercept, scaling=given.scaling, grid_bits=given.grid_bits)
 
 
-def _threshold(given: Parameters, n_samples: int, *, streaming: bool) -> float:
+def _threshold(given: Selecting, n_samples: int, *, streaming: bool) -> float:
     """The threshold given, or ``horizon ** -kappa`` correctly rounded, so that it is the same on every machine."""
     if given.kappa is None:
         if given.horizon is not None:

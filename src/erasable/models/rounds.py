@@ -29,7 +29,7 @@ from erasable.core.layout import each_owner
 from erasable.core.selector import Decisions
 from erasable.errors import ConfigurationError, InputError
 from erasable.models.blocks import Block, Held, Rows
-from erasable.models.checks import check_ids, check_labels, check_subjects, next_id
+from erasable.models.checks import check_ids, check_subjects, next_id
 from erasable.models.keys import Column, as_key_column, as_subject_column, label_type, pick, same_kind
 from erasable.models.model import Model
 from erasable.models.order import LabelRuns
@@ -117,11 +117,12 @@ def _as_given(
     ahead: Ahead | None,
     shown_bytes: float,
 ) -> Iterator[LearnReport]:
-    runs, repeated, done, due = LabelRuns(), _Repeated(0), 0, _FIRST_SHOWN
+    runs, repeated, done, due = LabelRuns(), _Repeated(0), 0, _FIRST_SHOWN  # of targets, no runs
     for block in blocks:
         if not len(block):  # none of them has a weight
             continue
-        runs.add(block.y)
+        if model.classifies:
+            runs.add(block.y)
         repeated.add(block.ids)
         while len(block):
             wait = max(0, due - done)  # rows until some are shown; where the block has too few of them, its successor's
@@ -282,8 +283,8 @@ class _NamedBlocks:
             raise InputError("the table changed while it was read: it has fewer rows than before.")
 
     def _first(self, block: Block, low: int, n: int) -> Rows:
-        check_labels(block.y, self.model)
-        if self.kinds.setdefault("labels", label_type(block.y)) is not label_type(block.y):
+        self.model.answers(block.y)
+        if self.model.classifies and self.kinds.setdefault("labels", label_type(block.y)) is not label_type(block.y):
             raise InputError("y holds labels of another type than in the blocks before: give labels of one type.")
         self.model.check_names_given(block.ids)
         if low and (block.ids is None) != (self.start is not None):

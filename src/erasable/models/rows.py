@@ -85,6 +85,8 @@ class CoreRows:
         Of rows that are held in the layout that the rule names (see ``core.row_layout``); without it, all are dense.
     weights : sequence of length n, optional
         In sixteenths; by default every row has weight one.
+    classed : bool, default=True
+        Whether labels are classes, whose rows are counted.
     """
 
     def __init__(
@@ -92,11 +94,14 @@ class CoreRows:
         rows: Any,
         ids: Sequence[Key] = (),
         subjects: Sequence[Owners] = (),
-        labels: Sequence[Label] = (),
+        labels: Sequence[Any] = (),
         grid: Grid | None = None,
         weights: Sequence[int] | None = None,
+        *,
+        classed: bool = True,
     ) -> None:
         self._grid: Any = grid
+        self._classed = classed
         self._none = rows[:0].copy() if grid is None else np.empty((0, grid.n_columns), dtype=grid.dtype)
         stored = self._held(rows if grid is None else laid_out(rows, grid))
         self._fill(stored, list(ids), list(subjects), list(labels), list(weights or [ONE] * len(ids)))
@@ -135,7 +140,7 @@ class CoreRows:
         batches: Iterable[Any],
         ids: list[Key],
         subjects: list[Owners],
-        labels: list[Label],
+        labels: list[Any],
         weights: list[int] | None = None,
     ) -> None:
         """Rows join, in order, in either layout; the batches become this object's own."""
@@ -148,7 +153,7 @@ class CoreRows:
             self._enter(page)
             low = cut.stop
 
-    def gather(self, keys: Sequence[Key]) -> tuple[Any, list[Label]]:
+    def gather(self, keys: Sequence[Key]) -> tuple[Any, list[Any]]:
         """The rows of these ids and their labels, in that order: dense float64; sparse where all of several are."""
         places = [self.place[key] for key in keys]
         labels = [page.labels[i] for page, i in places]
@@ -229,7 +234,8 @@ class CoreRows:
 
     def copy(self) -> CoreRows:
         """The same rows under the same names, in other memory and without gaps."""
-        return CoreRows(self.rows(), self.ids(), self.subjects(), self.labels(), self._grid, self.weights())
+        names = self.ids(), self.subjects(), self.labels()
+        return CoreRows(self.rows(), *names, self._grid, self.weights(), classed=self._classed)
 
     def rows(self) -> Any:
         """A copy of all rows in learning order; dense where all are held so."""
@@ -250,8 +256,8 @@ class CoreRows:
         """Subjects in learning order; None for a row without one, a sorted tuple for a row with several."""
         return self._column("subjects")
 
-    def labels(self) -> list[Label]:
-        """Labels in learning order."""
+    def labels(self) -> list[Any]:
+        """Labels in learning order: classes, or targets."""
         return self._column("labels")
 
     def weights(self) -> list[int]:
@@ -272,7 +278,7 @@ class CoreRows:
 
         To be asked before a snapshot, which makes them anew.
         """
-        fresh = CoreRows(self._none, grid=self._grid)
+        fresh = CoreRows(self._none, grid=self._grid, classed=self._classed)
         fresh.pages = self.pages
         try:
             fresh._make_tables()
@@ -296,11 +302,13 @@ class CoreRows:
                 for owner in owners_of(subject):
                     self.of_subject.setdefault(owner, {})[key] = None
                     self.subject_type = type(owner)
+        uneven = len(weights) - weights.count(ONE)
+        self.uneven += uneven
+        if not self._classed:
+            return
         for label, count in Counter(labels).items():
             self.class_counts[label] = self.class_counts.get(label, 0) + count
             self.class_totals[label] = self.class_totals.get(label, 0) + count * ONE
-        uneven = len(weights) - weights.count(ONE)
-        self.uneven += uneven
         if uneven:
             for label, weight in zip(labels, weights, strict=True):
                 self.class_totals[label] += weight - ONE
@@ -317,11 +325,12 @@ class CoreRows:
             del rest[page.ids[i]]
             if not rest:
                 del self.of_subject[owner]
-        self.class_counts[label] -= 1
-        self.class_totals[label] -= page.weights[i]
         self.uneven -= page.weights[i] != ONE
-        if not self.class_counts[label]:
-            del self.class_counts[label], self.class_totals[label]
+        if self._classed:
+            self.class_counts[label] -= 1
+            self.class_totals[label] -= page.weights[i]
+            if not self.class_counts[label]:
+                del self.class_counts[label], self.class_totals[label]
         page.rows[i] = 0
         page.weights[i] = 0
         page.ids[i] = page.subjects[i] = page.labels[i] = None

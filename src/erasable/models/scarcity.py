@@ -1,6 +1,7 @@
-"""Classes that a model cannot serve: said, where the labels that were offered are known.
+"""A model that cannot be good: said, where what rows were to answer is known.
 
-Of some the core set stores too few rows to predict them; of some that are given a weight there is no row at all.
+Of classes: a core that stores too few rows of one to predict it, or a weight for one that no row has. Of targets: so
+few steps of their grid that little is left of them.
 """
 
 from __future__ import annotations
@@ -8,19 +9,28 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from erasable.errors import WeakModelWarning
 
+if TYPE_CHECKING:
+    from erasable.models.model import Model
+
 _FEW = 100  # rows offered: with fewer, nothing is said
 _TOO_FEW = 10  # core rows of a class
+_FEW_STEPS = 32  # of the grid of targets, between the lowest and the highest
 REMEDY = (
     "lower threshold= or capacity= so that more rows are stored, keep a sample of the rows as well, or a larger one "
     "(sample_rate=), bring columns to one size (scaling=), or give classes their weight "
     '(class_weight= "balanced", loss= "logistic")'
+)
+
+NUMERIC_REMEDY = (
+    "lower threshold= or capacity= so that more rows are stored, bring columns to one size (scaling=), keep a sample "
+    "of the rows as well (sample_rate=), or declare a range of targets around what is common (target_range=)"
 )
 
 
@@ -30,6 +40,54 @@ def label_counts(y: npt.NDArray[Any]) -> Counter[Any]:
         return Counter(y.tolist())
     labels, counts = np.unique(y, return_counts=True)
     return Counter(dict(zip(labels.tolist(), counts.tolist(), strict=True)))
+
+
+class OfferedLabels:
+    """How many rows of each class were offered, block after block."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[Any] = Counter()
+
+    def add(self, y: npt.NDArray[Any]) -> Self:
+        """Labels that follow."""
+        self.counts += label_counts(y)
+        return self
+
+    def warn(self, model: Model, *, new: bool, stacklevel: int) -> None:
+        """Say where a model of these rows holds too few of a class, and a new one gives weight to one no row has."""
+        warn_of_thin_classes(self.counts, model.core.class_counts, stacklevel=stacklevel + 1)
+        if new:
+            warn_of_absent_classes(model.configuration, self.counts, stacklevel=stacklevel + 1)
+
+
+class OfferedTargets:
+    """Between which numbers the targets lie that were offered, block after block."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self.low: Any = np.inf
+        self.high: Any = -np.inf
+
+    def add(self, y: npt.NDArray[Any]) -> Self:
+        """Targets that follow, shape (n,) or (n, n_targets)."""
+        self.rows += len(y)
+        self.low, self.high = np.minimum(self.low, y.min(axis=0)), np.maximum(self.high, y.max(axis=0))
+        return self
+
+    def warn(self, model: Any, *, new: bool, stacklevel: int) -> None:
+        """Say where the targets of a hundred rows or more, not all equal, lie within a few steps of their grid."""
+        c = model.configuration
+        low, high = np.array(c.target_ranges).T
+        steps = (self.high - self.low) / (high / 2 - low / 2) * c.grid.radius
+        coarse = int(np.count_nonzero((steps > 0.0) & (steps < _FEW_STEPS)))
+        if self.rows >= _FEW and coarse:
+            warnings.warn(
+                f"the targets offered lie within {_FEW_STEPS} steps of their grid (for {coarse} of {len(high)} "
+                "targets), so that they are rounded coarsely: declare a range that is closer to what may come, with "
+                "target_range=.",
+                WeakModelWarning,
+                stacklevel=stacklevel + 1,
+            )
 
 
 def warn_of_thin_classes(offered: Mapping[Any, int], stored: Mapping[Any, int], *, stacklevel: int) -> None:

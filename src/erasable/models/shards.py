@@ -31,17 +31,20 @@ from erasable.core.layout import (
     parse,
     parts,
     read_keys,
+    read_meta,
     subject_kind,
 )
 from erasable.core.row_layout import laid_out, read_rows, row_sizes, row_tensors
 from erasable.core.sparse import stacked
 from erasable.errors import StateFormatError
 from erasable.models.linear_configuration import grid_of
-from erasable.models.linear_state import LinearState, state_of
+from erasable.models.linear_state import LinearState
+from erasable.models.regression_state import RegressionState
 from erasable.models.state import State
 from erasable.models.weighting import ONE, uneven
 
-SHARDED, SHARD, VERSION = "erasable-linear-sharded", "erasable-shard", 1
+SHARD, VERSION = "erasable-shard", 1
+SHARDED: dict[str, type[LinearState]] = {f"{kind.FORMAT}-sharded": kind for kind in (LinearState, RegressionState)}
 LARGEST_FILE = 200 * 2**20  # bytes of rows that still go into one file
 LARGEST_SHARD = 16 * 2**20  # bytes of rows in a shard
 
@@ -72,7 +75,7 @@ def files_of(state: State) -> Files:
         order[index] = k
         pieces = _shard(state, index)
         shards[digest_of(pieces)] = pieces
-    meta = {**state.header(), "format": SHARDED, "version": VERSION, "shards": list(shards)}
+    meta = {**state.header(), "format": f"{state.FORMAT}-sharded", "version": VERSION, "shards": list(shards)}
     return Files(parts(meta, {**state.derived(), "order": ("I32", order)}), shards)
 
 
@@ -88,7 +91,8 @@ def from_files(head: Buffer, fetch: Fetch) -> LinearState:
         When head and shards are not what :func:`files_of` gives for any state.
     """
     if not shards_of(head):
-        return LinearState.from_bytes(head)
+        whole = RegressionState if read_meta(head)["format"] == RegressionState.FORMAT else LinearState
+        return whole.from_bytes(head)
     return guarded(head, lambda data: _gathered(data, fetch), lambda state: files_of(state).head)
 
 
@@ -96,7 +100,7 @@ def shards_of(head: Buffer) -> list[str]:
     """Names of the files that a head refers to; none for a state in one file, or for what is no head at all."""
     try:
         meta, _ = parse(head)
-        names = meta["shards"] if meta["format"] == SHARDED else []
+        names = meta["shards"] if meta["format"] in SHARDED else []
         return [n for n in names if isinstance(n, str) and len(n) == 64 and not set(n) - set("0123456789abcdef")]
     except (StateFormatError, AttributeError, KeyError, RecursionError, TypeError, ValueError, OverflowError):
         return []
@@ -104,22 +108,25 @@ def shards_of(head: Buffer) -> list[str]:
 
 def _gathered(head: Buffer, fetch: Fetch) -> LinearState:
     meta, tensors = parse(head)
-    check_format(meta, SHARDED, VERSION)
+    kind = SHARDED[meta["format"]]
+    check_format(meta, meta["format"], VERSION)
     if meta["shards"] != shards_of(head) or len(set(meta["shards"])) < len(meta["shards"]):
         raise StateFormatError("it names shards by something that is no SHA-256, or one of them twice.")
     order = tensors["order"]
     n, grid = len(order), grid_of(meta)
-    found = [_read_shard(fetch(name), np.flatnonzero(order == k), grid) for k, name in enumerate(meta["shards"])]
+    places = (np.flatnonzero(order == k) for k in range(len(meta["shards"])))
+    found = [_read_shard(fetch(name), at, grid, kind.ANSWER) for name, at in zip(meta["shards"], places, strict=True)]
     if sum(len(shard.places) for shard in found) != n or not found:
         raise StateFormatError("its rows are not all in its shards.")
     # Only here is anything as large as all rows made: so much has been read.
     rows = row_tensors(_in_order([(shard.places, shard.rows) for shard in found], grid), grid)
-    labels = np.empty(n, dtype=np.int32)
+    answer = found[0].tensors[kind.ANSWER]
+    answers = np.empty((n, *answer.shape[1:]), dtype=answer.dtype)
     weights = np.full(n, ONE, dtype=np.int16)
     ids: list[Any] = [None] * n
     subjects: list[Any] = [None] * n
     for shard in found:
-        labels[shard.places] = shard.tensors["labels"]
+        answers[shard.places] = shard.tensors[kind.ANSWER]
         weights[shard.places] = shard.tensors.get("row_weights", ONE)
         keys, owners = (read_keys(shard.tensors, what, shard.meta[kind], len(shard.places)) for what, kind in _KEYS)
         for i, key, owner in zip(shard.places.tolist(), keys, owners, strict=True):
@@ -128,8 +135,7 @@ def _gathered(head: Buffer, fetch: Fetch) -> LinearState:
     arrays = {name: np.asarray(array) for name, (_, array) in named.items()}
     if (of_rows := uneven(weights)) is not None:
         arrays["row_weights"] = of_rows
-    plain = {**meta, "format": LinearState.FORMAT}
-    return state_of(plain, {**tensors, **arrays, "labels": labels})
+    return kind.of_tensors(meta, {**tensors, **arrays, kind.ANSWER: answers})
 
 
 def _in_order(parts: list[tuple[npt.NDArray[np.intp], Any]], grid: Grid) -> Any:
@@ -155,11 +161,11 @@ class _Shard(NamedTuple):
     rows: Any
 
 
-def _read_shard(data: Buffer, index: npt.NDArray[np.intp], grid: Grid) -> _Shard:
+def _read_shard(data: Buffer, index: npt.NDArray[np.intp], grid: Grid, answer: str) -> _Shard:
     meta, tensors = parse(data)
     check_format(meta, SHARD, VERSION)
     m, rows = len(index), read_rows(tensors, grid)
-    if not m or rows.shape[0] != m or tensors["labels"].shape != (m,):
+    if not m or rows.shape[0] != m or len(tensors[answer]) != m:
         raise StateFormatError("a shard does not fit its head.")
     return _Shard(index, meta, tensors, rows)
 
@@ -173,8 +179,7 @@ def _shard(state: LinearState, index: list[int]) -> list[Piece]:
         labels=tuple(state.labels[i] for i in index),
         rows=state.rows[index],
         row_weights=None if state.row_weights is None else uneven(state.row_weights[index]),
-        # Numbers of classes are those of the head.
-        configuration=replace(state.configuration, classes=state.classes, class_weight=None),
+        configuration=state.configuration.for_a_part(state.classes),
     )
     meta = {
         "format": SHARD,

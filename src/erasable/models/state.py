@@ -42,14 +42,15 @@ class State(ABC):
     Attributes
     ----------
     ids, subjects, labels : tuples of length n_core
-        Subjects of a row: None, one, or a sorted tuple of several.
+        Subjects of a row: None, one, or a sorted tuple of several. The label of a row is its class; in a regression,
+        its targets on their grid.
     rows : array of shape (n_core, n_columns)
     """
 
     configuration: Any
     ids: tuple[Key, ...]
     subjects: tuple[Owners, ...]
-    labels: tuple[Label, ...]
+    labels: tuple[Any, ...]
     rows: Any
 
     FORMAT: ClassVar[str]
@@ -105,24 +106,26 @@ class State(ABC):
 
     def header(self) -> dict[str, Any]:
         """What the header of a file says."""
+        return {"format": self.FORMAT, "version": self.VERSION, **self.described(), **self.name_fields()}
+
+    def name_fields(self) -> dict[str, Any]:
+        """What the header says of ids, subjects and the answers of rows."""
         fixed = self.configuration.classes is not None
-        return {
-            "format": self.FORMAT,
-            "version": self.VERSION,
-            **self.described(),
-            **name_fields(self.classes, self.ids, self.subjects, fixed=fixed),
-        }
+        return name_fields(self.classes, self.ids, self.subjects, fixed=fixed)
 
     def named_rows(self) -> Tensors:
-        """The rows with the numbers of their classes, ids and subjects."""
-        codes = {label: i for i, label in enumerate(self.classes)}
-        labels: Tensors = {"labels": ("I32", np.array([codes[v] for v in self.labels], dtype=np.int32))}
+        """The rows with their answers, ids and subjects."""
         return {
-            **labels,
+            **self.answer_tensors(),
             **self.row_tensors(),
             **key_tensors("ids", self.ids),
             **key_tensors("subjects", self.subjects),
         }
+
+    def answer_tensors(self) -> Tensors:
+        """The numbers of the classes of rows, or what else rows answer."""
+        codes = {label: i for i, label in enumerate(self.classes)}
+        return {"labels": ("I32", np.array([codes[v] for v in self.labels], dtype=np.int32))}
 
     @cached_property
     def pieces(self) -> list[Piece]:

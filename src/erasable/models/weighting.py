@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,11 +18,14 @@ import numpy.typing as npt
 from erasable.core.arrays import Float64s
 from erasable.core.grid import Grid
 from erasable.core.layout import Label, kind_of, read_label, write_label
-from erasable.core.sums import LARGEST_EXACT, add_rows, sums_by_class
+from erasable.core.sums import LARGEST_EXACT, add_rows
 from erasable.core.weights import to_float32
 from erasable.errors import ConfigurationError, ExactnessError, InputError, InputTypeError
 from erasable.models.keys import label_type, pick
 from erasable.validation import positive_number
+
+if TYPE_CHECKING:
+    from erasable.models.linear_configuration import LinearConfiguration
 
 ONE = 16  # the weight of a row to whom none was given, in sixteenths
 LARGEST = 16 * ONE
@@ -94,25 +97,26 @@ def guard_weights(total: int, grid: Grid, units: int) -> None:
 class WeightedSums:
     """Sums in which every row counts as often as its weight has sixteenths; the regulariser counts sixteen times.
 
-    ``H`` is ``16 units I`` plus the sum of ``s g g'`` (lower triangle), ``class_sums`` the sum of ``s g`` by class.
+    ``H`` is ``16 units I`` plus the sum of ``s g g'`` (lower triangle), ``class_sums`` the sum of ``s g`` by class, or
+    of ``s t g`` by target.
     A model has them while some row's weight is not one.
     """
 
     H: Float64s
-    class_sums: dict[Label, Float64s]
+    class_sums: dict[Any, Float64s]
 
     @classmethod
-    def of_equal(cls, H: Float64s, class_sums: Mapping[Label, Float64s]) -> WeightedSums:
+    def of_equal(cls, H: Float64s, class_sums: Mapping[Any, Float64s]) -> WeightedSums:
         """Of rows whose weights are all one, from their plain sums."""
         return cls(H * ONE, {label: total * ONE for label, total in class_sums.items()})
 
-    def add(self, rows: Any, labels: Sequence[Label], weights: Any, grid: Grid, sign: int = 1) -> None:
+    def add(self, rows: Any, labels: Sequence[Any], weights: Any, c: LinearConfiguration, sign: int = 1) -> None:
         """Grid rows, dense or sparse, come, or leave with ``sign=-1``; exact like the plain sums."""
         of_rows = np.asarray(weights, dtype=np.int64)
         for weight in np.unique(of_rows).tolist():
             at, times = np.flatnonzero(of_rows == weight), float(sign * weight)
-            add_rows(self.H, rows[at], times, grid)
-            for label, total in sums_by_class(rows[at], [labels[i] for i in at.tolist()], grid).items():
+            add_rows(self.H, rows[at], times, c.grid)
+            for label, total in c.sums_of(rows[at], [labels[i] for i in at.tolist()]).items():
                 self.class_sums[label] = self.class_sums.get(label, 0.0) + times * total
 
     def erase(self) -> None:

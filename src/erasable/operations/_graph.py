@@ -20,7 +20,7 @@ _OPSET, _IR = 17, 8  # both of 2022: what reads them is everywhere
 
 @dataclass(frozen=True)
 class Linear:
-    """All that predicting with a linear model takes."""
+    """All that predicting with a linear model takes; a regression has no classes."""
 
     coef: Float64s
     intercept: Float64s
@@ -33,14 +33,15 @@ class Linear:
     def stamp(self) -> dict[str, str]:
         """What is said about the weights, in alphabetical order; all but digest, versions and loss are JSON."""
         said = {
-            "classes": json.dumps(self.classes, ensure_ascii=False),
             STAMP: self.digest,
             "erasable_version": version("erasable"),
-            "format": "erasable-linear-1",
+            "format": "erasable-linear-1" if self.classes else "erasable-regression-1",
             "loss": self.loss,
             "notice": COPY,
             "scaling": json.dumps(self.scaling),
         }
+        if self.classes:
+            said["classes"] = json.dumps(self.classes, ensure_ascii=False)
         if self.feature_names is not None:
             said["feature_names"] = json.dumps(self.feature_names, ensure_ascii=False)
         return dict(sorted(said.items()))
@@ -58,19 +59,9 @@ class Graph:
         """The bytes of the model file."""
         o, linear = self._onnx, self._linear
         kinds, d = o.TensorProto, linear.coef.shape[1]
-        scores = self._scores()
-        index = self._winner(scores)
-        labels = self._labels()
-        self.step("Gather", [labels, index], "label", axis=0)
-        self._probabilities(scores)
-        width = len(linear.classes)
         value = o.helper.make_tensor_value_info
         inputs = [value("X", kinds.DOUBLE if input_type == "float64" else kinds.FLOAT, ["N", d])]
-        outputs = [
-            value("label", self._constants[labels].data_type, ["N"]),
-            value("probabilities", kinds.DOUBLE, ["N", width]),
-            value("scores", kinds.DOUBLE, ["N", width] if width > 2 else ["N"]),
-        ]
+        outputs = self._classified() if linear.classes else self._predicted()
         graph = o.helper.make_graph(self._nodes, "erasable", inputs, outputs, list(self._constants.values()))
         model = o.helper.make_model(
             graph,
@@ -85,6 +76,28 @@ class Graph:
         data: bytes = model.SerializeToString(deterministic=True)
         return data
 
+    def _classified(self) -> list[Any]:
+        """Label, probabilities and scores."""
+        o, kinds, width = self._onnx, self._onnx.TensorProto, len(self._linear.classes)
+        scores = self._scores("scores", alone=width <= 2)
+        index = self._winner(scores)
+        labels = self._labels()
+        self.step("Gather", [labels, index], "label", axis=0)
+        self._probabilities(scores)
+        value = o.helper.make_tensor_value_info
+        return [
+            value("label", self._constants[labels].data_type, ["N"]),
+            value("probabilities", kinds.DOUBLE, ["N", width]),
+            value("scores", kinds.DOUBLE, ["N", width] if width > 2 else ["N"]),
+        ]
+
+    def _predicted(self) -> list[Any]:
+        """The targets."""
+        width = len(self._linear.coef)
+        self._scores("prediction", alone=width == 1)
+        shape = ["N", width] if width > 1 else ["N"]
+        return [self._onnx.helper.make_tensor_value_info("prediction", self._onnx.TensorProto.DOUBLE, shape)]
+
     def step(self, operator: str, inputs: Sequence[str], name: str, **attributes: Any) -> str:
         """Add one step and get the name of its result."""
         self._nodes.append(self._onnx.helper.make_node(operator, list(inputs), [name], name=name, **attributes))
@@ -95,16 +108,16 @@ class Graph:
         self._constants[name] = self._onnx.numpy_helper.from_array(np.array(values, dtype=dtype), name)
         return name
 
-    def _scores(self) -> str:
-        """``decision_function`` with one column for each function."""
+    def _scores(self, name: str, *, alone: bool) -> str:
+        """``decision_function`` with one column for each function; by that name without columns, where it is alone."""
         linear = self._linear
         weights, constants = self.constant("weights", linear.coef.T), self.constant("intercept", linear.intercept)
         # Not MatMul: onnxruntime would join it with a division by a number, which it then holds in float32.
         two = self.step("Gemm", [self._scaled_rows(), weights, constants], "scores_by_column")
-        if len(linear.classes) > 2:
-            self.step("Identity", [two], "scores")
+        if alone:
+            self.step("Squeeze", [two, self.constant("columns", [1], np.int64)], name)
         else:
-            self.step("Squeeze", [two, self.constant("columns", [1], np.int64)], "scores")
+            self.step("Identity", [two], name)
         return two
 
     def _scaled_rows(self) -> str:

@@ -68,7 +68,7 @@ def export(
 
     Parameters
     ----------
-    clf : ErasableClassifier or RetrainedRidge
+    clf : ErasableClassifier, ErasableRegressor or RetrainedRidge
         A fitted model; not changed. Other models are refused: predicting with them takes rows of people, and in a copy
         of those nothing can be forgotten.
     path : str or path
@@ -103,9 +103,11 @@ def export(
     ``loss``, and ``erasable_state_digest``. Scores are ``rows @ coef.T + intercept`` for rows scaled as the model
     scales them.
 
+    Of a regression, ``n_targets`` stands for the number of classes, and there are no ``classes``.
+
     **ONNX**: input ``X``, shape (N, n_features), finite and dense; outputs ``label``, ``probabilities`` and ``scores``:
     those of ``predict``, ``predict_proba`` and ``decision_function``, the scaling of rows included. The metadata are
-    those of safetensors.
+    those of safetensors. Of a regression the one output is ``prediction``, shape (N,) or (N, n_targets).
 
     Examples
     --------
@@ -187,7 +189,7 @@ def _linear(clf: Any) -> Linear:
     model = model_behind(clf, "export") if is_model(clf) else None
     if not isinstance(model, LinearModel):
         raise InputTypeError(
-            f"export needs a linear model, ErasableClassifier or RetrainedRidge; got {type(clf).__name__}. Other "
+            f"export needs a linear model, ErasableClassifier or ErasableRegressor; got {type(clf).__name__}. Other "
             "models predict with stored rows of people, and an export would be a copy of them that forgetting does "
             "not reach."
         )

@@ -13,12 +13,23 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from erasable.core.kernels import KERNEL_BITS
-from erasable.core.layout import Buffer, check_format, digest_of, read_keys, read_label, read_names, read_sealed
+from erasable.core.layout import (
+    Buffer,
+    check_format,
+    digest_of,
+    read_keys,
+    read_label,
+    read_names,
+    read_owners,
+    read_sealed,
+)
+from erasable.core.target_grid import Range, off_grid
 from erasable.errors import ConfigurationError, ErasableError, StateFormatError
 from erasable.models.access import StoredRows, stored_rows
 from erasable.models.access import rows_of as rows_in_state
 from erasable.models.files import KINDS, refuse_odd_size
 from erasable.models.kernel_state import KernelState
+from erasable.models.linear_configuration import grid_of
 from erasable.models.shards import SHARDED, Fetch, from_files, shards_of
 from erasable.operations.requests import Names, keys_named
 from erasable.store import read as read_file
@@ -45,6 +56,8 @@ class Inspection:
         SHA-256 of the state; of the file too, unless there are several.
     core_rows, features, classes : int
         How many of each it holds.
+    target_ranges : list of pairs of float, or None
+        Between which numbers the targets of a regression lie; None for a classifier.
     ids, subjects : str or None
         Of which type they are; None where there are none.
     rows_without_subject : int
@@ -63,8 +76,8 @@ class Inspection:
     configuration : dict
         All that the caller fixed, as the header has it; floats are hexadecimal, so that nothing is rounded.
     rows : list of dict, or None
-        Id, subject and label of each core row, in learning order, where they were asked for; of a row that belongs to
-        several, the subjects are a list.
+        Id, subject and label, or targets, of each core row, in learning order, where they were asked for; of a row that
+        belongs to several, the subjects are a list.
     """
 
     kind: str
@@ -86,10 +99,12 @@ class Inspection:
     stored_share: float | None
     configuration: dict[str, Any]
     rows: list[dict[str, Any]] | None = None
+    target_ranges: list[tuple[float, float]] | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        return {name: value for name, value in asdict(self).items() if name != "rows" or value is not None}
+        hidden = {name for name in ("rows", "target_ranges") if getattr(self, name) is None}
+        return {name: value for name, value in asdict(self).items() if name not in hidden}
 
 
 def inspect(path: str | os.PathLike[str], *, rows: bool = False, learnt: int | None = None) -> Inspection:
@@ -170,7 +185,7 @@ def rows_of(
         asked = [
             keys_named(given, _KEY_TYPES[meta[kind]]) for given, kind in ((ids, "id_kind"), (subjects, "subject_kind"))
         ]
-        if meta["format"] == SHARDED:
+        if meta["format"] in SHARDED:
             return rows_in_state(from_files(head, fetch), *asked)
         return stored_rows(meta, _names(meta, tensors), tensors, *asked)
 
@@ -205,7 +220,10 @@ def _sealed(head: Buffer) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
 
 
 def _names(meta: dict[str, Any], tensors: dict[str, npt.NDArray[Any]]) -> Any:
-    """Ids, subjects and labels of the rows of a file."""
+    """Ids, subjects and labels, or targets, of the rows of a file."""
+    if "targets" in tensors:
+        targets = tensors["targets"].tolist()
+        return (*read_owners(meta, tensors, len(targets)), targets)
     classes = tuple(read_label(meta["class_kind"], c) for c in meta["classes"])
     return read_names(meta, tensors, classes, len(tensors["labels"]))
 
@@ -214,8 +232,9 @@ def _inspected(head: Buffer, fetch: Fetch, rows: bool, learnt: int | None) -> In
     meta, tensors = _sealed(head)
     is_sparse = bool({"rows.lengths", "rows.ends"} & tensors.keys())
     sizes = [len(head)]
+    ranges = [(float.fromhex(low), float.fromhex(high)) for low, high in meta.get("target_ranges", ())]
     named: tuple[Sequence[Any], ...] = ((), (), ())
-    if meta["format"] == SHARDED:
+    if meta["format"] in SHARDED:
 
         def counted(name: str) -> Buffer:
             data = fetch(name)
@@ -227,7 +246,7 @@ def _inspected(head: Buffer, fetch: Fetch, rows: bool, learnt: int | None) -> In
         owners: Sequence[Any] = state.subjects
         is_sparse = sp.issparse(state.rows)
     else:
-        text, n = digest_of([head]), len(tensors["labels"])
+        text, n = digest_of([head]), len(tensors["targets" if ranges else "labels"])
         owners = read_keys(tensors, "subjects", meta["subject_kind"], n)
         if rows:
             named = _names(meta, tensors)
@@ -242,7 +261,7 @@ def _inspected(head: Buffer, fetch: Fetch, rows: bool, learnt: int | None) -> In
         digest=text,
         core_rows=n,
         features=meta["n_features"],
-        classes=len(meta["classes"]),
+        classes=len(meta.get("classes", ())),
         ids=meta["id_kind"],
         subjects=meta["subject_kind"],
         rows_without_subject=sum(owner in (None, "", b"") for owner in owners),
@@ -257,10 +276,21 @@ def _inspected(head: Buffer, fetch: Fetch, rows: bool, learnt: int | None) -> In
             **{name: value for name, value in sorted(meta.items()) if name not in _NOT_CONFIGURATION},
             **_regularisers(meta),
         },
-        rows=[{"id": _plain(i), "subject": _plain(s), "label": v} for i, s, v in zip(*named, strict=True)]
+        rows=[
+            {"id": _plain(i), "subject": _plain(s), **_answer(v, ranges, meta)} for i, s, v in zip(*named, strict=True)
+        ]
         if rows
         else None,
+        target_ranges=ranges or None,
     )
+
+
+def _answer(value: Any, ranges: list[Range], meta: dict[str, Any]) -> dict[str, Any]:
+    """The label of a row, or its targets as they were rounded."""
+    if not ranges:
+        return {"label": value}
+    grid = grid_of(meta)
+    return {"targets": [off_grid(t, ends, grid) for t, ends in zip(value, ranges, strict=True)]}
 
 
 def _regularisers(meta: dict[str, Any]) -> dict[str, str]:

@@ -12,6 +12,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
+from sklearn.base import is_classifier
+
 from erasable.errors import (
     ConfigurationError,
     EmptiedClassWarning,
@@ -20,8 +22,8 @@ from erasable.errors import (
     SortedRowsWarning,
     WeakModelWarning,
 )
-from erasable.estimators import ErasableClassifier, ErasableKernelClassifier
-from erasable.estimators.faces import ErasableBase
+from erasable.estimators import ErasableClassifier, ErasableKernelClassifier, ErasableRegressor
+from erasable.estimators.faces import StreamingFace
 from erasable.estimators.files import face_of
 from erasable.models.blocks import Rows
 from erasable.models.files import read_model
@@ -29,11 +31,11 @@ from erasable.models.kernel import KernelModel
 from erasable.models.model import Model
 from erasable.models.reports import LearnReport
 from erasable.models.rounds import BUDGET_BYTES
-from erasable.models.scarcity import REMEDY
+from erasable.models.scarcity import NUMERIC_REMEDY, REMEDY
 from erasable.operations.inspect import stored_bytes
 from erasable.operations.model_file import ModelFile
 from erasable.operations.predict import score_table
-from erasable.operations.scoring import Scores, scores_of
+from erasable.operations.scoring import RegressionScores, Scores, regression_scores_of, scores_of
 from erasable.store import PRIVATE
 from erasable.tables import Dialect, TableStream, nameless_form, stream_table
 from erasable.tables.columns import read_texts
@@ -45,7 +47,7 @@ _READABLE = {"label": (bool, int, float, str), "id": (int, str), "subject": (int
 
 
 def learn(
-    clf: ErasableBase,
+    clf: StreamingFace,
     X: Any,
     y: Any,
     *,
@@ -62,7 +64,7 @@ def learn(
 
     Parameters
     ----------
-    clf : ErasableClassifier, ErasableKernelClassifier or another of their kind
+    clf : ErasableClassifier, ErasableRegressor, ErasableKernelClassifier or another of their kind
         Fitted or not; changed in place.
     X, y, ids, subjects, classes, sample_weight, allow_no_subject
         As in ``ErasableClassifier.partial_fit``.
@@ -84,7 +86,7 @@ def learn(
     >>> report.rows, report.decisions.exact
     (5000, 0)
     """
-    if not isinstance(clf, ErasableBase):
+    if not isinstance(clf, StreamingFace):
         raise InputTypeError(f"learn needs a model that can forget bit for bit; got {type(clf).__name__}.")
     return clf.learn(
         X,
@@ -107,13 +109,13 @@ class TableLearnt:
     report : LearnReport
     bytes : int
         How large the file is now.
-    score : Scores or None
+    score : Scores, RegressionScores or None
         Of rows of this table, predicted before they were learnt. In the order of hashes, they are those of the last
         eighth that fit a sixteenth of the budget, predicted by the model of all rows before them; with
         ``order="given"``, those after the last doubling of the number of rows. So it estimates how well the model does
         on new rows of this kind, from somewhat fewer rows than it has learnt. None where fewer than 50 rows could be
         scored, or it was not asked for. It is kept in no file.
-    test : Scores or None
+    test : Scores, RegressionScores or None
         Of the rows of another table, predicted by the model as it is now.
     warnings : list of str
         What makes the model weak: a class without core rows, or with few; predictions that are no better than a
@@ -124,8 +126,8 @@ class TableLearnt:
 
     report: LearnReport
     bytes: int
-    score: Scores | None
-    test: Scores | None
+    score: Scores | RegressionScores | None
+    test: Scores | RegressionScores | None
     warnings: list[str]
     hints: list[str]
 
@@ -135,6 +137,7 @@ def learn_table(
     source: Any,
     *,
     label: str = "label",
+    targets: Sequence[str] = (),
     id: str | None = None,
     subject: str | Sequence[str] | None = None,
     weight: str | None = None,
@@ -172,6 +175,9 @@ def learn_table(
     label, id, subject, weight, ignore
         Columns of the labels, of the ids of rows, of whose they are (one or several), of how much they count, and those
         that are no features.
+    targets : sequence of str
+        Columns of numbers to predict in place of a label: makes a regression, as ``target_range`` among the parameters
+        does. A new one needs that range. Without names of targets, that of the label is the one.
     label_type, id_type, subject_type : type, optional
         What these columns of a table without types hold: ``int`` or ``str``, and labels also ``float`` or ``bool``.
     n_features : int, optional
@@ -179,8 +185,8 @@ def learn_table(
     kernel : str, optional
         Makes a kernel model; a linear one otherwise.
     parameters : mapping, optional
-        Of ``ErasableClassifier`` or ``ErasableKernelClassifier``; those that are left out are their defaults. Labels
-        that ``class_weight`` names may be texts, whatever the labels of the table are.
+        Of ``ErasableClassifier``, ``ErasableRegressor`` or ``ErasableKernelClassifier``; those that are left out are
+        their defaults. Labels that ``class_weight`` names may be texts, whatever the labels of the table are.
     test : str or path, optional
         A table of the same columns to score the model with, once it has learnt.
     score : bool, default=True
@@ -205,7 +211,7 @@ def learn_table(
         warnings.simplefilter("always", SortedRowsWarning)  # as a hint
         warnings.simplefilter("always", WeakModelWarning)  # with what is found out here
         warnings.simplefilter("always", EmptiedClassWarning)
-        scored: list[Scores] = []
+        scored: list[Scores | RegressionScores] = []
         totals: list[int | None] = []
         made: list[Any] = []
 
@@ -221,10 +227,13 @@ def learn_table(
             if model is not None:
                 width = model.n_features if nameless_form(source) == "svmlight" else None
                 _check_types(known, named, width, n_features)
+            numeric = _is_regression(model, targets, given, kernel, label_type)
+            columns = (targets or (label,)) if numeric and nameless_form(source) is None else targets
             stream = stack.enter_context(
                 stream_table(
                     source,
                     label=label,
+                    targets=columns,
                     id=id,
                     subject=subject,
                     weight=weight,
@@ -241,9 +250,9 @@ def learn_table(
                 )
             if isinstance(given.get("class_weight"), Mapping):
                 given["class_weight"] = _as_labels(given["class_weight"], (known | named).get("label"), stream)
-            new = _made(kernel, given, stream) if model is None else _agreeing(model, given, kernel, stream)
+            new = _made(kernel, given, stream, numeric) if model is None else _agreeing(model, given, kernel, stream)
             if test is not None:
-                _check_test(test, label, ignore, dialect, stream)
+                _check_test(test, label, columns, ignore, dialect, stream)
             totals.append(given.get("horizon", stream.n_rows))
             made.append((new, model is not None, stream.n_features))
             return stream, new
@@ -252,8 +261,12 @@ def learn_table(
             return None if told is None else lambda done: told(done, totals[0] or done)
 
         def predicted(model: Model, rows: Rows) -> None:
-            if len(model.core) and len(rows) >= _ENOUGH_TO_SCORE:
+            if not len(model.core) or len(rows) < _ENOUGH_TO_SCORE:
+                return
+            if model.classifies:
                 scored[:] = [scores_of(rows.y, model.classes, model.probabilities(rows.X), model.predict(rows.X))]
+            else:
+                scored[:] = [regression_scores_of(rows.y, model.predict(rows.X))]
 
         report = file.learn_prepared(
             prepare,
@@ -275,23 +288,52 @@ def learn_table(
     before = scored[-1] if scored else None
     tested = None
     if test is not None:
-        tested = score_table(read_model(path)[0], test, label=label, ignore=ignore, dialect=dialect)
+        tested = score_table(read_model(path)[0], test, label=label, targets=targets, ignore=ignore, dialect=dialect)
     judged = tested or before
     if judged is not None and judged.no_better_than_constant and judged.rows >= _ENOUGH_TO_JUDGE:
-        found[WeakModelWarning].append(f"predictions are no better than a constant: {REMEDY}.")
-    if judged is not None and len(judged.classes) == 1:
+        remedy = REMEDY if isinstance(judged, Scores) else NUMERIC_REMEDY
+        found[WeakModelWarning].append(f"predictions are no better than a constant: {remedy}.")
+    if isinstance(judged, Scores) and len(judged.classes) == 1:
         found[WeakModelWarning].append(
             "all labels are the same, and so are all predictions: name their column, label=."
         )
     hints = [*found[SortedRowsWarning], *_hints(report, *made[0])]
     plain = getattr(made[0][0], "loss", None) == "squared" and made[0][0].class_weight is None
-    if judged is not None and plain and judged.log_loss > judged.log_loss_of_shares:
+    if isinstance(judged, Scores) and plain and judged.log_loss > judged.log_loss_of_shares:
         hints.append('probabilities are worse than those of a constant (log-loss): loss= "logistic" makes better ones')
     weak = found[EmptiedClassWarning] + found[WeakModelWarning]
     return TableLearnt(report, stored_bytes(path), before, tested, weak, hints)
 
 
-def _check_test(test: Any, label: str, ignore: Sequence[str], dialect: Dialect | None, learnt: TableStream) -> None:
+def _is_regression(
+    model: Model | None, targets: Sequence[str], given: Mapping[str, Any], kernel: str | None, label_type: type | None
+) -> bool:
+    """Whether numbers are to be predicted; refused where what is given, and the model, do not agree on it."""
+    asked = bool(targets) or "target_range" in given
+    if asked and label_type is not None:
+        raise ConfigurationError("label_type= is for labels, and targets are numbers: leave one of them out.")
+    if asked and kernel is not None:
+        raise ConfigurationError("kernel= makes a classifier, and targets are for regressions: leave one of them out.")
+    if model is None:
+        if targets and "target_range" not in given:
+            raise ConfigurationError(
+                "target_range= is required: declare between which numbers targets lie, from what you know beforehand; "
+                "a range taken from the rows would be a trace of them."
+            )
+        return asked
+    if asked and model.classifies:
+        raise ConfigurationError("targets are for regressions, and the file holds a classifier: give label= instead.")
+    return not model.classifies
+
+
+def _check_test(
+    test: Any,
+    label: str,
+    targets: Sequence[str],
+    ignore: Sequence[str],
+    dialect: Dialect | None,
+    learnt: TableStream,
+) -> None:
     """Refuse a table to score with that is not there or has other columns, before anything is learnt."""
     if os.fspath(test) == "-":
         raise ConfigurationError("test= is read after all rows are learnt, so it has to be a file.")
@@ -299,6 +341,7 @@ def _check_test(test: Any, label: str, ignore: Sequence[str], dialect: Dialect |
     with stream_table(
         test,
         label=label,
+        targets=targets if form is None else (),
         ignore=ignore if learnt.feature_names is None else (),
         features=None if form is not None else learnt.feature_names,
         kinds={"label": str},  # nothing is read
@@ -311,7 +354,7 @@ def _check_test(test: Any, label: str, ignore: Sequence[str], dialect: Dialect |
             )
 
 
-def _made(kernel: str | None, given: dict[str, Any], stream: TableStream) -> ErasableBase:
+def _made(kernel: str | None, given: dict[str, Any], stream: TableStream, numeric: bool) -> StreamingFace:
     """A new model for a table."""
     if kernel is not None:
         return ErasableKernelClassifier(kernel, **given, feature_names=stream.feature_names)
@@ -323,10 +366,14 @@ def _made(kernel: str | None, given: dict[str, Any], stream: TableStream) -> Era
                 "horizon=, the number of rows you expect, or threshold= instead."
             )
         given["horizon"] = rows
+    if numeric:
+        if heads := given.keys() - ErasableRegressor().get_params().keys():
+            raise ConfigurationError(f"{', '.join(sorted(heads))}: for classifiers, and this is a regression.")
+        return ErasableRegressor(**given, feature_names=stream.feature_names)
     return ErasableClassifier(**given, feature_names=stream.feature_names)
 
 
-def _agreeing(model: Model, given: dict[str, Any], kernel: str | None, stream: TableStream) -> ErasableBase:
+def _agreeing(model: Model, given: dict[str, Any], kernel: str | None, stream: TableStream) -> StreamingFace:
     """An unfitted estimator like the model; parameters or columns that differ from the model's are refused."""
     if kernel is not None and not isinstance(model, KernelModel):
         raise ConfigurationError("kernel= names a kernel, and the file holds a linear model: leave it out.")
@@ -338,8 +385,8 @@ def _agreeing(model: Model, given: dict[str, Any], kernel: str | None, stream: T
     given = given if kernel is None else {**given, "kernel": kernel}
     if given.keys() - face.get_params().keys():
         raise ConfigurationError(
-            "kappa=, horizon=, fit_intercept=, loss=, alpha=, class_weight= and sample_rate= are for linear models: "
-            "leave them out here."
+            "kappa=, horizon=, fit_intercept= and sample_rate= are for linear models, loss=, alpha= and class_weight= "
+            "for linear classifiers: leave them out here."
         )
     if given.keys() & {"kappa", "horizon"}:
         if "horizon" not in given:
@@ -347,7 +394,7 @@ def _agreeing(model: Model, given: dict[str, Any], kernel: str | None, stream: T
                 "kappa= does not name a threshold without horizon=, and the model has one: leave it out."
             )
         given = {**given, "threshold": None}
-    unfitted: ErasableBase = type(face)(**{**face.get_params(), **given})
+    unfitted: StreamingFace = type(face)(**{**face.get_params(), **given})
     unfitted.check_agrees(model)
     names = model.feature_names
     if names is not None and stream.feature_names is not None and tuple(names) != stream.feature_names:
@@ -400,7 +447,7 @@ def _check_types(known: dict[str, type], named: dict[str, type], width: int | No
         raise ConfigurationError(f"n_features= says {n_features}, and the model has {width}: leave it out.")
 
 
-def _hints(report: LearnReport, model: ErasableBase, there: bool, n_features: int | None) -> list[str]:
+def _hints(report: LearnReport, model: StreamingFace, there: bool, n_features: int | None) -> list[str]:
     """What to do otherwise."""
     hints = []
     if not there and getattr(model, "scaling", None) == "row" and n_features == 1:
@@ -411,14 +458,16 @@ def _hints(report: LearnReport, model: ErasableBase, there: bool, n_features: in
     asked = getattr(model, "threshold", None) == 0 or getattr(model, "sample_rate", 0) >= 0.5
     if there and report.rows >= 1000 and report.core_rows_added < _NEXT_TO_NOTHING * report.rows:
         hints.append(
-            "next to nothing was added: rows in directions that are known already are not stored, whatever their "
-            "label, so the model does not follow labels that change; a new one with sample_rate= keeps some of all rows"
+            "next to nothing was added: rows in directions that are known already are not stored, whatever they "
+            "answer, so the model does not follow answers that change; a new one with sample_rate= keeps some of all "
+            "rows"
         )
     if report.rows >= 1000 and 2 * report.core_rows_added > report.rows and not asked:
         way = (
             "give scaling=, a smaller gamma= or a higher threshold="
             if hasattr(model, "gamma")
-            else "a higher threshold= stores fewer (erasable plan tries some out)"
+            else "a higher threshold= stores fewer"
+            + (" (erasable plan tries some out)" if is_classifier(model) else "")
         )
         hints.append(
             f"more than half of the rows are stored: {way}" + ("; that takes a new model file" if there else "")

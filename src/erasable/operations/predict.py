@@ -17,7 +17,7 @@ from erasable.tables import Dialect, TableStream, files_of, nameless_form, strea
 from erasable.tables.reading import listed
 
 if TYPE_CHECKING:  # it brings scikit-learn, which is slow to import
-    from erasable.operations.scoring import Scores, Tally
+    from erasable.operations.scoring import RegressionScores, Scores, Tally
 
 FORMS = {".csv": "csv", ".jsonl": "jsonl", ".json": "jsonl"}
 
@@ -28,6 +28,7 @@ def predict_table(
     *,
     id: str | None = None,
     label: str | None = None,
+    targets: Sequence[str] = (),
     ignore: Sequence[str] = (),
     probabilities: bool = False,
     tally: Tally | None = None,
@@ -48,6 +49,8 @@ def predict_table(
         The column that names the rows.
     label : str, optional
         A column of known labels, which is no feature; each record then says what it holds, as ``known``.
+    targets : sequence of str
+        The same for a regression: columns of known numbers, in the order of the targets of the model.
     ignore : sequence of str
         Columns that are no features, where the model does not say which are.
     probabilities : bool, default=False
@@ -67,21 +70,25 @@ def predict_table(
         When the rows cannot be used.
     """
     model = model_behind(model, "predict")
+    if probabilities and not model.classifies:
+        raise ConfigurationError("a regression predicts numbers, which have no probabilities: leave them out.")
     done, classes = 0, list(model.classes)
-    with _stream_for(model, source, id=id, label=label, labelled=False, ignore=ignore, dialect=dialect) as stream:
+    known = label is not None or bool(targets)
+    columns: dict[str, Any] = {"id": id, "label": label, "targets": targets}
+    with _stream_for(model, source, **columns, labelled=False, ignore=ignore, dialect=dialect) as stream:
         if unused is not None and stream.unused:
             unused(stream.unused)
         for block in stream:
             answers = model.predict(block.X)
-            P = model.probabilities(block.X) if probabilities or tally is not None else None
-            if tally is not None and P is not None and label is not None and block.y is not None:
+            P = model.probabilities(block.X) if model.classifies and (probabilities or tally is not None) else None
+            if tally is not None and known and block.y is not None:
                 tally.add(block.y, P, answers)
             chances = P.tolist() if probabilities and P is not None else None
             for i, answer in enumerate(answers):
                 record: dict[str, Any] = {} if block.ids is None else {"id": _plain(block.ids[i])}
-                record["prediction"] = _plain(answer)
-                if label is not None and block.y is not None:
-                    record["known"] = _plain(block.y[i])
+                record |= _told("prediction", answer, targets)
+                if known and block.y is not None:
+                    record |= _told("known", block.y[i], targets)
                 if chances is not None:
                     record |= {f"probability {c}": p for c, p in zip(classes, chances[i], strict=True)}
                 yield record
@@ -95,10 +102,11 @@ def score_table(
     source: str | os.PathLike[str] | Any,
     *,
     label: str = "label",
+    targets: Sequence[str] = (),
     ignore: Sequence[str] = (),
     dialect: Dialect | None = None,
-) -> Scores:
-    """How well a model predicts the labels of a table; parameters as in ``predict_table``.
+) -> Scores | RegressionScores:
+    """How well a model predicts the labels or targets of a table; parameters as in ``predict_table``.
 
     Raises
     ------
@@ -108,12 +116,37 @@ def score_table(
     from erasable.operations.scoring import Tally
 
     model, tally = model_behind(model, "score"), Tally()
-    with _stream_for(model, source, id=None, label=label, labelled=True, ignore=ignore, dialect=dialect) as stream:
+    columns: dict[str, Any] = {"id": None, "label": label, "targets": targets}
+    with _stream_for(model, source, **columns, labelled=True, ignore=ignore, dialect=dialect) as stream:
         for block in stream:
-            tally.add(block.y, model.probabilities(block.X), model.predict(block.X))
+            P = model.probabilities(block.X) if model.classifies else None
+            tally.add(block.y, P, model.predict(block.X))
     scores = tally.scores(model.classes)
     assert scores is not None  # a table without rows is refused
     return scores
+
+
+def _told(what: str, answer: Any, targets: Sequence[str]) -> dict[str, Any]:
+    """One answer; several targets by their names where they were given, else by their numbers."""
+    if not hasattr(answer, "__len__") or isinstance(answer, str | bytes):
+        return {what: _plain(answer)}
+    names = targets if len(targets) == len(answer) else range(1, len(answer) + 1)
+    return {f"{what} {name}": _plain(v) for name, v in zip(names, answer, strict=True)}
+
+
+def target_columns(model: Any, source: Any, label: str | None, targets: Sequence[str]) -> Sequence[str]:
+    """The columns of the targets of a regression: those named, else that of the label, where columns have names.
+
+    Raises
+    ------
+    ConfigurationError
+        When targets are named, and the model is a classifier.
+    """
+    if model.classifies:
+        if targets:
+            raise ConfigurationError("targets are for regressions, and this model predicts classes: give label=.")
+        return ()
+    return targets or ((label,) if label is not None and nameless_form(source) is None else ())
 
 
 def _stream_for(
@@ -122,18 +155,21 @@ def _stream_for(
     *,
     id: str | None,
     label: str | None,
+    targets: Sequence[str],
     labelled: bool,
     ignore: Sequence[str],
     dialect: Dialect | None,
 ) -> TableStream:
     """A table as the model reads it: columns by name where it has names, labels of the type that it knows."""
     wanted, form = model.n_features, nameless_form(source)
+    targets = target_columns(model, source, label, targets)
     known = {type(c) for c in model.classes} & {int, str}  # what a column of digits stands for, the model says
     stream = stream_table(
         source,
         id=id,
         label=label,
         labelled=labelled,
+        targets=targets,
         features=None if form is not None else model.feature_names,
         ignore=ignore,
         kinds={"label": known.pop()} if known else None,

@@ -155,25 +155,41 @@ class RegressionScores:
         """All of it in values that JSON has."""
         return dict(vars(self))
 
+    @property
+    def line(self) -> str:
+        """The figures in a line of text."""
+        r2 = "R² undefined" if self.r2 is None else f"R² {self.r2:.4f} (0 for a constant)"
+        return f"{r2}, mean absolute error {self.mean_absolute_error:.4g} ({self.mean_absolute_error_of_mean:.4g})"
+
+    def tables(self, title: str = "") -> list[TextTable]:
+        """The figures."""
+        errors = self.mean_absolute_error, self.mean_absolute_error_of_mean
+        r2 = ("undefined", "undefined") if self.r2 is None else (f"{self.r2:.4f}", "0.0000")
+        figures = [("R²", *r2), ("mean absolute error", *(f"{error:.4g}" for error in errors))]
+        return [TextTable(title or f"{self.rows:,} rows with known targets", ("", "model", "a constant"), figures)]
+
 
 class Tally:
-    """Predictions with their known labels, collected block by block, and kept in memory until they are scored."""
+    """Predictions with known labels or targets, collected block by block, kept in memory until they are scored."""
 
     def __init__(self) -> None:
         self._y: list[Any] = []
         self._predicted: list[Any] = []
         self._probabilities: list[npt.NDArray[np.float64]] = []
 
-    def add(self, y: Any, probabilities: npt.NDArray[np.float64], predicted: Any) -> None:
-        """Rows that follow."""
+    def add(self, y: Any, probabilities: npt.NDArray[np.float64] | None, predicted: Any) -> None:
+        """Rows that follow; there are no probabilities of targets."""
         self._y += _plain(y)
         self._predicted += _plain(predicted)
-        self._probabilities.append(probabilities)
+        if probabilities is not None:
+            self._probabilities.append(probabilities)
 
-    def scores(self, classes: Sequence[Any]) -> Scores | None:
+    def scores(self, classes: Sequence[Any]) -> Scores | RegressionScores | None:
         """The scores of all of them; None where there were none."""
         if not self._y:
             return None
+        if not self._probabilities:
+            return regression_scores_of(self._y, self._predicted)
         return scores_of(self._y, classes, np.concatenate(self._probabilities), self._predicted)
 
 
@@ -256,6 +272,7 @@ def regression_scores_of(y: npt.ArrayLike, predicted: npt.ArrayLike) -> Regressi
     RegressionScores(rows=3, r2=0.5, mean_absolute_error=0.333..., mean_absolute_error_of_mean=0.666...)
     """
     true, guessed = np.asarray(y, dtype=np.float64), np.asarray(predicted, dtype=np.float64)
+    true = true[:, 0] if true.ndim > guessed.ndim == 1 == true.shape[1] else true
     if true.shape != guessed.shape or not true.size:
         raise InputError(
             f"there must be rows, and as many numbers as predictions; got shapes {true.shape} and {guessed.shape}."

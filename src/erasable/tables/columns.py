@@ -246,6 +246,21 @@ def check_keys(keys: npt.NDArray[Any], where: str, *, optional: bool, first: int
     return keys
 
 
+def number_columns(values: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
+    """Several targets for each row, shape (n, n_targets): finite numbers.
+
+    Raises
+    ------
+    InputError, InputTypeError
+    """
+    if values.dtype.kind not in "biuf":
+        raise InputTypeError(f"{where}: several targets must be numbers; got {values.dtype}.")
+    unfit = int(np.count_nonzero(~np.isfinite(values)))
+    if unfit:
+        raise InputError(f"{where}: {unfit} of {values.size} targets are missing or not finite: leave those rows out.")
+    return values
+
+
 def as_rows(X: Any, where: str, shown: Sequence[str] | None = None, first: int = 0) -> Any:
     """Rows as float32 where that holds every number they can have, as float64 otherwise; sparse ones as a csr_array.
 

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from numpy.lib import format as npy
 
 from erasable.errors import InputError
-from erasable.tables.columns import as_rows, check_shape, checked_column
+from erasable.tables.columns import as_rows, check_shape, checked_column, number_columns
 from erasable.tables.reading import Source, block_rows, existing_file, listed, read_or_refuse, refused_each, where_in
 from erasable.tables.table import Split, Table
 
@@ -204,6 +204,12 @@ def _arrays(path: Path, names: list[str]) -> dict[str, npt.NDArray[Any]]:
 def _checked_columns(arrays: dict[str, npt.NDArray[Any]], n: int, where: str) -> dict[str, Any]:
     """The arrays ``y``, ``ids``, ``subjects`` and ``weights``, where they are there, as they belong to ``n`` rows."""
     for part, values in arrays.items():
-        if values.shape != (n,) and not (part == "subjects" and values.ndim == 2 and len(values) == n):
+        wide = values.ndim == 2 and len(values) == n and (part == "subjects" or (part == "y" and values.shape[1] > 1))
+        if values.shape != (n,) and not wide:
             raise InputError(f"{where}: {part} has the shape {values.shape} for {n} rows: give one per row.")
-    return {part: checked_column(values, _ROLES[part], f"{where}, {part}") for part, values in arrays.items()}
+    return {
+        part: number_columns(values, f"{where}, {part}")
+        if part == "y" and values.ndim > 1
+        else checked_column(values, _ROLES[part], f"{where}, {part}")
+        for part, values in arrays.items()
+    }

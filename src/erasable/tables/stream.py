@@ -17,6 +17,7 @@ from erasable.tables.opening import Dialect
 from erasable.tables.reading import Source, as_path
 from erasable.tables.sources import open_source
 from erasable.tables.table import Split, Table
+from erasable.tables.targets import Targets, check_targets
 from erasable.validation import whole_number
 
 BLOCK_BYTES = 2**24
@@ -40,17 +41,20 @@ class TableStream:
         Columns that were left alone although nobody said so with ``ignore``, since ``features`` does not name them.
     """
 
-    def __init__(self, source: Source, block_bytes: int) -> None:
+    def __init__(self, source: Source, block_bytes: int, targets: Sequence[str] = ()) -> None:
         self._source, self._block_bytes = source, block_bytes
         self.name, self.feature_names, self.typed = source.name, source.feature_names, source.typed
         self.unused = source.unused
+        self._targets = Targets.of(source.feature_names, targets) if targets else None
+        if self._targets is not None:
+            self.feature_names = self._targets.feature_names
         self._running: WeakSet[Generator[Table, None, None]] = WeakSet()
         self._spent = self._closed = False
 
     @property
     def n_features(self) -> int:
         """How many numbers a row has."""
-        return self._source.n_features
+        return self._source.n_features if self._targets is None else len(self._targets.rest)
 
     @property
     def once(self) -> bool:
@@ -85,7 +89,8 @@ class TableStream:
         return blocks
 
     def _blocks(self, block_bytes: int | None) -> Generator[Table, None, None]:
-        yield from self._source.blocks(block_bytes)
+        for table in self._source.blocks(block_bytes):
+            yield table if self._targets is None else self._targets.split(table)
 
     def _check_open(self) -> None:
         if self._closed:
@@ -120,6 +125,7 @@ def stream_table(
     n_features: int | None = None,
     weight: str | None = None,
     dialect: Dialect | None = None,
+    targets: Sequence[str] = (),
     block_bytes: int = BLOCK_BYTES,
 ) -> TableStream:
     r"""The table in a file or pipe, block by block: what ``load_table`` reads, with one block in memory at a time.
@@ -170,6 +176,9 @@ def stream_table(
         The column that says how much each row counts: numbers, none missing.
     dialect : Dialect, optional
         How CSV text is written: what stands between cells and before decimals, and in which encoding.
+    targets : sequence of str
+        Columns of numbers that are to be predicted, none missing, in place of a label: they become ``y``, of shape
+        (n_rows,) for one and (n_rows, n_targets) for several. Files without names of columns have theirs in ``y``.
     block_bytes : int, default=16 MiB
         About how large the rows of a block are. In all, some three times as much is in memory, and pages of Parquet.
 
@@ -197,10 +206,14 @@ def stream_table(
     ...     stream.read().X.tolist()
     [[80.5, 41.0], [71.0, 52.0], [66.0, 39.0]]
     """
+    if targets:
+        subjects = (subject,) if subject is None or isinstance(subject, str) else subject
+        targets = check_targets(targets, (id, *subjects, weight, *ignore, *(features or ())))
+        label, labelled, features = None, False, None if features is None else (*features, *targets)
     roles = Roles(label, id, subject, features, labelled, ignore, weight)
     size = whole_number(block_bytes, "block_bytes")
     width = None if n_features is None else whole_number(n_features, "n_features")
-    return TableStream(open_source(source, roles, check_kinds(kinds), width, dialect), size)
+    return TableStream(open_source(source, roles, check_kinds(kinds), width, dialect), size, targets)
 
 
 def load_table(
@@ -216,6 +229,7 @@ def load_table(
     n_features: int | None = None,
     weight: str | None = None,
     dialect: Dialect | None = None,
+    targets: Sequence[str] = (),
 ) -> Table:
     r"""The table in a CSV, Parquet, NumPy or SVMlight file, whole.
 
@@ -236,7 +250,7 @@ def load_table(
     ----------
     source : str, path, list of these, or binary file object
         The file; its ending says what it is. Or several, or a pipe, as in ``stream_table``.
-    label, id, subject, features, ignore, labelled, kinds, n_features, weight, dialect
+    label, id, subject, features, ignore, labelled, kinds, n_features, weight, dialect, targets
         As in ``stream_table``.
 
     Returns
@@ -276,6 +290,7 @@ def load_table(
         n_features=n_features,
         weight=weight,
         dialect=dialect,
+        targets=targets,
     ) as stream:
         return stream.read()
 

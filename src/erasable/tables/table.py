@@ -12,7 +12,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from erasable.errors import ConfigurationError, InputError, InputTypeError
-from erasable.tables.columns import plain_array, subject_array
+from erasable.tables.columns import number_columns, plain_array, subject_array
 from erasable.validation import number_between, whole_number
 
 
@@ -25,7 +25,8 @@ class Table:
     X : ndarray of float32 or float64, or scipy.sparse.csr_array, of shape (n_rows, n_features)
         The rows.
     y : array of shape (n_rows,), optional
-        Their labels; without, there is nothing to learn, but rows to predict or to look for.
+        Their labels; without, there is nothing to learn, but rows to predict or to look for. Numbers to be predicted
+        may have the shape (n_rows, n_targets).
     ids : array of shape (n_rows,), optional
         The name of every row, for ``fit(..., ids=table.ids)``.
     subjects : array of shape (n_rows,) or (n_rows, n), or list of lists, optional
@@ -79,7 +80,9 @@ class Table:
             values = getattr(self, part)
             if values is None:
                 continue
-            column = subject_array(values, part) if part == "subjects" else plain_array(values, part)
+            several = part == "y" and getattr(values, "ndim", 1) == 2 and values.shape[1] > 1
+            checked = number_columns if several else subject_array if part == "subjects" else plain_array
+            column = checked(values, part)
             if len(column) != X.shape[0]:
                 raise InputError(f"{part} has {len(column)} entries for {X.shape[0]} rows: give one per row.")
             object.__setattr__(self, part, column)

@@ -1,0 +1,90 @@
+"""A linear regression as a model: Algorithm 1's rows and ridge solution, for targets that are numbers.
+
+Which rows are selected does not depend on what they answer, so all that is different here is the right-hand side: sums
+of rows times their targets in place of sums by class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import KeysView
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from erasable.core.arrays import Float64s
+from erasable.core.target_grid import centre_of, on_grid, outside, span_of
+from erasable.errors import InputError, InputTypeError
+from erasable.models.linear import LinearModel
+from erasable.models.regression_state import RegressionConfiguration, RegressionState
+
+
+class RegressionModel(LinearModel):
+    """Core rows with targets, sums and weights of one linear regression."""
+
+    KIND = "regression"
+    STATE = RegressionState
+    classifies = False
+    configuration: RegressionConfiguration
+
+    def answers(self, y: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Targets on their grid, shape (n_samples, n_targets); refused outside of their ranges."""
+        ranges = self.configuration.target_ranges
+        if y.dtype.kind not in "biuf":
+            raise InputTypeError(f"targets must be numbers; got {y.dtype}.")
+        numbers = y.astype(np.float64).reshape(len(y), -1)
+        if numbers.shape[1] != len(ranges):
+            raise InputError(f"y has {numbers.shape[1]} targets for each row, and the model has {len(ranges)}.")
+        unfit = outside(numbers, ranges)
+        if unfit:
+            raise InputError(
+                f"{unfit} of {numbers.size} targets are outside of the declared range, or no finite numbers: declare a "
+                "range that holds all that will ever come, with target_range=, or correct y."
+            )
+        return on_grid(numbers, ranges, self.configuration.grid)
+
+    # -- sums ----------------------------------------------------------------------------------------------------
+
+    def answered(self) -> KeysView[Any]:
+        """What there are sums by: all targets, where there are rows."""
+        return dict.fromkeys(self.configuration.answered(self.core.place)).keys()
+
+    def take_off(self, rows: Any, labels: list[Any]) -> None:
+        """Subtract rows that leave, times their targets."""
+        for target, total in self.configuration.sums_of(rows, labels).items():
+            self.class_sums[target] -= total
+
+    @property
+    def widths(self) -> tuple[int, int]:
+        """One sum and one function for each target."""
+        return self.n_targets, self.n_targets
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of numbers held: rows, targets, sums and weights."""
+        return super().nbytes + len(self.core) * self.n_targets * self.configuration.grid.dtype.itemsize
+
+    # -- predicting ----------------------------------------------------------------------------------------------
+
+    @property
+    def n_targets(self) -> int:
+        """How many numbers are predicted for each row."""
+        return len(self.configuration.target_ranges)
+
+    def _spans(self) -> Float64s:
+        c = self.configuration
+        return np.array([span_of(ends, c.grid) for ends in c.target_ranges])
+
+    def coefficients(self) -> Float64s:
+        """Weights of the features for rows of norm one, shape (n_targets, n_features), in the units of the targets."""
+        return super().coefficients() * self._spans()[:, None]
+
+    def intercepts(self) -> Float64s:
+        """The constant of each function: the centre of its range, and what the appended coordinate adds."""
+        centres = np.array([centre_of(ends) for ends in self.configuration.target_ranges])
+        constants: Float64s = super().intercepts() * self._spans() + centres
+        return constants
+
+    def predict(self, X: Any) -> Float64s:
+        """The targets of each row, shape (n,) for one and (n, n_targets) for several; not cut off at their ranges."""
+        return self.decision(X)
