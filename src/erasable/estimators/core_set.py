@@ -138,7 +138,7 @@ class CoreSetUnlearner(ModelClassifier):
                 "give it horizon= beside kappa=, or threshold= instead."
             )
 
-    def _start(self, n_features: int | None, n_samples: int, classes: Any, *, streaming: bool) -> CoreSetModel:
+    def _start(self, X: Any, y: Any, classes: Any, *, streaming: bool) -> CoreSetModel:
         self._check_parameters()
         return CoreSetModel(CoreSetConfiguration.of(self.core_set, self.learner, self.one_shot, self.reproducible))
 

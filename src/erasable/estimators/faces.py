@@ -47,7 +47,7 @@ class ModelFace(Savable, Forgetting):
     _model: Model
 
     @abstractmethod
-    def _started(self, X: Any, y: npt.NDArray[Any], classes: Any, *, streaming: bool) -> Model:
+    def _start(self, X: Any, y: Any, classes: Any, *, streaming: bool) -> Model:
         """An empty model for checked rows like these, with the configuration that the constructor arguments name."""
 
     @abstractmethod
@@ -122,7 +122,7 @@ class ModelFace(Savable, Forgetting):
         """Check everything, then learn; a refused call changes nothing. ``sizes`` go to ``core.selector.select``."""
         X, y, schema = self._check_learnt(X, y, first=fresh)
         if fresh:
-            model = self._started(X, y, classes, streaming=streaming)
+            model = self._start(X, y, classes, streaming=streaming)
         else:
             model = self._model
             model.check_whole()
@@ -248,13 +248,6 @@ class ModelFace(Savable, Forgetting):
 class ModelClassifier(ModelFace, ForgettingClassifier):
     """A face of a model whose rows have labels."""
 
-    @abstractmethod
-    def _start(self, n_features: int | None, n_samples: int, classes: Any, *, streaming: bool) -> Model:
-        """An empty model with the configuration that the constructor arguments name."""
-
-    def _started(self, X: Any, y: npt.NDArray[Any], classes: Any, *, streaming: bool) -> Model:
-        return self._start(X.shape[1] if X.ndim > 1 else None, X.shape[0], classes, streaming=streaming)
-
     @property
     def classes_(self) -> npt.NDArray[Any]:
         """The classes fixed by the caller, or those of the surviving core rows."""
@@ -346,7 +339,7 @@ class StreamingFace(ModelFace):
             blocks = chain([first], source) if once else blocks
             X, y, schema = self._check_learnt(first.X, first.y, first=True)
             face = clone(self)
-            face._install(schema, _model=self._started(X, y, None, streaming=True))
+            face._install(schema, _model=self._start(X, y, None, streaming=True))
         face._model.check_whole()
         face._check_unchanged(face._model, None)
         checked = _CheckedBlocks(face, blocks)

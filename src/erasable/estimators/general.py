@@ -163,16 +163,15 @@ class ErasableGeneralClassifier(ErasableBase):
             )
         return sampler
 
-    def _start(self, n_features: int | None, n_samples: int, classes: Any, *, streaming: bool) -> GeneralModel:
-        assert n_features is not None
-        configuration = self._configuration(n_features, classes)
+    def _start(self, X: Any, y: Any, classes: Any, *, streaming: bool) -> GeneralModel:
+        configuration = self._configuration(X.shape[1], classes)
         if streaming and isinstance(configuration.sampler, Staged):
             raise ConfigurationError(
                 "the staged sampler looks at all rows at once, so it cannot learn in parts: call fit with all rows, or "
                 "use sampler='single-pass'."
             )
         if isinstance(configuration.function_class, LinearBall):
-            warn_of_signs(configuration.function_class.grid(n_features))
+            warn_of_signs(configuration.function_class.grid(X.shape[1]))
         return GeneralModel(configuration)
 
     def _check_unchanged(self, model: GeneralModel, classes: Any) -> None:

@@ -155,9 +155,8 @@ class ErasableKernelClassifier(ErasableBase):
             points, kernel, units, threshold, fixed_classes(self, classes), names, order_key(self)
         )
 
-    def _start(self, n_features: int | None, n_samples: int, classes: Any, *, streaming: bool) -> KernelModel:
-        assert n_features is not None
-        return KernelModel(self._configuration(n_features, classes))
+    def _start(self, X: Any, y: Any, classes: Any, *, streaming: bool) -> KernelModel:
+        return KernelModel(self._configuration(X.shape[1], classes))
 
     def _check_unchanged(self, model: KernelModel, classes: Any) -> None:
         there = model.configuration

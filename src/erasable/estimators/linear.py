@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from erasable.errors import ConfigurationError
 from erasable.estimators.faces import ErasableBase
-from erasable.estimators.linear_face import LinearFace
+from erasable.estimators.linear_face import LinearFace, width_of
 from erasable.models.linear import LinearModel
 from erasable.models.parameters import check_unchanged, configure, map_of, warn_of_signs
 
@@ -234,9 +234,9 @@ class ErasableClassifier(LinearFace, ErasableBase):
 
     # -- the model behind it -------------------------------------------------------------------------------------
 
-    def _start(self, n_features: int | None, n_samples: int, classes: Any, *, streaming: bool) -> LinearModel:
+    def _start(self, X: Any, y: Any, classes: Any, *, streaming: bool) -> LinearModel:
         self._check_alpha()
-        configuration = configure(self, n_features, n_samples, classes, streaming=streaming)
+        configuration = configure(self, width_of(X), X.shape[0], classes, streaming=streaming)
         warn_of_signs(configuration.grid)
         return LinearModel(configuration, map_of(self))
 

@@ -87,6 +87,11 @@ class LinearFace(StreamingFace):
         return tags
 
 
+def width_of(X: Any) -> int | None:
+    """Columns of checked rows; None where they are texts."""
+    return X.shape[1] if X.ndim > 1 else None
+
+
 def _unnumbered(feature_map: Any, X: Any) -> Any:
     """Texts, or the rows of a table encoded; None where the map, or the model without one, takes numbers."""
     takes = getattr(feature_map, "takes", None)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-import numpy.typing as npt
 from sklearn.base import RegressorMixin
 
 from erasable.core.arrays import Float64s
 from erasable.errors import ConfigurationError
-from erasable.estimators.linear_face import LinearFace
+from erasable.estimators.linear_face import LinearFace, width_of
 from erasable.models.parameters import check_unchanged_regression, configure_regression, map_of, warn_of_signs
 from erasable.models.regression import RegressionModel
 from erasable.models.scarcity import OfferedTargets
@@ -172,10 +171,10 @@ class ErasableRegressor(RegressorMixin, LinearFace):
 
     # -- the model behind it -------------------------------------------------------------------------------------
 
-    def _started(self, X: Any, y: npt.NDArray[Any], classes: Any, *, streaming: bool) -> RegressionModel:
+    def _start(self, X: Any, y: Any, classes: Any, *, streaming: bool) -> RegressionModel:
         _refuse_classes(classes)
-        width, n_targets = (X.shape[1] if X.ndim > 1 else None), (y.shape[1] if y.ndim > 1 else 1)
-        configuration = configure_regression(self, width, X.shape[0], n_targets, streaming=streaming)
+        n_targets = y.shape[1] if y.ndim > 1 else 1
+        configuration = configure_regression(self, width_of(X), X.shape[0], n_targets, streaming=streaming)
         warn_of_signs(configuration.grid)
         return RegressionModel(configuration, map_of(self))
 
