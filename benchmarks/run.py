@@ -2,7 +2,7 @@
 
     make bench                              everything, about ten minutes
     make bench ARGS="--only fit forget"     some sections
-    make bench ARGS="--data DIR"            accuracy and order also on NAME_{train,test,labels}.npz files in DIR
+    make bench ARGS="--data DIR"            accuracy, order and sparse rows also on NAME_{train,test,labels}.npz files in DIR
 
 Every comparison runs in this one process, the contestants taking turns, each after a call of its own to warm up;
 figures are medians, ratios are of medians.
@@ -36,6 +36,7 @@ from benchmarks.logistic import logistic
 from benchmarks.order import order
 from benchmarks.planning import cases, row
 from benchmarks.scan import main as print_scan_tables
+from benchmarks.sparse import sparse
 from benchmarks.sparse_files import HEAD as SPARSE_HEAD
 from benchmarks.sparse_files import rows as sparse_file_rows
 from benchmarks.tools import console, spread, table, take_turns
@@ -357,6 +358,7 @@ SECTIONS = {
     "fit": fit,
     "loop": loop,
     "order": lambda options: order(options, {"correlated": CORRELATED, "margin": MARGIN}),
+    "sparse": sparse,
     "forget": forget,
     "memory": memory,
     "growth": growth,
@@ -381,7 +383,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", choices=SECTIONS, help="sections to run; the others stay as they are")
     parser.add_argument("--rounds", type=int, default=5, help="rounds per comparison (default 5)")
-    parser.add_argument("--data", help="folder with further data sets for accuracy and order")
+    parser.add_argument("--data", help="folder with further data sets, for accuracy, order and sparse rows")
     parser.add_argument("--runs", type=Path, default=Path("reproduction"), help="folder of `erasable reproduce` runs")
     parser.add_argument("--out", default=Path(__file__).with_name("RESULTS.md"), type=Path)
     options = parser.parse_args()

@@ -87,7 +87,7 @@ def test_bounds_grow_with_what_they_depend_on():
     assert 0 < sparse_gram_error(inverse, 1.0, 1.0, 4) < 1e-12
     assert sparse_gram_error(inverse, 1e10, 1.0, 4) > 1e-5
     assert sparse_gram_error(inverse, 1.0, 1e12, 4) > 1e-4
-    assert invert(learnt(sparse_rows(np.full((4000, 4), 16000), grid), grid, 1), 1) is None
+    assert invert(learnt(sparse_rows(np.full((60_000, 4), 16000), grid), grid, 1), 1) is None
 
 
 def test_columns_that_many_rows_hold_are_dense():

@@ -2,9 +2,11 @@
 
 1. *Screening* (float32): one triangular product over a big block; a row whose upper bound is at or below the
    threshold is out. Safe with a stale factor, because ``H`` only grows while learning and leverage only falls.
-2. *Certified decision* (float64): Schur complements with an a-priori error bound, in :mod:`erasable.core.selector`.
+2. *Certified decision* (float64): Schur complements with an a-priori error bound, in :mod:`erasable.core.deciding`.
 3. *Enclosure*, then *exact*: :func:`exceeds` narrows ``g'H^-1g`` with exact residuals and, for a true tie, solves in
    rationals.
+
+Sparse rows take another way through the first two: :mod:`erasable.core.sparse_leverage`.
 
 Bounds follow Higham, *Accuracy and Stability of Numerical Algorithms*, 2nd ed.: theorems 8.5 (triangular systems), 10.3
 (Cholesky) and section 3.5 (products); they hold for any order of summation. ``u`` is the unit roundoff. Every

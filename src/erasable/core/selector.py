@@ -11,6 +11,8 @@ BLAS-3:
   were taken are surely in, those not selected even if only the sure ones were taken are surely out, and repeating
   this closes the bracket: each round settles at least the first open row, in practice two or three rounds settle all.
 
+:mod:`erasable.core.deciding` has the last two; sparse rows stay sparse throughout.
+
 Adds the rows it selects to the sums it is given.
 """
 
@@ -229,7 +231,7 @@ def select(
     *Law*: the selection is that of the literal loop ``if g'H^-1g > tau: select; H += g g'`` in exact arithmetic,
     ``g'H^-1g > tau or forced`` where some are forced.
     *Cost*: n d^2 float32 flops to screen and about 3 d^2 + d^3 / chunk flops a candidate; memory beside the result:
-    three d x d matrices and one block.
+    three d x d matrices and one block. Sparse rows with k entries: k^2 to screen, k d + 2 d^2 or so for a candidate.
     *Source*: Algorithm 1, procedure BBQSampler.
     """
     d, low, n = grid.n_columns, 0, len(rows)
