@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
+import erasable.core.sums as sums
 from erasable.core.grid import Grid, dense_rows, sparse_rows, to_grid
 from erasable.core.sparse_leverage import frequent_columns, invert, may_exceed, sparse_gram_error, split
 from erasable.core.sums import add_rows, empty_gram, sums_by_class, symmetric
@@ -204,8 +205,14 @@ def test_short_rows_are_listed_but_for_the_constant():
 # -- sums ----------------------------------------------------------------------------------------------------------
 
 
-@given(st.integers(0, 10**6), st.sampled_from([15, 20]), st.booleans())
-def test_sums_of_sparse_rows_are_those_of_dense_ones(seed, bits, intercept):
+@given(st.integers(0, 10**6), st.sampled_from([15, 20]), st.booleans(), st.sampled_from([1, 3, 17, 2**16]))
+def test_sums_of_sparse_rows_are_those_of_dense_ones(seed, bits, intercept, pairs_at_once):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sums, "_PAIRS_AT_ONCE", pairs_at_once)
+        assert_sums_are_those_of_dense_rows(seed, bits, intercept)
+
+
+def assert_sums_are_those_of_dense_rows(seed, bits, intercept):
     grid = Grid(4, bits, intercept, None)
     G = to_grid(some_rows(30, 4, 0.4, seed) * 0.2, grid)
     G[:2, : grid.n_features] = [grid.ball, 0, 0, 0]  # products and sums that int16 and int32 cannot hold
