@@ -2,7 +2,7 @@
 
     make bench                              everything, about ten minutes
     make bench ARGS="--only fit forget"     some sections
-    make bench ARGS="--data DIR"            accuracy and sparse rows also on NAME_{train,test,labels}.npz files in DIR
+    make bench ARGS="--data DIR"            accuracy, order and sparse rows also on NAME_{train,test,labels}.npz in DIR
 
 Every comparison runs in this one process, the contestants taking turns, each after a call of its own to warm up;
 figures are medians, ratios are of medians.

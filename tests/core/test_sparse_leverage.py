@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
+import erasable.core.sums as sums
 from erasable.core.grid import Grid, dense_rows, sparse_rows, to_grid
 from erasable.core.sparse_leverage import frequent_columns, invert, may_exceed, sparse_gram_error, split
 from erasable.core.sums import add_rows, empty_gram, sums_by_class, symmetric
@@ -45,7 +46,7 @@ def test_leverages_and_products_are_within_their_bounds(bits, intercept, units):
     for columns in (None, np.arange(grid.n_columns), np.array([grid.n_columns - 1])):
         rows = split(asked, grid, columns)
         reach, q = inverse.reach(rows), inverse.leverages(rows)
-        found = rows.times(inverse.products(rows))
+        found = rows.times(np.ascontiguousarray(inverse.products(rows).T))
         for i in range(len(G)):
             error = abs(Fraction(q[i]) - K[i][i])
             assert error <= inverse.error * K[i][i] + Fraction(inverse.rounding(reach[i] ** 2))
@@ -72,6 +73,93 @@ def test_a_row_just_above_the_threshold_may_exceed_it(seed, below):
         assert not may_exceed(asked, inverse, grid, float(q) * 1.001)[i]
 
 
+# -- an inverse that follows --------------------------------------------------------------------------------------
+
+
+def followed(inverse, rows, grid, units, trace):
+    """Let the inverse follow a chunk of sparse grid rows; the trace of ``H`` with them, and whether it went well."""
+    parts = split(rows, grid)
+    P = inverse.products(parts)
+    B = np.asfortranarray(parts.times(np.ascontiguousarray(P.T)) + np.eye(len(P)))
+    trace += float((rows.data.astype(float) ** 2).sum()) + rows.shape[0] * grid.constant**2
+    squared_reach = float((inverse.reach(parts) ** 2).sum())
+    return trace, inverse.follow(P, B, squared_reach, parts.entries, units, trace)
+
+
+def is_positive(M):
+    """Whether a symmetric matrix of rationals has no negative eigenvalue."""
+    M = [list(row) for row in M]
+    for i, row in enumerate(M):
+        if row[i] < 0 or (row[i] == 0 and any(row[i:])):
+            return False
+        for below in M[i + 1 :]:
+            if row[i] != 0 and below[i] != 0:
+                times = below[i] / row[i]
+                below[i:] = [b - times * a for a, b in zip(row[i:], below[i:], strict=True)]
+    return True
+
+
+def true_error_is_within(inverse, exact, bound):
+    """Whether ``|x'(A - H^-1)x| <= bound * x'H^-1x`` for every x, in rationals."""
+    d, bound = len(exact), Fraction(bound)
+    right = [oracle.solve(exact, [int(i == j) for i in range(d)]) for j in range(d)]
+    A = [[Fraction(v) for v in row] for row in inverse.A.tolist()]
+    above = [[(1 + bound) * r - a for r, a in zip(*rows, strict=True)] for rows in zip(right, A, strict=True)]
+    below = [[a - (1 - bound) * r for r, a in zip(*rows, strict=True)] for rows in zip(right, A, strict=True)]
+    return is_positive(above) and is_positive(below)
+
+
+def nasty_rows(kind, n, rng):
+    """Rows of four entries: any, near copies of one row, or of very different lengths."""
+    X = rng.standard_normal((n, 4)) * (rng.random((n, 4)) < 0.6)
+    if kind == "copies":
+        X = np.tile([1.0, -2.0, 3.0, 0.5], (n, 1)) + 1e-4 * X
+    if kind == "lengths":
+        X *= 10.0 ** rng.uniform(-4, 0, (n, 1))
+    return X / max(1.0, np.linalg.norm(X, axis=1).max(initial=0.0))
+
+
+@pytest.mark.parametrize("kind", ["any", "copies", "lengths"])
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("bits", [15, 20])
+@pytest.mark.parametrize("units", [1, 2**8, 2**20, 2**30])
+def test_the_error_of_an_inverse_that_follows_stays_within_its_bound(kind, intercept, bits, units):
+    grid, rng = Grid(4, bits, intercept, None), np.random.default_rng(bits)
+    H = learnt(to_grid(sp.csr_array(nasty_rows(kind, 7 if bits == 20 else 0, rng)), grid), grid, units)
+    inverse, trace, n = invert(H, units), float(H.trace()), 0
+    while inverse is not None and n < 40:
+        rows = to_grid(sp.csr_array(nasty_rows(kind, int(rng.integers(1, 9)), rng)), grid)
+        trace, went_well = followed(inverse, rows, grid, units, trace)
+        add_rows(H, rows, 1.0, grid)
+        assert trace == H.trace()
+        if not went_well:
+            break
+        n += 1
+        assert (inverse.A == inverse.A.T).all()
+        if n in (1, 3, 20, 40):
+            assert true_error_is_within(inverse, symmetric(H).tolist(), inverse.error)
+    assert n == 40 or units < 2**20 or bits == 20
+    if units == 2**30 and bits == 15:
+        assert inverse.error < 1e-10  # the bound is not an empty one
+
+
+def test_an_inverse_that_cannot_follow_says_so():
+    grid, units = Grid(3), 1
+    inverse = invert(empty_gram(grid, units), units)
+    rows = sparse_rows(np.full((400, 4), 16000), grid)
+    assert not followed(inverse, rows, grid, units, float(units * 4))[1]
+
+
+def test_an_error_that_is_too_large_is_seen_by_the_judge():
+    grid, units = Grid(4), 2**30
+    H = learnt(to_grid(sp.csr_array(some_rows(9, 4, 0.6, 1)), grid), grid, units)
+    inverse, exact = invert(H, units), symmetric(H).tolist()
+    assert true_error_is_within(inverse, exact, inverse.error + 1e-14)
+    assert not true_error_is_within(inverse, exact, 1e-22)
+    inverse.A[1, 1] *= 1 + 1e-6
+    assert not true_error_is_within(inverse, exact, 1e-9)
+
+
 def test_the_inverse_is_symmetric_and_its_residual_is_on_the_left():
     grid = Grid(300)
     H = learnt(to_grid(sp.csr_array(some_rows(500, 300, 0.05, 1)), grid), grid, 2**20)
@@ -91,21 +179,40 @@ def test_bounds_grow_with_what_they_depend_on():
 
 
 def test_columns_that_many_rows_hold_are_dense():
-    X = np.zeros((100, 5))
-    X[:, 1], X[:3, 2], X[:50, 4] = 1.0, 1.0, 1.0
-    grid = Grid(5)
+    X = np.zeros((100, 20))
+    X[:, :14], X[:3, 15], X[:50, 17] = 1.0, 1.0, 1.0
+    grid = Grid(20)
     rows = to_grid(sp.csr_array(X), grid)
-    assert frequent_columns(rows, grid).tolist() == [1, 4, 5]
+    assert frequent_columns(rows, grid).tolist() == [*range(14), 17, 20]
+    assert frequent_columns(rows, grid, 0.6).tolist() == [*range(14), 20]
     parts = split(rows, grid)
     assert parts.rest.nnz == 3
     assert (parts.dense[:, -1] == grid.constant).all()
+    assert parts.entries == 17
+
+
+def test_short_rows_are_listed_but_for_the_constant():
+    for intercept in (False, True):
+        grid = Grid(5, intercept=intercept)
+        rows = to_grid(sp.csr_array(np.ones((9, 5))), grid)
+        parts = split(rows, grid)
+        assert parts.frequent.tolist() == [5][: int(intercept)]
+        assert parts.rest.nnz == 45
+        assert parts.entries == 5 + intercept
+        assert (parts.times(np.eye(grid.n_columns)) == dense_rows(rows, grid)).all()
 
 
 # -- sums ----------------------------------------------------------------------------------------------------------
 
 
-@given(st.integers(0, 10**6), st.sampled_from([15, 20]), st.booleans())
-def test_sums_of_sparse_rows_are_those_of_dense_ones(seed, bits, intercept):
+@given(st.integers(0, 10**6), st.sampled_from([15, 20]), st.booleans(), st.sampled_from([1, 3, 17, 2**16]))
+def test_sums_of_sparse_rows_are_those_of_dense_ones(seed, bits, intercept, pairs_at_once):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sums, "_PAIRS_AT_ONCE", pairs_at_once)
+        assert_sums_are_those_of_dense_rows(seed, bits, intercept)
+
+
+def assert_sums_are_those_of_dense_rows(seed, bits, intercept):
     grid = Grid(4, bits, intercept, None)
     G = to_grid(some_rows(30, 4, 0.4, seed) * 0.2, grid)
     G[:2, : grid.n_features] = [grid.ball, 0, 0, 0]  # products and sums that int16 and int32 cannot hold

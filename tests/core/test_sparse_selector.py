@@ -144,7 +144,7 @@ def test_an_inverse_as_bad_as_its_bound_allows_changes_no_decision(copies, shift
         if right is None:
             return None
         made.append(right.error)
-        return Inverse(right.A * (1 + 0.4 * sign * right.error), right.roots, right.error)
+        return Inverse(right.A * (1 + 0.4 * sign * right.error), right.roots, right.error, right.entrywise)
 
     monkeypatch.setattr(sparse_deciding, "invert", worst)
     asked = sp.csr_array(np.array([[1, -1], [3, -2], [40, -41], [200, -201], [2, 2]]) / 2.0**grid.bits)
@@ -155,6 +155,85 @@ def test_an_inverse_as_bad_as_its_bound_allows_changes_no_decision(copies, shift
                     asked, grid, units, float(q) * stretch, learnt=learnt, chunk_rows=chunk, block_rows=5
                 )
     assert made or copies >= 120
+
+
+# -- an inverse that follows ---------------------------------------------------------------------------------------
+
+
+def exact_indices(X, grid, units, tau):
+    inverse = oracle.GrowingInverse(grid.n_columns, units)
+    return [i for i, g in enumerate(to_grid(X, grid).tolist()) if inverse.take_if_above(g, tau)]
+
+
+@pytest.mark.parametrize("sign", [-1, 0, 1])
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize(("bits", "units"), [(15, 2**30), (15, 2**16), (18, 2**9), (20, 1)])
+def test_near_ties_after_many_chunks_are_decided_right(bits, units, intercept, sign, monkeypatch):
+    """Also where the inverse is about as bad as its bound allows after every chunk."""
+    X, grid = a_stream(120, 6, 0.3, bits + intercept), Grid(6, bits, intercept)
+    follow, lasted = Inverse.follow, []
+
+    def worst(inverse, *told):
+        before = inverse.error
+        went_well = follow(inverse, *told)
+        lasted.append(went_well)
+        inverse.A *= 1.0 + 0.4 * sign * (inverse.error - before)
+        return went_well
+
+    monkeypatch.setattr(Inverse, "follow", worst)
+    G = to_grid(X, grid).tolist()
+    for at in (60, 119):
+        inverse = oracle.GrowingInverse(grid.n_columns, units)
+        for g in G[:at]:
+            inverse.take_if_above(g, 0.05)
+        q = float(inverse.leverage(G[at]))
+        for tau in (q, math.nextafter(q, 0.0)) if q else (0.01,):
+            expected = exact_indices(X, grid, units, tau)
+            for chunk in (5, None):
+                found, _ = run(sp.csr_array(X), grid, units, tau, chunk_rows=chunk, block_rows=40)
+                assert found.index.tolist() == expected
+    assert any(lasted)
+
+
+def test_exact_ties_after_many_chunks():
+    """The last four columns are a problem of their own, whose fourth row and all later ones are ties."""
+    grid, units, tau = Grid(10, 15, False, None), 2**24 - 3 * 2**22, 2.0**-2
+    rng = np.random.default_rng(8)
+    X = np.zeros((400, 10))
+    X[:, :6] = rng.standard_normal((400, 6)) * (rng.random((400, 6)) < 0.4) * 10.0 ** rng.uniform(-4, -1, (400, 1))
+    tied = np.arange(20, 400, 20)
+    X[tied] = 0.0
+    X[np.ix_(tied, [6, 7, 8, 9])] = np.array([2**10, -(2**10), 2**10, 2**10]) / 2.0**15
+    for chunk in (3, 16, None):
+        found, _ = run(sp.csr_array(X), grid, units, tau, chunk_rows=chunk, block_rows=50)
+        assert found.index.tolist() == exact_indices(X, grid, units, tau)
+        assert set(tied) & set(found.index.tolist()) == {20, 40, 60}
+        lower, _ = run(sp.csr_array(X), grid, units, math.nextafter(tau, 0.0), chunk_rows=chunk, block_rows=50)
+        assert {20, 40, 60, 80} <= set(lower.index.tolist())
+
+
+@pytest.mark.parametrize(("units", "most"), [(2**30, 1), (2**12, 200)])
+def test_the_inverse_is_made_anew_only_where_its_error_could_leave_rows_open(units, most, monkeypatch):
+    made = []
+    monkeypatch.setattr(sparse_deciding, "invert", lambda *of: made.append(1) or invert(*of))
+    X, grid = a_stream(900, 20, 0.1, 4), Grid(20, 15, False)
+    found, _ = run(sp.csr_array(X), grid, units, 0.02, chunk_rows=10, block_rows=100)
+    assert len(found.index) > 100
+    assert 1 <= len(made) <= most
+    assert found.decisions.enclosed + found.decisions.exact < 12
+
+
+@pytest.mark.parametrize("follows", [0, 10**9])
+def test_chunks_grow_where_inverses_do_not_last(follows, monkeypatch):
+    monkeypatch.setattr(sparse_deciding, "_SMALL_CHUNK", 16)
+    monkeypatch.setattr(sparse_deciding, "_FOLLOWS", follows)
+    monkeypatch.setattr(Inverse, "follow", lambda *_: False)
+    X, grid, made = a_stream(300, 60, 0.05, 6), Grid(60), []
+    monkeypatch.setattr(sparse_deciding, "invert", lambda *of: made.append(1) or invert(*of))
+    found, _ = run(sp.csr_array(X), grid, 2**30, 0.1)
+    expected = select(RawRows(X, grid), empty_gram(grid, 2**30), 0, grid=grid, units=2**30, tau=0.1)
+    assert found.index.tolist() == expected.index.tolist()
+    assert len(made) > 8 if follows == 0 else 2 < len(made) < 12
 
 
 # -- paths -------------------------------------------------------------------------------------------------------

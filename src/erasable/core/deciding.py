@@ -20,7 +20,7 @@ from scipy.linalg import blas
 from erasable.core.arrays import Booleans, Float64s, Integers, Positions
 from erasable.core.grid import Grid, not_zero
 from erasable.core.leverage import Factor, Screen, exceeds, factor, gram_error, screen, survivors, whiten
-from erasable.core.solve import factorise, few_threads
+from erasable.core.solve import alone, factorise, few_threads
 from erasable.core.sums import add_rows, guard_exactness
 
 
@@ -69,6 +69,7 @@ class Run(ABC):
     ) -> None:
         self.rows, self.H, self.n_core, self.forced = rows, H, n_core, forced
         self.grid, self.units, self.tau = grid, units, tau
+        self.chunk = min(1024, max(96, 3 * len(H) // 4))  # rows decided at once
         self.crowded = True  # whether most rows met last were selected
         self.waiting = 0
         self.selected: list[Positions] = []
@@ -130,14 +131,22 @@ class Run(ABC):
         if k:
             guard_exactness(self.n_core + k, self.grid, self.units)
             G = G[chosen]
-            add_rows(self.H, G, 1.0, self.grid)  # Algorithm 1, line 6
+            self.add(G)  # Algorithm 1, line 6
             self.n_core += k
             self.selected.append(index[chosen])
             self.batches.append(G)
-        self.noted(len(index) - k, k)
+        self.taken(chosen)
 
-    def noted(self, out: int, taken: int) -> None:  # noqa: B027
-        """So many rows of a chunk were decided against, and so many taken into ``H``."""
+    def add(self, G: Any) -> None:
+        """Add rows to ``H``; where they wait to be added, :meth:`settled` does it."""
+        add_rows(self.H, G, 1.0, self.grid)
+
+    def settled(self) -> Float64s:
+        """``H`` with all rows selected so far."""
+        return self.H
+
+    def taken(self, chosen: Booleans) -> None:  # noqa: B027
+        """The chosen rows of a chunk were taken into ``H``."""
 
     def one_by_one(self, G: Any, forced: Booleans) -> Booleans:
         """Which rows of a chunk are selected, every one decided exactly."""
@@ -158,7 +167,9 @@ class Run(ABC):
         candidates = np.flatnonzero((1.0 + q > (1.0 + self.tau) * (1.0 - 2.0 * eta)) | forced)
         self.decisions.certified += len(forced) - len(candidates)
         if len(candidates):
-            chosen[candidates] = self._bracket(gram(candidates), eta, G, candidates, forced[candidates])
+            B = gram(candidates)
+            with alone(B):
+                chosen[candidates] = self._bracket(B, eta, G, candidates, forced[candidates])
         return chosen
 
     def _bracket(self, B: Float64s, eta: float, G: Any, candidates: Positions, sure: Booleans) -> Booleans:
@@ -192,7 +203,7 @@ class Run(ABC):
 
     def _exceeds(self, G: Any, i: int, earlier: Positions) -> bool:
         guard_exactness(self.n_core + len(earlier), self.grid, self.units)
-        H = self.H.copy(order="F")
+        H = self.settled().copy(order="F")
         add_rows(H, G[earlier], 1.0, self.grid)
         verdict, rational = exceeds(self.dense_row(G, i), H, self.units, self.tau)
         if not verdict:
@@ -246,10 +257,10 @@ class DenseRun(Run):
         self.pending, self.waiting = [rest], len(rest)
         return index, self.rows.take(index)
 
-    def noted(self, out: int, taken: int) -> None:
+    def taken(self, chosen: Booleans) -> None:
         """See :class:`Run`."""
-        self.wasted += out
-        if taken:
+        self.wasted += int(np.count_nonzero(~chosen))
+        if chosen.any():
             self._factor, self.factored, self.outdated = None, False, True
 
     def decided(self, G: Integers, forced: Booleans) -> Booleans:
@@ -280,7 +291,7 @@ class DenseRun(Run):
 
 def pivots_of(B: Float64s, taken: Positions, asked: Positions) -> Float64s:
     """For each asked row: its Cholesky pivot in ``B`` restricted to the taken rows before it and itself."""
-    part = B if len(taken) == len(B) else np.asfortranarray(B[np.ix_(taken, taken)])
+    part = B if len(taken) == len(B) else B.T[np.ix_(taken, taken)].T
     C = factorise(part, overwrite=part is not B)
     assert C is not None  # I plus a Gram matrix
     position = np.searchsorted(taken, asked)

@@ -231,25 +231,26 @@ def select(
     *Law*: the selection is that of the literal loop ``if g'H^-1g > tau: select; H += g g'`` in exact arithmetic,
     ``g'H^-1g > tau or forced`` where some are forced.
     *Cost*: n d^2 float32 flops to screen and about 3 d^2 + d^3 / chunk flops a candidate; memory beside the result:
-    three d x d matrices and one block. Sparse rows with k entries: k^2 to screen, k d + 2 d^2 or so for a candidate.
+    three d x d matrices and one block. Sparse rows with k entries: k^2 flops to screen, k d for
+    a candidate, d^2 for a row selected.
     *Source*: Algorithm 1, procedure BBQSampler.
     """
     d, low, n = grid.n_columns, 0, len(rows)
     run_of: Any = SparseRun if rows.sparse else DenseRun
     run = run_of(rows, H, n_core, grid, units, tau, np.zeros(n, dtype=bool) if forced is None else forced)
-    chunk = chunk_rows or (max(96, (2 * d) // 3) if rows.sparse else min(1024, max(96, (3 * d) // 4)))
-    block = block_rows or max(chunk, min(32768, 2**21 // d))
+    block = block_rows or max(chunk_rows or run.chunk, min(32768, 2**21 // d))
     if tau == 0.0:  # every row but zero is selected: large chunks, nothing to screen
-        chunk = chunk_rows or block
+        run.chunk = block
     while low < n:
-        high = min(n, low + (chunk if run.crowded else block))
+        high = min(n, low + ((chunk_rows or run.chunk) if run.crowded else block))
         run.queue(low, high)
-        while run.waiting >= chunk:
-            run.decide(chunk)
+        while run.waiting >= (chunk_rows or run.chunk):
+            run.decide(chunk_rows or run.chunk)
         low = high
         if progress is not None:
             progress(low, n)
     while run.waiting:
-        run.decide(chunk)
+        run.decide(chunk_rows or run.chunk)
+    run.settled()
     index = np.concatenate(run.selected) if run.selected else np.empty(0, dtype=np.intp)
     return Selection(index, run.batches, run.decisions)

@@ -1,7 +1,7 @@
 """Deciding sparse rows without making them dense: through an explicit inverse of ``H``.
 
-The inverse is made anew for every chunk, after rows were selected; rows are screened against whichever is at hand, and
-again while they wait for their turn.
+The inverse follows ``H`` from chunk to chunk, and is made anew once its error could leave rows open. Rows are screened
+against whichever is at hand, and again while they wait for their turn, once many of them turn out too low.
 
 Adds the rows it selects to the sums it is given.
 """
@@ -17,7 +17,13 @@ from erasable.core.arrays import Booleans, Float64s, Integers, Positions
 from erasable.core.deciding import Run
 from erasable.core.grid import dense_rows
 from erasable.core.sparse import stacked
-from erasable.core.sparse_leverage import Inverse, invert, may_exceed, sparse_gram_error, split
+from erasable.core.sparse_leverage import Inverse, frequent_columns, invert, may_exceed, sparse_gram_error, split
+from erasable.core.sums import add_rows
+
+_SMALL_CHUNK = 192  # rows that are decided at once where the inverse follows
+_OFTEN = 1 / 7  # of the rows of a chunk: a column that more of them hold is cheaper as a dense one
+_FOLLOWS = 4  # chunks that an inverse has to last: otherwise large chunks, and one for each, are faster
+_RESCREEN = 64  # rows decided against that make it worth while to screen again those that wait
 
 
 class SparseRun(Run):
@@ -25,56 +31,104 @@ class SparseRun(Run):
 
     def __init__(self, *of_run: Any) -> None:
         super().__init__(*of_run)
-        self.pending: list[tuple[Positions, sp.csr_array]] = []
+        self.chunk = _SMALL_CHUNK
+        none = np.empty(0, dtype=np.intp)
+        self.pending: tuple[Positions, sp.csr_array] = none, self.rows.take(none)
+        self.unsummed: list[sp.csr_array] = []  # selected rows that H does not have yet
+        self.trace = float(self.H.trace())  # of H with the unsummed rows
         self.inverse: Inverse | None = None
-        self.outdated = True  # whether H changed since the inverse was made
+        self.outdated = True  # whether H changed and the inverse did not
+        self.doubt = 0.0  # how many rows, about, the error of the inverse may have left open since it was made
+        self.lasted = _FOLLOWS  # chunks that the inverse has followed
+        self.wasted = 0  # candidates decided against since those that wait were screened
+        self.at_hand: tuple[Float64s, Float64s, Float64s, int] | None = None  # of the chunk: see decided
         self.crowded = False  # screening costs next to nothing
 
     def queue(self, low: int, high: int) -> None:
         """See :class:`Run`."""
         index = self.turn_of(low, high)
-        self._wait(index, self.rows.take(index))
+        index, G = self._left(index, self.rows.take(index))
+        if self.waiting and len(index):
+            index, G = np.concatenate([self.pending[0], index]), stacked([self.pending[1], G])
+        if len(index):
+            self._wait(index, G)
+
+    def _left(self, index: Positions, G: sp.csr_array) -> tuple[Positions, sp.csr_array]:
+        """Those of the rows that the inverse does not rule out."""
+        if self.inverse is None:
+            return index, G
+        left = np.flatnonzero(may_exceed(G, self.inverse, self.grid, self.tau) | self.forced[index])
+        self.decisions.screened += len(index) - len(left)
+        return index[left], G[left]
 
     def _wait(self, index: Positions, G: sp.csr_array) -> None:
-        """Put those of the rows into the queue that the inverse does not rule out."""
-        if self.inverse is not None:
-            left = may_exceed(G, self.inverse, self.grid, self.tau) | self.forced[index]
-            self.decisions.screened += len(index) - int(np.count_nonzero(left))
-            index, G = index[left], G[left]
-        if len(index):
-            self.pending.append((index, G))
-            self.waiting += len(index)
+        """Let these rows, and no others, wait."""
+        self.pending, self.waiting = (index, G), len(index)
 
     def next_chunk(self, size: int) -> tuple[Positions, sp.csr_array]:
         """See :class:`Run`."""
-        if self.outdated and 0.0 < self.tau < np.inf:
-            self.inverse, self.outdated = invert(self.H, self.units), False
-            again, self.pending, self.waiting = self.pending, [], 0
-            for index, G in again:
-                self._wait(index, G)
-            if not self.pending:
-                return np.empty(0, dtype=np.intp), self.rows.take(np.empty(0, dtype=np.intp))
-        index, G = np.concatenate([part[0] for part in self.pending]), stacked([part[1] for part in self.pending])
-        self.pending, self.waiting = [(index[size:], G[size:])], max(0, len(index) - size)
+        if 0.0 < self.tau < np.inf:
+            if self.inverse is not None:
+                self.doubt += 4.0 * self.inverse.error * size * (1.0 + 1.0 / self.tau)
+            if self.outdated or self.doubt > 1.0:
+                self._renew()
+            if self.wasted > _RESCREEN:
+                self.wasted = 0
+                self._wait(*self._left(*self.pending))
+        index, G = self.pending
+        self._wait(index[size:], G[size:])
         return index[:size], G[:size]
 
-    def noted(self, out: int, taken: int) -> None:
+    def _renew(self) -> None:
+        """Make the inverse of ``H`` from nothing; where they do not last, for larger chunks from now on."""
+        if self.lasted < _FOLLOWS:
+            self.chunk = max(_SMALL_CHUNK, 2 * len(self.H) // 3)
+        self.inverse = None
+        self.inverse = invert(self.settled(), self.units)
+        self.outdated, self.doubt, self.lasted, self.wasted = False, 0.0, 0, _RESCREEN + 1
+
+    def add(self, G: sp.csr_array) -> None:
         """See :class:`Run`."""
-        self.outdated = self.outdated or taken > 0
+        self.unsummed.append(G)
+        self.trace += float((G.data.astype(np.float64) ** 2).sum()) + self.grid.constant**2 * G.shape[0]
+
+    def settled(self) -> Float64s:
+        """See :class:`Run`."""
+        if self.unsummed:
+            add_rows(self.H, stacked(self.unsummed), 1.0, self.grid)
+            self.unsummed = []
+        return self.H
+
+    def taken(self, chosen: Booleans) -> None:
+        """See :class:`Run`."""
+        k = int(np.count_nonzero(chosen))
+        self.wasted += len(chosen) - k
+        if not k:
+            return
+        self.outdated = True
+        if self.inverse is not None and self.at_hand is not None and self.chunk == _SMALL_CHUNK:
+            P, K, reach, entries = self.at_hand
+            B = _part(K, chosen)
+            B.flat[:: k + 1] += 1.0
+            squared_reach = float((reach[chosen] ** 2).sum())
+            self.outdated = not self.inverse.follow(P[chosen], B, squared_reach, entries, self.units, self.trace)
+            self.lasted += 1
 
     def decided(self, G: sp.csr_array, forced: Booleans) -> Booleans:
         """See :class:`Run`."""
-        eta, inverse = np.inf, self.inverse
+        eta, inverse, self.at_hand = np.inf, self.inverse, None
         if inverse is not None:
-            rows = split(G, self.grid)
-            K = rows.times(inverse.products(rows))
+            rows = split(G, self.grid, frequent_columns(G, self.grid, _OFTEN))
+            P, reach = inverse.products(rows), inverse.reach(rows)
+            K = rows.times(np.ascontiguousarray(P.T))
             q = K.diagonal()
-            eta = sparse_gram_error(inverse, float((inverse.reach(rows) ** 2).sum()), float(q.sum()), len(K))
+            eta = sparse_gram_error(inverse, float((reach**2).sum()), float(q.sum()), len(K))
         if eta >= 0.25:  # float64 is too coarse for the bounds to mean anything
             return self.one_by_one(G, forced)
+        self.at_hand = P, K, reach, rows.entries
 
         def gram(candidates: Positions) -> Float64s:
-            B = np.asfortranarray(K if len(candidates) == len(K) else K[np.ix_(candidates, candidates)])
+            B = K.T.copy(order="F") if len(candidates) == len(K) else _part(K, candidates)
             B.flat[:: len(B) + 1] += 1.0
             return B
 
@@ -88,3 +142,8 @@ class SparseRun(Run):
     def dense_row(self, G: sp.csr_array, i: int) -> Integers:
         """See :class:`Run`."""
         return np.asarray(dense_rows(G[[i]], self.grid)[0])
+
+
+def _part(K: Float64s, some: Any) -> Float64s:
+    """Some rows and columns of a symmetric matrix, Fortran order."""
+    return np.asarray(K[some][:, some].T, order="F")

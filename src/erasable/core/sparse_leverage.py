@@ -6,9 +6,11 @@ row few entries are left.
 
 ``H = LL'`` up to the factor's error, ``M`` inverts ``L`` from the left, ``A = M'M``. The rounding of the last product,
 and of all that is multiplied by ``A``, is bounded through the *reach* of a row, ``sum_j |g_j| sqrt(A_jj)``, because
-``|A_jk| <= sqrt(A_jj A_kk)``; see docs/exactness.md. Bounds hold for any order of summation.
+``|A_jk| <= sqrt(A_jj A_kk)``. When rows join ``H``, ``A`` follows: the formula of Woodbury does not make its relative
+error larger, so that only what is rounded on the way adds to it. See docs/exactness.md; bounds hold for any order of
+summation.
 
-Pure.
+:meth:`Inverse.follow` changes the inverse; all else is pure.
 """
 
 from __future__ import annotations
@@ -24,19 +26,24 @@ from scipy.linalg import blas, lapack
 from erasable.core.arrays import Booleans, Float64s
 from erasable.core.grid import Grid
 from erasable.core.leverage import U64, factor
-from erasable.core.solve import alone
-from erasable.core.sparse import added_up, rows_of, stacked
+from erasable.core.solve import alone, factorise
+from erasable.core.sparse import added_up, rows_of
 
 Columns = npt.NDArray[np.intp]
-_OFTEN = 1 / 24  # of the rows: a column that more of them hold is cheaper as a dense one
+_OFTEN = 1 / 24  # of the rows: a column that more of them hold is cheaper as a dense one where pairs are met
+_SHORT = 12  # entries of a row on average: to split it is not worth the while
 _SOLVED_AT_ONCE = 96  # columns of a triangle that is inverted without being split
+_BELOW = np.tri(64, k=-1, dtype=bool)
+_LARGEST_ERROR = 0.1
 
 
-def frequent_columns(rows: sp.csr_array, grid: Grid) -> Columns:
-    """Columns that many of these rows hold, the constant's included."""
+def frequent_columns(rows: sp.csr_array, grid: Grid, often: float = _OFTEN) -> Columns:
+    """Columns that more than such a share of these rows hold, the constant's included; that alone for short rows."""
+    if rows.nnz <= _SHORT * rows.shape[0]:
+        return np.arange(grid.n_features, grid.n_columns)
     held = np.bincount(rows.indices, minlength=grid.n_columns)
     held[grid.n_features :] = rows.shape[0] + 1
-    return np.flatnonzero(held > _OFTEN * rows.shape[0])
+    return np.flatnonzero(held > often * rows.shape[0])
 
 
 @dataclass(frozen=True)
@@ -46,17 +53,10 @@ class SplitRows:
     frequent: Columns
     dense: Float64s
     rest: sp.csr_array  # of shape (n, n_columns), float64
+    entries: int  # the most that a row has
 
     def __len__(self) -> int:
         return len(self.dense)
-
-    def __getitem__(self, some: Columns) -> SplitRows:
-        return SplitRows(self.frequent, self.dense[some], self.rest[some])
-
-    def joined(self, others: SplitRows) -> SplitRows:
-        """These rows and then others, split alike."""
-        dense = np.concatenate([self.dense, others.dense])
-        return SplitRows(self.frequent, dense, stacked([self.rest, others.rest]))
 
     def times(self, B: Float64s) -> Float64s:
         """The product with a matrix of shape (n_columns, k), C order."""
@@ -70,6 +70,11 @@ def split(rows: sp.csr_array, grid: Grid, frequent: Columns | None = None) -> Sp
     """Sparse grid rows in two parts; by default those columns are dense that many of these rows hold."""
     n, d = rows.shape[0], grid.n_columns
     frequent = frequent_columns(rows, grid) if frequent is None else frequent
+    entries = int(np.diff(rows.indptr).max(initial=0)) + int(grid.intercept)
+    if len(frequent) == d - grid.n_features:  # the constant alone
+        listed = rows.data.astype(np.float64), rows.indices, rows.indptr
+        constant = np.full((n, len(frequent)), float(grid.constant))
+        return SplitRows(frequent, constant, sp.csr_array(listed, shape=(n, d)), entries)
     position = np.full(d, -1, dtype=np.intp)
     position[frequent] = np.arange(len(frequent))
     at = position[rows.indices]
@@ -81,19 +86,21 @@ def split(rows: sp.csr_array, grid: Grid, frequent: Columns | None = None) -> Sp
     seldom = ~often
     indptr = np.concatenate([[0], np.cumsum(seldom)])[rows.indptr]
     listed = (rows.data[seldom].astype(np.float64), rows.indices[seldom], indptr)
-    return SplitRows(frequent, dense, sp.csr_array(listed, shape=(n, d)))
+    return SplitRows(frequent, dense, sp.csr_array(listed, shape=(n, d)), entries)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Inverse:
     """``A``, close to ``H^-1``, with what is needed to bound its errors.
 
-    ``error`` bounds ``|x'(M'M - H^-1)x| / x'H^-1x`` for every x.
+    ``|x'(B - H^-1)x| <= error * x'H^-1x`` for every x and some B with ``|A - B|_jk <= entrywise * sqrt(A_jj A_kk)``.
     """
 
     A: Float64s  # symmetric, C order
     roots: Float64s  # square roots of the diagonal
     error: float
+    entrywise: float
+    product: Float64s | None = None  # working memory of follow
 
     def reach(self, rows: SplitRows) -> Float64s:
         """``sum_j |g_j| sqrt(A_jj)`` for each row."""
@@ -101,8 +108,8 @@ class Inverse:
         return np.asarray(np.abs(rows.dense) @ self.roots[rows.frequent] + listed)
 
     def rounding(self, squared_reach: Float64s | float) -> Float64s | float:
-        """Bound on what the roundings of ``A = M'M`` and of ``g'Ah`` sum up to, for rows g and h of such reach."""
-        return 2.0 * (3 * len(self.A) + 16) * U64 * squared_reach
+        """Bound on ``|g'Ah - g'Bh|`` and the rounding of ``g'Ah`` together, for rows g and h of such reach."""
+        return (self.entrywise + 2.0 * (2 * len(self.A) + 8) * U64) * squared_reach
 
     def leverages(self, rows: SplitRows) -> Float64s:
         """``g'Ag`` for each row."""
@@ -115,19 +122,70 @@ class Inverse:
     def _of_rest(self, rest: sp.csr_array) -> Float64s:
         """``r'Ar`` for the listed parts r of rows, pair by pair."""
         flat, d = self.A.reshape(-1), np.int64(len(self.A))
+        later = np.repeat(rest.indptr[1:], np.diff(rest.indptr)) - np.arange(1, rest.nnz + 1)
+        # Entries with most others after them in their row first; few bits are sorted faster.
+        order = np.argsort(~later.astype(np.min_scalar_type(d)), kind="stable")
+        count = np.cumsum(np.bincount(later)[::-1])[::-1]
         column, value = rest.indices.astype(np.int64), rest.data
-        total = value * value * flat[column * (d + 1)]
-        last = np.repeat(rest.indptr[1:], np.diff(rest.indptr))
-        left, step = np.arange(rest.nnz), 1
-        while len(left := left[left + step < last[left]]):
-            right = left + step
-            total[left] += 2.0 * value[left] * value[right] * flat[column[left] * d + column[right]]
-            step += 1
-        return added_up(total, rows_of(rest), rest.shape[0])
+        start, mine = column[order] * d, value[order]
+        total = mine * flat[start + column[order]]
+        for step in range(1, len(count)):
+            some = slice(0, count[step])
+            other = order[some] + step
+            total[some] += 2.0 * (value[other] * flat[start[some] + column[other]])
+        return added_up(total * mine, rows_of(rest)[order], rest.shape[0])
 
     def products(self, rows: SplitRows) -> Float64s:
-        """``A g`` for each row, as columns: shape (n_columns, n), C order."""
-        return np.ascontiguousarray(rows.times(self.A).T)
+        """``A g`` for each row, as rows: shape (n, n_columns), C order."""
+        return rows.times(self.A)
+
+    def follow(self, P: Float64s, B: Float64s, squared_reach: float, entries: int, units: int, trace: float) -> bool:
+        """Become the inverse of ``H + G'G``; whether that went well. If not, it is of no more use.
+
+        Parameters
+        ----------
+        P : array of shape (k, n_columns), C order
+            ``G A``, computed; overwritten.
+        B : array of shape (k, k), Fortran order, lower triangle
+            ``I + G A G'``, computed; overwritten.
+        squared_reach : float
+            At least the sum of the squares of the reach of the rows G.
+        entries : int
+            The most entries that a row of G has.
+        units, trace : int, float
+            A lower bound on the eigenvalues of ``H``, and the trace of ``H + G'G``.
+
+        Notes
+        -----
+        *Cost*: k d^2 + k^2 d flops.
+        """
+        k, d, A = len(B), len(self.A), self.A
+        size, trace_A = float(B.trace()), float(A.trace())
+        C = factorise(B, overwrite=True)
+        if C is None:
+            return False
+        V = blas.dtrsm(1.0, C, P.T, side=1, lower=1, trans_a=1, overwrite_b=1).T  # C^-1 P
+        if self.product is None:
+            self.product = np.zeros_like(A)
+        blas.dsyrk(1.0, V.T, c=self.product.T, beta=0.0, lower=1, overwrite_c=1)
+        _mirror(self.product)
+        square_V = float(self.product.trace())
+        np.subtract(A, self.product, out=A)  # apart, so that it is known how often an entry is rounded
+        largest = trace - (d - 1) * units  # bounds the eigenvalues of H + G'G
+        rounded = U64 * (
+            (trace_A + (k + 1) * square_V) * largest  # of V'V and the difference
+            + 2.0 * entries * math.sqrt(squared_reach * trace_A * largest)  # of P
+            + 2.0 * entries * squared_reach  # of B
+            + (k + 3) * size  # of C
+            + 2.0 * (k + 1) * math.sqrt(size * square_V * largest)  # of C^-1 P
+        )
+        self.error += self.entrywise * trace_A * largest + 2.0 * rounded
+        self.entrywise = 0.0
+        diagonal = A.diagonal()
+        if not (self.error < _LARGEST_ERROR and (diagonal > 0.0).all()):
+            return False
+        self.roots = np.sqrt(diagonal)
+        return True
 
 
 def invert(H: Float64s, units: int) -> Inverse | None:
@@ -135,21 +193,26 @@ def invert(H: Float64s, units: int) -> Inverse | None:
 
     *Cost*: d^3 flops, three d x d arrays.
     """
+    d = len(H)
+    if H.trace() == units * d:  # a Gram matrix of trace zero is zero
+        A = np.zeros((d, d))
+        np.fill_diagonal(A, 1.0 / units)
+        return Inverse(A, np.sqrt(A.diagonal()), 2.0 * U64, 0.0)
     with alone(H):
         f = factor(H, units)
         if f is None:
             return None
-        d = len(H)
         M = np.zeros_like(H)
         _invert_triangle(f.L, M, 0, d)
         size_M = math.sqrt(float(np.einsum("ij,ij->", M, M)))
         residual = 2.0 * (d + 8) * U64 * size_M * math.sqrt(f.spread * units)
         error = f.error + 2.0 * residual
-        if not error < 0.1:
+        if not error < _LARGEST_ERROR:
             return None
         lower, _ = lapack.dlauum(M, lower=1, overwrite_c=1)
-    A = _mirrored(lower)
-    return Inverse(A, np.sqrt(A.diagonal()), error)
+    A = lower.T  # its upper triangle, in C order
+    _mirror(A)
+    return Inverse(A, np.sqrt(A.diagonal()), error, 2.0 * (d + 8) * U64)
 
 
 def _invert_triangle(L: Float64s, M: Float64s, low: int, high: int) -> None:
@@ -169,15 +232,14 @@ def _invert_triangle(L: Float64s, M: Float64s, low: int, high: int) -> None:
     M[middle:high, low:middle] = blas.dtrsm(-1.0, block, corner, side=1, lower=1, overwrite_b=1)
 
 
-def _mirrored(lower: Float64s) -> Float64s:
-    """A symmetric matrix, C order, from its lower triangle in Fortran order."""
-    whole, step = lower.T, 128  # its upper triangle, in C order
-    for low in range(0, len(whole), step):
-        high = low + step
-        whole[high:, low:high] = whole[low:high, high:].T
-        corner = np.triu(whole[low:high, low:high])
-        whole[low:high, low:high] = corner + np.triu(corner, 1).T
-    return whole
+def _mirror(A: Float64s) -> None:
+    """Copy the upper triangle of ``A``, C order, to the lower one."""
+    d, step = len(A), len(_BELOW)
+    for low in range(0, d, step):
+        high = min(d, low + step)
+        A[high:, low:high] = A[low:high, high:].T
+        corner = A[low:high, low:high]
+        np.copyto(corner, corner.T, where=_BELOW[: high - low, : high - low])
 
 
 def sparse_gram_error(inverse: Inverse, squared_reach: float, trace: float, size: int) -> float:

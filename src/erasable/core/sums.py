@@ -24,6 +24,7 @@ from erasable.core.sparse import added_up
 from erasable.errors import ConfigurationError, ExactnessError
 
 LARGEST_EXACT = 2**53
+_PAIRS_AT_ONCE = 2**16  # of entries of sparse rows
 L = TypeVar("L", bound=Hashable)
 
 
@@ -92,7 +93,7 @@ def add_rows(H: Float64s, rows: Any, sign: float = 1.0, grid: Grid | None = None
     k = rows.shape[0]
     if sp.issparse(rows):
         assert grid is not None
-        _add_sparse_rows(H, sp.csr_array(rows, dtype=np.float64), sign, grid)
+        _add_sparse_rows(H, rows, sign, grid)
     elif k == 1:
         blas.dsyr(sign, np.asarray(rows[0], dtype=np.float64), lower=1, a=H, overwrite_a=1)
     elif k > 1:
@@ -100,16 +101,23 @@ def add_rows(H: Float64s, rows: Any, sign: float = 1.0, grid: Grid | None = None
         blas.dsyrk(sign, R.T, beta=1.0, c=H, lower=1, overwrite_c=1)
 
 
-def _add_sparse_rows(H: Float64s, R: sp.csr_array, sign: float, grid: Grid) -> None:
-    if not R.shape[0]:
-        return
-    d, pairs = len(H), (R.T @ R).tocoo()
-    lower = pairs.row >= pairs.col
-    flat = H.reshape(-1, order="F")  # a view
-    flat[pairs.col[lower].astype(np.int64) * d + pairs.row[lower]] += sign * pairs.data[lower]
+def _add_sparse_rows(H: Float64s, rows: sp.csr_array, sign: float, grid: Grid) -> None:
+    """For each row the products of its pairs of entries, columns i <= j, to entry (j, i); columns are sorted."""
+    values, column, flat = rows.data.astype(np.float64), rows.indices.astype(np.int64), H.reshape(-1, order="F")
+    later = np.repeat(rows.indptr[1:], np.diff(rows.indptr)) - np.arange(rows.nnz)  # entries of the row from here on
+    pairs = np.cumsum(later)
+    low = 0
+    while low < rows.nnz:
+        before = pairs[low] - later[low]
+        high = max(low + 1, int(np.searchsorted(pairs, before + _PAIRS_AT_ONCE)))
+        left = np.repeat(np.arange(low, high), later[low:high])
+        first = np.repeat(pairs[low:high] - later[low:high], later[low:high])  # pairs up to those of the left entry
+        right = left + np.arange(before, pairs[high - 1]) - first
+        np.add.at(flat, column[left] * len(H) + column[right], sign * values[left] * values[right])
+        low = high
     if grid.intercept:
-        H[-1, :-1] += sign * grid.constant * added_up(R.data, R.indices, R.shape[1])
-        H[-1, -1] += sign * float(grid.constant**2 * R.shape[0])
+        H[-1, :-1] += sign * grid.constant * added_up(values, rows.indices, rows.shape[1])
+        H[-1, -1] += sign * float(grid.constant**2 * rows.shape[0])
 
 
 def sums_by_class(rows: Any, labels: Sequence[L], grid: Grid | None = None) -> dict[L, Float64s]:

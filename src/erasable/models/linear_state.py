@@ -10,7 +10,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from erasable.core.arrays import Float32s, Float64s
-from erasable.core.grid import Grid, dense_rows
+from erasable.core.grid import Grid
 from erasable.core.layout import (
     Buffer,
     Key,
@@ -23,7 +23,7 @@ from erasable.core.layout import (
     read_names,
 )
 from erasable.core.row_layout import laid_out, read_rows, row_tensors
-from erasable.core.selector import Decisions, GridRows, Progress, Selection, select
+from erasable.core.selector import GridRows, Progress, Selection, select
 from erasable.core.sums import LARGEST_EXACT, empty_gram, packed, unpacked
 from erasable.errors import StateFormatError, VerificationError
 from erasable.models.heads import logistic_weights_of, squared_weights
@@ -37,8 +37,6 @@ from erasable.models.weighting import (
     guard_weights,
     uneven,
 )
-
-_BLOCK = 2**22  # numbers of sparse rows that are made dense together
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -140,7 +138,8 @@ class LinearState(State):
         """
         c, grid = configuration, configuration.grid
         H = empty_gram(grid, c.units)
-        selection = _selected(rows, H, c, c.always_kept(ids), progress)
+        source, forced = GridRows(rows, grid), c.always_kept(ids)
+        selection = select(source, H, 0, grid=grid, units=c.units, tau=c.threshold, forced=forced, progress=progress)
         kept = selection.index.tolist()
         chosen = rows if len(kept) == rows.shape[0] else rows[selection.index]
         ids, subjects = tuple(ids[i] for i in kept), tuple(subjects[i] for i in kept)
@@ -291,29 +290,6 @@ def _triangle(H: Float64s, units: int) -> npt.NDArray[np.int64]:
     triangle = packed(H)
     triangle[np.cumsum(np.arange(1, len(H) + 1)) - 1] -= units
     return triangle
-
-
-def _selected(
-    rows: Any, H: Float64s, c: LinearConfiguration, forced: npt.NDArray[np.bool_] | None, progress: Progress | None
-) -> Selection:
-    """Algorithm 1 on grid rows, into ``H``.
-
-    Sparse rows are made dense, some at a time: where most rows are selected, as when a state is learnt again, the dense
-    kernels are the faster ones. What is selected does not depend on it.
-    """
-    n, step = rows.shape[0], max(1, _BLOCK // c.grid.n_columns)
-    if not sp.issparse(rows):
-        step = max(1, n)
-    index, decisions, n_core = [np.empty(0, dtype=np.intp)], Decisions(), 0
-    for low in range(0, n, step):
-        part = rows[low : low + step]
-        source = GridRows(dense_rows(part, c.grid) if sp.issparse(part) else part, c.grid)
-        told = None if progress is None else (lambda done, _, low=low: progress(low + done, n))
-        kept = None if forced is None else forced[low : low + step]
-        found = select(source, H, n_core, grid=c.grid, units=c.units, tau=c.threshold, forced=kept, progress=told)
-        index.append(found.index + low)
-        decisions, n_core = decisions + found.decisions, n_core + len(found.index)
-    return Selection(np.concatenate(index), [], decisions)
 
 
 def gram_of(state: LinearState) -> Float64s:
