@@ -18,6 +18,9 @@ def inspect(
     learnt: Annotated[
         int | None, typer.Option(help="Rows that were learnt, to see the share stored; the file does not keep it.")
     ] = None,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Print the schema that the model was made with, as TOML, and nothing else.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Show configuration, size and digest of a model file. Rows, labels and ids stay hidden unless asked for.
@@ -27,9 +30,14 @@ def inspect(
     For example:
 
     - `erasable inspect model.erasable --learnt 250000`
+
+    - `erasable inspect model.erasable --schema > schema.toml`
     """
     from erasable.operations.inspect import inspect as look
 
+    if schema:
+        _print_schema(model, as_json)
+        return
     found = look(model, rows=rows, learnt=learnt)
     if as_json:
         print_json(found.as_json())
@@ -56,6 +64,17 @@ def inspect(
         say("core rows, in learning order: id, subject, label, with tabs between them")  # no table: nothing is cut
         for row in found.rows:
             say_cells("" if value is None else _shown(value) for value in row.values())
+
+
+def _print_schema(model: Path, as_json: bool) -> None:
+    from erasable.operations.schemas import stored_schema
+
+    found = stored_schema(model)
+    if as_json:
+        print_json({"model": str(model), "schema": found.text})
+        return
+    for line in found.text.splitlines():
+        say(line)
 
 
 # Of the header, in this table; the whole of it is in ``--json``.

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from erasable.cli._shared import Bars, Json, print_json, say, show_scores, visible
+
+if TYPE_CHECKING:
+    from erasable.schemas import EncodingReport
 
 _BY_POSITION = (
     "this model stores no names of columns (give feature_names= when it is made, or make it with erasable learn): "
@@ -46,6 +49,8 @@ def predict(
 ) -> None:
     """Predict labels for the rows of a table, which may be larger than memory.
 
+    A model with a schema takes raw tables, and says which cells were missing, unknown, unparsable or clipped.
+
     For example:
 
     - `erasable predict model.erasable new.parquet --id row_id -o predictions.csv`
@@ -54,6 +59,7 @@ def predict(
     """
     import sys
 
+    from erasable.cli.schema import report_as_json, show_report
     from erasable.errors import ConfigurationError
     from erasable.models.files import read_model
     from erasable.operations.predict import by_position, predict_table, refuse_overwriting, write_records
@@ -68,6 +74,7 @@ def predict(
         from erasable.operations.scoring import Tally
 
         tally = Tally()
+    told: list[EncodingReport] = []
     on_screen = out in (None, "-") and sys.stdout.isatty()  # elsewhere predictions are data, and stay as they are
 
     def shown() -> Iterator[dict[str, Any]]:
@@ -83,17 +90,21 @@ def predict(
             ignore=ignore or (),
             probabilities=probabilities,
             tally=tally,
+            encoding=told.append,
             progress=lambda done, total: bars.tick("predicting", done, total or done),
         )
         rows = write_records(shown(), out)
     scores = None if tally is None else tally.scores(loaded.classes)
     if as_json:
         figures = None if scores is None else scores.as_json()
-        print_json({"model": str(model), "rows": rows, "out": out, "scores": figures, "warnings": warnings})
+        cells = {"encoding": report_as_json(told[0])} if told else {}
+        print_json({"model": str(model), "rows": rows, "out": out, "scores": figures, **cells, "warnings": warnings})
         return
     for warning in warnings:
         say(f"warning: {warning}", aside=True)
     say(f"{rows:,} rows predicted", aside=True)
+    for report in told:
+        show_report(report, aside=True)
     if scores is not None:
         show_scores(scores, aside=True)
 

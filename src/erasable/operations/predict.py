@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from erasable.errors import ConfigurationError, InputError
 from erasable.models.model import Model, model_behind
+from erasable.operations.schemas import schema_of
+from erasable.schemas import EncodingReport
 from erasable.tables import TableStream, nameless_form, stream_table
 
 if TYPE_CHECKING:  # it brings scikit-learn, which is slow to import
@@ -30,6 +32,7 @@ def predict_table(
     ignore: Sequence[str] = (),
     probabilities: bool = False,
     tally: Tally | None = None,
+    encoding: Callable[[EncodingReport], None] | None = None,
     progress: Callable[[int, int | None], None] | None = None,
 ) -> Iterator[dict[str, Any]]:
     """A record for each row: its id where there is one, the label predicted and, where asked for, probabilities.
@@ -37,12 +40,13 @@ def predict_table(
     Parameters
     ----------
     model : estimator, or a model of ``erasable.models``
-        Fitted. Where it was made with ``feature_names``, columns are found by name, in any order, and
-        other columns are left alone. Otherwise they are taken in the order of the table: see ``by_position``.
+        Fitted. One with a schema takes raw tables. Where it was made with ``feature_names``, columns are found by name,
+        in any order, and other columns are left alone. Otherwise they are taken in the order of the table: see
+        ``by_position``.
     source : str, path or binary file object
         As in ``erasable.tables.stream_table``; ``"-"`` is the standard input.
     id : str, optional
-        The column that names the rows.
+        The column that names the rows; a schema may name it, too.
     label : str, optional
         A column of known labels, which is no feature; each record then says what it holds, as ``known``.
     ignore : sequence of str
@@ -51,6 +55,8 @@ def predict_table(
         Add the probability of every class.
     tally : Tally, optional
         Takes what was predicted for rows with known labels, to be scored.
+    encoding : callable, optional
+        Called at the end with what became of the cells, where the model has a schema.
     progress : callable, optional
         Called with rows done and, where it is known, rows in all.
 
@@ -79,10 +85,12 @@ def predict_table(
             done += len(answers)
             if progress is not None:
                 progress(done, stream.n_rows)
+        if encoding is not None and stream.encoding is not None:
+            encoding(stream.encoding)
 
 
 def score_table(
-    model: Any, source: str | os.PathLike[str] | Any, *, label: str = "label", ignore: Sequence[str] = ()
+    model: Any, source: str | os.PathLike[str] | Any, *, label: str | None = "label", ignore: Sequence[str] = ()
 ) -> Scores:
     """How well a model predicts the labels of a table; parameters as in ``predict_table``.
 
@@ -106,7 +114,7 @@ def _stream_for(
     model: Model, source: Any, *, id: str | None, label: str | None, labelled: bool, ignore: Sequence[str]
 ) -> TableStream:
     """A table as the model reads it: columns by name where it has names, labels of the type that it knows."""
-    wanted, form = model.n_features, nameless_form(source)
+    wanted, form, schema = model.n_features, nameless_form(source), schema_of(model)
     known = {type(c) for c in model.classes} & {int, str}  # what a column of digits stands for, the model says
     stream = stream_table(
         source,
@@ -115,6 +123,7 @@ def _stream_for(
         labelled=labelled,
         features=None if form is not None else model.feature_names,
         ignore=ignore,
+        schema=schema,
         kinds={"label": known.pop()} if known else None,
         n_features=wanted if form == "svmlight" else None,
     )
@@ -129,7 +138,8 @@ def _stream_for(
 
 def by_position(model: Any, source: Any) -> bool:
     """Whether columns that have names are taken by their order, since the model stores no names of its own."""
-    return model_behind(model, "predict").feature_names is None and nameless_form(source) is None
+    known = model_behind(model, "predict")
+    return known.feature_names is None and schema_of(known) is None and nameless_form(source) is None
 
 
 def refuse_overwriting(out: str | os.PathLike[str] | None, *read: str | os.PathLike[str]) -> None:

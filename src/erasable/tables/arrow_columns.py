@@ -16,6 +16,7 @@ import numpy as np
 from erasable.arrow import BYTES, NUMERIC, TEXTS, is_kind, open_parquet, pyarrow
 from erasable.errors import InputError, InputTypeError
 from erasable.tables.columns import Roles, as_rows, checked_column, row_dtype
+from erasable.tables.encoding import check_classes, encoded, encoded_bytes
 from erasable.tables.reading import Source, block_rows, listed, read_or_refuse, refused_each, where_in
 from erasable.tables.table import Table
 
@@ -34,6 +35,7 @@ class Columns:
     roles: Roles
     features: tuple[str, ...]
     shown: tuple[str, ...]
+    extra: tuple[str, ...] = ()  # with a schema: those that it does not name
 
 
 class ArrowSource(Source):
@@ -46,7 +48,12 @@ class ArrowSource(Source):
     @property
     def n_features(self) -> int:
         """How many numbers a row has."""
-        return len(self._columns.features)
+        schema = self._columns.roles.schema
+        return len(self._columns.features) if schema is None else schema.n_features_out
+
+    def raw(self, rows: int | None) -> Iterator[Any]:
+        """The cells as they are, in Arrow tables of so many rows, or in one."""
+        return self._tables(rows)
 
     @abstractmethod
     def _tables(self, rows: int | None) -> Iterator[Any]:
@@ -71,13 +78,19 @@ class ArrowSource(Source):
             raise InputError(f"{self._path.name}: there are no rows.")
 
     def _copy(self, table: Any, where: str, read: Callable[[list[Any], str, str], list[Any]]) -> Table:
-        X = read_or_refuse(lambda: _rows(table, self._columns, where), self._path, "numbers")
-        found = {}
+        schema, found = self._columns.roles.schema, {}
+        if schema is None:
+            X = read_or_refuse(lambda: _rows(table, self._columns, where), self._path, "numbers")
+        else:
+            X = encoded(schema, table.select(list(self._columns.features)), where, self._columns.extra)
         for role, name in self._columns.roles.given.items():
             place = f"{where}, column {name!r}"
             found[role] = checked_column(read(self._cells(table, name, role, place), role, place), role, place)
         y, ids, subjects = (found.get(role) for role in ("label", "id", "subject"))
-        return Table(X, y, ids, subjects, self.name, self._columns.features, weights=found.get("weight"))
+        if schema is not None and y is not None:
+            check_classes(schema, y, where)
+        names = self._columns.features if schema is None else None
+        return Table(X, y, ids, subjects, self.name, names, weights=found.get("weight"))
 
     def _cells(self, table: Any, name: str, role: str, where: str) -> list[Any]:
         return read_or_refuse(lambda: cells(table, name, role, where), self._path, "text in UTF-8")
@@ -155,9 +168,10 @@ def columns_of(schema: Any, roles: Roles, path: Path, shown: list[str]) -> Colum
                 "(in pandas: to_csv(index=False))."
             )
     unfit = {shown[j]: _called(schema.types[j]) for j in places if not is_kind(schema.types[j], *NUMERIC)}
-    if unfit:
+    if unfit and not roles.untyped:
         raise not_numeric(path, unfit)
-    return Columns(roles, features, tuple(shown[j] for j in places))
+    extra = () if roles.schema is None else tuple(n for n in names if n not in {*roles.schema.by_name, *roles.columns})
+    return Columns(roles, features, tuple(shown[j] for j in places), extra)
 
 
 def _typed_columns(schema: Any, roles: Roles, path: Path) -> Columns:
@@ -233,6 +247,8 @@ def cells(table: Any, name: str, role: str, where: str) -> list[Any]:
 
 def _row_bytes(schema: Any, columns: Columns) -> int:
     """About how many bytes a row takes once it is copied out."""
+    if columns.roles.untyped:
+        return encoded_bytes(columns.roles)
     types = [schema.field(f).type for f in columns.features]
     narrow = all(is_kind(t, "boolean", "int8", "uint8", "int16", "uint16", "float16", "float32") for t in types)
     return len(types) * (4 if narrow else 8) + 32 * len(columns.roles.columns)

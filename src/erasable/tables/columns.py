@@ -13,6 +13,7 @@ import scipy.sparse as sp
 
 from erasable.core.sparse import summed
 from erasable.errors import ConfigurationError, InputError, InputTypeError
+from erasable.schemas import Schema
 
 Kinds = dict[str, type]
 _KINDS: dict[str, tuple[type, ...]] = {"label": (int, bool, float, str), "id": (int, str), "subject": (int, str)}
@@ -30,6 +31,8 @@ class Roles:
     """Names of the columns that are no features, and of those that are, where not all others.
 
     ``labelled`` says whether there must be labels; ``ignore`` names columns that are left alone, whatever they hold.
+    With a ``schema`` features are what it makes of its columns, which hold anything; roles that are ``optional`` may be
+    absent. With ``raw``, cells of whatever kind are handed on as they are.
     """
 
     label: str | None
@@ -39,6 +42,9 @@ class Roles:
     labelled: bool = True
     ignore: Sequence[str] = ()
     weight: str | None = None
+    schema: Schema | None = None
+    raw: bool = False
+    optional: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for role in ("label", "id", "subject", "weight"):
@@ -68,6 +74,11 @@ class Roles:
             )
 
     @property
+    def untyped(self) -> bool:
+        """Whether columns of features may hold anything."""
+        return self.raw or self.schema is not None
+
+    @property
     def given(self) -> dict[str, str]:
         """The columns that are no features, by role."""
         roles = {"label": self.label, "id": self.id, "subject": self.subject, "weight": self.weight}
@@ -79,9 +90,10 @@ class Roles:
         return list(dict.fromkeys(self.given.values()))
 
     def present(self, names: Container[str]) -> Roles:
-        """The same without a label that may be missing and is."""
-        absent = not self.labelled and self.label is not None and self.label not in names
-        return replace(self, label=None) if absent else self
+        """The same without a label, or another role, that may be missing and is."""
+        optional = [*self.optional, *(() if self.labelled else ("label",))]
+        gone: dict[str, Any] = {role: None for role in optional if getattr(self, role) not in names}
+        return replace(self, **gone) if gone else self
 
 
 def check_kinds(kinds: Mapping[str, type] | None) -> Kinds:

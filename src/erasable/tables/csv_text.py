@@ -17,6 +17,7 @@ from erasable.arrow import is_kind, pyarrow
 from erasable.errors import InputError
 from erasable.tables.arrow_columns import ArrowSource, columns_of, not_numeric, regrouped
 from erasable.tables.columns import Kinds, Roles, fitting_kinds, is_number, read_texts
+from erasable.tables.encoding import encoded_bytes
 from erasable.tables.reading import read_or_refuse
 from erasable.tables.table import Table
 
@@ -59,8 +60,10 @@ class CsvSource(ArrowSource):
         columns = columns_of(schema, roles, path, self._shown)
         # What follows the first block has to be the same kind of number.
         kind_of = {f: "bool" if is_kind(schema.field(f).type, "boolean") else "float64" for f in columns.features}
+        kind_of = dict.fromkeys(columns.features, "string") if roles.untyped else kind_of
         self._convert = _convert(columns.roles, kind_of, include=True)
-        super().__init__(path, name, columns, 8 * len(columns.features) + 64 * len(columns.roles.columns))
+        row_bytes = encoded_bytes(roles) if roles.untyped else 8 * len(columns.features)
+        super().__init__(path, name, columns, row_bytes + 64 * len(columns.roles.columns))
 
     def _first_block(self, roles: Roles, head: bytes | None) -> Any:
         """The names and types of columns, as the first block shows them."""

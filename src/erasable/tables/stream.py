@@ -14,10 +14,12 @@ from typing import Any, BinaryIO, Self
 from weakref import WeakSet
 
 from erasable.errors import ConfigurationError, InputError
+from erasable.schemas import EncodingReport, Schema
 from erasable.tables import csv_text
 from erasable.tables.arrow_columns import ArrowPipe, ParquetSource
 from erasable.tables.columns import Kinds, Roles, check_kinds
 from erasable.tables.csv_text import CsvSource
+from erasable.tables.encoding import kinds_by, roles_by
 from erasable.tables.npz import NpzSource, is_half_of_split, read_split
 from erasable.tables.reading import Source, as_path, existing_file, looked_ahead, read_or_refuse
 from erasable.tables.svmlight import SvmlightSource
@@ -52,6 +54,8 @@ class TableStream:
         The names of the columns that are features, where the format has names.
     typed : bool
         Whether the format says what labels, ids and subjects are; in CSV text all is text, and ``kinds`` says it.
+    encoding : EncodingReport or None
+        With a schema: what became of the cells of the rows that were read.
     """
 
     def __init__(self, source: Source, block_bytes: int) -> None:
@@ -59,6 +63,7 @@ class TableStream:
         self.name, self.feature_names, self.typed = source.name, source.feature_names, source.typed
         self._running: WeakSet[Generator[Table, None, None]] = WeakSet()
         self._spent = self._closed = False
+        self.encoding: EncodingReport | None = None
 
     @property
     def n_features(self) -> int:
@@ -98,7 +103,20 @@ class TableStream:
         return blocks
 
     def _blocks(self, block_bytes: int | None) -> Generator[Table, None, None]:
-        yield from self._source.blocks(block_bytes)
+        seen = EncodingReport(0)
+        for block in self._source.blocks(block_bytes):
+            report = getattr(block.X, "report", None)
+            if report is not None:
+                seen += report
+                if self.encoding is None or seen.n_rows > self.encoding.n_rows:  # a pass may have ended early
+                    self.encoding = seen
+            yield block
+
+    def raw(self) -> Any:
+        """The cells of all rows as they are, those of text as text: an Arrow table. For ``stream_table(raw=True)``."""
+        self._check_open()
+        (table,) = self._source.raw(None)
+        return table
 
     def _check_open(self) -> None:
         if self._closed:
@@ -132,6 +150,8 @@ def stream_table(
     kinds: Mapping[str, type] | None = None,
     n_features: int | None = None,
     weight: str | None = None,
+    schema: Schema | None = None,
+    raw: bool = False,
     block_bytes: int = BLOCK_BYTES,
 ) -> TableStream:
     r"""The table in a file or pipe, block by block: what ``load_table`` reads, with one block in memory at a time.
@@ -175,6 +195,11 @@ def stream_table(
         The number of features of SVMlight text, where some may be zero in all rows.
     weight : str, optional
         The column that says how much each row counts: numbers, none missing.
+    schema : Schema, optional
+        Encodes the columns that it names, which may hold anything; rows of blocks are then an ``EncodedTable``. It also
+        says which columns have which role; those that are named here must agree. For CSV, Parquet and Arrow.
+    raw : bool, default=False
+        For ``TableStream.raw``, which hands on columns of any kind.
     block_bytes : int, default=16 MiB
         About how large the rows of a block are. In all, some three times as much is in memory, and pages of Parquet.
 
@@ -202,10 +227,15 @@ def stream_table(
     ...     stream.read().X.tolist()
     [[80.5, 41.0], [71.0, 52.0], [66.0, 39.0]]
     """
-    roles = Roles(label, id, subject, features, labelled, ignore, weight)
+    if schema is not None and nameless_form(source) is not None:
+        raise ConfigurationError("a schema is for tables whose columns have names: CSV, Parquet or Arrow.")
+    known = check_kinds(kinds)
+    roles = Roles(label, id, subject, features, labelled and schema is None, ignore, weight, raw=raw)
+    if schema is not None:
+        roles, known = roles_by(schema, roles, labelled=labelled), kinds_by(schema, known)
     size = whole_number(block_bytes, "block_bytes")
     width = None if n_features is None else whole_number(n_features, "n_features")
-    return TableStream(_opened(source, roles, check_kinds(kinds), width), size)
+    return TableStream(_opened(source, roles, known, width), size)
 
 
 def load_table(
