@@ -14,17 +14,21 @@ from erasable.audit.scan import ScanReport, scan
 from erasable.core.layout import read_meta
 from erasable.errors import ConfigurationError, InputError, StateFormatError
 from erasable.models.files import head_of
-from erasable.tables import Table, load_table, nameless_form
+from erasable.models.linear import describe_map, described_map
+from erasable.operations.schemas import raw_table, telling_cells
+from erasable.schemas import Schema
+from erasable.tables import Table, load_table, nameless_form, stream_table
 
 
 def scan_for(
     folder: str | os.PathLike[str],
     table_path: str | os.PathLike[str],
     *,
-    label: str | None = "label",
+    label: str | None = None,
     id: str | None = None,
     subject: str | None = None,
     ignore: Sequence[str] = (),
+    schema: Schema | str | os.PathLike[str] | None = None,
     exclude: Sequence[str] = (),
     progress: Callable[[int, int], None] | None = None,
 ) -> ScanReport:
@@ -37,8 +41,8 @@ def scan_for(
     table_path : str or path
         The rows, as CSV, Parquet, NumPy or SVMlight file; see ``erasable.tables.load_table``. It is not looked into
         itself.
-    label : str, optional, default="label"
-        The column of labels, which is no feature. It need not be there.
+    label : str, optional
+        The column of labels, which is no feature. It need not be there. By default "label", or as a schema says.
     id : str, optional
         The column of ids. They are looked for as text, and in models one by one; with them, a stored row with the same
         features under another id is told from a remain.
@@ -47,6 +51,9 @@ def scan_for(
     ignore : sequence of str
         Columns that are no features, when the models below the folder do not say which are. Where all models that say
         it agree, and the table has these columns, they are taken and no others, whatever is said here.
+    schema : Schema or path, optional
+        For a raw table: rows are looked for as it encodes them, and texts of them as they are. Where all models below
+        the folder that have a schema have the same, it is taken.
     exclude : sequence of str
         Glob patterns for names, or for paths below the folder, that are not looked into.
     progress : callable, optional
@@ -74,15 +81,18 @@ def scan_for(
     >>> report.clean, report.remains[0].what, report.remains[0].row
     (False, 'id', 1)
     """
-    rows = _rows(folder, table_path, {"label": label, "id": id, "subject": subject}, ignore)
+    known = _schema(folder, schema)
+    roles = {"label": label, "id": id, "subject": subject}
+    encoded = known if known is not None and nameless_form(table_path) is None else None
+    rows = _rows(folder, table_path, roles, ignore) if encoded is None else _encoded(encoded, table_path, roles)
     try:
         os.stat(folder)
     except OSError as error:
         raise InputError(f"{os.fspath(folder)!r} cannot be looked through: {error.strerror}.") from None
-    X = rows.X if isinstance(rows.X, np.ndarray) else rows.X.toarray()
+    numbers = rows.numbers
     return scan(
         folder,
-        X,
+        numbers if isinstance(numbers, np.ndarray) else numbers.toarray(),
         ids=rows.ids,
         subjects=rows.subjects,
         skip=[table_path],
@@ -91,23 +101,41 @@ def scan_for(
         feature_names=rows.feature_names,
         id_name=id,
         subject_name=subject,
+        feature_map=None if encoded is None else describe_map(encoded, None),
+        cells=() if encoded is None else telling_cells(encoded, raw_table(table_path)),
     )
+
+
+def _encoded(schema: Schema, table: str | os.PathLike[str], roles: dict[str, Any]) -> Table:
+    with stream_table(table, labelled=False, schema=schema, **roles) as stream:
+        return stream.read()
+
+
+def _schema(folder: str | os.PathLike[str], given: Schema | str | os.PathLike[str] | None) -> Schema | None:
+    """The schema that was given, or the one that all models below the folder with a schema have."""
+    if given is not None:
+        return given if isinstance(given, Schema) else Schema.load(given)
+    found = {meta["feature_map"] for meta in _headers(Path(folder)) if isinstance(meta.get("feature_map"), str)}
+    schemas = []
+    for text in found:
+        with suppress(ConfigurationError, StateFormatError, KeyError, TypeError):
+            schemas.append(Schema.parse(described_map(text)["map"]["text"]))
+    return schemas[0] if len(schemas) == 1 else None
 
 
 def _rows(
     folder: str | os.PathLike[str], table: str | os.PathLike[str], roles: dict[str, Any], ignore: Sequence[str]
 ) -> Table:
     """The rows of the table, with the features that models below the folder were made with, where they say so."""
-    known = {tuple(names) for names in _feature_names(Path(folder))}
+    roles = {**roles, "label": roles["label"] or "label"}
+    known = {tuple(m["feature_names"]) for m in _headers(Path(folder)) if isinstance(m.get("feature_names"), list)}
     if len(known) == 1 and nameless_form(table) is None:
         with suppress(InputError, ConfigurationError):  # a table of other columns is looked for as it is
             return load_table(table, features=known.pop(), labelled=False, **roles)
     return load_table(table, ignore=ignore, labelled=False, **roles)
 
 
-def _feature_names(folder: Path) -> Iterator[list[str]]:
+def _headers(folder: Path) -> Iterator[dict[str, Any]]:
     for path in sorted(folder.rglob("*.erasable")):
         with suppress(OSError, StateFormatError):
-            meta = read_meta(head_of(path)[0])
-            if isinstance(meta.get("feature_names"), list):
-                yield meta["feature_names"]
+            yield read_meta(head_of(path)[0])
