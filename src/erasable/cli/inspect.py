@@ -47,7 +47,7 @@ def inspect(
     lines = [
         ("model", found.kind),
         ("core rows", f"{found.core_rows:,}{share}"),
-        ("features", f"{found.features:,}"),
+        ("features", f"{found.features:,}" + (", encoded by a schema: see --schema" if _has_schema(known) else "")),
         ("classes", f"{found.classes:,}"),
         ("ids, subjects", f"{found.ids or 'none'}, {found.subjects or 'none'}"),
         ("no subject", f"{found.rows_without_subject:,} core rows, which only their ids can name"),
@@ -64,6 +64,10 @@ def inspect(
         say("core rows, in learning order: id, subject, label, with tabs between them")  # no table: nothing is cut
         for row in found.rows:
             say_cells("" if value is None else _shown(value) for value in row.values())
+
+
+def _has_schema(known: dict[str, Any]) -> bool:
+    return '"map":"schema"' in (known.get("feature_map") or "")
 
 
 def _print_schema(model: Path, as_json: bool) -> None:

@@ -35,7 +35,15 @@ def plan(
             show_default=False,
         ),
     ],
-    label: Annotated[str, typer.Option(help="Column of the labels.")] = "label",
+    schema: Annotated[
+        Path | None,
+        typer.Option(
+            help="A public schema that encodes the columns and names their roles: see `erasable schema`.",
+            show_default=False,
+            readable=False,
+        ),
+    ] = None,
+    label: Annotated[str | None, typer.Option(help="Column of the labels. [default: label, or as in --schema]")] = None,
     id: Annotated[str | None, typer.Option(help="Column of the row ids, which is then no feature.")] = None,
     subject: Annotated[str | None, typer.Option(help="Column that says whose row it is.")] = None,
     ignore: Annotated[
@@ -93,18 +101,23 @@ def plan(
 
     - `erasable plan customers.parquet --label churned --subject user_id --deletions-per-month 300 --max-stored 0.2`
 
+    - `erasable plan raw.csv --schema schema.toml --max-stored 0.1 --metric auc`
+
     - `erasable plan customers.parquet --label churned --id row_id --ignore day --ignore town --metric auc`
     """
     from erasable.operations.plan import draw_frontier
     from erasable.operations.plan import plan as make_plan
     from erasable.operations.rendering import make_folder
 
-    table, likely = _read(file, label, id, subject, tuple(ignore or ()), weights)
+    if schema is None:
+        table, likely = _read(file, label or "label", id, subject, tuple(ignore or ()), weights)
+    else:
+        table, likely = _encoded(file, schema, label, id, subject, tuple(ignore or ()), weights), None
     if out is not None:
         make_folder(out)
     with Bars(quiet=as_json) as bars, _arguments_as_options():
         found = make_plan(
-            table.X,
+            table.numbers,
             table.y,
             ids=table.ids,
             subjects=table.subjects,
@@ -124,6 +137,7 @@ def plan(
             progress=bars.tick,
         )
     columns: dict[str, list[str | None]] = {
+        "--schema": [None if schema is None else str(schema)],
         "--label": [label],
         "--id": [id],
         "--subject": [subject],
@@ -185,6 +199,27 @@ def _command(file: str, columns: dict[str, list[str | None]], found: Plan) -> st
         else:
             words += ["--" + name.replace("_", "-"), f"{value:g}" if isinstance(value, float) else str(value)]
     return shlex.join([*words, "-o", f"{Path(file).name.split('.')[0]}.erasable"])
+
+
+def _encoded(
+    file: str,
+    schema: Path,
+    label: str | None,
+    id: str | None,
+    subject: str | None,
+    ignore: tuple[str, ...],
+    weights: str | None,
+) -> Table:
+    """The rows of a raw table, as the schema encodes them."""
+    from erasable.schemas import Schema
+    from erasable.tables import stream_table
+
+    if file in _NAMED:
+        raise ConfigurationError(f"--schema is for the columns of a file, and {file} is none: leave it out.")
+    if weights is not None:
+        raise ConfigurationError("--weights names a column of numbers, and with --schema columns are what it says.")
+    with stream_table(file, label=label, id=id, subject=subject, ignore=ignore, schema=Schema.load(schema)) as stream:
+        return stream.read()
 
 
 def _read(

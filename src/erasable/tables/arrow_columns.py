@@ -206,13 +206,13 @@ def not_numeric(path: Path, unfit: Mapping[str, str]) -> InputTypeError:
     """The error about columns, each with what it holds."""
     if len(unfit) == 1:
         ((column, kind),) = unfit.items()
-        problem, them = f"{column} must be numeric or boolean to be a feature; it holds {kind}", "it"
+        problem, need = f"{column} must be numeric or boolean to be a feature; it holds {kind}", "It needs"
     else:
         found = ", ".join(f"{column} ({kind})" for column, kind in unfit.items())
-        problem, them = f"{len(unfit)} columns must be numeric or boolean to be features: {found}", "them"
+        problem, need = f"{len(unfit)} columns must be numeric or boolean to be features: {found}", "They need"
     return InputTypeError(
-        f"{path.name}: {problem}. Leave {them} out with ignore=, or encode {them} with a coding that is fixed and "
-        "public: one fitted on rows would be a trace of them."
+        f"{path.name}: {problem}. {need} a public schema, which `erasable schema` drafts (a coding fitted "
+        "on rows would be a trace of them), or can be left out with ignore=."
     )
 
 
