@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -81,10 +81,8 @@ def scan_for(
     >>> report.clean, report.remains[0].what, report.remains[0].row
     (False, 'id', 1)
     """
-    known = _schema(folder, schema)
     roles = {"label": label, "id": id, "subject": subject}
-    encoded = known if known is not None and nameless_form(table_path) is None else None
-    rows = _rows(folder, table_path, roles, ignore) if encoded is None else _encoded(encoded, table_path, roles)
+    rows, encoder = _found(folder, table_path, roles, ignore, schema)
     try:
         os.stat(folder)
     except OSError as error:
@@ -101,14 +99,26 @@ def scan_for(
         feature_names=rows.feature_names,
         id_name=id,
         subject_name=subject,
-        feature_map=None if encoded is None else describe_map(encoded, None),
-        cells=() if encoded is None else telling_cells(encoded, raw_table(table_path)),
+        feature_map=None if encoder is None else describe_map(encoder, None),
+        cells=() if encoder is None else telling_cells(encoder, raw_table(table_path)),
     )
 
 
-def _encoded(schema: Schema, table: str | os.PathLike[str], roles: dict[str, Any]) -> Table:
-    with stream_table(table, labelled=False, schema=schema, **roles) as stream:
-        return stream.read()
+def _found(
+    folder: str | os.PathLike[str],
+    table: str | os.PathLike[str],
+    roles: dict[str, Any],
+    ignore: Sequence[str],
+    given: Schema | str | os.PathLike[str] | None,
+) -> tuple[Table, Schema | None]:
+    """The rows of the table, and the schema that encoded them where there is one for it."""
+    schema = _schema(folder, given)
+    if schema is not None:
+        # A table of other columns than the models' is looked for as it is.
+        unfit = nullcontext() if given is not None else suppress(InputError, ConfigurationError)
+        with unfit, stream_table(table, labelled=False, schema=schema, **roles) as stream:
+            return stream.read(), schema
+    return _rows(folder, table, roles, ignore), None
 
 
 def _schema(folder: str | os.PathLike[str], given: Schema | str | os.PathLike[str] | None) -> Schema | None:
