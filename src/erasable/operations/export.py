@@ -50,8 +50,8 @@ class ExportReport:
     schema: str | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """The same as a dictionary."""
-        return asdict(self)
+        """The same as a dictionary, without a schema where there is none."""
+        return {name: value for name, value in asdict(self).items() if name != "schema" or value is not None}
 
 
 def export(
