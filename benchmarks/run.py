@@ -34,6 +34,7 @@ from benchmarks.defaults import defaults
 from benchmarks.files import file_growth, measure, streaming
 from benchmarks.kernel import kernel
 from benchmarks.logistic import logistic
+from benchmarks.models import models
 from benchmarks.order import order
 from benchmarks.planning import cases, row
 from benchmarks.scan import main as print_scan_tables
@@ -377,6 +378,7 @@ SECTIONS = {
     "growth": growth,
     "accuracy": accuracy,
     "defaults": defaults,
+    "models": models,
     "kernel": kernel,
     "logistic": logistic,
     "files": files,
@@ -398,9 +400,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", choices=SECTIONS, help="sections to run; the others stay as they are")
     parser.add_argument("--rounds", type=int, default=5, help="rounds per comparison (default 5)")
-    parser.add_argument(
-        "--data", help="folder with further data sets, for the sections that can use them"
-    )
+    parser.add_argument("--data", help="folder with further data sets, for the sections that can use them")
     parser.add_argument("--runs", type=Path, default=Path("reproduction"), help="folder of `erasable reproduce` runs")
     parser.add_argument("--out", default=Path(__file__).with_name("RESULTS.md"), type=Path)
     options = parser.parse_args()

@@ -288,7 +288,7 @@ def in_turn(keys: Sequence[Any], order_key: int | None) -> list[int]:
 @dataclass(frozen=True)
 class CoreRow:
     id: Any
-    subject: Any
+    subject: Any  # one, None, or a sorted tuple of several
     label: Any
     g: tuple[int, ...]
     weight: int = 16  # in sixteenths
@@ -344,13 +344,13 @@ class OracleModel:
         weights: Sequence[float] | None = None,
     ) -> None:
         """The rows of one call, in turn, after the core rows already there; one of weight nearest to 0 is left out."""
-        owners = [None] * len(y) if subjects is None else subjects
+        of_rows = [None] * len(y) if subjects is None else subjects
         counted = [16] * len(y) if weights is None else [round(Fraction(w) * 16) for w in weights]
-        rows = list(zip(X, y, ids, owners, counted, strict=True))
+        rows = list(zip(X, y, ids, of_rows, counted, strict=True))
         for i in in_turn(ids, self.order_key):
             x, label, key, owner, weight = rows[i]
             if weight:
-                self.offer(CoreRow(key, owner, label, self.grid.put(x), weight))
+                self.offer(CoreRow(key, owners(owner), label, self.grid.put(x), weight))
 
     def offer(self, row: CoreRow) -> None:
         drawn = turn(row.id, self.sample_key) < Fraction(self.sample_rate) * 2**64
@@ -358,8 +358,8 @@ class OracleModel:
             self.core.append(row)
 
     def forget(self, ids: Iterable[Any] = (), subjects: Iterable[Any] = ()) -> None:
-        gone, owners = set(ids), set(subjects)
-        survivors = [r for r in self.core if r.id not in gone and (r.subject is None or r.subject not in owners)]
+        gone, leaving = set(ids), set(subjects)
+        survivors = [r for r in self.core if r.id not in gone and not leaving & set(each_owner([r.subject]))]
         self.core = []
         for row in survivors:
             self.offer(row)
@@ -514,7 +514,7 @@ class OracleModel:
             "sample_key": json_value(str(self.sample_key) if self.sample_rate else None),
             "sample_rate": json_string(self.sample_rate.hex()),
             "scaling": scaling_text,
-            "subject_kind": json_value(kind(self.subjects)),
+            "subject_kind": json_value(kind(each_owner(self.subjects))),
             "threshold": json_string(self.threshold.hex()),
             "version": json_value(1),
         }
@@ -580,6 +580,9 @@ def key_tensors(name: str, keys: Sequence[Any]) -> list[Any]:
     known = [k for k in keys if k is not None]
     if not known:
         return []
+    if any(isinstance(k, tuple) for k in known):
+        lengths = packed("i", [len(each_owner([k])) for k in keys])
+        return [(f"{name}.lengths", "I32", [len(keys)], lengths), *key_tensors(name, each_owner(keys))]
     n, present = len(keys), []
     if len(known) < n:
         present.append((f"{name}.present", "U8", [n], bytes(k is not None for k in keys)))
@@ -589,6 +592,18 @@ def key_tensors(name: str, keys: Sequence[Any]) -> list[Any]:
     ends = [sum(len(t) for t in texts[: i + 1]) for i in range(n)]
     blob = b"".join(texts)
     return [*present, (f"{name}.ends", "I64", [n], packed("q", ends)), (name, "U8", [len(blob)], blob)]
+
+
+def owners(given: Any) -> Any:
+    """What belongs to a row, as it came: one subject, None, or a collection, in which None and empty texts are none."""
+    if not isinstance(given, list | tuple | set):
+        return given
+    distinct = sorted({s for s in given if s not in (None, "", b"")})
+    return tuple(distinct) if len(distinct) > 1 else distinct[0] if distinct else None
+
+
+def each_owner(subjects: Iterable[Any]) -> list[Any]:
+    return [s for of_row in subjects for s in (of_row if isinstance(of_row, tuple) else [of_row]) if s is not None]
 
 
 def packed(code: str, values: Sequence[int]) -> bytes:

@@ -216,7 +216,7 @@ def problems(
 
     y = [labels[i % len(labels)] for i in draw(st.lists(st.integers(0, 5), min_size=n, max_size=n))]
     ids = draw(keys(n, distinct=True))
-    subjects = draw(st.one_of(st.none(), keys(n, distinct=False)))
+    subjects = draw(st.one_of(st.none(), keys(n, distinct=False), shared_keys(n)))
     weights = draw(st.one_of(st.none(), row_weights(n))) if weighted else None
     return setting, Batch([pool[i] for i in which], y, ids, subjects, weights)
 
@@ -272,6 +272,13 @@ def keys(draw: Any, n: int, *, distinct: bool) -> list[Any]:
             return ["" if i % few == 0 else f"é{i % few}" + "\0" * (i % 2) for i in order]
         case _:
             return [bytes([i % few % 256]) * (i % few % 3) + b"\0%d" % (i % few) for i in order]
+
+
+@st.composite
+def shared_keys(draw: Any, n: int) -> list[Any]:
+    """Subjects of rows that belong to none, one or several of a few: in any order, some of them twice or missing."""
+    few = draw(keys(6, distinct=False))
+    return draw(st.lists(st.lists(st.sampled_from([*few, None]), max_size=3), min_size=n, max_size=n))
 
 
 @st.composite

@@ -364,6 +364,28 @@ def test_subjects_are_found_only_when_asked_for(tmp_path, model):
     assert scan(tmp_path, RNG(7).standard_normal((1, 24)), ids=["visit-none"], subjects=someone).clean
 
 
+@pytest.mark.parametrize("kind", [str, int, str.encode])
+def test_each_of_the_people_of_a_row_is_found_until_one_of_them_asks(tmp_path, kind):
+    X = RNG(3).standard_normal((40, 6))
+    number = {str: "person-{}", int: "90000{}", str.encode: "person-{}"}[kind]
+    people = [[kind(number.format(i % 7)), kind(number.format(10 + i % 5))] for i in range(40)]
+    clf = ErasableClassifier(threshold=0.0).fit(X, X[:, 0] > 0, ids=range(1000, 1040), subjects=people)
+    saved(clf, tmp_path)
+    nobody = RNG(7).standard_normal((2, 6))
+    asked = {"subjects": [people[0], [people[1][0]]]}
+    report = scan(tmp_path, nobody, **asked)
+    assert {(r.what, r.row) for r in report.remains} == {("subject", 0), ("subject", 1)}
+    assert report.found == sum(len({*people[0], people[1][0]} & set(of_row)) for of_row in people)
+    for remain in report.remains:
+        data = (tmp_path / "model.erasable").read_bytes()[remain.offset : remain.offset + remain.length]
+        key = int.from_bytes(data, "little") if kind is int else data.decode() if kind is str else data
+        assert key in {*people[0], people[1][0]}
+    clf.forget(subjects=[*people[0], people[1][0]])
+    assert clf.n_core_ > 0
+    saved(clf, tmp_path)
+    assert scan(tmp_path, nobody, **asked).clean
+
+
 @pytest.mark.parametrize("density", [0.03, 0.3])
 def test_yes_or_no_features_raise_no_false_alarm(tmp_path, density):
     rng = RNG(5)
@@ -846,6 +868,10 @@ def test_ids_are_found_in_the_texts_and_integers_of_a_parquet_file(tmp_path):
     parquet(tmp_path / "log.parquet", columns)
     report = scan(tmp_path, X, ids=["ann-0001", "4711", "x"], subjects=["carl-001", "bob-0001", None])
     assert in_parquet(report) == {("id", 2, 0), ("id", 1, 0), ("id", 0, 1), ("subject", 3, 1)}
+    # Short names are found in the columns that are known to hold them, of subjects in each of several.
+    parquet(tmp_path / "log.parquet", {"a": ["x", "y", "z"], "b": ["y", "w", "z"], "c": ["y", "y", "y"]})
+    report = scan(tmp_path, X, subjects=[("x", "y"), "w", None], subject_name=["a", "b"])
+    assert in_parquet(report) == {("subject", 0, 0), ("subject", 1, 0), ("subject", 1, 1)}
     # An integer that is a feature is none of the ids.
     columns = {"number": [4711, 12], "f": [0.5, 0.25]}
     parquet(tmp_path / "log.parquet", columns)

@@ -99,7 +99,7 @@ def test_what_cannot_be_is_refused(monkeypatch, capsys, folder):
     data = put(table(much=[-1.0] * N, none=[None] * N, text=["x"] * N), "data.csv")
     rest = ["--ignore", "none", "--ignore", "text"]
     for options, words in (
-        (["--threshold", "inf", "--ignore", "much", *rest], "threshold must be finite where there is no sample"),
+        (["--threshold", "inf", "--ignore", "much", *rest], "Give --sample-rate above 0, or a finite --threshold."),
         (["--alpha", "1", "--ignore", "much", *rest], "alpha is the regulariser"),
         (["--loss", "logistic", "--alpha", "0", "--ignore", "much", *rest], "alpha must be"),
         (["--sample-rate", "2", "--ignore", "much", *rest], "sample_rate must be"),
@@ -108,11 +108,11 @@ def test_what_cannot_be_is_refused(monkeypatch, capsys, folder):
         (["--class-weight", "balanced", "--class-weight", "no=2", "--ignore", "much", *rest], "--class-weight must be"),
         (["--class-weight", "yes=1", "--class-weight", "yes=2", "--ignore", "much", *rest], "a class twice"),
         (["--class-weight", "yes=-1", "--ignore", "much", *rest], "class_weight must be a positive"),
-        (["--weight", "much", *rest], "sample_weight must be between 0 and 16, and 60 of 60"),
+        (["--weight", "much", *rest], "weights (--weight) must be between 0 and 16, and 60 of 60"),
         (["--weight", "none", "--ignore", "much", "--ignore", "text"], "weights are missing"),
         (["--weight", "text", "--ignore", "much", "--ignore", "none"], "not every weight is a number"),
         (["--weight", "churned", "--ignore", "much", *rest], "weight must be another column"),
-        (["--weight", "absent", "--ignore", "much", *rest], "has no column 'absent'"),
+        (["--weight", "absent", "--ignore", "much", *rest], "--subject, --weight and --ignore."),
         (["--kernel", "rbf", "--loss", "logistic", *rest], "--loss is for linear models"),
         (["--kernel", "rbf", "--weight", "much", *rest], "--weight is for linear models"),
     ):
@@ -125,6 +125,28 @@ def test_what_cannot_be_is_refused(monkeypatch, capsys, folder):
     piped = ["learn", "-", *LEARN, "--threshold", "0.1", "--class-weight", "yes=2"]
     with refused(capsys, folder) as no:
         no(piped, 2, "give --label-type")
+
+
+def test_another_head_than_that_of_the_file_is_refused(capsys, folder):
+    assert run(["learn", put(table()), *LEARN, "--loss", "logistic", "--sample-rate", "0.3"]) == 0
+    more = put(table(row_id=[f"more {i}" for i in range(N)]), "more.parquet")
+    for options, name in (
+        (["--loss", "squared"], "loss"),
+        (["--alpha", "3"], "alpha"),
+        (["--class-weight", "balanced"], "class_weight"),
+        (["--sample-rate", "0.2"], "sample_rate"),
+        (["--sample-rate", "0.3", "--threshold", "inf"], "threshold, kappa or horizon"),
+    ):
+        with refused(capsys, folder) as no:
+            no(["learn", more, *LEARN, *options], 2, f"{name} changed", "with fit, or with another file")
+    assert run(["learn", more, *LEARN, "--loss", "logistic", "--sample-rate", "0.3"]) == 0
+
+
+def test_a_label_that_no_row_has_is_told(capsys):
+    assert run(["learn", put(table()), *LEARN, "--class-weight", "yes=2", "--class-weight", "yess=2"]) == 0
+    told = capsys.readouterr().err
+    assert "warning: no row learnt has 1 of the labels that --class-weight names: check how they are written." in told
+    assert "yess" not in told
 
 
 def test_weights_in_an_archive(capsys, folder):

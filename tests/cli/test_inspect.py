@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
+import io
 import os
 import stat
 
@@ -10,7 +12,7 @@ import pytest
 
 from erasable import ErasableClassifier, load
 from erasable.cli.app import run
-from tests.cli.session import MODEL, N, content, learnt, refused, said
+from tests.cli.session import LEARN, MODEL, N, content, learnt, put, refused, said, table
 from tests.formats.models import rows
 
 pytestmark = pytest.mark.usefixtures("folder")
@@ -107,6 +109,85 @@ def test_looking_makes_no_files(folder, capsys):
     finally:
         os.chmod(folder, mode)
     assert sorted(os.listdir()) == before
+
+
+def people():
+    """A model file of two columns of subjects, and in which rows each person is named."""
+    kin = [f"user {i % 5}" if i % 3 else "" for i in range(N)]
+    data = put(table(kin=kin), "shared.csv")
+    assert run(["learn", data, *LEARN, "--subject", "kin", "--threshold", "0.01"]) == 0
+    users = [None if i % 4 == 0 else f"user {i % 9}" for i in range(N)]
+    return {f"row {i}": {users[i], kin[i] or None} - {None} for i in range(N)}
+
+
+def test_what_is_stored_of_somebody(folder, capsys):
+    named = people()
+    model = load(MODEL)
+    theirs = [key for key in model.core_ids_.tolist() if "user 2" in named[key]]
+    assert any(len(named[key]) > 1 for key in theirs)
+    capsys.readouterr()
+    assert run(["inspect", MODEL, "--subject", "user 2", "--json"]) == 0
+    told = said(capsys)
+    assert [row["id"] for row in told["rows"]] == theirs
+    assert [row["other_subjects"] for row in told["rows"]] == [len(named[key]) - 1 for key in theirs]
+    assert all(list(row["values"]) == ["age", "weight", "height"] for row in told["rows"])
+    assert (told["requested"], told["not_stored"], told["warnings"]) == (1, 0, [])
+    assert "only the direction" in told["values_are"]
+    assert run(["inspect", MODEL, "--subject", "user 2", "--csv"]) == 0
+    lines = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert [line["id"] for line in lines] == theirs
+    assert [float(line["values.weight"]) for line in lines] == [row["values"]["weight"] for row in told["rows"]]
+    assert {line["weight"] for line in lines} == {"1.0"}
+    assert run(["inspect", MODEL, "--subject", "user 2", "--id", "nothing"]) == 0
+    text = capsys.readouterr().out
+    assert "only the direction" in text
+    assert "Of 1 of the 2 names nothing is stored" in text
+    for key in theirs:
+        assert f"id: {key}\n" in text
+    for other in named[theirs[0]] - {"user 2"}:
+        assert other not in text
+    assert run(["forget", MODEL, "--subject", "user 2"]) == 0
+    assert not set(theirs) & set(load(MODEL).core_ids_.tolist())
+
+
+def test_nothing_stored_is_an_answer(folder, capsys):
+    people()
+    capsys.readouterr()
+    assert run(["inspect", MODEL, "--subject", "user 99"]) == 0
+    assert "Nothing is stored" in capsys.readouterr().out
+    assert run(["inspect", MODEL, "--subject", "user 99", "--json"]) == 0
+    told = said(capsys)
+    assert (told["rows"], told["not_stored"]) == ([], 1)
+    assert run(["inspect", MODEL, "--id", "row 99", "--csv"]) == 0
+    assert capsys.readouterr().out == "id,label,weight,other_subjects\n"
+    ErasableClassifier().fit(rows(4), [0, 1, 0, 1]).save("nameless.erasable")
+    assert run(["inspect", "nameless.erasable", "--subject", "user 2", "--json"]) == 0
+    assert "stores no subjects" in said(capsys)["warnings"][0]
+
+
+def test_what_is_asked_has_to_fit(folder, capsys):
+    people()
+    ErasableClassifier().fit(rows(4), [0, 1, 0, 1]).save("numbers.erasable")
+    with refused(capsys, folder) as no:
+        no(["inspect", MODEL, "--csv"], 2, "--subject or --id")
+        no(["inspect", MODEL, "--subject", "user 2", "--rows"], 2, "--rows")
+        no(["inspect", MODEL, "--id", "row 1", "--learnt", "9"], 2, "--learnt")
+        no(["inspect", "numbers.erasable", "--id", "one"], 2, "whole numbers")
+        no(["inspect", "nowhere.erasable", "--id", "1"], 5)
+
+
+def test_rows_of_several_are_listed_with_all_their_people(folder, capsys):
+    named = people()
+    capsys.readouterr()
+    assert run(["inspect", MODEL, "--rows", "--json"]) == 0
+    told = {row["id"]: row["subject"] for row in said(capsys)["rows"]}
+    plain = {key: sorted(who) if len(who) > 1 else next(iter(who), None) for key, who in named.items()}
+    assert told == {key: plain[key] for key in told}
+    assert run(["inspect", MODEL, "--rows"]) == 0
+    text = capsys.readouterr().out
+    key = next(key for key, who in told.items() if isinstance(who, list))
+    assert f"{key}\t{', '.join(told[key])}\t" in text
+    assert "layout of rows  dense" in text
 
 
 @pytest.mark.parametrize(("order", "shown"), [("hashed", "hashed, random state 0"), ("given", "as given")])

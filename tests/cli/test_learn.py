@@ -45,6 +45,34 @@ def test_learning_gives_the_file_of_the_classifier(capsys, folder):
     assert sorted(p.name for p in folder.iterdir()) == [f".{MODEL}.lock", "data.parquet", MODEL]
 
 
+def test_rows_of_several_people_in_columns_and_in_lists(folder, capsys):
+    kin = [f"user {i % 5}" if i % 3 else None for i in range(N)]
+    users = table()["user_id"].to_pylist()
+    lists = [[k, u] for k, u in zip(kin, users, strict=True)]
+    more = ["--subject", "kin"]
+    assert run(["learn", put(table(kin=kin), "columns.csv"), *LEARN, *more]) == 0
+    right = content()
+    for data, options in (
+        (put(table(kin=kin), "columns.parquet"), [*LEARN, *more]),
+        (put(table(user_id=lists), "lists.parquet"), LEARN),
+        (put(table(user_id=lists, kin=users), "both.parquet"), [*LEARN, *more]),
+    ):
+        os.unlink(MODEL)
+        assert run(["learn", data, *options]) == 0
+        assert content() == right
+    owners = dict(zip(core_ids(), load(MODEL).model_.core.subjects(), strict=True))
+    theirs = {key for key, who in owners.items() if who == "user 2" or (isinstance(who, tuple) and "user 2" in who)}
+    assert run(["forget", MODEL, "--subject", "user 2", "--json"]) == 0
+    assert set(owners) - theirs == set(core_ids()) < set(owners)
+    assert run(["verify", MODEL]) == 0
+    with refused(capsys, folder) as no:
+        no(["learn", "columns.csv", *LEARN, "--subject", "user_id", *more], 2, "twice")
+        no(["learn", "columns.csv", *LEARN, "--subject", "nobody"], 2, "nobody")
+        no(["learn", "columns.csv", *LEARN, "--subject", "churned", *more], 2, "label must be another column")
+        whole = [option for option in LEARN if option != "--allow-no-subject"]
+        no(["learn", "columns.csv", *whole, *more, "-o", "new.erasable"], 2, "rows have no subject")
+
+
 @pytest.mark.parametrize("form", ["csv", "stdin csv", "stdin arrow", "csv.gz"])
 def test_every_form_of_the_same_table_gives_the_same_file(form, monkeypatch, folder):
     learnt(out="right.erasable")
@@ -231,6 +259,8 @@ def test_learn_as_json(capsys, folder):
         "rows": N,
         "core_rows_added": model.n_core_,
         "core_rows": model.n_core_,
+        "rows_known": 0,
+        "rows_replaced": 0,
         "bytes": len(content()),
         "score": None,
         "test": None,

@@ -67,7 +67,8 @@ def test_predict_as_json(folder, capsys):
     told = said(capsys)
     clf, known = load(MODEL), table()["churned"].to_numpy()
     scores = scores_of(known, clf.classes_, clf.predict_proba(rows(N)), clf.predict(rows(N)))
-    assert told == {"model": MODEL, "rows": N, "out": "p.csv", "scores": scores.as_json(), "warnings": []}
+    expected = {"model": MODEL, "rows": N, "out": "p.csv", "scores": scores.as_json(), "warnings": []}
+    assert told == {**expected, "unused_columns": ["row_id", "user_id"]}
     assert run(["predict", MODEL, data, "--json"]) == 2
     assert "-o FILE" in said(capsys)["error"]["message"]
 

@@ -117,6 +117,25 @@ def test_a_weak_model_is_a_warning(capsys):
     assert json.loads(capsys.readouterr().out)["warnings"] == []
 
 
+def test_a_table_of_one_class_is_a_warning(capsys):
+    X, _, ids = made(600)
+    put("data.csv", X, np.ones(600), ids)
+    assert learnt() == 0
+    assert "warning: all labels are the same, and so are all predictions: name their column, --label." in (
+        capsys.readouterr().err
+    )
+
+
+def test_probabilities_that_are_worse_than_a_constant_give_a_hint(capsys):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((2000, 4))
+    put("data.csv", X, rng.random(2000) < 0.1, np.arange(2000))
+    hint = 'hint: probabilities are worse than those of a constant (log-loss): --loss "logistic" makes better ones'
+    for name, options in {"a": [], "b": ["--loss", "logistic"], "c": ["--class-weight", "balanced"]}.items():
+        assert run(["learn", "data.csv", "--id", "id", "--threshold", "0.2", "-o", name, *options]) == 0
+        assert (hint in capsys.readouterr().err) is (name == "a")
+
+
 def test_a_call_that_added_next_to_nothing_is_told_why(capsys):
     put("data.csv", *made(2000))
     put("more.csv", *made(2000, seed=1, first=2000))

@@ -21,6 +21,7 @@ COMMANDS = {
     "forget what a list names": ["forget", "m.erasable", "--ids-file", "gone.txt"],
     "verify": ["verify", "m.erasable"],
     "inspect": ["inspect", "m.erasable", "--rows"],
+    "inspect a row": ["inspect", "m.erasable", "--id", "row-7", "--subject", "ann", "--csv"],
     "receipt verify": ["receipt", "verify", "kept.json", "--key", "signer.pub.pem", "--state", "kept.erasable"],
     "keys new": ["keys", "new", "-o", "another"],
     "predict": ["predict", "m.erasable", "rows.csv", "--ignore", "label"],

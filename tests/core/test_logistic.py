@@ -97,6 +97,32 @@ def test_neither_start_nor_order_nor_storage_matters(seed):
         assert bits_of(logistic_weights(rows, y[None, :], counts, grid, units)[0]) == bits_of(W[j])
 
 
+GRAMS = {
+    "true": lambda rows, rng: rows.T @ rows,
+    "lower triangle": lambda rows, rng: np.tril(rows.T @ rows) + np.triu(rng.standard_normal(2 * rows.shape[1:]), 1),
+    "of other rows": lambda rows, rng: (R := rng.standard_normal(rows.shape) * 2.0**15).T @ R,
+    "indefinite": lambda rows, rng: rng.standard_normal(2 * rows.shape[1:]) * 4.0**15,
+    "negative": lambda rows, rng: -(rows.T @ rows) - 1.0,
+    "zero": lambda rows, rng: np.zeros(2 * rows.shape[1:]),
+    "far too small": lambda rows, rng: (rows.T @ rows) * 1e-300,
+    "far too large": lambda rows, rng: (rows.T @ rows) * 1e12,
+    "beyond float32": lambda rows, rng: (rows.T @ rows) * 1e280,
+    "one long direction": lambda rows, rng: np.ones(2 * rows.shape[1:]) * 1e30,
+}
+
+
+@pytest.mark.parametrize("kind", GRAMS)
+def test_the_gram_matrix_does_not_matter(kind, larger):
+    """Not a true one, and not garbage."""
+    rng = np.random.default_rng([6, len(kind)])
+    for _ in range(12):
+        problem = random_problem(rng)
+        gram = GRAMS[kind](problem[0].astype(np.float64), rng)
+        assert bits_of(logistic_weights(*problem, gram=gram)) == bits_of(logistic_weights(*problem))
+    problem, W = larger
+    assert bits_of(logistic_weights(*problem, gram=GRAMS[kind](problem[0].astype(np.float64), rng))) == bits_of(W)
+
+
 @pytest.fixture(scope="module")
 def larger():
     """Enough rows for several blocks and samples, three problems; and their weights."""
@@ -333,6 +359,8 @@ GOOD = {"rows": np.ones((2, 3), dtype=np.int16), "signs": [[1, -1]], "counts": n
         ({"alpha_units": 2**53}, ConfigurationError, "alpha must be at least"),
         ({"start": np.zeros((1, 2))}, InputError, "start"),
         ({"start": np.full((1, 3), np.inf)}, InputError, "start"),
+        ({"gram": np.zeros((3, 2))}, InputError, "gram"),
+        ({"gram": np.full((3, 3), np.nan)}, InputError, "gram"),
     ],
 )
 def test_bad_input_is_refused(wrong, error, says):

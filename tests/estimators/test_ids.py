@@ -228,8 +228,29 @@ WRONG = [pytest.param(v, InputTypeError, id=k) for k, v in WRONG_TYPES.items()]
 WRONG += [pytest.param(v, InputError, id=k) for k, v in WRONG_VALUES.items()]
 
 
-@pytest.mark.parametrize(("keys", "error"), WRONG)
-@pytest.mark.parametrize("argument", ["ids", "subjects"])
+FOR_SUBJECTS = (
+    "lists",
+    "structured",
+    "pyarrow table",
+    "a column",
+    "polars frame",
+)  # as good as keys
+
+
+@pytest.mark.parametrize("keys", [(WRONG_TYPES | WRONG_VALUES)[name] for name in FOR_SUBJECTS], ids=FOR_SUBJECTS)
+def test_one_subject_in_a_list_or_a_table_is_that_subject(keys):
+    assert fitted(subjects=keys).state_digest() == fitted(subjects=NUMBERS).state_digest()
+
+
+@pytest.mark.parametrize(
+    ("argument", "keys", "error"),
+    [
+        pytest.param(argument, *case.values, id=f"{argument}-{case.id}")
+        for argument in ("ids", "subjects")
+        for case in WRONG
+        if argument == "ids" or case.id not in FOR_SUBJECTS
+    ],
+)
 def test_learning_refuses_what_cannot_name_a_row(argument, keys, error):
     with refused(clf := classifier(), error, argument):
         clf.fit(X, Y, **{argument: keys})

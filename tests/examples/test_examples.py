@@ -12,7 +12,13 @@ import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SCRIPTS = sorted(EXAMPLES.glob("*.py"))
-PICTURE = {"demo.py": "demo.png", "leak.py": "leak.png", "staged.py": "staged.png", "text_probe.py": "text_probe.png"}
+PICTURE = {
+    "demo.py": "demo.png",
+    "drift.py": "drift.png",
+    "leak.py": "leak.png",
+    "staged.py": "staged.png",
+    "text_probe.py": "text_probe.png",
+}
 
 
 TRIALS = 5
@@ -45,8 +51,10 @@ def test_every_example_is_known() -> None:
 
 @pytest.mark.parametrize("script", [s for s in SCRIPTS if s.name != "leak.py"], ids=lambda script: script.name)
 def test_example_runs_and_draws_its_picture(script: Path, tmp_path: Path) -> None:
-    run(script, tmp_path)
+    said = run(script, tmp_path)
     assert (tmp_path / PICTURE[script.name]).stat().st_size > 10_000
+    if script.name == "drift.py":
+        follows_the_new_world(said)
 
 
 def test_leak_draws_its_picture(leak: tuple[str, Path]) -> None:
@@ -62,6 +70,20 @@ def test_the_plain_float64_state_gives_the_deleted_row_away(leak: tuple[str, Pat
 @pytest.mark.parametrize("part", ["w", "everything"])
 def test_all_ten_candidates_fit_an_erasable_state_in_every_trial(leak: tuple[str, Path], part: str) -> None:
     assert row_of(leak[0], "ErasableClassifier", part) == ("10 of 10", TRIALS / 10)
+
+
+def follows_the_new_world(said: str) -> None:
+    """Leverage alone stores nothing of the new world and stays at chance; samples store of it and follow."""
+    rows = [[cell.strip() for cell in line.strip("│").split("│")] for line in said.splitlines() if line[:1] == "│"]
+    (_, _, stored, *alone, _), *sampled = rows
+    assert stored == "0"
+    assert max(map(float, alone)) < 0.55
+    assert len(sampled) == 2
+    for _, _, stored, *accuracy in sampled:
+        assert float(stored.replace(",", "")) > 800
+        assert sorted(accuracy) == accuracy
+        assert float(accuracy[-2]) > 0.85
+        assert float(accuracy[-1]) > 0.97
 
 
 def row_of(output: str, model: str, part: str) -> tuple[str, float]:

@@ -36,10 +36,19 @@ def linear() -> ErasableClassifier:
     return model
 
 
+def shared() -> ErasableClassifier:
+    """Rows that belong to several people, to one, and to nobody."""
+    model = ErasableClassifier(1.0, threshold=0.15)
+    X, people = rows(20), [[7 - i, 2**40, 7 - i][: i % 4] for i in range(20)]
+    model.fit(X, labels(X), ids=[f"row {i}" for i in range(20)], subjects=people, allow_no_subject=True)
+    model.forget(subjects=[2])
+    return model
+
+
 def logistic() -> ErasableClassifier:
     """Logistic weights, weights of rows and classes, a sample beside the leverage rule."""
     model = ErasableClassifier(
-        threshold=0.25, loss="logistic", alpha=0.5, class_weight={"ape": 2.0, "gnu": 0.1}, sample_rate=0.3
+        1.0, threshold=0.25, loss="logistic", alpha=0.5, class_weight={"ape": 2.0, "gnu": 0.1}, sample_rate=0.3
     )
     X, y = rows(20), labels(rows(20))
     model.fit(X, y, ids=[f"row {i}" for i in range(20)], sample_weight=[0.5 + i % 3 for i in range(20)])
@@ -50,7 +59,7 @@ def logistic() -> ErasableClassifier:
 def weighted() -> ErasableClassifier:
     """Weighted sums, and nothing but a sample, in the order given."""
     model = ErasableClassifier(
-        threshold=math.inf, sample_rate=0.75, class_weight="balanced", order="given", random_state=2**70
+        1.0, threshold=math.inf, sample_rate=0.75, class_weight="balanced", order="given", random_state=2**70
     )
     X, y = rows(20), labels(rows(20))
     return model.fit(X, y, ids=list(range(20)), sample_weight=[1 / 16 + i % 3 for i in range(20)])
@@ -95,7 +104,7 @@ def divided() -> ErasableClassifier:
 def sparse() -> ErasableClassifier:
     """Rows with few entries among many features, so that these alone are stored."""
     X, y = wide_rows(), labels(rows())
-    model = ErasableClassifier(threshold=0.3).fit(X, y, ids=[f"r{i}" for i in range(len(y))])
+    model = ErasableClassifier(1.0, threshold=0.3).fit(X, y, ids=[f"r{i}" for i in range(len(y))])
     model.forget(ids=[model.core_ids_[3]])
     return model
 
@@ -140,6 +149,7 @@ def schema() -> ErasableClassifier:
 MODELS = {
     "linear-v1": linear,
     "sparse-v1": sparse,
+    "shared-v1": shared,
     "logistic-v1": logistic,
     "weighted-v1": weighted,
     "kernel-v1": kernel,

@@ -35,7 +35,7 @@ MEMBERS = {
 }
 SUMS = ["gram", "class_sums", "weighted_gram", "weighted_class_sums"]
 SPARSE = ["rows.lengths", "rows.columns", "rows.values"]
-NAMES = ["ids", "ids.ends", "subjects.present", "subjects", "subjects.ends"]
+NAMES = ["ids", "ids.ends", "subjects.lengths", "subjects.present", "subjects", "subjects.ends"]
 ORDER = {
     "erasable-linear": [*SUMS, "weights", "labels", "rows", *SPARSE, "row_weights", *NAMES],
     "erasable-linear-sharded": [*SUMS, "weights", "order"],
@@ -101,8 +101,22 @@ class File:
             blob = bytes(keys)
             keys = [blob[a:b] for a, b in itertools.pairwise([0, *self.tensors[f"{what}.ends"]])]
             keys = [key.decode() for key in keys] if kind == "str" else keys
+        if what == "subjects" and "subjects.lengths" in self.tensors:
+            return self._owners(keys)
         present = self.tensors.get(f"{what}.present", (1,) * n)
         return [key if there else None for key, there in zip(keys, present, strict=True)]
+
+    def _owners(self, keys: list[Any]) -> list[Any]:
+        """Subjects of rows, of which one at least has several."""
+        lengths, left = self.tensors["subjects.lengths"], iter(keys)
+        assert self.types["subjects.lengths"] == "I32"
+        assert len(lengths) == len(self.tensors["labels"])
+        assert max(lengths) > 1
+        assert "subjects.present" not in self.tensors
+        of_rows = [tuple(itertools.islice(left, length)) for length in lengths]
+        assert not list(left)
+        assert all(list(several) == sorted(set(several)) and several[0] for several in of_rows if len(several) > 1)
+        return [several if len(several) > 1 else several[0] if several else None for several in of_rows]
 
     def rows(self, grid: dict[str, Any] | None = None) -> list[tuple[int, ...]]:
         """Whole rows; ``grid`` is the metadata of the head where this is a shard."""

@@ -20,6 +20,8 @@ def test_every_kind_of_file_is_what_the_page_says(name):
     raw = b"".join(model._model.snapshot().pieces)
     file = File(raw)
     assert file.names("ids") == model.core_ids_.tolist()
+    assert file.names("subjects") == list(model.model_.snapshot().subjects)
+    assert ("subjects.lengths" in file.tensors) == (CASES[name].key == "bytes")
     assert hashlib.sha256(raw).hexdigest() == model.state_digest()
     if "gram" in file.tensors:
         width = file.meta["n_features"] + file.meta["intercept"]
@@ -98,7 +100,7 @@ def test_shards_are_what_the_page_says(kind, tmp_path, monkeypatch):
     monkeypatch.setattr(shards, "LARGEST_SHARD", most * 2 * width + 3)
     rng = np.random.default_rng(2)
     ids = [{"int": i - 30, "str": f"é{i}", "bytes": b"\0%d" % i}[kind] for i in range(n)]
-    owners = [None if i % 3 else f"o{i}" for i in range(n)]
+    owners = [[None, f"o{i}", ["all", f"o{i}"]][i % 3] for i in range(n)]
     X, y = rng.standard_normal((n, width - 1)), np.arange(n) % 3
     clf = ErasableClassifier(threshold=1e-9).fit(X, y, ids, owners, allow_no_subject=True)
     clf.forget(ids=ids[::9])
@@ -107,10 +109,14 @@ def test_shards_are_what_the_page_says(kind, tmp_path, monkeypatch):
     found: dict = {}
     for k, part in enumerate(parts):
         places = [i for i, shard in enumerate(head.tensors["order"]) if shard == k]
-        found |= dict(
-            zip(places, zip(part.names("ids"), part.rows(), part.tensors["labels"], strict=True), strict=True)
-        )
-    keys, rows, labels = (list(column) for column in zip(*(found[i] for i in range(len(found))), strict=True))
+        held = part.names("ids"), part.rows(), part.tensors["labels"], part.names("subjects")
+        found |= dict(zip(places, zip(*held, strict=True), strict=True))
+    columns = (list(column) for column in zip(*(found[i] for i in range(len(found))), strict=True))
+    keys, rows, labels, people = columns
+    assert {"subjects.lengths" in part.tensors for part in parts} == {False, True}
+    assert (
+        people == list(clf.model_.snapshot().subjects) == list(load(tmp_path / "m.erasable").model_.snapshot().subjects)
+    )
     assert keys == load(tmp_path / "m.erasable").core_ids_.tolist() == clf.core_ids_.tolist()
     assert sorted(keys) == sorted(key for key in ids if key not in ids[::9])
     assert sums(rows, labels, 3, width) == (list(head.tensors["gram"]), list(head.tensors["class_sums"]))

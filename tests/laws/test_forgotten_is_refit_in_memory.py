@@ -34,11 +34,15 @@ X, _ = make_rows(N, D)
 LABELS = np.array(["b", "a", "c"])[make_classes(3, N)]
 IDS = np.array([f"row {i}" for i in range(N)])
 OWNERS = np.array([f"owner {i * i % 11}" for i in range(N)])
+SHARED = np.empty(N, dtype=object)
+SHARED[:] = [[f"owner {i * i % 11}", f"kin {i % 7}", f"kin {i % 5}"][: i % 4] for i in range(N)]
 WEIGHTS = np.where(np.arange(N) < 110, 1.0, np.arange(N) % 5 / 2 + 0.5)
 
 ERASABLE = {
     "linear": ErasableClassifier(threshold=0.01),
     "fixed classes": ErasableClassifier(threshold=0.01, classes=["a", "b", "c", "d"]),
+    "shared rows": ErasableClassifier(threshold=0.01),
+    "shared rows, kernel": ErasableKernelClassifier(threshold=0.01),
     "weighted rows": ErasableClassifier(threshold=0.01),
     "logistic": ErasableClassifier(threshold=0.01, loss="logistic", class_weight="balanced"),
     "weighted rows, logistic": ErasableClassifier(threshold=0.01, loss="logistic", alpha=0.1),
@@ -49,6 +53,8 @@ ERASABLE = {
     "retrained": RetrainedRidge(),
 }
 OTHERS = {
+    "shared rows on a core set": CoreSetUnlearner(LeverageThreshold(0.01), RidgeClassifier()),
+    "shared rows, sisa": SISAClassifier(n_shards=2, n_slices=2),
     "ridge on a core set": CoreSetUnlearner(LeverageThreshold(0.01), RidgeClassifier()),
     "logistic on a core set": CoreSetUnlearner(RandomSubsample(0.8), LogisticRegression(max_iter=500)),
     "forest on a core set": CoreSetUnlearner(RandomSubsample(0.8), RandomForestClassifier(3)),
@@ -68,7 +74,10 @@ def taken(name: str, at: Any, container: Any, model: Any = None) -> Any:
     """A model of this name, new unless one is given, that learns the rows at these positions and nothing else."""
     model = clone((ERASABLE | OTHERS)[name]) if model is None else model
     weights = {"sample_weight": WEIGHTS[at]} if name.startswith("weighted") else {}
-    return model.fit(container(X[at]), LABELS[at], ids=IDS[at], subjects=OWNERS[at], **weights)
+    owners = {"subjects": OWNERS[at]}
+    if name.startswith("shared"):
+        owners = {"subjects": SHARED[at], "allow_no_subject": True}
+    return model.fit(container(X[at]), LABELS[at], ids=IDS[at], **owners, **weights)
 
 
 def positions(model: Any) -> list[int]:

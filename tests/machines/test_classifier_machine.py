@@ -59,7 +59,9 @@ class Classifier(RuleBasedStateMachine):
         ids = data.draw(st.lists(st.sampled_from(free), min_size=n, max_size=n, unique=True))
         rows = [data.draw(st.sampled_from(self.pool)) for _ in range(n)]
         y = [data.draw(st.sampled_from(self.labels)) for _ in range(n)]
-        owners = [self.owner(data.draw(st.integers(0, 4))) for _ in range(n)] if data.draw(st.booleans()) else None
+        some = data.draw(st.sampled_from([None, st.integers(0, 4), st.lists(st.integers(0, 4), max_size=3)]))
+        drawn = None if some is None else [data.draw(some) for _ in range(n)]
+        owners = drawn and [self.owner(i) if isinstance(i, int) else [*map(self.owner, i)] for i in drawn]
         return Batch(rows, y, ids, owners, data.draw(st.one_of(st.none(), row_weights(n))))
 
     # -- changes -------------------------------------------------------------------------------------------------

@@ -40,7 +40,9 @@ class Row:
     def __init__(self, number: int, call: int = 0) -> None:
         self.number, self.x = number, POOL[number % len(POOL)]
         self.call = call  # with which command it was learnt
-        self.id, self.subject = f"row-{number:04d}", f"subject-{number % 9}"
+        self.id = f"row-{number:04d}"
+        self.people = {number % 9, number * 4 % 9} if number % 3 else {number % 9}  # some rows are those of two
+        self.subjects = [f"subject-{p}" for p in sorted(self.people, reverse=bool(number % 2))]
         self.label = ("no", "yes", "perhaps")[number % 5 % 3]
         self.weight = (1.0, 1.0, 1.0, 2.5, 0.5)[number % 5]
 
@@ -51,7 +53,7 @@ def plain(rows: list[Row]) -> ErasableClassifier:
     for _, together in itertools.groupby(rows, key=lambda row: row.call):
         part = list(together)
         X, labels = np.array([r.x for r in part]), [r.label for r in part]
-        names = {"ids": [r.id for r in part], "subjects": [r.subject for r in part]}
+        names = {"ids": [r.id for r in part], "subjects": [r.subjects for r in part]}
         clf.partial_fit(X, labels, **names, sample_weight=[r.weight for r in part])
     return clf
 
@@ -104,13 +106,24 @@ class ModelFileMachine(RuleBasedStateMachine):
         path = self.scratch / "rows.csv"
         with open(path, "w", newline="") as file:
             out = csv.writer(file)
-            out.writerow([*NAMES, "id", "who", "label", "much"])
-            out.writerows([*map(repr, r.x.tolist()), r.id, r.subject, r.label, r.weight] for r in rows)
+            out.writerow([*NAMES, "id", "who", "kin", "label", "much"])
+            out.writerows([*map(repr, r.x.tolist()), r.id, *[*r.subjects, ""][:2], r.label, r.weight] for r in rows)
         return str(path)
 
     def learning(self, rows: list[Row]) -> tuple[list[str], list[Row]]:
         """The command, and the rows that the file then holds."""
-        command = ["learn", self.table(rows), "-o", str(self.path), "--id", "id", "--subject", "who"]
+        command = [
+            "learn",
+            self.table(rows),
+            "-o",
+            str(self.path),
+            "--id",
+            "id",
+            "--subject",
+            "who",
+            "--subject",
+            "kin",
+        ]
         all_rows = {r.id: r for r in [*(self.rows or ()), *rows]}
         kept = plain([*(self.rows or ()), *rows]).core_ids_.tolist()
         how = ["--weight", "much", "--threshold", str(THRESHOLD), "--sample-rate", str(RATE)]
@@ -127,7 +140,7 @@ class ModelFileMachine(RuleBasedStateMachine):
             listed = self.scratch / "ids.txt"
             listed.write_text("".join(f"{Row(n).id}\n" for n in numbers[1:]))
             command += ["--ids-file", str(listed)]
-        left = [r for r in self.rows or () if r.number not in numbers and r.number % 9 not in subjects]
+        left = [r for r in self.rows or () if r.number not in numbers and r.people.isdisjoint(subjects)]
         return command, left
 
     def now_holds(self, rows: list[Row]) -> None:

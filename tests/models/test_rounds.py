@@ -57,7 +57,7 @@ def test_learning_more_in_blocks_is_one_more_call(problem, budget, data):
     old, new = batch.part(slice(n)), batch.part(slice(n, None))
     clf, oracle = old.learnt_by(setting.classifier()), old.learnt_by(setting.oracle())
     gone = data.draw(st.lists(st.sampled_from(batch.ids), max_size=3))
-    if n:
+    if clf.__sklearn_is_fitted__():
         clf.forget(ids=gone)
         oracle.forget(ids=gone)
     blocks = [of_batch(new.part(part)) for part in data.draw(splits(len(new)))]

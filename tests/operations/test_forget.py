@@ -47,7 +47,7 @@ def test_asked_again_it_keeps_the_receipt_of_the_run_that_was_cut_short(path, tm
 def test_texts_become_keys_of_the_models_kind(path, tmp_path):
     core = load(path).core_ids_.tolist()
     (tmp_path / "gone.txt").write_text(f"{core[1]}\n")
-    done = forget(path, ids=Names((str(core[0]),), tmp_path / "gone.txt"))
+    done = forget(path, ids=Names((str(core[0]),), (tmp_path / "gone.txt",)))
     assert done.report.core_rows_removed == 2
     with pytest.raises(InputError, match="--id: the model's are whole numbers"):
         forget(path, ids=Names(("1_0",), called="--id"))

@@ -374,7 +374,7 @@ def test_columns_that_the_format_does_not_have_are_refused(tmp_path, name, roles
         load_table(tmp_path / name, **roles)
 
 
-@pytest.mark.parametrize("path", [3, None, b"x.csv", ["x.csv"]])
+@pytest.mark.parametrize("path", [3, None, b"x.csv", ["x.csv", 3]])
 def test_odd_paths_are_refused(path):
     with refused(InputTypeError, "path"):
         load_table(path)
@@ -389,20 +389,22 @@ def test_a_file_that_may_not_be_opened_is_not_called_damaged(form):
         read_or_refuse(read, Path("secret.csv"), form)
 
 
-@pytest.mark.parametrize("role", ["label", "id", "subject"])
+@pytest.mark.parametrize("role", ["label", "id", "subject", "ignored"])
 @pytest.mark.parametrize("line", [0, 5, N - 2])
-def test_a_quote_that_is_not_closed_swallows_no_rows(tmp_path, role, line):
+@pytest.mark.parametrize("ending", ["\n", ""])
+def test_a_quote_that_is_not_closed_swallows_no_rows(tmp_path, role, line, ending):
     """In the last column, all lines after it would be one cell."""
-    columns = {"a": X[:, 0], "label": ["yes"] * N, "id": IDS, "subject": SUBJECTS}
+    columns = {"a": X[:, 0], "label": ["yes"] * N, "id": IDS, "subject": SUBJECTS, "ignored": IDS}
     names = [*(n for n in columns if n != role), role]
     lines = [",".join(str(columns[n][i]) for n in names) for i in range(N)]
     head, _, last = lines[line].rpartition(",")
     lines[line] = f'{head},"{last}'
-    (tmp_path / "t.csv").write_text("\n".join([",".join(names), *lines, ""]))
-    with refused(InputError, "t.csv", repr(role), "a quote is not closed"):
-        load_table(tmp_path / "t.csv", label="label", id="id", subject="subject")
-    with (
-        refused(InputError, "t.csv", repr(role), "a quote is not closed"),
-        stream_table(tmp_path / "t.csv", label="label", id="id", subject="subject") as stream,
-    ):
+    (tmp_path / "t.csv").write_text("\n".join([",".join(names), *lines]) + ending)
+    roles = {"label": "label", "id": "id", "subject": "subject", "ignore": ["ignored"]}
+    says = "t.csv", f"opens in line {line + 2} is not closed"
+    with refused(InputError, *says):
+        load_table(tmp_path / "t.csv", **roles)
+    with refused(InputError, *says), stream_table(tmp_path / "t.csv", **roles) as stream:
         list(stream)
+    with refused(InputError, "is not closed"), (tmp_path / "t.csv").open("rb") as pipe:
+        load_table(pipe, **roles)

@@ -79,6 +79,31 @@ def test_integers_where_the_classes_are_written_so(tmp_path):
         list(stream)
 
 
+def test_several_columns_of_subjects_are_read(tmp_path):
+    other = [f"person-{(i + 1) // 2:03d}" for i in range(240)]
+    path = write(table(other=other), str(tmp_path / "raw.csv"))
+    bare = Category(name="town", hashed=4)
+    schema = Schema([bare, Role(name="person", role="subject"), Role(name="other", role="subject")])
+    with stream_table(path, label="outcome", schema=schema) as stream:
+        (block,) = stream
+    assert block.subjects[1] == ("person-000", "person-001")
+    assert block.subjects[0] == "person-000"
+    with pytest.raises(ConfigurationError, match="subject= is 'person', and the schema says 'person' and 'other'"):
+        stream_table(path, label="outcome", subject="person", schema=schema)
+
+
+def test_several_files_are_one_table(tmp_path):
+    found, schema = table(), draft()
+    write(found.slice(0, 100), str(tmp_path / "a.csv"))
+    write(found.slice(100), str(tmp_path / "b.csv"))
+    with stream_table(tmp_path / "*.csv", label=None, schema=schema) as stream:
+        whole = stream.read()
+        assert stream.encoding.n_rows == 240
+    assert (whole.numbers != schema.encode_sparse(found)[0]).nnz == 0
+    with stream_table(tmp_path / "*.csv", label=None, labelled=False, raw=True) as stream:
+        assert stream.raw().num_rows == 240
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [
@@ -99,9 +124,6 @@ def test_refusals(tmp_path):
     path = write(table(), str(tmp_path / "raw.csv"))
     with pytest.raises(ConfigurationError, match="names no column of labels"):
         stream_table(path, label=None, schema=bare)
-    several = Schema([*bare.columns, Role(name="person", role="subject"), Role(name="row_id", role="subject")])
-    with pytest.raises(ConfigurationError, match="2 columns of subjects"):
-        stream_table(path, label="outcome", schema=several)
     with pytest.raises(InputError, match="lacks 1 of 6 features: 'town'"):
         stream_table(write(table(town=None), str(tmp_path / "less.csv")), label=None, schema=schema)
     twice = tmp_path / "twice.csv"

@@ -156,7 +156,7 @@ BAD = {
     "k.csv": (b"id,a\n17,1\n,2\n", InputError, "1 of 2 keys are missing"),
     "damaged.parquet": (b"PAR1" + SECRET_TEXT.encode() * 9, InputError, "Parquet"),
     "damaged.npz": (b"PK\x03\x04" + SECRET_TEXT.encode() * 9, InputError, "damaged.npz"),
-    "packed.txt.gz": (gzip.compress(b"1\n"), ConfigurationError, "compressed"),
+    "packed.npy.gz": (gzip.compress(b"1\n"), ConfigurationError, "compressed"),
     "none.txt": (b"", InputError, "empty"),
 }
 

@@ -238,8 +238,8 @@ def test_a_pipe_may_be_cut_anywhere(monkeypatch, size):
 def test_known_types_save_the_first_pass(tmp_path, monkeypatch):
     (tmp_path / "t.csv").write_text("a,label\n1,0\n2,1\n")
     opened = []
-    open_csv = pyarrow.csv.open_csv
-    monkeypatch.setattr(pyarrow.csv, "open_csv", lambda *a, **k: opened.append(1) or open_csv(*a, **k))
+    read_csv = pyarrow.csv.read_csv
+    monkeypatch.setattr(pyarrow.csv, "read_csv", lambda *a, **k: opened.append(1) or read_csv(*a, **k))
     with stream_table(tmp_path / "t.csv", kinds={"label": int}) as stream:
         assert [b.y.tolist() for b in stream] == [[0, 1]]
         assert len(opened) == 2  # for the names of columns, and for the rows
@@ -302,11 +302,16 @@ def test_only_a_block_is_in_memory(tmp_path, monkeypatch):
         assert peak < whole // 3, (name, peak / whole)
     size = (tmp_path / "text.csv").stat().st_size
     assert size > 7 * 2**20
-    monkeypatch.setattr(csv_text, "TEXT_BLOCK", 2**14)  # some tens of which pyarrow reads ahead
-    with stream_table(tmp_path / "text.csv", block_bytes=block) as stream:
-        peak, rows = peak_of(stream)
-    assert rows == 20_000
-    assert peak < size // 3
+    monkeypatch.setattr(csv_text, "TEXT_BLOCK", 2**14)
+    text = (tmp_path / "text.csv").read_bytes()
+    (tmp_path / "text.csv.gz").write_bytes(gzip.compress(text, 1))
+    (tmp_path / "text.csv.zst").write_bytes(pa.compress(text, codec="zstd", asbytes=True))
+    del text
+    for name in ("text.csv", "text.csv.gz", "text.csv.zst"):
+        with stream_table(tmp_path / name, block_bytes=block) as stream:
+            peak, rows = peak_of(stream)
+        assert rows == 20_000
+        assert peak < size // 3, (name, peak / size)
 
 
 # -- refusals ----------------------------------------------------------------------------------------------------

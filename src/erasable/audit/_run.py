@@ -271,8 +271,8 @@ class Run:
         """Which rows have an id that is not looked for, where ids are known."""
         if self.wanted.ids is None:
             return None
-        column = self.wanted.columns.get("id")
-        held = next((values for name, values in cells.names if name == column), None)
+        columns = self.wanted.columns.get("id", ())
+        held = next((values for name, values in cells.names if name in columns), None)
         return None if held is None else [key is not None and key not in self.texts["id"] for key in held]
 
     def _same_rows(self, numbers: npt.NDArray[np.float64]) -> set[tuple[int, str, int]]:
@@ -305,7 +305,7 @@ class Run:
         found = set()
         for column, values in cells.names:
             for what, texts in self.texts.items():
-                if self.wanted.columns.get(what) == column:
+                if column in self.wanted.columns.get(what, ()):
                     found |= {(i, what, texts[v]) for i, v in enumerate(values) if v is not None and v in texts}
             ends = np.cumsum([1 + len(v or b"") for v in values])
             text = np.frombuffer(b"\n".join(v or b"" for v in values), dtype=np.uint8)

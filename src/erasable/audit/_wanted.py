@@ -20,7 +20,7 @@ class Wanted:
     ids: dict[Key, int] | None
     subjects: dict[Key, int] | None
     feature_names: tuple[str, ...] | None = None
-    columns: dict[str, str] = field(default_factory=dict)  # of "id" and "subject"
+    columns: dict[str, tuple[str, ...]] = field(default_factory=dict)  # of "id" and "subject"
     feature_map: str | None = None  # that the rows went through, as the header of a model describes it
     cells: dict[Key, int] = field(default_factory=dict)  # other texts that tell a row
 
@@ -50,17 +50,23 @@ class Wanted:
             values = keys.tolist() if isinstance(keys, np.ndarray) else list(keys)
             if len(values) != len(X):
                 raise InputError(f"{name} has {len(values)} entries for {len(X)} rows: give one per row.")
-            if not all(v is None or (isinstance(v, int | str | bytes) and not isinstance(v, bool)) for v in values):
+            several = name == "subjects"
+            listed = [(row, v) for row, of_row in enumerate(values) for v in (_each(of_row) if several else [of_row])]
+            if not all(v is None or (isinstance(v, int | str | bytes) and not isinstance(v, bool)) for _, v in listed):
                 raise InputTypeError(f"{name} must be integers, strings or bytes.")
             first: dict[Key, int] = {}
-            for row, value in enumerate(values):
+            for row, value in listed:
                 if value is not None:
                     first.setdefault(value, row)
             found.append(first)
         names = None if feature_names is None else tuple(map(str, feature_names))
         if names is not None and len(names) != X.shape[1]:
             raise InputError(f"feature_names has {len(names)} entries for {X.shape[1]} features.")
-        known = {what: str(name) for what, name in (columns or {}).items() if name is not None}
+        known = {
+            what: (name,) if isinstance(name, str) else tuple(map(str, name))
+            for what, name in (columns or {}).items()
+            if name is not None
+        }
         texts: dict[Key, int] = {}
         for row, text in cells:
             texts.setdefault(text, row)
@@ -70,3 +76,8 @@ class Wanted:
         """``"id"`` and ``"subject"`` with their values, where given."""
         both = (("id", self.ids), ("subject", self.subjects))
         return [(what, keys) for what, keys in both if keys is not None]
+
+
+def _each(of_row: Any) -> Any:
+    """The subjects of one row, which may be several."""
+    return of_row if isinstance(of_row, list | tuple) else [of_row]

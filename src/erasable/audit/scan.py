@@ -51,13 +51,13 @@ def scan(
     X: npt.NDArray[Any],
     *,
     ids: Sequence[Key] | npt.NDArray[Any] | None = None,
-    subjects: Sequence[Key | None] | npt.NDArray[Any] | None = None,
+    subjects: Sequence[Any] | npt.NDArray[Any] | None = None,
     skip: Sequence[str | os.PathLike[str]] = (),
     exclude: Sequence[str] = (),
     progress: Progress | None = None,
     feature_names: Sequence[str] | None = None,
     id_name: str | None = None,
-    subject_name: str | None = None,
+    subject_name: str | Sequence[str] | None = None,
     feature_map: str | None = None,
     cells: Iterable[tuple[int, str]] = (),
 ) -> ScanReport:
@@ -71,7 +71,7 @@ def scan(
         The rows, as they were learnt.
     ids : sequence of n_rows ids, optional
         Without them, a stored twin cannot be told from the row itself and counts as a remain.
-    subjects : sequence of n_rows subjects, optional
+    subjects : sequence of n_rows subjects, or lists of them, optional
         To be given only when nothing of these subjects should be left: all their rows count, not only those of ``X``.
     skip : paths
         Files not to look into, such as the table that the rows came from.
@@ -82,8 +82,8 @@ def scan(
     feature_names : sequence of n_features names, optional
         The columns of ``X``. Parquet files that have them are compared in these columns, whatever stands between them.
     id_name, subject_name : str, optional
-        The columns of ids and of subjects in Parquet files: compared whatever their length, and with ids a row of
-        another id is known to be a twin.
+        The columns of ids and of subjects, the latter also several, in Parquet files: compared whatever their length,
+        and with ids a row of another id is known to be a twin.
     feature_map : str, optional
         The map that ``X`` went through, as the headers of models describe it: they are the ones that hold such rows.
     cells : iterable of (row, text)

@@ -16,14 +16,33 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
     from rich.table import Table
 
+    from erasable.tables import Dialect
+
 #: ``as_json: Json = False`` gives a command its ``--json``.
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 #: ``random_state: RandomState = 0`` gives a command that draws anything its ``--random-state``.
 RandomState = Annotated[
     int, typer.Option("--random-state", "--seed", help="Decides everything that is drawn at random.")
 ]
+#: ``sep: Sep = None, encoding: Encoding = None, decimal: Decimal = None`` give a command that reads CSV its options.
+Sep = Annotated[str | None, typer.Option(help="Character between the cells of a CSV, such as `;`. [default: a comma]")]
+Encoding = Annotated[
+    str | None, typer.Option(help="Encoding of a CSV. [default: as a byte order mark says, else utf-8]")
+]
+Decimal = Annotated[
+    str | None, typer.Option(help="What stands before decimals in a CSV: `.` or `,`. [default: a point]")
+]
 #: ``timeout: Timeout = 60`` gives a command that changes a file its ``--timeout``.
 Timeout = Annotated[float, typer.Option("--timeout", "--wait", help="Seconds to wait for another change of the file.")]
+
+
+def dialect_of(sep: str | None, encoding: str | None, decimal: str | None) -> Dialect | None:
+    """How CSV text is written, where anything was said of it."""
+    from erasable.tables import Dialect
+
+    said = {"sep": sep, "encoding": encoding, "decimal": decimal}
+    given = {name: value for name, value in said.items() if value is not None}
+    return Dialect(**given) if given else None
 
 
 def note_doubt(path: str | os.PathLike[str]) -> None:

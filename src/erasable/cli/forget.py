@@ -22,14 +22,22 @@ def forget(
         list[str] | None, typer.Option(metavar="ID", help="Id of a row; may be given again.", show_default=False)
     ] = None,
     ids_file: Annotated[
-        str | None,
-        typer.Option(help="File of ids: one a line, or .csv, .parquet, .npy with one column; `-` is standard input."),
+        list[str] | None,
+        typer.Option(
+            help="File of ids, or pattern: one a line, or .csv, .parquet, .npy with one column, text also with .gz, "
+            ".bz2, .zst; `-` is standard input. May be given again.",
+            metavar="FILE",
+            show_default=False,
+        ),
     ] = None,
     subject: Annotated[
         list[str] | None,
         typer.Option(metavar="SUBJECT", help="Whose rows are to go; may be given again.", show_default=False),
     ] = None,
-    subjects_file: Annotated[str | None, typer.Option(help="File of subjects, like `--ids-file`.")] = None,
+    subjects_file: Annotated[
+        list[str] | None,
+        typer.Option(help="File of subjects, like `--ids-file`.", metavar="FILE", show_default=False),
+    ] = None,
     column: Annotated[
         str | None, typer.Option(help="Column of these files that holds the names, where there are several.")
     ] = None,
@@ -62,12 +70,12 @@ def forget(
     - `erasable forget model.erasable --subjects-file leavers.txt --receipt out.json --key signer.pem`
     """
     from erasable.errors import ConfigurationError, EmptiedClassWarning, ReceiptNotWrittenError
-    from erasable.operations.forget import Names
     from erasable.operations.forget import forget as forget_in_file
+    from erasable.operations.requests import Names
 
     if not (id or ids_file or subject or subjects_file):
         raise ConfigurationError("name what to forget: --id, --ids-file, --subject or --subjects-file.")
-    if ids_file == "-" and subjects_file == "-":
+    if "-" in (ids_file or ()) and "-" in (subjects_file or ()):
         raise ConfigurationError("standard input can be read only once: give one of the lists as a file.")
     signer = _signer(receipt, key, passphrase_file, ask=ask_passphrase, after_only=after_only or request_id is not None)
     with catch_warnings(record=True) as told:
@@ -75,8 +83,8 @@ def forget(
         try:
             done = forget_in_file(
                 model,
-                ids=Names(tuple(id or ()), ids_file, column, "--id"),
-                subjects=Names(tuple(subject or ()), subjects_file, column, "--subject"),
+                ids=Names(tuple(id or ()), tuple(ids_file or ()), column, "--id"),
+                subjects=Names(tuple(subject or ()), tuple(subjects_file or ()), column, "--subject"),
                 receipt=receipt,
                 key=signer,
                 after_only=after_only,

@@ -1,13 +1,18 @@
-"""``erasable inspect``: what a model file says of itself."""
+"""``erasable inspect``: what a model file says of itself, and what it stores of somebody."""
 
 from __future__ import annotations
 
+import csv
+import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from erasable.cli._shared import Json, print_json, say, say_cells
+from erasable.cli._shared import Json, print_json, say, say_cells, visible
+
+if TYPE_CHECKING:
+    from erasable.models.access import StoredRows
 
 
 def inspect(
@@ -21,23 +26,51 @@ def inspect(
     schema: Annotated[
         bool, typer.Option("--schema", help="Print the schema that the model was made with, as TOML, and nothing else.")
     ] = False,
+    subject: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SUBJECT",
+            help="Show all that is stored of a subject instead; may be given again.",
+            show_default=False,
+        ),
+    ] = None,
+    id: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ID", help="Show the row of this id instead; may be given again.", show_default=False),
+    ] = None,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print what is stored of a subject as CSV.")] = False,
     as_json: Json = False,
 ) -> None:
     """Show configuration, size and digest of a model file. Rows, labels and ids stay hidden unless asked for.
 
     The checksum is tested, so a damaged file is found; whether the state is what its rows give, `verify` says.
 
+    With `--subject` or `--id`, show what is stored of somebody: id, label, weight and the values of each row, as far as
+    the grid allows, and how many other subjects it has. That nothing is stored is an answer, too: exit code 0.
+
     For example:
 
     - `erasable inspect model.erasable --learnt 250000`
 
     - `erasable inspect model.erasable --schema > schema.toml`
+
+    - `erasable inspect model.erasable --subject customer-007 --csv`
     """
+    from erasable.errors import ConfigurationError
     from erasable.operations.inspect import inspect as look
 
     if schema:
         _print_schema(model, as_json)
         return
+    if subject or id:
+        if rows or learnt is not None or (as_csv and as_json):
+            raise ConfigurationError(
+                "--rows and --learnt are of all core rows, and --csv and --json are two forms: leave them out, or one."
+            )
+        _show_rows_of(model, subject, id, as_csv=as_csv, as_json=as_json)
+        return
+    if as_csv:
+        raise ConfigurationError("--csv is for what is stored of somebody: name them with --subject or --id.")
     found = look(model, rows=rows, learnt=learnt)
     if as_json:
         print_json(found.as_json())
@@ -51,6 +84,7 @@ def inspect(
         ("classes", f"{found.classes:,}"),
         ("ids, subjects", f"{found.ids or 'none'}, {found.subjects or 'none'}"),
         ("no subject", f"{found.rows_without_subject:,} core rows, which only their ids can name"),
+        ("layout of rows", found.layout),
         ("size", f"{found.bytes:,} bytes" + (f" in {found.files} files" if found.files > 1 else "")),
         ("format", f"{found.format}, version {found.version}"),
         ("state digest", found.digest),
@@ -63,7 +97,66 @@ def inspect(
     if found.rows is not None:
         say("core rows, in learning order: id, subject, label, with tabs between them")  # no table: nothing is cut
         for row in found.rows:
-            say_cells("" if value is None else _shown(value) for value in row.values())
+            say_cells(_listed(value) if isinstance(value, list) else _cell(value) for value in row.values())
+
+
+def _show_rows_of(
+    model: Path, subjects: list[str] | None, ids: list[str] | None, *, as_csv: bool, as_json: bool
+) -> None:
+    from erasable.operations.inspect import rows_of
+    from erasable.operations.requests import Names
+
+    stored = rows_of(
+        model,
+        ids=Names(tuple(ids or ()), called="--id"),
+        subjects=Names(tuple(subjects or ()), called="--subject"),
+    )
+    blind = "this model stores no subjects, so none could be found: rows can only be named by --id."
+    warnings = [blind] if subjects and not stored.has_subjects else []
+    if as_json:
+        print_json({"model": str(model), **stored.as_json(), "warnings": warnings})
+        return
+    for warning in warnings:
+        say(f"warning: {warning}", aside=True)
+    if as_csv:
+        _write_csv(stored)
+        return
+    if not stored.rows:
+        say("Nothing is stored: no core row has such a subject or id.")
+        return
+    say(f"{len(stored.rows):,} stored rows. Of their values: {stored.values_are}.")
+    for row in stored.rows:
+        told = row.as_json()
+        say()
+        for name in _ROW:
+            say(f"{name.replace('_', ' ')}: {_cell(told[name])}")
+        for name, value in row.values.items():
+            say(f"  {name}: {value:.6g}")
+    if stored.not_stored:
+        say()
+        say(f"Of {stored.not_stored:,} of the {stored.requested:,} names nothing is stored.")
+
+
+def _write_csv(stored: StoredRows) -> None:
+    """One line for each row; of sparse rows, columns for the features that are not zero in some of them."""
+    features = list(dict.fromkeys(name for row in stored.rows for name in row.values))
+    shown: Any = visible if sys.stdout.isatty() else _cell  # elsewhere they are data, and stay as they are
+    out = csv.writer(sys.stdout, lineterminator="\n")
+    out.writerow([*_ROW, *(shown(f"values.{name}") for name in features)])  # a feature may be called id
+    for row in stored.rows:
+        told = row.as_json()
+        out.writerow([*(shown(told[name]) for name in _ROW), *(row.values.get(name, 0.0) for name in features)])
+
+
+_ROW = ("id", "label", "weight", "other_subjects")
+
+
+def _cell(value: Any) -> str:
+    return "" if value is None else str(value)
+
+
+def _listed(values: list[Any]) -> str:
+    return ", ".join(map(str, values))
 
 
 def _has_schema(known: dict[str, Any]) -> bool:

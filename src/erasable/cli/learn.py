@@ -7,7 +7,19 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from erasable.cli._shared import Bars, Json, Timeout, note_doubt, print_json, say, show_scores
+from erasable.cli._shared import (
+    Bars,
+    Decimal,
+    Encoding,
+    Json,
+    Sep,
+    Timeout,
+    dialect_of,
+    note_doubt,
+    print_json,
+    say,
+    show_scores,
+)
 
 KeyType = Literal["int", "str"]
 Order = Literal["hashed", "given"]
@@ -18,9 +30,10 @@ _TYPES: dict[str, type] = {"int": int, "str": str, "float": float, "bool": bool}
 
 def learn(
     data: Annotated[
-        str,
+        list[str],
         typer.Argument(
-            help="The table: .parquet, .csv, .npz, .svmlight; or `-` for CSV or an Arrow stream on standard input.",
+            help="The table: .parquet, .csv, .npz, .svmlight (text also with .gz, .bz2, .zst), or several .csv or "
+            "several .parquet, or a pattern of names; or `-` for CSV or an Arrow stream on standard input.",
             show_default=False,
         ),
     ],
@@ -42,10 +55,24 @@ def learn(
     id: Annotated[
         str | None, typer.Option(help="Column of the row ids. [default: rows are numbered; name them in earnest use]")
     ] = None,
-    subject: Annotated[str | None, typer.Option(help="Column that says whose row it is.")] = None,
+    subject: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Column that says whose row it is; given again, a row is that of all whom it names.",
+            metavar="COLUMN",
+            show_default=False,
+        ),
+    ] = None,
     weight: Annotated[
         str | None, typer.Option(help="Column that says how much a row counts, 0 to 16, in sixteenths.")
     ] = None,
+    skip_known: Annotated[
+        bool,
+        typer.Option("--skip-known", help="Pass over rows whose ids are stored, so that a table can be sent again."),
+    ] = False,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Correct stored rows: forget those with the same ids, then learn these.")
+    ] = False,
     allow_no_subject: Annotated[
         bool, typer.Option("--allow-no-subject", help="Learn rows that lack a subject, too: by id alone they can go.")
     ] = False,
@@ -66,6 +93,9 @@ def learn(
     features: Annotated[
         int | None, typer.Option(help="Number of features, for SVMlight. [default: the last one that is not zero]")
     ] = None,
+    sep: Sep = None,
+    encoding: Encoding = None,
+    decimal: Decimal = None,
     capacity: Annotated[
         float | None,
         typer.Option(
@@ -146,13 +176,21 @@ def learn(
     Rows are decided in the order of a keyed hash of their ids, so that the order of the table does not matter. A table
     may be larger than memory: it is then read twice or more, which standard input cannot be. The file is written once,
     at the end: all rows are learnt or none. On a file that is there already, options only need to be given where they
-    must agree.
+    must agree. Rows of several files come in the order of the command line, those of a pattern sorted by path; that
+    matters for the numbers of rows without ids, and with `--order given`.
+
+    A row whose id is stored is refused, unless `--skip-known` or `--replace` says what to do with it. Rows that were
+    offered before and not kept left no trace, so they are decided again with either.
 
     For example:
 
     - `erasable learn data.parquet --label churned --id row_id --subject user_id -o model.erasable`
 
     - `erasable learn raw.csv --schema schema.toml --loss logistic -o model.erasable`
+
+    - `erasable learn "visits-*.csv.gz" --sep ";" --decimal , --label churned --id row_id -o model.erasable`
+
+    - `erasable learn corrected.csv --replace --label churned --id row_id -o model.erasable`
 
     - `cat more.csv | erasable learn - --label churned --id row_id -o model.erasable`
 
@@ -208,6 +246,9 @@ def learn(
             n_features=features,
             kernel=kernel,
             parameters={name: value for name, value in options.items() if value is not None},
+            dialect=dialect_of(sep, encoding, decimal),
+            skip_known=skip_known,
+            replace=replace,
             allow_no_subject=allow_no_subject,
             test=test,
             score=score,
@@ -219,7 +260,8 @@ def learn(
     note_doubt(out)
     report, hints, warned = done.report, *([as_options(line) for line in said] for said in (done.hints, done.warnings))
     if as_json:
-        rows = {"rows": report.rows, "core_rows_added": report.core_rows_added, "core_rows": report.core_rows}
+        counts = "rows", "core_rows_added", "core_rows", "rows_known", "rows_replaced"
+        rows = {name: getattr(report, name) for name in counts}
         scores = {"score": done.score, "test": done.test}
         figures = {name: None if found is None else found.as_json() for name, found in scores.items()}
         cells = {} if done.encoding is None else {"encoding": report_as_json(done.encoding)}
@@ -227,6 +269,10 @@ def learn(
         return
     share = f" ({report.core_rows_added / report.rows:.1%})" if report.rows else ""
     say(f"{report.rows:,} rows learnt; {report.core_rows_added:,}{share} became core rows, the others left no trace.")
+    if report.rows_known:
+        say(f"{report.rows_known:,} more rows were passed over: rows with their ids are stored already.")
+    if report.rows_replaced:
+        say(f"{report.rows_replaced:,} stored rows with ids of these were forgotten first.")
     if report.rows_without_weight:
         say(f"{report.rows_without_weight:,} of these rows have a weight that rounds to zero, and were left out.")
     say(f"{out} holds {report.core_rows:,} core rows in {done.bytes:,} bytes.")

@@ -13,14 +13,26 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from erasable.cli._shared import Bars, Json, RandomState, console, print_json, text_table, unmarked
+from erasable.cli._shared import (
+    Bars,
+    Decimal,
+    Encoding,
+    Json,
+    RandomState,
+    Sep,
+    console,
+    dialect_of,
+    print_json,
+    text_table,
+    unmarked,
+)
 from erasable.errors import ConfigurationError, ErasableError, InputError
 
 if TYPE_CHECKING:
     import numpy as np
 
     from erasable.operations.plan import Plan
-    from erasable.tables import Table
+    from erasable.tables import Dialect, Table
 
 _NAMED = ("margin", "digits")
 # Arguments of the operation whose options have other names than theirs.
@@ -29,9 +41,9 @@ _OPTIONS = {"ids": "id", "subjects": "subject", "fit_intercept": "intercept"}
 
 def plan(
     file: Annotated[
-        str,
+        list[str],
         typer.Argument(
-            help="A file: .csv, .parquet, .npz, .svmlight; or `margin` or `digits`, to try it out.",
+            help="A file, or several of one table, as for `learn`; or `margin` or `digits`, to try it out.",
             show_default=False,
         ),
     ],
@@ -53,6 +65,9 @@ def plan(
     weights: Annotated[
         str | None, typer.Option(help="Column that says how likely a row is to be deleted, up to a factor.")
     ] = None,
+    sep: Sep = None,
+    encoding: Encoding = None,
+    decimal: Decimal = None,
     deletions_per_month: Annotated[
         float | None, typer.Option(help="Deletions expected: rows, or subjects with `--distribution subject`.")
     ] = None,
@@ -109,10 +124,12 @@ def plan(
     from erasable.operations.plan import plan as make_plan
     from erasable.operations.rendering import make_folder
 
+    roles = {"label": label, "id": id, "subject": subject, "ignore": tuple(ignore or ())}
+    dialect = dialect_of(sep, encoding, decimal)
     if schema is None:
-        table, likely = _read(file, label or "label", id, subject, tuple(ignore or ()), weights)
+        table, likely = _read(file, {**roles, "label": label or "label"}, weights, dialect)
     else:
-        table, likely = _encoded(file, schema, label, id, subject, tuple(ignore or ()), weights), None
+        table, likely = _encoded(file, schema, roles, weights, dialect), None
     if out is not None:
         make_folder(out)
     with Bars(quiet=as_json) as bars, _arguments_as_options():
@@ -142,8 +159,11 @@ def plan(
         "--id": [id],
         "--subject": [subject],
         "--ignore": [*(ignore or ()), weights],
+        "--sep": [sep],
+        "--encoding": [encoding],
+        "--decimal": [decimal],
     }
-    command = None if file in _NAMED else _command(file, columns, found)
+    command = None if _is_named(file) else _command(file, columns, found)
     written = {**found.as_json(), "command": command}
     if out is not None:
         draw_frontier(found, out)
@@ -187,9 +207,14 @@ def as_typed(text: str) -> str:
     return re.sub(rf"\b({long})\b", option, text)
 
 
-def _command(file: str, columns: dict[str, list[str | None]], found: Plan) -> str:
-    """The command that learns the file as the plan says."""
-    words = ["erasable", "learn", file]
+def _is_named(files: list[str]) -> bool:
+    """Whether no file is meant, but one of the sets that come along."""
+    return len(files) == 1 and files[0] in _NAMED
+
+
+def _command(files: list[str], columns: dict[str, list[str | None]], found: Plan) -> str:
+    """The command that learns the files as the plan says."""
+    words = ["erasable", "learn", *files]
     for option, names in columns.items():
         for name in names:
             words += [] if name is None or (option == "--label" and name == "label") else [option, name]
@@ -198,54 +223,55 @@ def _command(file: str, columns: dict[str, list[str | None]], found: Plan) -> st
             words.append("--intercept" if value else "--no-intercept")
         else:
             words += ["--" + name.replace("_", "-"), f"{value:g}" if isinstance(value, float) else str(value)]
-    return shlex.join([*words, "-o", f"{Path(file).name.split('.')[0]}.erasable"])
+    name = re.sub(r"[*?\[\]]", "", Path(files[0]).name.split(".")[0]) or "model"
+    return shlex.join([*words, "-o", f"{name}.erasable"])
 
 
 def _encoded(
-    file: str,
-    schema: Path,
-    label: str | None,
-    id: str | None,
-    subject: str | None,
-    ignore: tuple[str, ...],
-    weights: str | None,
+    files: list[str], schema: Path, roles: dict[str, Any], weights: str | None, dialect: Dialect | None
 ) -> Table:
     """The rows of a raw table, as the schema encodes them."""
     from erasable.schemas import Schema
     from erasable.tables import stream_table
 
-    if file in _NAMED:
-        raise ConfigurationError(f"--schema is for the columns of a file, and {file} is none: leave it out.")
+    if _is_named(files):
+        raise ConfigurationError(f"--schema is for the columns of a file, and {files[0]} is none: leave it out.")
     if weights is not None:
         raise ConfigurationError("--weights names a column of numbers, and with --schema columns are what it says.")
-    with stream_table(file, label=label, id=id, subject=subject, ignore=ignore, schema=Schema.load(schema)) as stream:
+    with stream_table(files, schema=Schema.load(schema), dialect=dialect, **roles) as stream:
         return stream.read()
 
 
 def _read(
-    file: str, label: str, id: str | None, subject: str | None, ignore: tuple[str, ...], weights: str | None
+    files: list[str], roles: dict[str, Any], weights: str | None, dialect: Dialect | None
 ) -> tuple[Table, np.ndarray[Any, Any] | None]:
     """The rows, and the column of weights, which is then no feature."""
     import numpy as np
 
     from erasable.research.sets import load_bundled, make_margin
-    from erasable.tables import Table, load_split, load_table
+    from erasable.tables import Table, files_of, load_split, load_table
 
-    if file in _NAMED:
+    if _is_named(files):
+        (name,) = files
         if weights is not None:
-            raise ConfigurationError(f"{file} has no column of weights: leave --weights out.")
-        if ignore:
-            raise ConfigurationError(f"--ignore names columns of a file, and {file} is none: leave it out.")
-        return (make_margin() if file == "margin" else load_bundled()), None
-    path = Path(file)
-    if not path.is_file():
+            raise ConfigurationError(f"{name} has no column of weights: leave --weights out.")
+        if roles["ignore"]:
+            raise ConfigurationError(f"--ignore names columns of a file, and {name} is none: leave it out.")
+        if dialect is not None:
+            raise ConfigurationError(f"--sep, --encoding and --decimal are for CSV, and {name} is none.")
+        return (make_margin() if name == "margin" else load_bundled()), None
+    paths = files_of(files) or [Path("-")]
+    missing = [str(path) for path in paths if not path.is_file()]
+    if missing:
         raise ConfigurationError(
-            f"there is no file {file!r}: give a .csv, .parquet, .npz or .svmlight file, or one of {', '.join(_NAMED)}."
+            f"there is no file {missing[0]!r}: give a .csv, .parquet, .npz or .svmlight file, "
+            f"or one of {', '.join(_NAMED)}."
         )
-    if path.name.endswith("_train.npz"):
-        table = load_split(path, label=label, id=id, subject=subject, ignore=ignore).train
+    path = paths[0]
+    if len(paths) == 1 and path.name.endswith("_train.npz"):
+        table = load_split(path, **roles).train
     else:
-        table = load_table(path, label=label, id=id, subject=subject, ignore=ignore)
+        table = load_table(paths, **roles, dialect=dialect)
     if weights is None:
         return table, None
     if table.feature_names is None:

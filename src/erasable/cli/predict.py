@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from erasable.cli._shared import Bars, Json, print_json, say, show_scores, visible
+from erasable.cli._shared import (
+    Bars,
+    Decimal,
+    Encoding,
+    Json,
+    Sep,
+    dialect_of,
+    print_json,
+    say,
+    show_scores,
+    visible,
+)
 
 if TYPE_CHECKING:
     from erasable.schemas import EncodingReport
@@ -22,10 +34,10 @@ _BY_POSITION = (
 def predict(
     model: Annotated[Path, typer.Argument(help="The model file.", show_default=False, readable=False)],
     data: Annotated[
-        str,
+        list[str],
         typer.Argument(
-            help="The table, as for `learn`; `-` is standard input. Columns are found by name where the model has "
-            "their names, else taken in their order.",
+            help="The table, or several files of one, as for `learn`; `-` is standard input. Columns are found by name "
+            "where the model has their names, else taken in their order.",
             show_default=False,
         ),
     ],
@@ -45,11 +57,16 @@ def predict(
         ),
     ] = None,
     probabilities: Annotated[bool, typer.Option("--probabilities", help="Add the probability of every class.")] = False,
+    sep: Sep = None,
+    encoding: Encoding = None,
+    decimal: Decimal = None,
     as_json: Json = False,
 ) -> None:
     """Predict labels for the rows of a table, which may be larger than memory.
 
-    A model with a schema takes raw tables, and says which cells were missing, unknown, unparsable or clipped.
+    A table that lacks a column of the model is refused, by its name; columns that the model does not know are left
+    alone, and named on standard error (`--ignore` says that they are meant to be). A model with a schema takes raw
+    tables, and says which cells were missing, unknown, unparsable or clipped.
 
     For example:
 
@@ -63,6 +80,7 @@ def predict(
     from erasable.errors import ConfigurationError
     from erasable.models.files import read_model
     from erasable.operations.predict import by_position, predict_table, refuse_overwriting, write_records
+    from erasable.tables.reading import listed
 
     if as_json and out in (None, "-"):
         raise ConfigurationError("--json tells what was done, so the predictions need a file: give -o FILE.")
@@ -75,6 +93,7 @@ def predict(
 
         tally = Tally()
     told: list[EncodingReport] = []
+    unused: list[str] = []
     on_screen = out in (None, "-") and sys.stdout.isatty()  # elsewhere predictions are data, and stay as they are
 
     def shown() -> Iterator[dict[str, Any]]:
@@ -91,6 +110,8 @@ def predict(
             probabilities=probabilities,
             tally=tally,
             encoding=told.append,
+            dialect=dialect_of(sep, encoding, decimal),
+            unused=unused.extend,
             progress=lambda done, total: bars.tick("predicting", done, total or done),
         )
         rows = write_records(shown(), out)
@@ -98,13 +119,16 @@ def predict(
     if as_json:
         figures = None if scores is None else scores.as_json()
         cells = {"encoding": report_as_json(told[0])} if told else {}
-        print_json({"model": str(model), "rows": rows, "out": out, "scores": figures, **cells, "warnings": warnings})
+        done = {"model": str(model), "rows": rows, "out": out, "scores": figures, "unused_columns": unused}
+        print_json({**done, **cells, "warnings": warnings})
         return
+    if unused:
+        say(f"note: the model does not use these columns of the table: {listed([*map(repr, unused)])}", aside=True)
     for warning in warnings:
         say(f"warning: {warning}", aside=True)
     say(f"{rows:,} rows predicted", aside=True)
     for report in told:
-        show_report(report, aside=True)
+        show_report(replace(report, extra=()), aside=True)  # those are among the unused columns
     if scores is not None:
         show_scores(scores, aside=True)
 

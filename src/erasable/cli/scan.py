@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from erasable.cli._exits import BAD_FILE, DONE, FAILED
-from erasable.cli._shared import Bars, Json, console, print_json, text_table, unmarked
+from erasable.cli._shared import (
+    Bars,
+    Decimal,
+    Encoding,
+    Json,
+    Sep,
+    console,
+    dialect_of,
+    print_json,
+    text_table,
+    unmarked,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,9 +35,12 @@ def scan(
         Path, typer.Argument(help="Every file below it is looked at.", show_default=False, readable=False)
     ],
     rows: Annotated[
-        Path,
+        list[str],
         typer.Option(
-            "--for", help="The rows to look for: .csv, .parquet, .npz, .svmlight.", show_default=False, readable=False
+            "--for",
+            help="The rows to look for: a file or pattern, as for `learn`; may be given again.",
+            metavar="FILE",
+            show_default=False,
         ),
     ],
     schema: Annotated[
@@ -42,7 +56,12 @@ def scan(
     ] = None,
     id: Annotated[str | None, typer.Option(help="Column of the row ids, which are looked for too.")] = None,
     subject: Annotated[
-        str | None, typer.Option(help="Column of the subjects, when nothing of them should be left.")
+        list[str] | None,
+        typer.Option(
+            help="Column of the subjects, when nothing of them should be left; may be given again.",
+            metavar="COLUMN",
+            show_default=False,
+        ),
     ] = None,
     ignore: Annotated[
         list[str] | None,
@@ -55,6 +74,9 @@ def scan(
     exclude: Annotated[
         list[str] | None, typer.Option(help="Names or paths not to look into, such as `*.parquet`; may be repeated.")
     ] = None,
+    sep: Sep = None,
+    encoding: Encoding = None,
+    decimal: Decimal = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with 5 also when a file could not be looked into, or only in part.")
     ] = False,
@@ -88,6 +110,7 @@ def scan(
             ignore=ignore or (),
             schema=schema,
             exclude=exclude or (),
+            dialect=dialect_of(sep, encoding, decimal),
             progress=bars.of("looking"),
         )
     if as_json:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
@@ -22,6 +23,7 @@ import numpy.typing as npt
 from erasable.errors import ConfigurationError, ErasableError, StateFormatError, StoreError
 
 Key = int | str | bytes
+Owners = Key | None | tuple[Key, ...]  # of a row: one subject, none, or two and more, sorted and distinct
 Label = bool | int | float | str
 Tensors = dict[str, tuple[str, Any]]
 Piece = bytes | bytearray | memoryview
@@ -296,7 +298,7 @@ def read_label(kind: str, text: str) -> Label:
 
 
 def name_fields(
-    classes: Sequence[Label], ids: Sequence[Key], subjects: Sequence[Key | None], *, fixed: bool
+    classes: Sequence[Label], ids: Sequence[Key], subjects: Sequence[Owners], *, fixed: bool
 ) -> dict[str, Any]:
     """What the header says of labels, ids and subjects: the classes, and of what kind each is."""
     return {
@@ -304,21 +306,35 @@ def name_fields(
         "class_kind": kind_of(classes[0]) if classes else None,
         "classes_fixed": fixed,
         "id_kind": kind_of(ids[0]) if ids else None,
-        "subject_kind": next((kind_of(s) for s in subjects if s is not None), None),
+        "subject_kind": subject_kind(subjects),
     }
 
 
-def named_row_tensors(
-    ids: Sequence[Key], subjects: Sequence[Key | None], codes: Sequence[int], rows: tuple[str, Any]
-) -> Tensors:
-    """Rows with ids, subjects and the numbers of their classes."""
-    labels: Tensors = {"labels": ("I32", np.asarray(codes, dtype=np.int32)), "rows": rows}
-    return {**labels, **key_tensors("ids", ids), **key_tensors("subjects", subjects)}
+def subject_kind(subjects: Iterable[Owners]) -> str | None:
+    """Of what kind the subjects of some rows are; None where no row has one."""
+    return next((kind_of(owners_of(owners)[0]) for owners in subjects if owners is not None), None)
+
+
+def owners_of(owners: Owners) -> tuple[Key, ...]:
+    """The subjects of one row."""
+    return owners if isinstance(owners, tuple) else () if owners is None else (owners,)
+
+
+def each_owner(subjects: Sequence[Owners]) -> list[Any]:
+    """The subjects of all rows, one after the other."""
+    if tuple in set(map(type, subjects)):
+        return list(itertools.chain.from_iterable(map(owners_of, subjects)))
+    return [owner for owner in subjects if owner is not None]
+
+
+def are_several(owners: tuple[Key, ...]) -> bool:
+    """Whether these, of one type, are the subjects of a row that has several: sorted, distinct, no empty text."""
+    return len(owners) > 1 and all(map(operator.lt, owners, owners[1:])) and owners[0] not in ("", b"")
 
 
 def read_names(
     meta: dict[str, Any], tensors: dict[str, npt.NDArray[Any]], classes: tuple[Label, ...], n: int
-) -> tuple[tuple[Key, ...], tuple[Key | None, ...], tuple[Label, ...]]:
+) -> tuple[tuple[Key, ...], tuple[Owners, ...], tuple[Label, ...]]:
     """Ids, subjects and labels of n rows.
 
     Raises
@@ -329,7 +345,7 @@ def read_names(
     if codes.shape != (n,) or (n and not (codes.min() >= 0 and codes.max() < len(classes))):
         raise StateFormatError("its labels do not fit its rows or its classes.")
     ids = read_keys(tensors, "ids", meta["id_kind"], n)
-    if (n and meta["id_kind"] is None) or "ids.present" in tensors or len(set(ids)) != n:
+    if (n and meta["id_kind"] is None) or {"ids.present", "ids.lengths"} & tensors.keys() or len(set(ids)) != n:
         raise StateFormatError("its ids are not distinct.")
     subjects = read_keys(tensors, "subjects", meta["subject_kind"], n)
     return ids, subjects, tuple(classes[i] for i in codes.tolist())  # type: ignore[return-value]
@@ -360,10 +376,13 @@ def check_feature_names(names: Sequence[Any], n_features: int) -> None:
             raise ConfigurationError("the names of columns must be texts in Unicode: rename those that are not.")
 
 
-def key_tensors(name: str, keys: Sequence[Key | None]) -> Tensors:
-    """Ids or subjects; a subject may be missing, and so may all of them."""
+def key_tensors(name: str, keys: Sequence[Owners]) -> Tensors:
+    """Ids or subjects; a subject may be missing, and so may all of them, and a row may have several."""
     tensors: Tensors = {}
     kinds = set(map(type, keys))
+    if tuple in kinds:
+        lengths = np.fromiter((len(owners_of(k)) for k in keys), dtype=np.int32, count=len(keys))
+        return {name + ".lengths": ("I32", lengths), **key_tensors(name, each_owner(keys))}
     if not kinds - {type(None)}:
         return tensors
     if type(None) in kinds:
@@ -371,16 +390,18 @@ def key_tensors(name: str, keys: Sequence[Key | None]) -> Tensors:
     if kinds <= {int, type(None)}:
         tensors[name] = ("I64", np.array([k or 0 for k in keys], dtype=np.int64))
     else:
-        texts = [b"" if k is None else k.encode() if isinstance(k, str) else bytes(k) for k in keys]
+        texts: list[Any] = [b"" if k is None else k.encode() if isinstance(k, str) else k for k in keys]
         tensors[name + ".ends"] = ("I64", np.cumsum([len(t) for t in texts], dtype=np.int64))
         tensors[name] = ("U8", np.frombuffer(b"".join(texts), dtype=np.uint8))
     return tensors
 
 
-def read_keys(tensors: dict[str, npt.NDArray[Any]], name: str, kind: str | None, n: int) -> tuple[Key | None, ...]:
+def read_keys(tensors: dict[str, npt.NDArray[Any]], name: str, kind: str | None, n: int) -> tuple[Owners, ...]:
     """The ids or subjects that :func:`key_tensors` wrote."""
     if kind is None:
         return (None,) * n
+    if name + ".lengths" in tensors:
+        return _read_several(tensors, name, kind, n)
     if kind == "int":
         keys: list[Any] = tensors[name].tolist()
     else:
@@ -392,3 +413,17 @@ def read_keys(tensors: dict[str, npt.NDArray[Any]], name: str, kind: str | None,
     if name + ".present" not in tensors and len(keys) == n:
         return tuple(keys)
     return tuple(k if p else None for k, p in zip(keys, tensors[name + ".present"].tolist(), strict=True))
+
+
+def _read_several(tensors: dict[str, npt.NDArray[Any]], name: str, kind: str, n: int) -> tuple[Owners, ...]:
+    """Subjects of rows some of which have several; nothing is made of lengths that the keys do not add up to."""
+    lengths = tensors[name + ".lengths"]
+    m = int(lengths.sum(dtype=np.int64))
+    keys = read_keys({k: tensors[k] for k in (name, name + ".ends") if k in tensors}, name, kind, m)
+    ends = np.cumsum(lengths, dtype=np.int64).tolist()
+    if lengths.shape != (n,) or lengths.min(initial=0) < 0 or len(keys) != m:
+        raise StateFormatError(f"its {name} do not fit together.")
+    rows = [keys[a:b] for a, b in itertools.pairwise([0, *ends])]
+    if not all(len(row) < 2 or are_several(row) for row in rows):  # type: ignore[arg-type]
+        raise StateFormatError(f"its {name} are not in canonical form: those of a row sorted, distinct, none empty.")
+    return tuple(row if len(row) > 1 else row[0] if row else None for row in rows)  # type: ignore[misc]

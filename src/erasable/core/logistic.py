@@ -41,7 +41,13 @@ def rounding_digits(units: int, bits: int) -> int:
 
 
 def logistic_weights(
-    rows: Any, signs: Any, counts: Any, grid: Grid, alpha_units: int, start: Any | None = None
+    rows: Any,
+    signs: Any,
+    counts: Any,
+    grid: Grid,
+    alpha_units: int,
+    start: Any | None = None,
+    gram: Any | None = None,
 ) -> Float32s:
     """The certified weights of k problems that share their rows.
 
@@ -57,6 +63,9 @@ def logistic_weights(
         ``alpha * 4**bits``, at least 1.
     start : array of shape (k, d), optional
         Where to begin; only time depends on it.
+    gram : array of shape (d, d), optional
+        About the sum of ``g_i g_i'``, its lower triangle: leads the first steps where there is no start. Only time
+        depends on it.
 
     Returns
     -------
@@ -65,25 +74,22 @@ def logistic_weights(
     Notes
     -----
     *Law*: a pure function of the set of rows with their signs and counts, and of alpha: not of their order, of
-    ``start``, of block sizes, threads, or the machine.
-    *Cost*: some passes over the rows and a Hessian (n d^2, float32) or several; memory for blocks of rows, n k numbers
+    ``start`` or ``gram``, of block sizes, threads, or the machine.
+    *Cost*: some passes over the rows and mostly one Hessian (n d^2, float32); memory for blocks of rows, n k numbers
     and d x d factors. Nothing is kept between calls.
 
     Raises
     ------
     InputError
-        When rows, signs, counts or start are not as above.
+        When rows, signs, counts, start or gram are not as above.
     ExactnessError
         When there are too many rows for exact sums, or an entry cannot be told from a tie with 4096 bits.
     ConfigurationError
         When alpha is outside the range of the grid, or so small that no minimum is found.
     """
     Y, c = _checked(rows, signs, counts, grid, alpha_units)
-    if start is not None:
-        start = np.asarray(start, dtype=np.float64)
-        if start.shape != (Y.shape[1], grid.n_columns) or not np.isfinite(start).all():
-            raise InputError(f"start must be finite numbers of shape {(Y.shape[1], grid.n_columns)}.")
     k, d = Y.shape[1], grid.n_columns
+    start, gram = _finite("start", start, (k, d)), _finite("gram", gram, (d, d))
     out = np.zeros((k, d), dtype=np.float32)
     if Y.shape[0] == 0 or d == 0:
         return out
@@ -94,7 +100,7 @@ def logistic_weights(
             some = slice(low, low + together)
             problems = Problems(blocks, np.ascontiguousarray(Y[:, some]), c, grid.bits, alpha_units)
             begin = None if start is None else start[some].T
-            out[some] = _solve(problems, begin).T
+            out[some] = _solve(problems, begin, gram).T
     return out + np.float32(0.0)  # no negative zeros
 
 
@@ -126,9 +132,18 @@ def _checked(rows: Any, signs: Any, counts: Any, grid: Grid, units: int) -> tupl
     return np.ascontiguousarray(Y.T), c
 
 
-def _solve(problems: Problems, start: Float64s | None) -> Float32s:
+def _finite(name: str, hint: Any | None, shape: tuple[int, int]) -> Float64s | None:
+    if hint is None:
+        return None
+    found = np.asarray(hint, dtype=np.float64)
+    if found.shape != shape or not np.isfinite(found).all():
+        raise InputError(f"{name} must be finite numbers of shape {shape}.")
+    return found
+
+
+def _solve(problems: Problems, start: Float64s | None, gram: Float64s | None) -> Float32s:
     """Published weights of shape (d, k): approach, certify in two words, and settle what is left with balls."""
-    W, factors = minimise(problems, start)
+    W, factors = minimise(problems, start, gram)
     published = np.zeros(W.shape, dtype=np.float32)
     settled = np.zeros(W.shape, dtype=bool)
     for j in range(W.shape[1]):
@@ -159,6 +174,7 @@ def _certify(
                 if settled.all() or not enclosure.radius < 0.5 * smallest:
                     break
                 smallest = enclosure.radius
+                factor.learn(s, enclosure.eta - point.gradient)
                 s = s - factor.solve(enclosure.eta)
             if settled.all() or fresh:
                 return point.w + s, factor

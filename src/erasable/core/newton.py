@@ -7,7 +7,8 @@ Changes nothing it is given.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import math
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,15 @@ from erasable.errors import ConfigurationError
 
 _MOST_STEPS = 200
 _NEAR = 2.0**-12  # a distance from the minimiser within which Newton's method needs no line search
+_GOAL = 2.0**-40  # of alpha: a decrement that can be certified
+_END = 2.0**-60  # of alpha: about what the certificate's own steps lead to
+_SINGLE = 2.0**-24  # of the sum of counts: a decrement that gradients from float32 products show
 _LEAST_SAMPLE = 512  # rows
+_SAMPLE = 8  # rows for each column
+_CLOSE = 0.01  # for each column: a decrement at which a Hessian says more than that at zero
+_APPROACH = 12  # steps without one, at most
+_PATIENCE = 3  # steps that are left where a factor is fresh
+_MOST_SEEN = 20  # steps from which a factor learns
 
 
 @dataclass(frozen=True)
@@ -42,19 +51,34 @@ class Problems:
         """Some of the problems."""
         return replace(self, signs=self.signs[:, which])
 
-    def margins_and_gradient(self, W: Float64s) -> tuple[Float64s, Float64s]:
-        """``y_i w'x_i`` (n, k) and the gradients (d, k), in plain float64."""
+    def margins_and_gradient(self, W: Float64s, *, single: bool = False) -> tuple[Float64s, Float64s]:
+        """``y_i w'x_i`` (n, k) and the gradients (d, k), from products in plain float64 or in float32."""
         M, G, unit = np.zeros(self.signs.shape), np.zeros(W.shape), 2.0**-self.bits
-        for where, X in self.rows:
+        V = W.astype(np.float32) if single else W
+        for where, X in self.rows.blocks(V.dtype):
             Y = self.signs[where]
-            M[where] = (X @ W) * Y * unit
-            G -= X.T @ (self.counts[where, None] * expit(-M[where]) * Y)
+            M[where] = (X @ V) * (Y * unit)
+            G -= X.T @ (self.counts[where, None] * expit(-M[where]) * Y).astype(V.dtype)
         return M, self.alpha * W + G * unit
 
     def values(self, W: Float64s, margins: Float64s) -> Float64s:
         """What is minimised, for each problem."""
         out: Float64s = 0.5 * self.alpha * (W * W).sum(axis=0) + self.counts @ np.logaddexp(0.0, -margins)
         return out
+
+    def sampled_gram(self) -> Float64s:
+        """About the sum of ``g_i g_i'``, from a sample of the rows: its lower triangle."""
+        rows = self.rows.sample(max(1, self.rows.n // max(_LEAST_SAMPLE, _SAMPLE * self.rows.d)))
+        share = sum(where.stop - where.start for where, _ in rows.parts) / rows.n
+        return rows.gram(np.full(rows.n, 1.0 / share), np.float32).astype(np.float64)
+
+    def even_factor(self, gram: Float64s, bend: float) -> Factor | None:
+        """Cholesky factor of the Hessian if all ``p (1 - p)`` were ``bend``, about; 1/4 at zero."""
+        with np.errstate(over="ignore"):
+            H = gram * math.ldexp(bend * float(self.counts.mean()), -2 * self.bits)
+            H[np.diag_indices_from(H)] += self.alpha
+            L, info = lapack.spotrf(H, lower=1)
+        return Factor(L, False) if info == 0 and np.isfinite(L).all() else None
 
     def factor(self, margins: Float64s, *, double: bool = False) -> Factor:
         """Cholesky factor of about the Hessian of one problem."""
@@ -75,94 +99,121 @@ class Problems:
 
 @dataclass(frozen=True)
 class Factor:
-    """An approximate Cholesky factor: speed depends on its quality, results do not."""
+    """About the inverse of a Hessian: a Cholesky factor, and what steps showed since (L-BFGS).
+
+    Speed depends on its quality, results do not.
+    """
 
     L: Any
     double: bool
+    seen: list[tuple[Float64s, Float64s, float]] = field(default_factory=list)  # s, H s and s'H s
+
+    def learn(self, s: Float64s, Hs: Float64s) -> None:
+        """A step and how it changed the gradient."""
+        bend = float(s @ Hs)
+        if bend > 0.0:
+            self.seen[:] = [*self.seen[1 - _MOST_SEEN :], (s, Hs, bend)]
 
     def solve(self, g: Float64s) -> Float64s:
         """About ``H^-1 g``."""
         size = float(np.abs(g).max(initial=0.0))
         if size == 0.0:
             return np.zeros_like(g)
+        rest, shares = g / size, []
+        for s, Hs, bend in reversed(self.seen):
+            shares.append(float(s @ rest) / bend)
+            rest = rest - shares[-1] * Hs
         potrs = lapack.dpotrs if self.double else lapack.spotrs
-        x, _ = potrs(self.L, (g / size).astype(self.L.dtype), lower=1)
-        out: Float64s = x.astype(np.float64) * size
-        return out
+        x, _ = potrs(self.L, rest.astype(self.L.dtype), lower=1)
+        out: Float64s = x.astype(np.float64)
+        for s, Hs, bend in self.seen:
+            out = out + (shares.pop() - float(Hs @ out) / bend) * s
+        return out * size
 
 
-def minimise(problems: Problems, start: Float64s | None) -> tuple[Float64s, list[Factor]]:
+def minimise(problems: Problems, start: Float64s | None, gram: Float64s | None) -> tuple[Float64s, list[Factor]]:
     """Weights (d, k) near the minimisers, and factors of about the Hessians there.
 
-    Without a start, a sample of the rows is solved first, and a larger sample from there.
+    Without a start, what is about the Hessian at zero, from ``gram`` or from a sample, leads most of the way.
     """
-    if start is not None:
-        W = start.copy()
-    else:
-        W, d = np.zeros((problems.rows.d, problems.signs.shape[1])), problems.rows.d
-        for every in (16, 4):
-            if problems.rows.n >= every * max(_LEAST_SAMPLE, 2 * d):
-                rows = problems.rows.sample(every)
-                share = sum(where.stop - where.start for where, _ in rows.parts) / rows.n
-                sample = replace(problems, rows=rows, counts=problems.counts / share)
-                W, _ = _descend(sample, W, max(0.01 * d, _NEAR**2 * problems.alpha))
-    return _descend(problems, W, _NEAR**2 * problems.alpha)
-
-
-def _descend(problems: Problems, W: Float64s, enough: float) -> tuple[Float64s, list[Factor]]:
-    k = W.shape[1]
+    alpha, d, k = problems.alpha, problems.rows.d, problems.signs.shape[1]
+    total, patience = float(problems.counts.sum()), problems.rows.gram_in_passes + _PATIENCE
     factors: list[Any] = [None] * k
+    if start is None:
+        W, gram = np.zeros((d, k)), problems.sampled_gram() if gram is None else gram
+        first = problems.even_factor(gram, 0.25)
+        factors = [first and replace(first, seen=[]) for _ in range(k)]
+        M, G = problems.margins_and_gradient(W, single=True)
+    else:
+        W = start.copy()
+        M, G = problems.margins_and_gradient(W)
+        worse = np.flatnonzero(problems.values(W, M) > total * np.log(2.0))
+        if len(worse):  # than nothing: a start that is of no use
+            W[:, worse] = 0.0
+            M[:, worse], G[:, worse] = problems.of(worse).margins_and_gradient(W[:, worse])
     S, decrement = np.zeros_like(W), np.full(k, np.inf)
-    M, G = problems.margins_and_gradient(W)
-    worse = np.flatnonzero(problems.values(W, M) > float(problems.counts.sum()) * np.log(2.0))
-    if len(worse):  # than nothing: a start that is of no use
-        W[:, worse] = 0.0
-        M[:, worse], G[:, worse] = problems.of(worse).margins_and_gradient(W[:, worse])
+    approaching, bends = np.full(k, start is None), np.full(k, 0.25)
     active = list(range(k))
-    for _ in range(_MOST_STEPS):
+    for step in range(_MOST_STEPS):
         going_on = []
         for j in active:
-            fresh = factors[j] is None
-            if fresh:
-                factors[j] = problems.factor(M[:, j])
-            S[:, j] = -factors[j].solve(G[:, j])
-            now = -float(G[:, j] @ S[:, j])
-            if now > decrement[j] / 16.0 and not fresh:
-                factors[j] = problems.factor(M[:, j])
+            last, fresh = decrement[j], factors[j] is None
+            while True:
+                if fresh:
+                    factors[j] = problems.factor(M[:, j])
                 S[:, j] = -factors[j].solve(G[:, j])
                 now = -float(G[:, j] @ S[:, j])
+                approaching[j] &= not fresh and now > _CLOSE * d and step < _APPROACH
+                if fresh or approaching[j] or _passes(now, last, _END * alpha) <= patience:
+                    break
+                fresh = True
             decrement[j] = now
-            if now <= enough:
-                W[:, j] += S[:, j]
-            else:
+            if not (now <= _NEAR**2 * alpha and (fresh or _passes(now, last, _GOAL * alpha) <= 1.0)):
                 going_on.append(j)
         active = going_on
         if not active:
-            return W, factors
-        part = problems.of(active)
-        M_new, G_new = part.margins_and_gradient(W[:, active] + S[:, active])
-        short = []
+            return W + S, factors
+        part, before = problems.of(active), G[:, active]
+        single = bool(decrement[active].min() > _SINGLE * total)
+        M_new, G_new = part.margins_and_gradient(W[:, active] + S[:, active], single=single)
+        lengths = np.ones(len(active))
         for at, j in enumerate(active):
-            slope, end = float(G[:, j] @ S[:, j]), float(G_new[:, at] @ S[:, j])
-            if end <= 0.1 * abs(slope):
-                W[:, j] += S[:, j]
-                M[:, j], G[:, j] = M_new[:, at], G_new[:, at]
+            slope, end = abs(float(G[:, j] @ S[:, j])), float(G_new[:, at] @ S[:, j])
+            if end > 0.1 * slope:
+                lengths[at] = _length(problems, W[:, j], S[:, j], M[:, j], M_new[:, at])
+        S[:, active] *= lengths
+        W[:, active] += S[:, active]
+        short = np.flatnonzero(lengths < 1.0)
+        if len(short):
+            some = [active[at] for at in short]
+            M_new[:, short], G_new[:, short] = problems.of(some).margins_and_gradient(W[:, some], single=single)
+        M[:, active], G[:, active] = M_new, G_new
+        for at, j in enumerate(active):
+            if lengths[at] < 0.1:
+                factors[j] = None  # of no use here
             else:
-                t = _length(problems, W[:, j], S[:, j], M[:, j], M_new[:, at])
-                W[:, j] += t * S[:, j]
-                if t < 0.1:
-                    factors[j] = None  # of no use here
-                short.append(j)
-        if short:
-            M[:, short], G[:, short] = problems.of(short).margins_and_gradient(W[:, short])
+                factors[j].learn(S[:, j].copy(), G[:, j] - before[:, at])
+            if approaching[j] and factors[j] and gram is not None:
+                bend = float(problems.counts @ (expit(M[:, j]) * expit(-M[:, j]))) / total
+                if bend < 0.25 * bends[j] and (flatter := problems.even_factor(gram, bend)):
+                    factors[j], bends[j] = replace(flatter, seen=factors[j].seen), bend
     raise ConfigurationError(
-        f"no minimum was found in {_MOST_STEPS} steps with alpha = {problems.alpha:.3g}: the rows determine the "
-        "weights too poorly for so small an alpha; raise it."
+        f"no minimum was found in {_MOST_STEPS} steps with alpha = {alpha:.3g}: the rows determine the weights too "
+        "poorly for so small an alpha; raise it."
     )
 
 
+def _passes(now: float, last: float, goal: float) -> float:
+    """How many more steps bring the decrement to its goal if all shrink it as the last one did."""
+    if last == np.inf:
+        return 2.0  # nothing is known of the factor yet: see what a step does
+    if not now <= 0.5 * last:
+        return np.inf
+    return math.log(now / goal) / math.log(last / now) if now > goal else 0.0
+
+
 def _length(problems: Problems, w: Float64s, s: Float64s, margins: Float64s, after: Float64s) -> float:
-    """Where between 0 and 1 along s the function is least: bisection of its slope, each trial O(n)."""
+    """Where between 0 and 1 along s the function is about least: bisection of its slope, each trial O(n)."""
     along, low, high = after - margins, 0.0, 1.0
     flat, bend = problems.alpha * float(w @ s), problems.alpha * float(s @ s)
 
@@ -170,6 +221,10 @@ def _length(problems: Problems, w: Float64s, s: Float64s, margins: Float64s, aft
         return flat + t * bend - float((problems.counts * along) @ expit(-(margins + t * along)))
 
     steepest = slope(0.0)
+    if slope(1.0) <= 0.9 * abs(steepest):
+        before, whole = (problems.values(x[:, None], m[:, None])[0] for x, m in ((w, margins), (w + s, after)))
+        if before - whole >= 0.1 * abs(steepest):
+            return 1.0
     for _ in range(60):
         t = 0.5 * (low + high)
         here = slope(t)

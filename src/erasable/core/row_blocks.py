@@ -52,8 +52,19 @@ class RowBlocks:
 
     def __iter__(self) -> Iterator[tuple[slice, Any]]:
         """Positions of rows and the block itself: something that has ``block @ W`` and ``block.T @ V``, in float64."""
+        return self.blocks(np.float64)
+
+    def blocks(self, dtype: Any) -> Iterator[tuple[slice, Any]]:
+        """The same, dense blocks in a type of one's choice."""
         for where, part in self.parts:
-            yield where, part if self.sparse else part.astype(np.float64)
+            yield where, part if self.sparse else part.astype(dtype)
+
+    @property
+    def gram_in_passes(self) -> float:
+        """About how many products with all rows, back and forth, cost as much as a Gram matrix."""
+        if self.very_sparse:
+            return 4.0 + float(sum(part.nnz for _, part in self.parts)) / max(self.n, 1)
+        return 1.0 + self.d / 64.0
 
     def sample(self, every: int) -> RowBlocks:
         """One block of so many."""
@@ -68,7 +79,8 @@ class RowBlocks:
         roots: Floats = np.sqrt(D).astype(dtype)
         for where, part in self.parts:
             dense = part.toarray() if self.sparse else part
-            scaled = np.multiply(dense, roots[where, None], dtype=dtype, casting="same_kind")
+            scaled = dense.astype(dtype)
+            scaled *= roots[where, None]
             H = rank_k(1.0, scaled.T, beta=1.0, c=H, lower=1, overwrite_c=1)
         return H
 

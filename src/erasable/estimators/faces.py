@@ -23,6 +23,7 @@ from erasable.errors import ConfigurationError
 from erasable.estimators.forgetting import ForgettingClassifier
 from erasable.estimators.saving import Savable
 from erasable.estimators.validated import check_rows
+from erasable.models.access import StoredRows, rows_of
 from erasable.models.blocks import Block
 from erasable.models.files import KINDS
 from erasable.models.keys import array_of
@@ -30,7 +31,7 @@ from erasable.models.model import Model
 from erasable.models.order import LabelRuns
 from erasable.models.reports import ForgetReport, LearnReport
 from erasable.models.rounds import BUDGET_BYTES, Ahead, learn_blocks
-from erasable.models.scarcity import label_counts, warn_of_thin_classes
+from erasable.models.scarcity import label_counts, warn_of_absent_classes, warn_of_thin_classes
 from erasable.models.shards import Fetch
 from erasable.validation import whole_number
 
@@ -137,7 +138,9 @@ class ModelClassifier(Savable, ForgettingClassifier):
         )
         if fresh:
             if model.one_by_one and not streaming:
-                warn_of_thin_classes(label_counts(y), model.core.class_counts, stacklevel=4)  # who called fit
+                labels = label_counts(y)
+                warn_of_thin_classes(labels, model.core.class_counts, stacklevel=4)  # who called fit
+                warn_of_absent_classes(model.configuration, labels, stacklevel=4)
             if self.__sklearn_is_fitted__():
                 self._model.erase()
             self._install(schema, _model=model)
@@ -170,6 +173,22 @@ class ModelClassifier(Savable, ForgettingClassifier):
         """
         self._check_fitted(purpose)
         return self._model
+
+    def rows_of(self, *, ids: Any = None, subjects: Any = None) -> StoredRows:
+        """What the model stores of somebody: the core rows with these ids, and all of these subjects.
+
+        Parameters
+        ----------
+        ids, subjects : array-like, optional
+            As in ``forget``. Unknown ones are no error: nothing is stored of them.
+
+        Returns
+        -------
+        StoredRows
+            Ids, labels and the values of features, as far as the grid allows; ``values_are`` says how far that is.
+        """
+        self._check_fitted("rows_of")
+        return rows_of(self._model.snapshot(), ids, subjects)
 
     def state_digest(self) -> str:
         """SHA-256 of the whole stored state, as 64 hexadecimal digits; equal states have equal digests anywhere."""
@@ -332,6 +351,7 @@ class ErasableBase(ModelClassifier):
         )
         warn_of_thin_classes(checked.labels, face._model.core.class_counts, stacklevel=2)
         if fresh:
+            warn_of_absent_classes(face._model.configuration, checked.labels, stacklevel=2)
             self._install(schema, _model=face._model)
         return report
 

@@ -58,8 +58,9 @@ class ForgettingClassifier(ClassifierMixin, BaseEstimator):
             Labels: integers, strings, booleans or floats, two or more classes (one is allowed).
         ids : array of shape (n_samples,), optional
             Distinct integers, strings or bytes that name the rows; by default 0, 1, 2, ...
-        subjects : array of shape (n_samples,), optional
-            To whom each row belongs; a subject may have many rows.
+        subjects : array of shape (n_samples,) or (n_samples, n), list of lists or dataframe, optional
+            To whom each row belongs; a subject may have many rows, and a row several subjects, in any order: it goes
+            when any of them is forgotten. Missing entries beside others are none.
         allow_no_subject : bool, default=False
             Learn rows for which ``subjects`` has None, NaN or an empty text. Otherwise they are refused: no erasure by
             subject could reach them, only one by id.

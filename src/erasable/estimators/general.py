@@ -181,7 +181,7 @@ class ErasableGeneralClassifier(ErasableBase):
         if given.describe() != held.describe():
             raise ConfigurationError(
                 "function_class, sampler, threshold, order or random_state changed since the model was first fitted, "
-                "which would make two models of it: set the old value again, or call fit to start anew."
+                "which would make two models of it: set the old value again, or start anew with fit."
             )
         for fixed in (self.classes, classes):
             if fixed is not None and sorted_classes(fixed) != held.classes:

@@ -168,7 +168,7 @@ class ErasableKernelClassifier(ErasableBase):
         if given != (replace(there, classes=None) if free else there):
             raise ConfigurationError(
                 "parameters changed since the model was first fitted, which would make two models of it: set the old "
-                "values again, or call fit to start anew."
+                "values again, or start anew: with fit, or with another file."
             )
 
     # -- pickles and files ---------------------------------------------------------------------------------------

@@ -187,8 +187,9 @@ class ErasableClassifier(ErasableBase):
             Labels: integers, strings, booleans or floats, two or more classes (one is allowed).
         ids : array of shape (n_samples,), optional
             Distinct integers, strings or bytes that name the rows; by default 0, 1, 2, ...
-        subjects : array of shape (n_samples,), optional
-            To whom each row belongs; a subject may have many rows.
+        subjects : array of shape (n_samples,) or (n_samples, n), list of lists or dataframe, optional
+            To whom each row belongs; a subject may have many rows, and a row several subjects, in any order: it goes
+            when any of them is forgotten. Missing entries beside others are none.
         sample_weight : array of shape (n_samples,), optional
             How much each row counts in the weights, 0 to 16, rounded to multiples of 1/16; by default 1. It is stored
             with its row. One that rounds to 0 means that the row is not learnt. Which rows are selected does not

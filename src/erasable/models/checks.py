@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from erasable.core.layout import Key
+from erasable.core.layout import Key, each_owner
 from erasable.errors import InputError
-from erasable.models.keys import Column, as_key_column, label_type, same_kind
+from erasable.models.keys import Column, as_key_column, as_subject_column, label_type, same_kind
 
 if TYPE_CHECKING:
     from erasable.models.model import Model
@@ -62,7 +62,8 @@ def check_ids(ids: Any, n: int, place: Mapping[Key, Any]) -> Column | None:
         present = sum(key in place for key in (keys.tolist() if isinstance(keys, np.ndarray) else keys))
         if present:
             raise InputError(
-                f"{present} of {n} ids are already present in the model: forget them first, or leave these rows out."
+                f"{present} of {n} ids are already present in the model: forget them first, or leave these rows out; "
+                "learning into a file does either, with replace= or skip_known=."
             )
     return keys
 
@@ -83,14 +84,14 @@ def next_id(place: Mapping[Key, Any]) -> int:
 
 
 def check_subjects(subjects: Any, n: int, known: type | None, *, allow_no_subject: bool) -> Column:
-    """Subjects, one per row, of the type ``known`` where there are any already.
+    """Subjects of each row, of the type ``known`` where there are any already; several of a row are a sorted tuple.
 
     Where it is allowed that a row has none: None for a missing one, and empty texts.
     """
-    owners = as_key_column(subjects, "subjects", optional=True)
+    owners = as_subject_column(subjects)
     if len(owners) != n:
-        raise InputError(f"subjects has {len(owners)} entries for {n} rows: pass one subject per row.")
-    named = owners if isinstance(owners, np.ndarray) else [s for s in owners if s is not None]
+        raise InputError(f"subjects has {len(owners)} entries for {n} rows: pass one per row, or one list of them.")
+    named = owners if isinstance(owners, np.ndarray) else each_owner(owners)
     nobodys = 0 if isinstance(owners, np.ndarray) else sum(s in _NOBODY for s in owners)
     if nobodys and not allow_no_subject:
         raise InputError(

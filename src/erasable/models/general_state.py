@@ -80,7 +80,7 @@ class GeneralState(State):
     Attributes
     ----------
     ids, subjects, labels : tuples of length n_core
-        A subject may be None.
+        Subjects of a row: None, one, or a sorted tuple of several.
     rows : array of shape (n_core, columns)
         Encoded rows, of the type that the function class makes.
     """

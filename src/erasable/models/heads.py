@@ -37,11 +37,12 @@ def squared_weights(c: LinearConfiguration, plain: Sums, weighted: Sums | None =
 
 
 def logistic_weights_of(
-    c: LinearConfiguration, rows: Integers, labels: Sequence[Label], row_weights: RowWeights | None
+    c: LinearConfiguration, rows: Integers, labels: Sequence[Label], row_weights: RowWeights | None, H: Float64s
 ) -> Float32s:
     """Weights from the core rows, one class against the rest; zero where there are no rows.
 
-    A row counts as often as its weight times that of its class says: a product that float64 holds exactly.
+    A row counts as often as its weight times that of its class says: a product that float64 holds exactly. Only time
+    depends on ``H``, which leads the first steps.
     """
     assert c.alpha_units is not None
     classes = classes_of(c.classes, labels)
@@ -52,7 +53,7 @@ def logistic_weights_of(
     counts = class_weights_of(c.class_weight, classes, totals)[codes] * (sixteenths / ONE)
     positive = np.arange(len(classes)) if len(classes) > 2 else np.array([len(classes) - 1])
     signs = np.where(codes == positive[:, None], 1.0, -1.0)
-    return logistic_weights(rows, signs, counts, c.grid, c.alpha_units)
+    return logistic_weights(rows, signs, counts, c.grid, c.alpha_units, gram=H)
 
 
 def shifts(

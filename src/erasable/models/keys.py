@@ -6,6 +6,7 @@ Copying at once matters: dictionary and string-view columns keep deleted strings
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate, chain, pairwise
 from typing import Any, TypeVar
 
 import numpy as np
@@ -38,6 +39,61 @@ def as_key_column(values: Any, name: str, *, optional: bool = False) -> Column:
     column = [None if _is_missing(v) else v for v in _as_list(values, name)]
     named = iter(as_keys([v for v in column if v is not None], name))
     return [None if v is None else next(named) for v in column]
+
+
+def as_subject_column(values: Any, name: str = "subjects") -> Column:
+    """To whom the rows of a batch belong: a key, None, or a sorted tuple of two or more keys for each row.
+
+    Beside a column as :func:`as_key_column` takes it, with ``optional``: a column whose entries are lists, tuples, sets
+    or arrays of keys, or an array or dataframe of two dimensions, a row of keys for each row. What is missing in an
+    entry, and an empty text in it, is left out; what comes twice counts once, and their order does not count.
+    """
+    if type(values) is np.ndarray and values.ndim == 1 and values.dtype != object:
+        return as_key_column(values, name, optional=True)
+    if isinstance(values, set | frozenset):
+        raise InputTypeError(f"{name} must be in the order of the rows, which a set does not have: pass a list.")
+    column = _wide_rows(values, name) if len(getattr(values, "shape", (0,))) == 2 else _as_list(values, name)
+    several = {t for t in set(map(type, column)) if issubclass(t, _SEVERAL) or hasattr(t, "to_list")}
+    if not several:
+        return as_key_column(column, name, optional=True)
+    of_each = [_in_row(v, name) if type(v) in several else [] if _is_missing(v) else [v] for v in column]
+    keys, ends = as_keys(list(chain.from_iterable(of_each)), name), [0, *accumulate(map(len, of_each))]
+    return [_canonical(keys[a:b]) for a, b in pairwise(ends)]
+
+
+_SEVERAL = (list, tuple, set, frozenset, np.ndarray)  # in a column: the subjects of one row
+
+
+def _in_row(entry: Any, name: str) -> list[Any]:
+    """The keys in an entry for one row; empty texts, with which rows of an array are filled up, are none."""
+    if getattr(entry, "ndim", 1) != 1:
+        raise InputError(f"{name} of one row must be a plain list; got an array of {entry.ndim} dimensions.")
+    keys = entry.tolist() if isinstance(entry, np.ndarray) else entry
+    return [key for key in keys if (key not in ("", b"") if type(key) in _NAMES else not _is_nobody(_plain(key)))]
+
+
+def _is_nobody(key: Any) -> bool:
+    return _is_missing(key) or (isinstance(key, str | bytes) and not key)
+
+
+def _canonical(keys: list[Any]) -> Any:
+    """The subjects of a row as they are held: sorted and distinct, one by itself, None where there are none."""
+    if len(keys) > 1:
+        keys = sorted(set(keys))
+    return tuple(keys) if len(keys) > 1 else keys[0] if keys else None
+
+
+def _wide_rows(values: Any, name: str) -> list[Any]:
+    """The rows of an array or dataframe of two dimensions, each column in its own type."""
+    if isinstance(values, np.ndarray) and values.dtype.kind not in "mM":
+        return list(values.tolist())
+    if hasattr(values, "itertuples"):  # pandas
+        return list(values.itertuples(index=False, name=None))
+    if hasattr(values, "rows"):  # polars
+        return list(values.rows())
+    if hasattr(values, "itercolumns"):  # pyarrow
+        return list(zip(*(column.to_pylist() for column in values.itercolumns()), strict=True))
+    raise InputTypeError(f"{name} must be integers, strings or bytes in a list, an array or a dataframe.")
 
 
 def _is_missing(value: Any) -> bool:

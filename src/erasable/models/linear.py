@@ -218,7 +218,7 @@ class LinearModel(Model):
         if self._weights is None:
             c, core = self.configuration, self.core
             if c.loss == "logistic":
-                self._weights = logistic_weights_of(c, core.rows(), core.labels(), self._row_weights())
+                self._weights = logistic_weights_of(c, core.rows(), core.labels(), self._row_weights(), self.H)
             else:
                 self._weights = squared_weights(c, *self._sums())
         return self._weights

@@ -15,6 +15,7 @@ from erasable.core.layout import (
     Buffer,
     Key,
     Label,
+    Owners,
     Tensors,
     check_format,
     guarded,
@@ -48,7 +49,7 @@ class LinearState(State):
     Attributes
     ----------
     ids, subjects, labels : tuples of length n_core
-        A subject may be None.
+        Subjects of a row: None, one, or a sorted tuple of several.
     rows : array of shape (n_core, n_columns), integers; or sparse
         In the layout that they have by the rule: see :mod:`erasable.core.row_layout`.
     gram : array of shape (n_columns (n_columns + 1) / 2,), int64
@@ -82,7 +83,7 @@ class LinearState(State):
         cls,
         configuration: LinearConfiguration,
         ids: tuple[Key, ...],
-        subjects: tuple[Key | None, ...],
+        subjects: tuple[Owners, ...],
         labels: tuple[Label, ...],
         rows: Any,
         H: Float64s,
@@ -107,7 +108,7 @@ class LinearState(State):
                     f"{name} is no sum of grid rows: entry ({place}) is not an integer float64 holds."
                 )
         if weights is None and configuration.loss == "logistic":
-            weights = logistic_weights_of(configuration, rows, labels, row_weights)
+            weights = logistic_weights_of(configuration, rows, labels, row_weights, H)
         elif weights is None:
             weights = squared_weights(configuration, (H, class_sums), weighted)
         gram, wide = _triangle(H, configuration.units), None
@@ -121,7 +122,7 @@ class LinearState(State):
         cls,
         configuration: LinearConfiguration,
         ids: tuple[Key, ...],
-        subjects: tuple[Key | None, ...],
+        subjects: tuple[Owners, ...],
         labels: tuple[Label, ...],
         rows: Any,
         row_weights: RowWeights | None = None,

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from erasable.core.arrays import Float64s
 from erasable.core.keyed_hash import hashed_order
-from erasable.core.layout import Key, Label
+from erasable.core.layout import Key, Label, Owners
 from erasable.core.selector import Decisions, Progress
 from erasable.errors import (
     ChangedMeanwhileError,
@@ -168,7 +168,7 @@ class Model(ABC):
         if weights is not None and not weights.all():  # a row that counts for nothing is as good as not offered
             there = np.flatnonzero(weights)
             if not len(there):
-                raise InputError("every weight in sample_weight rounds to zero, so there is nothing to learn.")
+                raise InputError("every weight (sample_weight=) rounds to zero, so there is nothing to learn.")
             self.prepared(X)
             X, y, named, weights = X[there], y[there], _at(named, there), weights[there]
             keys, owners = named, None if owners is None else _at(owners, there)
@@ -178,7 +178,7 @@ class Model(ABC):
         index, batches, decisions, extra = self.select(rows, y, named, progress, **sizes)
         index = index if order is None else order[index]
         chosen_ids: list[Key] = index.tolist() if keys is None else pick(keys, index)
-        chosen_owners: list[Key | None] = [None] * len(index) if owners is None else pick(owners, index)
+        chosen_owners: list[Owners] = [None] * len(index) if owners is None else pick(owners, index)
         labels: list[Label] = pick(y, index)
         counted = [ONE] * len(index) if weights is None else weights[index].tolist()
         self.check_chosen(counted)

@@ -178,7 +178,8 @@ def check_unchanged(given: Parameters, configuration: LinearConfiguration, class
         changed.append("alpha")
     if plain_class_weights(given.class_weight) != configuration.class_weight:
         changed.append("class_weight")
-    if sample_of(given)[0] != configuration.sample_rate:
+    rate, sample_key = sample_of(given)
+    if rate != configuration.sample_rate:
         changed.append("sample_rate")
     # kappa alone took the number of rows, which is kept nowhere
     alone = given.kappa is not None and given.threshold is None and given.horizon is None
@@ -189,12 +190,13 @@ def check_unchanged(given: Parameters, configuration: LinearConfiguration, class
             changed.append("classes")
     if names_of_features(given, grid.n_features) not in (None, configuration.feature_names):
         changed.append("feature_names")
-    if (order_key(given), sample_of(given)[1]) != (configuration.order_key, configuration.sample_key):
+    keys = (sample_key, configuration.sample_key)
+    if order_key(given) != configuration.order_key or (None not in keys and len(set(keys)) > 1):
         changed.append("order or random_state")
     if changed:
         raise ConfigurationError(
             f"{' and '.join(changed)} changed since the model was first fitted, which would make two models of it: "
-            "set the old value again, or call fit to start anew."
+            "set the old value again, or start anew: with fit, or with another file."
         )
 
 
@@ -214,8 +216,8 @@ def _threshold(given: Parameters, n_samples: int, *, streaming: bool) -> float:
         if isinstance(threshold, float) and threshold == math.inf:
             if not sample_of(given)[0]:
                 raise ConfigurationError(
-                    "threshold must be finite where there is no sample: with threshold=inf only rows that sample_rate "
-                    "draws are kept. Give sample_rate above 0, or a finite threshold."
+                    "threshold must be finite where there is no sample: if it is inf, only rows of the sample are "
+                    "kept. Give sample_rate= above 0, or a finite threshold=."
                 )
             return math.inf
         return number_not_negative(threshold, "threshold")

@@ -27,6 +27,10 @@ class LearnReport:
         How many rows each level of certainty decided.
     rows_without_weight : int
         Rows whose weight rounds to zero: they were not looked at.
+    rows_known : int
+        Rows beside these that were passed over, because rows with their ids are stored.
+    rows_replaced : int
+        Stored rows that left because rows with their ids came.
     """
 
     rows: int
@@ -34,6 +38,8 @@ class LearnReport:
     core_rows: int
     decisions: Decisions
     rows_without_weight: int = 0
+    rows_known: int = 0
+    rows_replaced: int = 0
 
 
 class ForgetReport:
@@ -163,7 +169,11 @@ def warn_of_emptied_classes(report: ForgetReport, *, fixable: bool = True, stack
 
     ``fixable`` says whether models of this kind can be made with fixed classes.
     """
-    emptied = report.classes_emptied
+    warn_of_lost_classes(report.classes_emptied, fixable=fixable, stacklevel=stacklevel + 1)
+
+
+def warn_of_lost_classes(emptied: int, *, fixable: bool = True, stacklevel: int = 3) -> None:
+    """The same, of so many classes."""
     if emptied:
         which = "a class" if emptied == 1 else f"{emptied} classes"
         remedy = " A model made with classes= keeps classes that have no rows." if fixable else ""

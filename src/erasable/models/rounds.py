@@ -25,11 +25,12 @@ from typing import Any
 import numpy as np
 
 from erasable.core.keyed_hash import Hashes, keyed_hash
+from erasable.core.layout import each_owner
 from erasable.core.selector import Decisions
 from erasable.errors import ConfigurationError, InputError
 from erasable.models.blocks import Block, Held, Rows
 from erasable.models.checks import check_ids, check_labels, check_subjects, next_id
-from erasable.models.keys import Column, as_key_column, label_type, pick, same_kind
+from erasable.models.keys import Column, as_key_column, as_subject_column, label_type, pick, same_kind
 from erasable.models.model import Model
 from erasable.models.order import LabelRuns
 from erasable.models.reports import LearnReport
@@ -296,9 +297,7 @@ class _NamedBlocks:
             subjects = check_subjects(
                 block.subjects, n, self.model.core.subject_type, allow_no_subject=self.allow_no_subject
             )
-            self._check_kind(
-                subjects if isinstance(subjects, np.ndarray) else [s for s in subjects if s is not None], "subjects"
-            )
+            self._check_kind(subjects if isinstance(subjects, np.ndarray) else each_owner(subjects), "subjects")
         if self.model.order_key is not None:
             self.model.prepared(block.X)  # refuses rows that no model of this kind learns
         rows = Rows(block.X, block.y, ids, subjects, self.model.checked_weights(block.weights, n)).that_count()
@@ -307,7 +306,7 @@ class _NamedBlocks:
 
     def _again(self, block: Block, low: int, n: int) -> Rows:
         ids = self._numbered(low, n) if block.ids is None else as_key_column(block.ids, "ids")
-        owners = None if block.subjects is None else as_key_column(block.subjects, "subjects", optional=True)
+        owners = None if block.subjects is None else as_subject_column(block.subjects)
         return Rows(block.X, block.y, ids, owners, self.model.checked_weights(block.weights, n)).that_count()
 
     def _numbered(self, low: int, n: int) -> Column:

@@ -20,7 +20,7 @@ import numpy as np
 
 from erasable.core.arrays import Array
 from erasable.core.grid import Grid, sparse_rows
-from erasable.core.layout import Key, Label
+from erasable.core.layout import Key, Label, Owners, owners_of
 from erasable.core.row_layout import laid_out
 from erasable.errors import ChangedMeanwhileError, InputError
 from erasable.models.keys import as_keys, same_kind
@@ -91,7 +91,7 @@ class CoreRows:
         self,
         rows: Any,
         ids: Sequence[Key] = (),
-        subjects: Sequence[Key | None] = (),
+        subjects: Sequence[Owners] = (),
         labels: Sequence[Label] = (),
         grid: Grid | None = None,
         weights: Sequence[int] | None = None,
@@ -134,7 +134,7 @@ class CoreRows:
         self,
         batches: Iterable[Any],
         ids: list[Key],
-        subjects: list[Key | None],
+        subjects: list[Owners],
         labels: list[Label],
         weights: list[int] | None = None,
     ) -> None:
@@ -246,8 +246,8 @@ class CoreRows:
         """Ids in learning order."""
         return self._column("ids")
 
-    def subjects(self) -> list[Key | None]:
-        """Subjects in learning order; None for a row without one."""
+    def subjects(self) -> list[Owners]:
+        """Subjects in learning order; None for a row without one, a sorted tuple for a row with several."""
         return self._column("subjects")
 
     def labels(self) -> list[Label]:
@@ -293,9 +293,9 @@ class CoreRows:
         self.id_type = type(ids[0]) if ids else self.id_type
         if subjects.count(None) < len(subjects):
             for key, subject in zip(ids, subjects, strict=True):
-                if subject is not None:
-                    self.of_subject.setdefault(subject, {})[key] = None
-                    self.subject_type = type(subject)
+                for owner in owners_of(subject):
+                    self.of_subject.setdefault(owner, {})[key] = None
+                    self.subject_type = type(owner)
         for label, count in Counter(labels).items():
             self.class_counts[label] = self.class_counts.get(label, 0) + count
             self.class_totals[label] = self.class_totals.get(label, 0) + count * ONE
@@ -311,12 +311,12 @@ class CoreRows:
 
     def _leave(self, page: Page, i: int) -> None:
         """Take one row out of its page and out of the tables by subject and by class."""
-        label, subject = page.labels[i], page.subjects[i]
-        if subject is not None:
-            rest = self.of_subject[subject]
+        label = page.labels[i]
+        for owner in owners_of(page.subjects[i]):
+            rest = self.of_subject[owner]
             del rest[page.ids[i]]
             if not rest:
-                del self.of_subject[subject]
+                del self.of_subject[owner]
         self.class_counts[label] -= 1
         self.class_totals[label] -= page.weights[i]
         self.uneven -= page.weights[i] != ONE

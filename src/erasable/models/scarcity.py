@@ -1,4 +1,7 @@
-"""A core that stores too few rows of a class to predict it: said, where the labels that were offered are known."""
+"""Classes that a model cannot serve: said, where the labels that were offered are known.
+
+Of some the core set stores too few rows to predict them; of some that are given a weight there is no row at all.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,9 @@ from erasable.errors import WeakModelWarning
 _FEW = 100  # rows offered: with fewer, nothing is said
 _TOO_FEW = 10  # core rows of a class
 REMEDY = (
-    "lower threshold= or capacity= so that more rows are stored, bring columns to one size (scaling=), keep a sample "
-    'of the rows as well (sample_rate=), or give classes their weight (class_weight= "balanced", loss= "logistic")'
+    "lower threshold= or capacity= so that more rows are stored, keep a sample of the rows as well, or a larger one "
+    "(sample_rate=), bring columns to one size (scaling=), or give classes their weight "
+    '(class_weight= "balanced", loss= "logistic")'
 )
 
 
@@ -55,6 +59,33 @@ def warn_of_thin_classes(offered: Mapping[Any, int], stored: Mapping[Any, int], 
     if said:
         warnings.warn(
             f"the rows learnt are of {len(offered)} classes, and the core set holds {' and '.join(said)}: {REMEDY}.",
+            WeakModelWarning,
+            stacklevel=stacklevel + 1,
+        )
+
+
+def warn_of_absent_classes(configuration: Any, offered: Mapping[Any, int], *, stacklevel: int) -> None:
+    """Say how many of the classes that ``class_weight`` names no row has, unless the caller fixed all classes.
+
+    Parameters
+    ----------
+    configuration
+        Of any model.
+    offered : mapping
+        How many rows of each class the table has.
+    stacklevel : int
+        As in ``warnings.warn``, counted from the caller.
+
+    Warns
+    -----
+    WeakModelWarning
+    """
+    weights = getattr(configuration, "class_weight", None)
+    named = [label for label, _ in weights] if isinstance(weights, tuple) and configuration.classes is None else []
+    absent = sum(label not in offered for label in named)
+    if absent:
+        warnings.warn(
+            f"no row learnt has {absent} of the labels that class_weight= names: check how they are written.",
             WeakModelWarning,
             stacklevel=stacklevel + 1,
         )

@@ -31,6 +31,7 @@ from erasable.core.layout import (
     parse,
     parts,
     read_keys,
+    subject_kind,
 )
 from erasable.core.row_layout import laid_out, read_rows, row_sizes, row_tensors
 from erasable.core.sparse import stacked
@@ -179,7 +180,7 @@ def _shard(state: LinearState, index: list[int]) -> list[Piece]:
         "format": SHARD,
         "version": VERSION,
         "id_kind": kind_of(chosen.ids[0]),
-        "subject_kind": next((kind_of(s) for s in chosen.subjects if s is not None), None),
+        "subject_kind": subject_kind(chosen.subjects),
     }
     if sp.issparse(chosen.rows):  # else their shape says it
         meta["n_features"] = state.configuration.grid.n_features

@@ -19,9 +19,12 @@ import numpy.typing as npt
 from erasable.core.layout import (
     Key,
     Label,
+    Owners,
     Piece,
     Tensors,
+    are_several,
     digest_of,
+    each_owner,
     key_tensors,
     name_fields,
     parts,
@@ -39,13 +42,13 @@ class State(ABC):
     Attributes
     ----------
     ids, subjects, labels : tuples of length n_core
-        A subject may be None.
+        Subjects of a row: None, one, or a sorted tuple of several.
     rows : array of shape (n_core, n_columns)
     """
 
     configuration: Any
     ids: tuple[Key, ...]
-    subjects: tuple[Key | None, ...]
+    subjects: tuple[Owners, ...]
     labels: tuple[Label, ...]
     rows: Any
 
@@ -182,9 +185,12 @@ def _check_names(state: State) -> None:
     n, fixed = len(state.ids), state.configuration.classes
     if not (len(state.subjects) == len(state.labels) == state.rows.shape[0] == n):
         raise VerificationError("ids, subjects, labels and rows have different lengths.")
-    for name, keys in (("ids", state.ids), ("subjects", state.subjects), ("labels", (*state.labels, *(fixed or ())))):
-        if len({type(k) for k in keys if k is not None}) > 1:
+    owners = each_owner(state.subjects)
+    for name, keys in (("ids", state.ids), ("subjects", owners), ("labels", (*state.labels, *(fixed or ())))):
+        if len({type(k) for k in keys}) > 1:
             raise VerificationError(f"the {name} are of several types.")
+    if not all(are_several(s) for s in state.subjects if isinstance(s, tuple)):
+        raise VerificationError("the subjects of a core row are not sorted and distinct.")
     if fixed is not None and not set(state.labels) <= set(fixed):
         raise VerificationError("a core row has a label that is not among the fixed classes.")
     if len(set(state.ids)) != n:

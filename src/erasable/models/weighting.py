@@ -51,14 +51,18 @@ def check_row_weights(given: Any, n: int) -> RowWeights:
             raise TypeError
         values = values.astype(np.float64)
     except (TypeError, ValueError):
-        raise InputTypeError("sample_weight must hold numbers, one for each row, none of them missing.") from None
+        raise InputTypeError(
+            "weights (sample_weight=) must be numbers, one for each row, none of them missing."
+        ) from None
     if values.shape != (n,):
-        raise InputError(f"sample_weight has shape {values.shape} for {n} rows: give one number for each row.")
+        raise InputError(
+            f"weights (sample_weight=) have shape {values.shape} for {n} rows: give one number for each row."
+        )
     unfit = int(np.count_nonzero(~((values >= 0.0) & (values <= LARGEST / ONE))))
     if unfit:
         raise InputError(
-            f"sample_weight must be between 0 and {LARGEST // ONE}, and {unfit} of {n} weights are not (missing ones "
-            "among them, if any): divide all weights by one number, or correct these."
+            f"weights (sample_weight=) must be between 0 and {LARGEST // ONE}, and {unfit:,} of {n:,} are not (missing "
+            "ones among them, if any): divide all weights by one number, or correct these."
         )
     rounded: RowWeights = np.rint(values * ONE).astype(np.int16)
     return rounded
@@ -140,7 +144,7 @@ def plain_class_weights(given: Any) -> ClassWeights:
     labels: list[Label] = pick(keys, np.arange(len(keys)))
     weights = []
     for label, weight in zip(labels, given.values(), strict=True):
-        number = float(np.float32(min(positive_number(weight, "class_weight"), 1e30)))
+        number = float(np.float32(min(positive_number(weight, "a weight in class_weight"), 1e30)))
         if not LIGHTEST_CLASS <= number <= HEAVIEST_CLASS:
             raise ConfigurationError(f"weights of classes must be between 2**-16 and 2**16; got {weight!r}.")
         weights.append((label, number))

@@ -7,7 +7,6 @@ The command ``erasable forget`` parses, calls :func:`forget` and renders; a proc
 from __future__ import annotations
 
 import os
-import re
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,56 +16,10 @@ from typing import Any
 from erasable.audit.keys import PrivateKey
 from erasable.audit.receipt_file import drop_room, room_for
 from erasable.audit.receipts import LARGEST_RECEIPT, Receipt, check_receipt
-from erasable.errors import InputError, ReceiptError, ReceiptNotWrittenError, StoreError
+from erasable.errors import ReceiptError, ReceiptNotWrittenError, StoreError
 from erasable.models.reports import ForgetReport
 from erasable.operations.model_file import ModelFile
-from erasable.operations.requests import Request
-
-_WHOLE = re.compile(r"-?[0-9]{1,40}")
-
-
-@dataclass(frozen=True)
-class Names:
-    """Ids or subjects as people write them: texts, and a file of them; a model says what kind they are.
-
-    Attributes
-    ----------
-    texts : list of str
-    file : str or path, optional
-        As in ``erasable.tables.read_keys``.
-    column : str, optional
-        The column of that file.
-    called : str
-        What an error calls them.
-    """
-
-    texts: tuple[str, ...] = ()
-    file: str | os.PathLike[str] | None = None
-    column: str | None = None
-    called: str = "names"
-
-    def of(self, kind: type | None) -> list[Any] | None:
-        """The keys, of the kind that a model has; None where nothing is named."""
-        if not self.texts and self.file is None:
-            return None
-        keys = [self._key(text, kind) for text in self.texts]
-        if self.file is not None:
-            from erasable.tables import read_keys  # only here: names on a command line need no reader of tables
-
-            keys += read_keys(self.file, kind=kind, column=self.column)
-        return keys
-
-    def _key(self, text: str, kind: type | None) -> Any:
-        if kind is int:
-            if not _WHOLE.fullmatch(text):  # int() would take 1_0 for ten
-                raise InputError(f"{self.called}: the model's are whole numbers, and one that was given is not.")
-            return int(text)
-        if kind is bytes:
-            try:
-                return bytes.fromhex(text)
-            except ValueError:
-                raise InputError(f"{self.called}: the model's are bytes: give them in hexadecimal digits.") from None
-        return text
+from erasable.operations.requests import Names, Request, keys_named
 
 
 @dataclass(frozen=True)
@@ -125,7 +78,7 @@ def forget(
     requested_at = datetime.now(UTC)
     file = ModelFile(path, timeout=timeout, key=key, after_only=after_only)
     id_type, subject_type = file.key_types()
-    request = Request(_named(ids, id_type), _named(subjects, subject_type), request_id, requested_at)
+    request = Request(keys_named(ids, id_type), keys_named(subjects, subject_type), request_id, requested_at)
     target = None if receipt is None else Path(receipt)
     kept = None if target is None or key is None else _kept(target, request, after_only, key, file)
     with nullcontext(None) if target is None or kept is not None else room_for(target) as put:
@@ -143,10 +96,6 @@ def forget(
     if kept is not None and kept.state_after != report.digest:
         raise StoreError(f"{target} is of an earlier state, and the model was changed meanwhile: choose another name.")
     return Forgotten(report, kept is not None, request.subjects is not None and subject_type is None)
-
-
-def _named(given: Names | list[Any] | None, kind: type | None) -> list[Any] | None:
-    return given.of(kind) if isinstance(given, Names) else given
 
 
 def _kept(path: Path, request: Request, after_only: bool, key: PrivateKey, file: ModelFile) -> Receipt | None:

@@ -4,22 +4,31 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeVar
+
+import numpy.typing as npt
+import scipy.sparse as sp
 
 from erasable.core.kernels import KERNEL_BITS
 from erasable.core.layout import Buffer, check_format, digest_of, read_keys, read_label, read_names, read_sealed
 from erasable.errors import ConfigurationError, ErasableError, StateFormatError
+from erasable.models.access import StoredRows, stored_rows
+from erasable.models.access import rows_of as rows_in_state
 from erasable.models.files import KINDS, refuse_odd_size
 from erasable.models.kernel_state import KernelState
 from erasable.models.shards import SHARDED, Fetch, from_files, shards_of
+from erasable.operations.requests import Names, keys_named
 from erasable.store import read as read_file
 from erasable.store import side_files
 
+_KEY_TYPES = {"int": int, "str": str, "bytes": bytes, None: None}
 # What the header says beside the configuration.
 _NOT_CONFIGURATION = {"format", "version", "checksum", "classes", "class_kind", "id_kind", "subject_kind", "shards"}
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -40,6 +49,8 @@ class Inspection:
         Of which type they are; None where there are none.
     rows_without_subject : int
         Core rows that have no subject, or an empty text for one: only their ids name them.
+    layout : str
+        ``"sparse"`` where of each row only what is not zero is stored, otherwise ``"dense"``.
     bytes : int
         Of the file, or of all files together.
     files : int
@@ -52,7 +63,8 @@ class Inspection:
     configuration : dict
         All that the caller fixed, as the header has it; floats are hexadecimal, so that nothing is rounded.
     rows : list of dict, or None
-        Id, subject and label of each core row, in learning order, where they were asked for.
+        Id, subject and label of each core row, in learning order, where they were asked for; of a row that belongs to
+        several, the subjects are a list.
     """
 
     kind: str
@@ -65,6 +77,7 @@ class Inspection:
     ids: str | None
     subjects: str | None
     rows_without_subject: int
+    layout: str
     bytes: int
     files: int
     capacity: float | None
@@ -115,19 +128,72 @@ def inspect(path: str | os.PathLike[str], *, rows: bool = False, learnt: int | N
     if learnt is not None and learnt < 1:
         raise ConfigurationError(f"the number of rows learnt must be positive; got {learnt}.")
 
-    def look(head: Buffer, fetch: Fetch) -> Inspection:
+    return _looked_into(path, lambda head, fetch: _inspected(head, fetch, rows, learnt))
+
+
+def rows_of(
+    path: str | os.PathLike[str], *, ids: Names | list[Any] | None = None, subjects: Names | list[Any] | None = None
+) -> StoredRows:
+    """What a file stores of somebody: the core rows with these ids, and all of these subjects.
+
+    Works for every kind of model, also those that need code of the caller's to be loaded.
+
+    Parameters
+    ----------
+    path : str or path
+    ids, subjects : list or Names, optional
+        Who is asked for. Unknown ones are no error: nothing is stored of them.
+
+    Raises
+    ------
+    InputError, InputTypeError
+        When nobody is named, or names are of another type than the model's.
+    StateFormatError, StoreError
+        When the file is damaged, or cannot be read.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from erasable import ErasableClassifier
+    >>> from erasable.operations.inspect import rows_of
+    >>> clf = ErasableClassifier(scaling=10.0, feature_names=["age", "weight"])
+    >>> clf = clf.fit([[4.0, 3.0], [1.0, 2.0]], ["no", "yes"], subjects=[["ann", "bob"], ["bob"]])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     clf.save(pathlib.Path(folder, "m.erasable"))
+    ...     (row,) = rows_of(pathlib.Path(folder, "m.erasable"), subjects=["ann"]).rows
+    >>> row.id, row.label, row.other_subjects, {name: round(value, 3) for name, value in row.values.items()}
+    (0, 'no', 1, {'age': 4.0, 'weight': 3.0})
+    """
+
+    def look(head: Buffer, fetch: Fetch) -> StoredRows:
+        meta, tensors = _sealed(head)
+        asked = [
+            keys_named(given, _KEY_TYPES[meta[kind]]) for given, kind in ((ids, "id_kind"), (subjects, "subject_kind"))
+        ]
+        if meta["format"] == SHARDED:
+            return rows_in_state(from_files(head, fetch), *asked)
+        return stored_rows(meta, _names(meta, tensors), tensors, *asked)
+
+    return _looked_into(path, look)
+
+
+def _looked_into(path: str | os.PathLike[str], look: Callable[[Buffer, Fetch], T]) -> T:
+    """What ``look`` makes of a file; one whose header does not fit together is refused."""
+
+    def guarded(head: Buffer, fetch: Fetch) -> T:
         try:
-            return _inspected(head, fetch, rows, learnt)
+            return look(head, fetch)
         except ErasableError:
             raise
         except (AttributeError, KeyError, IndexError, OverflowError, TypeError, ValueError) as error:
             raise StateFormatError("not a state: what its header says does not fit together.") from error
 
     refuse_odd_size(path)
-    return read_file(path, look, parts_of=shards_of)
+    return read_file(path, guarded, parts_of=shards_of)
 
 
-def _inspected(head: Buffer, fetch: Fetch, rows: bool, learnt: int | None) -> Inspection:
+def _sealed(head: Buffer) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+    """Metadata and tensors of a file of a format and a version that are known."""
     meta, tensors = read_sealed(head)
     if meta["format"] not in KINDS:
         raise StateFormatError(
@@ -135,6 +201,18 @@ def _inspected(head: Buffer, fetch: Fetch, rows: bool, learnt: int | None) -> In
             "install a newer erasable, or give the file of a model."
         )
     check_format(meta, meta["format"], 1)
+    return meta, tensors
+
+
+def _names(meta: dict[str, Any], tensors: dict[str, npt.NDArray[Any]]) -> Any:
+    """Ids, subjects and labels of the rows of a file."""
+    classes = tuple(read_label(meta["class_kind"], c) for c in meta["classes"])
+    return read_names(meta, tensors, classes, len(tensors["labels"]))
+
+
+def _inspected(head: Buffer, fetch: Fetch, rows: bool, learnt: int | None) -> Inspection:
+    meta, tensors = _sealed(head)
+    is_sparse = bool({"rows.lengths", "rows.ends"} & tensors.keys())
     sizes = [len(head)]
     named: tuple[Sequence[Any], ...] = ((), (), ())
     if meta["format"] == SHARDED:
@@ -147,12 +225,12 @@ def _inspected(head: Buffer, fetch: Fetch, rows: bool, learnt: int | None) -> In
         state = from_files(head, counted)
         text, n, named = state.digest, len(state.ids), (state.ids, state.subjects, state.labels)
         owners: Sequence[Any] = state.subjects
+        is_sparse = sp.issparse(state.rows)
     else:
         text, n = digest_of([head]), len(tensors["labels"])
         owners = read_keys(tensors, "subjects", meta["subject_kind"], n)
         if rows:
-            classes = tuple(read_label(meta["class_kind"], c) for c in meta["classes"])
-            named = read_names(meta, tensors, classes, n)
+            named = _names(meta, tensors)
     if learnt is not None and learnt < n:
         raise ConfigurationError(
             f"the file holds {n:,} core rows, so no fewer rows were learnt; got {learnt:,}: count those of all tables."
@@ -168,6 +246,7 @@ def _inspected(head: Buffer, fetch: Fetch, rows: bool, learnt: int | None) -> In
         ids=meta["id_kind"],
         subjects=meta["subject_kind"],
         rows_without_subject=sum(owner in (None, "", b"") for owner in owners),
+        layout="sparse" if is_sparse else "dense",
         bytes=sum(sizes),
         files=len(sizes),
         capacity=_float(_regularisers(meta).get("capacity")),
@@ -210,5 +289,7 @@ def stored_bytes(path: str | os.PathLike[str]) -> int:
 
 
 def _plain(key: Any) -> Any:
-    """An id or subject as JSON holds it: bytes in hexadecimal."""
+    """An id, or the subjects of a row, as JSON holds it: bytes in hexadecimal, several in a list."""
+    if isinstance(key, tuple):
+        return [_plain(k) for k in key]
     return key.hex() if isinstance(key, bytes) else key

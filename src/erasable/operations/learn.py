@@ -12,7 +12,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-from erasable.errors import ConfigurationError, InputError, InputTypeError, SortedRowsWarning, WeakModelWarning
+from erasable.errors import (
+    ConfigurationError,
+    EmptiedClassWarning,
+    InputError,
+    InputTypeError,
+    SortedRowsWarning,
+    WeakModelWarning,
+)
 from erasable.estimators import ErasableClassifier, ErasableKernelClassifier
 from erasable.estimators.faces import ErasableBase
 from erasable.estimators.files import face_of
@@ -30,8 +37,9 @@ from erasable.operations.schemas import agreed_schema, schema_of
 from erasable.operations.scoring import Scores, scores_of
 from erasable.schemas import EncodingReport, Schema
 from erasable.store import PRIVATE
-from erasable.tables import TableStream, nameless_form, stream_table
+from erasable.tables import Dialect, TableStream, nameless_form, stream_table
 from erasable.tables.columns import read_texts
+from erasable.tables.reading import compared
 
 _ENOUGH_TO_SCORE, _ENOUGH_TO_JUDGE = 50, 100  # rows
 _NEXT_TO_NOTHING = 0.001  # of the rows
@@ -133,7 +141,7 @@ def learn_table(
     *,
     label: str | None = None,
     id: str | None = None,
-    subject: str | None = None,
+    subject: str | Sequence[str] | None = None,
     weight: str | None = None,
     ignore: Sequence[str] = (),
     schema: Schema | str | os.PathLike[str] | None = None,
@@ -143,6 +151,9 @@ def learn_table(
     n_features: int | None = None,
     kernel: str | None = None,
     parameters: Mapping[str, Any] | None = None,
+    dialect: Dialect | None = None,
+    skip_known: bool = False,
+    replace: bool = False,
     allow_no_subject: bool = False,
     test: str | os.PathLike[str] | None = None,
     score: bool = True,
@@ -162,11 +173,12 @@ def learn_table(
     ----------
     path : str or path
         The model file. One that is there learns more, and what is given must agree with it.
-    source : str, path or binary file object
+    source : str, path, list of these, or binary file object
         As in ``erasable.tables.stream_table``.
     label, id, subject, weight, ignore
-        Columns of the labels ("label" unless said otherwise), of the ids of rows, of whose they are, of how much they
-        count, and those that are no features. With a schema they are named by it; what is named here must agree.
+        Columns of the labels ("label" unless said otherwise), of the ids of rows, of whose they are (one or several),
+        of how much they count, and those that are no features. With a schema they are named by it; what is named here
+        must agree.
     schema : Schema or path, optional
         Encodes the columns of a raw table. A model that was made with one knows it; another one is refused.
     label_type, id_type, subject_type : type, optional
@@ -182,8 +194,10 @@ def learn_table(
         A table of the same columns to score the model with, once it has learnt.
     score : bool, default=True
         Whether to predict some rows before they are learnt. The model is the same, bit for bit.
-    allow_no_subject, timeout, mode
-        As in ``ModelFile``.
+    dialect : Dialect, optional
+        How CSV text is written, that of ``test`` too.
+    skip_known, replace, allow_no_subject, timeout, mode
+        As in ``ModelFile`` and its ``learn``.
     progress : callable, optional
         Called with rows done and rows in all.
     reading : callable, optional
@@ -200,6 +214,7 @@ def learn_table(
         warnings.filterwarnings("ignore", "there is one feature")  # a hint says it
         warnings.simplefilter("always", SortedRowsWarning)  # as a hint
         warnings.simplefilter("always", WeakModelWarning)  # with what is found out here
+        warnings.simplefilter("always", EmptiedClassWarning)
         scored: list[Scores] = []
         totals: list[int | None] = []
         made: list[Any] = []
@@ -232,6 +247,7 @@ def learn_table(
                     kinds=known | named,
                     n_features=width,
                     schema=encoder,
+                    dialect=dialect,
                 )
             )
             streams.append(stream)
@@ -244,7 +260,7 @@ def learn_table(
                 given["class_weight"] = _as_labels(given["class_weight"], (known | named).get("label"), stream)
             new = _made(kernel, given, stream, encoder) if model is None else _agreeing(model, given, kernel, stream)
             if test is not None:
-                _check_test(test, label, ignore, stream, encoder)
+                _check_test(test, label, ignore, dialect, stream, encoder)
             totals.append(given.get("horizon", stream.n_rows))
             made.append((new, model is not None, stream.n_features))
             return stream, new
@@ -258,6 +274,8 @@ def learn_table(
 
         report = file.learn_prepared(
             prepare,
+            skip_known=skip_known,
+            replace=replace,
             allow_no_subject=allow_no_subject,
             progress=watched(progress),
             reading=watched(reading),
@@ -265,7 +283,7 @@ def learn_table(
             budget_bytes=budget_bytes,
             ahead=predicted if score else None,
         )
-    found: dict[Any, list[str]] = {SortedRowsWarning: [], WeakModelWarning: []}
+    found: dict[Any, list[str]] = {SortedRowsWarning: [], WeakModelWarning: [], EmptiedClassWarning: []}
     for warning in told:
         if warning.category in found:
             found[warning.category].append(str(warning.message))
@@ -275,16 +293,29 @@ def learn_table(
     tested = None
     if test is not None:
         of_test = label or (None if encoders[0] is not None else "label")
-        tested = score_table(read_model(path)[0], test, label=of_test, ignore=ignore)
+        tested = score_table(read_model(path)[0], test, label=of_test, ignore=ignore, dialect=dialect)
     judged = tested or before
     if judged is not None and judged.no_better_than_constant and judged.rows >= _ENOUGH_TO_JUDGE:
         found[WeakModelWarning].append(f"predictions are no better than a constant: {REMEDY}.")
+    if judged is not None and len(judged.classes) == 1:
+        found[WeakModelWarning].append(
+            "all labels are the same, and so are all predictions: name their column, label=."
+        )
     hints = [*found[SortedRowsWarning], *_hints(report, *made[0])]
-    return TableLearnt(report, stored_bytes(path), before, tested, found[WeakModelWarning], hints, streams[0].encoding)
+    plain = getattr(made[0][0], "loss", None) == "squared" and made[0][0].class_weight is None
+    if judged is not None and plain and judged.log_loss > judged.log_loss_of_shares:
+        hints.append('probabilities are worse than those of a constant (log-loss): loss= "logistic" makes better ones')
+    weak = found[EmptiedClassWarning] + found[WeakModelWarning]
+    return TableLearnt(report, stored_bytes(path), before, tested, weak, hints, streams[0].encoding)
 
 
 def _check_test(
-    test: Any, label: str | None, ignore: Sequence[str], learnt: TableStream, schema: Schema | None
+    test: Any,
+    label: str | None,
+    ignore: Sequence[str],
+    dialect: Dialect | None,
+    learnt: TableStream,
+    schema: Schema | None,
 ) -> None:
     """Refuse a table to score with that is not there or has other columns, before anything is learnt."""
     if os.fspath(test) == "-":
@@ -298,6 +329,7 @@ def _check_test(
         kinds={"label": str},  # nothing is read
         n_features=learnt.n_features if form == "svmlight" else None,
         schema=schema,
+        dialect=dialect,
     ) as stream:
         if stream.n_features != learnt.n_features:
             raise InputError(
@@ -349,9 +381,10 @@ def _agreeing(model: Model, given: dict[str, Any], kernel: str | None, stream: T
     unfitted.check_agrees(model)
     names = model.feature_names
     if names is not None and stream.feature_names is not None and tuple(names) != stream.feature_names:
+        difference = compared(stream.feature_names, names) or "has the same in another order"
         raise InputError(
-            "the table has other columns of features, or in another order, than the model was made with: "
-            "erasable inspect shows their names."
+            "the table has other columns of features, or in another order, than the model was made with: it "
+            f"{difference}. Name columns that are no features with id=, subject= and ignore=."
         )
     if model.n_features is not None and stream.n_features != model.n_features:
         raise InputError(

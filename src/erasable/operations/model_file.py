@@ -7,12 +7,15 @@ import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace as with_counts
 from typing import Any
 
 from erasable.audit.keys import PrivateKey
 from erasable.audit.receipts import make_receipt
 from erasable.core.layout import digest_of, read_meta
+from erasable.core.selector import Decisions
 from erasable.errors import ConfigurationError, InputTypeError, StateFormatError, StoreError, UnknownOutcomeError
+from erasable.models.access import StoredRows
 from erasable.models.files import (
     checksum_of,
     checksum_of_file,
@@ -25,11 +28,19 @@ from erasable.models.files import (
     write,
 )
 from erasable.models.model import Model
-from erasable.models.reports import ForgetReport, LearnReport, VerifyReport, warn_of_emptied_classes
+from erasable.models.reports import (
+    ForgetReport,
+    LearnReport,
+    VerifyReport,
+    warn_of_emptied_classes,
+    warn_of_lost_classes,
+)
 from erasable.models.rounds import BUDGET_BYTES, Ahead
 from erasable.models.shards import files_of, shards_of
 from erasable.models.state import State
+from erasable.operations.inspect import rows_of
 from erasable.operations.requests import Line, Request, Ticket
+from erasable.operations.sent_again import NewRows, stored_ids
 from erasable.operations.verify import code_in, verify_file
 from erasable.store import PRIVATE, Fetch, Writer, check_mode, locked
 from erasable.store import read as read_file
@@ -186,6 +197,8 @@ class ModelFile:
         blocks: Iterable[Any],
         *,
         new: Any = None,
+        skip_known: bool = False,
+        replace: bool = False,
         allow_no_subject: bool = False,
         progress: Callable[[int], None] | None = None,
         mode: int = PRIVATE,
@@ -207,6 +220,14 @@ class ModelFile:
             An unfitted model to start with where the file does not exist; it is not changed. With ``kappa`` it needs
             ``horizon`` too, since the number of rows is not known when the first block comes. Without it a missing
             file is an error. Where the file exists, its model must have these parameters.
+        skip_known : bool, default=False
+            Pass over rows whose ids are stored, instead of refusing all, so that a table can be sent again. Rows that
+            were offered before and not kept left no trace: they are decided again.
+        replace : bool, default=False
+            Learn rows whose ids are stored in place of those: a correction. *Law*: the file is that of forgetting all
+            ids of these rows, then learning the rows; but it is written once, and a crash leaves it as before or as
+            after. Whether a corrected row is kept is decided anew. The old rows are erased as ``forget`` erases them,
+            without a receipt: where one is wanted, forget first. The blocks have to be such as can be read twice.
         allow_no_subject : bool, default=False
             As in ``ErasableClassifier.fit``.
         progress : callable, optional
@@ -220,6 +241,8 @@ class ModelFile:
             raise InputTypeError("new must be an unfitted model, such as ErasableClassifier(threshold=0.05).")
         return self.learn_prepared(
             lambda _: (blocks, new),
+            skip_known=skip_known,
+            replace=replace,
             allow_no_subject=allow_no_subject,
             progress=progress,
             mode=mode,
@@ -230,6 +253,8 @@ class ModelFile:
         self,
         prepare: Prepare,
         *,
+        skip_known: bool = False,
+        replace: bool = False,
         allow_no_subject: bool = False,
         progress: Callable[[int], None] | None = None,
         mode: int = PRIVATE,
@@ -244,7 +269,7 @@ class ModelFile:
         prepare : callable
             Called under the lock with the model that the file holds, or None; gives blocks and, where the file does
             not exist, an unfitted estimator.
-        allow_no_subject, progress, mode, budget_bytes
+        skip_known, replace, allow_no_subject, progress, mode, budget_bytes
             As in ``learn``.
         reading, ahead : callables, optional
             See ``erasable.models.rounds.learn_blocks``.
@@ -254,6 +279,8 @@ class ModelFile:
         from erasable.estimators.files import face_of  # learning validates rows as scikit-learn does
 
         check_mode(mode)
+        if skip_known and replace:
+            raise ConfigurationError("skip_known= leaves stored rows as they are, and replace= does not: give one.")
         with self._line.in_turn(), self._locked() as writer:
             model = self._current(writer) if writer.exists() else None
             blocks, new = prepare(model)
@@ -264,20 +291,45 @@ class ModelFile:
                 face = clone(new)  # the caller's own stays the caller's
             else:
                 raise StoreError(f"{self.path} does not exist: check the path, or give a new model to start with.")
+            replaced = stored_ids(blocks, model) if replace and model is not None else []
+            offered = NewRows(blocks, model) if skip_known and model is not None else None
+            classes = set() if model is None else set(model.classes)
             self._cached = None  # until the file says the same as this model
-            report: LearnReport = face.learn_blocks(
-                blocks,
-                allow_no_subject=allow_no_subject,
-                progress=progress,
-                budget_bytes=budget_bytes,
-                reading=reading,
-                ahead=ahead,
-            )
-            self._write(writer, face.model_.snapshot(), mode)
+            if model is not None:
+                model.remove(replaced)
+            try:
+                report: LearnReport = face.learn_blocks(
+                    blocks if offered is None else offered,
+                    allow_no_subject=allow_no_subject,
+                    progress=progress,
+                    budget_bytes=budget_bytes,
+                    reading=reading,
+                    ahead=ahead,
+                )
+            except ConfigurationError:
+                if model is None or offered is None or not offered.nothing_new:
+                    raise
+                report = LearnReport(0, 0, len(model.core), Decisions())
+                writer.make_durable()
+            else:
+                self._write(writer, face.model_.snapshot(), mode)
             self._cached = face.model_
-            return report
+        if len(face.model_.core):
+            warn_of_lost_classes(len(classes - set(face.model_.classes)))
+        known = 0 if offered is None else offered.rows_known
+        return with_counts(report, rows_known=known, rows_replaced=len(replaced))
 
-    # -- checking ------------------------------------------------------------------------------------------------
+    # -- looking and checking ------------------------------------------------------------------------------------
+
+    def rows_of(self, *, ids: Any = None, subjects: Any = None) -> StoredRows:
+        """What the file stores of somebody: the core rows with these ids, and all of these subjects.
+
+        Parameters
+        ----------
+        ids, subjects : array-like, optional
+            As in ``forget``. Unknown ones are no error: nothing is stored of them.
+        """
+        return rows_of(self.path, ids=ids, subjects=subjects)
 
     def verify(self, *, progress: Callable[[int, int], None] | None = None) -> VerifyReport:
         """Recompute what the file holds from its own rows; see ``erasable.verify``."""

@@ -15,7 +15,8 @@ from erasable.errors import ConfigurationError, InputError
 from erasable.models.model import Model, model_behind
 from erasable.operations.schemas import schema_of
 from erasable.schemas import EncodingReport
-from erasable.tables import TableStream, nameless_form, stream_table
+from erasable.tables import Dialect, TableStream, files_of, nameless_form, stream_table
+from erasable.tables.reading import listed
 
 if TYPE_CHECKING:  # it brings scikit-learn, which is slow to import
     from erasable.operations.scoring import Scores, Tally
@@ -33,6 +34,8 @@ def predict_table(
     probabilities: bool = False,
     tally: Tally | None = None,
     encoding: Callable[[EncodingReport], None] | None = None,
+    dialect: Dialect | None = None,
+    unused: Callable[[tuple[str, ...]], None] | None = None,
     progress: Callable[[int, int | None], None] | None = None,
 ) -> Iterator[dict[str, Any]]:
     """A record for each row: its id where there is one, the label predicted and, where asked for, probabilities.
@@ -43,7 +46,7 @@ def predict_table(
         Fitted. One with a schema takes raw tables. Where it was made with ``feature_names``, columns are found by name,
         in any order, and other columns are left alone. Otherwise they are taken in the order of the table: see
         ``by_position``.
-    source : str, path or binary file object
+    source : str, path, list of these, or binary file object
         As in ``erasable.tables.stream_table``; ``"-"`` is the standard input.
     id : str, optional
         The column that names the rows; a schema may name it, too.
@@ -57,6 +60,10 @@ def predict_table(
         Takes what was predicted for rows with known labels, to be scored.
     encoding : callable, optional
         Called at the end with what became of the cells, where the model has a schema.
+    dialect : Dialect, optional
+        How CSV text is written.
+    unused : callable, optional
+        Called with the names of columns that the model does not know and nobody named, where there are any.
     progress : callable, optional
         Called with rows done and, where it is known, rows in all.
 
@@ -67,7 +74,9 @@ def predict_table(
     """
     model = model_behind(model, "predict")
     done, classes = 0, list(model.classes)
-    with _stream_for(model, source, id=id, label=label, labelled=False, ignore=ignore) as stream:
+    with _stream_for(model, source, id=id, label=label, labelled=False, ignore=ignore, dialect=dialect) as stream:
+        if unused is not None and stream.unused:
+            unused(stream.unused)
         for block in stream:
             answers = model.predict(block.X)
             P = model.probabilities(block.X) if probabilities or tally is not None else None
@@ -90,7 +99,12 @@ def predict_table(
 
 
 def score_table(
-    model: Any, source: str | os.PathLike[str] | Any, *, label: str | None = "label", ignore: Sequence[str] = ()
+    model: Any,
+    source: str | os.PathLike[str] | Any,
+    *,
+    label: str | None = "label",
+    ignore: Sequence[str] = (),
+    dialect: Dialect | None = None,
 ) -> Scores:
     """How well a model predicts the labels of a table; parameters as in ``predict_table``.
 
@@ -102,7 +116,7 @@ def score_table(
     from erasable.operations.scoring import Tally
 
     model, tally = model_behind(model, "score"), Tally()
-    with _stream_for(model, source, id=None, label=label, labelled=True, ignore=ignore) as stream:
+    with _stream_for(model, source, id=None, label=label, labelled=True, ignore=ignore, dialect=dialect) as stream:
         for block in stream:
             tally.add(block.y, model.probabilities(block.X), model.predict(block.X))
     scores = tally.scores(model.classes)
@@ -111,7 +125,14 @@ def score_table(
 
 
 def _stream_for(
-    model: Model, source: Any, *, id: str | None, label: str | None, labelled: bool, ignore: Sequence[str]
+    model: Model,
+    source: Any,
+    *,
+    id: str | None,
+    label: str | None,
+    labelled: bool,
+    ignore: Sequence[str],
+    dialect: Dialect | None,
 ) -> TableStream:
     """A table as the model reads it: columns by name where it has names, labels of the type that it knows."""
     wanted, form, schema = model.n_features, nameless_form(source), schema_of(model)
@@ -126,12 +147,14 @@ def _stream_for(
         schema=schema,
         kinds={"label": known.pop()} if known else None,
         n_features=wanted if form == "svmlight" else None,
+        dialect=dialect,
     )
     if wanted is not None and stream.n_features != wanted:
         stream.close()
+        names = "" if stream.feature_names is None else f" The table has {listed([*map(repr, stream.feature_names)])}."
         raise InputError(
             f"the table has {stream.n_features} columns of features and the model was made with {wanted}: "
-            "name the columns that are none with ignore=, or leave them out."
+            f"name the columns that are none with ignore=, or leave them out.{names}"
         )
     return stream
 
@@ -142,8 +165,10 @@ def by_position(model: Any, source: Any) -> bool:
     return known.feature_names is None and schema_of(known) is None and nameless_form(source) is None
 
 
-def refuse_overwriting(out: str | os.PathLike[str] | None, *read: str | os.PathLike[str]) -> None:
+def refuse_overwriting(out: str | os.PathLike[str] | None, *read: Any) -> None:
     """Refuse to write over a file that is read, under whatever name; ``"-"`` is the standard input, or output.
+
+    What is read may be given as in ``predict_table``.
 
     Raises
     ------
@@ -151,7 +176,7 @@ def refuse_overwriting(out: str | os.PathLike[str] | None, *read: str | os.PathL
     """
     if out is None or os.fspath(out) == "-":
         return
-    for path in read:
+    for path in [path for source in read for path in files_of(source) or [Path("-")]]:
         same = False
         with suppress(AttributeError, OSError, ValueError):  # no such file, or a standard input that is none
             there = os.fstat(sys.stdin.fileno()) if os.fspath(path) == "-" else os.stat(path)

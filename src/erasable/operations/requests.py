@@ -5,12 +5,15 @@ Whoever is first in line carries out what all who wait have asked for, with one 
 
 from __future__ import annotations
 
+import os
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from erasable.audit.receipts import check_request_id
@@ -18,6 +21,59 @@ from erasable.errors import BusyError, InputError, InputTypeError, UnknownOutcom
 from erasable.models.model import Model
 from erasable.models.reports import ForgetReport
 from erasable.store import check_timeout
+
+_WHOLE = re.compile(r"-?[0-9]{1,40}")
+
+
+@dataclass(frozen=True)
+class Names:
+    """Ids or subjects as people write them: texts, and files of them; a model says what kind they are.
+
+    Attributes
+    ----------
+    texts : list of str
+    files : list of str or path
+        Paths as in ``erasable.tables.read_keys``, or patterns as in ``erasable.tables.files_of``.
+    column : str, optional
+        The column of these files.
+    called : str
+        What an error calls them.
+    """
+
+    texts: tuple[str, ...] = ()
+    files: tuple[str | os.PathLike[str], ...] = ()
+    column: str | None = None
+    called: str = "names"
+
+    def of(self, kind: type | None) -> list[Any] | None:
+        """The keys, of the kind that a model has; None where nothing is named."""
+        if not self.texts and not self.files:
+            return None
+        keys = [self._key(text, kind) for text in self.texts]
+        if self.files:
+            from erasable.tables import files_of, read_keys  # only here: names on a command line need no reader
+
+            files: list[str | Path] = [*files_of(self.files)] or ["-"]
+            for file in files:
+                keys += read_keys(file, kind=kind, column=self.column)
+        return keys
+
+    def _key(self, text: str, kind: type | None) -> Any:
+        if kind is int:
+            if not _WHOLE.fullmatch(text):  # int() would take 1_0 for ten
+                raise InputError(f"{self.called}: the model's are whole numbers, and one that was given is not.")
+            return int(text)
+        if kind is bytes:
+            try:
+                return bytes.fromhex(text)
+            except ValueError:
+                raise InputError(f"{self.called}: the model's are bytes: give them in hexadecimal digits.") from None
+        return text
+
+
+def keys_named(given: Names | list[Any] | None, kind: type | None) -> list[Any] | None:
+    """Keys of a kind, from a list of them or from what people wrote."""
+    return given.of(kind) if isinstance(given, Names) else given
 
 
 @dataclass(frozen=True)

@@ -17,19 +17,20 @@ from erasable.models.files import head_of
 from erasable.models.linear import describe_map, described_map
 from erasable.operations.schemas import raw_table, telling_cells
 from erasable.schemas import Schema
-from erasable.tables import Table, load_table, nameless_form, stream_table
+from erasable.tables import Dialect, Table, files_of, load_table, nameless_form, stream_table
 
 
 def scan_for(
     folder: str | os.PathLike[str],
-    table_path: str | os.PathLike[str],
+    table_path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     *,
     label: str | None = None,
     id: str | None = None,
-    subject: str | None = None,
+    subject: str | Sequence[str] | None = None,
     ignore: Sequence[str] = (),
     schema: Schema | str | os.PathLike[str] | None = None,
     exclude: Sequence[str] = (),
+    dialect: Dialect | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> ScanReport:
     r"""What is left, in the files below a folder, of the rows of a table.
@@ -38,7 +39,7 @@ def scan_for(
     ----------
     folder : str or path
         Every file below it is looked at, hidden ones too; links are not followed.
-    table_path : str or path
+    table_path : str, path, or list of these
         The rows, as CSV, Parquet, NumPy or SVMlight file; see ``erasable.tables.load_table``. It is not looked into
         itself.
     label : str, optional
@@ -46,8 +47,8 @@ def scan_for(
     id : str, optional
         The column of ids. They are looked for as text, and in models one by one; with them, a stored row with the same
         features under another id is told from a remain.
-    subject : str, optional
-        The column of subjects, to be given when nothing of them should be left.
+    subject : str or sequence of str, optional
+        The column of subjects, or several, to be given when nothing of them should be left.
     ignore : sequence of str
         Columns that are no features, when the models below the folder do not say which are. Where all models that say
         it agree, and the table has these columns, they are taken and no others, whatever is said here.
@@ -56,6 +57,8 @@ def scan_for(
         the folder that have a schema have the same, it is taken.
     exclude : sequence of str
         Glob patterns for names, or for paths below the folder, that are not looked into.
+    dialect : Dialect, optional
+        How CSV text of the rows is written.
     progress : callable, optional
         Called with (bytes done, bytes in all).
 
@@ -81,8 +84,8 @@ def scan_for(
     >>> report.clean, report.remains[0].what, report.remains[0].row
     (False, 'id', 1)
     """
-    roles = {"label": label, "id": id, "subject": subject}
-    rows, encoder = _found(folder, table_path, roles, ignore, schema)
+    given = {"label": label, "id": id, "subject": subject, "dialect": dialect}
+    rows, encoder = _found(folder, table_path, given, ignore, schema)
     try:
         os.stat(folder)
     except OSError as error:
@@ -93,38 +96,38 @@ def scan_for(
         numbers if isinstance(numbers, np.ndarray) else numbers.toarray(),
         ids=rows.ids,
         subjects=rows.subjects,
-        skip=[table_path],
+        skip=files_of(table_path),
         exclude=exclude,
         progress=progress,
         feature_names=rows.feature_names,
         id_name=id,
         subject_name=subject,
         feature_map=None if encoder is None else describe_map(encoder, None),
-        cells=() if encoder is None else telling_cells(encoder, raw_table(table_path)),
+        cells=() if encoder is None else telling_cells(encoder, raw_table(table_path, dialect)),
     )
 
 
 def _found(
     folder: str | os.PathLike[str],
-    table: str | os.PathLike[str],
-    roles: dict[str, Any],
+    table: Any,
+    given: dict[str, Any],
     ignore: Sequence[str],
-    given: Schema | str | os.PathLike[str] | None,
+    asked: Schema | str | os.PathLike[str] | None,
 ) -> tuple[Table, Schema | None]:
     """The rows of the table, and the schema that encoded them where there is one for it."""
-    schema = _schema(folder, given)
+    schema = _schema(folder, asked)
     if schema is not None:
         # A table of other columns than the models' is looked for as it is.
-        unfit = nullcontext() if given is not None else suppress(InputError, ConfigurationError)
-        with unfit, stream_table(table, labelled=False, schema=schema, **roles) as stream:
+        unfit = nullcontext() if asked is not None else suppress(InputError, ConfigurationError)
+        with unfit, stream_table(table, labelled=False, schema=schema, **given) as stream:
             return stream.read(), schema
-    return _rows(folder, table, roles, ignore), None
+    return _rows(folder, table, given, ignore), None
 
 
-def _schema(folder: str | os.PathLike[str], given: Schema | str | os.PathLike[str] | None) -> Schema | None:
-    """The schema that was given, or the one that all models below the folder with a schema have."""
-    if given is not None:
-        return given if isinstance(given, Schema) else Schema.load(given)
+def _schema(folder: str | os.PathLike[str], asked: Schema | str | os.PathLike[str] | None) -> Schema | None:
+    """The schema that was asked for, or the one that all models below the folder with a schema have."""
+    if asked is not None:
+        return asked if isinstance(asked, Schema) else Schema.load(asked)
     found = {meta["feature_map"] for meta in _headers(Path(folder)) if isinstance(meta.get("feature_map"), str)}
     schemas = []
     for text in found:
@@ -133,16 +136,14 @@ def _schema(folder: str | os.PathLike[str], given: Schema | str | os.PathLike[st
     return schemas[0] if len(schemas) == 1 else None
 
 
-def _rows(
-    folder: str | os.PathLike[str], table: str | os.PathLike[str], roles: dict[str, Any], ignore: Sequence[str]
-) -> Table:
+def _rows(folder: str | os.PathLike[str], table: Any, given: dict[str, Any], ignore: Sequence[str]) -> Table:
     """The rows of the table, with the features that models below the folder were made with, where they say so."""
-    roles = {**roles, "label": roles["label"] or "label"}
+    given = {**given, "label": given["label"] or "label"}
     known = {tuple(m["feature_names"]) for m in _headers(Path(folder)) if isinstance(m.get("feature_names"), list)}
     if len(known) == 1 and nameless_form(table) is None:
         with suppress(InputError, ConfigurationError):  # a table of other columns is looked for as it is
-            return load_table(table, features=known.pop(), labelled=False, **roles)
-    return load_table(table, ignore=ignore, labelled=False, **roles)
+            return load_table(table, features=known.pop(), labelled=False, **given)
+    return load_table(table, ignore=ignore, labelled=False, **given)
 
 
 def _headers(folder: Path) -> Iterator[dict[str, Any]]:

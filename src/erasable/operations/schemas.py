@@ -13,7 +13,7 @@ from erasable.errors import ConfigurationError, InputError
 from erasable.models.files import read_model
 from erasable.models.model import Model
 from erasable.schemas import Category, Draft, EncodingReport, Role, Schema, Text, draft_schema
-from erasable.tables import stream_table
+from erasable.tables import Dialect, stream_table
 from erasable.tables.reading import listed
 
 _FIRST = 5  # rows that are shown
@@ -68,6 +68,7 @@ def draft_table(
     weight: str | None = None,
     ignore: Sequence[str] = (),
     k: int = 20,
+    dialect: Dialect | None = None,
 ) -> Draft:
     r"""A schema drafted from the rows of a file or pipe, which is read whole; see ``erasable.schemas.draft_schema``.
 
@@ -81,13 +82,20 @@ def draft_table(
     ['town=Bern', 'town=Oslo', 'town=(others)']
     """
     return draft_schema(
-        raw_table(source), label=label, target=target, id=id, subject=subject, weight=weight, ignore=ignore, k=k
+        raw_table(source, dialect),
+        label=label,
+        target=target,
+        id=id,
+        subject=subject,
+        weight=weight,
+        ignore=ignore,
+        k=k,
     )
 
 
-def raw_table(source: Any) -> Any:
+def raw_table(source: Any, dialect: Dialect | None = None) -> Any:
     """All cells of a CSV, Parquet or Arrow table as they are: an Arrow table."""
-    with stream_table(source, label=None, labelled=False, raw=True) as stream:
+    with stream_table(source, label=None, labelled=False, raw=True, dialect=dialect) as stream:
         return stream.raw()
 
 
@@ -180,9 +188,9 @@ class LookedAt:
     cells: tuple[str, ...]
 
 
-def look_at(source: Any, *, k: int = 20) -> list[LookedAt]:
+def look_at(source: Any, *, k: int = 20, dialect: Dialect | None = None) -> list[LookedAt]:
     """A first look at the columns of a table; it shows cells of rows, and stores nothing."""
-    table = raw_table(source)
+    table = raw_table(source, dialect)
     kinds: dict[str, str] = {}
     with suppress(InputError, ConfigurationError):  # too few rows, or no column that says anything
         kinds = {c.name: getattr(c, "KIND", None) or f"({c.role})" for c in draft_schema(table, k=k).schema.columns}  # type: ignore[union-attr]
@@ -244,15 +252,15 @@ def check_table(schema: Schema, source: Any, *, progress: Callable[[int, int | N
     if source == "-":
         raise ConfigurationError("the table is opened twice, which standard input cannot be: give a file.")
     names = names_of(source)
-    roles = {role: name for role in _READ for name in schema.having(role)}
-    there = {role: name for role, name in roles.items() if name in names}
+    roles = [(role, name) for role in _READ for name in schema.having(role)]
+    there = {role: [name for r, name in roles if r == role and name in names] for role in _READ}
     done = 0
     with stream_table(
         source,
-        label=there.get("label"),
-        id=there.get("id"),
-        subject=there.get("subject"),
-        weight=there.get("weight"),
+        label=next(iter(there["label"]), None),
+        id=next(iter(there["id"]), None),
+        subject=there["subject"] if len(there["subject"]) == len(schema.having("subject")) else None,
+        weight=next(iter(there["weight"]), None),
         labelled=False,
         schema=schema,
     ) as stream:
@@ -262,4 +270,4 @@ def check_table(schema: Schema, source: Any, *, progress: Callable[[int, int | N
                 progress(done, stream.n_rows)
         report = stream.encoding
     assert report is not None  # a table without rows is refused
-    return Fit(report, tuple(name for role, name in roles.items() if role not in there))
+    return Fit(report, tuple(name for role, name in roles if name not in there[role]))

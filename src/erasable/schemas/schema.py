@@ -331,7 +331,9 @@ class EncodedTable:
     @classmethod
     def joined(cls, parts: Sequence[EncodedTable]) -> EncodedTable:
         """The rows of all parts, of one schema."""
-        return cls(parts[0].schema, sp.vstack([part.rows for part in parts], format="csr"))
+        reports = [part.report for part in parts if part.report is not None]
+        whole = sum(reports, EncodingReport(0)) if len(reports) == len(parts) else None
+        return cls(parts[0].schema, sp.vstack([part.rows for part in parts], format="csr"), whole)
 
     def __len__(self) -> int:
         return int(self.rows.shape[0])

@@ -1,17 +1,23 @@
 """Tables to learn from: rows and, where known, labels, ids and subjects, from files and pipes, checked.
 
-``stream_table`` gives any file or pipe block by block, ``load_table`` whole; ``read_keys`` reads lists of names.
+``stream_table`` gives any file, several files or a pipe block by block, ``load_table`` whole; ``read_keys`` reads lists
+of names.
 Importing this loads neither pyarrow nor scikit-learn: a file that needs one of them does.
 """
 
+from erasable.tables.joined import files_of
 from erasable.tables.keys import read_keys
-from erasable.tables.stream import TableStream, load_split, load_table, nameless_form, stream_table
+from erasable.tables.opening import Dialect
+from erasable.tables.sources import nameless_form
+from erasable.tables.stream import TableStream, load_split, load_table, stream_table
 from erasable.tables.table import Split, Table
 
 __all__ = [
+    "Dialect",
     "Split",
     "Table",
     "TableStream",
+    "files_of",
     "load_split",
     "load_table",
     "nameless_form",

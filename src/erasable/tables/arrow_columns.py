@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -15,7 +16,7 @@ import numpy as np
 
 from erasable.arrow import BYTES, NUMERIC, TEXTS, is_kind, open_parquet, pyarrow
 from erasable.errors import InputError, InputTypeError
-from erasable.tables.columns import Roles, as_rows, checked_column, row_dtype
+from erasable.tables.columns import Kinds, Roles, as_rows, checked_column, row_dtype
 from erasable.tables.encoding import check_classes, encoded, encoded_bytes
 from erasable.tables.reading import Source, block_rows, listed, read_or_refuse, refused_each, where_in
 from erasable.tables.table import Table
@@ -24,6 +25,14 @@ _LABELS = ("integer", "floating", "boolean", *TEXTS, "null")
 _KEYS = ("integer", *TEXTS, *BYTES, "null")
 _WEIGHTS = ("integer", "floating", *TEXTS, "null")  # text is that of CSV, which is read as numbers later
 _HELD = {_LABELS: "integers, strings, booleans or floats", _KEYS: "integers or strings", _WEIGHTS: "numbers"}
+_TYPES: Kinds = {
+    "integer": int,
+    "boolean": bool,
+    "floating": float,
+    **dict.fromkeys(TEXTS, str),
+    **dict.fromkeys(BYTES, bytes),
+}
+_LISTS = ("list", "large_list", "fixed_size_list")  # of the subjects of a row
 _TILE = 1024  # rows
 _PAGE_BUFFER = 2**16  # of each column: without it, pyarrow would read column chunks whole
 
@@ -35,7 +44,8 @@ class Columns:
     roles: Roles
     features: tuple[str, ...]
     shown: tuple[str, ...]
-    extra: tuple[str, ...] = ()  # with a schema: those that it does not name
+    unused: tuple[str, ...]
+    booleans: frozenset[str]
 
 
 class ArrowSource(Source):
@@ -43,7 +53,8 @@ class ArrowSource(Source):
 
     def __init__(self, path: Path, name: str, columns: Columns, row_bytes: int) -> None:
         self._path, self.name, self._columns, self._row_bytes = path, name, columns, row_bytes
-        self.feature_names = columns.features
+        self.feature_names, self.unused, self.booleans = columns.features, columns.unused, columns.booleans
+        self.roles = tuple(columns.roles.given)
 
     @property
     def n_features(self) -> int:
@@ -70,27 +81,34 @@ class ArrowSource(Source):
             n = table.num_rows
             if not n:
                 continue
-            block = self._copy(table, self._path.name if block_bytes is None else where_in(self._path, first, n), read)
+            where = self._path.name if block_bytes is None else where_in(self._path, first, n)
+            block = self._copy(table, where, first, read)
             first += n
             del table  # not held while the caller works with its copy
             yield block
         if not first:
             raise InputError(f"{self._path.name}: there are no rows.")
 
-    def _copy(self, table: Any, where: str, read: Callable[[list[Any], str, str], list[Any]]) -> Table:
+    def _copy(self, table: Any, where: str, first: int, read: Callable[[list[Any], str, str], list[Any]]) -> Table:
         schema, found = self._columns.roles.schema, {}
         if schema is None:
-            X = read_or_refuse(lambda: _rows(table, self._columns, where), self._path, "numbers")
+            X = read_or_refuse(lambda: _rows(table, self._columns, where, first), self._path, "numbers")
         else:
-            X = encoded(schema, table.select(list(self._columns.features)), where, self._columns.extra)
-        for role, name in self._columns.roles.given.items():
-            place = f"{where}, column {name!r}"
-            found[role] = checked_column(read(self._cells(table, name, role, place), role, place), role, place)
+            X = encoded(schema, table.select(list(self._columns.features)), where, self._columns.unused)
+        for role, names in self._columns.roles.given.items():
+            places = [f"{where}, column {name!r}" for name in names]
+            parts = [self._cells(table, name, role, place) for name, place in zip(names, places, strict=True)]
+            place = places[0] if len(names) == 1 else f"{where}, columns {' and '.join(map(repr, names))}"
+            values = read(list(chain.from_iterable(parts)), role, place)  # of several columns all are of one kind
+            if len(names) > 1:
+                n = table.num_rows
+                values = joined_subjects([values[low : low + n] for low in range(0, len(values), n)])
+            found[role] = checked_column(values, role, place, first)
         y, ids, subjects = (found.get(role) for role in ("label", "id", "subject"))
         if schema is not None and y is not None:
             check_classes(schema, y, where)
-        names = self._columns.features if schema is None else None
-        return Table(X, y, ids, subjects, self.name, names, weights=found.get("weight"))
+        called = self._columns.features if schema is None else None
+        return Table(X, y, ids, subjects, self.name, called, weights=found.get("weight"))
 
     def _cells(self, table: Any, name: str, role: str, where: str) -> list[Any]:
         return read_or_refuse(lambda: cells(table, name, role, where), self._path, "text in UTF-8")
@@ -108,7 +126,13 @@ class ParquetSource(ArrowSource):
         columns = _typed_columns(schema, roles, path)
         if not self.n_rows:
             raise InputError(f"{path.name}: there are no rows.")
+        self._types = {role: _cell_type(schema.field(c[0]).type, role) for role, c in columns.roles.given.items()}
         super().__init__(path, name, columns, _row_bytes(schema, columns))
+
+    def kinds(self) -> Kinds:
+        """What labels, ids and subjects are, as the file says."""
+        of = {role: [kind for name, kind in _TYPES.items() if is_kind(t, name)] for role, t in self._types.items()}
+        return {role: kinds[0] for role, kinds in of.items() if kinds and role != "weight"}
 
     def _tables(self, rows: int | None) -> Iterator[Any]:
         """Row groups are decoded page by page, so their size does not matter."""
@@ -170,8 +194,12 @@ def columns_of(schema: Any, roles: Roles, path: Path, shown: list[str]) -> Colum
     unfit = {shown[j]: _called(schema.types[j]) for j in places if not is_kind(schema.types[j], *NUMERIC)}
     if unfit and not roles.untyped:
         raise not_numeric(path, unfit)
-    extra = () if roles.schema is None else tuple(n for n in names if n not in {*roles.schema.by_name, *roles.columns})
-    return Columns(roles, features, tuple(shown[j] for j in places), extra)
+    known = () if roles.schema is None else roles.schema.by_name
+    unused = tuple(name for name in names if name not in others and name not in features and name not in known)
+    booleans = frozenset(names[j] for j in places if is_kind(schema.types[j], "boolean"))
+    if roles.untyped:
+        booleans = frozenset()  # of whatever type a column is, it is read as the schema says
+    return Columns(roles, features, tuple(shown[j] for j in places), unused, booleans)
 
 
 def _typed_columns(schema: Any, roles: Roles, path: Path) -> Columns:
@@ -189,6 +217,8 @@ def _typed_columns(schema: Any, roles: Roles, path: Path) -> Columns:
 
 def _no_column(absent: list[str], roles: Roles, path: Path, shown: list[str]) -> InputError:
     hint = " The first line must hold the names of the columns." if shown[:1] == ["column 0"] else ""
+    if len(shown) == 1 and any(mark in shown[0] for mark in (";", "|", r"\t")):
+        hint = " Its cells may be separated by another character: give sep=."
     missing = [column for column in absent if column in (roles.features or ())]
     if missing:
         return InputError(
@@ -198,7 +228,7 @@ def _no_column(absent: list[str], roles: Roles, path: Path, shown: list[str]) ->
         )
     return InputError(
         f"{path.name} has no column {' and no column '.join(map(repr, absent))}; it has {listed(shown)}.{hint} "
-        "Name the right ones with label=, id=, subject= and ignore=."
+        "Name the right ones with label=, id=, subject=, weight= and ignore=."
     )
 
 
@@ -221,7 +251,7 @@ def _called(kind: Any) -> str:
     return str(kind).partition("<")[0]
 
 
-def _rows(table: Any, columns: Columns, where: str) -> Any:
+def _rows(table: Any, columns: Columns, where: str, first: int) -> Any:
     """The feature columns as one array."""
     parts = [table.column(f) for f in columns.features]
     # As float64, missing entries become NaN, and are refused below.
@@ -232,17 +262,33 @@ def _rows(table: Any, columns: Columns, where: str) -> Any:
         tile = X[low : low + _TILE]
         for j, column in enumerate(numbers):
             tile[:, j] = column[low : low + _TILE]
-    return as_rows(X, where, columns.shown)
+    return as_rows(X, where, columns.shown, first)
+
+
+def joined_subjects(columns: list[list[Any]]) -> list[list[Any]]:
+    """The subjects of each row, from columns of subjects and of lists of them."""
+    rows = zip(*columns, strict=True)
+    return [[key for cell in row for key in (cell if isinstance(cell, list) else [cell])] for row in rows]
 
 
 def cells(table: Any, name: str, role: str, where: str) -> list[Any]:
     """Labels, ids, subjects or weights as plain Python values; those of a CSV are text still."""
     column, allowed = table.column(name), {"label": _LABELS, "weight": _WEIGHTS}.get(role, _KEYS)
-    kind = column.type.value_type if is_kind(column.type, "dictionary") else column.type
+    kind = _cell_type(column.type, role)
     if not is_kind(kind, *allowed):
         raise InputTypeError(f"{where}: must hold {_HELD[allowed]}; it holds {_called(kind)}: convert it first.")
     values: list[Any] = column.to_pylist()
     return values
+
+
+def value_type(kind: Any) -> Any:
+    """The type of the values, which those of a dictionary have, too."""
+    return kind.value_type if is_kind(kind, "dictionary") else kind
+
+
+def _cell_type(kind: Any, role: str) -> Any:
+    """The type of a label, id, weight or subject; several subjects of a row may come as a list."""
+    return value_type(kind.value_type if role == "subject" and is_kind(kind, *_LISTS) else kind)
 
 
 def _row_bytes(schema: Any, columns: Columns) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import scipy.sparse as sp
 
 from erasable.core.sparse import summed
 from erasable.errors import ConfigurationError, InputError, InputTypeError
+from erasable.models.keys import as_subject_column
 from erasable.schemas import Schema
 
 Kinds = dict[str, type]
@@ -31,13 +33,14 @@ class Roles:
     """Names of the columns that are no features, and of those that are, where not all others.
 
     ``labelled`` says whether there must be labels; ``ignore`` names columns that are left alone, whatever they hold.
+    Of several columns of subjects, each row belongs to all whom it names there.
     With a ``schema`` features are what it makes of its columns, which hold anything; roles that are ``optional`` may be
     absent. With ``raw``, cells of whatever kind are handed on as they are.
     """
 
     label: str | None
     id: str | None = None
-    subject: str | None = None
+    subject: str | Sequence[str] | None = None
     features: Sequence[str] | None = None
     labelled: bool = True
     ignore: Sequence[str] = ()
@@ -47,21 +50,26 @@ class Roles:
     optional: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for role in ("label", "id", "subject", "weight"):
-            column = getattr(self, role)
+        if isinstance(self.subject, list | tuple):
+            several = tuple(self.subject)
+            object.__setattr__(self, "subject", several if len(several) > 1 else several[0] if several else None)
+        named = [(role, getattr(self, role)) for role in ("label", "id", "weight")]
+        for role, column in [*named, *(("subject", column) for column in self.subjects)]:
             if not (isinstance(column, str) or (column is None and not (role == "label" and self.labelled))):
                 raise InputTypeError(f"{role} must be the name of a column, a string; got {type(column).__name__}.")
-        if self.label is not None and self.label in (self.id, self.subject):
+        if len(set(self.subjects)) < len(self.subjects):
+            raise ConfigurationError("subject names a column twice: name each column once.")
+        if self.label is not None and self.label in (self.id, *self.subjects):
             raise ConfigurationError("label must be another column than id and subject: name one column for each.")
-        if self.weight is not None and self.weight in (self.label, self.id, self.subject):
+        if self.weight is not None and self.weight in (self.label, self.id, *self.subjects):
             raise ConfigurationError("weight must be another column than label, id and subject: name one for each.")
         if isinstance(self.ignore, str) or not all(isinstance(c, str) for c in self.ignore):
             raise InputTypeError("ignore must be names of columns, a list of strings.")
         object.__setattr__(self, "ignore", tuple(self.ignore))
         both = {*self.ignore} & {*self.columns, *(self.features or ())}
         if both:
-            named = ", ".join(map(repr, sorted(both)))
-            raise ConfigurationError(f"a column cannot be ignored and have a role: {named}.")
+            found = ", ".join(map(repr, sorted(both)))
+            raise ConfigurationError(f"a column cannot be ignored and have a role: {found}.")
         if self.features is None:
             return
         if isinstance(self.features, str) or not all(isinstance(f, str) for f in self.features):
@@ -79,15 +87,21 @@ class Roles:
         return self.raw or self.schema is not None
 
     @property
-    def given(self) -> dict[str, str]:
+    def subjects(self) -> tuple[str, ...]:
+        """The columns of subjects: none, one or several."""
+        return self.subject if isinstance(self.subject, tuple) else () if self.subject is None else (self.subject,)
+
+    @property
+    def given(self) -> dict[str, tuple[str, ...]]:
         """The columns that are no features, by role."""
-        roles = {"label": self.label, "id": self.id, "subject": self.subject, "weight": self.weight}
-        return {role: column for role, column in roles.items() if column is not None}
+        single = {"label": self.label, "id": self.id, "weight": self.weight}
+        roles = {role: () if column is None else (column,) for role, column in single.items()}
+        return {role: columns for role, columns in {**roles, "subject": self.subjects}.items() if columns}
 
     @property
     def columns(self) -> list[str]:
         """The same, each once: id and subject may be one column."""
-        return list(dict.fromkeys(self.given.values()))
+        return list(dict.fromkeys(chain.from_iterable(self.given.values())))
 
     def present(self, names: Container[str]) -> Roles:
         """The same without a label, or another role, that may be missing and is."""
@@ -157,22 +171,52 @@ def _truth(text: str) -> bool:
     return _TRUTH[text.lower()]
 
 
-def checked_column(values: Any, role: str, where: str) -> npt.NDArray[Any]:
-    """The values of a label, id, subject or weight, one per row, as an array that a model can hold."""
-    array = plain_array(values, role)
+def subject_array(values: Any, name: str) -> npt.NDArray[Any]:
+    """To whom each row belongs: :func:`plain_array`, with sorted tuples where rows belong to several.
+
+    The subjects of a row may come in a list, or in a row of an array of two dimensions.
+    """
+    wide = getattr(values, "ndim", 1) == 2
+    listed = isinstance(values, list | tuple) or getattr(getattr(values, "dtype", None), "hasobject", False)
+    kinds = set(map(type, values)) if listed else set()
+    if not wide and not any(issubclass(kind, list | tuple | np.ndarray) for kind in kinds):
+        return plain_array(values, name)
+    column = as_subject_column(values, name)
+    if isinstance(column, np.ndarray) or tuple not in set(map(type, column)):
+        return plain_array(column, name)
+    array = np.empty(len(column), dtype=object)
+    for i, owners in enumerate(column):  # NumPy would make two dimensions of tuples of one length
+        array[i] = owners
+    return array
+
+
+def checked_column(values: Any, role: str, where: str, first: int = 0) -> npt.NDArray[Any]:
+    """The values of a label, id, subject or weight, one per row, as an array that a model can hold.
+
+    ``first`` is how many rows of the file come before these.
+    """
+    array = subject_array(values, where) if role == "subject" else plain_array(values, role)
+    if array.dtype == object and tuple in set(map(type, array)):
+        return array  # checked when it was made
     if role == "weight":
-        return _check_weights(array, where)
-    return _check_labels(array, where) if role == "label" else check_keys(array, where, optional=role == "subject")
+        return _check_weights(array, where, first)
+    if role == "label":
+        return _check_labels(array, where, first)
+    return check_keys(array, where, optional=role == "subject", first=first)
 
 
-def _check_labels(y: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
+def _none_missing(missing: Any, what: str, where: str, first: int, advice: str) -> None:
+    """Refuse a column with missing entries: how many, and where the first is, counted from one."""
+    at = np.flatnonzero(missing)
+    if len(at):
+        row = f"the first in row {first + int(at[0]) + 1:,}"
+        raise InputError(f"{where}: {len(at)} of {len(missing)}{what} are missing, {row}: {advice}.")
+
+
+def _check_labels(y: npt.NDArray[Any], where: str, first: int) -> npt.NDArray[Any]:
     """Labels, none missing, all of one type that a model can hold."""
-    if y.dtype == object:
-        missing = sum(v is None for v in y)
-    else:
-        missing = int(np.count_nonzero(~np.isfinite(y))) if y.dtype.kind == "f" else 0
-    if missing:
-        raise InputError(f"{where}: {missing} of {len(y)} labels are missing: leave those rows out, or label them.")
+    missing: Any = [v is None for v in y] if y.dtype == object else ~np.isfinite(y) if y.dtype.kind == "f" else ()
+    _none_missing(missing, " labels", where, first, "leave those rows out, or label them")
     kinds = {type(v) for v in y} if y.dtype == object else set()
     too_large = y.dtype.kind == "u" and len(y) > 0 and int(y.max()) >= 2**63
     if y.dtype.kind not in "biufO" or not kinds <= {str} or too_large:
@@ -181,11 +225,10 @@ def _check_labels(y: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
     return y
 
 
-def _check_weights(weights: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
+def _check_weights(weights: npt.NDArray[Any], where: str, first: int) -> npt.NDArray[Any]:
     """Numbers, none missing; whether they are weights is for the model to say."""
-    missing = sum(v is None or v != v for v in weights.tolist())
-    if missing:
-        raise InputError(f"{where}: {missing} of {len(weights)} weights are missing: fill them in, or leave those out.")
+    missing = [v is None or v != v for v in weights.tolist()]
+    _none_missing(missing, " weights", where, first, "fill them in, or leave those out")
     if weights.dtype == object and all(type(v) in (int, float) for v in weights):
         weights = weights.astype(np.float64)
     if weights.dtype.kind not in "iuf":
@@ -193,7 +236,7 @@ def _check_weights(weights: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
     return weights
 
 
-def check_keys(keys: npt.NDArray[Any], where: str, *, optional: bool) -> npt.NDArray[Any]:
+def check_keys(keys: npt.NDArray[Any], where: str, *, optional: bool, first: int = 0) -> npt.NDArray[Any]:
     """Ids or subjects: integers, strings or bytes; with ``optional``, None where there is none."""
     if keys.dtype == object:
         missing = sum(v is None for v in keys)
@@ -201,7 +244,7 @@ def check_keys(keys: npt.NDArray[Any], where: str, *, optional: bool) -> npt.NDA
     else:
         missing, kinds = 0, {int if keys.dtype.kind in "iu" else type(np.zeros(1, keys.dtype).tolist()[0])}
     if missing and not optional:
-        raise InputError(f"{where}: {missing} of {len(keys)} are missing: every row needs one.")
+        _none_missing([v is None for v in keys], "", where, first, "every row needs one")
     if len(kinds) > 1 or not kinds <= {int, str, bytes}:
         found = ", ".join(sorted(t.__name__ for t in kinds))
         raise InputTypeError(
@@ -215,8 +258,10 @@ def check_keys(keys: npt.NDArray[Any], where: str, *, optional: bool) -> npt.NDA
     return keys
 
 
-def as_rows(X: Any, where: str, shown: Sequence[str] | None = None) -> Any:
+def as_rows(X: Any, where: str, shown: Sequence[str] | None = None, first: int = 0) -> Any:
     """Rows as float32 where that holds every number they can have, as float64 otherwise; sparse ones as a csr_array.
+
+    ``first`` is how many rows of the file come before these.
 
     Raises
     ------
@@ -228,16 +273,20 @@ def as_rows(X: Any, where: str, shown: Sequence[str] | None = None) -> Any:
         if hasattr(X, "check_format"):  # before anything is computed with them: indices may lie outside
             X.check_format(full_check=True)
         X = summed(sp.csr_array(X, dtype=row_dtype([X.dtype])))
-        bad = np.bincount(X.indices[~np.isfinite(X.data)], minlength=X.shape[1])
+        odd = np.flatnonzero(~np.isfinite(X.data))
+        bad = np.bincount(X.indices[odd], minlength=X.shape[1])
+        row = int(np.searchsorted(X.indptr, odd[0], side="right")) - 1 if len(odd) else 0
     else:
         X = np.ascontiguousarray(X, dtype=row_dtype([X.dtype]))
-        bad = X.shape[0] - np.isfinite(X).sum(axis=0)
+        finite = np.isfinite(X)
+        bad = X.shape[0] - finite.sum(axis=0)
+        row = int(finite.all(axis=1).argmin()) if bad.any() else 0
     unfit = np.flatnonzero(bad)
     if len(unfit):
         counts = [f"{bad[j]} entries of {shown[j] if shown else f'column {j}'}" for j in unfit[:10].tolist()]
         more = f" and some of {len(unfit) - 10} other columns" if len(unfit) > 10 else ""
         raise InputError(
-            f"{where}: {', '.join(counts)}{more} are missing or not finite: "
+            f"{where}: {', '.join(counts)}{more} are missing or not finite, the first in row {first + row + 1:,}: "
             "fill them in with a fixed public number, or leave those rows out."
         )
     return X

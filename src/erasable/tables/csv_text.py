@@ -6,24 +6,27 @@ of them are written like integers, so that what they are shows at the end alone.
 
 from __future__ import annotations
 
-import io
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
 from functools import cached_property, partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from erasable.arrow import is_kind, pyarrow
-from erasable.errors import InputError
+from erasable.arrow import pyarrow
+from erasable.errors import ErasableError, InputError
 from erasable.tables.arrow_columns import ArrowSource, columns_of, not_numeric, regrouped
 from erasable.tables.columns import Kinds, Roles, fitting_kinds, is_number, read_texts
 from erasable.tables.encoding import encoded_bytes
+from erasable.tables.opening import Dialect, open_text
+from erasable.tables.quotes import whole_rows
 from erasable.tables.reading import read_or_refuse
 from erasable.tables.table import Table
 
-# Text that pyarrow parses at once. It reads some tens of these ahead, so a block of ours is put together from them.
-TEXT_BLOCK = 2**20
+TEXT_BLOCK = 2**20  # bytes that are parsed at once: a block of ours is put together from these
 _AT = re.compile(r"CSV column #(\d+)")
+_SWAPPED = str.maketrans(",.", ".,")
 _WANTED = {int: "an integer", bool: "true or false", float: "a number"}
 
 
@@ -41,48 +44,80 @@ class CsvSource(ArrowSource):
     roles : Roles
     kinds : dict
         What labels, ids or subjects are, where that is known.
-    pipe : (bytes, file object), optional
-        The first bytes of a pipe, and a stream of all of them.
+    dialect : Dialect
+    pipe : binary file object, optional
+        The text of a pipe, in UTF-8.
     """
 
     typed = False
 
     def __init__(
-        self, path: Path, name: str, roles: Roles, kinds: Kinds, pipe: tuple[bytes, BinaryIO] | None = None
+        self,
+        path: Path,
+        name: str,
+        roles: Roles,
+        kinds: Kinds,
+        dialect: Dialect,
+        pipe: BinaryIO | None = None,
     ) -> None:
         weights: Kinds = {} if roles.weight is None else {"weight": float}
         self._path, self._given, self.once = path, {**kinds, **weights}, pipe is not None
-        self._text: Any = path if pipe is None else pipe[1]
-        schema = self._first_block(roles, None if pipe is None else pipe[0])
+        self._dialect = dialect
+        self._pipe: Iterator[bytes] | None = None if pipe is None else self._rows_of(pipe)
+        schema = self._first_block(roles)
+        self._names = schema.names
         # By place when the first line may hold a row instead of names.
         by_place = any(map(is_number, schema.names))
         self._shown = [f"column {j}" if by_place else repr(n) for j, n in enumerate(schema.names)]
         columns = columns_of(schema, roles, path, self._shown)
         # What follows the first block has to be the same kind of number.
-        kind_of = {f: "bool" if is_kind(schema.field(f).type, "boolean") else "float64" for f in columns.features}
+        kind_of = {f: "bool" if f in columns.booleans else "float64" for f in columns.features}
         kind_of = dict.fromkeys(columns.features, "string") if roles.untyped else kind_of
-        self._convert = _convert(columns.roles, kind_of, include=True)
+        self._convert = self._converted(columns.roles, kind_of, include=True)
         row_bytes = encoded_bytes(roles) if roles.untyped else 8 * len(columns.features)
         super().__init__(path, name, columns, row_bytes + 64 * len(columns.roles.columns))
 
-    def _first_block(self, roles: Roles, head: bytes | None) -> Any:
+    def _first_block(self, roles: Roles) -> Any:
         """The names and types of columns, as the first block shows them."""
-        csv = pyarrow().csv
-        source: Any = self._text
-        options: dict[str, Any] = {}
-        if head is not None:
-            # Up to the last line break, as pyarrow would cut it. Should that stand inside quotes, the row before it is
-            # short and is skipped here; short rows are refused when the text is read.
-            whole = head[: max(head.rfind(b"\n"), head.rfind(b"\r")) + 1] if len(head) >= TEXT_BLOCK else b""
-            source, options = io.BytesIO(whole or head), {"invalid_row_handler": lambda row: "skip"}
+        convert = self._converted(roles, {}, include=False)
 
         def look() -> Any:
-            parse = csv.ParseOptions(newlines_in_values=True, **options)
-            convert = _convert(roles, {}, include=False)
-            with csv.open_csv(source, parse_options=parse, convert_options=convert) as reader:
-                return reader.schema
+            parts = self._parts()
+            first = next(parts, b"")
+            if self.once:
+                self._pipe = chain([first], parts)
+            else:
+                parts.close()
+            return self._table(first, convert).schema
 
-        return read_or_refuse(look, self._path, "CSV")
+        return read_or_refuse(look, self._path, f"CSV in {self._dialect.encoding or 'utf-8'}")
+
+    def _parts(self) -> Generator[bytes, None, None]:
+        """The text in runs of whole rows. They are read here, since what pyarrow's threads read they may read late."""
+        if self._pipe is not None:
+            yield from self._pipe
+            return
+        with open_text(self._path, self._dialect.encoding) as text:
+            yield from self._rows_of(text)
+
+    def _rows_of(self, text: BinaryIO) -> Iterator[bytes]:
+        return whole_rows(text, self._dialect.sep, self._path.name, TEXT_BLOCK)
+
+    def _table(self, text: bytes, convert: Any, names: Sequence[str] | None = None) -> Any:
+        """What pyarrow makes of some rows; the first one holds names, unless they are given."""
+        csv = pyarrow().csv
+        read = csv.ReadOptions(block_size=len(text) + 1, column_names=names)
+        parse = csv.ParseOptions(newlines_in_values=True, delimiter=self._dialect.sep)
+        return csv.read_csv(
+            pyarrow().BufferReader(text), read_options=read, parse_options=parse, convert_options=convert
+        )
+
+    def _converted(self, roles: Roles, features: dict[str, str], *, include: bool) -> Any:
+        """How cells are read: those that have a role as text; with ``include``, none that are not named."""
+        kinds: dict[str, Any] = {**dict.fromkeys(roles.columns, pyarrow().string()), **features}
+        only = {"include_columns": list(kinds)} if include else {}
+        options = {"decimal_point": self._dialect.decimal, "strings_can_be_null": False}
+        return pyarrow().csv.ConvertOptions(column_types=kinds, **options, **only)
 
     def count_rows(self) -> int | None:
         """The number of rows of a file, by a pass that converts no features."""
@@ -92,17 +127,35 @@ class CsvSource(ArrowSource):
     def _first_pass(self) -> tuple[int, Kinds]:
         """The number of rows, and what labels, ids and subjects are."""
         roles = self._columns.roles
-        convert = _convert(roles, {} if roles.columns else {self._columns.features[0]: "string"}, include=True)
-        n, fitting = 0, {role: [int, bool, float, str] for role in roles.given}
+        named = {} if roles.columns else {self._columns.features[0]: "string"}
+        convert = self._converted(roles, named, include=True)
+        n, fitting = 0, dict[str, list[type]]()
         for batch in self._batches(convert):
-            for role, column in roles.given.items():
-                found = fitting_kinds(self._cells(batch, column, role, self._path.name), keys=role in ("id", "subject"))
-                fitting[role] = [kind for kind in fitting[role] if kind in found]
+            for role, columns in roles.given.items():
+                for column in columns:
+                    texts = self._cells(batch, column, role, self._path.name)
+                    if any(texts):  # a column without subjects says nothing about them
+                        found = self._fitting(texts, role)
+                        fitting[role] = [kind for kind in fitting.get(role, found) if kind in found]
             n += batch.num_rows
         if not n:
             raise InputError(f"{self._path.name}: there are no rows.")
         self.n_rows = n
         return n, {role: kinds[0] for role, kinds in fitting.items()}
+
+    def kinds(self) -> Kinds:
+        """What labels, ids and subjects are: as the caller said, or found by a pass over the file."""
+        unknown = self._columns.roles.given.keys() - self._given and not self.once
+        kinds = {**(self._first_pass[1] if unknown else {}), **self._given}
+        return {role: kind for role, kind in kinds.items() if role != "weight"}
+
+    def _fitting(self, texts: Sequence[str], role: str) -> list[type]:
+        return fitting_kinds(self._with_points(texts, role), keys=role in ("id", "subject"))
+
+    def _with_points(self, texts: Sequence[str], role: str) -> Sequence[str]:
+        """Cells of labels and weights with points before decimals."""
+        commas = self._dialect.decimal == "," and role in ("label", "weight")
+        return [text.translate(_SWAPPED) for text in texts] if commas else texts
 
     def blocks(self, block_bytes: int | None) -> Iterator[Table]:
         """Blocks; labels, ids and subjects are of one type in all of them."""
@@ -116,13 +169,8 @@ class CsvSource(ArrowSource):
 
         ``kinds`` says what that is. What no first pass has found, the first block says, and every block is checked.
         """
-        if any(text.endswith(("\n", "\r")) for text in texts):  # the lines after it would be no rows
-            raise InputError(
-                f"{where}: a cell ends with a line break, as the last one does where a quote is not closed: "
-                "correct the file."
-            )
         if role in self._given or role not in found:
-            fitting = fitting_kinds(texts, keys=role in ("id", "subject"))
+            fitting = self._fitting(texts, role)
             if role not in kinds and any(texts):  # a block without subjects says nothing about them
                 kinds[role] = fitting[0]
             if kinds.get(role, str) not in fitting:
@@ -131,30 +179,27 @@ class CsvSource(ArrowSource):
                     reason, advice = "as it has to be here", "correct the column, or name another one"
                 raise InputError(f"{where}: not every {role} is {_WANTED[kinds[role]]}, {reason}: {advice}.")
         kind = kinds.get(role, str)
+        texts = [*self._with_points(texts, role)] if kind is float else texts
         return read_or_refuse(lambda: read_texts(texts, kind), self._path, f"the same {role}s as a moment ago")
 
     def _tables(self, rows: int | None) -> Iterator[Any]:
-        if rows is None:
-            parse = pyarrow().csv.ParseOptions(newlines_in_values=True)
-            yield self._refused(
-                lambda: pyarrow().csv.read_csv(self._text, parse_options=parse, convert_options=self._convert)
-            )
-            return
-        yield from regrouped(self._batches(self._convert), rows)
+        return regrouped(self._batches(self._convert), rows)
 
     def _batches(self, convert: Any) -> Iterator[Any]:
-        csv = pyarrow().csv
-        parse, read = csv.ParseOptions(newlines_in_values=True), csv.ReadOptions(block_size=TEXT_BLOCK)
-        with self._refused(
-            lambda: csv.open_csv(self._text, read_options=read, parse_options=parse, convert_options=convert)
-        ) as reader:
-            while (batch := self._refused(lambda: next(reader, None))) is not None:
-                yield batch
+        names = None
+        with closing(self._parts()) as parts:
+            while (text := self._refused(lambda: next(parts, None))) is not None:
+                if names is None or text.strip(b"\r\n"):
+                    table = self._refused(partial(self._table, text, convert, names))
+                    names = self._names
+                    yield from table.to_batches()
 
     def _refused(self, read: Callable[[], Any]) -> Any:
         """What ``read`` gives, or an error that names the column that is not numeric all the way down."""
         try:
             return read()
+        except ErasableError:
+            raise
         except Exception as error:
             found = _AT.search(str(error))
             kind = type(error).__name__
@@ -164,10 +209,3 @@ class CsvSource(ArrowSource):
             f"{self._path.name} cannot be read as CSV ({kind}): it may be cut short or damaged, or its lines may have "
             "different numbers of cells."
         )
-
-
-def _convert(roles: Roles, features: dict[str, str], *, include: bool) -> Any:
-    """How cells are read: those that have a role as text; with ``include``, none that are not named."""
-    kinds: dict[str, Any] = {**dict.fromkeys(roles.columns, pyarrow().string()), **features}
-    only = {"include_columns": list(kinds)} if include else {}
-    return pyarrow().csv.ConvertOptions(strings_can_be_null=False, column_types=kinds, **only)

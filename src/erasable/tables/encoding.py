@@ -13,7 +13,7 @@ from erasable.schemas import EncodedTable, Role, Schema, canonical_text
 from erasable.tables.columns import Kinds, Roles, fitting_kinds
 
 _CELL_BYTES = 16  # about what a cell takes before it is encoded
-_ONCE = ("label", "id", "subject", "weight")
+_READ = ("label", "id", "subject", "weight")
 
 
 def roles_by(schema: Schema, roles: Roles, *, labelled: bool) -> Roles:
@@ -28,23 +28,20 @@ def roles_by(schema: Schema, roles: Roles, *, labelled: bool) -> Roles:
     """
     named = roles.given
     found: dict[str, Any] = {"features": tuple(c.name for c in schema.features), "ignore": (), "schema": schema}
-    for role in _ONCE:
-        theirs, ours = schema.having(role), named.get(role)
-        if len(theirs) > 1:
+    for role in _READ:
+        theirs, ours = schema.having(role), named.get(role, ())
+        if ours and theirs and {*ours} != {*theirs}:
             raise ConfigurationError(
-                f"the schema names {len(theirs)} columns of {role}s, and a table is read with one: give the others "
-                "the role 'ignore'."
+                f"{role}= is {_shown(ours)}, and the schema says {_shown(theirs)}: leave it out, or change the schema."
             )
-        if ours is not None and theirs and ours != theirs[0]:
-            raise ConfigurationError(
-                f"{role}= is {ours!r}, and the schema says {theirs[0]!r}: leave it out, or change the schema."
-            )
-        if ours is not None and ours in found["features"]:
-            raise ConfigurationError(
-                f"{role}= is {ours!r}, which is a feature by the schema: give that column the role {role!r} there."
-            )
+        for name in ours:
+            if name in found["features"]:
+                raise ConfigurationError(
+                    f"{role}= is {name!r}, which is a feature by the schema: give that column the role {role!r} there."
+                )
         taken = theirs if labelled or role == "id" else ()
-        found[role] = ours if ours is not None else taken[0] if taken else None
+        columns = ours or taken
+        found[role] = columns if len(columns) > 1 else columns[0] if columns else None
     for name in roles.ignore:
         if name in found["features"]:
             raise ConfigurationError(
@@ -55,6 +52,10 @@ def roles_by(schema: Schema, roles: Roles, *, labelled: bool) -> Roles:
     if not labelled:
         found["optional"] = () if "id" in named else ("id",)
     return replace(roles, **found, labelled=labelled)
+
+
+def _shown(names: tuple[str, ...]) -> str:
+    return " and ".join(map(repr, names))
 
 
 def kinds_by(schema: Schema, kinds: Kinds) -> Kinds:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import os
 import sys
 from collections.abc import Callable
@@ -15,7 +16,8 @@ import numpy as np
 from erasable.errors import ConfigurationError, InputError, InputTypeError
 from erasable.tables.arrow_columns import key_column
 from erasable.tables.columns import check_keys, fitting_kinds, is_number, plain_array, read_texts
-from erasable.tables.reading import as_path, existing_file, open_unpacked, read_or_refuse
+from erasable.tables.opening import PACKED, in_utf8, open_text
+from erasable.tables.reading import as_path, existing_file, read_or_refuse
 
 _NAMES = {int: "integers", str: "strings", bytes: "bytes"}
 _COLUMNS = (".csv", ".parquet")
@@ -29,7 +31,8 @@ def read_keys(
 
     ``.csv`` and ``.parquet`` files have one column, or that named by ``column``; the first line of a CSV is its name,
     not a key. ``.npy`` files hold an array, ``.npz`` archives one array, or that named by ``column``. Everything else
-    is text in UTF-8 with one key per line; empty lines are skipped.
+    is text in UTF-8, or as a byte order mark says, with one key per line; empty lines are skipped. CSV and text may be
+    compressed (``.gz``, ``.bz2``, ``.zst``).
 
     In text and CSV a space at either end of a key, a line break in it, and in text a quote at either end, are refused:
     hardly ever are they meant, and no row would be found. Names that have them are held by the other formats.
@@ -87,17 +90,18 @@ def read_keys(
 
 
 def _form(path: Path) -> str:
-    inner = path.with_suffix("") if path.suffix in (".gz", ".bz2") else path
+    inner = path.with_suffix("") if path.suffix in PACKED else path
     form = inner.suffix.lower()
-    if inner is not path and form != ".csv":
-        raise ConfigurationError(f"{path.name} is compressed: unpack it, or give a .csv.gz or .csv.bz2 file.")
+    if inner is not path and form in (*_ARRAYS, ".parquet"):
+        raise ConfigurationError(f"{path.name} is compressed: unpack it; only text is read so.")
     return form
 
 
 def _lines(path: Path, *, piped: bool) -> list[str]:
-    data = sys.stdin.buffer.read() if piped else path.read_bytes()
+    with in_utf8(sys.stdin.buffer, None, path.name) if piped else open_text(path) as text:
+        data = text.read()
     # Not splitlines, which would also cut at characters that may stand in a key.
-    lines = data.decode("utf-8-sig").replace("\r\n", "\n").split("\n")
+    lines = data.decode().replace("\r\n", "\n").split("\n")
     return [line for line in lines if line]
 
 
@@ -108,7 +112,7 @@ def _csv_column(path: Path, choose: Callable[[list[str]], str]) -> list[str]:
     """
 
     def read() -> list[list[str]]:
-        with open_unpacked(path, "rt", encoding="utf-8-sig", newline="") as file:
+        with io.TextIOWrapper(open_text(path), encoding="utf-8", newline="") as file:
             return [line for line in csv.reader(file, strict=True) if line]
 
     names, *lines = read_or_refuse(read, path, "CSV in UTF-8 with every quote closed") or [[]]

@@ -68,7 +68,7 @@ class NpzSource(Source):
             first = 0
             for X in refused_each(self._unpacked(block_bytes), self._path, _PLAIN):
                 columns = {part: values[first : first + len(X)].copy() for part, values in self._columns.items()}
-                rows = as_rows(X, where_in(self._path, first, len(X)))
+                rows = as_rows(X, where_in(self._path, first, len(X)), first=first)
                 first += len(X)
                 yield Table(rows, **columns, name=self.name)
 
@@ -204,6 +204,6 @@ def _arrays(path: Path, names: list[str]) -> dict[str, npt.NDArray[Any]]:
 def _checked_columns(arrays: dict[str, npt.NDArray[Any]], n: int, where: str) -> dict[str, Any]:
     """The arrays ``y``, ``ids``, ``subjects`` and ``weights``, where they are there, as they belong to ``n`` rows."""
     for part, values in arrays.items():
-        if values.shape != (n,):
+        if values.shape != (n,) and not (part == "subjects" and values.ndim == 2 and len(values) == n):
             raise InputError(f"{where}: {part} has the shape {values.shape} for {n} rows: give one per row.")
     return {part: checked_column(values, _ROLES[part], f"{where}, {part}") for part, values in arrays.items()}

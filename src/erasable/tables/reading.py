@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import bz2
-import gzip
-import io
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
-from typing import IO, Any, BinaryIO, TypeVar
+from typing import Any, TypeVar
 
 from erasable.errors import ConfigurationError, ErasableError, InputError, InputTypeError
 from erasable.tables.table import Table
@@ -31,6 +28,12 @@ class Source(ABC):
     n_rows : int or None
         How many rows there are, where that is known.
     feature_names : tuple of str, or None
+    unused : tuple of str
+        Columns that are neither features nor have a role, where the features were named.
+    booleans : frozenset of str
+        Features that are booleans.
+    roles : tuple of str
+        Of "label", "id", "subject" and "weight", those that a column has.
     """
 
     name: str
@@ -38,6 +41,9 @@ class Source(ABC):
     typed = True
     n_rows: int | None = None
     feature_names: tuple[str, ...] | None = None
+    unused: tuple[str, ...] = ()
+    booleans: frozenset[str] = frozenset()
+    roles: tuple[str, ...] = ()
 
     @property
     @abstractmethod
@@ -58,6 +64,10 @@ class Source(ABC):
     def count_rows(self) -> int | None:
         """How many rows there are, if need be by reading the file; None where that is not possible."""
         return self.n_rows
+
+    def kinds(self) -> dict[str, type]:
+        """What labels, ids and subjects are, as the format or a look at all rows says; nothing of empty columns."""
+        return {}
 
 
 def block_rows(block_bytes: int, row_bytes: int) -> int:
@@ -86,45 +96,6 @@ def existing_file(path: Path) -> Path:
     if not path.stat().st_size:
         raise InputError(f"{path.name} is empty: it may not have been written to the end.")
     return path
-
-
-def open_unpacked(path: Path, mode: str, **options: Any) -> IO[Any]:
-    """A file, unpacked on the way where its ending says that it is compressed."""
-    opened: Any = {".gz": gzip.open, ".bz2": bz2.open}.get(path.suffix, open)
-    file: IO[Any] = opened(path, mode, **options)
-    return file
-
-
-def looked_ahead(pipe: BinaryIO, size: int) -> tuple[bytes, BinaryIO]:
-    """The first bytes of a pipe, and a stream of all of them, which leaves the pipe open when it is closed.
-
-    The pipe may give them bit by bit; reads of the stream are short only at the end, as pyarrow expects.
-    """
-    head = bytearray()
-    while len(head) < size and (part := pipe.read(size - len(head))):
-        head += part
-    return bytes(head), io.BufferedReader(_Chained(bytes(head), pipe), 2**16)
-
-
-class _Chained(io.RawIOBase):
-    """Some bytes, then the rest."""
-
-    def __init__(self, head: bytes, rest: BinaryIO) -> None:
-        self._head, self._rest = memoryview(head), rest
-
-    def readable(self) -> bool:
-        """Always."""
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        """Bytes of the head while there are some."""
-        if self._head:
-            n = min(len(buffer), len(self._head))
-            buffer[:n], self._head = self._head[:n], self._head[n:]
-            return n
-        data = self._rest.read(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
 
 
 def read_or_refuse(read: Callable[[], T], path: Path, form: str) -> T:
@@ -160,3 +131,11 @@ def listed(names: Collection[str]) -> str:
     """Up to ten names, and how many more there are."""
     shown = list(names)[:10]
     return ", ".join(shown) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
+
+
+def compared(found: Collection[str], wanted: Collection[str]) -> str:
+    """How names of columns differ from those that are wanted, as the end of a sentence; empty where they do not."""
+    missing = [repr(name) for name in wanted if name not in found]
+    extra = [repr(name) for name in found if name not in wanted]
+    parts = [f"lacks {listed(missing)}"] * bool(missing) + [f"has {listed(extra)} beside"] * bool(extra)
+    return " and ".join(parts)

@@ -1,43 +1,27 @@
 """Tables of any format, from files and pipes: block by block, or whole.
 
-A format is one ``Source``; which one a path or pipe is, is decided here, and nowhere else.
+What a path or pipe is, :mod:`erasable.tables.sources` decides.
 """
 
 from __future__ import annotations
 
-import io
 import os
-import sys
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, BinaryIO, Self
 from weakref import WeakSet
 
 from erasable.errors import ConfigurationError, InputError
 from erasable.schemas import EncodingReport, Schema
-from erasable.tables import csv_text
-from erasable.tables.arrow_columns import ArrowPipe, ParquetSource
-from erasable.tables.columns import Kinds, Roles, check_kinds
-from erasable.tables.csv_text import CsvSource
+from erasable.tables.columns import Roles, check_kinds
 from erasable.tables.encoding import kinds_by, roles_by
-from erasable.tables.npz import NpzSource, is_half_of_split, read_split
-from erasable.tables.reading import Source, as_path, existing_file, looked_ahead, read_or_refuse
-from erasable.tables.svmlight import SvmlightSource
+from erasable.tables.npz import is_half_of_split, read_split
+from erasable.tables.opening import Dialect
+from erasable.tables.reading import Source, as_path
+from erasable.tables.sources import nameless_form, open_source
 from erasable.tables.table import Split, Table
 from erasable.validation import whole_number
 
 BLOCK_BYTES = 2**24
-_PACKED = (".gz", ".bz2")
-_SVMLIGHT = (".svmlight", ".libsvm", ".txt")
-_FORMS = ".csv, .parquet, .npz, .svmlight, .libsvm, .txt (text also with .gz or .bz2)"
-_PIPE = Path("standard input")
-_NOT_PIPED = {
-    b"PAR1": "Parquet, which is read from its end: give the path of a file",
-    b"ARRO": "an Arrow file, which is read from its end: write the streaming format of Arrow",
-    b"\x1f\x8b": "gzip data: unpack it on the way, as in zcat FILE",
-    b"BZh": "bzip2 data: unpack it on the way, as in bzcat FILE",
-    b"PK\x03\x04": "an archive, such as .npz: give the path of a file",
-}
 
 
 class TableStream:
@@ -54,6 +38,8 @@ class TableStream:
         The names of the columns that are features, where the format has names.
     typed : bool
         Whether the format says what labels, ids and subjects are; in CSV text all is text, and ``kinds`` says it.
+    unused : tuple of str
+        Columns that were left alone although nobody said so with ``ignore``, since ``features`` does not name them.
     encoding : EncodingReport or None
         With a schema: what became of the cells of the rows that were read.
     """
@@ -61,6 +47,7 @@ class TableStream:
     def __init__(self, source: Source, block_bytes: int) -> None:
         self._source, self._block_bytes = source, block_bytes
         self.name, self.feature_names, self.typed = source.name, source.feature_names, source.typed
+        self.unused = source.unused
         self._running: WeakSet[Generator[Table, None, None]] = WeakSet()
         self._spent = self._closed = False
         self.encoding: EncodingReport | None = None
@@ -139,17 +126,18 @@ class TableStream:
 
 
 def stream_table(
-    source: str | os.PathLike[str] | BinaryIO,
+    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | BinaryIO,
     *,
     label: str | None = "label",
     id: str | None = None,
-    subject: str | None = None,
+    subject: str | Sequence[str] | None = None,
     features: Sequence[str] | None = None,
     ignore: Sequence[str] = (),
     labelled: bool = True,
     kinds: Mapping[str, type] | None = None,
     n_features: int | None = None,
     weight: str | None = None,
+    dialect: Dialect | None = None,
     schema: Schema | None = None,
     raw: bool = False,
     block_bytes: int = BLOCK_BYTES,
@@ -170,16 +158,21 @@ def stream_table(
     same in every block. In CSV text from a pipe the first block settles the types of labels, ids and subjects, and a
     later one that contradicts is refused.
 
+    Several files of CSV or of Parquet are one table: a list of paths, or a pattern such as ``"visits-*.csv.gz"``. Rows
+    come in the order of the list, and those of a pattern in the order of the paths as text (``part-10`` before
+    ``part-2``). Columns must have the same names, in any order, and types that do not change between files.
+
     Parameters
     ----------
-    source : str, path or binary file object
-        A file, ``"-"`` for the standard input, or an object with ``read``.
+    source : str, path, list of these, or binary file object
+        A file or several, a pattern, ``"-"`` for the standard input, or an object with ``read``.
     label : str, default="label"
         The column of labels: integers, strings, booleans or floats.
     id : str, optional
         The column that names every row: integers or strings. That they are distinct is checked by ``fit``.
-    subject : str, optional
-        The column that says whose row it is: integers or strings, may be missing in some rows.
+    subject : str or sequence of str, optional
+        The column that says whose row it is: integers or strings, may be missing in some rows; in Parquet and Arrow
+        also lists of these. Of several columns, a row belongs to all whom it names in any of them.
     features : sequence of str, optional
         The columns to take, in this order; all others are left alone, whatever they hold. By default all columns that
         have no other role.
@@ -195,6 +188,8 @@ def stream_table(
         The number of features of SVMlight text, where some may be zero in all rows.
     weight : str, optional
         The column that says how much each row counts: numbers, none missing.
+    dialect : Dialect, optional
+        How CSV text is written: what stands between cells and before decimals, and in which encoding.
     schema : Schema, optional
         Encodes the columns that it names, which may hold anything; rows of blocks are then an ``EncodedTable``. It also
         says which columns have which role; those that are named here must agree. For CSV, Parquet and Arrow.
@@ -229,47 +224,51 @@ def stream_table(
     """
     if schema is not None and nameless_form(source) is not None:
         raise ConfigurationError("a schema is for tables whose columns have names: CSV, Parquet or Arrow.")
+    if schema is not None and dialect is not None and dialect.decimal != ".":
+        raise ConfigurationError("a schema reads numbers with a decimal point: write them so, or leave decimal= out.")
     known = check_kinds(kinds)
     roles = Roles(label, id, subject, features, labelled and schema is None, ignore, weight, raw=raw)
     if schema is not None:
         roles, known = roles_by(schema, roles, labelled=labelled), kinds_by(schema, known)
     size = whole_number(block_bytes, "block_bytes")
     width = None if n_features is None else whole_number(n_features, "n_features")
-    return TableStream(_opened(source, roles, known, width), size)
+    return TableStream(open_source(source, roles, known, width, dialect), size)
 
 
 def load_table(
-    source: str | os.PathLike[str] | BinaryIO,
+    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | BinaryIO,
     *,
     label: str | None = "label",
     id: str | None = None,
-    subject: str | None = None,
+    subject: str | Sequence[str] | None = None,
     features: Sequence[str] | None = None,
     ignore: Sequence[str] = (),
     labelled: bool = True,
     kinds: Mapping[str, type] | None = None,
     n_features: int | None = None,
     weight: str | None = None,
+    dialect: Dialect | None = None,
 ) -> Table:
     r"""The table in a CSV, Parquet, NumPy or SVMlight file, whole.
 
     ========================= ==========================================================================================
     ``.csv``, ``.parquet``    one column per feature, and those named here; needs ``pip install 'erasable[tables]'``
-    ``.npz`` with arrays      ``X`` and ``y``; if there are, ``ids``, ``subjects`` and ``weights``
+    ``.npz`` with arrays      ``X`` and ``y``; if there are, ``ids``, ``weights`` and ``subjects``, which may have two
+                              dimensions: so many subjects of a row, among which some may repeat or be empty texts
     ``.npz`` of ``save_npz``  sparse rows; ``y`` and these in ``NAME_labels.npz`` beside ``NAME.npz``
     ``.svmlight``, ``.txt``   label, then ``index:value``; ``subject="qid"`` takes the query ids as subjects
     ========================= ==========================================================================================
 
-    CSV and SVMlight files may be compressed (``.gz``, ``.bz2``). Features are numbers or booleans, all there and
-    finite. In a CSV the first line holds the names of columns; labels, ids and subjects are integers when all of them
-    are written like integers, so ``007`` stays text, and an empty cell is a missing one. ``stream_table`` reads files
-    that are larger than memory.
+    CSV and SVMlight files may be compressed (``.gz``, ``.bz2``, ``.zst``). Features are numbers or booleans, all there
+    and finite. In a CSV the first line holds the names of columns; labels, ids and subjects are integers when all of
+    them are written like integers, so ``007`` stays text, and an empty cell is a missing one. ``stream_table`` reads
+    files that are larger than memory.
 
     Parameters
     ----------
-    source : str, path or binary file object
-        The file; its ending says what it is. Or a pipe, as in ``stream_table``.
-    label, id, subject, features, ignore, labelled, kinds, n_features, weight
+    source : str, path, list of these, or binary file object
+        The file; its ending says what it is. Or several, or a pipe, as in ``stream_table``.
+    label, id, subject, features, ignore, labelled, kinds, n_features, weight, dialect
         As in ``stream_table``.
 
     Returns
@@ -308,6 +307,7 @@ def load_table(
         kinds=kinds,
         n_features=n_features,
         weight=weight,
+        dialect=dialect,
     ) as stream:
         return stream.read()
 
@@ -317,7 +317,7 @@ def load_split(
     *,
     label: str = "label",
     id: str | None = None,
-    subject: str | None = None,
+    subject: str | Sequence[str] | None = None,
     ignore: Sequence[str] = (),
     test_size: float = 0.2,
     random_state: int = 0,
@@ -368,71 +368,3 @@ def load_split(
             "ids_train, subject_train and so on in the labels file."
         )
     return read_split(file)
-
-
-def nameless_form(source: Any) -> str | None:
-    """``"npz"`` or ``"svmlight"`` for a file whose columns have no names; None otherwise."""
-    if source == "-" or not isinstance(source, str | os.PathLike):
-        return None
-    form, _ = _form_of(Path(source))
-    return "npz" if form == ".npz" else "svmlight" if form in _SVMLIGHT else None
-
-
-def _form_of(path: Path) -> tuple[str, str]:
-    """The ending that says what the file is, and its name without endings."""
-    packed = path.suffix in _PACKED  # in lower case: readers unpack by it
-    inner = Path(path.stem) if packed else Path(path.name)
-    form = inner.suffix.lower()
-    if form not in (".csv", *_SVMLIGHT, *(() if packed else (".parquet", ".npz"))):
-        raise ConfigurationError(f"{path.name} has an ending that is not known here: known are {_FORMS}.")
-    return form, inner.stem
-
-
-def _opened(source: Any, roles: Roles, kinds: Kinds, n_features: int | None) -> Source:
-    """The source that a path or pipe is."""
-    if source == "-" or hasattr(source, "read"):
-        if n_features is not None:
-            raise ConfigurationError("n_features is for SVMlight files: CSV and Arrow have a column for each feature.")
-        return _opened_pipe(getattr(sys.stdin, "buffer", sys.stdin) if source == "-" else source, roles, kinds)
-    path = as_path(source)
-    form, name = _form_of(path)
-    _check_nameless(form, roles)
-    if n_features is not None and form not in _SVMLIGHT:
-        raise ConfigurationError(f"n_features is for SVMlight files: {path.name} says itself how many there are.")
-    existing_file(path)
-    if form == ".npz":
-        return NpzSource(path, labelled=roles.labelled)
-    if form in _SVMLIGHT:
-        return SvmlightSource(path, name, subjects=roles.subject is not None, n_features=n_features)
-    return CsvSource(path, name, roles, kinds) if form == ".csv" else ParquetSource(path, name, roles)
-
-
-def _check_nameless(form: str, roles: Roles) -> None:
-    """Refuse names of columns where a format has none."""
-    named = roles.id, roles.features, roles.weight
-    unnamed = roles.label in ("label", None) and named == (None, None, None) and not roles.ignore
-    if form == ".npz" and not (unnamed and roles.subject is None):
-        raise ConfigurationError(
-            "label, id, subject, weight and ignore name columns, which an .npz file does not have: store arrays y, "
-            "ids, subjects and weights."
-        )
-    if form in _SVMLIGHT and not (unnamed and roles.subject in (None, "qid")):
-        raise ConfigurationError(
-            f"{form} files have no named columns: leave label, id, weight and ignore out; subject may be "
-            "'qid', the query ids."
-        )
-
-
-def _opened_pipe(pipe: Any, roles: Roles, kinds: Kinds) -> Source:
-    if isinstance(pipe, io.TextIOBase):
-        raise InputError("source must be a binary file object: open it with mode 'rb'.")
-    # As many bytes as pyarrow looks at together.
-    head, stream = read_or_refuse(lambda: looked_ahead(pipe, csv_text.TEXT_BLOCK), _PIPE, "bytes")
-    if not head.strip():
-        raise InputError("standard input is empty: pipe CSV text or an Arrow stream into it.")
-    for magic, what in _NOT_PIPED.items():
-        if head.startswith(magic):
-            raise InputError(f"standard input holds {what}.")
-    if head.startswith(b"\xff\xff\xff\xff"):
-        return ArrowPipe(stream, _PIPE, roles)
-    return CsvSource(_PIPE, _PIPE.name, roles, kinds, pipe=(head, stream))

@@ -15,7 +15,8 @@ import scipy.sparse as sp
 
 from erasable.errors import InputError
 from erasable.tables.columns import as_rows, checked_column
-from erasable.tables.reading import Source, open_unpacked, read_or_refuse, refused_each, where_in
+from erasable.tables.opening import open_unpacked
+from erasable.tables.reading import Source, read_or_refuse, refused_each, where_in
 from erasable.tables.table import Table
 
 _FORM = "SVMlight text"
@@ -60,10 +61,10 @@ class SvmlightSource(Source):
             owners = query[0] if query else None
             if owners is not None and len(owners) != n:
                 raise InputError(f"{where}: {len(owners)} of {n} rows have a query id: every row needs one.")
-            y = checked_column(y, "label", where)
-            first += n
-            rows = read_or_refuse(partial(_rows, X, found, where), path, _FORM)
+            y = checked_column(y, "label", where, first)
+            rows = read_or_refuse(partial(_rows, X, found, where, first), path, _FORM)
             yield Table(rows, y.astype(np.int64) if found.whole else y, subjects=owners, name=self.name)
+            first += n
 
     def _look(self, parts: Iterable[list[Any]]) -> _Found:
         """What shows at the end alone."""
@@ -89,8 +90,8 @@ class SvmlightSource(Source):
         for text in texts:
 
             def read(text: bytes | None = text) -> list[Any]:
-                source = str(self._path) if text is None else io.BytesIO(text)
-                return list(load_svmlight_file(source, zero_based=True, query_id=self._subjects))
+                with open_unpacked(self._path) if text is None else io.BytesIO(text) as source:
+                    return list(load_svmlight_file(source, zero_based=True, query_id=self._subjects))
 
             part = read_or_refuse(read, self._path, _FORM)
             if len(part[1]):
@@ -105,10 +106,10 @@ class _Found:
     whole: bool
 
 
-def _rows(X: Any, found: _Found, where: str) -> Any:
+def _rows(X: Any, found: _Found, where: str, first: int) -> Any:
     """Rows counted from zero as rows of the file; what lies outside of it is refused."""
     indices = X.indices - X.indices.dtype.type(found.from_one)
-    return as_rows(sp.csr_array((X.data, indices, X.indptr), shape=(X.shape[0], found.n_features)), where)
+    return as_rows(sp.csr_array((X.data, indices, X.indptr), shape=(X.shape[0], found.n_features)), where, first=first)
 
 
 def _are_whole(y: npt.NDArray[Any]) -> bool:
@@ -118,6 +119,6 @@ def _are_whole(y: npt.NDArray[Any]) -> bool:
 
 def _lines(path: Path, size: int) -> Iterator[bytes]:
     """Whole lines of about so many bytes, unpacked."""
-    with open_unpacked(path, "rb") as file:
+    with open_unpacked(path) as file:
         while text := file.read(size):
             yield text + file.readline()

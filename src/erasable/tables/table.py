@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 from erasable.errors import ConfigurationError, InputError, InputTypeError
 from erasable.schemas import EncodedTable
-from erasable.tables.columns import plain_array
+from erasable.tables.columns import plain_array, subject_array
 from erasable.validation import number_between, whole_number
 
 
@@ -29,8 +29,9 @@ class Table:
         Their labels; without, there is nothing to learn, but rows to predict or to look for.
     ids : array of shape (n_rows,), optional
         The name of every row, for ``fit(..., ids=table.ids)``.
-    subjects : array of shape (n_rows,), optional
-        Whose row it is, None where nobody's; for ``fit(..., subjects=table.subjects)``.
+    subjects : array of shape (n_rows,) or (n_rows, n), or list of lists, optional
+        Whose row it is, None where nobody's; for ``fit(..., subjects=table.subjects)``. Several subjects of a row are
+        held as a sorted tuple.
     name : str, default=""
         What the data set is called.
     feature_names : tuple of str, optional
@@ -80,7 +81,7 @@ class Table:
             values = getattr(self, part)
             if values is None:
                 continue
-            column = plain_array(values, part)
+            column = subject_array(values, part) if part == "subjects" else plain_array(values, part)
             if len(column) != X.shape[0]:
                 raise InputError(f"{part} has {len(column)} entries for {X.shape[0]} rows: give one per row.")
             object.__setattr__(self, part, column)

@@ -306,6 +306,14 @@ def checked(X, y, **options):
     return check_sample(X, y, model=ErasableClassifier(), **options)
 
 
+def test_rows_of_several_subjects_are_refused():
+    X, y, _, _ = rows(n=400)
+    one = [[i % 40] for i in range(400)]
+    assert checked(X, y, subjects=one).owners.tolist() == [i % 40 for i in range(400)]
+    with pytest.raises(InputError, match="1 of 400 rows belong to several subjects"):
+        checked(X, y, subjects=[[1, 2], *one[1:]])
+
+
 def learnt(X, y):
     return ErasableClassifier(capacity=0.1, threshold=0.1).fit(X, y)
 

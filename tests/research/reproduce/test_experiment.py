@@ -76,6 +76,10 @@ def test_every_method_is_measured_from_training_to_the_last_deletion(path, tmp_p
     assert results["methods"]["retrained"]["stored_rows"] == n
     assert results["methods"]["sisa"]["stored_rows"] == n
     assert 0 < results["methods"]["erasable"]["stored_rows"] < n
+    ours, logistic = (results["methods"][name] for name in ("erasable", "logistic"))
+    assert logistic["stored_rows"] == ours["stored_rows"]  # the same core rows
+    assert logistic["accuracy"]["mean"] != ours["accuracy"]["mean"]
+    assert {c["method"] for c in results["checks"] if c["what"].startswith("state digest")} >= {"erasable", "logistic"}
     assert all(check["same"] for check in results["checks"])
     assert json.loads((tmp_path / "out" / "results.json").read_text()) == results
 
@@ -238,7 +242,7 @@ def test_who_has_an_intercept_and_what_the_shards_train_can_be_chosen(tmp_path):
         for shards in SHARDS:
             s = Settings("margin", kappa=0.2, capacity=1.0, intercept=intercept, shards=shards)
             models = {name: METHODS[name].build(s, 1000, 0.1) for name in METHODS}
-            assert models["erasable"].fit_intercept is ours
+            assert models["erasable"].fit_intercept is models["logistic"].fit_intercept is ours
             assert models["sisa"].estimator.fit_intercept is theirs
             assert (
                 type(models["sisa"].estimator).__name__ == {"sgd": "SGDClassifier", "ridge": "RidgeClassifier"}[shards]
@@ -348,6 +352,21 @@ def test_a_row_of_nobody_is_a_request_of_its_own(tmp_path):
     nobody = set(split.train.ids[:50].tolist())
     for request in requests(complete(settings, split), split, np.array([], dtype=int)):
         assert len(request) == 1 or not set(request) & nobody
+
+
+def test_a_row_of_several_goes_with_the_first_of_them(tmp_path):
+    settings = small(table_file(tmp_path, subjects=True), order="subject")
+    split = load(settings)
+    owners = [[f"p{i % 40}", f"q{i % 30}"] for i in range(split.train.n_rows)]
+    split = Split(dataclasses.replace(split.train, subjects=owners), split.test)
+    people = {key: set(who) for key, who in zip(split.train.ids.tolist(), owners, strict=True)}
+    asked = requests(complete(settings, split), split, np.array([], dtype=int))
+    gone: set = set()
+    for request in asked:  # all that is left of one of them
+        theirs = [{key for key in people if who in people[key]} - gone for who in people[request[0]]]
+        assert set(request) in theirs
+        gone |= set(request)
+    assert len(gone) == sum(map(len, asked))
 
 
 def test_fresh_throws_nothing_away_before_the_settings_are_checked(finished):

@@ -50,6 +50,40 @@ def test_the_classifier_itself_leaks_it() -> None:
     assert left == [1, 0]
 
 
+def sample_alone(threshold: float = math.inf) -> Callable[[Any], list[int]]:
+    """Which rows, pairs of an id and a number, the classifier keeps; half of them are drawn by their ids."""
+
+    def core_set(S: tuple[tuple[int, float], ...]) -> list[int]:
+        if not S:
+            return []
+        ids, numbers = zip(*S, strict=True)
+        clf = ErasableClassifier(1.0, threshold=threshold, sample_rate=0.5, fit_intercept=False, scaling=None)
+        clf.fit(np.array(numbers)[:, None], [1] * len(S), ids=ids)
+        return [ids.index(key) for key in clf.core_ids_.tolist()]
+
+    return core_set
+
+
+@given(processes())
+def test_a_sample_alone_adds_nothing_for_one_who_knows_the_rest_of_the_data(process: Process) -> None:
+    named = {(tuple(enumerate(S)), U): p for (S, U), p in process.items()}
+    found = leak(named, sample_alone())
+    assert abs(found.extra) < 1e-9
+    assert found.excess < 1e-9
+
+
+def test_the_counterexample_is_none_for_a_sample_alone_and_is_one_with_leverage_beside_it() -> None:
+    alone, beside = sample_alone(), sample_alone(0.5**0.5)
+    pairs = [(a, b) for a in range(9) for b in range(9, 18)]
+    rows = ([tuple(zip(ids, (first, 0.9), strict=True)) for first in (0.5, 1.0)] for ids in pairs)
+    half, whole = next(
+        S for S in rows if not alone(S[1]) and beside(S[1]) == [0]
+    )  # neither is drawn, the first is first
+    process = {(half, (0,)): 0.5, (whole, (0,)): 0.5}
+    assert leak(process, beside) == Information(core=1.0, rest=0.0, extra=1.0)
+    assert leak(process, alone) == Information(core=0.0, rest=0.0, extra=0.0)
+
+
 def test_the_map_in_the_counterexample_depends_on_the_sample_alone_and_is_stable() -> None:
     process, core_set = smallest_counterexample()
     for S, U in process:

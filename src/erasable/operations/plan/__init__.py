@@ -115,7 +115,7 @@ def plan(
     >>> from erasable.operations.plan import plan
     >>> X, y = make_margin(5000, 10, return_X_y=True)
     >>> plan(X, y, max_stored=0.2, deletions_per_month=100, months=12, effort="quick").line
-    'ErasableClassifier(loss=..., capacity=..., threshold=...)'
+    "ErasableClassifier(loss='...', capacity=..., threshold=...)"
     """
     if distribution is None:
         distribution = "weights" if weights is not None else "subject" if subjects is not None else "uniform"

@@ -13,7 +13,7 @@ from erasable.core.grid import Grid
 from erasable.errors import ConfigurationError, InputError, InputTypeError
 from erasable.estimators import ErasableClassifier
 from erasable.estimators.validated import check_rows
-from erasable.models.keys import as_key_column, label_type
+from erasable.models.keys import as_key_column, as_subject_column, label_type
 from erasable.models.parameters import check_memory, grid_of_parameters
 from erasable.operations.scoring import Scores, scores_of
 from erasable.validation import whole_number
@@ -176,9 +176,15 @@ def _checked_ids(ids: Any, n: int) -> Any:
 
 
 def _owner_codes(subjects: Any, n: int) -> Index:
-    owners = as_key_column(subjects, "subjects", optional=True)
+    owners = as_subject_column(subjects)
     if len(owners) != n:
         raise InputError(f"subjects has {len(owners)} entries for {n} rows: pass one subject per row.")
+    shared = sum(isinstance(s, tuple) for s in owners)
+    if shared:
+        raise InputError(
+            f"{shared} of {n} rows belong to several subjects, and a plan divides rows by one of each: give the one "
+            "whose requests are expected."
+        )
     if isinstance(owners, np.ndarray):
         codes = np.unique(owners, return_inverse=True)[1].astype(np.intp)
     else:

@@ -14,13 +14,14 @@ from erasable.research.reproduce.svm import Figure1, Separator, figure_1
 
 COLOURS = {
     "erasable": RED,
+    "logistic": "#e39a8d",
     "retrained": BLUE,
     "sisa": "#3d8b5f",
     "newton": "#7d6aa8",
     "certified": "#b8862b",
     "subsample": GREY,
 }
-LINES = {"retrained": "--", "newton": ":", "subsample": "-."}
+LINES = {"logistic": (0, (6, 2)), "retrained": "--", "newton": ":", "subsample": "-."}
 Draw = Callable[[Any, Results], None]
 
 

@@ -41,6 +41,10 @@ def _erasable(s: Settings, n: int, share: float) -> Any:
     return ErasableClassifier(s.capacity, kappa=s.kappa, fit_intercept=intercept, order="given")  # as in the paper
 
 
+def _logistic(s: Settings, n: int, share: float) -> Any:
+    return _erasable(s, n, share).set_params(loss="logistic")  # the same core rows
+
+
 def _peers_have_one(s: Settings) -> bool:
     return s.intercept in ("all", "peers")
 
@@ -70,6 +74,7 @@ def _subsample(s: Settings, n: int, share: float) -> Any:
 
 METHODS = {
     "erasable": Method("Algorithm 1 (ours)", _erasable, lazy=True),
+    "logistic": Method("Ours, logistic loss", _logistic, lazy=True),
     "retrained": Method("Exact retraining", _retrained, lazy=True),
     "sisa": Method("SISA", _sisa),
     "newton": Method("Sekhari et al.", _newton),

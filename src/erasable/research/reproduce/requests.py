@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from scipy.linalg import cho_factor, cho_solve
 from sklearn.preprocessing import normalize
 
+from erasable.core.layout import owners_of
 from erasable.errors import ConfigurationError
 from erasable.research.reproduce.settings import Settings, class_to_delete
 from erasable.research.sets import load_bundled, load_purchase, make_margin, make_purchase_like
@@ -143,18 +144,20 @@ def leverages(X: Any, regulariser: float) -> npt.NDArray[np.float64]:
 
 
 def _by_subject(train: Table, ids: list[Any], k: int, rng: np.random.Generator) -> list[Request]:
-    """Whole subjects, drawn at random, until at least ``k`` rows are named."""
+    """Whole subjects, drawn at random, until at least ``k`` rows are named; a row of several goes with the first."""
     assert train.subjects is not None
     rows: dict[Any, Request] = {}
-    for key, owner in zip(ids, train.subjects, strict=True):
-        nobody = owner is None or owner == "" or owner != owner
-        rows.setdefault(("nobody", key) if nobody else ("subject", owner), []).append(key)  # nobody's row is on its own
+    for key, owners in zip(ids, train.subjects, strict=True):
+        for owner in owners_of(owners) or (None,):
+            nobody = owner is None or owner == "" or owner != owner
+            rows.setdefault(("nobody", key) if nobody else ("subject", owner), []).append(key)  # nobody's is on its own
     owners = list(rows)
-    named = 0
+    gone: dict[Any, None] = {}
     found: list[Request] = []
     for i in rng.permutation(len(owners)).tolist():
-        if named >= k or len(found) == len(owners) - 1:
+        if len(gone) >= k or len(found) == len(owners) - 1:
             break
-        found.append(rows[owners[i]])
-        named += len(found[-1])
+        if leaving := [key for key in rows[owners[i]] if key not in gone]:
+            found.append(leaving)
+            gone |= dict.fromkeys(leaving)
     return found

@@ -90,9 +90,10 @@ def speed_ups(results: Results) -> list[str]:
         about = "about " if ours["deletion_estimated"] or m["deletion_estimated"] else ""
         one, many = m["deletion_s"] / ours["deletion_s"], m["batch_deletion_s"] / ours["batch_deletion_s"]
         gap = min(a - b for a, b in zip(ours["accuracy"]["mean"], m["accuracy"]["mean"], strict=True))
+        than, there = ("with the squared loss", " with that") if name == "logistic" else ("ours", "")
         lines.append(
-            f"{m['title']}: deletion takes {about}{one:,.3g} times as long as ours{_faster(one)}, one request at a "
-            f"time, and {many:,.3g} times{_faster(many)} in batches; our accuracy is never more than "
+            f"{m['title']}: deletion takes {about}{one:,.3g} times as long as {than}{_faster(one)}, one request at a "
+            f"time, and {many:,.3g} times{_faster(many)} in batches; our accuracy{there} is never more than "
             f"{max(0.0, -gap):.4f} below."
         )
     return lines

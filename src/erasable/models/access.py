@@ -1,0 +1,204 @@
+"""What is stored of somebody: the core rows that a request names, back in numbers that people know, as far as can be.
+
+A row on a grid is no longer the row that came: it was scaled by public numbers and rounded. Which of that can be undone
+is said with the values. :func:`named_values` is the one place where a stored row becomes values with names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from erasable.core.arrays import Float64s
+from erasable.core.layout import Key, Label, Owners, each_owner, owners_of
+from erasable.core.row_layout import read_rows
+from erasable.core.scaling import read_scaling
+from erasable.errors import InputError
+from erasable.models.keys import as_keys, same_kind
+from erasable.models.linear_configuration import grid_of
+from erasable.models.linear_state import LinearState
+from erasable.models.shards import SHARDED
+from erasable.models.state import State
+from erasable.models.weighting import ONE
+
+_LINEAR = (LinearState.FORMAT, SHARDED)
+_EXACT = "each value is that of the row"
+_DIRECTION = "only the direction of a row is stored, all its values divided by one number that is not stored"
+
+
+@dataclass(frozen=True, repr=False)
+class StoredRow:
+    """A core row of somebody.
+
+    Attributes
+    ----------
+    id : int, str or bytes
+    label : bool, int, float or str
+    weight : float
+        How much the row counts; 1 unless it was learnt with another weight.
+    other_subjects : int
+        How many subjects it has beside those that were asked for.
+    values : dict of float
+        By the names of the features where the model has them, otherwise by their numbers from 0; of rows that are
+        stored sparse, those that are not zero.
+    """
+
+    id: Key
+    label: Label
+    weight: float
+    other_subjects: int
+    values: dict[str, float]
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values for JSON; bytes in hexadecimal."""
+        return {**asdict(self), "id": self.id.hex() if isinstance(self.id, bytes) else self.id}
+
+    def __repr__(self) -> str:
+        return f"<StoredRow of {len(self.values)} values>"
+
+
+@dataclass(frozen=True, repr=False)
+class StoredRows:
+    """All that is stored of those who were asked for.
+
+    Attributes
+    ----------
+    requested, not_stored : int
+        Ids and subjects that were named, and how many of them no stored row has.
+    rows : list of StoredRow
+        In learning order; empty where nothing is stored.
+    values_are : str
+        What the values say of the row that came.
+    has_subjects : bool
+        Whether any stored row has a subject: if none has, nobody can be found by subject.
+    """
+
+    requested: int
+    not_stored: int
+    rows: list[StoredRow]
+    values_are: str
+    has_subjects: bool
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        counts = {"requested": self.requested, "not_stored": self.not_stored}
+        return {**counts, "values_are": self.values_are, "rows": [row.as_json() for row in self.rows]}
+
+    def __repr__(self) -> str:
+        return f"<StoredRows: {len(self.rows)} rows>"
+
+
+def rows_of(state: State, ids: Any = None, subjects: Any = None) -> StoredRows:
+    """What a state holds of the rows with these ids, and of these subjects; see :func:`stored_rows`."""
+    tensors = {name: np.asarray(array) for name, (_, array) in state.row_tensors().items()}
+    return stored_rows(state.header(), (state.ids, state.subjects, state.labels), tensors, ids, subjects)
+
+
+def stored_rows(
+    meta: Mapping[str, Any],
+    names: tuple[Sequence[Key], Sequence[Owners], Sequence[Label]],
+    tensors: dict[str, npt.NDArray[Any]],
+    ids: Any = None,
+    subjects: Any = None,
+) -> StoredRows:
+    """What a file holds of the rows with these ids, and of these subjects.
+
+    Parameters
+    ----------
+    meta, tensors
+        Its metadata, and the tensors of its rows. Nothing else is needed, whatever code the model needs.
+    names : (ids, subjects, labels) of all rows
+    ids, subjects : array-like, optional
+        Who is asked for. Unknown ones are no error.
+
+    Raises
+    ------
+    InputError, InputTypeError
+        When nobody is named, or names are of another type than the model's.
+    """
+    if ids is None and subjects is None:
+        raise InputError("name whose rows, or which, with subjects= or ids=.")
+    of_ids, of_rows, labels = names
+    owners = set(each_owner(of_rows))
+    asked = set() if ids is None else set(as_keys(ids, "ids"))
+    people = set() if subjects is None else set(as_keys(subjects, "subjects"))
+    same_kind(list(asked), type(of_ids[0]) if of_ids else None, "ids")
+    same_kind(list(people), type(next(iter(owners))) if owners else None, "subjects")
+    index = [i for i, key in enumerate(of_ids) if key in asked or not people.isdisjoint(owners_of(of_rows[i]))]
+    rows, weights = _rows_in(meta, tensors)[index], tensors.get("row_weights")
+    found = [
+        StoredRow(
+            of_ids[i],
+            labels[i],
+            1.0 if weights is None else float(weights[i]) / ONE,
+            len(set(owners_of(of_rows[i])) - people),
+            named_values(meta, rows[[k]]),
+        )
+        for k, i in enumerate(index)
+    ]
+    absent = len(asked.difference(of_ids)) + len(people - owners)
+    return StoredRows(len(asked) + len(people), absent, found, _what_values_are(meta), bool(owners))
+
+
+def _rows_in(meta: Mapping[str, Any], tensors: dict[str, npt.NDArray[Any]]) -> Any:
+    """The stored rows, dense or sparse, as the numbers that they are stored as; those of 64 bits are floats."""
+    if meta["format"] in _LINEAR:
+        return read_rows(tensors, grid_of(dict(meta)))
+    if "rows.data" in tensors:
+        parts = tensors["rows.data"].view(np.float64), tensors["rows.indices"], tensors["rows.ends"]
+        return sp.csr_array(parts, shape=(len(parts[2]) - 1, meta["n_features"]))
+    return tensors["rows"].view(np.float64) if tensors["rows"].dtype == np.int64 else tensors["rows"]
+
+
+def named_values(meta: Mapping[str, Any], row: Any) -> dict[str, float]:
+    """One stored row, of shape (1, columns), as values of the columns that it was learnt from, by their names.
+
+    Parameters
+    ----------
+    meta : mapping
+        The metadata of the file: they say what a stored number stands for.
+    row : array or CSR
+    """
+    features = int(meta["n_features"])
+    if sp.issparse(row):
+        places, stored = row.indices.tolist(), row.data
+    else:
+        stored = row[0][:features] if meta["format"] in _LINEAR else row[0]  # without the constant of an intercept
+        places = list(range(len(stored)))
+    names = meta.get("feature_names")
+    values = _undone(meta, places, np.asarray(stored, dtype=np.float64)).tolist()
+    return {names[j] if names is not None else str(j): value for j, value in zip(places, values, strict=True)}
+
+
+def _undone(meta: Mapping[str, Any], places: list[int], stored: Float64s) -> Float64s:
+    """Stored numbers divided by the steps of the grid and multiplied by the scales that columns were divided by."""
+    if "scaling" not in meta:  # stored as they came, or as a function class made them
+        return stored
+    scaling = read_scaling(meta["scaling"])
+    scales = np.asarray(scaling)[places] if isinstance(scaling, tuple) else scaling if isinstance(scaling, float) else 1
+    return stored / _steps(meta) * scales
+
+
+def _steps(meta: Mapping[str, Any]) -> int:
+    """How many steps of the grid a number one has, once it is scaled."""
+    if meta["format"] not in _LINEAR:
+        return int(2 ** meta["bits"])
+    grid = grid_of(dict(meta))
+    return grid.reach if grid.normalises else grid.unit
+
+
+def _what_values_are(meta: Mapping[str, Any]) -> str:
+    if meta["format"] == "erasable-general":
+        return "the numbers that the function class of the model makes of a row"
+    if "scaling" not in meta:
+        return _EXACT
+    scaling = read_scaling(meta["scaling"])
+    by_row = meta["format"] in _LINEAR and grid_of(dict(meta)).normalises
+    times = "" if scaling in (None, "row") else " times the scale of its column"
+    mapped = "; the values are those that a feature map has made of the row" if meta.get("feature_map") else ""
+    return f"{_DIRECTION if by_row else _EXACT}, to within {0.5 / _steps(meta):.2g}{times}{mapped}"

@@ -1,0 +1,152 @@
+"""What is stored of somebody, from files and in memory: rows of every kind of model, as close as the grid allows."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from erasable import ErasableClassifier, ModelFile
+from erasable.errors import InputError, InputTypeError, StateFormatError
+from erasable.models import shards
+from erasable.operations.inspect import inspect, rows_of
+from tests.formats.models import CASES, N, rows, wide_rows
+
+SPARSE = {"linear, sparse", "linear, sparse, 20 bits", "core set, tree on sparse"}
+
+
+def expected(case, model, key):
+    """The row that came, and how far from it each stored value may be; by its direction where that is all there is."""
+    X = case.X()
+    x = np.asarray(X.toarray() if sp.issparse(X) else X)[case.ids().index(key)]
+    scaling = model.get_params().get("scaling", "none") if "Erasable" in type(model).__name__ else "none"
+    match type(model).__name__, scaling:
+        case "ErasableClassifier", "row":
+            return x / np.linalg.norm(x), 2.0**-14
+        case "ErasableClassifier", [*scales]:
+            x = x / np.linalg.norm(x / scales)
+            return x, 2.0**-14 * max(scales)
+        case "ErasableKernelClassifier", float():
+            return x, scaling * 2.0**-9
+        case "ErasableKernelClassifier", [*scales]:
+            return x, max(scales) * 2.0**-9
+        case "CoreSetUnlearner", _:
+            return x, 0.0
+    return None
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_kind_of_model_says_what_it_stores_of_somebody(name, tmp_path):
+    case = CASES[name]
+    model = case.fitted(np.arange(N // 2, N))  # those that have subjects
+    model.save(tmp_path / "m.erasable")
+    owned = dict(zip(model.core_ids_.tolist(), model.model_.core.subjects(), strict=True))
+    person = next(o if isinstance(o, str) else o[0] for o in owned.values() if o is not None)
+    theirs = [key for key, o in owned.items() if o == person or (isinstance(o, tuple) and person in o)]
+    found = rows_of(tmp_path / "m.erasable", subjects=[person])
+    assert found == model.rows_of(subjects=person) == ModelFile(tmp_path / "m.erasable").rows_of(subjects=[person])
+    assert [row.id for row in found.rows] == theirs
+    assert (found.requested, found.not_stored, found.has_subjects) == (1, 0, True)
+    labels = dict(zip(owned, model.model_.core.labels(), strict=True))
+    weights = dict(zip(owned, model.model_.core.weights(), strict=True))
+    for row in found.rows:
+        assert row.label == labels[row.id]
+        assert row.weight == weights[row.id] / 16
+        assert row.other_subjects == (len(owned[row.id]) - 1 if isinstance(owned[row.id], tuple) else 0)
+        names = getattr(model, "feature_names", None) or [
+            str(j) for j in range(inspect(tmp_path / "m.erasable").features)
+        ]
+        if name in SPARSE:
+            assert all(row.values.values())
+            assert set(row.values) <= set(names)
+        elif "general" not in name:
+            assert list(row.values) == names
+        wanted = None if "mapped" in name else expected(case, model, row.id)
+        if wanted is not None:
+            values = np.array([row.values.get(key, 0.0) for key in names])
+            assert np.abs(values - wanted[0]).max() <= wanted[1]
+    assert inspect(tmp_path / "m.erasable").layout == ("sparse" if name in SPARSE else "dense")
+    assert json.loads(json.dumps(found.as_json()))["not_stored"] == 0
+    assert "row" in repr(found)
+    for shown in (repr(found), repr(found.rows)):
+        assert person not in shown
+        assert str(found.rows[0].id) not in shown
+
+
+@pytest.mark.parametrize("scaling", [None, 8.0, 10.0])
+def test_rows_that_are_not_divided_by_their_norms_come_back(scaling):
+    X = rows() / 8 / np.sqrt(3) * (scaling or 1.0)
+    model = ErasableClassifier(threshold=0.0, scaling=scaling).fit(X, np.arange(N) % 2)
+    found = model.rows_of(ids=range(N))
+    assert "direction" not in found.values_are
+    for row in found.rows:
+        assert np.abs(np.array(list(row.values.values())) - X[row.id]).max() <= 2.0**-15 * 1.5 * (scaling or 1.0)
+
+
+def test_only_a_direction_is_said_to_be_only_that():
+    X = rows()
+    for scaling in ("row", [8.0, 8.0, 9.5]):
+        found = ErasableClassifier(threshold=0.0, scaling=scaling).fit(X, np.arange(N) % 2).rows_of(ids=[0])
+        assert "only the direction" in found.values_are
+    zeros = ErasableClassifier(threshold=0.0).fit(np.zeros((2, 3)), [0, 1]).rows_of(ids=[1])
+    assert zeros.rows[0].values == {}  # sparse, and nothing but zeros
+
+
+def test_several_people_and_rows_are_asked_for_together():
+    owners = [["ann", "bob"], ["bob"], ["cy", "ann", "bob"], None, ["dan"]]
+    model = ErasableClassifier(threshold=0.0, order="given")
+    model.fit(np.eye(5), [0, 1, 0, 1, 0], subjects=owners, allow_no_subject=True)
+    found = model.rows_of(subjects=["ann", "cy", "zoe"], ids=[3, 77, 0])
+    assert [(row.id, row.other_subjects) for row in found.rows] == [(0, 1), (2, 1), (3, 0)]
+    assert (found.requested, found.not_stored) == (6, 2)
+    assert [row.other_subjects for row in model.rows_of(ids=[2]).rows] == [3]
+    model.forget(subjects=["ann"])
+    assert model.rows_of(subjects=["ann"]).rows == []
+    assert [row.id for row in model.rows_of(subjects=["bob"]).rows] == [1]
+
+
+def test_nothing_stored_is_an_answer_of_the_same_shape(tmp_path):
+    model = ErasableClassifier(threshold=0.1).fit(np.eye(3), [0, 1, 0])
+    model.save(tmp_path / "m.erasable")
+    found = rows_of(tmp_path / "m.erasable", subjects=["nobody"])
+    assert (found.rows, found.requested, found.not_stored, found.has_subjects) == ([], 1, 1, False)
+    assert found.as_json().keys() == model.rows_of(ids=[0]).as_json().keys()
+    model.forget(ids=[0, 1, 2])
+    assert model.rows_of(ids=[0], subjects=["x"]).not_stored == 2
+
+
+@pytest.mark.parametrize("X", [rows(), wide_rows()], ids=["dense", "sparse"])
+def test_models_in_several_files_say_it_too(X, tmp_path, monkeypatch):
+    monkeypatch.setattr(shards, "LARGEST_FILE", 100)
+    monkeypatch.setattr(shards, "LARGEST_SHARD", 64)
+    owners = [[f"p{i % 4}", f"q{i % 3}"] for i in range(N)]
+    model = ErasableClassifier(threshold=0.0).fit(X, np.arange(N) % 2, subjects=owners)
+    model.save(tmp_path / "m.erasable")
+    assert inspect(tmp_path / "m.erasable").files > 1
+    assert inspect(tmp_path / "m.erasable").layout == ("sparse" if sp.issparse(X) else "dense")
+    found = rows_of(tmp_path / "m.erasable", subjects=["p1"])
+    assert found == model.rows_of(subjects=["p1"])
+    assert len(found.rows) == sum("p1" in o for o in owners if o) > 0
+
+
+def test_wrong_requests_are_refused(tmp_path):
+    model = ErasableClassifier(threshold=0.1).fit(np.eye(3), [0, 1, 0], subjects=["a", "b", "c"])
+    model.save(tmp_path / "m.erasable")
+    for ask in (model.rows_of, ModelFile(tmp_path / "m.erasable").rows_of):
+        with pytest.raises(InputError, match="subjects= or ids="):
+            ask()
+        with pytest.raises(InputTypeError, match="ids are integers"):
+            ask(ids=["0"])
+        with pytest.raises(InputTypeError, match="subjects are strings"):
+            ask(subjects=[1])
+        with pytest.raises(InputTypeError):
+            ask(subjects=[("a", "b")])
+    with pytest.raises(Exception, match="fitted"):
+        ErasableClassifier().rows_of(ids=[0])
+    data = bytearray((tmp_path / "m.erasable").read_bytes())
+    data[-1] ^= 1
+    (tmp_path / "m.erasable").write_bytes(data)
+    with pytest.raises(StateFormatError):
+        rows_of(tmp_path / "m.erasable", ids=[0])
