@@ -6,6 +6,7 @@ import json
 import math
 from pathlib import Path
 
+import pyarrow.csv
 import pytest
 
 from erasable import load
@@ -87,6 +88,21 @@ def test_a_first_look_at_the_columns(folder, capsys):
     write(table(8), "few.parquet")
     assert run(["schema", "few.parquet", "--show", "--json"]) == 0  # too few for a draft
     assert {c["kind"] for c in said(capsys)} == {""}
+
+
+def test_several_files_and_other_separators(folder, capsys):
+    whole = table()
+    for name, part in (("a.csv", whole.slice(0, 100)), ("b.csv", whole.slice(100))):
+        pyarrow.csv.write_csv(part, name, pyarrow.csv.WriteOptions(delimiter=";"))
+    assert run(["schema", "*.csv", "--sep", ";", *OPTIONS, "--k", "5", "-o", "schema.toml"]) == 0
+    assert Schema.load("schema.toml") == draft()
+    assert run(["learn", "a.csv", "b.csv", "--sep", ";", *LEARN]) == 0
+    capsys.readouterr()
+    assert run(["schema", "a.csv", "b.csv", "--sep", ";", "--check", "schema.toml", "--json"]) == 0
+    assert said(capsys)["rows"] == 240
+    assert run(["predict", "m.erasable", "b.csv", "--sep", ";", "-o", "p.csv"]) == 0
+    with refused(capsys, folder) as refuse:
+        refuse(["learn", "a.csv", "--sep", ";", "--decimal", ",", *LEARN[:-1], "n.erasable"], 2, "decimal point")
 
 
 def test_whether_a_table_fits(raw, capsys):

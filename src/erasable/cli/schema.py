@@ -7,15 +7,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from erasable.cli._shared import Bars, Json, console, print_json, say, text_table
+from erasable.cli._shared import Bars, Encoding, Json, Sep, console, dialect_of, print_json, say, text_table
 
 if TYPE_CHECKING:
     from erasable.schemas import Draft, EncodingReport
+    from erasable.tables import Dialect
 
 
 def schema(
     data: Annotated[
-        str, typer.Argument(help="The table: .csv, .parquet, or `-` for standard input.", show_default=False)
+        list[str],
+        typer.Argument(
+            help="The table: .csv, .parquet, several files of one, or `-` for standard input.", show_default=False
+        ),
     ],
     out: Annotated[
         Path | None,
@@ -57,6 +61,8 @@ def schema(
             readable=False,
         ),
     ] = None,
+    sep: Sep = None,
+    encoding: Encoding = None,
     as_json: Json = False,
 ) -> None:
     """Draft a public schema for a raw table: what each column is, and how it becomes numbers.
@@ -83,25 +89,30 @@ def schema(
         raise ConfigurationError("--show and --check are two questions: ask one at a time.")
     if (show or check is not None) and drafting:
         raise ConfigurationError(f"{drafting[0]} is for a draft, and --show and --check make none: leave it out.")
+    dialect = dialect_of(sep, encoding, None)
+    source = data[0] if len(data) == 1 else data
     if show:
-        _show(data, k, as_json)
+        _show(source, k, dialect, as_json)
     elif check is not None:
-        _check(check, data, as_json)
+        _check(check, source, dialect, as_json)
     else:
-        _draft(data, from_public, out, roles | {"subject": subject or (), "ignore": ignore or ()}, k, as_json)
+        options = {**roles, "subject": subject or (), "ignore": ignore or (), "k": k, "dialect": dialect}
+        _draft(data, source, from_public, out, options, as_json)
 
 
-def _draft(data: str, public: Path | None, out: Path | None, roles: dict[str, Any], k: int, as_json: bool) -> None:
+def _draft(
+    data: list[str], source: Any, public: Path | None, out: Path | None, options: dict[str, Any], as_json: bool
+) -> None:
     from erasable.errors import ConfigurationError
     from erasable.operations.schemas import check_names, draft_table, write_schema
 
     if out is None and not as_json:
         raise ConfigurationError("a draft needs a file: give -o schema.toml.")
-    draft = draft_table(data if public is None else public, k=k, **roles)
+    draft = draft_table(source if public is None else public, **options)
     if public is not None:
-        check_names(draft.schema, data)
+        check_names(draft.schema, source, dialect=options["dialect"])
     if out is not None:
-        write_schema(draft.schema, out, head=_head(draft, public), data=(data, public))
+        write_schema(draft.schema, out, head=_head(draft, public), data=(*data, public))
     if as_json:
         margins = [
             {"column": c, "entry": e, "value": v, "margin": None if m == float("inf") else m}
@@ -111,7 +122,8 @@ def _draft(data: str, public: Path | None, out: Path | None, roles: dict[str, An
         return
     _show_draft(draft)
     n, kinds = draft.schema.n_features_out, len(draft.schema.features)
-    say(f"{out}: {kinds:,} columns become {n:,} features. Read it, edit it, then: erasable learn {data} --schema {out}")
+    say(f"{out}: {kinds:,} columns become {n:,} features. Read it, edit it, then:")
+    say(f"erasable learn {' '.join(data)} --schema {out}")
 
 
 def _head(draft: Draft, public: Path | None) -> str:
@@ -133,15 +145,15 @@ def _show_draft(draft: Draft) -> None:
     console().print(text_table(title, ("column", "kind", "entry: subjects"), cells, numbers=False))
     frail = sum(margin < 2 for margin in least.values())
     if frail:
-        say(f"{frail:,} columns have an entry that one person could change: look at these.")
+        say(f"Columns with an entry that one person could change: {frail:,}. Look at these.")
 
 
-def _show(data: str, k: int, as_json: bool) -> None:
+def _show(data: Any, k: int, dialect: Dialect | None, as_json: bool) -> None:
     from dataclasses import asdict
 
     from erasable.operations.schemas import look_at
 
-    found = look_at(data, k=k)
+    found = look_at(data, k=k, dialect=dialect)
     if as_json:
         print_json([asdict(column) for column in found])
         return
@@ -160,20 +172,23 @@ def _show(data: str, k: int, as_json: bool) -> None:
     console().print(text_table("", head, cells, numbers=False))
 
 
-def _check(path: Path, data: str, as_json: bool) -> None:
+def _check(path: Path, data: Any, dialect: Dialect | None, as_json: bool) -> None:
     from erasable.operations.schemas import check_table
     from erasable.schemas import Schema
 
     known = Schema.load(path)
     with Bars(quiet=as_json) as bars:
-        fit = check_table(known, data, progress=lambda done, total: bars.tick("reading", done, total or done))
+        fit = check_table(
+            known, data, dialect=dialect, progress=lambda done, total: bars.tick("reading", done, total or done)
+        )
     if as_json:
         print_json({**report_as_json(fit.report), "absent": list(fit.absent)})
         return
     show_report(fit.report)
     for name in fit.absent:
         say(f"{name}: not in the table; one to learn needs it, one to predict does not")
-    say(f"{data} fits {path}: {fit.report.n_rows:,} rows, {known.n_features_out:,} features")
+    named = data if isinstance(data, str) else " ".join(data)
+    say(f"{named} fits {path}: {fit.report.n_rows:,} rows, {known.n_features_out:,} features")
 
 
 def report_as_json(report: EncodingReport) -> dict[str, Any]:

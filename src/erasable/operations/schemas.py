@@ -99,22 +99,22 @@ def raw_table(source: Any, dialect: Dialect | None = None) -> Any:
         return stream.raw()
 
 
-def check_names(schema: Schema, source: Any) -> None:
+def check_names(schema: Schema, source: Any, *, dialect: Dialect | None = None) -> None:
     """Refuse a schema of another table where this one lacks its columns.
 
     Raises
     ------
     InputError
     """
-    names = names_of(source)
+    names = names_of(source, dialect)
     absent = [repr(c.name) for c in schema.columns if c.name not in names]
     if absent:
         raise InputError(f"the table lacks {len(absent)} columns that the public one has: {listed(absent)}.")
 
 
-def names_of(source: Any) -> tuple[str, ...]:
+def names_of(source: Any, dialect: Dialect | None = None) -> tuple[str, ...]:
     """The names of all columns of a table."""
-    with stream_table(source, label=None, labelled=False, raw=True) as stream:
+    with stream_table(source, label=None, labelled=False, raw=True, dialect=dialect) as stream:
         return stream.feature_names or ()
 
 
@@ -127,7 +127,7 @@ def write_schema(schema: Schema, out: str | os.PathLike[str], *, head: str, data
         When the file is one that was read, or holds something else.
     """
     for path in data:
-        if path is not None and path != "-" and os.path.exists(out) and os.path.samefile(path, out):
+        if path is not None and os.path.exists(path) and os.path.exists(out) and os.path.samefile(path, out):
             raise ConfigurationError(
                 f"{os.fspath(out)} is read here, and a draft would replace it: choose another name."
             )
@@ -227,7 +227,13 @@ class Fit:
     absent: tuple[str, ...]
 
 
-def check_table(schema: Schema, source: Any, *, progress: Callable[[int, int | None], None] | None = None) -> Fit:
+def check_table(
+    schema: Schema,
+    source: Any,
+    *,
+    dialect: Dialect | None = None,
+    progress: Callable[[int, int | None], None] | None = None,
+) -> Fit:
     r"""Whether a table fits a schema, and what would become of its cells; read in blocks.
 
     Raises
@@ -251,7 +257,7 @@ def check_table(schema: Schema, source: Any, *, progress: Callable[[int, int | N
     """
     if source == "-":
         raise ConfigurationError("the table is opened twice, which standard input cannot be: give a file.")
-    names = names_of(source)
+    names = names_of(source, dialect)
     roles = [(role, name) for role in _READ for name in schema.having(role)]
     there = {role: [name for r, name in roles if r == role and name in names] for role in _READ}
     done = 0
@@ -263,6 +269,7 @@ def check_table(schema: Schema, source: Any, *, progress: Callable[[int, int | N
         weight=next(iter(there["weight"]), None),
         labelled=False,
         schema=schema,
+        dialect=dialect,
     ) as stream:
         for block in stream:
             done += block.n_rows
