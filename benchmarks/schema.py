@@ -136,9 +136,14 @@ def quality_adult(adult):
         scored("fitted one-hot and scaler, logistic regression", make_pipeline(before, logistic), adult, rows)
         scored("draft, logistic regression", logistic, X, rows)
         scored("draft, rows divided by their norms, logistic regression", logistic, normalize(X), rows)
-        for threshold in (0.02, 0.04, 0.05, 0.06, 0.08):
+        for threshold in (0.04, 0.06, 0.08):
             model = ErasableClassifier(threshold=threshold, feature_map=TableEncoder(schema))
             scored(f"draft, ErasableClassifier, threshold {threshold}", model, adult, rows)
+        for threshold in (0.06, 0.1, 0.15):
+            model = ErasableClassifier(loss="logistic", threshold=threshold, feature_map=TableEncoder(schema))
+            scored(f"draft, ErasableClassifier, logistic, threshold {threshold}", model, adult, rows)
+        bound = ErasableClassifier(loss="logistic", threshold=0.1, feature_map=schema, scaling=schema.bound)
+        scored("draft, ErasableClassifier, logistic, threshold 0.1, scaling=schema.bound", bound, adult, rows)
     head = [f"adult, 30% held out, {len(SPLITS)} splits", "rows stored", "AUC: mean (lowest to highest)"]
     print(table(head, [(name, f"{np.mean(stored[name]):.1%}", averaged(found)) for name, found in scores.items()]))
 
@@ -160,6 +165,9 @@ def quality_titanic(folder):
                     encoder, Normalizer(), logistic
                 ),
                 "draft, ErasableClassifier, every row stored": ErasableClassifier(threshold=1e-6, feature_map=encoder),
+                "draft, ErasableClassifier, logistic": ErasableClassifier(
+                    loss="logistic", alpha=0.1, feature_map=encoder
+                ),
             }
             for name, model in models.items():
                 fitted = model.fit(typed.iloc[train], y[train])

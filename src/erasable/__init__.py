@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from erasable.estimators.regressor import ErasableRegressor
     from erasable.operations.learn import learn
     from erasable.operations.model_file import ModelFile
+    from erasable.operations.pipelines import model_in
     from erasable.operations.plan import plan
     from erasable.operations.verify import verify
 
@@ -26,6 +27,7 @@ __all__ = [
     "ModelFile",
     "learn",
     "load",
+    "model_in",
     "plan",
     "verify",
 ]
@@ -41,6 +43,7 @@ _HOMES = {
     "ModelFile": "erasable.operations.model_file",
     "learn": "erasable.operations.learn",
     "load": "erasable.estimators.files",
+    "model_in": "erasable.operations.pipelines",
     "plan": "erasable.operations.plan",
     "verify": "erasable.operations.verify",
 }

@@ -24,7 +24,7 @@ GROUPS = {"receipt": ("verify",), "keys": ("new",)}
 LEAVES = [[name, *rest] for name in COMMANDS for rest in ([[c] for c in GROUPS.get(name, ())] or [[]])]
 HEAVY = ("numpy", "scipy", "sklearn", "matplotlib", "pyarrow", "cryptography")
 PANELS = {
-    "Model": ["learn", "forget", "verify", "predict", "inspect", "export"],
+    "Model": ["learn", "forget", "verify", "predict", "inspect", "export", "schema"],
     "Proof": ["receipt", "keys", "scan"],
     "Research": ["plan", "reproduce", "bench", "demo"],
 }

@@ -144,7 +144,7 @@ def test_every_container_gives_one_digest():
 
 def test_blocks_give_the_digest_of_the_whole():
     whole = classifier(order="given").fit(TABLE, Y)
-    parts = classifier(order="given", horizon=N)
+    parts = classifier(order="given")
     for part in np.array_split(np.arange(N), 4):
         parts.partial_fit(TABLE.iloc[part], Y[part])
     assert parts.state_digest() == whole.state_digest()

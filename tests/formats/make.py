@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import sys
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -24,6 +25,7 @@ from erasable.classes.linear import LinearBall
 from erasable.coresets import LeverageThreshold
 from erasable.features import RandomFourierFeatures
 from erasable.models import shards
+from erasable.schemas import Schema
 from tests.formats.models import NearestMean, labels, rows, wide_rows
 
 LIMITS = {"LARGEST_FILE": 100, "LARGEST_SHARD": 64}  # for the one that is divided
@@ -123,6 +125,43 @@ def sparse() -> ErasableClassifier:
     return model
 
 
+def raw_rows() -> dict[str, list[Any]]:
+    """Columns of a raw table."""
+    towns = ["Bern", "Oslo", "Zürich", "?"]
+    return {
+        "town": [towns[(i + i // 3) % 4] for i in range(20)],
+        "age": [None if i % 7 == 3 else i * 5 for i in range(20)],
+        "member": [i % 3 == 0 for i in range(20)],
+    }
+
+
+SCHEMA = """
+version = 1
+[columns.who]
+role = "id"
+[columns.town]
+kind = "category"
+values = ["Bern", "Zürich"]
+[columns.age]
+kind = "number"
+range = [10, 80]
+fill = 40
+[columns.member]
+kind = "yes/no"
+indicator = false
+[[crosses]]
+columns = ["town", "member"]
+"""
+
+
+def schema() -> ErasableClassifier:
+    """A raw table, encoded by a schema that the file holds."""
+    model = ErasableClassifier(0.02, threshold=0.05, feature_map=Schema.parse(SCHEMA))
+    model.fit(raw_rows(), labels(rows(20)), ids=[f"r{i}" for i in range(20)], subjects=[f"s{i % 6}" for i in range(20)])
+    model.forget(ids=[model.core_ids_[2]])
+    return model
+
+
 MODELS = {
     "linear-v1": linear,
     "sparse-v1": sparse,
@@ -134,6 +173,7 @@ MODELS = {
     "general-v1": general,
     "core-set-v1": core_set,
     "mapped-v1": mapped,
+    "schema-v1": schema,
     "sharded-v1": divided,
 }
 

@@ -15,7 +15,7 @@ from sklearn.base import clone
 from erasable import ModelFile, load, verify
 from erasable.models import shards
 from erasable.operations.inspect import inspect
-from tests.formats.make import LIMITS, MODELS, main
+from tests.formats.make import LIMITS, MODELS, main, raw_rows
 from tests.formats.models import rows, wide_rows
 
 HERE = Path(__file__).parent
@@ -60,6 +60,10 @@ KEPT = {
     "mapped-v1": (
         "a133bdb93d8138930ff4733c98ed29f06032c5403520f360439895df0203c5b6",
         "a133bdb93d8138930ff4733c98ed29f06032c5403520f360439895df0203c5b6",
+    ),
+    "schema-v1": (
+        "d5f3c015b35812b4c5cfb98dc5da38aa41993092faa1fed71dd8ddb9e93a4f18",
+        "d5f3c015b35812b4c5cfb98dc5da38aa41993092faa1fed71dd8ddb9e93a4f18",
     ),
     "sharded-v1": (
         "e9a1724591a1a61493d7ac7b0fdcdf08154a3bb8ec78edb84257112b0f4393b2",
@@ -109,7 +113,7 @@ def test_rewriting_it_gives_the_same_bytes(kept, tmp_path):
 def test_it_says_what_it_said(kept):
     name, path = kept
     model, made = load(path, like=like(name)), MODELS[name]()
-    X = {"general-v1": rows(20) / 16, "sparse-v1": wide_rows()}.get(name, rows(20))
+    X = {"general-v1": rows(20) / 16, "sparse-v1": wide_rows(), "schema-v1": raw_rows()}.get(name, rows(20))
     assert model.predict(X).tolist() == made.predict(X).tolist()
     assert model.core_ids_.tolist() == made.core_ids_.tolist()
 

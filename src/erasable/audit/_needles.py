@@ -177,9 +177,12 @@ def telling(encoding: Encoding) -> npt.NDArray[np.bool_]:
     return np.asarray((np.count_nonzero(raw, axis=1) >= FEWEST_BYTES) & (rows != rows[:, :1]).any(axis=1))
 
 
-def form_of(meta: dict[str, Any]) -> Form | None:
-    """How a model makes integers of rows, as its metadata says; None where it does not, or in no way known here."""
-    if meta.get("feature_map") is not None:  # the integers are those of mapped rows
+def form_of(meta: dict[str, Any], feature_map: str | None = None) -> Form | None:
+    """How a model makes integers of rows, as its metadata says; None where it does not, or in no way known here.
+
+    Also None where the integers are those of rows that went through another feature map.
+    """
+    if meta.get("feature_map") != feature_map:
         return None
     try:
         match meta.get("format"):

@@ -63,20 +63,14 @@ class Ours:
         """Whether the file is as long as its header says, or longer."""
         return all(t.high <= self.size for t in self.tensors.values())
 
-    @property
-    def is_mapped(self) -> bool:
-        """Whether the rows went through a feature map, so that no table shows them."""
-        return self.meta.get("feature_map") is not None
-
     def place(self, text: bytes) -> tuple[int, int]:
         """Offset and length of a text in the header; of the whole header where it is written with escapes."""
         at = self.header.find(text)
         return (8 + at, len(text)) if at >= 0 else (8, len(self.header))
 
-    @property
-    def form(self) -> Form | None:
-        """How the model makes integers of rows, if it says so."""
-        return form_of(self.meta)
+    def form(self, feature_map: str | None) -> Form | None:
+        """How the model makes integers of rows that went through this map, if it says so."""
+        return form_of(self.meta, feature_map)
 
     @property
     def rows(self) -> list[Tensor]:

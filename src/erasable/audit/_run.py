@@ -57,10 +57,11 @@ class Run:
         self.untold: set[int] = set()
         self.unread = {u.file: u.why for u in self.listing.unreadable}
         self.models: list[str] = []
-        self.mapped: set[str] = set()  # names of shards whose rows went through a feature map
+        self.mapped: set[str] = set()  # names of shards whose rows went through another feature map
         self.forms = self._forms()
         self.search = Search([])
-        self.words = Words([(what, row, key) for what, keys in wanted.named() for key, row in keys.items()])
+        named = [*wanted.named(), ("cell", wanted.cells)]
+        self.words = Words([(what, row, key) for what, keys in named for key, row in keys.items()])
         self.first = True  # time that the files are read: then, names are looked for as well
         self.texts = {
             what: {as_text(key): row for key, row in keys.items()} for what, keys in wanted.named()
@@ -82,9 +83,9 @@ class Run:
                 os.close(fd)
             if ours is not None:
                 self.models.append(path)
-                if (form := ours.form) is not None:
+                if (form := ours.form(self.wanted.feature_map)) is not None:
                     found.append(form)
-                if ours.is_mapped and isinstance(named := ours.meta.get("shards"), list):
+                if self._is_mapped(path, ours) and isinstance(named := ours.meta.get("shards"), list):
                     self.mapped.update(map(str, named))
         return found
 
@@ -333,16 +334,26 @@ class Run:
     def _as_stored(self, ours: Ours, file: str) -> Stored | None:
         """Rows of the table as this model would hold them; None when its rows are of another form."""
         d, kind = self.wanted.X.shape[1], ours.row_type
-        if ours.is_mapped or os.path.basename(file) in self.mapped:
+        if self._is_mapped(file, ours):
             return None
         # A shard does not say how many features there are; the head that it belongs to does.
         known = [ours.meta["n_features"]] if "n_features" in ours.meta else [form.n_features for form in self.forms]
         if kind is None or (known and d not in known):
             return None
         alike = any(e.as_stored(kind) is not None for e in self.search.encodings)
-        if not alike and ours.form is None:
+        if not alike and ours.form(self.wanted.feature_map) is None:
             return None
         return self._table_of(kind)
+
+    def _is_mapped(self, file: str, ours: Ours) -> bool:
+        """Whether stored rows went through another feature map than those looked for, so that none could be found.
+
+        A shard does not say it; the head that it belongs to does.
+        """
+        alone = "n_features" in ours.meta
+        return (
+            ours.meta.get("feature_map") != self.wanted.feature_map if alone else os.path.basename(file) in self.mapped
+        )
 
     def _table_of(self, kind: RowType) -> Stored:
         """Rows looked for by their bytes, as a stored array of this type has them."""
@@ -369,7 +380,7 @@ class Run:
             try:
                 ours = read_header(fd, os.fstat(fd).st_size)
                 if ours is not None:
-                    open_ones = self._not_shared(fd, ours, open_ones)
+                    open_ones = open_ones if self._is_mapped(path, ours) else self._not_shared(fd, ours, open_ones)
             except OSError:
                 continue
             finally:
@@ -382,7 +393,7 @@ class Run:
     ) -> list[tuple[Remain, int, int, int, int]]:
         names = ours.keys(fd, "ids")
         encodings, kind = self.search.encodings, ours.row_type
-        if names is None or kind is None or ours.is_mapped:
+        if names is None or kind is None:
             return parts
         alike = [e.as_stored(kind) is not None for e in encodings]
         mine = [p for p in parts[:_MOST_PARTS] if alike[p[1]]]

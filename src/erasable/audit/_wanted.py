@@ -21,9 +21,20 @@ class Wanted:
     subjects: dict[Key, int] | None
     feature_names: tuple[str, ...] | None = None
     columns: dict[str, tuple[str, ...]] = field(default_factory=dict)  # of "id" and "subject"
+    feature_map: str | None = None  # that the rows went through, as the header of a model describes it
+    cells: dict[Key, int] = field(default_factory=dict)  # other texts that tell a row
 
     @classmethod
-    def of(cls, X: Any, ids: Any, subjects: Any, feature_names: Any = None, columns: Any = None) -> Wanted:
+    def of(
+        cls,
+        X: Any,
+        ids: Any,
+        subjects: Any,
+        feature_names: Any = None,
+        columns: Any = None,
+        feature_map: str | None = None,
+        cells: Any = (),
+    ) -> Wanted:
         """The same from what a caller has, checked."""
         if not isinstance(X, np.ndarray) or X.dtype.kind != "f":
             raise InputTypeError(f"X must be an array of float32 or float64; got {type(X).__name__}.")
@@ -56,7 +67,10 @@ class Wanted:
             for what, name in (columns or {}).items()
             if name is not None
         }
-        return cls(np.ascontiguousarray(X), found[0], found[1], names, known)
+        texts: dict[Key, int] = {}
+        for row, text in cells:
+            texts.setdefault(text, row)
+        return cls(np.ascontiguousarray(X), found[0], found[1], names, known, feature_map, texts)
 
     def named(self) -> list[tuple[str, dict[Key, int]]]:
         """``"id"`` and ``"subject"`` with their values, where given."""

@@ -11,7 +11,8 @@ letter, digit, underscore or hyphen; one of fewer than eight bytes only where th
 **Files of this package** are read by their own account: ids and subjects are compared one by one, whatever their
 length, and stored rows as wholes. A stored row that equals a row looked for, under an id that is not looked for, is a
 *twin* and no remain. All else in such a file is searched like any other file, and so are the texts of its header:
-classes, names of features, descriptions. Rows that went through a feature map are of another form than the table's.
+classes, names of features, descriptions. Rows that went through a feature map are of another form than the table's,
+unless it is a schema that is known: then rows are looked for as it encodes them, and long texts of a row like ids.
 
 **Parquet files** are decoded where pyarrow is installed. Where a file has columns of the names that were given, its
 rows are compared in these; otherwise all its columns of numbers, side by side, are searched like any other bytes.
@@ -32,7 +33,7 @@ names of files that were deleted.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy.typing as npt
@@ -57,6 +58,8 @@ def scan(
     feature_names: Sequence[str] | None = None,
     id_name: str | None = None,
     subject_name: str | Sequence[str] | None = None,
+    feature_map: str | None = None,
+    cells: Iterable[tuple[int, str]] = (),
 ) -> ScanReport:
     r"""What is left of rows in the files below a folder, hidden and temporary ones included.
 
@@ -81,6 +84,10 @@ def scan(
     id_name, subject_name : str, optional
         The columns of ids and of subjects, the latter also several, in Parquet files: compared whatever their length,
         and with ids a row of another id is known to be a twin.
+    feature_map : str, optional
+        The map that ``X`` went through, as the headers of models describe it: they are the ones that hold such rows.
+    cells : iterable of (row, text)
+        Other texts that tell a row, such as names and addresses: looked for like ids.
 
     Returns
     -------
@@ -108,5 +115,5 @@ def scan(
     >>> report.remains
     (Remain(file='.leftover', offset=5, length=80, what='float64 row', row=2),)
     """
-    wanted = Wanted.of(X, ids, subjects, feature_names, {"id": id_name, "subject": subject_name})
+    wanted = Wanted.of(X, ids, subjects, feature_names, {"id": id_name, "subject": subject_name}, feature_map, cells)
     return Run(wanted, folder, skip, exclude, progress).report()

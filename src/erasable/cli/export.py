@@ -36,7 +36,8 @@ def export(
     `pip install 'erasable[export]'`. The same state gives the same file.
 
     An export is a copy: what the model forgets later is not forgotten in it. Export again to the same path after every
-    `forget`; the stamp says which state a copy is of. Models that predict with stored rows are not exported.
+    `forget`; the stamp says which state a copy is of. Models that predict with stored rows are not exported. Of a model
+    with a schema the file takes the encoded columns, and the schema is written beside it.
 
     For example:
 
@@ -53,4 +54,6 @@ def export(
         print_json(report.as_json())
         return
     say(f"{report.path}: {report.form}, {report.bytes:,} bytes, of the state {report.digest}")
+    if report.schema is not None:
+        say(f"{report.schema}: the schema that encodes the rows it takes")
     say("This is a copy: after rows are forgotten, export again to replace it.")

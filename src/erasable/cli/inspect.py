@@ -26,6 +26,9 @@ def inspect(
     learnt: Annotated[
         int | None, typer.Option(help="Rows that were learnt, to see the share stored; the file does not keep it.")
     ] = None,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Print the schema that the model was made with, as TOML, and nothing else.")
+    ] = False,
     subject: Annotated[
         list[str] | None,
         typer.Option(
@@ -52,11 +55,16 @@ def inspect(
 
     - `erasable inspect model.erasable --learnt 250000`
 
+    - `erasable inspect model.erasable --schema > schema.toml`
+
     - `erasable inspect model.erasable --subject customer-007 --csv`
     """
     from erasable.errors import ConfigurationError
     from erasable.operations.inspect import inspect as look
 
+    if schema:
+        _print_schema(model, as_json)
+        return
     if subject or id:
         if rows or learnt is not None or (as_csv and as_json):
             raise ConfigurationError(
@@ -75,7 +83,7 @@ def inspect(
     lines = [
         ("model", found.kind),
         ("core rows", f"{found.core_rows:,}{share}"),
-        ("features", f"{found.features:,}"),
+        ("features", f"{found.features:,}" + (", encoded by a schema: see --schema" if _has_schema(known) else "")),
         _answers(found),
         ("ids, subjects", f"{found.ids or 'none'}, {found.subjects or 'none'}"),
         ("no subject", f"{found.rows_without_subject:,} core rows, which only their ids can name"),
@@ -153,6 +161,21 @@ def _cell(value: Any) -> str:
 
 def _listed(values: list[Any]) -> str:
     return ", ".join(map(str, values))
+
+
+def _has_schema(known: dict[str, Any]) -> bool:
+    return '"map":"schema"' in (known.get("feature_map") or "")
+
+
+def _print_schema(model: Path, as_json: bool) -> None:
+    from erasable.operations.schemas import stored_schema
+
+    found = stored_schema(model)
+    if as_json:
+        print_json({"model": str(model), "schema": found.text})
+        return
+    for line in found.text.splitlines():
+        say(line)
 
 
 # Of the header, in this table; the whole of it is in ``--json``.

@@ -43,7 +43,15 @@ def learn(
             "-o", "--out", help="The model file. One that is there learns more.", show_default=False, readable=False
         ),
     ],
-    label: Annotated[str, typer.Option(help="Column of the labels.")] = "label",
+    schema: Annotated[
+        Path | None,
+        typer.Option(
+            help="A public schema that encodes the columns, of any kind, and names their roles: see `erasable schema`.",
+            show_default=False,
+            readable=False,
+        ),
+    ] = None,
+    label: Annotated[str | None, typer.Option(help="Column of the labels. [default: label, or as in --schema]")] = None,
     target: Annotated[
         list[str] | None,
         typer.Option(
@@ -194,6 +202,8 @@ def learn(
 
     - `erasable learn data.parquet --label churned --id row_id --subject user_id -o model.erasable`
 
+    - `erasable learn raw.csv --schema schema.toml --loss logistic -o model.erasable`
+
     - `erasable learn "visits-*.csv.gz" --sep ";" --decimal , --label churned --id row_id -o model.erasable`
 
     - `erasable learn corrected.csv --replace --label churned --id row_id -o model.erasable`
@@ -209,6 +219,7 @@ def learn(
     - `erasable learn data.csv --id row_id --id-type str --label-type int -o model.erasable`
     """
     from erasable.cli._exits import as_options
+    from erasable.cli.schema import report_as_json, show_report
     from erasable.operations.learn import learn_table
 
     options: dict[str, Any] = {"capacity": capacity, "threshold": threshold, "scaling": scaling}
@@ -233,8 +244,12 @@ def learn(
         _refuse(wrong, "is for linear models: a kernel has --threshold")
     if threshold is not None:
         _refuse({"--kappa": kappa, "--horizon": horizon}, "names a threshold, and --threshold gives it: leave one out")
-    _refuse({"--id-type": None if id else id_type}, "is for --id, the column of ids: name it, or leave both out")
-    _refuse({"--subject-type": None if subject else subject_type}, "is for --subject: name it, or leave both out")
+    _refuse(
+        {"--id-type": None if id or schema else id_type}, "is for --id, the column of ids: name it, or leave both out"
+    )
+    _refuse(
+        {"--subject-type": None if subject or schema else subject_type}, "is for --subject: name it, or leave both out"
+    )
     with Bars(quiet=as_json) as bars:
         done = learn_table(
             out,
@@ -245,6 +260,7 @@ def learn(
             subject=subject,
             weight=weight,
             ignore=ignore or (),
+            schema=schema,
             label_type=_TYPES[label_type] if label_type else None,
             id_type=_TYPES[id_type] if id_type else None,
             subject_type=_TYPES[subject_type] if subject_type else None,
@@ -269,7 +285,8 @@ def learn(
         rows = {name: getattr(report, name) for name in counts}
         scores = {"score": done.score, "test": done.test}
         figures = {name: None if found is None else found.as_json() for name, found in scores.items()}
-        print_json({"model": str(out), **rows, "bytes": done.bytes, **figures, "warnings": [*warned, *hints]})
+        cells = {} if done.encoding is None else {"encoding": report_as_json(done.encoding)}
+        print_json({"model": str(out), **rows, "bytes": done.bytes, **figures, **cells, "warnings": [*warned, *hints]})
         return
     share = f" ({report.core_rows_added / report.rows:.1%})" if report.rows else ""
     say(f"{report.rows:,} rows learnt; {report.core_rows_added:,}{share} became core rows, the others left no trace.")
@@ -282,6 +299,8 @@ def learn(
     say(f"{out} holds {report.core_rows:,} core rows in {done.bytes:,} bytes.")
     if done.score is not None:
         say(f"Before they were learnt, {done.score.rows:,} of the last rows were predicted: {done.score.line}.")
+    if done.encoding is not None:
+        show_report(done.encoding)
     if done.test is not None:
         show_scores(done.test, title=f"{done.test.rows:,} rows of {test}")
     for warning in warned:

@@ -47,7 +47,15 @@ def plan(
             show_default=False,
         ),
     ],
-    label: Annotated[str, typer.Option(help="Column of the labels.")] = "label",
+    schema: Annotated[
+        Path | None,
+        typer.Option(
+            help="A public schema that encodes the columns and names their roles: see `erasable schema`.",
+            show_default=False,
+            readable=False,
+        ),
+    ] = None,
+    label: Annotated[str | None, typer.Option(help="Column of the labels. [default: label, or as in --schema]")] = None,
     id: Annotated[str | None, typer.Option(help="Column of the row ids, which is then no feature.")] = None,
     subject: Annotated[str | None, typer.Option(help="Column that says whose row it is.")] = None,
     ignore: Annotated[
@@ -108,6 +116,8 @@ def plan(
 
     - `erasable plan customers.parquet --label churned --subject user_id --deletions-per-month 300 --max-stored 0.2`
 
+    - `erasable plan raw.csv --schema schema.toml --max-stored 0.1 --metric auc`
+
     - `erasable plan customers.parquet --label churned --id row_id --ignore day --ignore town --metric auc`
     """
     from erasable.operations.plan import draw_frontier
@@ -115,12 +125,16 @@ def plan(
     from erasable.operations.rendering import make_folder
 
     roles = {"label": label, "id": id, "subject": subject, "ignore": tuple(ignore or ())}
-    table, likely = _read(file, roles, weights, dialect_of(sep, encoding, decimal))
+    dialect = dialect_of(sep, encoding, decimal)
+    if schema is None:
+        table, likely = _read(file, {**roles, "label": label or "label"}, weights, dialect)
+    else:
+        table, likely = _encoded(file, schema, roles, weights, dialect), None
     if out is not None:
         make_folder(out)
     with Bars(quiet=as_json) as bars, _arguments_as_options():
         found = make_plan(
-            table.X,
+            table.numbers,
             table.y,
             ids=table.ids,
             subjects=table.subjects,
@@ -140,6 +154,7 @@ def plan(
             progress=bars.tick,
         )
     columns: dict[str, list[str | None]] = {
+        "--schema": [None if schema is None else str(schema)],
         "--label": [label],
         "--id": [id],
         "--subject": [subject],
@@ -210,6 +225,21 @@ def _command(files: list[str], columns: dict[str, list[str | None]], found: Plan
             words += ["--" + name.replace("_", "-"), f"{value:g}" if isinstance(value, float) else str(value)]
     name = re.sub(r"[*?\[\]]", "", Path(files[0]).name.split(".")[0]) or "model"
     return shlex.join([*words, "-o", f"{name}.erasable"])
+
+
+def _encoded(
+    files: list[str], schema: Path, roles: dict[str, Any], weights: str | None, dialect: Dialect | None
+) -> Table:
+    """The rows of a raw table, as the schema encodes them."""
+    from erasable.schemas import Schema
+    from erasable.tables import stream_table
+
+    if _is_named(files):
+        raise ConfigurationError(f"--schema is for the columns of a file, and {files[0]} is none: leave it out.")
+    if weights is not None:
+        raise ConfigurationError("--weights names a column of numbers, and with --schema columns are what it says.")
+    with stream_table(files, schema=Schema.load(schema), dialect=dialect, **roles) as stream:
+        return stream.read()
 
 
 def _read(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,6 +21,9 @@ from erasable.cli._shared import (
     show_scores,
     visible,
 )
+
+if TYPE_CHECKING:
+    from erasable.schemas import EncodingReport
 
 _BY_POSITION = (
     "this model stores no names of columns (give feature_names= when it is made, or make it with erasable learn): "
@@ -69,7 +73,8 @@ def predict(
     """Predict labels, or numbers, for the rows of a table, which may be larger than memory.
 
     A table that lacks a column of the model is refused, by its name; columns that the model does not know are left
-    alone, and named on standard error (`--ignore` says that they are meant to be).
+    alone, and named on standard error (`--ignore` says that they are meant to be). A model with a schema takes raw
+    tables, and says which cells were missing, unknown, unparsable or clipped.
 
     For example:
 
@@ -79,6 +84,7 @@ def predict(
     """
     import sys
 
+    from erasable.cli.schema import report_as_json, show_report
     from erasable.errors import ConfigurationError
     from erasable.models.files import read_model
     from erasable.operations.predict import by_position, predict_table, refuse_overwriting, write_records
@@ -94,6 +100,7 @@ def predict(
         from erasable.operations.scoring import Tally
 
         tally = Tally()
+    told: list[EncodingReport] = []
     unused: list[str] = []
     on_screen = out in (None, "-") and sys.stdout.isatty()  # elsewhere predictions are data, and stay as they are
 
@@ -111,6 +118,7 @@ def predict(
             ignore=ignore or (),
             probabilities=probabilities,
             tally=tally,
+            encoding=told.append,
             dialect=dialect_of(sep, encoding, decimal),
             unused=unused.extend,
             progress=lambda done, total: bars.tick("predicting", done, total or done),
@@ -119,14 +127,17 @@ def predict(
     scores = None if tally is None else tally.scores(loaded.classes)
     if as_json:
         figures = None if scores is None else scores.as_json()
+        cells = {"encoding": report_as_json(told[0])} if told else {}
         done = {"model": str(model), "rows": rows, "out": out, "scores": figures, "unused_columns": unused}
-        print_json({**done, "warnings": warnings})
+        print_json({**done, **cells, "warnings": warnings})
         return
     if unused:
         say(f"note: the model does not use these columns of the table: {listed([*map(repr, unused)])}", aside=True)
     for warning in warnings:
         say(f"warning: {warning}", aside=True)
     say(f"{rows:,} rows predicted", aside=True)
+    for report in told:
+        show_report(replace(report, extra=()), aside=True)  # those are among the unused columns
     if scores is not None:
         show_scores(scores, aside=True)
 

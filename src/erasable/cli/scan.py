@@ -43,7 +43,17 @@ def scan(
             show_default=False,
         ),
     ],
-    label: Annotated[str, typer.Option(help="Column of the labels; it need not be there.")] = "label",
+    schema: Annotated[
+        Path | None,
+        typer.Option(
+            help="The schema of a raw table. [default: that of the models in the folder, where they have the same]",
+            show_default=False,
+            readable=False,
+        ),
+    ] = None,
+    label: Annotated[
+        str | None, typer.Option(help="Column of the labels; it need not be there. [default: label]")
+    ] = None,
     id: Annotated[str | None, typer.Option(help="Column of the row ids, which are looked for too.")] = None,
     subject: Annotated[
         list[str] | None,
@@ -74,9 +84,9 @@ def scan(
 ) -> None:
     """Look for remains of rows in every file of a folder: hidden, temporary and left-over ones included.
 
-    Rows are looked for as float32, as float64 and as the integers that models store; ids and subjects as text. Found
-    are whole rows, and parts of 64 bytes or more. Parquet files are decoded; what else is compressed cannot be looked
-    into, and is listed.
+    Rows are looked for as float32, as float64 and as the integers that models store; ids and subjects as text, and so
+    are long texts of raw tables. Found are whole rows, and parts of 64 bytes or more. Parquet files are decoded; what
+    else is compressed cannot be looked into, and is listed.
 
     Exit code 0: nothing found in what could be looked into. Exit code 1: something found. Exit code 5: nothing found,
     but some file could not be read; with `--strict` also when one is compressed or an archive, or when only the ids of
@@ -98,6 +108,7 @@ def scan(
             id=id,
             subject=subject,
             ignore=ignore or (),
+            schema=schema,
             exclude=exclude or (),
             dialect=dialect_of(sep, encoding, decimal),
             progress=bars.of("looking"),

@@ -17,6 +17,7 @@ from erasable.models.keys import Column
 from erasable.models.model import Model
 from erasable.models.reports import LearnReport
 from erasable.models.weighting import ONE, RowWeights
+from erasable.schemas import EncodedTable
 
 _NUMBER_BYTES, _TEXT_BYTES = 24, 100  # about what label, id and subject take beside a row: numbers, and each text
 _FIRST_BYTES, _FIRST_ROWS = 2**25, 100  # held without a screen: so many bytes, or so many rows for each column
@@ -75,8 +76,9 @@ class Rows:
     def sizes(self) -> npt.NDArray[np.float64]:
         """About how many bytes each of them takes."""
         sizes: npt.NDArray[np.float64]
-        if sp.issparse(self.X):
-            sizes = np.diff(self.X.indptr) * float(self.X.data.itemsize + self.X.indices.itemsize) + 8.0
+        X = self.X.rows if isinstance(self.X, EncodedTable) else self.X
+        if sp.issparse(X):
+            sizes = np.diff(X.indptr) * float(X.data.itemsize + X.indices.itemsize) + 8.0
         elif self.X.dtype == object:
             sizes = np.fromiter(map(sys.getsizeof, self.X), dtype=np.float64, count=len(self))
         else:
@@ -160,6 +162,8 @@ class Held:
 
 def _stacked(parts: list[Any]) -> Any:
     """One array of the rows of all parts, which are let go of one after the other."""
+    if isinstance(parts[0], EncodedTable):
+        return EncodedTable.joined(parts)
     if any(map(sp.issparse, parts)):
         return sp.vstack([sp.csr_array(part) for part in parts], format="csr")
     n = sum(len(part) for part in parts)

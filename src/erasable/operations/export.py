@@ -19,6 +19,7 @@ from erasable.models.files import head_of
 from erasable.models.linear import LinearModel
 from erasable.models.model import is_model, model_behind
 from erasable.operations._graph import STAMP, Graph, Linear
+from erasable.operations.schemas import schema_of, write_schema
 
 FORMS = {".onnx": "onnx", ".safetensors": "safetensors"}
 INPUTS = ("float32", "float64")  # the first is the default: what ONNX runtimes and converters pass around
@@ -38,16 +39,19 @@ class ExportReport:
         The state digest that the file is stamped with.
     bytes : int
         The size of the file.
+    schema : str or None
+        The file with the schema, where the model has one: the weights act on the columns that it encodes.
     """
 
     path: str
     form: str
     digest: str
     bytes: int
+    schema: str | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """The same as a dictionary."""
-        return asdict(self)
+        """The same as a dictionary, without a schema where there is none."""
+        return {name: value for name, value in asdict(self).items() if name != "schema" or value is not None}
 
 
 def export(
@@ -105,6 +109,9 @@ def export(
 
     Of a regression, ``n_targets`` stands for the number of classes, and there are no ``classes``.
 
+    **A model with a schema** acts on encoded rows: ``feature_names`` are those of the encoded columns, and the schema
+    is written beside the file, as ``NAME.toml``. ``Schema.load(...).encode(table)`` makes such rows.
+
     **ONNX**: input ``X``, shape (N, n_features), finite and dense; outputs ``label``, ``probabilities`` and ``scores``:
     those of ``predict``, ``predict_proba`` and ``decision_function``, the scaling of rows included. The metadata are
     those of safetensors. Of a regression the one output is ``prediction``, shape (N,) or (N, n_targets).
@@ -132,10 +139,14 @@ def export(
     linear = _linear(clf)
     data = _safetensors(linear) if form == "safetensors" else _onnx(linear, input_type or INPUTS[0])
     _refuse_others(target)  # before there is a lock beside it
+    schema = schema_of(model_behind(clf, "export"))
+    beside = None if schema is None else target.with_name(f"{target.name}.toml")
+    if schema is not None and beside is not None:
+        write_schema(schema, beside, head=f"Rows that {target.name} takes are encoded by this.")
     with store.locked(target, timeout=timeout) as writer:
         _refuse_others(target)
         writer.replace([data], mode=None)  # it is for others, and no rows are in it
-    return ExportReport(str(target), form, linear.digest, len(data))
+    return ExportReport(str(target), form, linear.digest, len(data), None if beside is None else str(beside))
 
 
 def _target(path: object) -> Path:
@@ -193,7 +204,8 @@ def _linear(clf: Any) -> Linear:
             "models predict with stored rows of people, and an export would be a copy of them that forgetting does "
             "not reach."
         )
-    if model.feature_map is not None:
+    schema = schema_of(model)
+    if model.feature_map is not None and schema is None:
         raise InputTypeError(
             "a model behind a feature map cannot be exported: its weights act on mapped rows, and the map is no part "
             "of them: predict with the model itself."
@@ -202,9 +214,9 @@ def _linear(clf: Any) -> Linear:
     moment = model.moment
     if not model.n_core:
         raise NoRowsError("no rows remain in this model, so there are no weights to export: learn new rows first.")
-    names = model.configuration.feature_names  # the parameter, as the state and the digest have it
+    names: Any = model.configuration.feature_names  # the parameter, as the state and the digest have it
     if names is None:
-        names = getattr(clf, "feature_names_in_", None)
+        names = getattr(clf, "feature_names_in_", None) if schema is None else schema.feature_names_out()
     linear = Linear(
         model.coefficients(),
         model.intercepts(),

@@ -35,7 +35,9 @@ from erasable.models.scarcity import NUMERIC_REMEDY, REMEDY
 from erasable.operations.inspect import stored_bytes
 from erasable.operations.model_file import ModelFile
 from erasable.operations.predict import score_table
+from erasable.operations.schemas import agreed_schema, schema_of
 from erasable.operations.scoring import RegressionScores, Scores, regression_scores_of, scores_of
+from erasable.schemas import EncodingReport, Schema
 from erasable.store import PRIVATE
 from erasable.tables import Dialect, TableStream, nameless_form, stream_table
 from erasable.tables.columns import read_texts
@@ -122,6 +124,8 @@ class TableLearnt:
         constant.
     hints : list of str
         What to do otherwise, where most rows were stored or next to none, little is left of them, or they come sorted.
+    encoding : EncodingReport or None
+        With a schema: how many cells were missing, unknown, unparsable or clipped.
     """
 
     report: LearnReport
@@ -130,18 +134,20 @@ class TableLearnt:
     test: Scores | RegressionScores | None
     warnings: list[str]
     hints: list[str]
+    encoding: EncodingReport | None = None
 
 
 def learn_table(
     path: str | os.PathLike[str],
     source: Any,
     *,
-    label: str = "label",
+    label: str | None = None,
     targets: Sequence[str] = (),
     id: str | None = None,
     subject: str | Sequence[str] | None = None,
     weight: str | None = None,
     ignore: Sequence[str] = (),
+    schema: Schema | str | os.PathLike[str] | None = None,
     label_type: type | None = None,
     id_type: type | None = None,
     subject_type: type | None = None,
@@ -173,11 +179,14 @@ def learn_table(
     source : str, path, list of these, or binary file object
         As in ``erasable.tables.stream_table``.
     label, id, subject, weight, ignore
-        Columns of the labels, of the ids of rows, of whose they are (one or several), of how much they count, and those
-        that are no features.
+        Columns of the labels ("label" unless said otherwise), of the ids of rows, of whose they are (one or several),
+        of how much they count, and those that are no features. With a schema they are named by it; what is named here
+        must agree.
     targets : sequence of str
         Columns of numbers to predict in place of a label: makes a regression, as ``target_range`` among the parameters
         does. A new one needs that range. Without names of targets, that of the label is the one.
+    schema : Schema or path, optional
+        Encodes the columns of a raw table. A model that was made with one knows it; another one is refused.
     label_type, id_type, subject_type : type, optional
         What these columns of a table without types hold: ``int`` or ``str``, and labels also ``float`` or ``bool``.
     n_features : int, optional
@@ -203,6 +212,7 @@ def learn_table(
         About how many bytes of rows are held at a time. It changes the number of passes and nothing else.
     """
     given = dict(parameters or {})
+    asked = schema if schema is None or isinstance(schema, Schema) else Schema.load(schema)
     types = {"label": label_type, "id": id_type, "subject": subject_type}
     named = {role: kind for role, kind in types.items() if kind is not None}
     file = ModelFile(path, timeout=timeout)
@@ -214,10 +224,15 @@ def learn_table(
         scored: list[Scores | RegressionScores] = []
         totals: list[int | None] = []
         made: list[Any] = []
+        encoders: list[Schema | None] = []
+        streams: list[TableStream] = []
 
         def prepare(model: Model | None) -> tuple[TableStream, Any]:
             """The table, read as the model in the file needs it, and an estimator that is that of the file."""
-            if model is not None and not subject and not allow_no_subject and model.core.subject_type is not None:
+            encoder = asked if model is None else agreed_schema(model, asked)
+            encoders.append(encoder)
+            named_subject = subject or (encoder is not None and encoder.having("subject"))
+            if model is not None and not named_subject and not allow_no_subject and model.core.subject_type is not None:
                 raise ConfigurationError(
                     "rows of this model have subjects, and without subject= no erasure by subject could reach these: "
                     "name the column, or allow it with allow_no_subject=."
@@ -228,11 +243,13 @@ def learn_table(
                 width = model.n_features if nameless_form(source) == "svmlight" else None
                 _check_types(known, named, width, n_features)
             numeric = _is_regression(model, targets, given, kernel, label_type)
-            columns = (targets or (label,)) if numeric and nameless_form(source) is None else targets
+            if encoder is not None and numeric:
+                raise ConfigurationError("schema= is for classifiers: leave it out, or the targets.")
+            columns = (targets or (label or "label",)) if numeric and nameless_form(source) is None else targets
             stream = stack.enter_context(
                 stream_table(
                     source,
-                    label=label,
+                    label=label or (None if encoder is not None else "label"),
                     targets=columns,
                     id=id,
                     subject=subject,
@@ -240,9 +257,11 @@ def learn_table(
                     ignore=ignore,
                     kinds=known | named,
                     n_features=width,
+                    schema=encoder,
                     dialect=dialect,
                 )
             )
+            streams.append(stream)
             if named and stream.typed:
                 raise ConfigurationError(
                     "id_type=, subject_type= and label_type= are for CSV: this table has types of its own, leave them "
@@ -250,9 +269,12 @@ def learn_table(
                 )
             if isinstance(given.get("class_weight"), Mapping):
                 given["class_weight"] = _as_labels(given["class_weight"], (known | named).get("label"), stream)
-            new = _made(kernel, given, stream, numeric) if model is None else _agreeing(model, given, kernel, stream)
+            if model is None:
+                new = _made(kernel, given, stream, numeric, encoder)
+            else:
+                new = _agreeing(model, given, kernel, stream)
             if test is not None:
-                _check_test(test, label, columns, ignore, dialect, stream)
+                _check_test(test, label, columns, ignore, dialect, stream, encoder)
             totals.append(given.get("horizon", stream.n_rows))
             made.append((new, model is not None, stream.n_features))
             return stream, new
@@ -288,7 +310,9 @@ def learn_table(
     before = scored[-1] if scored else None
     tested = None
     if test is not None:
-        tested = score_table(read_model(path)[0], test, label=label, targets=targets, ignore=ignore, dialect=dialect)
+        of_test = label or (None if encoders[0] is not None else "label")
+        how: dict[str, Any] = {"targets": targets, "ignore": ignore, "dialect": dialect}
+        tested = score_table(read_model(path)[0], test, label=of_test, **how)
     judged = tested or before
     if judged is not None and judged.no_better_than_constant and judged.rows >= _ENOUGH_TO_JUDGE:
         remedy = REMEDY if isinstance(judged, Scores) else NUMERIC_REMEDY
@@ -302,7 +326,7 @@ def learn_table(
     if isinstance(judged, Scores) and plain and judged.log_loss > judged.log_loss_of_shares:
         hints.append('probabilities are worse than those of a constant (log-loss): loss= "logistic" makes better ones')
     weak = found[EmptiedClassWarning] + found[WeakModelWarning]
-    return TableLearnt(report, stored_bytes(path), before, tested, weak, hints)
+    return TableLearnt(report, stored_bytes(path), before, tested, weak, hints, streams[0].encoding)
 
 
 def _is_regression(
@@ -328,11 +352,12 @@ def _is_regression(
 
 def _check_test(
     test: Any,
-    label: str,
+    label: str | None,
     targets: Sequence[str],
     ignore: Sequence[str],
     dialect: Dialect | None,
     learnt: TableStream,
+    schema: Schema | None,
 ) -> None:
     """Refuse a table to score with that is not there or has other columns, before anything is learnt."""
     if os.fspath(test) == "-":
@@ -340,12 +365,13 @@ def _check_test(
     form = nameless_form(test)
     with stream_table(
         test,
-        label=label,
+        label=label or (None if schema is not None else "label"),
         targets=targets if form is None else (),
         ignore=ignore if learnt.feature_names is None else (),
-        features=None if form is not None else learnt.feature_names,
+        features=None if form is not None or schema is not None else learnt.feature_names,
         kinds={"label": str},  # nothing is read
         n_features=learnt.n_features if form == "svmlight" else None,
+        schema=schema,
         dialect=dialect,
     ) as stream:
         if stream.n_features != learnt.n_features:
@@ -354,9 +380,13 @@ def _check_test(
             )
 
 
-def _made(kernel: str | None, given: dict[str, Any], stream: TableStream, numeric: bool) -> StreamingFace:
+def _made(
+    kernel: str | None, given: dict[str, Any], stream: TableStream, numeric: bool, schema: Schema | None
+) -> StreamingFace:
     """A new model for a table."""
     if kernel is not None:
+        if schema is not None:
+            raise ConfigurationError("schema= is for linear models: leave it out, or kernel=.")
         return ErasableKernelClassifier(kernel, **given, feature_names=stream.feature_names)
     if "kappa" in given and "horizon" not in given:
         rows = stream.count_rows()
@@ -370,6 +400,8 @@ def _made(kernel: str | None, given: dict[str, Any], stream: TableStream, numeri
         if heads := given.keys() - ErasableRegressor().get_params().keys():
             raise ConfigurationError(f"{', '.join(sorted(heads))}: for classifiers, and this is a regression.")
         return ErasableRegressor(**given, feature_names=stream.feature_names)
+    if schema is not None:
+        return ErasableClassifier(**given, feature_map=schema)
     return ErasableClassifier(**given, feature_names=stream.feature_names)
 
 
@@ -377,7 +409,7 @@ def _agreeing(model: Model, given: dict[str, Any], kernel: str | None, stream: T
     """An unfitted estimator like the model; parameters or columns that differ from the model's are refused."""
     if kernel is not None and not isinstance(model, KernelModel):
         raise ConfigurationError("kernel= names a kernel, and the file holds a linear model: leave it out.")
-    if model.n_features is None:
+    if model.n_features is None and schema_of(model) is None:
         raise ConfigurationError(
             "the file was made with a map of texts, which no file can hold: learn with Python, as erasable.load says."
         )
@@ -403,7 +435,7 @@ def _agreeing(model: Model, given: dict[str, Any], kernel: str | None, stream: T
             "the table has other columns of features, or in another order, than the model was made with: it "
             f"{difference}. Name columns that are no features with id=, subject= and ignore=."
         )
-    if stream.n_features != model.n_features:
+    if model.n_features is not None and stream.n_features != model.n_features:
         raise InputError(
             f"the table has {stream.n_features} features and the model {model.n_features}: name the columns that are "
             "none with id=, subject= and ignore=, or leave them out of the table."

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from erasable.errors import ConfigurationError, InputError
 from erasable.models.model import Model, model_behind
+from erasable.operations.schemas import schema_of
+from erasable.schemas import EncodingReport
 from erasable.tables import Dialect, TableStream, files_of, nameless_form, stream_table
 from erasable.tables.reading import listed
 
@@ -32,6 +34,7 @@ def predict_table(
     ignore: Sequence[str] = (),
     probabilities: bool = False,
     tally: Tally | None = None,
+    encoding: Callable[[EncodingReport], None] | None = None,
     dialect: Dialect | None = None,
     unused: Callable[[tuple[str, ...]], None] | None = None,
     progress: Callable[[int, int | None], None] | None = None,
@@ -41,12 +44,13 @@ def predict_table(
     Parameters
     ----------
     model : estimator, or a model of ``erasable.models``
-        Fitted. Where it was made with ``feature_names``, columns are found by name, in any order, and
-        other columns are left alone. Otherwise they are taken in the order of the table: see ``by_position``.
+        Fitted. One with a schema takes raw tables. Where it was made with ``feature_names``, columns are found by name,
+        in any order, and other columns are left alone. Otherwise they are taken in the order of the table: see
+        ``by_position``.
     source : str, path, list of these, or binary file object
         As in ``erasable.tables.stream_table``; ``"-"`` is the standard input.
     id : str, optional
-        The column that names the rows.
+        The column that names the rows; a schema may name it, too.
     label : str, optional
         A column of known labels, which is no feature; each record then says what it holds, as ``known``.
     targets : sequence of str
@@ -57,6 +61,8 @@ def predict_table(
         Add the probability of every class.
     tally : Tally, optional
         Takes what was predicted for rows with known labels, to be scored.
+    encoding : callable, optional
+        Called at the end with what became of the cells, where the model has a schema.
     dialect : Dialect, optional
         How CSV text is written.
     unused : callable, optional
@@ -95,13 +101,15 @@ def predict_table(
             done += len(answers)
             if progress is not None:
                 progress(done, stream.n_rows)
+        if encoding is not None and stream.encoding is not None:
+            encoding(stream.encoding)
 
 
 def score_table(
     model: Any,
     source: str | os.PathLike[str] | Any,
     *,
-    label: str = "label",
+    label: str | None = "label",
     targets: Sequence[str] = (),
     ignore: Sequence[str] = (),
     dialect: Dialect | None = None,
@@ -161,7 +169,7 @@ def _stream_for(
     dialect: Dialect | None,
 ) -> TableStream:
     """A table as the model reads it: columns by name where it has names, labels of the type that it knows."""
-    wanted, form = model.n_features, nameless_form(source)
+    wanted, form, schema = model.n_features, nameless_form(source), schema_of(model)
     targets = target_columns(model, source, label, targets)
     known = {type(c) for c in model.classes} & {int, str}  # what a column of digits stands for, the model says
     stream = stream_table(
@@ -172,6 +180,7 @@ def _stream_for(
         targets=targets,
         features=None if form is not None else model.feature_names,
         ignore=ignore,
+        schema=schema,
         kinds={"label": known.pop()} if known else None,
         n_features=wanted if form == "svmlight" else None,
         dialect=dialect,
@@ -188,7 +197,8 @@ def _stream_for(
 
 def by_position(model: Any, source: Any) -> bool:
     """Whether columns that have names are taken by their order, since the model stores no names of its own."""
-    return model_behind(model, "predict").feature_names is None and nameless_form(source) is None
+    known = model_behind(model, "predict")
+    return known.feature_names is None and schema_of(known) is None and nameless_form(source) is None
 
 
 def refuse_overwriting(out: str | os.PathLike[str] | None, *read: Any) -> None:

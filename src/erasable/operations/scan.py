@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +14,21 @@ from erasable.audit.scan import ScanReport, scan
 from erasable.core.layout import read_meta
 from erasable.errors import ConfigurationError, InputError, StateFormatError
 from erasable.models.files import head_of
-from erasable.tables import Dialect, Table, files_of, load_table, nameless_form
+from erasable.models.linear import describe_map, described_map
+from erasable.operations.schemas import raw_table, telling_cells
+from erasable.schemas import Schema
+from erasable.tables import Dialect, Table, files_of, load_table, nameless_form, stream_table
 
 
 def scan_for(
     folder: str | os.PathLike[str],
     table_path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     *,
-    label: str | None = "label",
+    label: str | None = None,
     id: str | None = None,
     subject: str | Sequence[str] | None = None,
     ignore: Sequence[str] = (),
+    schema: Schema | str | os.PathLike[str] | None = None,
     exclude: Sequence[str] = (),
     dialect: Dialect | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -38,8 +42,8 @@ def scan_for(
     table_path : str, path, or list of these
         The rows, as CSV, Parquet, NumPy or SVMlight file; see ``erasable.tables.load_table``. It is not looked into
         itself.
-    label : str, optional, default="label"
-        The column of labels, which is no feature. It need not be there.
+    label : str, optional
+        The column of labels, which is no feature. It need not be there. By default "label", or as a schema says.
     id : str, optional
         The column of ids. They are looked for as text, and in models one by one; with them, a stored row with the same
         features under another id is told from a remain.
@@ -48,6 +52,9 @@ def scan_for(
     ignore : sequence of str
         Columns that are no features, when the models below the folder do not say which are. Where all models that say
         it agree, and the table has these columns, they are taken and no others, whatever is said here.
+    schema : Schema or path, optional
+        For a raw table: rows are looked for as it encodes them, and texts of them as they are. Where all models below
+        the folder that have a schema have the same, it is taken.
     exclude : sequence of str
         Glob patterns for names, or for paths below the folder, that are not looked into.
     dialect : Dialect, optional
@@ -77,15 +84,16 @@ def scan_for(
     >>> report.clean, report.remains[0].what, report.remains[0].row
     (False, 'id', 1)
     """
-    rows = _rows(folder, table_path, {"label": label, "id": id, "subject": subject, "dialect": dialect}, ignore)
+    given = {"label": label, "id": id, "subject": subject, "dialect": dialect}
+    rows, encoder = _found(folder, table_path, given, ignore, schema)
     try:
         os.stat(folder)
     except OSError as error:
         raise InputError(f"{os.fspath(folder)!r} cannot be looked through: {error.strerror}.") from None
-    X = rows.X if isinstance(rows.X, np.ndarray) else rows.X.toarray()
+    numbers = rows.numbers
     return scan(
         folder,
-        X,
+        numbers if isinstance(numbers, np.ndarray) else numbers.toarray(),
         ids=rows.ids,
         subjects=rows.subjects,
         skip=files_of(table_path),
@@ -94,21 +102,51 @@ def scan_for(
         feature_names=rows.feature_names,
         id_name=id,
         subject_name=subject,
+        feature_map=None if encoder is None else describe_map(encoder, None),
+        cells=() if encoder is None else telling_cells(encoder, raw_table(table_path, dialect)),
     )
+
+
+def _found(
+    folder: str | os.PathLike[str],
+    table: Any,
+    given: dict[str, Any],
+    ignore: Sequence[str],
+    asked: Schema | str | os.PathLike[str] | None,
+) -> tuple[Table, Schema | None]:
+    """The rows of the table, and the schema that encoded them where there is one for it."""
+    schema = _schema(folder, asked)
+    if schema is not None:
+        # A table of other columns than the models' is looked for as it is.
+        unfit = nullcontext() if asked is not None else suppress(InputError, ConfigurationError)
+        with unfit, stream_table(table, labelled=False, schema=schema, **given) as stream:
+            return stream.read(), schema
+    return _rows(folder, table, given, ignore), None
+
+
+def _schema(folder: str | os.PathLike[str], asked: Schema | str | os.PathLike[str] | None) -> Schema | None:
+    """The schema that was asked for, or the one that all models below the folder with a schema have."""
+    if asked is not None:
+        return asked if isinstance(asked, Schema) else Schema.load(asked)
+    found = {meta["feature_map"] for meta in _headers(Path(folder)) if isinstance(meta.get("feature_map"), str)}
+    schemas = []
+    for text in found:
+        with suppress(ConfigurationError, StateFormatError, KeyError, TypeError):
+            schemas.append(Schema.parse(described_map(text)["map"]["text"]))
+    return schemas[0] if len(schemas) == 1 else None
 
 
 def _rows(folder: str | os.PathLike[str], table: Any, given: dict[str, Any], ignore: Sequence[str]) -> Table:
     """The rows of the table, with the features that models below the folder were made with, where they say so."""
-    known = {tuple(names) for names in _feature_names(Path(folder))}
+    given = {**given, "label": given["label"] or "label"}
+    known = {tuple(m["feature_names"]) for m in _headers(Path(folder)) if isinstance(m.get("feature_names"), list)}
     if len(known) == 1 and nameless_form(table) is None:
         with suppress(InputError, ConfigurationError):  # a table of other columns is looked for as it is
             return load_table(table, features=known.pop(), labelled=False, **given)
     return load_table(table, ignore=ignore, labelled=False, **given)
 
 
-def _feature_names(folder: Path) -> Iterator[list[str]]:
+def _headers(folder: Path) -> Iterator[dict[str, Any]]:
     for path in sorted(folder.rglob("*.erasable")):
         with suppress(OSError, StateFormatError):
-            meta = read_meta(head_of(path)[0])
-            if isinstance(meta.get("feature_names"), list):
-                yield meta["feature_names"]
+            yield read_meta(head_of(path)[0])

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from erasable.models.files import Code, read_model
 from erasable.models.model import model_behind
 from erasable.models.reports import VerifyReport
+from erasable.operations.pipelines import is_pipeline, model_in
 
 
-def verify(model: Any, *, progress: Callable[[int, int], None] | None = None) -> VerifyReport:
+def verify(
+    model: Any, *, public: Collection[str] = (), progress: Callable[[int, int], None] | None = None
+) -> VerifyReport:
     """Rerun learning over the stored core rows from nothing and compare everything with what is stored.
 
     This computes the right-hand side of the definition of exact system-aware unlearning, ``I(S' - U, {})``, with no
@@ -20,7 +23,10 @@ def verify(model: Any, *, progress: Callable[[int, int], None] | None = None) ->
     Parameters
     ----------
     model : estimator, or a model of ``erasable.models``
-        Fitted; not changed.
+        Fitted; not changed. Also a ``Pipeline`` of scikit-learn that ends in one: then no step before it may hold
+        what was learnt from rows, see ``model_in``.
+    public : collection of str
+        Names of steps of the pipeline that were fitted on nothing that may have to be forgotten.
     progress : callable, optional
         Called with (rows done, rows in all) after every block.
 
@@ -31,7 +37,7 @@ def verify(model: Any, *, progress: Callable[[int, int], None] | None = None) ->
     Raises
     ------
     VerificationError
-        Naming the first thing that differs.
+        Naming the first thing that differs, or the step that was fitted on rows.
 
     Examples
     --------
@@ -43,6 +49,8 @@ def verify(model: Any, *, progress: Callable[[int, int], None] | None = None) ->
     >>> report.core_rows == clf.n_core_, report.digest == clf.state_digest()
     (True, True)
     """
+    if is_pipeline(model) or public:
+        model = model_in(model, public=public)
     return model_behind(model, "verify").verify(progress)
 
 

@@ -4,6 +4,7 @@ A fitted encoder is a trace of the rows that it was fitted on. A schema is writt
 single person shows in it, and holds for every row alike.
 """
 
+from erasable.schemas._cells import canonical_text
 from erasable.schemas._moments import Date, Time
 from erasable.schemas._number import Number
 from erasable.schemas._others import Cross, Role
@@ -28,5 +29,6 @@ __all__ = [
     "Time",
     "Vector",
     "YesNo",
+    "canonical_text",
     "draft_schema",
 ]

@@ -19,6 +19,7 @@ from erasable.schemas._cells import NUMBER, TEXT, Cells, number_of, texts_of
 
 NEVER = math.inf
 _LARGEST_EXPONENT = 15
+_SHARE = 10  # of the subjects that a dense cell has: one of so many
 
 
 class Facts:
@@ -169,7 +170,7 @@ def draft_edges(facts: Facts, numbers: Float64s, cells: int) -> list[tuple[float
 
     Multiples of a 1-2-5 step, of which the range from the k-th smallest to the k-th largest subject has ``cells`` or
     more; or 1, 2, 5, 10, ... where most subjects are below a tenth of it. An edge stays out where neither of the cells
-    beside it has k subjects.
+    beside it has k subjects. Between them, where subjects are many: see :func:`_dense_edges`.
     """
     k = facts.k
     low, high = facts.extremes(numbers)
@@ -177,24 +178,69 @@ def draft_edges(facts: Facts, numbers: Float64s, cells: int) -> list[tuple[float
         return []
     shape = Decisions()
     whole = not shape.at_least(facts.having(~np.isnan(numbers) & (numbers != np.rint(numbers))), k)
+    dense = _dense_edges(facts, numbers, whole, shape.margin)
     if _is_skewed(low, high, k, shape):
         exponents = range(0 if whole else -6, _LARGEST_EXPONENT + 1)
         edges = [as_number(d, e) for e in exponents for d in (1, 2, 5)]
     else:
         edges = _multiples(low, high, k, cells, whole, shape)
-    if not edges:
-        return []
     bounds = np.array([-np.inf, *edges, np.inf])
     place = np.searchsorted(bounds, numbers, side="right")
     place[np.isnan(numbers)] = 0
     in_cell = [facts.having(place == j) for j in range(1, len(bounds))]
-    found = []
+    found = dense
     for i, edge in enumerate(edges):
         below, above = int(np.searchsorted(low, edge)), int(np.count_nonzero(high >= edge))
         beside = max(in_cell[i], in_cell[i + 1])
         if min(below, above, beside) >= k:
-            found.append((edge, min(below - k + 1, above - k + 1, beside - k + 1, shape.margin)))
+            margin = min(below - k + 1, above - k + 1, beside - k + 1, shape.margin)
+            found[edge] = max(margin, found.get(edge, 0))
+    return sorted(found.items())
+
+
+def _dense_edges(facts: Facts, numbers: Float64s, whole: bool, of_whole: float) -> dict[float, float]:
+    """Multiples of 1-2-5 steps with many subjects within one step on either side, each with its margin.
+
+    Many are k, and a tenth of those who have another than the commonest number: of gains, which most people do not
+    have, the edges are where those of the others are. Nothing else is asked, so absent subjects can but take edges
+    away: as many have to be absent as there are more than many.
+    """
+    there = np.flatnonzero(~np.isnan(numbers))
+    order = there[np.argsort(numbers[there], kind="stable")]
+    values, rank = numbers[order], np.full(len(numbers), -1)
+    rank[order] = np.arange(len(order))
+    pairs = rank[facts.places] >= 0
+    ranks, subjects = rank[facts.places[pairs]], facts.subjects[pairs]
+    _, who = np.unique(subjects, return_inverse=True)
+    alone = np.bincount(who)[who] == 1
+    commonest = int(np.bincount(ranks[alone], minlength=1).max()) if alone.any() else 0
+    many = max(facts.k, -(-(int(who.max(initial=-1)) + 1 - commonest) // _SHARE))
+    at = np.concatenate([[0], np.cumsum(np.bincount(ranks, minlength=len(values)))])  # pairs below each value
+    by_rank = who[np.argsort(ranks, kind="stable")]
+    found: dict[float, float] = {}
+    for exponent in range(_LARGEST_EXPONENT, (0 if whole else -6) - 1, -1):
+        for digit in (5, 2, 1):
+            edges = _steps_around(values, np.diff(at), many, digit, exponent)
+            cut = at[np.searchsorted(values, edges)]
+            for i in np.flatnonzero((np.diff(cut[:-1]) >= many) & (np.diff(cut[1:]) >= many)).tolist():
+                beside = min(len(np.unique(by_rank[cut[j] : cut[j + 1]])) for j in (i, i + 1))
+                if beside >= many:
+                    margin = min(beside - many + 1, NEVER if exponent >= 0 else of_whole)
+                    found[float(edges[i + 1])] = max(margin, found.get(float(edges[i + 1]), 0))
     return found
+
+
+def _steps_around(values: Float64s, often: Int64s, many: int, digit: int, exponent: int) -> Float64s:
+    """The multiples of a step around cells that may have so many, where a quotient may be rounded to the next cell."""
+    step = as_number(digit, exponent)
+    within = np.abs(values) < 2.0**52 * step
+    cells, places = np.unique(np.floor(values[within] / step), return_inverse=True)
+    count = np.bincount(places, weights=often[within], minlength=len(cells))
+    left, right = np.diff(cells, prepend=-np.inf) == 1, np.diff(cells, append=np.inf) == 1
+    near = count + np.where(left, np.roll(count, 1), 0) + np.where(right, np.roll(count, -1), 0)
+    dense = cells[near >= many]
+    wanted = np.unique(np.concatenate([dense + d for d in (-2, -1, 0, 1, 2, 3)])) if len(dense) else dense
+    return np.array([as_number(int(i) * digit, exponent) for i in wanted.tolist()])
 
 
 def _is_skewed(low: Float64s, high: Float64s, k: int, shape: Decisions) -> bool:

@@ -76,6 +76,7 @@ def draft_schema(
     target: str | None = None,
     id: str | None = None,
     subject: str | Sequence[str] = (),
+    weight: str | None = None,
     ignore: Sequence[str] = (),
     k: int = 20,
 ) -> Draft:
@@ -84,7 +85,7 @@ def draft_schema(
     Parameters
     ----------
     table : Arrow table, pandas or polars dataframe, or dict of columns
-    label, target, id, subject, ignore : names of columns
+    label, target, id, subject, weight, ignore : names of columns
         What they are. Without subjects every row is one of its own; with several columns of them, the first one counts.
     k : int, default=20
         Nothing that fewer subjects have goes into the draft.
@@ -109,7 +110,8 @@ def draft_schema(
     columns = Columns(table)
     subjects = (subject,) if isinstance(subject, str) else tuple(subject)
     roles = {**dict.fromkeys(ignore, "ignore"), **dict.fromkeys(subjects, "subject")}
-    roles |= {name: role for role, name in (("label", label), ("target", target), ("id", id)) if name is not None}
+    once = {"label": label, "target": target, "id": id, "weight": weight}
+    roles |= {name: role for role, name in once.items() if name is not None}
     absent = [name for name in roles if name not in columns.names]
     if absent:
         raise ConfigurationError(f"the table has no column {' and no column '.join(map(repr, absent))}.")

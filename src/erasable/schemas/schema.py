@@ -14,6 +14,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
+import scipy.sparse as sp
+
 from erasable.core.arrays import Array
 from erasable.errors import ConfigurationError, InputError, InputTypeError
 from erasable.features import TABLES, FeatureMap
@@ -311,17 +313,27 @@ class Schema(FeatureMap):
 
     def prepared(self, X: Any) -> EncodedTable:
         """A table that is encoded once, and from which rows can be taken."""
-        return X if isinstance(X, EncodedTable) else EncodedTable(self, self.encode_sparse(X)[0])
+        return X if isinstance(X, EncodedTable) else EncodedTable(self, *self.encode_sparse(X))
 
 
 class EncodedTable:
-    """The rows of a table, encoded: one-dimensional, as a row of a table is one thing."""
+    """The rows of a table, encoded: one-dimensional, as a row of a table is one thing.
+
+    ``report`` says what became of the cells; rows that are taken from it have none.
+    """
 
     ndim = 1
 
-    def __init__(self, schema: Schema, rows: Any) -> None:
-        self.schema, self.rows = schema, rows
+    def __init__(self, schema: Schema, rows: Any, report: EncodingReport | None = None) -> None:
+        self.schema, self.rows, self.report = schema, rows, report
         self.shape = (rows.shape[0],)
+
+    @classmethod
+    def joined(cls, parts: Sequence[EncodedTable]) -> EncodedTable:
+        """The rows of all parts, of one schema."""
+        reports = [part.report for part in parts if part.report is not None]
+        whole = sum(reports, EncodingReport(0)) if len(reports) == len(parts) else None
+        return cls(parts[0].schema, sp.vstack([part.rows for part in parts], format="csr"), whole)
 
     def __len__(self) -> int:
         return int(self.rows.shape[0])

@@ -17,6 +17,7 @@ import numpy as np
 from erasable.arrow import BYTES, NUMERIC, TEXTS, is_kind, open_parquet, pyarrow
 from erasable.errors import InputError, InputTypeError
 from erasable.tables.columns import Kinds, Roles, as_rows, checked_column, row_dtype
+from erasable.tables.encoding import check_classes, encoded, encoded_bytes
 from erasable.tables.reading import Source, block_rows, listed, read_or_refuse, refused_each, where_in
 from erasable.tables.table import Table
 
@@ -58,7 +59,12 @@ class ArrowSource(Source):
     @property
     def n_features(self) -> int:
         """How many numbers a row has."""
-        return len(self._columns.features)
+        schema = self._columns.roles.schema
+        return len(self._columns.features) if schema is None else schema.n_features_out
+
+    def raw(self, rows: int | None) -> Iterator[Any]:
+        """The cells as they are, in Arrow tables of so many rows, or in one."""
+        return self._tables(rows)
 
     @abstractmethod
     def _tables(self, rows: int | None) -> Iterator[Any]:
@@ -84,8 +90,11 @@ class ArrowSource(Source):
             raise InputError(f"{self._path.name}: there are no rows.")
 
     def _copy(self, table: Any, where: str, first: int, read: Callable[[list[Any], str, str], list[Any]]) -> Table:
-        X = read_or_refuse(lambda: _rows(table, self._columns, where, first), self._path, "numbers")
-        found = {}
+        schema, found = self._columns.roles.schema, {}
+        if schema is None:
+            X = read_or_refuse(lambda: _rows(table, self._columns, where, first), self._path, "numbers")
+        else:
+            X = encoded(schema, table.select(list(self._columns.features)), where, self._columns.unused)
         for role, names in self._columns.roles.given.items():
             places = [f"{where}, column {name!r}" for name in names]
             parts = [self._cells(table, name, role, place) for name, place in zip(names, places, strict=True)]
@@ -96,7 +105,10 @@ class ArrowSource(Source):
                 values = joined_subjects([values[low : low + n] for low in range(0, len(values), n)])
             found[role] = checked_column(values, role, place, first)
         y, ids, subjects = (found.get(role) for role in ("label", "id", "subject"))
-        return Table(X, y, ids, subjects, self.name, self._columns.features, weights=found.get("weight"))
+        if schema is not None and y is not None:
+            check_classes(schema, y, where)
+        called = self._columns.features if schema is None else None
+        return Table(X, y, ids, subjects, self.name, called, weights=found.get("weight"))
 
     def _cells(self, table: Any, name: str, role: str, where: str) -> list[Any]:
         return read_or_refuse(lambda: cells(table, name, role, where), self._path, "text in UTF-8")
@@ -180,10 +192,13 @@ def columns_of(schema: Any, roles: Roles, path: Path, shown: list[str]) -> Colum
                 "(in pandas: to_csv(index=False))."
             )
     unfit = {shown[j]: _called(schema.types[j]) for j in places if not is_kind(schema.types[j], *NUMERIC)}
-    if unfit:
+    if unfit and not roles.untyped:
         raise not_numeric(path, unfit)
-    unused = tuple(name for name in names if name not in others and name not in features)
+    known = () if roles.schema is None else roles.schema.by_name
+    unused = tuple(name for name in names if name not in others and name not in features and name not in known)
     booleans = frozenset(names[j] for j in places if is_kind(schema.types[j], "boolean"))
+    if roles.untyped:
+        booleans = frozenset()  # of whatever type a column is, it is read as the schema says
     return Columns(roles, features, tuple(shown[j] for j in places), unused, booleans)
 
 
@@ -278,6 +293,8 @@ def _cell_type(kind: Any, role: str) -> Any:
 
 def _row_bytes(schema: Any, columns: Columns) -> int:
     """About how many bytes a row takes once it is copied out."""
+    if columns.roles.untyped:
+        return encoded_bytes(columns.roles)
     types = [schema.field(f).type for f in columns.features]
     narrow = all(is_kind(t, "boolean", "int8", "uint8", "int16", "uint16", "float16", "float32") for t in types)
     return len(types) * (4 if narrow else 8) + 32 * len(columns.roles.columns)

@@ -15,6 +15,7 @@ import scipy.sparse as sp
 from erasable.core.sparse import summed
 from erasable.errors import ConfigurationError, InputError, InputTypeError
 from erasable.models.keys import as_subject_column
+from erasable.schemas import Schema
 
 Kinds = dict[str, type]
 _KINDS: dict[str, tuple[type, ...]] = {"label": (int, bool, float, str), "id": (int, str), "subject": (int, str)}
@@ -33,6 +34,8 @@ class Roles:
 
     ``labelled`` says whether there must be labels; ``ignore`` names columns that are left alone, whatever they hold.
     Of several columns of subjects, each row belongs to all whom it names there.
+    With a ``schema`` features are what it makes of its columns, which hold anything; roles that are ``optional`` may be
+    absent. With ``raw``, cells of whatever kind are handed on as they are.
     """
 
     label: str | None
@@ -42,6 +45,9 @@ class Roles:
     labelled: bool = True
     ignore: Sequence[str] = ()
     weight: str | None = None
+    schema: Schema | None = None
+    raw: bool = False
+    optional: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if isinstance(self.subject, list | tuple):
@@ -76,6 +82,11 @@ class Roles:
             )
 
     @property
+    def untyped(self) -> bool:
+        """Whether columns of features may hold anything."""
+        return self.raw or self.schema is not None
+
+    @property
     def subjects(self) -> tuple[str, ...]:
         """The columns of subjects: none, one or several."""
         return self.subject if isinstance(self.subject, tuple) else () if self.subject is None else (self.subject,)
@@ -93,9 +104,10 @@ class Roles:
         return list(dict.fromkeys(chain.from_iterable(self.given.values())))
 
     def present(self, names: Container[str]) -> Roles:
-        """The same without a label that may be missing and is."""
-        absent = not self.labelled and self.label is not None and self.label not in names
-        return replace(self, label=None) if absent else self
+        """The same without a label, or another role, that may be missing and is."""
+        optional = [*self.optional, *(() if self.labelled else ("label",))]
+        gone: dict[str, Any] = {role: None for role in optional if getattr(self, role) not in names}
+        return replace(self, **gone) if gone else self
 
 
 def check_kinds(kinds: Mapping[str, type] | None) -> Kinds:

@@ -18,6 +18,7 @@ from erasable.arrow import pyarrow
 from erasable.errors import ErasableError, InputError
 from erasable.tables.arrow_columns import ArrowSource, columns_of, not_numeric, regrouped
 from erasable.tables.columns import Kinds, Roles, fitting_kinds, is_number, read_texts
+from erasable.tables.encoding import encoded_bytes
 from erasable.tables.opening import Dialect, open_text
 from erasable.tables.quotes import whole_rows
 from erasable.tables.reading import read_or_refuse
@@ -71,8 +72,10 @@ class CsvSource(ArrowSource):
         columns = columns_of(schema, roles, path, self._shown)
         # What follows the first block has to be the same kind of number.
         kind_of = {f: "bool" if f in columns.booleans else "float64" for f in columns.features}
+        kind_of = dict.fromkeys(columns.features, "string") if roles.untyped else kind_of
         self._convert = self._converted(columns.roles, kind_of, include=True)
-        super().__init__(path, name, columns, 8 * len(columns.features) + 64 * len(columns.roles.columns))
+        row_bytes = encoded_bytes(roles) if roles.untyped else 8 * len(columns.features)
+        super().__init__(path, name, columns, row_bytes + 64 * len(columns.roles.columns))
 
     def _first_block(self, roles: Roles) -> Any:
         """The names and types of columns, as the first block shows them."""

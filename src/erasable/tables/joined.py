@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from erasable.arrow import pyarrow
 from erasable.errors import InputError
+from erasable.schemas import EncodedTable
 from erasable.tables.reading import Source, as_path, compared, listed
 from erasable.tables.table import Table
 
@@ -117,6 +119,15 @@ class JoinedSource(Source):
         else:
             yield from parts
 
+    def raw(self, rows: int | None) -> Iterator[Any]:
+        """The cells of one file after the other; of all files, columns in the order of the first."""
+        parts = (table for source in self._sources for table in source.raw(rows))
+        if rows is None:
+            names = list(self.feature_names or ())
+            yield pyarrow().concat_tables([table.select(names) for table in parts], promote_options="permissive")
+        else:
+            yield from parts
+
     def _check_kinds(self) -> None:
         """Refuse labels, ids or subjects that are of one type here and of another there."""
         known: dict[str, tuple[type, Path]] = {}
@@ -145,4 +156,6 @@ def _stacked(tables: list[Table], name: str) -> Table:
         return None if columns[0] is None else np.concatenate(columns)
 
     rest = {part: joined(part) for part in ("y", "ids", "subjects", "weights")}
-    return Table(joined("X"), **rest, name=name, feature_names=tables[0].feature_names)
+    rows = [table.X for table in tables]
+    X = EncodedTable.joined(rows) if isinstance(rows[0], EncodedTable) else joined("X")
+    return Table(X, **rest, name=name, feature_names=tables[0].feature_names)

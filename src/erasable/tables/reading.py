@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-from erasable.errors import ErasableError, InputError, InputTypeError
+from erasable.errors import ConfigurationError, ErasableError, InputError, InputTypeError
 from erasable.tables.table import Table
 
 T = TypeVar("T")
@@ -56,6 +56,10 @@ class Source(ABC):
 
         There is at least one row, and what is open is closed when the iterator is.
         """
+
+    def raw(self, rows: int | None) -> Iterator[Any]:
+        """The cells as they are, where columns have names; in Arrow tables of so many rows, or in one."""
+        raise ConfigurationError(f"{self.name} has no columns with names: give CSV, Parquet or Arrow.")
 
     def count_rows(self) -> int | None:
         """How many rows there are, if need be by reading the file; None where that is not possible."""

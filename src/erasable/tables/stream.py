@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from typing import BinaryIO, Self
+from typing import Any, BinaryIO, Self
 from weakref import WeakSet
 
 from erasable.errors import ConfigurationError, InputError
+from erasable.schemas import EncodingReport, Schema
 from erasable.tables.columns import Roles, check_kinds
+from erasable.tables.encoding import kinds_by, roles_by
 from erasable.tables.npz import is_half_of_split, read_split
 from erasable.tables.opening import Dialect
 from erasable.tables.reading import Source, as_path
-from erasable.tables.sources import open_source
+from erasable.tables.sources import nameless_form, open_source
 from erasable.tables.table import Split, Table
 from erasable.tables.targets import Targets, check_targets
 from erasable.validation import whole_number
@@ -39,6 +41,8 @@ class TableStream:
         Whether the format says what labels, ids and subjects are; in CSV text all is text, and ``kinds`` says it.
     unused : tuple of str
         Columns that were left alone although nobody said so with ``ignore``, since ``features`` does not name them.
+    encoding : EncodingReport or None
+        With a schema: what became of the cells of the rows that were read.
     """
 
     def __init__(self, source: Source, block_bytes: int, targets: Sequence[str] = ()) -> None:
@@ -50,6 +54,7 @@ class TableStream:
             self.feature_names = self._targets.feature_names
         self._running: WeakSet[Generator[Table, None, None]] = WeakSet()
         self._spent = self._closed = False
+        self.encoding: EncodingReport | None = None
 
     @property
     def n_features(self) -> int:
@@ -89,8 +94,20 @@ class TableStream:
         return blocks
 
     def _blocks(self, block_bytes: int | None) -> Generator[Table, None, None]:
-        for table in self._source.blocks(block_bytes):
-            yield table if self._targets is None else self._targets.split(table)
+        seen = EncodingReport(0)
+        for block in self._source.blocks(block_bytes):
+            report = getattr(block.X, "report", None)
+            if report is not None:
+                seen += report
+                if self.encoding is None or seen.n_rows > self.encoding.n_rows:  # a pass may have ended early
+                    self.encoding = seen
+            yield block if self._targets is None else self._targets.split(block)
+
+    def raw(self) -> Any:
+        """The cells of all rows as they are, those of text as text: an Arrow table. For ``stream_table(raw=True)``."""
+        self._check_open()
+        (table,) = self._source.raw(None)
+        return table
 
     def _check_open(self) -> None:
         if self._closed:
@@ -126,6 +143,8 @@ def stream_table(
     weight: str | None = None,
     dialect: Dialect | None = None,
     targets: Sequence[str] = (),
+    schema: Schema | None = None,
+    raw: bool = False,
     block_bytes: int = BLOCK_BYTES,
 ) -> TableStream:
     r"""The table in a file or pipe, block by block: what ``load_table`` reads, with one block in memory at a time.
@@ -179,6 +198,11 @@ def stream_table(
     targets : sequence of str
         Columns of numbers that are to be predicted, none missing, in place of a label: they become ``y``, of shape
         (n_rows,) for one and (n_rows, n_targets) for several. Files without names of columns have theirs in ``y``.
+    schema : Schema, optional
+        Encodes the columns that it names, which may hold anything; rows of blocks are then an ``EncodedTable``. It also
+        says which columns have which role; those that are named here must agree. For CSV, Parquet and Arrow.
+    raw : bool, default=False
+        For ``TableStream.raw``, which hands on columns of any kind.
     block_bytes : int, default=16 MiB
         About how large the rows of a block are. In all, some three times as much is in memory, and pages of Parquet.
 
@@ -206,14 +230,22 @@ def stream_table(
     ...     stream.read().X.tolist()
     [[80.5, 41.0], [71.0, 52.0], [66.0, 39.0]]
     """
+    if schema is not None and (targets or nameless_form(source) is not None):
+        what = "labels" if targets else "tables whose columns have names: CSV, Parquet or Arrow"
+        raise ConfigurationError(f"a schema is for {what}.")
+    if schema is not None and dialect is not None and dialect.decimal != ".":
+        raise ConfigurationError("a schema reads numbers with a decimal point: write them so, or leave decimal= out.")
     if targets:
         subjects = (subject,) if subject is None or isinstance(subject, str) else subject
         targets = check_targets(targets, (id, *subjects, weight, *ignore, *(features or ())))
         label, labelled, features = None, False, None if features is None else (*features, *targets)
-    roles = Roles(label, id, subject, features, labelled, ignore, weight)
+    known = check_kinds(kinds)
+    roles = Roles(label, id, subject, features, labelled and schema is None, ignore, weight, raw=raw)
+    if schema is not None:
+        roles, known = roles_by(schema, roles, labelled=labelled), kinds_by(schema, known)
     size = whole_number(block_bytes, "block_bytes")
     width = None if n_features is None else whole_number(n_features, "n_features")
-    return TableStream(open_source(source, roles, check_kinds(kinds), width, dialect), size, targets)
+    return TableStream(open_source(source, roles, known, width, dialect), size, targets)
 
 
 def load_table(

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from erasable.errors import ConfigurationError, InputError, InputTypeError
+from erasable.schemas import EncodedTable
 from erasable.tables.columns import number_columns, plain_array, subject_array
 from erasable.validation import number_between, whole_number
 
@@ -22,8 +23,8 @@ class Table:
 
     Parameters
     ----------
-    X : ndarray of float32 or float64, or scipy.sparse.csr_array, of shape (n_rows, n_features)
-        The rows.
+    X : ndarray of float32 or float64, or scipy.sparse.csr_array, of shape (n_rows, n_features); or EncodedTable
+        The rows; those that a schema encoded are known as such.
     y : array of shape (n_rows,), optional
         Their labels; without, there is nothing to learn, but rows to predict or to look for. Numbers to be predicted
         may have the shape (n_rows, n_targets).
@@ -68,14 +69,15 @@ class Table:
     weights: npt.NDArray[Any] | None = None
 
     def __post_init__(self) -> None:
-        X = sp.csr_array(self.X) if sp.issparse(self.X) else self.X
-        if not (sp.issparse(X) or isinstance(X, np.ndarray)):
-            raise InputTypeError(f"X must be an array or a SciPy sparse array; got {type(X).__name__}.")
-        if X.ndim != 2:
-            raise InputError(f"X must have two dimensions, rows and features; got {X.ndim}.")
-        if X.dtype not in (np.float32, np.float64):
-            raise InputTypeError(f"X must hold float32 or float64; got {X.dtype}: convert it with X.astype('float64').")
+        X: Any = sp.csr_array(self.X) if sp.issparse(self.X) else self.X
         object.__setattr__(self, "X", X)
+        numbers = self.numbers
+        if not (sp.issparse(numbers) or isinstance(numbers, np.ndarray)):
+            raise InputTypeError(f"X must be an array or a SciPy sparse array; got {type(X).__name__}.")
+        if numbers.ndim != 2:
+            raise InputError(f"X must have two dimensions, rows and features; got {X.ndim}.")
+        if numbers.dtype not in (np.float32, np.float64):
+            raise InputTypeError(f"X must hold float32 or float64; got {X.dtype}: convert it with X.astype('float64').")
         for part in ("y", "ids", "subjects", "weights"):
             values = getattr(self, part)
             if values is None:
@@ -88,8 +90,8 @@ class Table:
             object.__setattr__(self, part, column)
         if self.feature_names is not None:
             object.__setattr__(self, "feature_names", tuple(self.feature_names))
-            if len(self.feature_names) != X.shape[1]:
-                raise InputError(f"feature_names has {len(self.feature_names)} entries for {X.shape[1]} features.")
+            if len(self.feature_names) != self.n_features:
+                raise InputError(f"feature_names has {len(self.feature_names)} entries for {self.n_features} features.")
 
     @property
     def n_rows(self) -> int:
@@ -99,10 +101,15 @@ class Table:
     @property
     def n_features(self) -> int:
         """How many numbers a row has."""
-        return int(self.X.shape[1])
+        return int(self.numbers.shape[1])
+
+    @property
+    def numbers(self) -> Any:
+        """The rows as an array or csr_array, those of a table that was encoded too."""
+        return self.X.rows if isinstance(self.X, EncodedTable) else self.X
 
     def __repr__(self) -> str:
-        kind = f"{'sparse' if sp.issparse(self.X) else 'dense'} {self.X.dtype}"
+        kind = f"{'sparse' if sp.issparse(self.numbers) else 'dense'} {self.numbers.dtype}"
         has = [part for part in ("ids", "subjects", "weights") if getattr(self, part) is not None]
         extra = (f", with {' and '.join(has)}" if has else "") + (", without labels" if self.y is None else "")
         return f"<Table {self.name!r}: {self.n_rows} rows × {self.n_features} features, {kind}{extra}>"

@@ -1,0 +1,208 @@
+"""``erasable schema``: drafts of public schemas, a look at tables, and whether a table fits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from erasable.cli._shared import Bars, Encoding, Json, Sep, console, dialect_of, print_json, say, text_table
+
+if TYPE_CHECKING:
+    from erasable.schemas import Draft, EncodingReport
+    from erasable.tables import Dialect
+
+
+def schema(
+    data: Annotated[
+        list[str],
+        typer.Argument(
+            help="The table: .csv, .parquet, several files of one, or `-` for standard input.", show_default=False
+        ),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option("-o", "--out", help="The schema file to write, such as schema.toml.", readable=False),
+    ] = None,
+    label: Annotated[str | None, typer.Option(help="Column of the labels.")] = None,
+    target: Annotated[str | None, typer.Option(help="Column of the numbers to predict, instead of labels.")] = None,
+    id: Annotated[str | None, typer.Option(help="Column of the row ids.")] = None,
+    subject: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Column that says whose row it is; may be given again. [default: every row is a subject's own]",
+            metavar="COLUMN",
+            show_default=False,
+        ),
+    ] = None,
+    weight: Annotated[str | None, typer.Option(help="Column that says how much a row counts.")] = None,
+    ignore: Annotated[
+        list[str] | None,
+        typer.Option(help="Column that is no feature; may be given again.", metavar="COLUMN", show_default=False),
+    ] = None,
+    k: Annotated[int, typer.Option("--k", min=1, help="Nothing that fewer subjects have goes into the draft.")] = 20,
+    from_public: Annotated[
+        Path | None,
+        typer.Option(
+            help="Draft from this public table instead; of `data` only the names of columns are looked at.",
+            show_default=False,
+            readable=False,
+        ),
+    ] = None,
+    show: Annotated[
+        bool, typer.Option("--show", help="Show the columns as they are read, with the first cells; draft nothing.")
+    ] = False,
+    check: Annotated[
+        Path | None,
+        typer.Option(
+            help="A schema: does the table fit it, and what would be clipped, unknown or missing?",
+            show_default=False,
+            readable=False,
+        ),
+    ] = None,
+    sep: Sep = None,
+    encoding: Encoding = None,
+    as_json: Json = False,
+) -> None:
+    """Draft a public schema for a raw table: what each column is, and how it becomes numbers.
+
+    A draft made from rows is a trace of them, so nothing that fewer than `--k` subjects have goes into it. What is
+    printed, and stored nowhere, is how many subjects would have to be absent for an entry to change. Read the draft,
+    edit it, and learn with it; it becomes part of the model.
+
+    For example:
+
+    - `erasable schema data.csv --show`
+
+    - `erasable schema data.csv --label salary --id row_id --subject person -o schema.toml`
+
+    - `erasable schema more.csv --check schema.toml`
+    """
+    from erasable.errors import ConfigurationError
+
+    roles = {"label": label, "target": target, "id": id, "weight": weight}
+    drafting = [*(f"--{n}" for n, v in roles.items() if v), *(["--subject"] if subject else [])]
+    drafting += [*(["--ignore"] if ignore else []), *(["--from-public"] if from_public else [])]
+    drafting += ["-o"] if out else []
+    if show and check is not None:
+        raise ConfigurationError("--show and --check are two questions: ask one at a time.")
+    if (show or check is not None) and drafting:
+        raise ConfigurationError(f"{drafting[0]} is for a draft, and --show and --check make none: leave it out.")
+    dialect = dialect_of(sep, encoding, None)
+    source = data[0] if len(data) == 1 else data
+    if show:
+        _show(source, k, dialect, as_json)
+    elif check is not None:
+        _check(check, source, dialect, as_json)
+    else:
+        options = {**roles, "subject": subject or (), "ignore": ignore or (), "k": k, "dialect": dialect}
+        _draft(data, source, from_public, out, options, as_json)
+
+
+def _draft(
+    data: list[str], source: Any, public: Path | None, out: Path | None, options: dict[str, Any], as_json: bool
+) -> None:
+    from erasable.errors import ConfigurationError
+    from erasable.operations.schemas import check_names, draft_table, write_schema
+
+    if out is None and not as_json:
+        raise ConfigurationError("a draft needs a file: give -o schema.toml.")
+    draft = draft_table(source if public is None else public, **options)
+    if public is not None:
+        check_names(draft.schema, source, dialect=options["dialect"])
+    if out is not None:
+        write_schema(draft.schema, out, head=_head(draft, public), data=(*data, public))
+    if as_json:
+        margins = [
+            {"column": c, "entry": e, "value": v, "margin": None if m == float("inf") else m}
+            for (c, e, v), m in draft.margins.items()
+        ]
+        print_json({"schema": None if out is None else str(out), "text": draft.schema.text, "margins": margins})
+        return
+    _show_draft(draft)
+    n, kinds = draft.schema.n_features_out, len(draft.schema.features)
+    say(f"{out}: {kinds:,} columns become {n:,} features. Read it, edit it, then:")
+    say(f"erasable learn {' '.join(data)} --schema {out}")
+
+
+def _head(draft: Draft, public: Path | None) -> str:
+    return draft.head if public is None else f"From the public table {public.name}.\n{draft.head}"
+
+
+def _show_draft(draft: Draft) -> None:
+    """The entries of each column, with how firmly they stand."""
+    rows: dict[str, list[str]] = {c.name: [] for c in draft.schema.columns}
+    least: dict[str, float] = {}
+    for (column, entry, value), margin in draft.margins.items():
+        shown = "any number" if margin == float("inf") else f"{margin:,.0f}"
+        named = entry if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+        rows[column].append(f"{named}: {shown}")
+        least[column] = min(margin, least.get(column, float("inf")))
+    kinds = {c.name: getattr(c, "KIND", None) or f"({getattr(c, 'role', '')})" for c in draft.schema.columns}
+    cells = [(name, kinds[name], "; ".join(entries)) for name, entries in rows.items()]
+    title = "How many subjects would have to be absent for an entry to change (stored nowhere)"
+    console().print(text_table(title, ("column", "kind", "entry: subjects"), cells, numbers=False))
+    frail = sum(margin < 2 for margin in least.values())
+    if frail:
+        say(f"Columns with an entry that one person could change: {frail:,}. Look at these.")
+
+
+def _show(data: Any, k: int, dialect: Dialect | None, as_json: bool) -> None:
+    from dataclasses import asdict
+
+    from erasable.operations.schemas import look_at
+
+    found = look_at(data, k=k, dialect=dialect)
+    if as_json:
+        print_json([asdict(column) for column in found])
+        return
+    cells = [
+        (
+            c.name,
+            c.holds,
+            "" if c.different is None else f"{c.different:,}",
+            f"{c.missing:,}",
+            c.kind,
+            ", ".join(c.cells),
+        )
+        for c in found
+    ]
+    head = ("column", "holds", "different", "missing", "would be", "first cells")
+    console().print(text_table("", head, cells, numbers=False))
+
+
+def _check(path: Path, data: Any, dialect: Dialect | None, as_json: bool) -> None:
+    from erasable.operations.schemas import check_table
+    from erasable.schemas import Schema
+
+    known = Schema.load(path)
+    with Bars(quiet=as_json) as bars:
+        fit = check_table(
+            known, data, dialect=dialect, progress=lambda done, total: bars.tick("reading", done, total or done)
+        )
+    if as_json:
+        print_json({**report_as_json(fit.report), "absent": list(fit.absent)})
+        return
+    show_report(fit.report)
+    for name in fit.absent:
+        say(f"{name}: not in the table; one to learn needs it, one to predict does not")
+    named = data if isinstance(data, str) else " ".join(data)
+    say(f"{named} fits {path}: {fit.report.n_rows:,} rows, {known.n_features_out:,} features")
+
+
+def report_as_json(report: EncodingReport) -> dict[str, Any]:
+    """What became of cells, as JSON."""
+    counts = {column: dict(found) for column, found in report.counts.items()}
+    return {"rows": report.n_rows, "cells": counts, "extra_columns": list(report.extra)}
+
+
+def show_report(report: EncodingReport, *, aside: bool = False) -> None:
+    """Print how many cells were missing, unknown, and so on, where any were."""
+    what = ("missing", "unknown", "unparsable", "clipped")
+    if report.counts:
+        rows = [(c, *(f"{found.get(w, 0):,}" for w in what)) for c, found in report.counts.items()]
+        title = f"Cells of {report.n_rows:,} rows, by column"
+        console(stderr=aside).print(text_table(title, ("column", *what), rows))
+    if report.extra:
+        say(f"passed over, not in the schema: {', '.join(report.extra)}", aside=aside)

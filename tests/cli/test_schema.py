@@ -1,0 +1,269 @@
+"""``erasable schema``, and commands on raw tables: three of them from a table to a model that forgets."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pyarrow.csv
+import pytest
+
+from erasable import load
+from erasable.cli.app import run
+from erasable.schemas import Schema
+from tests.cli.session import read_csv, refused, said
+from tests.schemas.raw import OPTIONS, columns, draft, table, write
+
+LEARN = ["--schema", "schema.toml", "--loss", "logistic", "--threshold", "0.2", "-o", "m.erasable"]
+
+
+@pytest.fixture
+def raw(folder):
+    """A raw table and its schema in files."""
+    write(table(), "raw.csv")
+    draft().save("schema.toml")
+    return folder
+
+
+def test_three_commands(folder, capsys):
+    write(table(), "raw.csv")
+    write(table(60, seed=1, outcome=None, person=None), "new.parquet")
+    assert run(["schema", "raw.csv", *OPTIONS, "--k", "5", "-o", "schema.toml"]) == 0
+    shown = capsys.readouterr().out
+    assert "How many subjects would have to be absent" in shown
+    assert "schema.toml: 6 columns become" in shown
+    assert run(["learn", "raw.csv", *LEARN]) == 0
+    shown = capsys.readouterr().out
+    assert "240 rows learnt" in shown
+    assert "missing" in shown
+    assert run(["predict", "m.erasable", "new.parquet", "-o", "out.csv"]) == 0
+    predicted = read_csv("out.csv")
+    assert [row["id"] for row in predicted] == columns(60)["row_id"]
+    frame = table(60, seed=1)
+    assert [row["prediction"] for row in predicted] == load("m.erasable").predict(frame).tolist()
+    assert run(["verify", "m.erasable"]) == 0
+
+
+def test_a_draft_is_that_of_python_and_its_margins_are_in_no_file(folder, capsys):
+    write(table(), "raw.csv")
+    assert run(["schema", "raw.csv", *OPTIONS, "--k", "5", "-o", "schema.toml", "--json"]) == 0
+    told = said(capsys)
+    text = Path("schema.toml").read_text(encoding="utf-8")
+    assert text.startswith("# Drafted from rows.")
+    assert told["text"] == draft().text == Schema.load("schema.toml").text
+    margins = {(m["column"], m["entry"], m["value"]): m["margin"] for m in told["margins"]}
+    assert margins["town", "value", "Bern"] > 1
+    assert "margin" not in text
+    assert run(["schema", "raw.csv", "--k", "5", "--json"]) == 0  # nothing is written
+    assert said(capsys)["schema"] is None
+    assert sorted(p.name for p in folder.iterdir()) == ["raw.csv", "schema.toml"]
+
+
+def test_a_draft_from_a_public_table_knows_nothing_of_the_other(folder, capsys):
+    write(table(), "public.csv")
+    write(table(60, town=["Atlantis"] * 60), "raw.csv")
+    assert run(["schema", "raw.csv", *OPTIONS, "--k", "5", "--from-public", "public.csv", "-o", "s.toml"]) == 0
+    text = Path("s.toml").read_text(encoding="utf-8")
+    assert text.startswith("# From the public table public.csv.")
+    assert Schema.load("s.toml") == draft()
+    assert "Atlantis" not in text
+    write(table(60, town=None), "less.csv")
+    with refused(capsys, folder) as refuse:
+        command = ["schema", "less.csv", *OPTIONS, "--k", "5", "--from-public", "public.csv", "-o", "t.toml"]
+        refuse(command, 2, "lacks 1 columns that the public one has: 'town'")
+
+
+def test_a_first_look_at_the_columns(folder, capsys):
+    write(table(), "raw.csv")
+    assert run(["schema", "--show", "raw.csv"]) == 0
+    assert "Bern" in capsys.readouterr().out
+    assert run(["schema", "--show", "raw.csv", "--json"]) == 0
+    found = {c["name"]: c for c in said(capsys)}
+    assert found["age"]["missing"] == columns()["age"].count(None)
+    assert found["town"]["different"] == 4
+    assert found["town"]["cells"] == columns()["town"][:5]
+    assert found["joined"]["kind"] == "date"
+    assert found["row_id"]["kind"] == "(ignore)"
+    write(table(8), "few.parquet")
+    assert run(["schema", "few.parquet", "--show", "--json"]) == 0  # too few for a draft
+    assert {c["kind"] for c in said(capsys)} == {""}
+
+
+def test_several_files_and_other_separators(folder, capsys):
+    whole = table()
+    for name, part in (("a.csv", whole.slice(0, 100)), ("b.csv", whole.slice(100))):
+        pyarrow.csv.write_csv(part, name, pyarrow.csv.WriteOptions(delimiter=";"))
+    assert run(["schema", "*.csv", "--sep", ";", *OPTIONS, "--k", "5", "-o", "schema.toml"]) == 0
+    assert Schema.load("schema.toml") == draft()
+    assert run(["learn", "a.csv", "b.csv", "--sep", ";", *LEARN]) == 0
+    capsys.readouterr()
+    assert run(["schema", "a.csv", "b.csv", "--sep", ";", "--check", "schema.toml", "--json"]) == 0
+    assert said(capsys)["rows"] == 240
+    assert run(["predict", "m.erasable", "b.csv", "--sep", ";", "-o", "p.csv"]) == 0
+    with refused(capsys, folder) as refuse:
+        refuse(["learn", "a.csv", "--sep", ";", "--decimal", ",", *LEARN[:-1], "n.erasable"], 2, "decimal point")
+
+
+def test_whether_a_table_fits(raw, capsys):
+    changed = {"town": ["Atlantis"] * 60, "age": ["old"] * 60, "extra": [1] * 60, "person": None}
+    write(table(60, **changed), "new.csv")
+    assert run(["schema", "--check", "schema.toml", "new.csv", "--json"]) == 0
+    told = said(capsys)
+    assert told["cells"]["town"] == {"unknown": 60}
+    assert told["cells"]["age"] == {"unparsable": 60}
+    assert told["extra_columns"] == ["extra"]
+    assert told["absent"] == ["person"]
+    assert told["rows"] == 60
+    assert run(["schema", "--check", "schema.toml", "new.csv"]) == 0
+    out = capsys.readouterr().out
+    assert "person: not in the table" in out
+    assert "new.csv fits schema.toml" in out
+    write(table(60, outcome=["maybe"] * 60), "odd.csv")
+    with refused(capsys, raw) as refuse:
+        refuse(["schema", "--check", "schema.toml", "odd.csv"], 2, "60 labels are none of the 2 classes")
+
+
+def test_the_schema_is_in_the_file(raw, capsys):
+    assert run(["learn", "raw.csv", *LEARN, "--json"]) == 0
+    told = said(capsys)
+    assert told["encoding"]["cells"]["age"] == {"missing": columns()["age"].count(None)}
+    assert run(["inspect", "m.erasable", "--schema"]) == 0
+    assert capsys.readouterr().out == draft().text
+    assert run(["inspect", "m.erasable", "--schema", "--json"]) == 0
+    assert said(capsys)["schema"] == draft().text
+    assert run(["inspect", "m.erasable"]) == 0
+    assert "encoded by a schema" in capsys.readouterr().out
+
+
+def test_learning_more_and_scoring_need_no_schema(raw, capsys):
+    write(table(60, seed=2, row_id=[f"more-{i}" for i in range(60)]), "more.parquet")
+    assert run(["learn", "raw.csv", *LEARN, "--test", "more.parquet", "--json"]) == 0
+    assert said(capsys)["test"]["rows"] == 60
+    assert run(["learn", "more.parquet", "-o", "m.erasable"]) == 0
+    assert run(["learn", "raw.csv", "--schema", "schema.toml", "--label", "outcome", "-o", "other.erasable"]) == 0
+    capsys.readouterr()
+    assert run(["predict", "m.erasable", "more.parquet", "--label", "outcome", "-o", "p.csv", "--json"]) == 0
+    told = said(capsys)
+    assert told["scores"]["accuracy"] > 0.8
+    assert told["encoding"]["rows"] == 60
+    assert told["warnings"] == []
+    draft(k=30).save("another.toml")
+    write(table(), "plain.csv")
+    with refused(capsys, raw) as refuse:
+        refuse(["learn", "more.parquet", "--schema", "another.toml", "-o", "m.erasable"], 2, "--schema differs from")
+        refuse(["inspect", "m.erasable", "--schema", "--rows", "x"], 2)
+
+
+def test_plan_knows_it(raw, capsys):
+    command = ["plan", "raw.csv", "--schema", "schema.toml", "--effort", "quick", "--max-loss", "0.2", "--json"]
+    assert run(command) == 0
+    told = said(capsys)["command"]
+    assert told.startswith("erasable learn raw.csv --schema schema.toml --loss")
+    assert run(told.split()[1:]) == 0
+    with refused(capsys, raw) as refuse:
+        refuse(["plan", "digits", "--schema", "schema.toml"], 2, "leave it out")
+        refuse([*command[:4], "--weights", "age"], 2, "--weights names a column")
+
+
+def test_scan_finds_rows_as_the_schema_encodes_them(raw, capsys):
+    Path("models").mkdir()
+    assert run(["learn", "raw.csv", *LEARN[:-1], "models/m.erasable"]) == 0
+    kept = load("models/m.erasable").core_ids_.tolist()
+    mask = [i in kept[:3] for i in columns()["row_id"]]
+    write(table().filter(mask), "gone.csv")
+    capsys.readouterr()
+    assert run(["scan", "models", "--for", "gone.csv", "--json"]) == 1
+    found = said(capsys)
+    assert {r["what"] for r in found["remains"]} == {"id", "grid row"}
+    assert len([r for r in found["remains"] if r["what"] == "grid row"]) == 3
+    assert found["ids_only"] == []
+    assert run(["forget", "models/m.erasable", *(v for i in kept[:3] for v in ("--id", i))]) == 0
+    capsys.readouterr()
+    assert run(["scan", "models", "--for", "gone.csv", "--schema", "schema.toml", "--strict"]) == 0
+    note = columns()["note"][columns()["row_id"].index(kept[0])]
+    Path("models/service.log").write_text(f"they said: {note}.\n", encoding="utf-8")
+    capsys.readouterr()
+    assert run(["scan", "models", "--for", "gone.csv", "--json"]) == 1
+    assert {(r["file"], r["what"]) for r in said(capsys)["remains"]} == {("service.log", "cell")}
+
+
+def test_export_has_the_schema_beside_it(raw, capsys):
+    assert run(["learn", "raw.csv", *LEARN]) == 0
+    capsys.readouterr()
+    assert run(["export", "m.erasable", "-o", "m.safetensors", "--json"]) == 0
+    told = said(capsys)
+    assert told["schema"] == "m.safetensors.toml"
+    assert Schema.load(told["schema"]) == draft()
+    head = Path("m.safetensors").read_bytes()
+    header = json.loads(head[8 : 8 + int.from_bytes(head[:8], "little")])
+    assert json.loads(header["__metadata__"]["feature_names"]) == draft().feature_names_out()
+    assert run(["export", "m.erasable", "-o", "m.safetensors"]) == 0  # again, over the earlier one
+    Path("n.safetensors.toml").write_text("[tool]\nname = 1\n")
+    with refused(capsys, raw) as refuse:
+        refuse(["export", "m.erasable", "-o", "n.safetensors"], 2, "is no schema")
+
+
+BAD = {
+    "missing column": ('[columns.gone]\nkind = "yes/no"\n', "lacks 1 of 7 features: 'gone'"),
+    "overlapping edges": ('[columns.extra]\nkind = "number"\nedges = [2, 1]\n', "edges"),
+    "a category twice": ('[columns.extra]\nkind = "category"\nvalues = ["a", "a"]\n', "values"),
+    "too many places": ('[columns.extra]\nkind = "category"\nhashed = 1000000000\n', "hashed"),
+    "a role and a kind": ('[columns.extra]\nrole = "label"\nkind = "yes/no"\n', "a role and a kind"),
+    "a second label": ('[columns.extra]\nrole = "label"\n', "2 columns have the role 'label'"),
+    "another column twice": ("[columns.age]\nkind = 'yes/no'\n", "no valid TOML"),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_bad_schemas_are_one_line_and_change_nothing(raw, capsys, what):
+    added, says = BAD[what]
+    Path("bad.toml").write_text(draft().text + "\n" + added, encoding="utf-8")
+    with refused(capsys, raw) as refuse:
+        refuse(["learn", "raw.csv", "--schema", "bad.toml", "-o", "m.erasable"], 2, says)
+
+
+def test_other_bad_input_is_one_line_and_changes_nothing(raw, capsys):
+    newer = draft().text.replace("version = 1", "version = 2")
+    Path("newer.toml").write_text(newer, encoding="utf-8")
+    Path("wide.toml").write_text(draft().text + '\n[columns.extra]\nkind = "category"\nhashed = 1000000\n')
+    Path("twice.csv").write_text("town,town,outcome,row_id\nBern,Rome,yes,a\n")
+    struct = [{"name": "Bern"}] * 240
+    write(table(town=struct), "struct.parquet")
+    write(table(extra=["x"] * 240), "wide.csv")
+    Path("notes.txt").write_text("mine")
+    out = ["-o", "m.erasable"]
+    with refused(capsys, raw) as refuse:
+        refuse(["learn", "raw.csv", "--schema", "newer.toml", *out], 2, "version = 2", "install a newer erasable")
+        refuse(["learn", "raw.csv", "--schema", "none.toml", *out], 2, "none.toml cannot be read")
+        refuse(["learn", "wide.csv", "--schema", "wide.toml", *out], 2, "GiB for matrices")
+        refuse(["learn", "raw.csv", "--schema", "schema.toml", "--label", "town", *out], 2, "--label is 'town'")
+        refuse(["learn", "raw.csv", "--schema", "schema.toml", "--kernel", "rbf", *out], 2, "linear models")
+        refuse(["learn", "struct.parquet", "--schema", "schema.toml", *out], 2, "column 'town' holds struct")
+        refuse(["learn", "twice.csv", "--schema", "schema.toml", *out], 2)
+        refuse(["learn", "raw.csv", *OPTIONS, *out], 2, "need a public schema", "erasable schema", "'town'")
+        refuse(["schema", "raw.csv", "--label", "gone", "-o", "s.toml"], 2, "no column 'gone'")
+        refuse(["schema", "raw.csv"], 2, "give -o schema.toml")
+        refuse(["schema", "raw.csv", "--k", "500", "-o", "s.toml"], 2, "at least 2 k = 1000 subjects")
+        refuse(["schema", "raw.csv", "-o", "raw.csv"], 2, "is read here")
+        refuse(["schema", "raw.csv", "-o", "notes.txt"], 2, "is no schema")
+        refuse(["schema", "raw.csv", "--show", "-o", "s.toml"], 2, "-o is for a draft")
+        refuse(["schema", "raw.csv", "--show", "--check", "schema.toml"], 2, "one at a time")
+        refuse(["schema", "-", "--check", "schema.toml"], 2, "give a file")
+
+
+def test_a_kind_that_changed_between_files_is_counted_and_not_guessed(raw, capsys):
+    """Ages that were numbers and are words now: unparsable, as if missing, and said so."""
+    write(table(60, age=["old"] * 60, row_id=[f"new-{i}" for i in range(60)]), "new.csv")
+    assert run(["learn", "raw.csv", *LEARN]) == 0
+    capsys.readouterr()
+    assert run(["learn", "new.csv", "-o", "m.erasable", "--json"]) == 0
+    assert said(capsys)["encoding"]["cells"]["age"] == {"unparsable": 60}
+
+
+def test_numbers_of_margins_are_finite_in_json(folder, capsys):
+    write(table(user_id=list(range(240))), "raw.csv")
+    assert run(["schema", "raw.csv", *OPTIONS, "--k", "5", "--json"]) == 0
+    found = said(capsys)["margins"]
+    assert [m["margin"] for m in found if m["column"] == "user_id"] == [None]  # nothing can change it
+    assert all(m["margin"] is None or math.isfinite(m["margin"]) for m in found)
