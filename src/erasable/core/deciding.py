@@ -20,7 +20,7 @@ from scipy.linalg import blas
 from erasable.core.arrays import Booleans, Float64s, Integers, Positions
 from erasable.core.grid import Grid, not_zero
 from erasable.core.leverage import Factor, Screen, exceeds, factor, gram_error, screen, survivors, whiten
-from erasable.core.solve import alone, factorise, few_threads
+from erasable.core.solve import factorise, few_threads
 from erasable.core.sums import add_rows, guard_exactness
 
 
@@ -167,9 +167,7 @@ class Run(ABC):
         candidates = np.flatnonzero((1.0 + q > (1.0 + self.tau) * (1.0 - 2.0 * eta)) | forced)
         self.decisions.certified += len(forced) - len(candidates)
         if len(candidates):
-            B = gram(candidates)
-            with alone(B):
-                chosen[candidates] = self._bracket(B, eta, G, candidates, forced[candidates])
+            chosen[candidates] = self._bracket(gram(candidates), eta, G, candidates, forced[candidates])
         return chosen
 
     def _bracket(self, B: Float64s, eta: float, G: Any, candidates: Positions, sure: Booleans) -> Booleans:

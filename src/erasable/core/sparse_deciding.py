@@ -16,11 +16,12 @@ import scipy.sparse as sp
 from erasable.core.arrays import Booleans, Float64s, Integers, Positions
 from erasable.core.deciding import Run
 from erasable.core.grid import dense_rows
+from erasable.core.solve import alone
 from erasable.core.sparse import stacked
 from erasable.core.sparse_leverage import Inverse, frequent_columns, invert, may_exceed, sparse_gram_error, split
 from erasable.core.sums import add_rows
 
-_SMALL_CHUNK = 192  # rows that are decided at once where the inverse follows
+_SMALL_CHUNK = 160  # rows that are decided at once where the inverse follows
 _OFTEN = 1 / 7  # of the rows of a chunk: a column that more of them hold is cheaper as a dense one
 _FOLLOWS = 4  # chunks that an inverse has to last: otherwise large chunks, and one for each, are faster
 _RESCREEN = 64  # rows decided against that make it worth while to screen again those that wait
@@ -132,7 +133,8 @@ class SparseRun(Run):
             B.flat[:: len(B) + 1] += 1.0
             return B
 
-        return self.bracketed(q, gram, eta, G, forced)
+        with alone(K):  # set once, and not for every factor
+            return self.bracketed(q, gram, eta, G, forced)
 
     def keys(self, G: sp.csr_array) -> list[bytes]:
         """See :class:`Run`."""

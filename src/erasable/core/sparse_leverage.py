@@ -60,9 +60,9 @@ class SplitRows:
 
     def times(self, B: Float64s) -> Float64s:
         """The product with a matrix of shape (n_columns, k), C order."""
-        out: Float64s = self.dense @ B[self.frequent]
-        if self.rest.nnz:
-            out += self.rest @ B
+        out: Float64s = self.rest @ B
+        if len(self.frequent):
+            blas.dgemm(1.0, B[self.frequent].T, self.dense.T, beta=1.0, c=out.T, overwrite_c=1)
         return out
 
 
