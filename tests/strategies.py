@@ -92,14 +92,9 @@ class Batch:
         if isinstance(model, OracleModel):
             model.learn(self.X, self.y, self.ids, self.subjects, self.weights)
         elif len(self) and max(self.weights or [1.0]) > 1 / 32:  # a call in which nothing counts is refused
-            model.partial_fit(
-                np.array(self.X),
-                self.y,
-                ids=self.ids,
-                subjects=self.subjects,
-                sample_weight=self.weights,
-                allow_no_subject=True,
-            )
+            weights = {} if self.weights is None else {"sample_weight": self.weights}  # not all models take them
+            names = {"ids": self.ids, "subjects": self.subjects, "allow_no_subject": True}
+            model.partial_fit(np.array(self.X), self.y, **names, **weights)
         return model
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from erasable import ErasableClassifier, learn, verify
 from erasable.errors import ChangedMeanwhileError, ErasableError
-from erasable.models import linear
+from erasable.models import linear, linear_configuration
 from tests.estimators.cases import classifier, make_rows
 
 N = 240
@@ -46,8 +46,10 @@ def test_an_interrupt_before_the_change_changes_nothing():
     verify(clf)
 
 
-@pytest.mark.parametrize("where", ["sums_by_class", "add_rows"])
-def test_an_interrupt_within_the_change_makes_the_model_refuse(where, monkeypatch):
+@pytest.mark.parametrize(
+    ("room", "where"), [(linear_configuration, "sums_by_class"), (linear, "add_rows")], ids=["learning", "forgetting"]
+)
+def test_an_interrupt_within_the_change_makes_the_model_refuse(room, where, monkeypatch):
     """Half a change is neither state: nothing is answered from it, and fit starts anew."""
     clf = classifier(threshold=0.001).fit(X, Y)
 
@@ -55,7 +57,7 @@ def test_an_interrupt_within_the_change_makes_the_model_refuse(where, monkeypatc
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(linear, where, stop)
+        patch.setattr(room, where, stop)
         learning = {"X": MORE[:50], "y": np.zeros(50, int), "ids": np.arange(50) + 1000}
         change, asked = (clf.forget, {"ids": clf.core_ids_}) if where == "add_rows" else (clf.partial_fit, learning)
         with pytest.raises(KeyboardInterrupt):

@@ -110,7 +110,7 @@ def test_every_row_in_turn_next_to_the_threshold(scaling, intercept):
 
 
 def test_ties_are_counted_as_decided_exactly():
-    clf = ErasableClassifier(threshold=0.25, fit_intercept=False, scaling=None)
+    clf = ErasableClassifier(1.0, threshold=0.25, fit_intercept=False, scaling=None)
     report = learn(clf, [[0.5, 0.0], [0.0, 0.5], [0.5, 0.5]], [0, 1, 0])
     assert report.core_rows_added == 1
     assert report.decisions.enclosed + report.decisions.exact >= 2
