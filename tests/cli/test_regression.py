@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 
 import numpy as np
 import pyarrow as pa
@@ -114,7 +115,7 @@ def test_what_a_file_says_of_itself(capsys):
     assert run(["inspect", "m", "--rows"]) == 0
     out = capsys.readouterr().out
     assert "linear regression" in out
-    assert "target ranges  0 to 1000, -20 to 20" in out
+    assert re.search("target ranges +0 to 1000, -20 to 20", out)
     assert "classes" not in out
     assert "id, subject, targets" in out
     assert run(["inspect", "m", "--rows", "--json"]) == 0

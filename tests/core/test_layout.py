@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import json
 import struct
 import tracemalloc
@@ -468,7 +469,7 @@ def mutations(draw, data):
             if isinstance(place, dict) and draw(st.integers(0, 9)) == 0:
                 del place[key]
             else:
-                place[key] = draw(st.sampled_from(_JUNK))
+                place[key] = copy.deepcopy(draw(st.sampled_from(_JUNK)))  # the next change may go inside it
             if kind == "entry":
                 return closed(header, meta, body)
         elif kind == "tensor":

@@ -9,12 +9,13 @@ import pytest
 import scipy.sparse as sp
 
 from erasable import ErasableClassifier, ModelFile
+from erasable.core.target_grid import off_grid
 from erasable.errors import InputError, InputTypeError, StateFormatError
 from erasable.models import shards
 from erasable.operations.inspect import inspect, rows_of
 from tests.formats.models import CASES, N, rows, wide_rows
 
-SPARSE = {"linear, sparse", "linear, sparse, 20 bits", "core set, tree on sparse"}
+SPARSE = {"linear, sparse", "linear, sparse, 20 bits", "regression, sparse, 20 bits", "core set, tree on sparse"}
 
 
 def expected(case, model, key):
@@ -49,7 +50,12 @@ def test_every_kind_of_model_says_what_it_stores_of_somebody(name, tmp_path):
     assert found == model.rows_of(subjects=person) == ModelFile(tmp_path / "m.erasable").rows_of(subjects=[person])
     assert [row.id for row in found.rows] == theirs
     assert (found.requested, found.not_stored, found.has_subjects) == (1, 0, True)
-    labels = dict(zip(owned, model.model_.core.labels(), strict=True))
+    c = model.model_.configuration
+    ranges = getattr(c, "target_ranges", ())
+    labels = {
+        key: tuple(off_grid(t, ends, c.grid) for t, ends in zip(label, ranges, strict=True)) if ranges else label
+        for key, label in zip(owned, model.model_.core.labels(), strict=True)
+    }
     weights = dict(zip(owned, model.model_.core.weights(), strict=True))
     for row in found.rows:
         assert row.label == labels[row.id]

@@ -55,10 +55,11 @@ class Problems:
         """``y_i w'x_i`` (n, k) and the gradients (d, k), from products in plain float64 or in float32."""
         M, G, unit = np.zeros(self.signs.shape), np.zeros(W.shape), 2.0**-self.bits
         V = W.astype(np.float32) if single else W
-        for where, X in self.rows.blocks(V.dtype):
-            Y = self.signs[where]
-            M[where] = (X @ V) * (Y * unit)
-            G -= X.T @ (self.counts[where, None] * expit(-M[where]) * Y).astype(V.dtype)
+        with np.errstate(invalid="ignore"):  # some float32 kernels raise the flag over lanes that they do not use
+            for where, X in self.rows.blocks(V.dtype):
+                Y = self.signs[where]
+                M[where] = (X @ V) * (Y * unit)
+                G -= X.T @ (self.counts[where, None] * expit(-M[where]) * Y).astype(V.dtype)
         return M, self.alpha * W + G * unit
 
     def values(self, W: Float64s, margins: Float64s) -> Float64s:

@@ -18,15 +18,17 @@ from erasable.core.arrays import Float64s
 from erasable.core.layout import Key, Label, Owners, each_owner, owners_of
 from erasable.core.row_layout import read_rows
 from erasable.core.scaling import read_scaling
+from erasable.core.target_grid import off_grid
 from erasable.errors import InputError
 from erasable.models.keys import as_keys, same_kind
 from erasable.models.linear_configuration import grid_of
 from erasable.models.linear_state import LinearState
+from erasable.models.regression_state import RegressionState
 from erasable.models.shards import SHARDED
 from erasable.models.state import State
 from erasable.models.weighting import ONE
 
-_LINEAR = (LinearState.FORMAT, SHARDED)
+_LINEAR = (LinearState.FORMAT, RegressionState.FORMAT, *SHARDED)
 _EXACT = "each value is that of the row"
 _DIRECTION = "only the direction of a row is stored, all its values divided by one number that is not stored"
 
@@ -38,7 +40,8 @@ class StoredRow:
     Attributes
     ----------
     id : int, str or bytes
-    label : bool, int, float or str
+    label : bool, int, float or str; tuple of float
+        The label, or the targets of a regression.
     weight : float
         How much the row counts; 1 unless it was learnt with another weight.
     other_subjects : int
@@ -49,7 +52,7 @@ class StoredRow:
     """
 
     id: Key
-    label: Label
+    label: Label | tuple[float, ...]
     weight: float
     other_subjects: int
     values: dict[str, float]
@@ -134,7 +137,7 @@ def stored_rows(
     found = [
         StoredRow(
             of_ids[i],
-            labels[i],
+            _answer(meta, labels[i]),
             1.0 if weights is None else float(weights[i]) / ONE,
             len(set(owners_of(of_rows[i])) - people),
             named_values(meta, rows[[k]]),
@@ -143,6 +146,17 @@ def stored_rows(
     ]
     absent = len(asked.difference(of_ids)) + len(people - owners)
     return StoredRows(len(asked) + len(people), absent, found, _what_values_are(meta), bool(owners))
+
+
+def _answer(meta: Mapping[str, Any], label: Any) -> Any:
+    """A label as it is; targets as the numbers that they stand for."""
+    if "target_ranges" not in meta:
+        return label
+    ranges, grid = (
+        [(float.fromhex(low), float.fromhex(high)) for low, high in meta["target_ranges"]],
+        grid_of(dict(meta)),
+    )
+    return tuple(off_grid(t, ends, grid) for t, ends in zip(label, ranges, strict=True))
 
 
 def _rows_in(meta: Mapping[str, Any], tensors: dict[str, npt.NDArray[Any]]) -> Any:
