@@ -122,6 +122,9 @@ def test_what_a_file_says_of_itself(capsys):
     told = json.loads(capsys.readouterr().out)
     assert (told["classes"], told["target_ranges"]) == (0, [[0.0, 1000.0], [-20.0, 20.0]])
     y = dict(zip(range(600), numbers(homes())[1].tolist(), strict=True))
+    first = told["rows"][0]
+    assert run(["inspect", "m", "--id", str(first["id"])]) == 0
+    assert f"label: {first['targets'][0]!r}, {first['targets'][1]!r}" in capsys.readouterr().out
     for row in told["rows"]:
         assert row["targets"] == pytest.approx(y[row["id"]], abs=1000 / 2**16)
 

@@ -156,6 +156,8 @@ _ROW = ("id", "label", "weight", "other_subjects")
 
 
 def _cell(value: Any) -> str:
+    if isinstance(value, tuple):  # the targets of a regression
+        return ", ".join(map(repr, value))
     return "" if value is None else str(value)
 
 
