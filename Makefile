@@ -26,7 +26,7 @@ quick: $(STAMP) ## one of each kind of test, in less than a minute
 	HYPOTHESIS_PROFILE=smoke $(BIN)/python -m pytest -q $(QUICK) $(ARGS)
 
 test: $(STAMP) ## every test and every doctest (ARGS='-k grid -x' passes options on)
-	$(BIN)/python -m pytest -q $(ARGS)
+	$(BIN)/python -m pytest -q -n logical --dist loadfile $(ARGS)
 
 check: $(STAMP) ## lint, format, types, import contracts
 	$(BIN)/ruff check .

@@ -301,7 +301,7 @@ def test_what_could_be_a_stored_row():
         ({"scaling": []}, "scaling"),
         ({"scaling": [[1.0]]}, "scaling"),
         ({"scaling": True}, "scaling"),
-        ({"scaling": object()}, "scaling"),
+        ({"scaling": ...}, "scaling"),
     ],
     ids=str,
 )

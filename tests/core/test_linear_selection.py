@@ -57,7 +57,7 @@ WRONG = [
     {"scaling": ["a"]},
     {"scaling": np.float64(0.0)},
     {"scaling": np.array(2.0)},
-    {"scaling": object()},
+    {"scaling": ...},
     {"fit_intercept": 1},
     {"grid_bits": 3},
     {"grid_bits": 21},

@@ -140,7 +140,7 @@ def test_a_map_is_its_configuration():
         {"scaling": [1.0, -1.0]},
         {"scaling": [[1.0]]},
         {"scaling": ["a"]},
-        {"scaling": object()},
+        {"scaling": ...},
         {"grid_bits": 3},
         {"grid_bits": 15.0},
         {"grid_bits": True},

@@ -326,7 +326,7 @@ BAD_PARAMETERS = [
     ({"scaling": [1.0, 2.0, np.inf]}, "scaling", "finite"),
     ({"scaling": np.ones((1, 3))}, "scaling"),
     ({"scaling": [1.0, "x", 2.0]}, "scaling"),
-    ({"scaling": object()}, "scaling"),
+    ({"scaling": ...}, "scaling"),
     ({"grid_bits": 3}, "grid_bits", "between 4 and 20", "3"),
     ({"grid_bits": 21}, "grid_bits", "between 4 and 20", "21"),
     ({"grid_bits": 15.0}, "grid_bits", "integer", "15.0"),
