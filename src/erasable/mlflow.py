@@ -1,0 +1,326 @@
+"""Models in MLflow: a flavor whose artifact is the model file itself, and what registered copies still hold.
+
+A logged or registered model is a *copy*: forgetting in the live file does not reach it. :func:`stale` lists the
+versions in a registry that hold rows which the live model no longer has.
+
+The artifact is the file that ``save`` writes, with no pickle: nothing is run when it is loaded. Signatures come from
+the model, so no row is needed to make one, and input examples, which are rows that lie beside the model in the open,
+are refused unless ``allow_input_example=True`` says that they are nobody's.
+
+Needs ``pip install 'erasable[mlflow]'``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from erasable.errors import ConfigurationError, InputTypeError
+from erasable.estimators.faces import ModelFace
+from erasable.estimators.files import load
+from erasable.models.model import model_behind
+from erasable.operations.inspect import inspect
+from erasable.operations.schemas import schema_of
+
+try:
+    import mlflow.models
+    from mlflow import pyfunc
+    from mlflow.entities.model_registry import ModelVersion
+    from mlflow.exceptions import MlflowException
+    from mlflow.models import ModelSignature
+    from mlflow.types.schema import AnyType, ColSpec, DataType, TensorSpec
+    from mlflow.types.schema import Schema as Columns
+except ImportError as error:  # pragma: no cover - depends on the machine
+    raise ConfigurationError("MLflow is not installed: pip install 'erasable[mlflow]'.") from error
+
+__all__ = ["FLAVOR_NAME", "Stale", "load_model", "log_model", "save_model", "stale"]
+
+FLAVOR_NAME = "erasable"
+_METHODS = ("predict", "predict_proba", "decision_function")
+_FOLDER, _FILE = "erasable", "model.erasable"
+_ANYTHING = AnyType()  # type: ignore[no-untyped-call]
+
+
+def save_model(
+    model: Any,
+    path: str | os.PathLike[str],
+    *,
+    pyfunc_predict_fn: str = "predict",
+    signature: ModelSignature | None = None,
+    input_example: Any = None,
+    allow_input_example: bool = False,
+    metadata: dict[str, Any] | None = None,
+    pip_requirements: list[str] | None = None,
+    mlflow_model: Any = None,
+) -> None:
+    """Write a model as an MLflow model: a folder with the model file and ``MLmodel``.
+
+    Parameters
+    ----------
+    model : estimator, str or path
+        Fitted; or a model file, which is read as it is now.
+    path : str or path
+        A folder that does not exist, or is empty.
+    pyfunc_predict_fn : {"predict", "predict_proba", "decision_function"}, default="predict"
+        What ``mlflow.pyfunc`` answers with.
+    signature : ModelSignature, optional
+        By default made from the model: the columns of its schema, its feature names, or a tensor of its width.
+    input_example : optional
+        Refused unless ``allow_input_example``: it is stored beside the model, where no forgetting reaches it.
+    allow_input_example : bool, default=False
+        Declare that the example is nobody's row.
+    metadata, mlflow_model
+        As in other flavors.
+    pip_requirements : list of str, optional
+        By default this version of erasable.
+
+    Raises
+    ------
+    InputTypeError
+        When it is no model that a file can bring back by itself.
+    ConfigurationError
+        When an input example is given and not allowed, or the method is unknown.
+    """
+    if input_example is not None and not allow_input_example:
+        raise ConfigurationError(
+            "an input example is stored beside the model, where no forgetting reaches it: leave it out, or say "
+            "allow_input_example=True where it is nobody's row. Signatures are made without one."
+        )
+    if pyfunc_predict_fn not in _METHODS:
+        raise ConfigurationError(f"pyfunc_predict_fn must be one of {', '.join(_METHODS)}.")
+    face = _face(model)
+    if not hasattr(face, pyfunc_predict_fn):
+        raise ConfigurationError(f"{type(face).__name__} has no {pyfunc_predict_fn}: it predicts numbers.")
+    folder = Path(path)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ConfigurationError(f"{folder} is there already and is not an empty folder: choose another path.")
+    (folder / _FOLDER).mkdir(parents=True)
+    face.save(folder / _FOLDER / _FILE)
+    (folder / _FOLDER / f".{_FILE}.lock").unlink(missing_ok=True)  # nobody else knows of the folder yet
+
+    described = mlflow.models.Model() if mlflow_model is None else mlflow_model
+    described.signature = signature_of(face) if signature is None else signature
+    if metadata is not None:
+        described.metadata = metadata
+    if input_example is not None:
+        described.saved_input_example_info = _saved_example(input_example, folder)
+    data = f"{_FOLDER}/{_FILE}"
+    pyfunc.add_to_model(described, loader_module=__name__, data=data)
+    described.add_flavor(FLAVOR_NAME, erasable_version=version("erasable"), data=data, method=pyfunc_predict_fn)
+    described.save(folder / "MLmodel")
+    wanted = pip_requirements or [f"erasable[mlflow,tables]=={version('erasable')}"]
+    (folder / "requirements.txt").write_text("".join(f"{line}\n" for line in wanted))
+
+
+def log_model(model: Any, name: str = "model", *, registered_model_name: str | None = None, **options: Any) -> Any:
+    """Log a model to the active run, and register it where a name is given.
+
+    Parameters
+    ----------
+    model : estimator, str or path
+    name : str
+        Of the logged model.
+    registered_model_name : str, optional
+        Make a version of this registered model.
+    **options
+        Those of :func:`save_model`.
+
+    Returns
+    -------
+    mlflow.models.model.ModelInfo
+    """
+    import erasable.mlflow as flavor
+
+    return mlflow.models.Model.log(
+        artifact_path=None,
+        name=name,
+        flavor=flavor,
+        registered_model_name=registered_model_name,
+        model=model,
+        **options,
+    )
+
+
+def load_model(model_uri: str, dst_path: str | None = None) -> Any:
+    """The estimator that a logged model holds: ready to predict, to forget and to verify.
+
+    It is a copy: what is forgotten in it does not reach the artifact, nor other copies.
+
+    Parameters
+    ----------
+    model_uri : str
+        Such as ``"models:/credit/3"``, ``"runs:/<id>/model"`` or a folder.
+    dst_path : str, optional
+        Where to put what has to be downloaded. By default a temporary folder, removed again.
+    """
+    if dst_path is not None:
+        return _loaded(model_uri, dst_path)
+    with TemporaryDirectory(prefix="erasable-") as folder:
+        return _loaded(model_uri, folder)
+
+
+@dataclass(frozen=True)
+class Stale:
+    """A registered version that holds rows which the live model lacks.
+
+    Attributes
+    ----------
+    name, version : str
+        As the registry has them.
+    aliases : tuple of str
+        Names under which it may be in use.
+    core_rows : int
+        How many rows it stores.
+    rows_gone : int
+        How many of these are not in the live model.
+    digest : str
+        Of the version's state.
+    """
+
+    name: str
+    version: str
+    aliases: tuple[str, ...]
+    core_rows: int
+    rows_gone: int
+    digest: str
+
+
+def stale(
+    live: str | os.PathLike[str],
+    name: str,
+    *,
+    tracking_uri: str | None = None,
+    registry_uri: str | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[list[Stale], int]:
+    """The versions of a registered model that hold ids which the live model lacks, and how many were looked at.
+
+    Rows are compared by their ids, so these have to mean the same in both: a row that the live model never learnt
+    counts as gone, too.
+
+    Parameters
+    ----------
+    live : str or path
+        The model file that requests are carried out on.
+    name : str
+        Of the registered model. Versions of other flavors are passed over.
+    tracking_uri, registry_uri : str, optional
+        By default as MLflow is set up.
+    progress : callable, optional
+        Called with versions done and in all.
+
+    Raises
+    ------
+    ConfigurationError
+        When the registry has no model of that name, or does not answer.
+    """
+    kept = _ids_in(live)[0]
+    client = mlflow.MlflowClient(tracking_uri, registry_uri)
+    try:
+        client.get_registered_model(name)
+        versions = sorted(client.search_model_versions(f"name = '{_quoted(name)}'"), key=lambda v: int(v.version))
+        found, seen = [], 0
+        for done, one in enumerate(versions, start=1):
+            for path in _artifact(one):
+                seen += 1
+                ids, digest = _ids_in(path)
+                if gone := len(ids - kept):
+                    aliases = tuple(client.get_model_version(name, one.version).aliases)
+                    found.append(Stale(name, str(one.version), aliases, len(ids), gone, digest))
+            if progress is not None:
+                progress(done, len(versions))
+    except MlflowException as error:
+        raise ConfigurationError(f"the registry did not give what was asked for: {error.message}") from error
+    return found, seen
+
+
+def signature_of(model: Any) -> ModelSignature:
+    """Inputs and outputs of a model, from its configuration alone."""
+    learnt = model_behind(_face(model), "describe")
+    answers: Any = DataType.double
+    if learnt.classifies:
+        kinds = {bool: DataType.boolean, int: DataType.long, float: DataType.double, str: DataType.string}
+        answers = kinds[type(learnt.classes[0])]
+    outputs = Columns([ColSpec(answers)]) if learnt.classifies else None
+    schema = schema_of(learnt)
+    if schema is not None:
+        return ModelSignature(Columns([ColSpec(_ANYTHING, column.name) for column in schema.features]), outputs)
+    if learnt.feature_names is not None:
+        return ModelSignature(Columns([ColSpec(DataType.double, name) for name in learnt.feature_names]), outputs)
+    import numpy as np
+
+    return ModelSignature(Columns([TensorSpec(np.dtype(np.float64), (-1, learnt.n_features or -1))]), outputs)
+
+
+class _Predictor:
+    """What ``mlflow.pyfunc`` asks for predictions."""
+
+    def __init__(self, face: ModelFace, method: str) -> None:
+        self.face, self.method = face, method
+
+    def predict(self, model_input: Any, params: dict[str, Any] | None = None) -> Any:
+        names = model_behind(self.face, "predict").feature_names
+        if names is not None and hasattr(model_input, "loc"):
+            model_input = model_input[list(names)]
+        return getattr(self.face, self.method)(model_input)
+
+
+def _load_pyfunc(path: str) -> _Predictor:
+    """Called by ``mlflow.pyfunc`` with the path of the model file."""
+    settings = mlflow.models.Model.load(str(Path(path).parent.parent)).flavors[FLAVOR_NAME]
+    return _Predictor(load(path), settings["method"])
+
+
+def _loaded(uri: str, folder: str) -> Any:
+    from mlflow.artifacts import download_artifacts
+
+    local = Path(download_artifacts(artifact_uri=uri, dst_path=folder))
+    flavors = mlflow.models.Model.load(str(local)).flavors
+    if FLAVOR_NAME not in flavors:
+        raise InputTypeError(f"this MLflow model is of another flavor ({', '.join(sorted(flavors))}).")
+    return load(local / flavors[FLAVOR_NAME]["data"])
+
+
+def _face(model: Any) -> ModelFace:
+    if isinstance(model, str | os.PathLike):
+        face: ModelFace = load(model)
+        return face
+    if not isinstance(model, ModelFace):
+        raise InputTypeError(f"erasable.mlflow needs one of erasable's models, fitted; got {type(model).__name__}.")
+    return model
+
+
+def _saved_example(example: Any, folder: Path) -> dict[str, Any]:
+    from mlflow.models.utils import _Example
+
+    saved = _Example(example)
+    saved.save(str(folder))
+    return dict(saved.info)
+
+
+def _ids_in(path: str | os.PathLike[str]) -> tuple[set[Any], str]:
+    found = inspect(path, rows=True)
+    assert found.rows is not None
+    return {row["id"] for row in found.rows}, found.digest
+
+
+def _artifact(one: ModelVersion) -> Iterator[Path]:
+    """The model file of a version, where it is one of ours, for as long as it is looked at."""
+    from mlflow.artifacts import download_artifacts
+
+    with TemporaryDirectory(prefix="erasable-") as folder:
+        local = Path(download_artifacts(artifact_uri=f"models:/{one.name}/{one.version}", dst_path=folder))
+        flavor = mlflow.models.Model.load(str(local)).flavors.get(FLAVOR_NAME)
+        if flavor is not None:
+            yield local / flavor["data"]
+
+
+def _quoted(name: str) -> str:
+    if "'" in name:
+        raise ConfigurationError("a registered model whose name has a quotation mark cannot be asked for.")
+    return name
