@@ -34,6 +34,7 @@ COMMANDS = {
     "inspect": Entry("erasable.cli.inspect", "Model", "Show configuration, size and digest; no rows unless asked."),
     "export": Entry("erasable.cli.export", "Model", "Write the weights for other programs, stamped with the digest."),
     "schema": Entry("erasable.cli.schema", "Model", "Draft a public schema for a raw table, or hold one against it."),
+    "serve": Entry("erasable.cli.serve", "Service", "Serve models: predictions out, erasure requests in."),
     "receipt": Entry("erasable.cli.receipt", "Proof", "Check receipts of forgetting."),
     "keys": Entry("erasable.cli.keys", "Proof", "Make keys that sign receipts."),
     "scan": Entry("erasable.cli.scan", "Proof", "Look for remains of rows in every file of a folder."),
