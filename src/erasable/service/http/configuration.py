@@ -130,8 +130,11 @@ def read_configuration(
             told = tomllib.loads(Path(path).read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise ConfigurationError(f"{os.fspath(path)} cannot be read as TOML: {error}") from error
-    types = {Configuration: get_type_hints(Configuration), Settings: get_type_hints(Settings)}
-    names = {f.name: Configuration for f in fields(Configuration) if f.name != "service"}
+    types: dict[type, dict[str, Any]] = {
+        Configuration: get_type_hints(Configuration),
+        Settings: get_type_hints(Settings),
+    }
+    names: dict[str, type] = {f.name: Configuration for f in fields(Configuration) if f.name != "service"}
     names |= {f.name: Settings for f in fields(Settings)}
     environment = os.environ if environment is None else environment
     told |= {name: environment[key] for name in names if (key := PREFIX + name.upper()) in environment}

@@ -343,7 +343,8 @@ def _invoked(model: Model, body: bytes) -> tuple[Any, int, str]:
     form = next(form for form in forms if form in asked)
     given: Any = asked[form]
     if form == "dataframe_split":
-        columns, data = (given.get("columns"), given.get("data")) if isinstance(given, dict) else (None, None)
+        columns: Any = given.get("columns") if isinstance(given, dict) else None
+        data: Any = given.get("data") if isinstance(given, dict) else None
         if not _names(columns) or not isinstance(data, list) or not all(isinstance(row, list) for row in data):
             raise Refused(400, "dataframe_split needs columns, a list of names, and data, a list of lists.")
         if any(len(row) != len(columns) for row in data):
