@@ -198,6 +198,12 @@ class SimulatedDisk(Disk):
         self._call("open_to_overwrite", path)
         return self._open(self._must(path))
 
+    def open_to_append(self, path: str) -> int:
+        self._call("open_to_append", path)
+        descriptor = self._open(self._must(path))
+        self.open_files[descriptor][1] = len(self._file(descriptor).current)
+        return descriptor
+
     def create(self, path: str, mode: int) -> int:
         self._call("create", path)
         if self._find(path) is not None:
@@ -234,6 +240,10 @@ class SimulatedDisk(Disk):
         data = self._file(descriptor).current[handle[1] : handle[1] + size]
         handle[1] += len(data)
         return data
+
+    def read_at(self, descriptor: int, size: int, start: int) -> bytes:
+        self._call("read_at", descriptor)
+        return self._file(descriptor).current[start : start + size]
 
     def write(self, descriptor: int, data: memoryview) -> int:
         self._call("write", descriptor)

@@ -1,12 +1,15 @@
-"""Models to predict with, warm: loaded once, and another in their place when the file has changed."""
+"""Models to predict with, warm: made once, and another in their place when the file has changed."""
 
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from erasable.errors import UnknownRequestError
 from erasable.models.model import Model
+from erasable.operations.model_file import ModelFile
 
 
 @dataclass(frozen=True)
@@ -20,7 +23,7 @@ class Snapshot:
     version : str
         Drawn at random for this snapshot: it says nothing of what is stored.
     model : Model
-        To call ``predict`` and ``probabilities`` of; see ``erasable.models.model``.
+        To call ``predict`` and ``probabilities`` of; see ``erasable.models.model``. It is for nothing else.
     """
 
     name: str
@@ -33,14 +36,17 @@ class Snapshots:
 
     Parameters
     ----------
-    paths : mapping of str to path
-        The files by the names of their models.
+    files : mapping of str to ModelFile
+        By the names of their models.
     draw : callable
         Gives a random name.
     """
 
-    def __init__(self, paths: Mapping[str, str | os.PathLike[str]], draw: Callable[[], str]) -> None:
-        raise NotImplementedError
+    def __init__(self, files: Mapping[str, ModelFile], draw: Callable[[], str]) -> None:
+        self._files, self._draw = files, draw
+        self._newest: dict[str, Snapshot] = {}
+        self._seen: dict[str, tuple[tuple[int, ...], str]] = {}  # what the system said of the file, and its checksum
+        self._turn = threading.Lock()
 
     def of(self, name: str) -> Snapshot:
         """The newest snapshot of a model; no file is touched.
@@ -50,8 +56,27 @@ class Snapshots:
         UnknownRequestError
             When there is no such model.
         """
-        raise NotImplementedError
+        found = self._newest.get(name)
+        if found is None:
+            raise UnknownRequestError("no model of this name is held here.")
+        return found
 
     def refresh(self) -> list[str]:
-        """Load what has changed on disk, by whomever; the names of those that did."""
-        raise NotImplementedError
+        """Take over what has changed on disk, by whomever; the names of those that did."""
+        changed = []
+        with self._turn:
+            for name, file in self._files.items():
+                facts, checksum = _facts(file.path), ""
+                if name in self._seen and facts == self._seen[name][0]:
+                    continue
+                model, checksum = file.predictor()
+                if name not in self._seen or checksum != self._seen[name][1]:
+                    self._newest[name] = Snapshot(name, self._draw(), model)
+                    changed.append(name)
+                self._seen[name] = facts, checksum
+        return changed
+
+
+def _facts(path: str) -> tuple[int, ...]:
+    facts = os.stat(path)
+    return facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns
