@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
+import threading
+import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,11 +13,12 @@ import pytest
 
 pytest.importorskip("fastapi", reason="the extra `service` is not installed")
 
+import httpx
+import uvicorn
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import NameOID
-from starlette.testclient import TestClient
 
 from erasable import ErasableClassifier
 from erasable.audit.keys import new_key
@@ -51,16 +55,15 @@ def rsa_files(tmp_path_factory):
         .sign(key, hashes.SHA256())
     )
     (folder / "cert.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    pem = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
+    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     (folder / "key.pem").write_bytes(pem)
     return folder / "cert.pem", folder / "key.pem"
 
 
-@pytest.fixture
-def site(tmp_path, rsa_files):
-    """Everything of a running service; ``as_(scopes)`` gives a client with a token."""
+@pytest.fixture(scope="module")
+def site(tmp_path_factory, rsa_files):
+    """Everything of a running service, for all tests of a module; ``as_(scope)`` gives a client with a token."""
+    tmp_path = tmp_path_factory.mktemp("site")
     models = tmp_path / "models"
     models.mkdir()
     for name, columns in (("credit", None), ("named", ["a", "b", "c", "d"])):
@@ -88,16 +91,33 @@ def site(tmp_path, rsa_files):
     tokens = configuration.folder / "tokens.json"
     made = {scope: make_token(tokens, scope, [scope]) for scope in SCOPES}
     made["all"] = make_token(tokens, "all", SCOPES)
-    with service:
-        app = create_app(service, TokenFile(tokens), configuration, signer)
-        with TestClient(app, raise_server_exceptions=False) as plain:
+    with (
+        service,
+        serving(create_app(service, TokenFile(tokens), configuration, signer)) as base,
+        contextlib.ExitStack() as stack,
+    ):
 
-            def as_(who):
-                return TestClient(
-                    app, headers={"Authorization": f"Bearer {made[who]}"}, raise_server_exceptions=False
-                )
+        def as_(who):
+            headers = {} if who is None else {"Authorization": f"Bearer {made[who]}"}
+            return stack.enter_context(httpx.Client(base_url=base, headers=headers))
 
-            yield SimpleNamespace(
-                app=app, service=service, configuration=configuration, plain=plain, as_=as_, told=told, tokens=made,
-                path=tmp_path, signer=signer,
-            )  # fmt: skip
+        yield SimpleNamespace(
+            service=service, configuration=configuration, plain=as_(None), as_=as_, told=told, tokens=made, base=base,
+            path=tmp_path,
+        )  # fmt: skip
+
+
+@contextlib.contextmanager
+def serving(app):
+    """The address of a server in a thread, on a free port."""
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, access_log=False, server_header=False))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.005)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.should_exit = True
+        thread.join(10)

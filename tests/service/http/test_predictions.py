@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import numpy as np
 import pytest
@@ -45,7 +46,9 @@ def test_the_journey_of_an_inference_client(site, http):
 
 def test_many_rows_and_one_row_are_answered_alike(site, http):
     together = infer(http, "credit", [tensor(X)]).json()["outputs"][0]["data"]
-    assert together[:5] == [infer(http, "credit", [tensor(X[i : i + 1])]).json()["outputs"][0]["data"][0] for i in range(5)]
+    assert together[:5] == [
+        infer(http, "credit", [tensor(X[i : i + 1])]).json()["outputs"][0]["data"][0] for i in range(5)
+    ]
 
 
 def test_outputs_can_be_chosen_and_versions_asked_for(http):
@@ -118,7 +121,7 @@ def test_mlflow_clients_send_any_of_their_forms(site, http):
 @pytest.mark.parametrize(
     "body",
     [
-        b"", b"[]", b"{}", b'{"inputs": [[1,2]], "instances": []}', b'{"inputs": "canary"}', b'{"inputs": [["canary"]]}',
+        b"", b"[]", b"{}", b'{"inputs": [[1,2]], "instances": []}', b'{"inputs": "canary"}', b'{"inputs": [["ca"]]}',
         b'{"dataframe_split": {"columns": ["a", "a"], "data": []}}', b'{"inputs": [[NaN, 1, 2, 3]]}',
         b'{"dataframe_split": {"columns": ["a", "b", "c", "d"], "data": [[1, 2]]}}',
         b'{"inputs": [[1e999, 0, 0, 0]]}', b'{"inputs": {"a": [1], "b": [1], "c": [1], "d": [1, 2]}}', b"[" * 5000,
@@ -148,7 +151,7 @@ def test_raw_tables_go_to_models_with_a_schema_and_numbers_come_from_regressions
     for _ in range(200):
         if http.get("/v2/models/credit").json()["inputs"][0]["name"] == "town":
             break
-        site.service.refresh()
+        time.sleep(0.02)
     columns = [
         {"name": "town", "shape": [3], "datatype": "BYTES", "data": ["Bern", "Rome", None]},
         {"name": "age", "shape": [3], "datatype": "FP64", "data": [30, 140, None]},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Annotated
 
 from fastapi import Depends, Request, Response
@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from erasable.service.http.configuration import Configuration
 from erasable.service.http.metrics import Metrics
 from erasable.service.http.problems import Refused
-from erasable.service.tokens import TokenFile
+from erasable.service.tokens import Token, TokenFile
 
 log = logging.getLogger("erasable.service")
 
@@ -34,17 +34,6 @@ HEADERS = {
 _LONGEST_NAMED = 10_000  # tokens whose rate is known at a time
 
 _bearer = HTTPBearer(auto_error=False, description="A token made with `erasable token make`.")
-
-
-class Caller:
-    """Who asks: the name of a token, and what it may do."""
-
-    def __init__(self, name: str, scopes: frozenset[str]) -> None:
-        self.name, self.scopes = name, scopes
-
-    def may(self, scope: str) -> bool:
-        """Whether the token has this scope."""
-        return scope in self.scopes
 
 
 class Rates:
@@ -73,8 +62,8 @@ class Guard:
     def __init__(self, tokens: TokenFile, configuration: Configuration) -> None:
         self.tokens, self.rates = tokens, Rates(configuration.rate, configuration.burst)
 
-    def needs(self, *scopes: str) -> Callable[..., Caller]:
-        """A dependency: the caller, who has one of these scopes, or any where none is named.
+    def needs(self, *scopes: str) -> Callable[..., Awaitable[Token]]:
+        """A dependency: the token of the caller, who has one of these scopes, or any where none is named.
 
         Raises
         ------
@@ -82,21 +71,21 @@ class Guard:
             401 without a token, 403 without the scope, 429 beyond the rate.
         """
 
-        def caller(given: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]) -> Caller:
+        async def caller(given: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]) -> Token:
             return self.admitted(given.credentials if given is not None else "", *scopes)
 
         return caller
 
-    def admitted(self, token: str, *scopes: str) -> Caller:
-        """The caller with this token; see :meth:`needs`."""
-        held, name = self.tokens.scopes(token), self.tokens.name(token)
-        if not held or name is None:
+    def admitted(self, token: str, *scopes: str) -> Token:
+        """What is known of the token; see :meth:`needs`."""
+        known = self.tokens.of(token)
+        if known is None:
             raise Refused(401, "a valid bearer token is required.", {"WWW-Authenticate": "Bearer"})
-        if wait := self.rates.take(name):
+        if wait := self.rates.take(known.name):
             raise Refused(429, "too many requests with this token: slow down.", {"Retry-After": str(1 + int(wait))})
-        if scopes and held.isdisjoint(scopes):
+        if scopes and set(known.scopes).isdisjoint(scopes):
             raise Refused(403, f"this token lacks the scope {' or '.join(scopes)}.")
-        return Caller(name, held)
+        return known
 
 
 class Envelope:

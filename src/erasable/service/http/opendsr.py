@@ -23,12 +23,13 @@ from fastapi import APIRouter, Depends, FastAPI, Path, Request, Response
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
-from erasable.service.http.guard import Caller, Guard
+from erasable.service.entries import Entry, State
+from erasable.service.http.guard import Guard
 from erasable.service.http.problems import Refused
 from erasable.service.http.signing import Signer
 from erasable.service.identities import FORMATS
-from erasable.service.ledger import Entry, State
 from erasable.service.service import ErasureService
+from erasable.service.tokens import Token
 
 VERSION = "2.0"
 _UUID = r"^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$"
@@ -86,6 +87,10 @@ class Cancelled(BaseModel):
     received_time: str
     subject_request_id: str
     api_version: str
+
+
+class _Pem(Response):
+    media_type = "application/x-pem-file"
 
 
 class _Detail(BaseModel):
@@ -193,11 +198,11 @@ def add_routes(
             200,
         )
 
-    async def certificate() -> Response:
+    async def certificate() -> _Pem:
         """The certificate that answers and callbacks are signed with: no token is needed."""
-        return Response(signer.certificate, media_type="application/x-pem-file")
+        return _Pem(signer.certificate)
 
-    async def receive(request: Request, caller: Caller = erasing) -> Response:
+    async def receive(request: Request, caller: Token = erasing) -> Response:
         """Accept a request: it is durable when this is answered. The same again gives the same answer."""
         body = await request.body()
         asked = DataSubjectRequest.model_validate_json(body)
@@ -218,11 +223,11 @@ def add_routes(
         }
         return signed(answer, 201)
 
-    async def status(request_id: RequestId, caller: Caller = erasing) -> Response:
+    async def status(request_id: RequestId, caller: Token = erasing) -> Response:
         """How a request stands. ``results_url`` leads to the receipt, for those who may audit."""
         return signed(status_of(service.entry(request_id), caller.name, url), 200)
 
-    async def cancel(request_id: RequestId, caller: Caller = erasing) -> Response:
+    async def cancel(request_id: RequestId, caller: Token = erasing) -> Response:
         """Cancel a request, while it is pending."""
         entry = await run_in_threadpool(service.cancel, request_id)
         assert entry.settled is not None
@@ -236,7 +241,7 @@ def add_routes(
             202,
         )
 
-    async def all_well(caller: Caller = erasing) -> Response:
+    async def all_well(caller: Token = erasing) -> Response:
         """Whether requests are taken."""
         health = service.health()
         return signed({"api_version": VERSION, "status": "ready" if health.ready else "not ready"}, 200)
@@ -251,7 +256,7 @@ def add_routes(
                 router.add_api_route(base + path + end, handler, methods=[method], **more)
 
             route("/discovery", discovery, "GET", **common)
-            route("/certificate", certificate, "GET", **common)
+            route("/certificate", certificate, "GET", response_class=_Pem, **common)
             route("/status", all_well, "GET", responses=_ERRORS, **common)
             route(
                 requests, receive, "POST",

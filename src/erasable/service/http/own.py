@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, FastAPI, Query, Request
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 
@@ -18,13 +18,14 @@ from erasable.arrow import pyarrow
 from erasable.errors import InputError
 from erasable.operations.inspect import stored_bytes
 from erasable.operations.schemas import schema_of
+from erasable.service.entries import Entry
 from erasable.service.http.guard import Guard
 from erasable.service.http.metrics import CONTENT_TYPE, Metrics
 from erasable.service.http.opendsr import RequestId, moment
 from erasable.service.http.problems import Problem, Refused
-from erasable.service.ledger import Entry
-from erasable.service.service import ErasureService, Verification
+from erasable.service.service import ErasureService
 from erasable.service.snapshots import Snapshot
+from erasable.service.verifications import Verification
 from erasable.tables import stream_table
 
 ARROW, JSON_LINES = "application/vnd.apache.arrow.stream", "application/jsonl"
@@ -183,7 +184,9 @@ def add_routes(
             return JSONResponse([], 202, {"Retry-After": "1"})  # type: ignore[return-value]
         return [Receipt(model=name, receipt=json.loads(text)) for name, text in sorted(found.items())]
 
-    @router.get("/v1/receipts/{request_id}/{model}", dependencies=auditing, response_class=Response)
+    @router.get(
+        "/v1/receipts/{request_id}/{model}", dependencies=auditing, responses={202: {"description": "Not signed yet."}}
+    )
     async def receipt(request_id: RequestId, model: str) -> Response:
         """One receipt as a file, for ``erasable receipt verify``."""
         found = await run_in_threadpool(service.receipts, request_id)
@@ -200,7 +203,7 @@ def add_routes(
         found = await run_in_threadpool(service.stored_of, request_id)
         return {name: rows.as_json() for name, rows in found.items()}
 
-    @router.get("/metrics", dependencies=auditing, response_class=Response)
+    @router.get("/metrics", dependencies=auditing, response_class=PlainTextResponse)
     async def figures() -> Response:
         """Figures for Prometheus."""
         return Response(await run_in_threadpool(metrics.text), media_type=CONTENT_TYPE)

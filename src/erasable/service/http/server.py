@@ -16,11 +16,11 @@ import uvicorn
 
 from erasable.audit.keys import PrivateKey, new_key, read_private_key, write_key
 from erasable.errors import ConfigurationError
+from erasable.service.entries import Entry
 from erasable.service.http.app import create_app
 from erasable.service.http.configuration import Configuration
 from erasable.service.http.opendsr import signed_headers, status_of
 from erasable.service.http.signing import Signer
-from erasable.service.ledger import Entry
 from erasable.service.service import ErasureService, Health
 from erasable.service.suppression import SuppressionList
 from erasable.service.tokens import TokenFile

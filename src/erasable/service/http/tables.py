@@ -39,7 +39,7 @@ def rows_of_table(model: Model, table: Mapping[str, Sequence[Any]]) -> Any:
     if len({len(table[name]) for name in names}) > 1:
         raise InputError("the columns are of different lengths.")
     if schema_of(model) is not None:
-        return {name: list(table[name]) for name in names}
+        return _encoded(model, {name: list(table[name]) for name in names})
     return rows_of_numbers(model, [list(row) for row in zip(*(table[name] for name in names), strict=True)])
 
 
@@ -55,7 +55,7 @@ def rows_of_numbers(model: Model, rows: Any) -> Any:
         assert names is not None
         if any(not isinstance(row, list) or len(row) != len(names) for row in rows):
             raise InputError(f"each row must have the {len(names)} columns of the model's schema, in its order.")
-        return {name: [row[j] for row in rows] for j, name in enumerate(names)}
+        return _encoded(model, {name: [row[j] for row in rows] for j, name in enumerate(names)})
     try:
         X = np.array(rows, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -83,6 +83,12 @@ def table_of_records(records: Sequence[Any]) -> Table:
         raise InputError("records must be JSON objects.")
     names = dict.fromkeys(name for record in records for name in record)
     return {name: [record.get(name) for record in records] for name in names}
+
+
+def _encoded(model: Model, table: Table) -> Any:
+    schema = schema_of(model)
+    assert schema is not None
+    return schema.prepared(table)
 
 
 def _cell(text: str) -> Any:
