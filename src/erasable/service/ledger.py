@@ -15,6 +15,7 @@ import os
 import re
 import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 
@@ -60,13 +61,8 @@ class Ledger:
         *,
         disk: Disk = REAL_DISK,
     ) -> None:
-        self._folder, self._key, self._settings, self._clock, self._disk = (
-            os.path.abspath(folder),
-            operator_key,
-            settings,
-            clock,
-            disk,
-        )
+        self._folder, self._disk = os.path.abspath(folder), disk
+        self._key, self._settings, self._clock = operator_key, settings, clock
         self._turn = threading.RLock()
         self._lock = self._taken()
         self._entries: dict[str, Entry] = {}
@@ -213,10 +209,10 @@ class Ledger:
             When that could not be made durable, or identities not erased: ask again.
         """
         with self._turn:
-            now, done = self._clock(), [self._entries[name] for name in request_ids]
+            now, asked = self._clock(), [self._entries[name] for name in request_ids]
             done = [
                 replace(e, state=State.COMPLETED, settled=now, models=tuple(models) if e.kind == "erasure" else ())
-                for e in done
+                for e in asked
             ]
             if done:
                 self._past.append(map(as_record, done))
@@ -259,8 +255,9 @@ class Ledger:
         return os.path.join(self._folder, name)
 
     def _taken(self) -> int:
+        """The folder, made where it is not there, for this process alone."""
         try:
-            if self._disk.real_path(self._folder) and not self._exists():
+            with suppress(FileExistsError):
                 self._disk.mkdir(self._folder)
                 self._disk.fsync_folder(os.path.dirname(self._folder))
             lock = self._disk.open_lock(self._path("lock"))
@@ -270,13 +267,6 @@ class Ledger:
             self._disk.close(lock)
             raise BusyError(f"{self._folder} is in use by another process: stop that one first.")
         return lock
-
-    def _exists(self) -> bool:
-        try:
-            self._disk.facts(self._folder)
-        except FileNotFoundError:
-            return False
-        return True
 
     def _known(self, entry: Entry) -> None:
         self._entries[entry.request_id] = entry

@@ -26,11 +26,6 @@ class Rounds(threading.Thread):
         self._ending = threading.Event()
         self.problem: str | None = None
 
-    @property
-    def is_running(self) -> bool:
-        """Whether it was started and has not ended."""
-        return self.is_alive()
-
     def run(self) -> None:
         """See ``start``."""
         begun = time.monotonic()

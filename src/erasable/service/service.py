@@ -205,13 +205,13 @@ class ErasureService:
             if ledger is None:
                 return
             until = time.monotonic() + timeout
-            running = [rounds for rounds in self._rounds if rounds.is_running]
+            running = [rounds for rounds in self._rounds if rounds.is_alive()]
             for rounds in running:
                 rounds.end()
             for rounds in running:
                 rounds.join(max(0.0, until - time.monotonic()))
             for rounds in running[:3]:
-                if time.monotonic() < until:
+                if not rounds.is_alive() and time.monotonic() < until:
                     rounds.once()
             with self.worker.turn:
                 self._ledger = None

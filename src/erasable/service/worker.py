@@ -33,6 +33,12 @@ Send = Callable[[str, Entry], None]
 _FIRST_PAUSE, _LONGEST_PAUSE = timedelta(seconds=1), timedelta(hours=1)
 
 
+def verified(path: str) -> tuple[str, str]:
+    """Digest and guarantee of the model in a file, once it was found to be what learning its own rows gives."""
+    model, _ = read_model(path)
+    return model.verify().digest, " ".join(str(model.guarantee).split())
+
+
 @dataclass
 class _Tries:
     """How often a callback was tried, and when it is to be tried again."""
@@ -57,6 +63,8 @@ class Worker:
         Swapped when a commit is done.
     suppression : SuppressionList, optional
     send : callable, optional
+    verify : callable
+        Verifies the model in a file: its digest, and its guarantee in words.
     """
 
     def __init__(
@@ -69,9 +77,11 @@ class Worker:
         snapshots: Snapshots,
         suppression: SuppressionList | None = None,
         send: Send | None = None,
+        verify: Callable[[str], tuple[str, str]] = verified,
     ) -> None:
         self._ledger, self._files, self._signer, self._settings = ledger, files, signer, settings
         self._clock, self._snapshots, self._suppression, self._send = clock, snapshots, suppression, send
+        self._verify = verify
         self._access: dict[str, tuple[datetime, tuple[Identity, ...]]] = {}
         self._tries: dict[tuple[str, str], _Tries] = {}
         self.turn = threading.RLock()  # held while models are changed
@@ -129,13 +139,13 @@ class Worker:
                 owed = [e for e in self._ledger.owing() if name in e.models and name not in e.receipts]
                 if not owed:
                     continue
-                model, _ = read_model(file.path)
+                digest, guarantee = self._verify(file.path)
                 sign = partial(
                     make_receipt,
                     self._signer,
                     state_before=None,
-                    state_after=model.verify().digest,
-                    guarantee=" ".join(str(model.guarantee).split()),
+                    state_after=digest,
+                    guarantee=guarantee,
                     format_version=ModelState.VERSION,
                     completed_at=self._clock(),
                 )
