@@ -68,7 +68,8 @@ def site(folder, core=CORE):
     clf.fit(X, y, ids=[f"row-{i:06d}" for i in range(core)], subjects=people).save(folder / "m.erasable")
     token = make_token(folder / "service" / "tokens.json", "bench", SCOPES)
     (folder / "serve.toml").write_text(
-        f'models = ["{folder}/m.erasable"]\nfolder = "{folder}/service"\nrate = 100000\nburst = 100000\nqueue = 100000\n'
+        f'models = ["{folder}/m.erasable"]\nfolder = "{folder}/service"\n'
+        "rate = 100000\nburst = 100000\nqueue = 100000\n"
         f'opendsr_certificate = "{folder}/cert.pem"\nopendsr_key = "{folder}/key.pem"\n'
         '[identity_types]\nemail = "subject"\n'
     )
@@ -100,7 +101,8 @@ def started(folder, port):
     command = [sys.executable, "-m", "erasable", "serve", "--config", str(folder / "serve.toml"), "--port", str(port)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     begin = time.perf_counter()
-    process = subprocess.Popen(command, env=environment, stderr=open(folder / "serve.log", "a"))
+    with open(folder / "serve.log", "a") as log:
+        process = subprocess.Popen(command, env=environment, stderr=log)
     http = Http(port, "none")
 
     async def wait():

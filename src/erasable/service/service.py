@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from erasable.audit.keys import PrivateKey
+from erasable.audit.keys import PrivateKey, PublicKey
 from erasable.errors import BusyError, ConfigurationError, InputError, UnknownRequestError
 from erasable.models.access import StoredRows
 from erasable.models.reports import LearnReport
@@ -304,6 +304,11 @@ class ErasureService:
         """The last verification of a model, or that going on; None where there was none since the start."""
         self._file(name)
         return self._verifications.last(name)
+
+    @property
+    def receipt_key(self) -> PublicKey:
+        """What receipts are checked with."""
+        return self._signer.public
 
     def digest(self, name: str) -> str:
         """Digest of the state that the file holds now. For auditors alone."""

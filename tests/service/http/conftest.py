@@ -93,7 +93,7 @@ def site(tmp_path_factory, rsa_files):
     made["all"] = make_token(tokens, "all", SCOPES)
     with (
         service,
-        serving(create_app(service, TokenFile(tokens), configuration, signer)) as base,
+        serving(create_app(service, TokenFile(tokens), configuration, service.receipt_key, signer)) as base,
         contextlib.ExitStack() as stack,
     ):
 

@@ -8,7 +8,8 @@ from fastapi import Depends, FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from erasable import __version__
-from erasable.service.http import inference, opendsr, own
+from erasable.audit.keys import PublicKey
+from erasable.service.http import console, inference, opendsr, own
 from erasable.service.http.configuration import Configuration
 from erasable.service.http.guard import Envelope, Guard
 from erasable.service.http.metrics import Metrics
@@ -21,7 +22,11 @@ _DSR = ("/v2/requests", "/v2/discovery", "/v2/status", "/v2/certificate", "/v1/o
 
 
 def create_app(
-    service: ErasureService, tokens: TokenFile, configuration: Configuration, signer: Signer | None = None
+    service: ErasureService,
+    tokens: TokenFile,
+    configuration: Configuration,
+    receipt_key: PublicKey,
+    signer: Signer | None = None,
 ) -> FastAPI:
     """An ASGI application around a service that has been started.
 
@@ -30,6 +35,8 @@ def create_app(
     service : ErasureService
     tokens : TokenFile
     configuration : Configuration
+    receipt_key : PublicKey
+        Checks receipts of this service.
     signer : Signer, optional
         For OpenDSR, whose routes are served only with one.
     """
@@ -43,7 +50,7 @@ def create_app(
         redirect_slashes=False,
     )
     guard, metrics = Guard(tokens, configuration), Metrics(service)
-    answer = install(app, _shape)
+    answer = install(app, lambda path: _shape(app, path))
     if signer is not None:
         opendsr.add_routes(
             app,
@@ -56,6 +63,7 @@ def create_app(
         )
     inference.add_routes(app, service, guard, metrics, configuration)
     own.add_routes(app, service, guard, metrics, configuration.model_files())
+    console.add_routes(app, service, guard, configuration, receipt_key)
     app.add_middleware(Envelope, configuration=configuration, metrics=metrics, answer=answer)
 
     @app.get("/openapi.json", include_in_schema=False, dependencies=[Depends(guard.needs())])
@@ -67,8 +75,10 @@ def create_app(
     return app
 
 
-def _shape(path: str) -> Shape:
+def _shape(app: FastAPI, path: str) -> Shape:
     """The form of errors that a path speaks."""
+    if console.is_page(path):
+        return app.state.as_page  # type: ignore[no-any-return]
     if path.startswith(_DSR):
         return opendsr.as_error
     return as_inference_error if path.startswith("/v2") else as_problem

@@ -92,7 +92,7 @@ def serve(configuration: Configuration, *, started: Callable[[Health], None] | N
             options = {"ssl_certfile": configuration.tls_certificate, "ssl_keyfile": configuration.tls_key}
         server = uvicorn.Server(
             uvicorn.Config(
-                create_app(service, tokens, configuration, signer),
+                create_app(service, tokens, configuration, service.receipt_key, signer),
                 host=configuration.host,
                 port=configuration.port,
                 access_log=False,  # its lines would hold what clients put into addresses
