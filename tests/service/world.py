@@ -167,8 +167,8 @@ class World:
         ledger = self.ledger
         states = tuple((name, entry.state.value) for name, entry in sorted(ledger._entries.items()))
         tries = tuple(sorted((name, t.count) for (name, _), t in self.worker._tries.items()))
-        epochs = tuple((number, *sorted(names)) for number, names in sorted(ledger._epochs.items()))
-        return states, tries, epochs, tuple(sorted(ledger._stale)), ledger._journal is not None
+        epochs = tuple((number in ledger._stale, *sorted(names)) for number, names in sorted(ledger._epochs.items()))
+        return states, tries, epochs, ledger._journal is not None
 
 
 ACTIONS = {

@@ -36,7 +36,7 @@ class NewRows:
     Attributes
     ----------
     rows_known, rows_suppressed : int
-        How many rows were passed over the first time; one that is both counts as suppressed.
+        How many rows were passed over the first time that all were gone through; one that is both counts as suppressed.
     nothing_new : bool
         Whether these were all.
     """
@@ -45,10 +45,9 @@ class NewRows:
         self._blocks, self._suppressed = blocks, suppressed
         self._known = None if known is None else frozenset(known.core.place)  # it learns while this is gone through
         self.once = _only_once(blocks)
-        self.rows_known, self.rows_suppressed, self.nothing_new, self._passes = 0, 0, False, 0
+        self.rows_known, self.rows_suppressed, self.nothing_new, self._counted = 0, 0, False, False
 
     def __iter__(self) -> Iterator[Any]:
-        self._passes += 1
         known = suppressed = new = 0
         for block in self._blocks:
             kept = np.ones(len(block.y), dtype=bool)
@@ -65,7 +64,8 @@ class NewRows:
             elif len(at):
                 parts = block.X, block.y, block.ids, block.subjects, getattr(block, "weights", None)
                 yield Block(*(_taken(part, at) for part in parts))
-        if self._passes == 1:
+        if not self._counted:
+            self._counted = True
             self.rows_known, self.rows_suppressed = known, suppressed
             self.nothing_new = known + suppressed > 0 and not new
 

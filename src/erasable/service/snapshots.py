@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from erasable.errors import UnknownRequestError
+from erasable.errors import StoreError, UnknownRequestError
 from erasable.models.model import Model
 from erasable.operations.model_file import ModelFile
 
@@ -78,5 +78,8 @@ class Snapshots:
 
 
 def _facts(path: str) -> tuple[int, ...]:
-    facts = os.stat(path)
+    try:
+        facts = os.stat(path)
+    except OSError as error:
+        raise StoreError(f"could not look at {path}: {error.strerror}. Put the model back.") from error
     return facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns

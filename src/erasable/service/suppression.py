@@ -11,6 +11,7 @@ import hmac
 import os
 import threading
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -18,6 +19,10 @@ from erasable.core.layout import Key, owners_of
 from erasable.errors import InputError, StoreError
 from erasable.models.keys import as_key_column, as_subject_column
 from erasable.models.model import Model
+from erasable.models.reports import ForgetReport
+from erasable.models.rows import Named
+from erasable.operations.model_file import ModelFile
+from erasable.operations.requests import Request
 from erasable.service.identities import FORMATS, Identity, in_format
 from erasable.service.settings import Role
 from erasable.store import Journal, read_journal
@@ -109,6 +114,40 @@ class SuppressionList:
 
     def _mark(self, role: str, format: str, value: str) -> str:
         return hmac.new(self._key, f"{role}\n{format}\n{value}".encode(), hashlib.sha256).hexdigest()
+
+
+def read_list(path: str | os.PathLike[str], key: str | os.PathLike[str]) -> SuppressionList:
+    """The list in a file, with the operator's key in another.
+
+    Raises
+    ------
+    StoreError
+        When one of them cannot be read, or is not there.
+    InputError
+        When the key is too short.
+    """
+    if not os.path.exists(path):
+        raise StoreError(f"{os.fspath(path)!s} does not exist: give the suppression list of the service.")
+    return SuppressionList(path, read_key(key))
+
+
+@dataclass(frozen=True, repr=False)
+class _Listed(Request):
+    """A request to forget all that a model stores of those on a list."""
+
+    listed: SuppressionList | None = None
+
+    def named_in(self, model: Model) -> Named:
+        return model.named([], []) if self.listed is None else model.named(*self.listed.stored_in(model))
+
+
+def replay(path: str | os.PathLike[str], listed: SuppressionList, *, timeout: float | None = None) -> ForgetReport:
+    """A model from a backup forgets every stored id and subject that is on the list; durable on return.
+
+    *Law*: afterwards the list holds no id and no subject that the file stores. Again, it changes nothing.
+    """
+    (report,) = ModelFile(path, timeout=timeout).forget_together([_Listed(listed=listed)], digests=True)
+    return report
 
 
 def _plain(column: Sequence[Any] | Any) -> list[Any]:
