@@ -33,7 +33,7 @@ def serve(
 
     For example:
 
-    - `erasable token make --folder erasable-service --name officer --scope erase --scope audit`
+    - `erasable token make officer --scope erase --scope audit --file erasable-service/tokens.json`
 
     - `erasable serve credit.erasable`
     """

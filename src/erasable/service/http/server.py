@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import secrets
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,8 @@ def serve(configuration: Configuration, *, started: Callable[[Health], None] | N
         Called with how the service is once it has recovered, before the first request.
     """
     service, tokens, signer = made_of(configuration)
+    # uvicorn raises the signal once more when it has stopped: that must not be the end before all is done.
+    signal.signal(signal.SIGTERM, lambda *_: None)
     health = service.start()
     try:
         if started is not None:
