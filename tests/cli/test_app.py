@@ -26,7 +26,7 @@ HEAVY = ("numpy", "scipy", "sklearn", "matplotlib", "pyarrow", "cryptography")
 PANELS = {
     "Model": ["learn", "forget", "verify", "predict", "inspect", "export", "replay", "schema"],
     "Proof": ["receipt", "keys", "scan"],
-    "Service": ["token"],
+    "Service": ("serve", "token", "purge"),
     "Research": ["plan", "reproduce", "bench", "demo"],
 }
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from erasable.cli._shared import say
+from erasable.cli._shared import Json, print_json, say
 
 
 def serve(
@@ -23,6 +25,7 @@ def serve(
     ] = None,
     host: Annotated[str | None, typer.Option(help="Address to listen at. [default: 127.0.0.1]")] = None,
     port: Annotated[int | None, typer.Option(help="Port to listen at. [default: 8080]")] = None,
+    as_json: Json = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log a line for each answer.")] = False,
 ) -> None:
     """Serve models: predictions out, erasure requests in, every deletion durable and with a receipt.
@@ -51,6 +54,10 @@ def serve(
             say(f"{health.resumed} requests of an earlier run go on.", aside=True)
         if health.problem:
             say(f"not ready: {health.problem}", aside=True)
-        say(f"serving {len(asked.model_files())} models at {asked.url}", aside=True)
+        if as_json:
+            print_json({"url": asked.url, "models": sorted(asked.model_files()), **asdict(health)})
+            sys.stdout.flush()
+        else:
+            say(f"serving {', '.join(sorted(asked.model_files()))} at {asked.url}", aside=True)
 
     run(asked, started=started)

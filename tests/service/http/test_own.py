@@ -210,3 +210,18 @@ def test_the_description_matches_the_service(site):
     assert tried >= 18
     assert TYPES
     assert len(X) == len(Y)
+
+
+def test_settled_requests_can_be_purged(site):
+    http, request_id = site.as_("all"), str(uuid.uuid4())
+    who = site.service.identity("email", "raw", "nobody@example.org")
+    site.service.accept(request_id, "erasure", [who], b"body")
+    for _ in range(200):
+        if http.get(f"/v1/receipts/{request_id}").status_code == 200:
+            break
+        time.sleep(0.02)
+    assert http.post("/v1/purge", params={"before": "2000-01-01T00:00:00Z"}).json() == {"purged": 0}
+    assert http.post("/v1/purge", params={"before": "2000-01-01"}).status_code == 400
+    assert http.post("/v1/purge", params={"before": "2999-01-01T00:00:00Z"}).json()["purged"] >= 1
+    assert http.get(f"/v2/requests/{request_id}").status_code == 404
+    assert site.as_("erase").post("/v1/purge", params={"before": "2999-01-01T00:00:00Z"}).status_code == 403

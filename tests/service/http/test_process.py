@@ -216,3 +216,16 @@ def test_neither_answers_nor_times_tell_who_was_stored(site):
     both = np.concatenate([a, b])
     gap = max(abs(np.searchsorted(a, t, "right") / 12 - np.searchsorted(b, t, "right") / 12) for t in both)
     assert gap < 0.67  # Kolmogorov-Smirnov at 1% for twelve and twelve
+
+
+def test_the_ledger_of_a_service_that_does_not_run_is_purged_by_command(tmp_path, capsys):
+    from erasable.cli.app import run
+
+    ErasableClassifier(threshold=0.05).fit(X, Y, ids=IDS, subjects=PEOPLE).save(tmp_path / "credit.erasable")
+    service, _, _ = made_of(Configuration((tmp_path / "credit.erasable",), tmp_path / "service"))
+    with service:
+        who = service.identity("controller_customer_id", "raw", PEOPLE[0])
+        service.accept(str(uuid.uuid4()), "erasure", [who], b"body")
+    assert run(["purge", "--before", "2999-01-01", "--folder", str(tmp_path / "service"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"purged": 1}
+    assert run(["purge", "--before", "2999-01-01", "--folder", str(tmp_path)]) == 2

@@ -35,8 +35,8 @@ class Configuration:
     receipt_key : path or None
         Ed25519 key that signs receipts. By default ``receipts.pem`` in the folder, made at the first start.
     operator_key : path or None
-        32 bytes or more that seal requests and the suppression list. By default ``operator.key`` in the folder, made at
-        the first start.
+        A secret that seals requests and the suppression list. By default ``operator.key`` in the folder, made at the
+        first start.
     opendsr_certificate, opendsr_key : path or None
         RSA certificate and key for OpenDSR; without them its routes are not served.
     processor_domain : str

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, FastAPI, Query, Request
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
-from pydantic import BaseModel
+from pydantic import AwareDatetime, BaseModel
 from starlette.concurrency import run_in_threadpool
 
 from erasable.arrow import pyarrow
@@ -85,6 +85,12 @@ class Learnt(BaseModel):
     rows_stored: int
     rows_known: int
     rows_suppressed: int
+
+
+class Purged(BaseModel):
+    """How many requests were erased from the ledger."""
+
+    purged: int
 
 
 class Receipt(BaseModel):
@@ -202,6 +208,11 @@ def add_routes(
         """What is stored of somebody who asked, by model."""
         found = await run_in_threadpool(service.stored_of, request_id)
         return {name: rows.as_json() for name, rows in found.items()}
+
+    @router.post("/v1/purge", dependencies=auditing)
+    async def purge(before: AwareDatetime) -> Purged:
+        """Erase what is left of requests that were settled before a moment and owe nothing."""
+        return Purged(purged=await run_in_threadpool(service.purge, before))
 
     @router.get("/metrics", dependencies=auditing, response_class=PlainTextResponse)
     async def figures() -> Response:

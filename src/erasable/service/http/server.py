@@ -23,7 +23,7 @@ from erasable.service.http.configuration import Configuration
 from erasable.service.http.opendsr import signed_headers, status_of
 from erasable.service.http.signing import Signer
 from erasable.service.service import ErasureService, Health
-from erasable.service.suppression import SuppressionList
+from erasable.service.suppression import SuppressionList, read_key
 from erasable.service.tokens import TokenFile
 
 log = logging.getLogger("erasable.service")
@@ -128,17 +128,11 @@ def _refuse_in_the_clear(configuration: Configuration) -> None:
 
 def _operator_key(path: Path) -> bytes:
     """The key in a file, made where there is none."""
-    try:
-        if not path.exists():
-            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(handle, "w") as file:
-                file.write(secrets.token_hex(32) + "\n")
-        key = bytes.fromhex(path.read_text().strip())
-    except (OSError, ValueError) as error:
-        raise ConfigurationError(f"{path} is no key: 64 hexadecimal digits or more are required.") from error
-    if len(key) < 32:
-        raise ConfigurationError(f"{path} is too short a key: 64 hexadecimal digits or more are required.")
-    return key
+    if not path.exists():
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "w") as file:
+            file.write(secrets.token_hex(32) + "\n")
+    return read_key(path)
 
 
 def _receipt_key(path: Path) -> PrivateKey:
