@@ -59,6 +59,20 @@ class BusyError(StoreError, TimeoutError):
     """Another process or thread is changing the file and did not finish in time. Nothing was changed."""
 
 
+class UnknownRequestError(ErasableError, LookupError):
+    """No request of this id was accepted, or it was purged."""
+
+
+class ConflictError(ErasableError, ValueError):
+    """A request of this id was accepted with another body, or can no longer be cancelled. Nothing was changed."""
+
+
+class QueueFullError(ErasableError, RuntimeError):
+    """As many requests wait as the queue holds; ``retry_after`` says after how many seconds to try again."""
+
+    retry_after: float = 1.0
+
+
 class ReceiptError(ErasableError, ValueError):
     """A receipt, or what it speaks of, is not what it should be."""
 

@@ -20,12 +20,13 @@ from erasable.cli._exits import EXIT_CODES, exit_code
 from erasable.cli._shared import Json
 from erasable.cli.app import COMMANDS, Entry, app, load_command, run
 
-GROUPS = {"receipt": ("verify",), "keys": ("new",)}
+GROUPS = {"receipt": ("verify",), "keys": ("new",), "token": ("make", "list", "revoke")}
 LEAVES = [[name, *rest] for name in COMMANDS for rest in ([[c] for c in GROUPS.get(name, ())] or [[]])]
 HEAVY = ("numpy", "scipy", "sklearn", "matplotlib", "pyarrow", "cryptography")
 PANELS = {
-    "Model": ["learn", "forget", "verify", "predict", "inspect", "export", "schema"],
-    "Proof": ["receipt", "keys", "scan"],
+    "Model": ["learn", "forget", "verify", "predict", "inspect", "export", "replay", "schema"],
+    "Proof": ["receipt", "keys", "scan", "mlflow"],
+    "Service": ("serve", "token", "purge"),
     "Research": ["plan", "reproduce", "bench", "demo"],
 }
 
@@ -138,6 +139,9 @@ CODES = {
     "StateFormatError": 2,
     "ChangedMeanwhileError": 1,
     "StaleReportError": 1,
+    "UnknownRequestError": 2,
+    "ConflictError": 2,
+    "QueueFullError": 2,
     "ReceiptError": 3,
     "SignatureError": 3,
     "VerificationError": 4,
@@ -285,7 +289,7 @@ def test_a_reader_that_has_seen_enough_is_no_error(option):
 
 @pytest.mark.parametrize(
     ("typed", "offered"),
-    [("erasable re", {"receipt", "reproduce"}), ("erasable plan --max-s", {"--max-stored"})],
+    [("erasable re", {"receipt", "replay", "reproduce"}), ("erasable plan --max-s", {"--max-stored"})],
 )
 def test_a_shell_can_complete_commands_and_options(typed, offered):
     environment = {

@@ -11,11 +11,11 @@ from erasable.store._disk import Disk
 
 #: What changes the disk, or makes a change last.
 CHANGES = (
-    *("open_to_overwrite", "create", "write", "fsync", "fsync_folder"),
+    *("open_to_overwrite", "open_to_append", "create", "write", "fsync", "fsync_folder"),
     *("chmod", "chown", "set_attribute", "remove_attribute", "link", "rename", "unlink", "mkdir", "rmdir"),
 )
-_OPENS = ("open_to_read", "open_to_overwrite", "create", "open_lock")
-_OTHERS = ("read", "close", "unlock", "lock", "names", "facts", "facts_of_name", "attributes")
+_OPENS = ("open_to_read", "open_to_overwrite", "open_to_append", "create", "open_lock")
+_OTHERS = ("read", "read_at", "close", "unlock", "lock", "names", "facts", "facts_of_name", "attributes")
 
 
 class Killed(BaseException):

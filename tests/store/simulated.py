@@ -18,6 +18,7 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from erasable.store import Disk
 
@@ -67,6 +68,11 @@ class Folder(Owned):
     durable: tuple[tuple[str, int], ...] = ()
     pending: tuple[tuple[tuple[str, int | None], ...], ...] = ()
     mode: int = stat.S_IFDIR | 0o755
+
+    @cached_property
+    def now(self) -> dict[str, int]:
+        """The names as programs see them."""
+        return self.entries()
 
     def entries(self, kept: tuple[bool, ...] | None = None) -> dict[str, int]:
         names: dict[str, int | None] = dict(self.durable)
@@ -125,7 +131,7 @@ class SimulatedDisk(Disk):
         found: dict[str, bytes] = {}
         folder = self.inodes[number]
         assert isinstance(folder, Folder)
-        for name, inode in folder.entries().items():
+        for name, inode in folder.now.items():
             node = self.inodes[inode]
             if isinstance(node, File):
                 found[f"{prefix}/{name}"] = node.current
@@ -155,9 +161,9 @@ class SimulatedDisk(Disk):
             folder = self.inodes[number]
             if not isinstance(folder, Folder):
                 raise NotADirectoryError(errno.ENOTDIR, "not a folder", path)
-            if name not in folder.entries():
+            if name not in folder.now:
                 return None
-            number = folder.entries()[name]
+            number = folder.now[name]
         return number
 
     def _must(self, path: str) -> int:
@@ -198,6 +204,12 @@ class SimulatedDisk(Disk):
         self._call("open_to_overwrite", path)
         return self._open(self._must(path))
 
+    def open_to_append(self, path: str) -> int:
+        self._call("open_to_append", path)
+        descriptor = self._open(self._must(path))
+        self.open_files[descriptor][1] = len(self._file(descriptor).current)
+        return descriptor
+
     def create(self, path: str, mode: int) -> int:
         self._call("create", path)
         if self._find(path) is not None:
@@ -234,6 +246,10 @@ class SimulatedDisk(Disk):
         data = self._file(descriptor).current[handle[1] : handle[1] + size]
         handle[1] += len(data)
         return data
+
+    def read_at(self, descriptor: int, size: int, start: int) -> bytes:
+        self._call("read_at", descriptor)
+        return self._file(descriptor).current[start : start + size]
 
     def write(self, descriptor: int, data: memoryview) -> int:
         self._call("write", descriptor)
@@ -284,7 +300,7 @@ class SimulatedDisk(Disk):
     def _facts(self, number: int) -> os.stat_result:
         node = self.inodes[number]
         folders = [f for f in self.inodes.values() if isinstance(f, Folder)]
-        links = sum(inode == number for f in folders for inode in f.entries().values())
+        links = sum(inode == number for f in folders for inode in f.now.values())
         size = len(node.current) if isinstance(node, File) else 0
         return os.stat_result((node.mode, number, 1, links, node.user, node.group, size, 0, 0, 0))
 
@@ -353,6 +369,8 @@ class SimulatedDisk(Disk):
 
     def mkdir(self, path: str) -> None:
         self._call("mkdir", path)
+        if self._find(path) is not None:
+            raise FileExistsError(errno.EEXIST, "exists", path)
         self._new(Folder(mode=stat.S_IFDIR | 0o700), path)
         self._step("mkdir")
 

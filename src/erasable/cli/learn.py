@@ -184,6 +184,11 @@ def learn(
     mode: Annotated[
         str, typer.Option(help="Permissions of a new model file, in octal; one that is there keeps its own.")
     ] = "600",
+    suppressed: Annotated[
+        Path | None,
+        typer.Option(help="Pass over rows of people on this suppression list of the service; needs `--key`."),
+    ] = None,
+    key: Annotated[Path | None, typer.Option(help="The operator's key of that list.")] = None,
     timeout: Timeout = 60,
     as_json: Json = False,
 ) -> None:
@@ -250,6 +255,7 @@ def learn(
     _refuse(
         {"--subject-type": None if subject or schema else subject_type}, "is for --subject: name it, or leave both out"
     )
+    listed = _suppressed(suppressed, key)
     with Bars(quiet=as_json) as bars:
         done = learn_table(
             out,
@@ -277,11 +283,12 @@ def learn(
             mode=_permissions(mode),
             progress=bars.of("learning"),
             reading=bars.of("reading"),
+            suppressed=listed,
         )
     note_doubt(out)
     report, hints, warned = done.report, *([as_options(line) for line in said] for said in (done.hints, done.warnings))
     if as_json:
-        counts = "rows", "core_rows_added", "core_rows", "rows_known", "rows_replaced"
+        counts = "rows", "core_rows_added", "core_rows", "rows_known", "rows_replaced", "rows_suppressed"
         rows = {name: getattr(report, name) for name in counts}
         scores = {"score": done.score, "test": done.test}
         figures = {name: None if found is None else found.as_json() for name, found in scores.items()}
@@ -292,6 +299,8 @@ def learn(
     say(f"{report.rows:,} rows learnt; {report.core_rows_added:,}{share} became core rows, the others left no trace.")
     if report.rows_known:
         say(f"{report.rows_known:,} more rows were passed over: rows with their ids are stored already.")
+    if report.rows_suppressed:
+        say(f"{report.rows_suppressed:,} more rows were passed over: they are those of people on the list.")
     if report.rows_replaced:
         say(f"{report.rows_replaced:,} stored rows with ids of these were forgotten first.")
     if report.rows_without_weight:
@@ -307,6 +316,19 @@ def learn(
         say(f"warning: {warning}", aside=True)
     for hint in hints:
         say(f"hint: {hint}", aside=True)
+
+
+def _suppressed(path: Path | None, key: Path | None) -> Any:
+    """Which rows of a block are those of people on a list."""
+    if path is None and key is None:
+        return None
+    if path is None or key is None:
+        from erasable.errors import ConfigurationError
+
+        raise ConfigurationError("--suppressed and --key go together: give both, the list and the operator's key.")
+    from erasable.service.suppression import read_list
+
+    return read_list(path, key).rows_of
 
 
 def _permissions(mode: str) -> int:

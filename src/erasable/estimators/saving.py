@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from erasable.errors import ChangedMeanwhileError, NotErasedError, UnknownOutcomeError
-from erasable.models.files import checksum_of, checksum_of_file, write
+from erasable.models.files import checksum_at, checksum_of, write
 from erasable.models.model import Model
 from erasable.models.shards import files_of, shards_of
 from erasable.models.state import State
@@ -79,7 +79,7 @@ class Savable:
             )
         with locked(path, parts_of=shards_of) as writer:
             where = os.path.realpath(writer.path)  # its folder may have several names
-            there = checksum_of_file(writer) if writer.exists() else None
+            there = checksum_at(writer.path) if writer.exists() else None
             if writer.exists() and not overwrite and there is None:
                 raise ChangedMeanwhileError(
                     f"{os.fspath(path)!s} is there already and holds no model: choose another name, or say "

@@ -126,10 +126,10 @@ def checksum_of(files: Files) -> str:
     return str(read_meta(files.head[0])["checksum"])
 
 
-def checksum_of_file(writer: Writer) -> str | None:
-    """The checksum in the header of what a path holds, under its lock; None where that is no model of ours."""
+def checksum_at(path: str | os.PathLike[str]) -> str | None:
+    """The checksum in the header of what a path holds; None where that is no model of ours."""
     with suppress(StateFormatError, OSError):
-        return str(read_meta(head_of(writer.path)[0])["checksum"])
+        return str(read_meta(head_of(path)[0])["checksum"])
     return None
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, KeysView
+from copy import copy
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, ClassVar, Self
@@ -296,6 +297,19 @@ class LinearModel(Model):
         return self.n_classes, self.n_classes if self.n_classes > 2 else 1
 
     # -- predicting ----------------------------------------------------------------------------------------------
+
+    def predictor(self) -> LinearModel:
+        """See :class:`Model`; it holds weights and no rows."""
+        self.check_whole()
+        twin = copy(self)
+        twin.core, twin.H, twin.class_sums, twin.weighted = self.core.counted(), np.empty((0, 0)), {}, None
+        if len(self.core):
+            self.coefficients()
+            self.intercepts()
+        for name in ("_weights", "_coefficients", "_shifts"):
+            array = getattr(self, name)
+            setattr(twin, name, None if array is None else array.copy())
+        return twin
 
     def _numbers(self, X: Any) -> Any:
         return X if self.feature_map is None else self.feature_map(X)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any, ClassVar
 
 import numpy as np
@@ -318,6 +319,11 @@ class Model(ABC):
         """What holds after forgetting."""
 
     # -- predicting ----------------------------------------------------------------------------------------------
+
+    def predictor(self) -> Model:
+        """What predicts as this model does now, whatever becomes of this one; it is for nothing else."""
+        self.check_whole()
+        return deepcopy(self)
 
     def check_rows_left(self) -> None:
         """Refuse to predict from nothing."""

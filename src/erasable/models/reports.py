@@ -31,6 +31,8 @@ class LearnReport:
         Rows beside these that were passed over, because rows with their ids are stored.
     rows_replaced : int
         Stored rows that left because rows with their ids came.
+    rows_suppressed : int
+        Rows beside these that were passed over, because they are those of somebody who is not to be learnt.
     """
 
     rows: int
@@ -40,6 +42,7 @@ class LearnReport:
     rows_without_weight: int = 0
     rows_known: int = 0
     rows_replaced: int = 0
+    rows_suppressed: int = 0
 
 
 class ForgetReport:

@@ -237,6 +237,10 @@ class CoreRows:
         names = self.ids(), self.subjects(), self.labels()
         return CoreRows(self.rows(), *names, self._grid, self.weights(), classed=self._classed)
 
+    def counted(self) -> CoreRows:
+        """How many rows there are, of which classes and weights, and none of them."""
+        return _Counted(self)
+
     def rows(self) -> Any:
         """A copy of all rows in learning order; dense where all are held so."""
         kept = [
@@ -335,3 +339,15 @@ class CoreRows:
         page.weights[i] = 0
         page.ids[i] = page.subjects[i] = page.labels[i] = None
         page.gaps += 1
+
+
+class _Counted(CoreRows):
+    """As many rows as others, and none of them."""
+
+    def __init__(self, rows: CoreRows) -> None:
+        super().__init__(rows._none)
+        self._n = len(rows)
+        self.class_counts, self.class_totals = dict(rows.class_counts), dict(rows.class_totals)
+
+    def __len__(self) -> int:
+        return self._n

@@ -37,6 +37,7 @@ from erasable.operations.model_file import ModelFile
 from erasable.operations.predict import score_table
 from erasable.operations.schemas import agreed_schema, schema_of
 from erasable.operations.scoring import RegressionScores, Scores, regression_scores_of, scores_of
+from erasable.operations.sent_again import Suppressed
 from erasable.schemas import EncodingReport, Schema
 from erasable.store import PRIVATE
 from erasable.tables import Dialect, TableStream, nameless_form, stream_table
@@ -165,6 +166,7 @@ def learn_table(
     progress: Callable[[int, int], None] | None = None,
     reading: Callable[[int, int], None] | None = None,
     budget_bytes: int = BUDGET_BYTES,
+    suppressed: Suppressed | None = None,
 ) -> TableLearnt:
     """Learn the rows of a table into a model file, new or existing: all of them, or none.
 
@@ -202,7 +204,7 @@ def learn_table(
         Whether to predict some rows before they are learnt. The model is the same, bit for bit.
     dialect : Dialect, optional
         How CSV text is written, that of ``test`` too.
-    skip_known, replace, allow_no_subject, timeout, mode
+    skip_known, replace, allow_no_subject, timeout, mode, suppressed
         As in ``ModelFile`` and its ``learn``.
     progress : callable, optional
         Called with rows done and rows in all.
@@ -300,6 +302,7 @@ def learn_table(
             mode=mode,
             budget_bytes=budget_bytes,
             ahead=predicted if score else None,
+            suppressed=suppressed,
         )
     found: dict[Any, list[str]] = {SortedRowsWarning: [], WeakModelWarning: [], EmptiedClassWarning: []}
     for warning in told:

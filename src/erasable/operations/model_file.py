@@ -17,8 +17,8 @@ from erasable.core.selector import Decisions
 from erasable.errors import ConfigurationError, InputTypeError, StateFormatError, StoreError, UnknownOutcomeError
 from erasable.models.access import StoredRows
 from erasable.models.files import (
+    checksum_at,
     checksum_of,
-    checksum_of_file,
     head_of,
     model_of,
     naming,
@@ -40,7 +40,7 @@ from erasable.models.shards import files_of, shards_of
 from erasable.models.state import State
 from erasable.operations.inspect import rows_of
 from erasable.operations.requests import Line, Request, Ticket
-from erasable.operations.sent_again import NewRows, stored_ids
+from erasable.operations.sent_again import NewRows, Suppressed, stored_ids
 from erasable.operations.verify import code_in, verify_file
 from erasable.store import PRIVATE, Fetch, Writer, check_mode, locked
 from erasable.store import read as read_file
@@ -77,6 +77,9 @@ class ModelFile:
         With a key: before anything is written, verify the state that a receipt will speak of. One that does not verify
         is refused, and nothing is forgotten. This takes about as long as learning the core rows did, once for all
         requests that share a rewrite.
+    rewrite_unchanged : bool, default=False
+        Write the file anew also where a request names nothing that is stored, so that neither the time that it takes
+        nor the time of the file tells.
 
     Examples
     --------
@@ -103,10 +106,12 @@ class ModelFile:
         key: PrivateKey | None = None,
         after_only: bool = False,
         verify_first: bool = True,
+        rewrite_unchanged: bool = False,
     ) -> None:
         self.path = os.fspath(path)
         self._like = like
         self._key, self._after_only, self._verify_first = key, after_only, verify_first
+        self._rewrite_unchanged = rewrite_unchanged
         self._cached: Model | None = None
         # Of the file when it held the model in memory: its SHA-256, where that is known, the checksum in its header,
         # and whether it was only the head of several files.
@@ -141,7 +146,7 @@ class ModelFile:
         with self._line.in_turn():
             with naming(self.path):
                 model = read_file(self.path, self._same_or_loaded, parts_of=shards_of)
-            return self._digest(model) == digest and not model.named(request.ids, request.subjects).found
+            return self._digest(model) == digest and not request.named_in(model).found
 
     # -- changing ------------------------------------------------------------------------------------------------
 
@@ -203,6 +208,7 @@ class ModelFile:
         progress: Callable[[int], None] | None = None,
         mode: int = PRIVATE,
         budget_bytes: int = BUDGET_BYTES,
+        suppressed: Suppressed | None = None,
     ) -> LearnReport:
         """Learn the rows of all blocks as one call, then write the file once: all of it, or nothing.
 
@@ -236,6 +242,8 @@ class ModelFile:
             Permissions of a new file, as in ``save``; one that is there keeps its own.
         budget_bytes : int, default=256 MiB
             About how many bytes of rows are held at a time. It changes the number of passes and nothing else.
+        suppressed : callable, optional
+            From the ids and subjects of a block: which rows to pass over, since somebody asked never to be learnt.
         """
         if new is not None and getattr(new, "__sklearn_is_fitted__", lambda: True)():
             raise InputTypeError("new must be an unfitted model, such as ErasableClassifier(threshold=0.05).")
@@ -247,6 +255,7 @@ class ModelFile:
             progress=progress,
             mode=mode,
             budget_bytes=budget_bytes,
+            suppressed=suppressed,
         )
 
     def learn_prepared(
@@ -261,6 +270,7 @@ class ModelFile:
         budget_bytes: int = BUDGET_BYTES,
         reading: Callable[[int], None] | None = None,
         ahead: Ahead | None = None,
+        suppressed: Suppressed | None = None,
     ) -> LearnReport:
         """``learn``, for rows that can only be read once it is known what the file holds.
 
@@ -269,7 +279,7 @@ class ModelFile:
         prepare : callable
             Called under the lock with the model that the file holds, or None; gives blocks and, where the file does
             not exist, an unfitted estimator.
-        skip_known, replace, allow_no_subject, progress, mode, budget_bytes
+        skip_known, replace, allow_no_subject, progress, mode, budget_bytes, suppressed
             As in ``learn``.
         reading, ahead : callables, optional
             See ``erasable.models.rounds.learn_blocks``.
@@ -291,15 +301,17 @@ class ModelFile:
                 face = clone(new)  # the caller's own stays the caller's
             else:
                 raise StoreError(f"{self.path} does not exist: check the path, or give a new model to start with.")
+            offered = None
+            if suppressed is not None or (skip_known and model is not None):
+                blocks = offered = NewRows(blocks, model if skip_known else None, suppressed)
             replaced = stored_ids(blocks, model) if replace and model is not None else []
-            offered = NewRows(blocks, model) if skip_known and model is not None else None
             classes = set() if model is None else set(model.classes)
             self._cached = None  # until the file says the same as this model
             if model is not None:
                 model.remove(replaced)
             try:
                 report: LearnReport = face.learn_blocks(
-                    blocks if offered is None else offered,
+                    blocks,
                     allow_no_subject=allow_no_subject,
                     progress=progress,
                     budget_bytes=budget_bytes,
@@ -316,8 +328,8 @@ class ModelFile:
             self._cached = face.model_
         if len(face.model_.core):
             warn_of_lost_classes(len(classes - set(face.model_.classes)))
-        known = 0 if offered is None else offered.rows_known
-        return with_counts(report, rows_known=known, rows_replaced=len(replaced))
+        known, listed = (0, 0) if offered is None else (offered.rows_known, offered.rows_suppressed)
+        return with_counts(report, rows_known=known, rows_replaced=len(replaced), rows_suppressed=listed)
 
     # -- looking and checking ------------------------------------------------------------------------------------
 
@@ -330,6 +342,18 @@ class ModelFile:
             As in ``forget``. Unknown ones are no error: nothing is stored of them.
         """
         return rows_of(self.path, ids=ids, subjects=subjects)
+
+    def predictor(self) -> tuple[Model, str]:
+        """What predicts as the file does now, whatever becomes of that, and the checksum of the file.
+
+        The model in memory is taken where the file is still its own, so that little is read after a change.
+        """
+        with self._line.in_turn():
+            if self._cached is None or checksum_at(self.path) != self._checksum:
+                with naming(self.path):
+                    read_file(self.path, self._same_or_loaded, parts_of=shards_of)
+            assert self._cached is not None
+            return self._cached.predictor(), self._checksum
 
     def verify(self, *, progress: Callable[[int, int], None] | None = None) -> VerifyReport:
         """Recompute what the file holds from its own rows; see ``erasable.verify``."""
@@ -356,10 +380,11 @@ class ModelFile:
                 _, emptied = model.remove(list(leaving))
                 signing = self._key is not None and self._verify_first
                 # One snapshot is verified, written, signed and reported.
-                state = model.snapshot(settle=False) if leaving or signing else None
+                rewriting = bool(leaving) or self._rewrite_unchanged
+                state = model.snapshot(settle=False) if rewriting or signing else None
                 if signing:
                     model.verify(state=state)
-                if leaving and state is not None:
+                if rewriting and state is not None:
                     self._write(writer, state, digests=digests)
                     if digests:  # otherwise gaps may stay in the copy in memory, which nobody is handed
                         model.settle()
@@ -426,7 +451,7 @@ class ModelFile:
         Where nothing is to be said of the file's bytes, it is enough that its header is that of the model in memory:
         a change then replaces all of them. Otherwise every byte is read.
         """
-        if not whole and self._cached is not None and checksum_of_file(writer) == self._checksum:
+        if not whole and self._cached is not None and checksum_at(writer.path) == self._checksum:
             return self._cached
         with naming(self.path):
             refuse_odd_size(self.path)

@@ -20,6 +20,7 @@ from erasable.audit.receipts import check_request_id
 from erasable.errors import BusyError, InputError, InputTypeError, UnknownOutcomeError
 from erasable.models.model import Model
 from erasable.models.reports import ForgetReport
+from erasable.models.rows import Named
 from erasable.store import check_timeout
 
 _WHOLE = re.compile(r"-?[0-9]{1,40}")
@@ -114,6 +115,10 @@ class Request:
             "requested_at."
         )
 
+    def named_in(self, model: Model) -> Named:
+        """What it names in a model; refused if no row could have such names."""
+        return model.named(self.ids, self.subjects)
+
     def __repr__(self) -> str:
         counts = ((self.ids, "ids"), (self.subjects, "subjects"))
         named = [f"{len(v) if hasattr(v, '__len__') else 'some'} {what}" for v, what in counts if v is not None]
@@ -135,7 +140,7 @@ class Ticket:
         counts, rows = [], dict[Any, None]()
         try:
             for request in self.requests:
-                asked = model.named(request.ids, request.subjects)
+                asked = request.named_in(model)
                 fresh = [key for key in asked.found if key not in leaving and key not in rows]
                 rows.update(dict.fromkeys(fresh))
                 counts.append((asked.requested, len(fresh), asked.not_stored))

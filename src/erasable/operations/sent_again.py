@@ -1,11 +1,12 @@
-"""Rows whose ids a model stores already, when a table is sent again: passed over, or learnt in place of the old ones.
+"""Rows that are not learnt as they come: those whose ids a model stores already, and those of people on a list.
 
-Only stored ids are known. A row that was offered before and not kept left no trace, so it is offered once more.
+When a table is sent again, the former are passed over, or learnt in place of the old ones. Only stored ids are known: a
+row that was offered before and not kept left no trace, so it is offered once more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,38 +18,56 @@ from erasable.models.blocks import Block
 from erasable.models.keys import as_key_column
 from erasable.models.model import Model
 
+#: From the ids and the subjects of the rows of a block: which rows are not to be learnt. Nothing where none has names.
+Suppressed = Callable[[Any, Any], Sequence[bool]]
+
 
 class NewRows:
-    """Blocks less the rows that the model stored when this was made; gone through again where the blocks can be.
+    """Blocks less the rows that are passed over; gone through again where the blocks can be.
+
+    Parameters
+    ----------
+    blocks : iterable of Table
+    known : Model, optional
+        Pass over rows that it stores when this is made.
+    suppressed : callable, optional
+        Pass over rows that it names.
 
     Attributes
     ----------
-    rows_known : int
-        How many rows were passed over the first time.
+    rows_known, rows_suppressed : int
+        How many rows were passed over the first time that all were gone through; one that is both counts as suppressed.
     nothing_new : bool
         Whether these were all.
     """
 
-    def __init__(self, blocks: Iterable[Any], model: Model) -> None:
-        self._blocks, self._known = blocks, frozenset(model.core.place)  # the model learns while this is gone through
+    def __init__(self, blocks: Iterable[Any], known: Model | None = None, suppressed: Suppressed | None = None) -> None:
+        self._blocks, self._suppressed = blocks, suppressed
+        self._known = None if known is None else frozenset(known.core.place)  # it learns while this is gone through
         self.once = _only_once(blocks)
-        self.rows_known, self.nothing_new, self._passes = 0, False, 0
+        self.rows_known, self.rows_suppressed, self.nothing_new, self._counted = 0, 0, False, False
 
     def __iter__(self) -> Iterator[Any]:
-        self._passes += 1
-        known = new = 0
+        known = suppressed = new = 0
         for block in self._blocks:
-            keys = _ids(block, "skip_known")
-            at = np.flatnonzero([key not in self._known for key in keys])
-            known += len(keys) - len(at)
+            kept = np.ones(len(block.y), dtype=bool)
+            if self._suppressed is not None and (named := self._suppressed(block.ids, block.subjects)):
+                kept &= ~np.asarray(named, dtype=bool)
+            suppressed += len(kept) - (wanted := int(kept.sum()))
+            if self._known is not None:
+                kept &= np.array([key not in self._known for key in _ids(block, "skip_known")], dtype=bool)
+            at = np.flatnonzero(kept)
+            known += wanted - len(at)
             new += len(at)
-            if len(at) == len(keys):
+            if len(at) == len(kept):
                 yield block
             elif len(at):
                 parts = block.X, block.y, block.ids, block.subjects, getattr(block, "weights", None)
                 yield Block(*(_taken(part, at) for part in parts))
-        if self._passes == 1:
-            self.rows_known, self.nothing_new = known, known > 0 and not new
+        if not self._counted:
+            self._counted = True
+            self.rows_known, self.rows_suppressed = known, suppressed
+            self.nothing_new = known + suppressed > 0 and not new
 
 
 def stored_ids(blocks: Iterable[Any], model: Model) -> list[Key]:

@@ -4,7 +4,7 @@ A path holds a *head* and, for very large models, *parts*: files named by the SH
 beside it. :func:`read` gives what is there, and is never blocked. :func:`locked` gives a :class:`Writer`, one at a time
 over all threads and processes, whose ``replace`` returns only when the new content is durable and the old one
 overwritten and gone. A crash at any moment leaves the content from before or that from after, and whoever opens the
-path next erases what is left of the other.
+path next erases what is left of the other. A :class:`Journal` is a file that records are appended to.
 
 What it rests on: a rename that is atomic, an fsync that means it, and a file system that overwrites in place. On one
 that writes copies (Btrfs, ZFS, F2FS, APFS, snapshots) or journals data (ext4 with ``data=journal``), or on a drive that
@@ -16,7 +16,8 @@ the overwriting leaves the old blocks without a name. On Windows models can be r
 from __future__ import annotations
 
 from erasable.store._access import check_mode
-from erasable.store._disk import Disk
+from erasable.store._appending import Journal, Record, read_journal, read_record, rewrite_journal
+from erasable.store._disk import REAL_DISK, Disk
 from erasable.store._erasing import PartsOf
 from erasable.store._locking import check_timeout
 from erasable.store._media import doubt_about_blocks
@@ -29,10 +30,13 @@ from erasable.store._writing import PRIVATE, Writer
 __all__ = [
     "LARGEST",
     "PRIVATE",
+    "REAL_DISK",
     "Disk",
     "Fetch",
+    "Journal",
     "Parse",
     "PartsOf",
+    "Record",
     "SideFiles",
     "Writer",
     "check_mode",
@@ -40,5 +44,8 @@ __all__ = [
     "doubt_about_blocks",
     "locked",
     "read",
+    "read_journal",
+    "read_record",
+    "rewrite_journal",
     "side_files",
 ]

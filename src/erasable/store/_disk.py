@@ -42,6 +42,10 @@ class Disk:
         """A descriptor at the start of a file that exists; never through a symbolic link."""
         return os.open(path, os.O_WRONLY | _CLOEXEC | _NOFOLLOW | _NONBLOCK | _BINARY)
 
+    def open_to_append(self, path: str) -> int:
+        """A descriptor at the end of a file that exists; never through a symbolic link."""
+        return os.open(path, os.O_WRONLY | os.O_APPEND | _CLOEXEC | _NOFOLLOW | _NONBLOCK | _BINARY)
+
     def create(self, path: str, mode: int) -> int:
         """A descriptor of a new, empty file; the name must be free."""
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _CLOEXEC | _NOFOLLOW | _BINARY, mode)
@@ -70,6 +74,10 @@ class Disk:
     def read(self, descriptor: int, size: int) -> bytes:
         """At most ``size`` bytes; none at the end."""
         return os.read(descriptor, size)
+
+    def read_at(self, descriptor: int, size: int, start: int) -> bytes:
+        """At most ``size`` bytes from ``start`` on."""
+        return os.pread(descriptor, size, start)
 
     def write(self, descriptor: int, data: memoryview) -> int:
         """How many of the bytes were taken: perhaps not all."""

@@ -1,0 +1,306 @@
+"""The service under load: predictions while erasures commit, acceptance, completion, and kills in the middle of it.
+
+    python -m benchmarks.service             60 seconds of eight clients, then 100 erasures a second, then 50 kills
+    python -m benchmarks.service --quick     a tenth of each
+
+The clients are one process of plain sockets, on the second processor where there are two; the server may use both.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.tools import console, table
+from erasable import ErasableClassifier, load, verify
+from erasable.audit.scan import scan
+from erasable.service.tokens import SCOPES, make_token
+
+CORE, FEATURES, CLIENTS = 33_000, 600, 8
+
+
+class Http:
+    """One connection that is kept open; just enough HTTP/1.1 to cost next to nothing."""
+
+    def __init__(self, port, token):
+        self.port, self.token, self.streams = port, token, None
+
+    async def ask(self, method, path, body=b""):
+        """Status and body; a connection that broke is opened again once."""
+        for _ in range(2):
+            try:
+                if self.streams is None:
+                    self.streams = await asyncio.open_connection("127.0.0.1", self.port)
+                reader, writer = self.streams
+                head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {self.token}\r\n"
+                head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+                writer.write(head.encode() + body)
+                status = int((await reader.readline()).split()[1])
+                length = 0
+                while (line := await reader.readline()) not in (b"\r\n", b""):
+                    if line.lower().startswith(b"content-length:"):
+                        length = int(line.split(b":")[1])
+                return status, await reader.readexactly(length)
+            except (OSError, IndexError, asyncio.IncompleteReadError):
+                self.streams = None
+        raise ConnectionError("the server is gone")
+
+
+def site(folder, core=CORE):
+    """A model of so many rows, each of another person, and a folder for the service."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((core, FEATURES)).astype(np.float32)
+    y = X[:, :5].sum(1) > 0
+    people = [f"person-{i:06d}" for i in range(core)]
+    clf = ErasableClassifier(1.0, threshold=np.inf, sample_rate=1.0, random_state=1)
+    clf.fit(X, y, ids=[f"row-{i:06d}" for i in range(core)], subjects=people).save(folder / "m.erasable")
+    token = make_token(folder / "service" / "tokens.json", "bench", SCOPES)
+    (folder / "serve.toml").write_text(
+        f'models = ["{folder}/m.erasable"]\nfolder = "{folder}/service"\n'
+        "rate = 100000\nburst = 100000\nqueue = 100000\n"
+        f'opendsr_certificate = "{folder}/cert.pem"\nopendsr_key = "{folder}/key.pem"\n'
+        '[identity_types]\nemail = "subject"\n'
+    )
+    certificate(folder)
+    return X, people, token
+
+
+def certificate(folder):
+    """A certificate that nobody trusts, to sign with."""
+    import datetime
+
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import rsa
+    from cryptography.x509.oid import NameOID
+
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    now = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+    made = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+    made = made.serial_number(1).not_valid_before(now).not_valid_after(now + datetime.timedelta(days=3650))
+    (folder / "cert.pem").write_bytes(made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
+    form = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    (folder / "key.pem").write_bytes(key.private_bytes(serialization.Encoding.PEM, *form))
+
+
+def started(folder, port):
+    """A server process, once it answers, and the seconds that took."""
+    command = [sys.executable, "-m", "erasable", "serve", "--config", str(folder / "serve.toml"), "--port", str(port)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    begin = time.perf_counter()
+    with open(folder / "serve.log", "a") as log:
+        process = subprocess.Popen(command, env=environment, stderr=log)
+    http = Http(port, "none")
+
+    async def wait():
+        while process.poll() is None:
+            try:
+                if (await http.ask("GET", "/v2/health/ready"))[0] == 200:
+                    return
+            except ConnectionError:
+                pass
+            await asyncio.sleep(0.02)
+        raise RuntimeError((folder / "serve.log").read_text())
+
+    asyncio.run(wait())
+    return process, time.perf_counter() - begin
+
+
+def erasure(person):
+    """A request and its body."""
+    request_id = str(uuid.uuid4())
+    body = {
+        "subject_request_id": request_id,
+        "subject_request_type": "erasure",
+        "submitted_time": "2026-01-02T15:00:00Z",
+        "subject_identities": [{"identity_type": "email", "identity_value": person, "identity_format": "raw"}],
+    }
+    return request_id, json.dumps(body).encode()
+
+
+async def mixed(port, token, X, people, seconds, each=10):
+    """Eight clients, each nine predictions and an erasure, over and over: times, and what was acknowledged."""
+    times = {"predict": [], "accept": []}
+    accepted = {}
+    end = time.perf_counter() + seconds
+    rows = [
+        json.dumps({"inputs": [{"name": "X", "shape": [1, FEATURES], "datatype": "FP32", "data": x.tolist()}]}).encode()
+        for x in X[:64]
+    ]
+    queue = iter(people)
+
+    async def client(k):
+        http, i = Http(port, token), k
+        while time.perf_counter() < end:
+            i += 1
+            begin = time.perf_counter()
+            if i % each:
+                status, _ = await http.ask("POST", "/v2/models/m/infer", rows[i % 64])
+                assert status == 200, status
+                times["predict"].append(time.perf_counter() - begin)
+            else:
+                person = next(queue)
+                request_id, body = erasure(person)
+                status, _ = await http.ask("POST", "/v2/requests", body)
+                assert status == 201, status
+                accepted[request_id] = person
+                times["accept"].append(time.perf_counter() - begin)
+
+    await asyncio.gather(*map(client, range(CLIENTS)))
+    return times, accepted
+
+
+async def steady(port, token, people, seconds, rate=100):
+    """So many erasures a second: the times to acceptance and, seen every 20 ms, to completion."""
+    accept, complete, accepted, waiting = [], [], {}, {}
+    begin = time.perf_counter()
+    queue = iter(people)
+
+    async def one(person, http):
+        request_id, body = erasure(person)
+        start = time.perf_counter()
+        status, _ = await http.ask("POST", "/v2/requests", body)
+        assert status == 201, status
+        accept.append(time.perf_counter() - start)
+        accepted[request_id], waiting[request_id] = person, start
+
+    async def watch():
+        http = Http(port, token)
+        while time.perf_counter() < begin + seconds or waiting:
+            if waiting:
+                oldest = next(iter(waiting))
+                _, body = await http.ask("GET", f"/v2/requests/{oldest}")
+                if json.loads(body)["request_status"] == "completed":
+                    complete.append(time.perf_counter() - waiting.pop(oldest))
+                    continue
+            await asyncio.sleep(0.02)
+
+    watching = asyncio.create_task(watch())
+    pool = [Http(port, token) for _ in range(CLIENTS)]
+    tasks = []
+    for k in range(int(seconds * rate)):
+        await asyncio.sleep(max(0.0, begin + k / rate - time.perf_counter()))
+        tasks.append(asyncio.create_task(one(next(queue), pool[k % CLIENTS])))
+        if len(tasks) >= CLIENTS:
+            await tasks.pop(0)
+    await asyncio.gather(*tasks)
+    await watching
+    return accept, complete, accepted
+
+
+async def all_completed(port, token, accepted, seconds=60):
+    """How many are not, at the end, and how many receipts are missing."""
+    http, end = Http(port, token), time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        _, body = await http.ask("GET", "/v1/requests")
+        found = {one["request_id"]: one for one in json.loads(body)}
+        left = [r for r in accepted if r not in found or found[r]["state"] != "completed"]
+        owed = [r for r in accepted if r in found and found[r]["receipts"] != ["m"]]
+        if not left and not owed:
+            return 0, 0
+        await asyncio.sleep(0.2)
+    return len(left), len(owed)
+
+
+def percentiles(seconds):
+    return [f"{1000 * np.percentile(seconds, q):.1f}" for q in (50, 99, 100)]
+
+
+def main(arguments=None):
+    """Print the table."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--core", type=int, default=CORE)
+    asked = parser.parse_args(arguments)
+    scale = 0.1 if asked.quick else 1.0
+    if (os.cpu_count() or 1) > 1:
+        os.sched_setaffinity(0, {1})  # the clients; the server is given both again
+    rows, port = [], random.randint(20_000, 40_000)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "service").mkdir()
+        X, people, token = site(folder, asked.core)
+        console.print("the model is there")
+        process, seconds = spawned(folder, port)
+        rows.append(["start", f"{seconds:.2f} s", "", "", ""])
+        times, accepted = asyncio.run(mixed(port, token, X, people, 60 * scale))
+        total = sum(map(len, times.values()))
+        for what in times:
+            rows.append([f"{what}, 8 clients", f"{len(times[what]) / (60 * scale):.0f}/s", *percentiles(times[what])])
+        left = asyncio.run(all_completed(port, token, accepted))
+        rows.append(["lost acknowledgements, missing receipts", f"{left[0]}, {left[1]} of {len(accepted)}", "", "", ""])
+        accept, complete, more = asyncio.run(steady(port, token, people[len(accepted) :], 20 * scale))
+        rows.append(["acceptance at 100/s", f"{len(accept)}", *percentiles(accept)])
+        rows.append(["completion at 100/s", f"{len(complete)}", *percentiles(complete)])
+        accepted |= more
+        asyncio.run(all_completed(port, token, accepted))
+        process.send_signal(signal.SIGTERM)
+        process.wait(60)
+        killed = killing(folder, port, token, people[len(accepted) :], round(50 * scale), accepted)
+        rows.append(["kills under load", f"{killed}", "", "", ""])
+        process, _ = spawned(folder, port)
+        left = asyncio.run(all_completed(port, token, accepted))
+        process.send_signal(signal.SIGTERM)
+        process.wait(60)
+        gone = set(accepted.values())
+        clf = load(folder / "m.erasable")
+        back = sum(owner in gone for owner in clf._model.core.subjects())
+        verify(clf)
+        remains = scan(folder, X[:1000], subjects=people[:1000], skip=[folder / "m.erasable"])
+        rows.append(["after the kills: lost, missing receipts", f"{left[0]}, {left[1]} of {len(accepted)}", "", "", ""])
+        rows.append(["came back; remains found", f"{back}; {len(remains.remains)}", "", "", ""])
+        assert total
+    print(table(["", "", "p50 ms", "p99 ms", "worst ms"], rows))
+
+
+def spawned(folder, port):
+    """A server that may use every processor."""
+    mine = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, range(os.cpu_count() or 1))
+    try:
+        return started(folder, port)
+    finally:
+        os.sched_setaffinity(0, mine)
+
+
+def killing(folder, port, token, people, kills, accepted):
+    """Kill the server in the middle of erasures, again and again."""
+    queue = iter(people)
+
+    async def until_gone(process, after):
+        http, end = Http(port, token), time.perf_counter() + after
+        while True:
+            if time.perf_counter() > end and process.poll() is None:
+                process.kill()
+            person = next(queue)
+            request_id, body = erasure(person)
+            try:
+                status, _ = await http.ask("POST", "/v2/requests", body)
+            except (ConnectionError, OSError):
+                return
+            if status == 201:
+                accepted[request_id] = person
+
+    rng = random.Random(1)
+    for _ in range(kills):
+        process, _ = spawned(folder, port)
+        asyncio.run(until_gone(process, rng.uniform(0.05, 1.5)))
+        process.wait()
+    return kills
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""``erasable token``: the bearer tokens that the service takes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from erasable.cli._shared import Json, print_json, say, say_cells
+
+app = typer.Typer(name="token", help="Bearer tokens of the service.", no_args_is_help=True)
+
+File = Annotated[
+    Path, typer.Option("--file", help="The file of tokens, which holds their hashes.", envvar="ERASABLE_TOKENS")
+]
+
+
+@app.command()
+def make(
+    name: Annotated[str, typer.Argument(help="What you call it.", show_default=False)],
+    scope: Annotated[
+        list[str],
+        typer.Option(help="predict, learn, erase or audit; may be given again.", metavar="SCOPE", show_default=False),
+    ],
+    days: Annotated[float | None, typer.Option(help="How long it is good for. [default: until it is revoked]")] = None,
+    file: File = Path("tokens.json"),
+    as_json: Json = False,
+) -> None:
+    """Make a token and print it, once: the file keeps its hash alone. A running service knows it at once.
+
+    `predict` predicts; `learn` learns rows; `erase` files, follows and cancels requests, and learns nothing of who is
+    stored; `audit` sees digests, receipts, verifications and what is stored of somebody.
+
+    For example:
+
+    - `erasable token make privacy-desk --scope erase --days 90`
+    """
+    from erasable.errors import ConfigurationError
+    from erasable.service.tokens import make_token
+
+    if days is not None and not 0 < days <= 36_500:
+        raise ConfigurationError("--days must be more than 0, and at most 36500.")
+    until = None if days is None else (datetime.now(UTC) + timedelta(days=days)).replace(microsecond=0)
+    token = make_token(file, name, scope, expires=until)
+    if as_json:
+        print_json({"name": name, "token": token, "expires": None if until is None else until.isoformat()})
+        return
+    say(token)
+    say(f"{file} keeps its hash: it is not shown again. Send it as: Authorization: Bearer TOKEN", aside=True)
+
+
+@app.command("list")
+def listed(file: File = Path("tokens.json"), as_json: Json = False) -> None:
+    """List tokens: their names, what they may do, when they were made and until when they are good.
+
+    For example:
+
+    - `erasable token list --file tokens.json`
+    """
+    from erasable.service.tokens import list_tokens
+
+    tokens = [
+        {
+            "name": token.name,
+            "scopes": [*token.scopes],
+            "made": token.made.isoformat(),
+            "expires": None if token.expires is None else token.expires.isoformat(),
+        }
+        for token in list_tokens(file)
+    ]
+    if as_json:
+        print_json(tokens)
+        return
+    for token in tokens:
+        say_cells([token["name"], ",".join(token["scopes"] or ()), token["made"], token["expires"] or "-"])
+
+
+@app.command()
+def revoke(
+    name: Annotated[str, typer.Argument(help="What you call it.", show_default=False)],
+    file: File = Path("tokens.json"),
+    as_json: Json = False,
+) -> None:
+    """Revoke a token: a running service refuses it at once.
+
+    For example:
+
+    - `erasable token revoke privacy-desk`
+    """
+    from erasable.service.tokens import revoke_token
+
+    revoke_token(file, name)
+    if as_json:
+        print_json({"revoked": name})
+        return
+    say(f"{name} is revoked.")

@@ -1,0 +1,127 @@
+"""What is known of a request, and how it is written down."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Literal
+
+from erasable.errors import InputError
+from erasable.service.identities import Identity
+
+Kind = Literal["erasure", "access"]
+
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+class State(StrEnum):
+    """Where a request is: pending, in progress, then completed; or cancelled while it was pending."""
+
+    PENDING = "pending"
+    IN_PROGRESS = "in_progress"
+    COMPLETED = "completed"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A request, with nobody's identity.
+
+    Attributes
+    ----------
+    request_id : str
+        A UUID in lower case.
+    kind : "erasure" or "access"
+    state : State
+    received, expected : datetime
+        UTC: when it was accepted, and when it is expected to be completed.
+    settled : datetime or None
+        When it was completed or cancelled.
+    models : tuple of str
+        Of a completed erasure: the models that it is durable in, each of which owes it a receipt.
+    receipts : frozenset of str
+        Those of them whose receipt is there.
+    callbacks : tuple of str
+        Where its outcome is still to be told.
+    seal : str
+        HMAC of the body under the operator's key.
+    """
+
+    request_id: str
+    kind: Kind
+    state: State
+    received: datetime
+    expected: datetime
+    settled: datetime | None = None
+    models: tuple[str, ...] = ()
+    receipts: frozenset[str] = frozenset()
+    callbacks: tuple[str, ...] = field(default=(), repr=False)
+    seal: str = field(default="", repr=False)
+
+    @property
+    def owes_receipts(self) -> bool:
+        """Whether a model that it reached has not signed for it yet."""
+        return not self.receipts.issuperset(self.models)
+
+    @property
+    def owes_callbacks(self) -> bool:
+        """Whether it is settled and somebody has not been told."""
+        return self.settled is not None and bool(self.callbacks)
+
+    def with_receipt(self, model: str) -> Entry:
+        """The same, signed for by one more model."""
+        return replace(self, receipts=self.receipts | {model})
+
+    def without_callback(self, url: str) -> Entry:
+        """The same, with one fewer to tell."""
+        return replace(self, callbacks=tuple(other for other in self.callbacks if other != url))
+
+
+def check_id(request_id: str) -> str:
+    """The id in lower case.
+
+    Raises
+    ------
+    InputError
+        When it is no UUID.
+    """
+    if not _UUID.fullmatch(request_id.lower()):
+        raise InputError("the id of a request must be a UUID, such as a7551968-d5d6-44b2-9831-815ac9017798.")
+    return request_id.lower()
+
+
+def as_record(entry: Entry, identities: tuple[Identity, ...] = ()) -> dict[str, Any]:
+    """An entry in values that JSON has; identities only where they are given. Receipts are records of their own."""
+    record: dict[str, Any] = {
+        "request": entry.request_id,
+        "kind": entry.kind,
+        "state": entry.state.value,
+        "received": entry.received.isoformat(),
+        "expected": entry.expected.isoformat(),
+        "settled": None if entry.settled is None else entry.settled.isoformat(),
+        "models": entry.models,
+        "callbacks": entry.callbacks,
+        "seal": entry.seal,
+    }
+    if identities:
+        record["identities"] = [[who.role, who.format, who.value] for who in identities]
+    return record
+
+
+def from_record(record: dict[str, Any]) -> tuple[Entry, tuple[Identity, ...]]:
+    """What :func:`as_record` wrote."""
+    settled = record["settled"]
+    entry = Entry(
+        record["request"],
+        record["kind"],
+        State(record["state"]),
+        datetime.fromisoformat(record["received"]),
+        datetime.fromisoformat(record["expected"]),
+        None if settled is None else datetime.fromisoformat(settled),
+        tuple(record["models"]),
+        callbacks=tuple(record["callbacks"]),
+        seal=record["seal"],
+    )
+    return entry, tuple(Identity(*who) for who in record.get("identities", ()))

@@ -1,0 +1,407 @@
+"""The console: pages for a privacy officer, at ``/``. All of the journey works without JavaScript.
+
+Who may erase files requests and follows them. Who may audit sees the state, verifies it, and gets receipts.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import secrets
+import time
+import uuid
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.concurrency import run_in_threadpool
+
+from erasable.audit.keys import PublicKey
+from erasable.audit.receipts import check_receipt
+from erasable.errors import ErasableError
+from erasable.service.entries import Entry, State
+from erasable.service.http.charts import HEIGHT, WIDTH, Chart, line
+from erasable.service.http.configuration import Configuration
+from erasable.service.http.guard import Guard
+from erasable.service.http.history import History
+from erasable.service.http.opendsr import moment
+from erasable.service.http.own import checked, filed, model_state
+from erasable.service.http.problems import Refused, refusal_of
+from erasable.service.service import ErasureService
+from erasable.service.tokens import Token
+
+COOKIE = "erasable_session"
+_SECONDS = 8 * 3600.0
+_FORM_BYTES, _MOST_SESSIONS = 2**20, 1000
+_HERE = Path(__file__).parent
+_STATIC = {"console.css": "text/css", "console.js": "text/javascript", "icon.svg": "image/svg+xml"}
+
+
+@dataclass
+class Session:
+    """Somebody who signed in with a token. Only its hash is held, and only in memory."""
+
+    hash: str
+    form: str = field(default_factory=lambda: secrets.token_urlsafe(24))
+    until: float = field(default_factory=lambda: time.monotonic() + _SECONDS)
+
+
+class Sessions:
+    """Those who are signed in."""
+
+    def __init__(self, guard: Guard) -> None:
+        self.guard = guard
+        self._open: dict[str, Session] = {}
+
+    def begin(self, text: str) -> str:
+        """The name of a new session; ``Refused`` where the token is none."""
+        token = self.guard.admitted(text)
+        now = time.monotonic()
+        self._open = {name: one for name, one in self._open.items() if one.until > now}
+        if len(self._open) >= _MOST_SESSIONS:
+            raise Refused(429, "too many people are signed in.", {"Retry-After": "600"})
+        name = secrets.token_urlsafe(32)
+        self._open[name] = Session(token.hash)
+        return name
+
+    def of(self, request: Request) -> tuple[Session, Token] | None:
+        """Who asks, where a session is open and its token has not been revoked."""
+        session = self._open.get(request.cookies.get(COOKIE, ""))
+        if session is None or session.until <= time.monotonic():
+            return None
+        token = self.guard.tokens.known(session.hash)
+        return None if token is None else (session, token)
+
+    def end(self, request: Request) -> None:
+        """Sign out."""
+        self._open.pop(request.cookies.get(COOKIE, ""), None)
+
+
+def add_routes(
+    app: FastAPI,
+    service: ErasureService,
+    guard: Guard,
+    configuration: Configuration,
+    receipt_key: PublicKey,
+) -> None:
+    """Serve the pages."""
+    router, sessions = APIRouter(include_in_schema=False), Sessions(guard)
+    files = configuration.model_files()
+    history = History(configuration.folder / "history.json", service)
+    pages = Environment(
+        loader=PackageLoader("erasable.service.http"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    pages.filters |= {"size": _size, "when": _shown}
+
+    def page(name: str, status: int = 200, **values: Any) -> HTMLResponse:
+        return HTMLResponse(pages.get_template(name).render(**values), status)
+
+    def who(request: Request, *scopes: str) -> tuple[Session, Token]:
+        found = sessions.of(request)
+        if found is None:
+            raise _SignIn
+        if scopes and set(scopes).isdisjoint(found[1].scopes):
+            raise Refused(403, f"this token lacks the scope {' or '.join(scopes)}.")
+        return found
+
+    async def form_of(request: Request, session: Session | None) -> Mapping[str, str]:
+        """The fields of a form that this service made; ``Refused`` where another site sent it."""
+        async with request.form(max_files=1, max_fields=16, max_part_size=_FORM_BYTES) as sent:
+            told: dict[str, str] = {}
+            for name, value in sent.items():
+                told[name] = value if isinstance(value, str) else (await value.read()).decode("utf-8", "replace")
+        if session is not None and not hmac.compare_digest(told.get("form", ""), session.form):
+            raise Refused(403, "this form is out of date: go back, load the page again and send it once more.")
+        return told
+
+    def shared(request: Request, session: Session, token: Token) -> dict[str, Any]:
+        return {
+            "token": token,
+            "may_audit": "audit" in token.scopes,
+            "may_erase": "erase" in token.scopes,
+            "form": session.form,
+            "health": service.health(),
+            "path": request.url.path,
+        }
+
+    @router.get("/")
+    async def overview(request: Request) -> Response:
+        session, token = who(request, "erase", "audit")
+        common = shared(request, session, token)
+        entries = service.entries()
+        states = Counter(entry.state.value for entry in entries)
+        values: dict[str, Any] = {"states": states, "total": len(entries), "models": [], "charts": []}
+        if common["may_audit"]:
+            values["models"] = [
+                {
+                    **(await run_in_threadpool(model_state, service, name, path)).model_dump(),
+                    "forecast": _forecast(path),
+                }
+                for name, path in files.items()
+            ]
+            hours = await run_in_threadpool(history.hours)
+            values["charts"] = _charts(hours, list(files))
+        return page("overview.html", **common, **values, width=WIDTH, height=HEIGHT, recent=_recent(entries))
+
+    @router.get("/requests")
+    async def requests(request: Request) -> Response:
+        session, token = who(request, "erase", "audit")
+        entries = [filed(entry) for entry in reversed(service.entries())]
+        return page(
+            "requests.html",
+            **shared(request, session, token),
+            entries=entries[:200],
+            total=len(entries),
+            types=sorted(configuration.service.identity_types),
+            problem=None,
+            typed={},
+        )
+
+    @router.post("/requests")
+    async def file(request: Request) -> Response:
+        session, token = who(request, "erase")
+        told = await form_of(request, session)
+        request_id = str(uuid.uuid4())
+        try:
+            kind: Any = told.get("kind", "erasure")
+            if kind not in ("erasure", "access"):
+                raise Refused(400, "a request is an erasure or an access.")
+            value = told.get("value", "").strip()
+            if not value:
+                raise Refused(400, "say who asks: the identity is empty.")
+            identity = service.identity(told.get("type", ""), told.get("format", "raw"), value)
+            await run_in_threadpool(service.accept, request_id, kind, [identity], request_id.encode())
+        except (ErasableError, Refused) as error:
+            refused = refusal_of(error)
+            assert refused is not None
+            entries = [filed(entry) for entry in reversed(service.entries())]
+            return page(
+                "requests.html",
+                refused.status,
+                **shared(request, session, token),
+                entries=entries[:200],
+                total=len(entries),
+                types=sorted(configuration.service.identity_types),
+                problem=refused.detail,
+                typed=told,
+            )
+        return RedirectResponse(f"/requests/{request_id}", 303)
+
+    @router.get("/requests/{request_id}")
+    async def one(request: Request, request_id: str) -> Response:
+        session, token = who(request, "erase", "audit")
+        entry = service.entry(request_id)
+        receipts = await run_in_threadpool(service.receipts, request_id) if "audit" in token.scopes else None
+        steps = _steps(entry)
+        going = entry.state in (State.PENDING, State.IN_PROGRESS) or entry.owes_receipts
+        return page(
+            "request.html",
+            **shared(request, session, token),
+            entry=filed(entry),
+            steps=steps,
+            receipts=sorted(receipts or ()),
+            going=going,
+        )
+
+    @router.post("/requests/{request_id}/cancel")
+    async def cancel(request: Request, request_id: str) -> Response:
+        session, _ = who(request, "erase")
+        await form_of(request, session)
+        await run_in_threadpool(service.cancel, request_id)
+        return RedirectResponse(f"/requests/{request_id}", 303)
+
+    @router.get("/requests/{request_id}/state.json")
+    async def state(request: Request, request_id: str) -> Response:
+        who(request, "erase", "audit")
+        entry = service.entry(request_id)
+        return JSONResponse({"steps": _steps(entry), "going": not entry.settled or entry.owes_receipts})
+
+    @router.get("/requests/{request_id}/receipts/{model}")
+    async def receipt(request: Request, request_id: str, model: str) -> Response:
+        who(request, "audit")
+        found = await run_in_threadpool(service.receipts, request_id)
+        if not found or model not in found:
+            raise Refused(404, "there is no such receipt, or not yet.")
+        named = {"Content-Disposition": f'attachment; filename="receipt-{request_id}.json"'}
+        return Response(found[model], headers=named, media_type="application/json")
+
+    @router.get("/requests/{request_id}/stored")
+    async def stored(request: Request, request_id: str) -> Response:
+        session, token = who(request, "audit")
+        found = await run_in_threadpool(service.stored_of, request_id)
+        told = {name: rows.as_json() for name, rows in found.items()}
+        return page("stored.html", **shared(request, session, token), request_id=request_id, stored=told)
+
+    @router.post("/verify/{model}")
+    async def verify(request: Request, model: str) -> Response:
+        session, _ = who(request, "audit")
+        await form_of(request, session)
+        await run_in_threadpool(service.verify, model)
+        return RedirectResponse("/", 303)
+
+    @router.get("/verify/{model}/state.json")
+    async def verification(request: Request, model: str) -> Response:
+        who(request, "audit")
+        found = service.verification(model)
+        return JSONResponse(None if found is None else checked(found).model_dump())
+
+    @router.get("/receipts")
+    async def check_page(request: Request) -> Response:
+        session, token = who(request, "erase", "audit")
+        return page(
+            "receipts.html", **shared(request, session, token), result=None, problem=None, keyid=receipt_key.keyid
+        )
+
+    @router.post("/receipts")
+    async def check(request: Request) -> Response:
+        session, token = who(request, "erase", "audit")
+        told = await form_of(request, session)
+        result, problem = None, None
+        try:
+            found = check_receipt(told.get("file") or told.get("text", ""), receipt_key)
+            now = {}
+            if "audit" in token.scopes:
+                now = {name: await run_in_threadpool(service.digest, name) for name in files}
+            result = {
+                "request_id": found.request_id,
+                "requested": moment(found.requested_at),
+                "completed": moment(found.completed_at),
+                "digest": found.state_after,
+                "guarantee": found.guarantee,
+                "is_now": [name for name, digest in now.items() if digest == found.state_after],
+                "compared": bool(now),
+            }
+        except ErasableError as error:
+            problem = str(error)
+        return page(
+            "receipts.html",
+            200 if problem is None else 400,
+            **shared(request, session, token),
+            result=result,
+            problem=problem,
+            keyid=receipt_key.keyid,
+        )
+
+    @router.get("/login")
+    async def sign_in(request: Request) -> Response:
+        return page("login.html", problem=None)
+
+    @router.post("/login")
+    async def signed_in(request: Request) -> Response:
+        told = await form_of(request, None)
+        try:
+            name = sessions.begin(told.get("token", "").strip())
+        except Refused as refused:
+            return page("login.html", refused.status, problem="this is no valid token.")
+        answer = RedirectResponse("/", 303)
+        secure = configuration.url.startswith("https")
+        answer.set_cookie(COOKIE, name, max_age=int(_SECONDS), httponly=True, samesite="strict", secure=secure)
+        return answer
+
+    @router.post("/logout")
+    async def sign_out(request: Request) -> Response:
+        session, _ = who(request)
+        await form_of(request, session)
+        sessions.end(request)
+        answer = RedirectResponse("/login", 303)
+        answer.delete_cookie(COOKIE)
+        return answer
+
+    @router.get("/api")
+    async def described(request: Request) -> Response:
+        session, token = who(request)
+        return page("api.html", **shared(request, session, token), api=app.openapi())
+
+    @router.get("/static/{name}")
+    async def static(name: str) -> Response:
+        if name not in _STATIC:
+            raise Refused(404, "there is no such file.")
+        body = (_HERE / "static" / name).read_bytes()
+        return Response(body, headers={"Cache-Control": "max-age=3600"}, media_type=_STATIC[name])
+
+    async def sent_away(request: Request, error: Exception) -> Response:
+        return RedirectResponse("/login", 303)
+
+    app.add_exception_handler(_SignIn, sent_away)
+    app.include_router(router)
+
+    def as_page(request: Request, refused: Refused) -> Response:
+        found = sessions.of(request)
+        common = {} if found is None else shared(request, *found)
+        return page("problem.html", refused.status, **common, signed_in=found is not None, refused=refused)
+
+    app.state.as_page = as_page
+
+
+class _SignIn(Exception):  # noqa: N818 - an answer
+    """Nobody is signed in."""
+
+
+def is_page(path: str) -> bool:
+    """Whether people look at this path, rather than programs."""
+    return path in ("/", "/login", "/logout", "/api", "/receipts", "/requests") or path.startswith(
+        ("/requests/", "/verify/", "/static/")
+    )
+
+
+def _steps(entry: Entry) -> list[dict[str, Any]]:
+    """The way of a request, each step done or not."""
+    if entry.state is State.CANCELLED:
+        return [_step("Accepted", moment(entry.received)), _step("Cancelled", _when(entry))]
+    done = entry.state is State.COMPLETED
+    if entry.kind == "access":
+        return [
+            _step("Accepted, durably", moment(entry.received)),
+            _step("Stored rows looked up", _when(entry) if done else None),
+        ]
+    signed = done and not entry.owes_receipts
+    return [
+        _step("Accepted, durably", moment(entry.received)),
+        _step("Forgotten in every model, old files erased", _when(entry) if done else None),
+        _step("State verified, receipt signed", "done" if signed else None),
+    ]
+
+
+def _step(what: str, when: str | None) -> dict[str, Any]:
+    return {"what": what, "when": when, "done": when is not None}
+
+
+def _when(entry: Entry) -> str | None:
+    return None if entry.settled is None else moment(entry.settled)
+
+
+def _recent(entries: list[Entry]) -> list[Any]:
+    return [filed(entry) for entry in reversed(entries[-5:])]
+
+
+def _charts(hours: list[Any], names: list[str]) -> list[tuple[str, Chart]]:
+    labels = [hour.start.replace("T", " ").removesuffix("Z") for hour in hours]
+    drawn = [(f"Rows stored, {name}", line([hour.rows.get(name, 0) for hour in hours], labels)) for name in names]
+    drawn.append(("Requests settled", line([hour.settled for hour in hours], labels)))
+    return [(title, chart) for title, chart in drawn if chart is not None]
+
+
+def _forecast(model: Path) -> dict[str, Any] | None:
+    """What ``erasable plan --json`` foresaw, where it lies beside the model as ``NAME.plan.json``."""
+    try:
+        told = json.loads(model.with_suffix(".plan.json").read_text())
+        months = told["months_until_refresh"]
+        return {"months": None if months is None else float(months)}
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def _shown(text: str) -> str:
+    """A time as people write it: 31 Jan 2026, 12:00:05 UTC."""
+    then = datetime.fromisoformat(text)
+    return f"{then.day} {then:%b %Y, %H:%M:%S} UTC"
+
+
+def _size(n: int) -> str:
+    return f"{n / 1e6:,.1f} MB" if n >= 1e6 else f"{n / 1e3:,.1f} kB"

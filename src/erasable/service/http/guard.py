@@ -1,0 +1,140 @@
+"""Who may ask for what, how much at once, and what every answer carries."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import Annotated
+
+from fastapi import Depends, Request, Response
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from erasable.service.http.configuration import Configuration
+from erasable.service.http.metrics import Metrics
+from erasable.service.http.problems import Refused
+from erasable.service.tokens import Token, TokenFile
+
+log = logging.getLogger("erasable.service")
+
+#: Of every answer. No script but our own files, nothing framed, nothing kept by caches.
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    "Cache-Control": "no-store",
+}
+_LONGEST_NAMED = 10_000  # tokens whose rate is known at a time
+
+_bearer = HTTPBearer(auto_error=False, description="A token made with `erasable token make`.")
+
+
+class Rates:
+    """How often each token may ask: a bucket that fills at a rate and holds a burst."""
+
+    def __init__(self, rate: float, burst: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._rate, self._burst, self._clock = rate, burst, clock
+        self._left: dict[str, tuple[float, float]] = {}
+
+    def take(self, name: str) -> float:
+        """Zero, and one is taken; or the seconds until there is one."""
+        now = self._clock()
+        left, then = self._left.get(name, (float(self._burst), now))
+        left = min(float(self._burst), left + (now - then) * self._rate)
+        if left < 1:
+            return (1 - left) / self._rate
+        if len(self._left) > _LONGEST_NAMED:
+            self._left.clear()
+        self._left[name] = (left - 1, now)
+        return 0.0
+
+
+class Guard:
+    """Tokens and rates, as dependencies of routes."""
+
+    def __init__(self, tokens: TokenFile, configuration: Configuration) -> None:
+        self.tokens, self.rates = tokens, Rates(configuration.rate, configuration.burst)
+
+    def needs(self, *scopes: str) -> Callable[..., Awaitable[Token]]:
+        """A dependency: the token of the caller, who has one of these scopes, or any where none is named.
+
+        Raises
+        ------
+        Refused
+            401 without a token, 403 without the scope, 429 beyond the rate.
+        """
+
+        async def caller(given: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]) -> Token:
+            return self.admitted(given.credentials if given is not None else "", *scopes)
+
+        return caller
+
+    def admitted(self, token: str, *scopes: str) -> Token:
+        """What is known of the token; see :meth:`needs`."""
+        known = self.tokens.of(token)
+        if known is None:
+            raise Refused(401, "a valid bearer token is required.", {"WWW-Authenticate": "Bearer"})
+        if wait := self.rates.take(known.name):
+            raise Refused(429, "too many requests with this token: slow down.", {"Retry-After": str(1 + int(wait))})
+        if scopes and set(known.scopes).isdisjoint(scopes):
+            raise Refused(403, f"this token lacks the scope {' or '.join(scopes)}.")
+        return known
+
+
+class Envelope:
+    """Around all routes: limits on bodies and time, headers of every answer, figures, and one line of log."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        configuration: Configuration,
+        metrics: Metrics,
+        answer: Callable[[Request, Exception], Response],
+    ) -> None:
+        self.app, self.limits, self.metrics, self.answer = app, configuration, metrics, answer
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        began, status, read = time.perf_counter(), 0, 0
+
+        async def limited() -> Message:
+            nonlocal read
+            message = await receive()
+            read += len(message.get("body", b""))
+            if read > self.limits.body_bytes:
+                raise Refused(413, f"the body is longer than the {self.limits.body_bytes:,} bytes that are read.")
+            return message
+
+        async def dressed(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                names = {name for name, _ in message["headers"]}
+                extra = [(n.lower().encode(), v.encode()) for n, v in HEADERS.items()]
+                message["headers"] = [*message["headers"], *(pair for pair in extra if pair[0] not in names)]
+            await send(message)
+
+        try:
+            async with asyncio.timeout(self.limits.deadline):
+                await self.app(scope, limited, dressed)
+        except Exception as error:
+            if status:  # part of an answer is on its way
+                raise ConnectionError("an answer was cut off") from None
+            late = isinstance(error, TimeoutError)
+            known = Refused(504, "the request took longer than its deadline; it may be carried out all the same.")
+            await self.answer(Request(scope, receive), known if late else error)(scope, receive, dressed)
+        finally:
+            route = getattr(scope.get("route"), "path", "none")
+            seconds = time.perf_counter() - began
+            self.metrics.answered(scope["method"], route, status, seconds)
+            log.info("%s %s %d %.1f ms", scope["method"], route, status, 1000 * seconds)

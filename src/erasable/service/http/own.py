@@ -1,0 +1,291 @@
+"""Routes of our own: learning, the state at a glance, verification, receipts, access, figures."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Depends, FastAPI, Query, Request
+from fastapi.responses import JSONResponse, PlainTextResponse, Response
+from pydantic import AwareDatetime, BaseModel
+from starlette.concurrency import run_in_threadpool
+
+from erasable.arrow import pyarrow
+from erasable.errors import InputError
+from erasable.operations.inspect import stored_bytes
+from erasable.operations.schemas import schema_of
+from erasable.service.entries import Entry
+from erasable.service.http.guard import Guard
+from erasable.service.http.metrics import CONTENT_TYPE, Metrics
+from erasable.service.http.opendsr import RequestId, moment
+from erasable.service.http.problems import Problem, Refused
+from erasable.service.service import ErasureService
+from erasable.service.snapshots import Snapshot
+from erasable.service.verifications import Verification
+from erasable.tables import stream_table
+
+ARROW, JSON_LINES = "application/vnd.apache.arrow.stream", "application/jsonl"
+Name = Annotated[str | None, Query(max_length=200)]
+
+_ERRORS: dict[int | str, Any] = {
+    code: {"model": Problem, "description": "A problem.", "content": {"application/problem+json": {}}}
+    for code in (400, 401, 403, 404, 409, 413, 415, 429, 503, 504)
+}
+
+
+class Checked(BaseModel):
+    """A verification, going on or over."""
+
+    model: str
+    state: Literal["running", "passed", "failed"]
+    started: str
+    ended: str | None
+    done: int
+    total: int
+    digest: str | None = None
+    problem: str | None = None
+
+
+class ModelState(BaseModel):
+    """A model at a glance."""
+
+    model: str
+    version: str
+    rows_stored: int
+    features: int | None
+    classes: int
+    bytes: int
+    digest: str
+    verification: Checked | None
+
+
+class Filed(BaseModel):
+    """A request, with nobody's identity."""
+
+    request_id: str
+    kind: Literal["erasure", "access"]
+    state: Literal["pending", "in_progress", "completed", "cancelled"]
+    received: str
+    expected: str
+    settled: str | None
+    receipts: list[str]
+    receipts_owed: int
+
+
+class Learnt(BaseModel):
+    """What learning did."""
+
+    model: str
+    rows: int
+    rows_added: int
+    rows_stored: int
+    rows_known: int
+    rows_suppressed: int
+
+
+class Purged(BaseModel):
+    """How many requests were erased from the ledger."""
+
+    purged: int
+
+
+class Receipt(BaseModel):
+    """A signed receipt of one model."""
+
+    model: str
+    receipt: dict[str, Any]
+
+
+def checked(found: Verification) -> Checked:
+    """A verification for JSON."""
+    passed = "passed" if found.report is not None else "failed"
+    return Checked(
+        model=found.model,
+        state="running" if found.ended is None else passed,  # type: ignore[arg-type]
+        started=moment(found.started),
+        ended=_maybe(found.ended),
+        done=found.done,
+        total=found.total,
+        digest=None if found.report is None else found.report.digest,
+        problem=found.problem,
+    )
+
+
+def filed(entry: Entry) -> Filed:
+    """A request for JSON."""
+    return Filed(
+        request_id=entry.request_id,
+        kind=entry.kind,
+        state=entry.state.value,
+        received=moment(entry.received),
+        expected=moment(entry.expected),
+        settled=_maybe(entry.settled),
+        receipts=sorted(entry.receipts),
+        receipts_owed=len(set(entry.models) - entry.receipts),
+    )
+
+
+def add_routes(
+    app: FastAPI, service: ErasureService, guard: Guard, metrics: Metrics, files: Mapping[str, Path]
+) -> None:
+    """Serve them under ``/v1``."""
+    router = APIRouter(tags=["Service"], responses=_ERRORS)
+    auditing: Any = [Depends(guard.needs("audit"))]
+
+    def one(name: str | None) -> str:
+        if name is None and len(service.models) > 1:
+            raise Refused(400, "several models are served: name one with ?model=.")
+        return service.snapshot(name if name is not None else service.models[0]).name
+
+    @router.post("/v1/learn", dependencies=[Depends(guard.needs("learn"))], openapi_extra=_LEARNT_FROM)
+    async def learn(
+        request: Request,
+        model: Name = None,
+        label: Name = None,
+        id: Name = None,
+        subject: Annotated[list[str] | None, Query(max_length=16)] = None,
+        target: Annotated[list[str] | None, Query(max_length=64)] = None,
+        skip_known: bool = False,
+    ) -> Learnt:
+        """Learn rows: JSON Lines, CSV or an Arrow stream. All is read and checked before the model is touched."""
+        name = one(model)
+        kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
+        body = await request.body()
+        columns = {"label": label, "id": id, "subject": subject, "targets": target or ()}
+        return await run_in_threadpool(_learn, service, name, kind, body, columns, skip_known)
+
+    @router.get("/v1/state", dependencies=auditing)
+    async def state(model: Name = None) -> list[ModelState]:
+        """Each model at a glance, or one of them."""
+        names = service.models if model is None else (one(model),)
+        return [await run_in_threadpool(model_state, service, name, files[name]) for name in names]
+
+    @router.post("/v1/verify", status_code=202, dependencies=auditing)
+    async def verify(model: Name = None) -> Checked:
+        """Begin to learn the stored rows again, from nothing, and to compare every bit; in the background."""
+        return checked(await run_in_threadpool(service.verify, one(model)))
+
+    @router.get("/v1/verify", dependencies=auditing)
+    async def verification(model: Name = None) -> Checked:
+        """The last verification, or how far the one that is going on has come."""
+        found = service.verification(one(model))
+        if found is None:
+            raise Refused(404, "nothing was verified since the service started: POST to this address.")
+        return checked(found)
+
+    @router.get("/v1/requests", dependencies=[Depends(guard.needs("erase", "audit"))])
+    async def requests() -> list[Filed]:
+        """All requests, the oldest first; receipts that are owed are shown to auditors alone."""
+        return [filed(entry) for entry in service.entries()]
+
+    @router.get("/v1/receipts/{request_id}", dependencies=auditing, responses={202: {"description": "Not signed yet."}})
+    async def receipts(request_id: RequestId) -> list[Receipt]:
+        """The signed receipts of an erasure, one for each model; 202 until all are there."""
+        found = await run_in_threadpool(service.receipts, request_id)
+        if found is None:
+            return JSONResponse([], 202, {"Retry-After": "1"})  # type: ignore[return-value]
+        return [Receipt(model=name, receipt=json.loads(text)) for name, text in sorted(found.items())]
+
+    @router.get(
+        "/v1/receipts/{request_id}/{model}", dependencies=auditing, responses={202: {"description": "Not signed yet."}}
+    )
+    async def receipt(request_id: RequestId, model: str) -> Response:
+        """One receipt as a file, for ``erasable receipt verify``."""
+        found = await run_in_threadpool(service.receipts, request_id)
+        if found is None:
+            return Response(status_code=202, headers={"Retry-After": "1"})
+        if model not in found:
+            raise Refused(404, "this erasure has no receipt of such a model.")
+        shown = {"Content-Disposition": f'attachment; filename="receipt-{request_id}.json"'}
+        return Response(found[model], headers=shown, media_type="application/json")
+
+    @router.get("/v1/access/{request_id}", dependencies=auditing)
+    async def access(request_id: RequestId) -> dict[str, Any]:
+        """What is stored of somebody who asked, by model."""
+        found = await run_in_threadpool(service.stored_of, request_id)
+        return {name: rows.as_json() for name, rows in found.items()}
+
+    @router.post("/v1/purge", dependencies=auditing)
+    async def purge(before: AwareDatetime) -> Purged:
+        """Erase what is left of requests that were settled before a moment and owe nothing."""
+        return Purged(purged=await run_in_threadpool(service.purge, before))
+
+    @router.get("/metrics", dependencies=auditing, response_class=PlainTextResponse)
+    async def figures() -> Response:
+        """Figures for Prometheus."""
+        return Response(await run_in_threadpool(metrics.text), media_type=CONTENT_TYPE)
+
+    app.include_router(router)
+
+
+def model_state(service: ErasureService, name: str, file: Path) -> ModelState:
+    """A model at a glance."""
+    snapshot: Snapshot = service.snapshot(name)
+    found = service.verification(name)
+    model = snapshot.model
+    return ModelState(
+        model=name,
+        version=snapshot.version,
+        rows_stored=model.n_core,
+        features=model.n_features,
+        classes=len(model.classes) if model.classifies else 0,
+        bytes=stored_bytes(file),
+        digest=service.digest(name),
+        verification=None if found is None else checked(found),
+    )
+
+
+def _learn(
+    service: ErasureService, name: str, kind: str, body: bytes, columns: dict[str, Any], skip_known: bool
+) -> Learnt:
+    model = service.snapshot(name).model
+    schema = schema_of(model)
+    if kind == JSON_LINES or kind == "application/x-ndjson":
+        body = _arrow_of_lines(body)
+    elif kind not in (ARROW, "text/csv"):
+        raise Refused(415, f"give {JSON_LINES}, text/csv or {ARROW}.")
+    columns = {key: value for key, value in columns.items() if value}
+    if schema is None and model.classifies:
+        columns.setdefault("label", "label")
+    with stream_table(io.BytesIO(body), schema=schema, features=model.feature_names, **columns) as stream:
+        blocks = list(stream)
+    report = service.learn(name, blocks, skip_known=skip_known)
+    return Learnt(
+        model=name,
+        rows=report.rows,
+        rows_added=report.core_rows_added,
+        rows_stored=report.core_rows,
+        rows_known=report.rows_known,
+        rows_suppressed=report.rows_suppressed,
+    )
+
+
+def _arrow_of_lines(body: bytes) -> bytes:
+    """JSON Lines as an Arrow stream, so that one reader reads both."""
+    pa = pyarrow()
+    from pyarrow import json as arrow_json
+
+    try:
+        table = arrow_json.read_json(io.BytesIO(body))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InputError("JSON Lines could not be read: one object on each line, columns of one type.") from error
+    out = io.BytesIO()
+    with pa.ipc.new_stream(out, table.schema) as writer:
+        writer.write_table(table)
+    return out.getvalue()
+
+
+def _maybe(time: datetime | None) -> str | None:
+    return None if time is None else moment(time)
+
+
+_LEARNT_FROM = {
+    "requestBody": {
+        "required": True,
+        "content": {kind: {"schema": {"type": "string"}} for kind in (JSON_LINES, "text/csv", ARROW)},
+    }
+}

@@ -1,0 +1,141 @@
+"""A service from its configuration, and the server that runs it until it is told to stop."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import logging
+import os
+import secrets
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import uvicorn
+
+from erasable.audit.keys import PrivateKey, new_key, read_private_key, write_key
+from erasable.errors import ConfigurationError
+from erasable.service.entries import Entry
+from erasable.service.http.app import create_app
+from erasable.service.http.configuration import Configuration
+from erasable.service.http.opendsr import signed_headers, status_of
+from erasable.service.http.signing import Signer
+from erasable.service.service import ErasureService, Health
+from erasable.service.suppression import SuppressionList, read_key
+from erasable.service.tokens import TokenFile
+
+log = logging.getLogger("erasable.service")
+TOKENS = "tokens.json"
+_CALLBACK_SECONDS = 10.0
+
+
+def callbacks(signer: Signer, configuration: Configuration, client: httpx.Client | None = None) -> Callable[..., None]:
+    """Delivers callbacks, signed: over TLS, without following redirections."""
+    client = client or httpx.Client(timeout=_CALLBACK_SECONDS, follow_redirects=False)
+
+    def send(url: str, entry: Entry) -> None:
+        body = status_of(entry, configuration.processor_domain, configuration.url) | {"status_callback_url": url}
+        raw = json.dumps(body, separators=(",", ":")).encode()
+        headers = {"Content-Type": "application/json"} | signed_headers(raw, signer, configuration.processor_domain)
+        client.post(url, content=raw, headers=headers).raise_for_status()
+
+    return send
+
+
+def made_of(configuration: Configuration) -> tuple[ErasureService, TokenFile, Signer | None]:
+    """The service, its tokens and what signs OpenDSR answers; keys that are not there are made.
+
+    Raises
+    ------
+    ConfigurationError
+        When it would speak to the world in the clear, or files cannot be used.
+    """
+    _refuse_in_the_clear(configuration)
+    folder = configuration.folder
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    signer = None
+    if configuration.opendsr_certificate is not None and configuration.opendsr_key is not None:
+        signer = Signer(configuration.opendsr_certificate, configuration.opendsr_key)
+    operator = _operator_key(configuration.operator_key or folder / "operator.key")
+    suppression = None
+    if configuration.suppression_list is not None:
+        suppression = SuppressionList(configuration.suppression_list, operator)
+    service = ErasureService(
+        configuration.model_files(),
+        folder / "requests",
+        signer=_receipt_key(configuration.receipt_key or folder / "receipts.pem"),
+        operator_key=operator,
+        settings=configuration.service,
+        send=None if signer is None else callbacks(signer, configuration),
+        suppression=suppression,
+    )
+    return service, TokenFile(folder / TOKENS), signer
+
+
+def serve(configuration: Configuration, *, started: Callable[[Health], None] | None = None) -> None:
+    """Recover, take requests, and on SIGTERM or SIGINT finish what was accepted.
+
+    Parameters
+    ----------
+    configuration : Configuration
+    started : callable, optional
+        Called with how the service is once it has recovered, before the first request.
+    """
+    service, tokens, signer = made_of(configuration)
+    # uvicorn raises the signal once more when it has stopped: that must not be the end before all is done.
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    health = service.start()
+    try:
+        if started is not None:
+            started(health)
+        options: dict[str, Any] = {}
+        if configuration.tls_certificate is not None:
+            options = {"ssl_certfile": configuration.tls_certificate, "ssl_keyfile": configuration.tls_key}
+        server = uvicorn.Server(
+            uvicorn.Config(
+                create_app(service, tokens, configuration, service.receipt_key, signer),
+                host=configuration.host,
+                port=configuration.port,
+                access_log=False,  # its lines would hold what clients put into addresses
+                log_config=None,
+                server_header=False,
+                date_header=True,
+                timeout_graceful_shutdown=max(1, int(configuration.drain)),
+                timeout_keep_alive=30,
+                **options,
+            )
+        )
+        server.run()
+    finally:
+        service.stop(configuration.drain)
+
+
+def _refuse_in_the_clear(configuration: Configuration) -> None:
+    if configuration.tls_certificate is not None or configuration.public_url is not None:
+        return
+    try:
+        inside = ipaddress.ip_address(configuration.host).is_loopback
+    except ValueError:
+        inside = configuration.host == "localhost"
+    if not inside:
+        raise ConfigurationError(
+            "tokens and identities would cross the network in the clear: give tls_certificate and tls_key, or, behind "
+            "a proxy that speaks TLS, public_url."
+        )
+
+
+def _operator_key(path: Path) -> bytes:
+    """The key in a file, made where there is none."""
+    if not path.exists():
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "w") as file:
+            file.write(secrets.token_hex(32) + "\n")
+    return read_key(path)
+
+
+def _receipt_key(path: Path) -> PrivateKey:
+    if not path.exists():
+        write_key(new_key(), path.with_suffix(""))
+    return read_private_key(path)

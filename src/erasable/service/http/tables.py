@@ -1,0 +1,107 @@
+"""Rows that come in over HTTP, in whichever form, as what a model predicts from."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from erasable.errors import InputError
+from erasable.models.model import Model
+from erasable.operations.schemas import schema_of
+
+Table = dict[str, list[Any]]
+
+
+def columns_of(model: Model) -> list[str] | None:
+    """The columns that a model finds by name; None where it takes them by their places."""
+    schema = schema_of(model)
+    if schema is not None:
+        return [column.name for column in schema.features]
+    return None if model.feature_names is None else list(model.feature_names)
+
+
+def rows_of_table(model: Model, table: Mapping[str, Sequence[Any]]) -> Any:
+    """A table of named columns as rows that the model predicts from.
+
+    Raises
+    ------
+    InputError
+        When columns are missing, of different lengths, or hold what is no number where one is needed.
+    """
+    names = columns_of(model) or list(table)
+    if missing := [name for name in names if name not in table]:
+        raise InputError(f"{len(missing)} of {len(names)} columns that the model needs are missing.")
+    if len({len(table[name]) for name in names}) > 1:
+        raise InputError("the columns are of different lengths.")
+    if schema_of(model) is not None:
+        return _encoded(model, {name: list(table[name]) for name in names})
+    return rows_of_numbers(model, [list(row) for row in zip(*(table[name] for name in names), strict=True)])
+
+
+def rows_of_numbers(model: Model, rows: Any) -> Any:
+    """Lists of numbers as rows that the model predicts from.
+
+    Raises
+    ------
+    InputError
+    """
+    names, width = columns_of(model), model.n_features
+    if schema_of(model) is not None:
+        assert names is not None
+        if any(not isinstance(row, list) or len(row) != len(names) for row in rows):
+            raise InputError(f"each row must have the {len(names)} columns of the model's schema, in its order.")
+        return _encoded(model, {name: [row[j] for row in rows] for j, name in enumerate(names)})
+    try:
+        X = np.array(rows, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError("rows must be lists of numbers, all of one length.") from error
+    if X.ndim != 2 or (width is not None and X.shape[1] != width):
+        raise InputError(f"rows must be of {width} numbers each.")
+    if not np.isfinite(X).all():
+        raise InputError("rows must be of finite numbers.")
+    return X
+
+
+def table_of_csv(text: str) -> Table:
+    """CSV text with a line of names; cells that are numbers are numbers, empty ones are missing."""
+    lines = list(csv.reader(io.StringIO(text)))
+    if not lines or len(set(lines[0])) < len(lines[0]):
+        raise InputError("CSV needs a first line of different names of columns.")
+    if any(len(line) != len(lines[0]) for line in lines[1:]):
+        raise InputError("CSV has lines with more or fewer cells than names.")
+    return {name: [_cell(line[j]) for line in lines[1:]] for j, name in enumerate(lines[0])}
+
+
+def table_of_records(records: Sequence[Any]) -> Table:
+    """A list of objects with the same keys; a key that one lacks is missing there."""
+    if not all(isinstance(record, dict) for record in records):
+        raise InputError("records must be JSON objects.")
+    names = dict.fromkeys(name for record in records for name in record)
+    return {name: [record.get(name) for record in records] for name in names}
+
+
+def _encoded(model: Model, table: Table) -> Any:
+    schema = schema_of(model)
+    assert schema is not None
+    return schema.prepared(table)
+
+
+def _cell(text: str) -> Any:
+    if not text:
+        return None
+    try:
+        number = float(text)
+    except ValueError:
+        return text
+    return number if math.isfinite(number) else text
+
+
+def predicted(model: Model, rows: Any) -> tuple[list[Any], list[list[float]] | None]:
+    """Answers, and the probability of every class where the model classifies."""
+    answers = model.predict(rows).tolist()
+    return answers, model.probabilities(rows).tolist() if model.classifies else None

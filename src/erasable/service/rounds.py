@@ -1,0 +1,49 @@
+"""A thread that does one thing again and again, at fixed times, and says what went wrong the last time."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from erasable.errors import ErasableError
+
+
+class Rounds(threading.Thread):
+    """Calls a function every so many seconds; what it raises is the problem until it goes well again.
+
+    The times are those of a grid, whatever a call takes, so that they tell nothing of what it did.
+
+    Attributes
+    ----------
+    problem : str or None
+        What was wrong the last time. Of an error that nobody foresaw only its kind: its text may name somebody.
+    """
+
+    def __init__(self, what: str, period: float, call: Callable[[], object]) -> None:
+        super().__init__(name=f"erasable-{what}", daemon=True)
+        self._what, self._period, self._call = what, period, call
+        self._ending = threading.Event()
+        self.problem: str | None = None
+
+    def run(self) -> None:
+        """See ``start``."""
+        begun = time.monotonic()
+        while not self._ending.is_set():
+            self.once()
+            passed = time.monotonic() - begun
+            self._ending.wait(self._period - passed % self._period)
+
+    def once(self) -> None:
+        """One call."""
+        try:
+            self._call()
+            self.problem = None
+        except (ErasableError, MemoryError) as error:
+            self.problem = f"could not {self._what}: {error}"
+        except Exception as error:
+            self.problem = f"could not {self._what}: {type(error).__name__}."
+
+    def end(self) -> None:
+        """No more calls, once that going on is done."""
+        self._ending.set()

@@ -1,0 +1,343 @@
+"""The erasure service as one object: what HTTP, a test or another program calls."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from erasable.audit.keys import PrivateKey, PublicKey
+from erasable.errors import BusyError, ConfigurationError, InputError, UnknownRequestError
+from erasable.models.access import StoredRows
+from erasable.models.reports import LearnReport
+from erasable.models.shards import shards_of
+from erasable.operations.inspect import inspect
+from erasable.operations.model_file import ModelFile
+from erasable.service.entries import Entry, Kind, State
+from erasable.service.identities import Identity
+from erasable.service.ledger import Ledger
+from erasable.service.rounds import Rounds
+from erasable.service.settings import Settings
+from erasable.service.snapshots import Snapshot, Snapshots
+from erasable.service.suppression import SuppressionList
+from erasable.service.verifications import Verification, Verifications
+from erasable.service.worker import Send, Worker
+from erasable.store import doubt_about_blocks, locked
+
+_PATIENCE = 10.0  # seconds that a commit waits for another process with the model
+_SHORTEST_KEY = 16  # bytes
+
+
+@dataclass(frozen=True)
+class Health:
+    """How the service is; no identities, no digests.
+
+    Attributes
+    ----------
+    ready : bool
+        Whether it has recovered, takes requests and its last rounds went well.
+    problem : str or None
+        What went wrong with the last commit, receipt or callback, in words: a full disk, say.
+    doubts : tuple of str
+        Where overwritten bytes may stay on the medium, in words (see ``erasable.store.doubt_about_blocks``).
+    waiting : int
+        Requests that are not settled.
+    overdue : int
+        Those of them that are past their expected completion.
+    receipts_owed, callbacks_owed : int
+    resumed : int
+        Requests that an earlier run had accepted and not completed, found at the start.
+    """
+
+    ready: bool
+    problem: str | None = None
+    doubts: tuple[str, ...] = ()
+    waiting: int = 0
+    overdue: int = 0
+    receipts_owed: int = 0
+    callbacks_owed: int = 0
+    resumed: int = 0
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+class ErasureService:
+    """Several model files, the requests that concern them, and the one thread that changes them.
+
+    Parameters
+    ----------
+    models : mapping of str to path
+        Model files by name; each must exist.
+    folder : str or path
+        Where the ledger is kept. One process at a time.
+    signer : PrivateKey
+        Signs receipts.
+    operator_key : bytes
+        At least 16 random bytes: seals the bodies of requests.
+    settings : Settings, optional
+    send : callable, optional
+        Delivers callbacks: called with a url on an allowed host, and the entry. It must not follow redirects.
+    suppression : SuppressionList, optional
+        Takes those who were erased, so that ``learn`` passes over them.
+    clock, draw : callables, optional
+        The time in UTC, and random names.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile, uuid
+    >>> from sklearn.datasets import load_iris
+    >>> from erasable import ErasableClassifier
+    >>> from erasable.audit.keys import new_key
+    >>> from erasable.audit.receipts import check_receipt
+    >>> from erasable.service.service import ErasureService
+    >>> X, y = load_iris(return_X_y=True)
+    >>> people = [f"person-{i % 50}" for i in range(150)]
+    >>> key, request = new_key(), str(uuid.uuid4())
+    >>> with tempfile.TemporaryDirectory() as home:
+    ...     path = pathlib.Path(home, "iris.erasable")
+    ...     ErasableClassifier().fit(X, y, subjects=people).save(path)
+    ...     with ErasureService({"iris": path}, home + "/ledger", signer=key, operator_key=bytes(16)) as service:
+    ...         who = service.identity("controller_customer_id", "raw", "person-7")
+    ...         entry = service.accept(request, "erasure", [who], b"the body of the request")
+    ...     with ErasureService({"iris": path}, home + "/ledger", signer=key, operator_key=bytes(16)) as service:
+    ...         receipts = service.receipts(request)
+    >>> str(entry.state), check_receipt(receipts["iris"], key.public).request_id == request
+    ('pending', True)
+    """
+
+    def __init__(
+        self,
+        models: Mapping[str, str | os.PathLike[str]],
+        folder: str | os.PathLike[str],
+        *,
+        signer: PrivateKey,
+        operator_key: bytes,
+        settings: Settings | None = None,
+        send: Send | None = None,
+        suppression: SuppressionList | None = None,
+        clock: Callable[[], datetime] = _now,
+        draw: Callable[[], str] = lambda: secrets.token_hex(8),
+    ) -> None:
+        if not models:
+            raise ConfigurationError("a service needs at least one model.")
+        if len(operator_key) < _SHORTEST_KEY:
+            raise ConfigurationError(f"the operator's key must have at least {_SHORTEST_KEY} bytes.")
+        self._files = {
+            name: ModelFile(path, timeout=_PATIENCE, rewrite_unchanged=True) for name, path in models.items()
+        }
+        self._folder, self._signer, self._operator_key = os.path.abspath(folder), signer, operator_key
+        self.settings = settings or Settings()
+        self._send, self._suppression, self._clock = send, suppression, clock
+        self._snapshots = Snapshots(self._files, draw)
+        self._verifications = Verifications({name: file.path for name, file in self._files.items()}, clock)
+        self._ledger: Ledger | None = None
+        self._rounds: list[Rounds] = []
+        self._doubts: tuple[str, ...] = ()
+        self._resumed, self._open = 0, False
+        self._starting = threading.Lock()
+
+    def __enter__(self) -> ErasureService:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self, *, threads: bool = True) -> Health:
+        """Recover what a crash left, load snapshots, resume requests, receipts and callbacks; then take requests.
+
+        Without ``threads``, whoever calls sees to the rounds: ``service.worker.commit()`` and so on.
+
+        Raises
+        ------
+        StoreError, StateFormatError
+            When a model or the ledger cannot be read or written; BusyError when another process has the ledger.
+        """
+        with self._starting:
+            if self._ledger is not None:
+                raise BusyError("the service is running already.")
+            for file in self._files.values():
+                with locked(file.path, parts_of=shards_of, timeout=_PATIENCE):
+                    pass  # what an interrupted change left behind is erased
+            self._snapshots.refresh()
+            ledger = Ledger(self._folder, self._operator_key, self.settings, self._clock)
+            self._ledger, self._resumed = ledger, ledger.waiting
+            places = {os.path.dirname(file.path): file.path for file in self._files.values()}
+            doubts = map(doubt_about_blocks, [*places.values(), self._folder])
+            self._doubts = tuple(dict.fromkeys(doubt for doubt in doubts if doubt is not None))
+            self.worker = Worker(
+                ledger,
+                self._files,
+                self._signer,
+                self.settings,
+                self._clock,
+                self._snapshots,
+                self._suppression,
+                self._send,
+            )
+            tick = self.settings.tick
+            self._rounds = [
+                Rounds("commit", tick, self.worker.commit),
+                Rounds("sign", max(tick, 1.0), self.worker.sign),
+                Rounds("tell", max(tick, 1.0), self.worker.tell),
+                Rounds("notice", max(tick, 1.0), self._snapshots.refresh),
+            ]
+            if threads:
+                for rounds in self._rounds:
+                    rounds.start()
+            self._open = True
+        return self.health()
+
+    def stop(self, timeout: float = 30.0) -> None:
+        """Take no more requests, carry out and sign for what was accepted, and end.
+
+        What is left when the time is over goes on at the next start.
+        """
+        with self._starting:
+            ledger, self._open = self._ledger, False
+            if ledger is None:
+                return
+            until = time.monotonic() + timeout
+            running = [rounds for rounds in self._rounds if rounds.is_alive()]
+            for rounds in running:
+                rounds.end()
+            for rounds in running:
+                rounds.join(max(0.0, until - time.monotonic()))
+            for rounds in running[:3]:
+                if not rounds.is_alive() and time.monotonic() < until:
+                    rounds.once()
+            with self.worker.turn:
+                self._ledger = None
+                ledger.close()
+
+    # -- requests ------------------------------------------------------------------------------------------------
+
+    def identity(self, type: str, format: str, value: str) -> Identity:
+        """An identity of a type that the settings name; ``InputError`` for any other."""
+        role = self.settings.identity_types.get(type)
+        if role is None:
+            known = ", ".join(sorted(self.settings.identity_types))
+            raise InputError(f"identities of this type are not known here; known are {known}.")
+        return Identity(role, format, value)
+
+    def accept(
+        self, request_id: str, kind: Kind, identities: Iterable[Identity], body: bytes, callbacks: Sequence[str] = ()
+    ) -> Entry:
+        """See ``Ledger.accept``. Callbacks to hosts that are not allowed are refused with ``ConfigurationError``."""
+        ledger = self._running()
+        if not self._open:
+            raise BusyError("the service is stopping and takes no more requests: try again later.")
+        if not all(map(self.worker.is_allowed, callbacks)):
+            raise ConfigurationError("callbacks go only to hosts that the operator allows (callback_hosts).")
+        return ledger.accept(request_id, kind, tuple(identities), body, callbacks)
+
+    def entry(self, request_id: str) -> Entry:
+        """See ``Ledger.entry``."""
+        return self._running().entry(request_id)
+
+    def entries(self) -> list[Entry]:
+        """All requests, the oldest first."""
+        return self._running().entries()
+
+    def cancel(self, request_id: str) -> Entry:
+        """See ``Ledger.cancel``."""
+        return self._running().cancel(request_id)
+
+    def receipts(self, request_id: str) -> dict[str, str] | None:
+        """The receipts of a completed erasure by model; None while one is owed (``results_url`` answers 202)."""
+        ledger = self._running()
+        entry = ledger.entry(request_id)
+        if entry.state is not State.COMPLETED or entry.owes_receipts:
+            return None
+        texts = ((model, ledger.receipt(request_id, model)) for model in entry.models)
+        return {model: text for model, text in texts if text is not None}
+
+    def stored_of(self, request_id: str) -> dict[str, StoredRows]:
+        """The answer to a completed request for access, by model, as stored now; see ``Worker.stored_of``."""
+        self._running()
+        return self.worker.stored_of(request_id)
+
+    def purge(self, before: datetime) -> int:
+        """See ``Ledger.purge``."""
+        return self._running().purge(before)
+
+    # -- models --------------------------------------------------------------------------------------------------
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Names of the models."""
+        return tuple(self._files)
+
+    def snapshot(self, name: str) -> Snapshot:
+        """What to predict with; costs nothing. ``UnknownRequestError`` where there is no such model."""
+        return self._snapshots.of(name)
+
+    def learn(self, name: str, blocks: Iterable[Any], **options: Any) -> LearnReport:
+        """Learn blocks, all of which are read before the lock is taken; options as in ``ModelFile.learn``.
+
+        Rows of people on the suppression list are passed over, and counted (``rows_suppressed``). Receipts that are
+        owed are signed first, so that none speaks of a state that has learnt more.
+        """
+        self._running()
+        file, read = self._file(name), list(blocks)
+        if self._suppression is not None:
+            options["suppressed"] = self._suppression.rows_of
+        with self.worker.turn:
+            self.worker.sign()
+            report = file.learn(read, **options)
+        self._snapshots.refresh()
+        return report
+
+    def verify(self, name: str) -> Verification:
+        """Begin to verify a model in the background, unless that is going on; see ``verification``."""
+        self._file(name)
+        return self._verifications.begin(name)
+
+    def verification(self, name: str) -> Verification | None:
+        """The last verification of a model, or that going on; None where there was none since the start."""
+        self._file(name)
+        return self._verifications.last(name)
+
+    @property
+    def receipt_key(self) -> PublicKey:
+        """What receipts are checked with."""
+        return self._signer.public
+
+    def digest(self, name: str) -> str:
+        """Digest of the state that the file holds now. For auditors alone."""
+        return inspect(self._file(name).path).digest
+
+    def health(self) -> Health:
+        """How it is."""
+        ledger = self._ledger
+        if ledger is None:
+            return Health(False, "the service is not running.", self._doubts)
+        problems = [rounds.problem for rounds in self._rounds if rounds.problem is not None]
+        owing, now = ledger.owing(), self._clock()
+        return Health(
+            ready=self._open and not problems,
+            problem=problems[0] if problems else None,
+            doubts=self._doubts,
+            waiting=ledger.waiting,
+            overdue=ledger.overdue(now),
+            receipts_owed=sum(len(set(entry.models) - entry.receipts) for entry in owing),
+            callbacks_owed=sum(len(entry.callbacks) for entry in owing if entry.owes_callbacks),
+            resumed=self._resumed,
+        )
+
+    def _running(self) -> Ledger:
+        if self._ledger is None:
+            raise BusyError("the service is not running: start it.")
+        return self._ledger
+
+    def _file(self, name: str) -> ModelFile:
+        if name not in self._files:
+            raise UnknownRequestError("no model of this name is held here.")
+        return self._files[name]

@@ -1,0 +1,50 @@
+"""What an operator decides once, for as long as the service runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Literal
+
+from erasable.errors import ConfigurationError
+
+#: What an identity names: one row, or somebody who may have many.
+Role = Literal["id", "subject"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Limits, times and names.
+
+    Attributes
+    ----------
+    identity_types : mapping of str to "id" or "subject"
+        Which types of identity are accepted, and what each names in the models.
+    tick : float
+        Seconds from one group commit to the next. All that was accepted meanwhile shares a rewrite of each model.
+    queue : int
+        Requests that may wait; one more is refused with ``QueueFullError``.
+    promise : timedelta
+        From when a request is received to its expected completion. One that is overdue shows in the health.
+    callback_hosts : frozenset of str
+        Hosts that callbacks may go to. None unless named.
+    callback_tries : int
+        How often a callback is tried; the pause doubles from one second up to an hour.
+    access_for : timedelta
+        How long the answer to a request for access can be fetched. It is held in memory alone.
+    """
+
+    identity_types: Mapping[str, Role] = field(default_factory=lambda: {"controller_customer_id": "subject"})
+    tick: float = 0.25
+    queue: int = 10_000
+    promise: timedelta = timedelta(hours=1)
+    callback_hosts: frozenset[str] = frozenset()
+    callback_tries: int = 16
+    access_for: timedelta = timedelta(hours=1)
+
+    def __post_init__(self) -> None:
+        if not self.tick > 0 or self.queue < 1 or self.callback_tries < 1:
+            raise ConfigurationError("tick must be positive, queue and callback_tries at least 1.")
+        if not self.identity_types or set(self.identity_types.values()) - {"id", "subject"}:
+            raise ConfigurationError('identity_types must name at least one type, each as "id" or "subject".')

@@ -1,0 +1,85 @@
+"""Models to predict with, warm: made once, and another in their place when the file has changed."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from erasable.errors import StoreError, UnknownRequestError
+from erasable.models.model import Model
+from erasable.operations.model_file import ModelFile
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A model as a file held it at one moment. It never changes: whoever predicts keeps it as long as needed.
+
+    Attributes
+    ----------
+    name : str
+        Of the model.
+    version : str
+        Drawn at random for this snapshot: it says nothing of what is stored.
+    model : Model
+        To call ``predict`` and ``probabilities`` of; see ``erasable.models.model``. It is for nothing else.
+    """
+
+    name: str
+    version: str
+    model: Model
+
+
+class Snapshots:
+    """The newest snapshot of each model.
+
+    Parameters
+    ----------
+    files : mapping of str to ModelFile
+        By the names of their models.
+    draw : callable
+        Gives a random name.
+    """
+
+    def __init__(self, files: Mapping[str, ModelFile], draw: Callable[[], str]) -> None:
+        self._files, self._draw = files, draw
+        self._newest: dict[str, Snapshot] = {}
+        self._seen: dict[str, tuple[tuple[int, ...], str]] = {}  # what the system said of the file, and its checksum
+        self._turn = threading.Lock()
+
+    def of(self, name: str) -> Snapshot:
+        """The newest snapshot of a model; no file is touched.
+
+        Raises
+        ------
+        UnknownRequestError
+            When there is no such model.
+        """
+        found = self._newest.get(name)
+        if found is None:
+            raise UnknownRequestError("no model of this name is held here.")
+        return found
+
+    def refresh(self) -> list[str]:
+        """Take over what has changed on disk, by whomever; the names of those that did."""
+        changed = []
+        with self._turn:
+            for name, file in self._files.items():
+                facts, checksum = _facts(file.path), ""
+                if name in self._seen and facts == self._seen[name][0]:
+                    continue
+                model, checksum = file.predictor()
+                if name not in self._seen or checksum != self._seen[name][1]:
+                    self._newest[name] = Snapshot(name, self._draw(), model)
+                    changed.append(name)
+                self._seen[name] = facts, checksum
+        return changed
+
+
+def _facts(path: str) -> tuple[int, ...]:
+    try:
+        facts = os.stat(path)
+    except OSError as error:
+        raise StoreError(f"could not look at {path}: {error.strerror}. Put the model back.") from error
+    return facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns

@@ -1,0 +1,154 @@
+"""The suppression list: who was erased, as HMACs under the operator's key, so that nobody is learnt again.
+
+It is a trace, and an optional one: whoever has the list *and* the key can test whether a given identity is on it. It is
+kept outside of every model. A line has the HMAC of role, format and value of an identity, and the time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import threading
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from erasable.core.layout import Key, owners_of
+from erasable.errors import InputError, StoreError
+from erasable.models.keys import as_key_column, as_subject_column
+from erasable.models.model import Model
+from erasable.models.reports import ForgetReport
+from erasable.models.rows import Named
+from erasable.operations.model_file import ModelFile
+from erasable.operations.requests import Request
+from erasable.service.identities import FORMATS, Identity, in_format
+from erasable.service.settings import Role
+from erasable.store import Journal, read_journal
+
+_SHORTEST_KEY, _LONGEST_KEY = 16, 4096  # bytes
+
+
+def read_key(path: str | os.PathLike[str]) -> bytes:
+    """The operator's key: the bytes of a file, less line breaks at its end.
+
+    Raises
+    ------
+    StoreError
+    InputError
+        When it is too short to be a secret.
+    """
+    try:
+        with open(path, "rb") as file:
+            key = file.read(_LONGEST_KEY + 1).rstrip(b"\r\n")
+    except OSError as error:
+        raise StoreError(f"could not read {os.fspath(path)!s}: {error.strerror}.") from error
+    if not _SHORTEST_KEY <= len(key) <= _LONGEST_KEY:
+        raise InputError(
+            f"the operator's key must have {_SHORTEST_KEY} to {_LONGEST_KEY:,} bytes: make one with "
+            "openssl rand -hex 32."
+        )
+    return key
+
+
+class SuppressionList:
+    """Who is not to be learnt again.
+
+    Parameters
+    ----------
+    path : str or path
+        The list; made when somebody is added.
+    key : bytes
+        The operator's.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], key: bytes) -> None:
+        self._path, self._key = os.path.abspath(path), key
+        self._turn = threading.Lock()
+        self._marks = {record["hmac"] for _, _, record in read_journal(self._path)}
+
+    def __len__(self) -> int:
+        return len(self._marks)
+
+    def add(self, identities: Iterable[Identity], at: datetime) -> None:
+        """These are on the list, durably, on return; those that are on it already keep their time."""
+        with self._turn:
+            fresh = dict.fromkeys(self._mark(who.role, who.format, who.value) for who in identities)
+            fresh = {mark: None for mark in fresh if mark not in self._marks}
+            if fresh:
+                journal = Journal(self._path)
+                try:
+                    journal.append({"hmac": mark, "time": at.isoformat(timespec="seconds")} for mark in fresh)
+                finally:
+                    journal.close()
+                self._marks.update(fresh)
+
+    def holds(self, role: Role, key: Key) -> bool:
+        """Whether an id or a subject is on the list, in whatever format it was named."""
+        return any(self._mark(role, format, in_format(key, format)) in self._marks for format in FORMATS)
+
+    def rows_of(self, ids: Any, subjects: Any) -> list[bool]:
+        """Which rows of a block are those of somebody on the list: by their ids, or by any of their subjects."""
+        known: dict[tuple[Role, Key], bool] = {}
+
+        def is_held(role: Role, key: Key) -> bool:
+            if (role, key) not in known:
+                known[role, key] = self.holds(role, key)
+            return known[role, key]
+
+        by_id = [] if ids is None else [is_held("id", key) for key in _plain(as_key_column(ids, "ids"))]
+        owners = [] if subjects is None else _plain(as_subject_column(subjects))
+        by_subject = [any(is_held("subject", owner) for owner in owners_of(each)) for each in owners]
+        if not by_id or not by_subject:
+            return by_id or by_subject
+        return [one or other for one, other in zip(by_id, by_subject, strict=True)]
+
+    def stored_in(self, model: Model) -> tuple[list[Key], list[Key]]:
+        """The ids and the subjects that a model stores and the list holds.
+
+        *Cost*: four HMACs for each stored id and subject.
+        """
+        ids = [key for key in model.core.place if self.holds("id", key)]
+        return ids, [key for key in model.core.of_subject if self.holds("subject", key)]
+
+    def _mark(self, role: str, format: str, value: str) -> str:
+        return hmac.new(self._key, f"{role}\n{format}\n{value}".encode(), hashlib.sha256).hexdigest()
+
+
+def read_list(path: str | os.PathLike[str], key: str | os.PathLike[str]) -> SuppressionList:
+    """The list in a file, with the operator's key in another.
+
+    Raises
+    ------
+    StoreError
+        When one of them cannot be read, or is not there.
+    InputError
+        When the key is too short.
+    """
+    if not os.path.exists(path):
+        raise StoreError(f"{os.fspath(path)!s} does not exist: give the suppression list of the service.")
+    return SuppressionList(path, read_key(key))
+
+
+@dataclass(frozen=True, repr=False)
+class _Listed(Request):
+    """A request to forget all that a model stores of those on a list."""
+
+    listed: SuppressionList | None = None
+
+    def named_in(self, model: Model) -> Named:
+        return model.named([], []) if self.listed is None else model.named(*self.listed.stored_in(model))
+
+
+def replay(path: str | os.PathLike[str], listed: SuppressionList, *, timeout: float | None = None) -> ForgetReport:
+    """A model from a backup forgets every stored id and subject that is on the list; durable on return.
+
+    *Law*: afterwards the list holds no id and no subject that the file stores. Again, it changes nothing.
+    """
+    (report,) = ModelFile(path, timeout=timeout).forget_together([_Listed(listed=listed)], digests=True)
+    return report
+
+
+def _plain(column: Sequence[Any] | Any) -> list[Any]:
+    return column.tolist() if hasattr(column, "tolist") else list(column)

@@ -1,0 +1,178 @@
+"""Bearer tokens: shown once when they are made, and kept as hashes.
+
+A token has 256 random bits, so a plain SHA-256 of it can be kept: there is nothing to guess.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import re
+import secrets
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from erasable.errors import ConfigurationError, StateFormatError
+from erasable.store import locked, read
+
+#: What a token may allow. ``erase`` files, follows and cancels requests; ``audit`` sees digests, rows and receipts.
+SCOPES = ("predict", "learn", "erase", "audit")
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_LARGEST = 2**20  # bytes of a file of tokens
+_PREFIX = "erasable_"  # so that scanners of repositories and logs know one when they see it
+
+
+@dataclass(frozen=True)
+class Token:
+    """What is kept of a token.
+
+    Attributes
+    ----------
+    name : str
+        What people call it.
+    scopes : tuple of str
+        Of ``SCOPES``.
+    made : datetime
+    expires : datetime or None
+    hash : str
+        SHA-256 of the token.
+    """
+
+    name: str
+    scopes: tuple[str, ...]
+    made: datetime
+    expires: datetime | None
+    hash: str
+
+
+def make_token(
+    path: str | os.PathLike[str], name: str, scopes: Collection[str], *, expires: datetime | None = None
+) -> str:
+    """A new token; its hash is added to a file, which is made where it is not there. The token is not shown again.
+
+    Raises
+    ------
+    ConfigurationError
+        When the name is taken or cannot be one, when a scope is not known, or none is given.
+    StoreError
+    """
+    if not _NAME.fullmatch(name):
+        raise ConfigurationError("a token's name must be 1 to 64 letters, digits, points, hyphens or underscores.")
+    if not scopes or set(scopes) - set(SCOPES):
+        raise ConfigurationError(f"a token needs at least one of these scopes, and no other: {', '.join(SCOPES)}.")
+    if expires is not None and expires.tzinfo is None:
+        raise ConfigurationError("the time when a token expires must say its time zone.")
+    text = _PREFIX + secrets.token_urlsafe(32)
+    made = datetime.now(UTC).replace(microsecond=0)
+    with locked(path) as writer:
+        known = writer.read(_parsed, limit=_LARGEST) if writer.exists() else []
+        if name in (token.name for token in known):
+            raise ConfigurationError("there is a token of this name already: revoke that, or choose another name.")
+        ordered = tuple(scope for scope in SCOPES if scope in scopes)
+        writer.replace([_text([*known, Token(name, ordered, made, expires, _hash(text))])])
+    return text
+
+
+def list_tokens(path: str | os.PathLike[str]) -> list[Token]:
+    """Those in a file, in the order in which they were made."""
+    return read(path, _parsed, limit=_LARGEST)
+
+
+def revoke_token(path: str | os.PathLike[str], name: str) -> None:
+    """The token of this name is no longer one.
+
+    Raises
+    ------
+    ConfigurationError
+        When there is none.
+    """
+    with locked(path) as writer:
+        known = writer.read(_parsed, limit=_LARGEST) if writer.exists() else []
+        left = [token for token in known if token.name != name]
+        if len(left) == len(known):
+            raise ConfigurationError("there is no token of this name.")
+        writer.replace([_text(left)])
+
+
+class TokenFile:
+    """The tokens of a file, read again when it has changed; a file that is not there has none.
+
+    Parameters
+    ----------
+    path : str or path
+    clock : callable, optional
+        The time in UTC.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        self._path, self._clock = os.path.abspath(path), clock
+        self._seen: tuple[int, ...] | None = None
+        self._tokens: list[Token] = []
+
+    def of(self, text: str) -> Token | None:
+        """What is kept of a token; None where it is none, or has expired. All are compared, so time tells nothing."""
+        return self.known(_hash(text))
+
+    def known(self, sent: str) -> Token | None:
+        """The same, by the hash of a token."""
+        self._read_again()
+        found = None
+        for token in self._tokens:
+            if hmac.compare_digest(token.hash, sent):
+                found = token
+        return None if found is None or (found.expires is not None and found.expires <= self._clock()) else found
+
+    def scopes(self, text: str) -> frozenset[str]:
+        """What a token may do: nothing where it is none."""
+        token = self.of(text)
+        return frozenset() if token is None else frozenset(token.scopes)
+
+    def _read_again(self) -> None:
+        try:
+            facts = os.stat(self._path)
+        except FileNotFoundError:
+            self._seen, self._tokens = None, []
+            return
+        seen = (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns)
+        if seen != self._seen:
+            self._tokens = list_tokens(self._path)
+            self._seen = seen
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _text(tokens: list[Token]) -> bytes:
+    listed = [
+        {
+            "name": token.name,
+            "scopes": token.scopes,
+            "made": token.made.isoformat(),
+            "expires": None if token.expires is None else token.expires.isoformat(),
+            "sha256": token.hash,
+        }
+        for token in tokens
+    ]
+    return json.dumps({"tokens": listed}, indent=1).encode() + b"\n"
+
+
+def _parsed(head: bytes, _: Any) -> list[Token]:
+    try:
+        return [
+            Token(
+                str(found["name"]),
+                tuple(scope for scope in SCOPES if scope in found["scopes"]),
+                datetime.fromisoformat(found["made"]),
+                None if found["expires"] is None else datetime.fromisoformat(found["expires"]),
+                str(found["sha256"]),
+            )
+            for found in json.loads(head)["tokens"]
+        ]
+    except (KeyError, TypeError, ValueError):
+        raise StateFormatError("this is no file of tokens: erasable token make writes one.") from None

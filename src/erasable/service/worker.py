@@ -1,0 +1,208 @@
+"""The one writer: what was accepted meanwhile is carried out in all models at once, then signed for, then told.
+
+Three rounds, each of which can be repeated after a crash at any moment: :meth:`Worker.commit`, :meth:`Worker.sign` and
+:meth:`Worker.tell`. Threads call them again and again; a test calls them by itself.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from urllib.parse import urlsplit
+
+from erasable.audit.keys import PrivateKey
+from erasable.audit.receipts import make_receipt
+from erasable.errors import ConfigurationError, UnknownRequestError
+from erasable.models.access import StoredRows, rows_of
+from erasable.models.files import read_model
+from erasable.models.state import State as ModelState
+from erasable.operations.model_file import ModelFile
+from erasable.service.entries import Entry, State
+from erasable.service.identities import Erasure, Identity, keys_in
+from erasable.service.ledger import Ledger
+from erasable.service.settings import Settings
+from erasable.service.snapshots import Snapshots
+from erasable.service.suppression import SuppressionList
+
+#: Tells one callback url what became of a request; whatever it raises is tried again later.
+Send = Callable[[str, Entry], None]
+
+_FIRST_PAUSE, _LONGEST_PAUSE = timedelta(seconds=1), timedelta(hours=1)
+
+
+def verified(path: str) -> tuple[str, str]:
+    """Digest and guarantee of the model in a file, once it was found to be what learning its own rows gives."""
+    model, _ = read_model(path)
+    return model.verify().digest, " ".join(str(model.guarantee).split())
+
+
+@dataclass
+class _Tries:
+    """How often a callback was tried, and when it is to be tried again."""
+
+    count: int
+    due: datetime
+
+
+class Worker:
+    """Carries out what a ledger holds.
+
+    Parameters
+    ----------
+    ledger : Ledger
+    files : mapping of str to ModelFile
+        Every model that an erasure has to reach, by name.
+    signer : PrivateKey
+    settings : Settings
+    clock : callable
+        The time in UTC.
+    snapshots : Snapshots
+        Swapped when a commit is done.
+    suppression : SuppressionList, optional
+    send : callable, optional
+    verify : callable
+        Verifies the model in a file: its digest, and its guarantee in words.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        files: Mapping[str, ModelFile],
+        signer: PrivateKey,
+        settings: Settings,
+        clock: Callable[[], datetime],
+        snapshots: Snapshots,
+        suppression: SuppressionList | None = None,
+        send: Send | None = None,
+        verify: Callable[[str], tuple[str, str]] = verified,
+    ) -> None:
+        self._ledger, self._files, self._signer, self._settings = ledger, files, signer, settings
+        self._clock, self._snapshots, self._suppression, self._send = clock, snapshots, suppression, send
+        self._verify = verify
+        self._access: dict[str, tuple[datetime, tuple[Identity, ...]]] = {}
+        self._tries: dict[tuple[str, str], _Tries] = {}
+        self.turn = threading.RLock()  # held while models are changed
+        self._signing = threading.RLock()
+
+    def commit(self) -> int:
+        """Carry out all that is not settled, with one rewrite of each model; how many requests were completed.
+
+        Every model is rewritten, whether it held anything that was named or not. All of them, or none: where one
+        fails, the next round does all again, which changes nothing in those that succeeded.
+
+        Raises
+        ------
+        StoreError
+            When a model or the ledger could not be written: what was accepted is in progress.
+        """
+        with self.turn:
+            now = self._clock()
+            self._access = {name: held for name, held in self._access.items() if held[0] > now}
+            work = self._ledger.begin()
+            try:
+                named = tuple(who for entry, identities in work if entry.kind == "erasure" for who in identities)
+                if named:
+                    self._forget(named, now)
+            except BaseException:
+                self._ledger.complete()  # those that were cancelled do not wait for it
+                raise
+            self._ledger.complete([entry.request_id for entry, _ in work], tuple(self._files))
+            for entry, identities in work:
+                if entry.kind == "access":
+                    self._access[entry.request_id] = now + self._settings.access_for, identities
+        self._snapshots.refresh()
+        return len(work)
+
+    def _forget(self, named: tuple[Identity, ...], now: datetime) -> None:
+        if self._suppression is not None:
+            self._suppression.add(named, now)
+        for file in self._files.values():
+            file.forget_together([Erasure(identities=named)])
+
+    def sign(self) -> int:
+        """Verify every model that owes receipts, as its file is now, and sign them; how many.
+
+        A receipt names the state that was verified: that which the request left behind, or one after it, from which
+        more was erased. What the service learns waits for it.
+
+        Raises
+        ------
+        VerificationError
+            When a state is not what learning its own rows gives: nothing is signed for it.
+        """
+        signed = 0
+        with self._signing:
+            for name, file in self._files.items():
+                owed = [e for e in self._ledger.owing() if name in e.models and name not in e.receipts]
+                if not owed:
+                    continue
+                digest, guarantee = self._verify(file.path)
+                sign = partial(
+                    make_receipt,
+                    self._signer,
+                    state_before=None,
+                    state_after=digest,
+                    guarantee=guarantee,
+                    format_version=ModelState.VERSION,
+                    completed_at=self._clock(),
+                )
+                texts = [(e.request_id, name, sign(requested_at=e.received, request_id=e.request_id)) for e in owed]
+                self._ledger.put_receipts(texts)
+                signed += len(texts)
+        return signed
+
+    def tell(self) -> int:
+        """Try every callback that is due; how many were delivered."""
+        delivered, now = 0, self._clock()
+        for entry in self._ledger.owing():
+            for url in entry.callbacks if entry.owes_callbacks else ():
+                tries = self._tries.setdefault((entry.request_id, url), _Tries(0, now))
+                if tries.due > now:
+                    continue
+                tries.due = now + min(_FIRST_PAUSE * 2**tries.count, _LONGEST_PAUSE)
+                tries.count += 1
+                if self._send is not None and self.is_allowed(url):
+                    try:
+                        self._send(url, entry)
+                        delivered += 1
+                    except Exception:  # of whatever kind: nobody was told
+                        if tries.count < self._settings.callback_tries:
+                            continue
+                self._ledger.told(entry.request_id, url)
+                del self._tries[entry.request_id, url]
+        return delivered
+
+    def is_allowed(self, url: str) -> bool:
+        """Whether callbacks may go there: to a host that the settings name, by HTTP or HTTPS, without a password."""
+        try:
+            parts = urlsplit(url)
+            known = parts.hostname in self._settings.callback_hosts
+        except ValueError:
+            return False
+        return known and parts.scheme in ("http", "https") and parts.username is None
+
+    def stored_of(self, request_id: str) -> dict[str, StoredRows]:
+        """What each model stores now of whom a completed request for access named.
+
+        Raises
+        ------
+        ConfigurationError
+            When it is no such request, or not completed yet.
+        UnknownRequestError
+            When it has expired, or was completed before the last start.
+        """
+        entry = self._ledger.entry(request_id)
+        if entry.kind != "access" or entry.state is not State.COMPLETED:
+            raise ConfigurationError("only a completed request for access has an answer: wait for it.")
+        held = self._access.get(entry.request_id)
+        if held is None or held[0] <= self._clock():
+            raise UnknownRequestError("the answer is not held any more: ask again, with a new id.")
+        answers = {}
+        for name, file in self._files.items():
+            model, _ = read_model(file.path)
+            ids, subjects = keys_in(model, held[1])
+            answers[name] = rows_of(model.snapshot(), ids, subjects)
+        return answers

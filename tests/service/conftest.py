@@ -1,0 +1,95 @@
+"""Two small models, a service on them whose rounds are called by hand, and a clock that stands still."""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pytest
+
+from erasable import ErasableClassifier
+from erasable.audit.keys import new_key
+from erasable.service.service import ErasureService
+from erasable.service.settings import Settings
+from erasable.store import Disk
+
+KEY = new_key()
+OPERATOR = b"o" * 32
+TYPES = {"controller_customer_id": "subject", "email": "subject", "row": "id"}
+
+
+class Clock:
+    """A time that moves when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def pass_by(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+
+
+@pytest.fixture(autouse=True)
+def nothing_waits_for_the_disk(monkeypatch):
+    """What an fsync is for is tested on a simulated disk."""
+    monkeypatch.setattr(Disk, "fsync", lambda *_: None)
+    monkeypatch.setattr(Disk, "fsync_folder", lambda *_: None)
+
+
+def saved(path, *, seed: int = 0, ids=None, people=None, n: int = 60) -> None:
+    """A model that stores all its rows: row-0 to row-59 of person-0 to person-19, unless said otherwise."""
+    X = np.random.default_rng(seed).standard_normal((n, 3))
+    ids = [f"row-{i}" for i in range(n)] if ids is None else ids
+    people = [f"person-{i % 20}" for i in range(n)] if people is None else people
+    ErasableClassifier(threshold=0.0).fit(X, X[:, 0] > 0, ids=ids, subjects=people).save(path)
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def models(tmp_path):
+    paths = {name: tmp_path / f"{name}.erasable" for name in ("left", "right")}
+    for seed, path in enumerate(paths.values()):
+        saved(path, seed=seed)
+    return paths
+
+
+@pytest.fixture
+def opened(tmp_path, models, clock):
+    """Makes a service and starts it without threads; those made before it are stopped first."""
+    running, numbers = [], itertools.count()
+
+    def make(**options):
+        while running:
+            running.pop().stop()
+        options.setdefault("settings", Settings(identity_types=TYPES, callback_hosts=frozenset({"c.example"})))
+        draw = lambda: f"version-{next(numbers)}"  # noqa: E731
+        service = ErasureService(
+            models, tmp_path / "ledger", signer=KEY, operator_key=OPERATOR, clock=clock, draw=draw, **options
+        )
+        service.start(threads=False)
+        running.append(service)
+        return service
+
+    yield make
+    for service in running:
+        service.stop()
+
+
+@pytest.fixture
+def service(opened):
+    return opened()
+
+
+def asked(service, value="person-3", *, type="controller_customer_id", format="raw", kind="erasure", callbacks=()):
+    """The id of a new request, accepted."""
+    name = str(uuid.uuid4())
+    service.accept(name, kind, [service.identity(type, format, value)], name.encode(), callbacks)
+    return name

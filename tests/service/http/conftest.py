@@ -1,0 +1,123 @@
+"""A service with two models behind HTTP, and clients with tokens."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import threading
+import time
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+pytest.importorskip("fastapi", reason="the extra `service` is not installed")
+
+import httpx
+import uvicorn
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.x509.oid import NameOID
+
+from erasable import ErasableClassifier
+from erasable.audit.keys import new_key
+from erasable.service.http.app import create_app
+from erasable.service.http.configuration import Configuration
+from erasable.service.http.signing import Signer
+from erasable.service.service import ErasureService
+from erasable.service.settings import Settings
+from erasable.service.tokens import SCOPES, TokenFile, make_token
+
+RNG = np.random.default_rng(11)
+X = RNG.standard_normal((300, 4))
+Y = np.where(X[:, 0] + X[:, 1] > 0, "yes", "no")
+IDS = [f"row-{i:03d}" for i in range(300)]
+PEOPLE = [f"person-{i % 60:02d}@example.org" for i in range(300)]
+TYPES = {"email": "subject", "row": "id"}
+
+
+@pytest.fixture(scope="session")
+def rsa_files(tmp_path_factory):
+    """A self-signed certificate, which only tests may use."""
+    folder = tmp_path_factory.mktemp("rsa")
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "erasable.example")])
+    now = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now)
+        .not_valid_after(now + datetime.timedelta(days=3650))
+        .sign(key, hashes.SHA256())
+    )
+    (folder / "cert.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    (folder / "key.pem").write_bytes(pem)
+    return folder / "cert.pem", folder / "key.pem"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory, rsa_files):
+    """Everything of a running service, for all tests of a module; ``as_(scope)`` gives a client with a token."""
+    tmp_path = tmp_path_factory.mktemp("site")
+    models = tmp_path / "models"
+    models.mkdir()
+    for name, columns in (("credit", None), ("named", ["a", "b", "c", "d"])):
+        clf = ErasableClassifier(threshold=0.05, feature_names=columns)
+        clf.fit(X, Y, ids=IDS, subjects=PEOPLE).save(models / f"{name}.erasable")
+    configuration = Configuration(
+        (models,),
+        tmp_path / "service",
+        public_url="https://erasable.example",
+        processor_domain="erasable.example",
+        body_bytes=2**20,
+        rows=1000,
+        service=Settings(identity_types=TYPES, tick=0.02, queue=50),
+    )
+    configuration.folder.mkdir()
+    signer, told = Signer(*rsa_files), []
+    service = ErasureService(
+        configuration.model_files(),
+        configuration.folder / "requests",
+        signer=new_key(),
+        operator_key=b"k" * 32,
+        settings=configuration.service,
+        send=lambda url, entry: told.append((url, entry)),
+    )
+    tokens = configuration.folder / "tokens.json"
+    made = {scope: make_token(tokens, scope, [scope]) for scope in SCOPES}
+    made["all"] = make_token(tokens, "all", SCOPES)
+    with (
+        service,
+        serving(create_app(service, TokenFile(tokens), configuration, service.receipt_key, signer)) as base,
+        contextlib.ExitStack() as stack,
+    ):
+
+        def as_(who):
+            headers = {} if who is None else {"Authorization": f"Bearer {made[who]}"}
+            return stack.enter_context(httpx.Client(base_url=base, headers=headers))
+
+        yield SimpleNamespace(
+            service=service, configuration=configuration, plain=as_(None), as_=as_, told=told, tokens=made, base=base,
+            path=tmp_path,
+        )  # fmt: skip
+
+
+@contextlib.contextmanager
+def serving(app):
+    """The address of a server in a thread, on a free port."""
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, access_log=False, server_header=False))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.005)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.should_exit = True
+        thread.join(10)

@@ -1,0 +1,224 @@
+"""The console in a real browser: from a request to a verified receipt, with and without JavaScript; and errors."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+
+import httpx
+import pytest
+
+from tests.service.http.conftest import PEOPLE
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if CHROMIUM is None:
+        pytest.skip("no chromium is installed here")
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with playwright.sync_playwright() as play:
+        found = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def open_page(browser, site):
+    """A page of somebody who has signed in; complaints of the browser fail the test."""
+    contexts = []
+
+    def opened(who="all", *, script=True, **options):
+        context = browser.new_context(base_url=site.base, java_script_enabled=script, **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(15_000)
+        page.complaints = []
+        page.on("console", lambda m: page.complaints.append(m.text) if m.type == "error" else None)
+        page.on("pageerror", lambda e: page.complaints.append(str(e)))
+        page.goto("/")
+        page.get_by_label("Token").fill(site.tokens[who])
+        page.get_by_role("button", name="Sign in").click()
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+
+
+def shot(page, name):
+    """A picture to look at, where a folder was named for them."""
+    if folder := os.environ.get("ERASABLE_SCREENSHOTS"):
+        page.screenshot(path=f"{folder}/{name}.png", full_page=True)
+
+
+@pytest.mark.parametrize("script", [True, False], ids=["script", "no script"])
+def test_the_whole_journey_from_request_to_verified_receipt(open_page, tmp_path, script):
+    page = open_page(script=script, accept_downloads=True)
+    assert page.get_by_role("heading", name="Overview").is_visible()
+    page.get_by_role("link", name="File a request").click()
+    page.get_by_label("Identity").select_option("email")
+    page.get_by_label("Whose").fill(PEOPLE[5 if script else 6])
+    shot(page, "file")
+    page.get_by_role("button", name="File", exact=True).click()
+    for _ in range(50):
+        if page.get_by_role("link", name="Receipt of credit").count():
+            break
+        page.wait_for_timeout(200)
+        if not script:
+            page.reload()
+    shot(page, "request")
+    assert PEOPLE[5 if script else 6] not in page.content()
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Receipt of credit").click()
+    download.value.save_as(tmp_path / "receipt.json")
+    page.get_by_role("link", name="Check a receipt").first.click()
+    page.get_by_label("A receipt from a file").set_input_files(tmp_path / "receipt.json")
+    page.get_by_role("button", name="Check").click()
+    assert page.get_by_role("heading", name="The receipt holds").is_visible()
+    assert page.get_by_text("This is the state that").is_visible()
+    shot(page, "receipt")
+    page.get_by_role("link", name="Overview").click()
+    page.locator("section", has_text="credit").get_by_role("button", name="Verify now").click()
+    for _ in range(50):
+        if page.get_by_text("every bit is what learning").count():
+            break
+        page.wait_for_timeout(200)
+        if not script:
+            page.reload()
+    assert page.get_by_text("verified", exact=True).first.is_visible()
+    shot(page, "overview" if script else "overview-without-script")
+    assert page.complaints == []
+
+
+def test_it_works_by_keyboard_alone(open_page):
+    page = open_page()
+    page.goto("/requests")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    seen = []
+    for _ in range(25):
+        page.keyboard.press("Tab")
+        seen.append(page.evaluate("document.activeElement.id || document.activeElement.textContent.trim()"))
+        if seen[-1] == "value":
+            break
+    assert seen[-1] == "value"
+    page.keyboard.type("nobody@example.org")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile(r"/requests/[0-9a-f-]{36}"))
+    assert page.complaints == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_fits_a_phone_in_light_and_dark(open_page, scheme):
+    page = open_page(viewport={"width": 375, "height": 700}, color_scheme=scheme)
+    for path in ("/", "/requests", "/receipts", "/api"):
+        page.goto(path)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 375, path
+        shot(page, f"phone-{scheme}-{path.strip('/') or 'overview'}")
+    assert page.complaints == []
+
+
+def test_what_is_stored_of_somebody_is_shown_to_auditors(open_page):
+    page = open_page()
+    page.goto("/requests")
+    page.get_by_label("What").select_option("access")
+    page.get_by_label("Whose").fill(PEOPLE[9])
+    page.get_by_role("button", name="File", exact=True).click()
+    page.get_by_role("link", name="Show what is stored").click()
+    assert page.get_by_role("heading", name="What is stored").is_visible()
+    shot(page, "stored")
+    assert page.complaints == []
+
+
+def test_who_may_only_erase_sees_no_state(open_page):
+    page = open_page("erase")
+    assert page.locator(".digest").count() == 0
+    assert page.get_by_text("Verify now").count() == 0
+    page.goto("/requests")
+    page.get_by_label("Whose").fill("nobody@example.org")
+    page.get_by_role("button", name="File", exact=True).click()
+    page.get_by_text("completed").first.wait_for()
+    assert page.get_by_role("link", name="Receipt of credit").count() == 0
+    shot(page, "erase-only")
+
+
+def test_what_goes_wrong_is_said_on_the_page(open_page, site):
+    page = open_page()
+    page.goto("/requests")
+    page.get_by_label("Written as").select_option("sha256")
+    page.get_by_label("Whose").fill("canary")
+    page.get_by_role("button", name="File", exact=True).click()
+    assert page.get_by_role("alert").is_visible()
+    assert "canary" not in page.content()
+    shot(page, "refused")
+    page.goto("/receipts")
+    page.get_by_label("or its text").fill("{}")
+    page.get_by_role("button", name="Check").click()
+    assert page.get_by_text("This receipt does not hold").is_visible()
+    page.goto("/requests/00000000-0000-4000-8000-000000000000")
+    assert page.get_by_role("heading", name="That did not work").is_visible()
+    shot(page, "problem")
+
+
+@pytest.fixture
+def visitor(site):
+    """A client that shows no page and follows no redirection; ``enter`` signs it in."""
+    with httpx.Client(base_url=site.base, follow_redirects=False) as http:
+
+        def enter(text):
+            answer = http.post("/login", data={"token": text})
+            assert answer.status_code == 303
+            # The cookie is for HTTPS alone, which this client takes seriously.
+            http.headers["Cookie"] = answer.headers["set-cookie"].partition(";")[0]
+            return answer
+
+        http.enter = enter
+        yield http
+
+
+def test_nobody_gets_in_without_a_token(visitor):
+    http = visitor
+    for path in ("/", "/requests", "/receipts", "/api"):
+        assert http.get(path).headers["location"] == "/login"
+    assert http.post("/login", data={"token": "canary"}).status_code == 401
+    assert "canary" not in http.post("/login", data={"token": "canary"}).text
+    assert http.post("/requests", data={"value": "x"}).headers["location"] == "/login"
+
+
+def test_a_form_of_another_site_does_nothing(site, visitor):
+    visitor.enter(site.tokens["all"])
+    before = len(site.service.entries())
+    for form in ({}, {"form": "guessed"}):
+        answer = visitor.post("/requests", data={"type": "email", "format": "raw", "value": PEOPLE[0], **form})
+        assert answer.status_code == 403
+    assert len(site.service.entries()) == before
+
+
+def test_cookies_are_kept_from_scripts_and_other_sites(site, visitor):
+    cookie = visitor.enter(site.tokens["all"]).headers["set-cookie"].lower()
+    assert "httponly" in cookie
+    assert "samesite=strict" in cookie
+    assert "secure" in cookie
+
+
+def test_texts_from_outside_are_shown_as_texts(site, visitor):
+    visitor.enter(site.tokens["all"])
+    form = re.search(r'name="form" value="([^"]+)"', visitor.get("/requests").text)[1]
+    sent = {"form": form, "type": "<script>alert(1)</script>", "format": "raw", "value": "x"}
+    answer = visitor.post("/requests", data=sent)
+    assert answer.status_code == 400
+    assert "<script>alert" not in answer.text
+
+
+def test_a_revoked_token_is_signed_out(site, visitor):
+    from erasable.service.tokens import make_token, revoke_token
+
+    tokens = site.configuration.folder / "tokens.json"
+    text = make_token(tokens, "leaver", ["erase"])
+    visitor.enter(text)
+    assert visitor.get("/").status_code == 200
+    revoke_token(tokens, "leaver")
+    assert visitor.get("/").status_code == 303

@@ -1,0 +1,215 @@
+"""A controller written from the OpenDSR specification alone completes its journey."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import time
+import uuid
+
+import pytest
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import padding
+
+from erasable import load
+
+
+class Controller:
+    """Section by section, nothing of ours."""
+
+    def __init__(self, http, base="/v2", routes="requests", prefix="OpenDSR"):
+        self.http, self.base, self.routes, self.prefix = http, base, routes, prefix
+        found = http.get(f"{base}/discovery").json()
+        assert {"api_version", "supported_identities", "supported_subject_request_types"} <= found.keys()
+        self.discovered = found
+        path = found["processor_certificate"].split("example", 1)[1]
+        self.public = x509.load_pem_x509_certificate(http.get(path).content).public_key()
+
+    def checked(self, answer):
+        """The body, once its signature holds over the raw bytes."""
+        assert answer.headers[f"X-{self.prefix}-Processor-Domain"] == "erasable.example"
+        signature = base64.b64decode(answer.headers[f"X-{self.prefix}-Signature"])
+        self.public.verify(signature, answer.content, padding.PKCS1v15(), hashes.SHA256())
+        return answer.json()
+
+    def body(self, value, kind="erasure", form="raw", type_="email", request_id=None, **more):
+        return {
+            "regulation": "gdpr",
+            "subject_request_id": request_id or str(uuid.uuid4()),
+            "subject_request_type": kind,
+            "submitted_time": "2026-01-02T15:00:00Z",
+            "subject_identities": [{"identity_type": type_, "identity_value": value, "identity_format": form}],
+            "api_version": "2.0",
+            **more,
+        }
+
+    def post(self, body):
+        return self.http.post(f"{self.base}/{self.routes}", json=body)
+
+    def status(self, request_id):
+        return self.checked(self.http.get(f"{self.base}/{self.routes}/{request_id}"))
+
+    def completed(self, request_id):
+        for _ in range(500):
+            found = self.status(request_id)
+            if found["request_status"] == "completed":
+                return found
+            time.sleep(0.02)
+        raise AssertionError("not completed in time")
+
+
+def _stored(site, model="credit"):
+    clf = load(site.configuration.model_files()[model])
+    return {subject for owners in clf._model.core.subjects() for subject in _owners(owners)}
+
+
+def _owners(owners):
+    return owners if isinstance(owners, tuple | list) else [owners]
+
+
+def test_the_whole_journey_from_request_to_signed_receipt(site):
+    controller = Controller(site.as_("erase"))
+    person = sorted(_stored(site))[0]
+    body = controller.body(person, status_callback_urls=[])
+    answer = controller.post(body)
+    assert answer.status_code == 201
+    said = controller.checked(answer)
+    assert said["subject_request_id"] == body["subject_request_id"]
+    assert json.loads(base64.b64decode(said["encoded_request"])) == body
+    assert said["received_time"] <= said["expected_completion_time"]
+
+    done = controller.completed(body["subject_request_id"])
+    assert person not in _stored(site)
+    assert person not in _stored(site, "named")
+    path = done["results_url"].removeprefix("https://erasable.example")
+    assert site.as_("erase").get(path).status_code == 403  # a digest would say whether they were stored
+    auditor = site.as_("audit")
+    for _ in range(500):
+        found = auditor.get(path)
+        if found.status_code == 200:
+            break
+        assert found.status_code == 202
+        time.sleep(0.02)
+    assert {one["model"] for one in found.json()} == {"credit", "named"}
+    one = auditor.get(f"{path}/credit")
+    assert one.json()["payloadType"] == "application/vnd.in-toto+json"
+    statement = json.loads(base64.b64decode(one.json()["payload"]))
+    assert "stateBefore" not in statement["predicate"]
+    assert statement["predicate"]["requestId"] == body["subject_request_id"]
+
+
+@pytest.mark.parametrize("form", ["raw", "sha256", "sha1", "md5"])
+def test_every_format_of_an_identity_reaches_the_person(site, form):
+    controller = Controller(site.as_("erase"))
+    person = sorted(_stored(site))[0]
+    value = person if form == "raw" else hashlib.new(form, person.encode()).hexdigest()
+    body = controller.body(value, form=form)
+    assert controller.post(body).status_code == 201
+    controller.completed(body["subject_request_id"])
+    assert person not in _stored(site)
+
+
+def test_the_first_version_has_its_routes_and_headers(site):
+    controller = Controller(site.as_("erase"), "/v1", "opengdpr_requests", "OpenGDPR")
+    body = controller.body("nobody@example.org")
+    del body["regulation"]
+    assert controller.post(body).status_code == 201
+    controller.completed(body["subject_request_id"])
+
+
+def test_slashes_at_the_end_are_accepted(site):
+    http = site.as_("erase")
+    controller = Controller(http)
+    body = controller.body("nobody@example.org")
+    assert http.post("/v2/requests/", json=body).status_code == 201
+    assert http.get(f"/v2/requests/{body['subject_request_id']}/").status_code == 200
+    assert http.get("/v2/discovery/").status_code == 200
+
+
+def test_the_same_request_again_has_the_same_answer_and_another_body_is_a_conflict(site):
+    controller = Controller(site.as_("erase"))
+    body = controller.body("nobody@example.org")
+    first, second = controller.post(body), controller.post(body)
+    assert (first.status_code, first.content) == (second.status_code, second.content)
+    controller.completed(body["subject_request_id"])
+    assert controller.post(body).content == first.content
+    other = controller.body("somebody@example.org", request_id=body["subject_request_id"])
+    answer = controller.post(other)
+    assert answer.status_code == answer.json()["error"]["code"] == 409
+
+
+def test_what_is_done_cannot_be_cancelled(site):
+    controller = Controller(site.as_("erase"))
+    body = controller.body("nobody@example.org")
+    controller.post(body)
+    controller.completed(body["subject_request_id"])
+    assert site.as_("erase").delete(f"/v2/requests/{body['subject_request_id']}").status_code == 409
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"subject_request_id": "A7551968-D5D6-44B2-9831-815AC9017798"},
+        {"subject_request_id": "not-a-uuid"},
+        {"subject_request_type": "portability"},
+        {"subject_identities": []},
+        {"subject_identities": [{"identity_type": "shoe", "identity_value": "canary", "identity_format": "raw"}]},
+        {"subject_identities": [{"identity_type": "email", "identity_value": "canary", "identity_format": "rot13"}]},
+        {"subject_identities": [{"identity_type": "email", "identity_value": "canary", "identity_format": "sha256"}]},
+        {"submitted_time": "yesterday"},
+        {"status_callback_urls": ["https://canary.example/hook"]},
+        {"regulation": "canary"},
+    ],
+    ids=lambda change: next(iter(change)) + str(len(str(change))),
+)
+def test_what_cannot_be_used_is_refused_in_the_words_of_the_protocol_and_quotes_nothing(site, change):
+    controller = Controller(site.as_("erase"))
+    body = controller.body("canary@example.org") | change
+    answer = controller.post(body)
+    assert answer.status_code == answer.json()["error"]["code"] == 400
+    assert "canary" not in answer.text
+    assert site.as_("erase").get(f"/v2/requests/{uuid.uuid4()}").status_code == 404
+
+
+@pytest.mark.parametrize("raw", [b"", b"{", b"[]", b"null", b"\xff\xfe", b'{"a": NaN}', b"[" * 10_000])
+def test_bodies_that_are_none_are_refused(site, raw):
+    answer = site.as_("erase").post("/v2/requests", content=raw)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["errors"]
+
+
+def test_a_body_that_is_too_long_is_refused(site):
+    answer = site.as_("erase").post("/v2/requests", content=b"x" * (2**20 + 1))
+    assert answer.status_code == answer.json()["error"]["code"] == 413
+
+
+@pytest.mark.parametrize("who", ["predict", "learn", "audit"])
+def test_only_those_who_may_erase_can_ask_for_it(site, who):
+    controller = Controller(site.as_(who))
+    body = controller.body("nobody@example.org")
+    assert controller.post(body).status_code == 403
+    assert site.plain.post("/v2/requests", json=body).status_code == 401
+
+
+def test_a_changed_answer_fails_its_signature(site):
+    controller = Controller(site.as_("erase"))
+    answer = controller.post(controller.body("nobody@example.org"))
+    signature = base64.b64decode(answer.headers["X-OpenDSR-Signature"])
+    with pytest.raises(InvalidSignature):
+        controller.public.verify(signature, answer.content + b" ", padding.PKCS1v15(), hashes.SHA256())
+
+
+def test_access_shows_what_is_stored_to_auditors(site):
+    controller = Controller(site.as_("erase"))
+    person = sorted(_stored(site))[0]
+    body = controller.body(person, kind="access")
+    assert controller.post(body).status_code == 201
+    done = controller.completed(body["subject_request_id"])
+    path = done["results_url"].removeprefix("https://erasable.example")
+    assert site.as_("erase").get(path).status_code == 403
+    found = site.as_("audit").get(path).json()
+    assert found["credit"]["rows"]
+    assert person in _stored(site)

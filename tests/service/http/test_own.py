@@ -1,0 +1,227 @@
+"""Learning, state, verification, receipts and figures over HTTP; and what nobody may see."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import time
+import uuid
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from erasable import load
+from erasable.service.http.guard import HEADERS, Rates
+from tests.service.http.conftest import PEOPLE, TYPES, X, Y
+
+NEW = np.random.default_rng(3).standard_normal((40, 4)) * 5
+
+
+def lines(first, n=5, people="new@example.org"):
+    return "".join(
+        json.dumps(
+            {**dict(zip("abcd", NEW[i].tolist(), strict=True)), "label": "yes", "key": f"new-{i:03d}", "who": people}
+        )
+        + "\n"
+        for i in range(first, first + n)
+    )
+
+
+def learn(site, body, kind="application/jsonl", **params):
+    params = {"model": "named", "id": "key", "subject": "who", **params}
+    return site.as_("learn").post("/v1/learn", params=params, content=body, headers={"Content-Type": kind})
+
+
+def test_rows_are_learnt_from_json_lines_csv_and_arrow(site):
+    before = load(site.configuration.model_files()["named"]).n_core_
+    said = learn(site, lines(0)).json()
+    assert (said["rows"], said["rows_stored"]) == (5, before + said["rows_added"])
+    records = [json.loads(line) for line in lines(5).splitlines()]
+    table, out = pa.Table.from_pylist(records), io.BytesIO()
+    with pa.ipc.new_stream(out, table.schema) as writer:
+        writer.write_table(table)
+    assert learn(site, out.getvalue(), "application/vnd.apache.arrow.stream").json()["rows"] == 5
+    names = list(records[0])
+    text = "\n".join([",".join(names), *(",".join(str(r[n]) for n in names) for r in records)])
+    again = learn(site, text, "text/csv", skip_known="true").json()
+    assert again["rows_known"] + again["rows"] >= 5
+    assert load(site.configuration.model_files()["named"]).n_core_ == again["rows_stored"]
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "status"),
+    [
+        (b"{", "application/jsonl", 400),
+        (b"", "application/jsonl", 400),
+        (b'{"a": 1}\n', "application/jsonl", 400),
+        (lines(20).replace("0.", "canary."), "application/jsonl", 400),
+        (b"rows", "application/xml", 415),
+        (b"no arrow", "application/vnd.apache.arrow.stream", 400),
+    ],
+)
+def test_rows_that_cannot_be_learnt_change_nothing(site, body, kind, status):
+    digest = load(site.configuration.model_files()["named"]).state_digest()
+    answer = learn(site, body, kind)
+    assert answer.status_code == status
+    assert "canary" not in answer.text
+    assert load(site.configuration.model_files()["named"]).state_digest() == digest
+
+
+def test_the_state_at_a_glance_and_its_verification(site):
+    auditor = site.as_("audit")
+    found = {one["model"]: one for one in auditor.get("/v1/state").json()}
+    clf = load(site.configuration.model_files()["credit"])
+    assert (found["credit"]["rows_stored"], found["credit"]["digest"]) == (clf.n_core_, clf.state_digest())
+    assert auditor.post("/v1/verify", params={"model": "credit"}).status_code == 202
+    for _ in range(500):
+        told = auditor.get("/v1/verify", params={"model": "credit"}).json()
+        if told["state"] != "running":
+            break
+        time.sleep(0.02)
+    assert (told["state"], told["digest"], told["problem"]) == ("passed", clf.state_digest(), None)
+    assert auditor.get("/v1/verify").status_code == 400  # one of two models
+    assert auditor.get("/v1/verify", params={"model": "canary"}).status_code == 404
+
+
+def test_requests_are_listed_with_nobodys_identity_and_counted(site):
+    http = site.as_("erase")
+    request_id = str(uuid.uuid4())
+    body = {
+        "subject_request_id": request_id,
+        "subject_request_type": "erasure",
+        "submitted_time": "2026-01-02T15:00:00Z",
+        "subject_identities": [{"identity_type": "email", "identity_value": PEOPLE[3], "identity_format": "raw"}],
+    }
+    assert http.post("/v2/requests", json=body).status_code == 201
+    listed = http.get("/v1/requests")
+    assert request_id in listed.text
+    assert PEOPLE[3] not in listed.text
+    figures = site.as_("audit").get("/metrics").text
+    assert 'erasable_http_answers_total{method="POST",route="/v2/requests",status="201"}' in figures
+    assert "erasable_ready 1.0" in figures
+    assert PEOPLE[3] not in figures
+
+
+OPEN = {"/v2/health/live", "/v2/health/ready", "/v2/discovery", "/v2/certificate", "/v1/discovery", "/v1/certificate"}
+
+
+def test_nothing_is_answered_without_a_token_but_health_discovery_and_the_certificate(site):
+    described = site.as_("all").get("/openapi.json").json()
+    tried = 0
+    for path, methods in described["paths"].items():
+        for method in methods:
+            where = path.replace("{request_id}", str(uuid.uuid4())).replace("{name}", "credit").replace("{model}", "m")
+            answer = site.plain.request(method, where)
+            assert answer.status_code == (200 if path in OPEN else 401), (method, path)
+            tried += 1
+    assert tried >= 18
+    assert site.plain.get("/openapi.json").status_code == 401
+
+
+@pytest.mark.parametrize("path", ["/v1/state", "/v1/verify", f"/v1/receipts/{uuid.uuid4()}", "/metrics"])
+@pytest.mark.parametrize("who", ["predict", "learn", "erase"])
+def test_what_tells_of_the_state_needs_the_audit_scope(site, path, who):
+    assert site.as_(who).get(path).status_code == 403
+
+
+def test_every_answer_carries_secure_headers(site):
+    for answer in (site.plain.get("/v2/health/live"), site.plain.get("/nowhere"), site.plain.get("/v1/state")):
+        for name, value in HEADERS.items():
+            assert answer.headers[name] == value
+        assert "unsafe" not in answer.headers["Content-Security-Policy"]
+        assert "server" not in answer.headers
+
+
+def test_identities_values_and_tokens_are_in_no_log_and_in_no_file(site, caplog):
+    caplog.set_level(logging.DEBUG)
+    http, canary = site.as_("all"), "canary-7f3a@example.org"
+    request_id = str(uuid.uuid4())
+    body = {
+        "subject_request_id": request_id,
+        "subject_request_type": "erasure",
+        "submitted_time": "2026-01-02T15:00:00Z",
+        "subject_identities": [{"identity_type": "email", "identity_value": canary, "identity_format": "raw"}],
+        "extensions": {"erasable.example": {"note": canary}},
+    }
+    said = [http.post("/v2/requests", json=body).text]
+    said += [http.post("/v2/requests", json={**body, "subject_request_type": canary}).text]
+    said += [http.post("/models/named/invocations", json={"inputs": [[canary]]}).text]
+    said += [http.get(f"/v2/models/{canary}").text, http.get(f"/v1/receipts/{canary}").text]
+    said += [site.plain.get("/v1/state", headers={"Authorization": f"Bearer {canary}"}).text]
+    for _ in range(500):
+        if http.get(f"/v2/requests/{request_id}").json()["request_status"] == "completed":
+            break
+        time.sleep(0.02)
+    logged = "\n".join(
+        record.getMessage() + str(record.exc_info) for record in caplog.records if record.name[:8] == "erasable"
+    )
+    assert logged
+    for secret in (canary, *site.tokens.values()):
+        assert secret not in logged
+    assert all(canary not in text for text in said[1:])
+    assert canary not in http.get("/metrics").text
+    for file in site.configuration.folder.rglob("*"):
+        assert not file.is_file() or canary.encode() not in file.read_bytes()
+
+
+def test_a_token_asks_at_its_rate():
+    now = 0.0
+    rates = Rates(2.0, 3, lambda: now)
+    assert [rates.take("a") for _ in range(4)] == [0, 0, 0, 0.5]
+    assert rates.take("b") == 0
+    now = 0.5
+    assert [rates.take("a"), rates.take("a")] == [0, 0.5]
+
+
+def test_the_description_matches_the_service(site):
+    schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed")
+    from hypothesis import HealthCheck, Phase, given, settings
+
+    described = site.as_("all").get("/openapi.json").json()
+    headers = {"Authorization": f"Bearer {site.tokens['all']}"}
+    schema = schemathesis.openapi.from_dict(described)
+    schema.config.update(base_url=site.base)
+    checks = [
+        schemathesis.checks.not_a_server_error,
+        schemathesis.specs.openapi.checks.status_code_conformance,
+        schemathesis.specs.openapi.checks.response_schema_conformance,
+        schemathesis.specs.openapi.checks.content_type_conformance,
+    ]
+    tried = 0
+    for found in schema.get_all_operations():
+        operation = found.ok()
+
+        @given(case=operation.as_strategy())
+        @settings(
+            max_examples=15,
+            deadline=None,
+            derandomize=True,
+            database=None,
+            phases=[Phase.explicit, Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        )
+        def attack(case):
+            case.call_and_validate(headers=headers, checks=checks)
+
+        attack()
+        tried += 1
+    assert tried >= 18
+    assert TYPES
+    assert len(X) == len(Y)
+
+
+def test_settled_requests_can_be_purged(site):
+    http, request_id = site.as_("all"), str(uuid.uuid4())
+    who = site.service.identity("email", "raw", "nobody@example.org")
+    site.service.accept(request_id, "erasure", [who], b"body")
+    for _ in range(200):
+        if http.get(f"/v1/receipts/{request_id}").status_code == 200:
+            break
+        time.sleep(0.02)
+    assert http.post("/v1/purge", params={"before": "2000-01-01T00:00:00Z"}).json() == {"purged": 0}
+    assert http.post("/v1/purge", params={"before": "2000-01-01"}).status_code == 400
+    assert http.post("/v1/purge", params={"before": "2999-01-01T00:00:00Z"}).json()["purged"] >= 1
+    assert http.get(f"/v2/requests/{request_id}").status_code == 404
+    assert site.as_("erase").post("/v1/purge", params={"before": "2999-01-01T00:00:00Z"}).status_code == 403

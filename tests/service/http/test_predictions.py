@@ -1,0 +1,167 @@
+"""Clients of the Open Inference Protocol and of MLflow, written from the specifications alone."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import numpy as np
+import pytest
+
+from erasable import ErasableClassifier, ErasableRegressor, load
+from erasable.estimators import TableEncoder
+from erasable.schemas import Category, Number, Schema
+from tests.service.http.conftest import IDS, X, Y
+
+
+@pytest.fixture
+def http(site):
+    return site.as_("predict")
+
+
+def infer(http, name, inputs, **more):
+    return http.post(f"/v2/models/{name}/infer", json={"inputs": inputs, **more})
+
+
+def tensor(rows, name="X", kind="FP64"):
+    return {"name": name, "shape": list(np.shape(rows)), "datatype": kind, "data": np.ravel(rows).tolist()}
+
+
+def test_the_journey_of_an_inference_client(site, http):
+    assert site.plain.get("/v2/health/live").json() == {"live": True}
+    assert site.plain.get("/v2/health/ready").json() == {"ready": True}
+    assert http.get("/v2").json()["name"] == "erasable"
+    assert http.get("/v2/models/credit/ready").json() == {"ready": True}
+    known = http.get("/v2/models/credit").json()
+    assert known["inputs"] == [{"name": "X", "datatype": "FP64", "shape": [-1, 4]}]
+    answer = infer(http, "credit", [tensor(X[:7])], id="seven").json()
+    assert (answer["id"], answer["model_name"], answer["model_version"]) == ("seven", "credit", known["versions"][0])
+    clf = load(site.configuration.model_files()["credit"])
+    by_name = {one["name"]: one for one in answer["outputs"]}
+    assert by_name["predict"]["datatype"] == "BYTES"
+    assert by_name["predict"]["data"] == clf.predict(X[:7]).tolist()
+    assert by_name["predict_proba"]["shape"] == [7, 2]
+    np.testing.assert_array_equal(np.reshape(by_name["predict_proba"]["data"], (7, 2)), clf.predict_proba(X[:7]))
+
+
+def test_many_rows_and_one_row_are_answered_alike(site, http):
+    together = infer(http, "credit", [tensor(X)]).json()["outputs"][0]["data"]
+    assert together[:5] == [
+        infer(http, "credit", [tensor(X[i : i + 1])]).json()["outputs"][0]["data"][0] for i in range(5)
+    ]
+
+
+def test_outputs_can_be_chosen_and_versions_asked_for(http):
+    version = http.get("/v2/models/credit").json()["versions"][0]
+    answer = infer(http, "credit", [tensor(X[:2])], outputs=[{"name": "predict_proba"}]).json()
+    assert [one["name"] for one in answer["outputs"]] == ["predict_proba"]
+    assert http.get(f"/v2/models/credit/versions/{version}/ready").status_code == 200
+    assert http.get("/v2/models/credit/versions/other").status_code == 404
+    assert infer(http, "credit", [tensor(X[:2])], outputs=[{"name": "weights"}]).status_code == 400
+
+
+def test_columns_with_names_come_as_tensors_of_their_names(site, http):
+    columns = [tensor(X[:3, j], name) for j, name in reversed(list(enumerate("abcd")))]
+    clf = load(site.configuration.model_files()["named"])
+    assert infer(http, "named", columns).json()["outputs"][0]["data"] == clf._model.predict(X[:3]).tolist()
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        [tensor(X[:2, :3])],
+        [{**tensor(X[:2]), "shape": [3, 4]}],
+        [tensor(X[:2]), tensor(X[:2], "Z")],
+        [{**tensor(X[:1]), "data": [1, 2, None, 4]}],
+        [{**tensor(X[:1]), "data": ["canary", 2, 3, 4]}],
+        [{**tensor(X[:1]), "datatype": "FP128"}],
+        [],
+    ],
+    ids=["narrow", "shape", "two", "missing", "text", "type", "none"],
+)
+def test_tensors_that_do_not_fit_are_refused_in_the_words_of_the_protocol(http, inputs):
+    answer = infer(http, "credit", inputs)
+    assert answer.status_code == 400
+    assert set(answer.json()) == {"error"}
+    assert "canary" not in answer.text
+
+
+def test_what_is_not_there_is_said(http):
+    assert infer(http, "nobody", [tensor(X[:1])]).status_code == 404
+    assert http.get("/v2/models/nobody").json().keys() == {"error"}
+
+
+def test_too_many_rows_are_refused(http):
+    assert infer(http, "credit", [tensor(np.zeros((1001, 4)))]).status_code == 413
+
+
+def test_mlflow_clients_send_any_of_their_forms(site, http):
+    clf = load(site.configuration.model_files()["named"])
+    expected, rows = clf._model.predict(X[:3]).tolist(), X[:3].tolist()
+    records = [dict(zip("abcd", row, strict=True)) for row in rows]
+    bodies = [
+        {"dataframe_split": {"columns": list("dcba"), "data": [row[::-1] for row in rows]}},
+        {"dataframe_split": {"columns": list("abcd"), "data": rows, "index": [0, 1, 2]}},
+        {"dataframe_records": records},
+        {"instances": rows},
+        {"instances": records},
+        {"inputs": rows},
+        {"inputs": {name: X[:3, j].tolist() for j, name in enumerate("abcd")}},
+    ]
+    for body in bodies:
+        answer = http.post("/models/named/invocations", json=body)
+        assert answer.json() == {"predictions": expected}, body
+    text = "a,b,c,d\n" + "\n".join(",".join(map(repr, row)) for row in rows) + "\n"
+    answer = http.post("/models/named/invocations", content=text, headers={"Content-Type": "text/csv; charset=utf-8"})
+    assert answer.json() == {"predictions": expected}
+    shares = http.post("/models/named/invocations", json={"inputs": rows, "params": {"method": "predict_proba"}})
+    np.testing.assert_array_equal(shares.json()["predictions"], clf._model.probabilities(X[:3]))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"", b"[]", b"{}", b'{"inputs": [[1,2]], "instances": []}', b'{"inputs": "canary"}', b'{"inputs": [["ca"]]}',
+        b'{"dataframe_split": {"columns": ["a", "a"], "data": []}}', b'{"inputs": [[NaN, 1, 2, 3]]}',
+        b'{"dataframe_split": {"columns": ["a", "b", "c", "d"], "data": [[1, 2]]}}',
+        b'{"inputs": [[1e999, 0, 0, 0]]}', b'{"inputs": {"a": [1], "b": [1], "c": [1], "d": [1, 2]}}', b"[" * 5000,
+        b'{"inputs": [[1,2,3,4]], "params": {"method": "canary"}}', b'{"dataframe_records": [1]}',
+    ],
+)  # fmt: skip
+def test_invocations_that_cannot_be_used_are_problems(http, body):
+    answer = http.post("/models/named/invocations", content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 400
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert "canary" not in answer.text
+
+
+def test_one_of_several_models_has_to_be_named(http):
+    assert http.post("/invocations", json={"inputs": X[:1].tolist()}).status_code == 400
+    assert http.get("/ping").status_code == http.get("/health").status_code == 200
+
+
+def test_raw_tables_go_to_models_with_a_schema_and_numbers_come_from_regressions(site, http):
+    folder = site.configuration.models[0]
+    schema = Schema([Category(name="town", values=["Bern", "Oslo"]), Number(name="age", range=(0, 100))])
+    frame = {"town": ["Bern", "Oslo", None] * 100, "age": [30, 60.5, None] * 100}
+    clf = ErasableClassifier(feature_map=TableEncoder(schema), threshold=0.02).fit(frame, Y, ids=IDS)
+    reg = ErasableRegressor((-5, 5), threshold=0.05).fit(X, np.clip(X[:, 0], -5, 5), ids=IDS)
+    clf.save(folder / "credit.erasable", overwrite=True)
+    reg.save(folder / "named.erasable", overwrite=True)
+    for _ in range(200):
+        if http.get("/v2/models/credit").json()["inputs"][0]["name"] == "town":
+            break
+        time.sleep(0.02)
+    columns = [
+        {"name": "town", "shape": [3], "datatype": "BYTES", "data": ["Bern", "Rome", None]},
+        {"name": "age", "shape": [3], "datatype": "FP64", "data": [30, 140, None]},
+    ]
+    raw = {"town": ["Bern", "Rome", None], "age": [30, 140, None]}
+    assert infer(http, "credit", columns).json()["outputs"][0]["data"] == clf.predict(raw).tolist()
+    records = [dict(zip(raw, cells, strict=True)) for cells in zip(*raw.values(), strict=True)]
+    answer = http.post("/models/credit/invocations", json={"dataframe_records": records})
+    assert answer.json()["predictions"] == clf.predict(raw).tolist()
+    answer = infer(http, "named", [tensor(X[:3])]).json()
+    assert [one["name"] for one in answer["outputs"]] == ["predict"]
+    np.testing.assert_array_equal(answer["outputs"][0]["data"], reg.predict(X[:3]))
+    assert json.dumps(answer)

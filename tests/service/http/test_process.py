@@ -1,0 +1,231 @@
+"""The service as a process: started, told to stop, killed; files of `deploy/`; callbacks; times that tell nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import tomllib
+import uuid
+from datetime import UTC, datetime
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+
+from erasable import ErasableClassifier, load
+from erasable.errors import ConfigurationError
+from erasable.service.entries import Entry, State
+from erasable.service.http.configuration import Configuration, read_configuration
+from erasable.service.http.server import callbacks, made_of
+from erasable.service.http.signing import Signer
+from erasable.service.tokens import make_token
+from tests.service.http.conftest import IDS, PEOPLE, X, Y
+
+DEPLOY = Path(__file__).parents[3] / "deploy"
+
+
+def erasure(person, kind="erasure"):
+    return {
+        "subject_request_id": str(uuid.uuid4()),
+        "subject_request_type": kind,
+        "submitted_time": "2026-01-02T15:00:00Z",
+        "subject_identities": [{"identity_type": "email", "identity_value": person, "identity_format": "raw"}],
+    }
+
+
+@pytest.fixture
+def home(tmp_path, rsa_files):
+    """A folder with a model and a configuration, and the port that is in it."""
+    ErasableClassifier(threshold=0.05).fit(X, Y, ids=IDS, subjects=PEOPLE).save(tmp_path / "credit.erasable")
+    (tmp_path / "service").mkdir()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    (tmp_path / "serve.toml").write_text(
+        f'models = ["{tmp_path}/credit.erasable"]\nfolder = "{tmp_path}/service"\nport = {port}\ntick = 0.05\n'
+        f'opendsr_certificate = "{rsa_files[0]}"\nopendsr_key = "{rsa_files[1]}"\n[identity_types]\nemail = "subject"\n'
+    )
+    return tmp_path, port
+
+
+def start(folder, port):
+    command = [sys.executable, "-m", "erasable", "serve", "--config", str(folder / "serve.toml")]
+    with open(folder / "said", "ab") as said:
+        process = subprocess.Popen(command, stdout=said, stderr=said, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    for _ in range(600):
+        assert process.poll() is None, (folder / "said").read_text()
+        try:
+            if httpx.get(f"http://127.0.0.1:{port}/v2/health/ready").status_code == 200:
+                return process
+        except httpx.TransportError:
+            time.sleep(0.05)
+    raise AssertionError("it did not start")
+
+
+def test_told_to_stop_it_finishes_what_was_accepted_and_killed_it_goes_on_afterwards(home):
+    folder, port = home
+    token = make_token(folder / "service" / "tokens.json", "all", ["erase", "audit"])
+    headers = {"Authorization": f"Bearer {token}"}
+    url = f"http://127.0.0.1:{port}"
+    stored = {str(s) for s in load(folder / "credit.erasable")._model.core.subjects()}
+    first, second = sorted(stored)[:2]
+
+    process = start(folder, port)
+    with httpx.Client(base_url=url, headers=headers) as http:
+        assert http.post("/v2/requests", json=erasure(first)).status_code == 201
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 0
+    assert first not in {str(s) for s in load(folder / "credit.erasable")._model.core.subjects()}
+
+    process = start(folder, port)
+    body = erasure(second)
+    with httpx.Client(base_url=url, headers=headers) as http:
+        assert http.post("/v2/requests", json=body).status_code == 201
+    process.kill()
+    process.wait()
+    process = start(folder, port)
+    with httpx.Client(base_url=url, headers=headers) as http:
+        for _ in range(400):
+            found = http.get(f"/v1/receipts/{body['subject_request_id']}")
+            if found.status_code == 200:
+                break
+            time.sleep(0.05)
+        assert [one["model"] for one in found.json()] == ["credit"]
+    process.send_signal(signal.SIGTERM)
+    process.wait(30)
+    assert second not in {str(s) for s in load(folder / "credit.erasable")._model.core.subjects()}
+    said = (folder / "said").read_text()
+    assert token not in said
+    for file in (folder / "service").rglob("*"):
+        assert not file.is_file() or (
+            first.encode() not in file.read_bytes() and second.encode() not in file.read_bytes()
+        )
+
+
+def test_a_model_file_that_is_not_there_is_one_line(tmp_path):
+    command = [sys.executable, "-m", "erasable", "serve", str(tmp_path / "nothing.erasable")]
+    ended = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=60)
+    assert ended.returncode in (2, 5)
+    assert "Traceback" not in ended.stderr
+    assert "nothing.erasable" in ended.stderr
+
+
+def test_it_does_not_speak_to_the_world_in_the_clear(tmp_path):
+    ErasableClassifier().fit(X, Y).save(tmp_path / "m.erasable")
+    open_to_all = Configuration((tmp_path / "m.erasable",), tmp_path / "service", host="0.0.0.0")
+    with pytest.raises(ConfigurationError, match="in the clear"):
+        made_of(open_to_all)
+    assert not (tmp_path / "service").exists()
+
+
+def test_settings_come_from_the_command_line_the_environment_and_the_file(tmp_path):
+    (tmp_path / "serve.toml").write_text('models = ["a"]\nport = 1\ntick = 0.5\nhost = "::1"\n')
+    environment = {"ERASABLE_PORT": "2", "ERASABLE_CALLBACK_HOSTS": "a.example, b.example", "OTHER": "x"}
+    found = read_configuration(tmp_path / "serve.toml", environment, host="localhost")
+    assert (found.host, found.port, found.service.tick) == ("localhost", 2, 0.5)
+    assert found.service.callback_hosts == {"a.example", "b.example"}
+    for wrong in (
+        'models = ["a"]\nprot = 1',
+        'models = ["a"]\nport = "x"',
+        "port = 1",
+        "port = ",
+        'models = ["a"]\nrate = 0',
+    ):
+        (tmp_path / "serve.toml").write_text(wrong)
+        with pytest.raises(ConfigurationError):
+            read_configuration(tmp_path / "serve.toml", {})
+
+
+def test_the_files_to_deploy_with_name_settings_that_are_known():
+    told = tomllib.loads((DEPLOY / "serve.toml").read_text())
+    read_configuration(DEPLOY / "serve.toml", {})
+    assert told["identity_types"]
+    compose = (DEPLOY / "compose.yaml").read_text()
+    for line in compose.splitlines() + (DEPLOY / "Containerfile").read_text().replace("=", "= ").split():
+        if (name := line.strip().partition(":")[0].rstrip("=")).startswith("ERASABLE_"):
+            read_configuration(None, {name: "email=subject" if "TYPES" in name else "1"}, models=["m"])
+
+
+def test_callbacks_are_signed_and_go_nowhere_else(rsa_files):
+    import base64
+
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import padding
+
+    now = datetime.now(UTC)
+    entry = Entry(str(uuid.uuid4()), "erasure", State.COMPLETED, now, now, now)
+    seen = []
+
+    def answer(request):
+        seen.append(request)
+        return (
+            httpx.Response(302, headers={"Location": "https://elsewhere.example"})
+            if len(seen) > 1
+            else httpx.Response(202)
+        )
+
+    configuration = Configuration((Path("m"),), Path("s"), public_url="https://e.example", processor_domain="e.example")
+    with httpx.Client(transport=httpx.MockTransport(answer), follow_redirects=False) as client:
+        send = callbacks(Signer(*rsa_files), configuration, client)
+        send("https://hook.example/a", entry)
+        with pytest.raises(httpx.HTTPStatusError):
+            send("https://hook.example/a", entry)
+    assert [str(one.url) for one in seen] == ["https://hook.example/a"] * 2
+    body = json.loads(seen[0].content)
+    assert body["status_callback_url"] == "https://hook.example/a"
+    public = x509.load_pem_x509_certificate(rsa_files[0].read_bytes()).public_key()
+    signature = base64.b64decode(seen[0].headers["X-OpenDSR-Signature"])
+    public.verify(signature, seen[0].content, padding.PKCS1v15(), hashes.SHA256())
+
+
+def test_neither_answers_nor_times_tell_who_was_stored(site):
+    """Stored, offered but not stored, and unknown: one answer, one shape, and times of one distribution."""
+    http = site.as_("erase")
+    kept = {str(s) for s in load(site.configuration.model_files()["credit"])._model.core.subjects()}
+    groups = {
+        "stored": sorted(kept)[:12],
+        "unknown": [f"person-{i}@example.net" for i in range(12)],
+    }
+    times = {name: [] for name in groups}
+    shapes = {name: set() for name in groups}
+    for turn in range(12):
+        for name in groups if turn % 2 else reversed(groups):
+            body = erasure(groups[name][turn])
+            begin = time.perf_counter()
+            answer = http.post("/v2/requests", json=body)
+            request_id = body["subject_request_id"]
+            for _ in range(500):
+                status = http.get(f"/v2/requests/{request_id}")
+                if status.json()["request_status"] == "completed":
+                    break
+                time.sleep(0.005)
+            times[name].append(time.perf_counter() - begin)
+            told = status.json()
+            shapes[name].add(
+                (answer.status_code, tuple(sorted(answer.json())), tuple(sorted(told)), len(status.content))
+            )
+    assert shapes["stored"] == shapes["unknown"]
+    a, b = np.sort(times["stored"]), np.sort(times["unknown"])
+    both = np.concatenate([a, b])
+    gap = max(abs(np.searchsorted(a, t, "right") / 12 - np.searchsorted(b, t, "right") / 12) for t in both)
+    assert gap < 0.67  # Kolmogorov-Smirnov at 1% for twelve and twelve
+
+
+def test_the_ledger_of_a_service_that_does_not_run_is_purged_by_command(tmp_path, capsys):
+    from erasable.cli.app import run
+
+    ErasableClassifier(threshold=0.05).fit(X, Y, ids=IDS, subjects=PEOPLE).save(tmp_path / "credit.erasable")
+    service, _, _ = made_of(Configuration((tmp_path / "credit.erasable",), tmp_path / "service"))
+    with service:
+        who = service.identity("controller_customer_id", "raw", PEOPLE[0])
+        service.accept(str(uuid.uuid4()), "erasure", [who], b"body")
+    assert run(["purge", "--before", "2999-01-01", "--folder", str(tmp_path / "service"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"purged": 1}
+    assert run(["purge", "--before", "2999-01-01", "--folder", str(tmp_path)]) == 2

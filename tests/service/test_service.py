@@ -1,0 +1,453 @@
+"""From a request to its receipts, in several models at once."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import time
+import uuid
+from datetime import timedelta
+
+import numpy as np
+import pytest
+
+from erasable import ModelFile, load
+from erasable.audit.receipts import check_receipt
+from erasable.errors import (
+    BusyError,
+    ConfigurationError,
+    ConflictError,
+    InputError,
+    QueueFullError,
+    StoreError,
+    UnknownRequestError,
+)
+from erasable.operations.inspect import inspect
+from erasable.service.service import ErasureService
+from erasable.service.settings import Settings
+from erasable.store import Disk
+from tests.service.conftest import KEY, OPERATOR, TYPES, asked, saved
+
+
+def people(path) -> set[str]:
+    return {row["subject"] for row in inspect(path, rows=True).rows}
+
+
+def rows(path) -> set[str]:
+    return {row["id"] for row in inspect(path, rows=True).rows}
+
+
+def bytes_below(folder) -> bytes:
+    return b"\n".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
+
+
+def test_a_request_reaches_all_models_and_gets_one_receipt_for_each(service, models, clock):
+    name = asked(service)
+    entry = service.entry(name)
+    assert (entry.state, entry.received, entry.expected) == ("pending", clock.now, clock.now + timedelta(hours=1))
+    clock.pass_by(3)
+    service.worker.commit()
+    assert service.entry(name).state == "completed"
+    assert service.receipts(name) is None  # still to be verified
+    assert all("person-3" not in people(path) for path in models.values())
+    clock.pass_by(2)
+    service.worker.sign()
+    receipts = service.receipts(name)
+    assert set(receipts) == set(models)
+    for model, text in receipts.items():
+        said = check_receipt(text, KEY.public)
+        assert said.request_id == name
+        assert said.state_before is None
+        assert said.state_after == service.digest(model) == ModelFile(models[model]).verify().digest
+        assert (said.completed_at - said.requested_at).total_seconds() == 5
+    assert service.worker.sign() == 0  # nothing is signed twice
+
+
+@pytest.mark.parametrize("format", ["sha256", "sha1", "md5"])
+@pytest.mark.parametrize("upper", [False, True])
+def test_hashed_identities_find_what_is_stored(service, models, format, upper):
+    hashes = {who: hashlib.new(format, who.encode()).hexdigest() for who in ("person-7", "row-5", "nobody")}
+    for who, type in (("person-7", "email"), ("row-5", "row"), ("nobody", "email")):
+        asked(service, hashes[who].upper() if upper else hashes[who], type=type, format=format)
+    service.worker.commit()
+    for path in models.values():
+        assert people(path) == {f"person-{i}" for i in range(20)} - {"person-7"}
+        assert "row-5" not in rows(path)
+        assert len(rows(path)) == 56
+    assert service.health().waiting == 0
+
+
+def test_whole_numbers_and_bytes_are_found_as_they_are_written(tmp_path):
+    saved(tmp_path / "m", ids=range(60), people=[bytes([i % 20]) * 3 for i in range(60)])
+    settings = Settings(identity_types=TYPES)
+    service = ErasureService(
+        {"m": tmp_path / "m"}, tmp_path / "ledger", signer=KEY, operator_key=OPERATOR, settings=settings
+    )
+    service.start(threads=False)
+    for value in ("5", "007", "no number", "-1", "9" * 40):
+        asked(service, value, type="row")
+    asked(service, hashlib.sha256(b"8").hexdigest(), type="row", format="sha256")
+    asked(service, "0A0a0A")
+    asked(service, hashlib.md5(bytes([11] * 3)).hexdigest(), format="md5")
+    asked(service, "no bytes")
+    service.worker.commit()
+    left = {row["id"] for row in inspect(tmp_path / "m", rows=True).rows}
+    assert left == {i for i in range(60) if i not in (5, 8) and i % 20 not in (10, 11)}
+    service.stop()
+
+
+def test_requests_of_one_tick_share_a_rewrite_and_unknown_people_cause_one(service, models):
+    facts = [os.stat(path) for path in models.values()]
+    asked(service, "nobody here")
+    service.worker.commit()
+    after = [os.stat(path) for path in models.values()]
+    assert all(a.st_ino != b.st_ino or a.st_mtime_ns != b.st_mtime_ns for a, b in zip(facts, after, strict=True))
+    digests = [service.digest(name) for name in models]
+    for i in range(5):
+        asked(service, f"person-{i}")
+    assert service.worker.commit() == 5
+    assert digests != [service.digest(name) for name in models]
+    facts = [os.stat(path).st_mtime_ns for path in models.values()]
+    assert service.worker.commit() == 0
+    assert facts == [os.stat(path).st_mtime_ns for path in models.values()]  # nothing was asked
+
+
+def test_the_same_body_gets_the_same_answer_and_another_body_none(service, clock):
+    name, who = str(uuid.uuid4()), [service.identity("email", "raw", "person-1")]
+    first = service.accept(name, "erasure", who, b"body")
+    clock.pass_by(60)
+    assert service.accept(name.upper(), "erasure", who, b"body") == first
+    with pytest.raises(ConflictError, match="another body"):
+        service.accept(name, "erasure", who, b"body ")
+    service.worker.commit()
+    assert service.accept(name, "erasure", who, b"body").received == first.received
+    assert len(service.entries()) == 1
+
+
+def test_only_what_is_pending_can_be_cancelled(service, models, tmp_path):
+    name, other = asked(service, "person-1"), asked(service, "person-2")
+    assert service.cancel(name).state == service.cancel(name).state == "cancelled"
+    service.worker.commit()
+    with pytest.raises(ConflictError, match="completed"):
+        service.cancel(other)
+    with pytest.raises(UnknownRequestError):
+        service.cancel(str(uuid.uuid4()))
+    assert all("person-1" in people(path) and "person-2" not in people(path) for path in models.values())
+    assert b"person" not in bytes_below(tmp_path / "ledger")
+    assert service.receipts(name) is None
+
+
+def test_a_full_queue_says_when_to_come_again(opened):
+    service = opened(settings=Settings(identity_types=TYPES, queue=2, tick=0.5))
+    asked(service), asked(service)
+    with pytest.raises(QueueFullError) as full:
+        asked(service)
+    assert full.value.retry_after == 0.5
+    service.worker.commit()
+    asked(service)
+
+
+@pytest.mark.parametrize(
+    ("type", "format", "value"),
+    [
+        ("phone", "raw", "1"),
+        ("email", "sha512", "1"),
+        ("email", "sha256", "abc"),
+        ("email", "md5", "g" * 32),
+        ("email", "raw", ""),
+        ("email", "raw", "x" * 5000),
+        ("email", "raw", "\ud800"),
+    ],
+)
+def test_identities_that_cannot_be_are_refused_without_being_quoted(service, type, format, value):
+    with pytest.raises(InputError) as refused:
+        service.identity(type, format, value)
+    assert len(value) < 3 or value not in str(refused.value)
+
+
+def test_requests_that_cannot_be_are_refused(service):
+    who = [service.identity("email", "raw", "person-1")]
+    with pytest.raises(InputError, match="UUID"):
+        service.accept("../../etc/passwd", "erasure", who, b"")
+    with pytest.raises(InputError, match="at least one"):
+        service.accept(str(uuid.uuid4()), "erasure", [], b"")
+    for url in ("https://evil.example/", "ftp://c.example/", "https://a:b@c.example/", "https://[", "c.example"):
+        with pytest.raises(ConfigurationError, match="callback_hosts"):
+            service.accept(str(uuid.uuid4()), "erasure", who, b"", [url])
+    assert service.entries() == []
+
+
+def test_a_full_disk_is_a_clear_state_and_nothing_is_half_accepted(service, models, monkeypatch, tmp_path):
+    first = asked(service, "person-1")
+    write, full = Disk.write, [True]
+
+    def torn(self, descriptor, data):
+        if full[0]:
+            write(self, descriptor, data[: len(data) // 2])
+            raise OSError(errno.ENOSPC, "full")
+        return write(self, descriptor, data)
+
+    monkeypatch.setattr(Disk, "write", torn)
+    with pytest.raises(StoreError, match="the disk is full"):
+        asked(service, "person-2")
+    assert len(service.entries()) == 1
+    commit = service._rounds[0]
+    commit.once()
+    assert not service.health().ready
+    assert "the disk is full" in service.health().problem
+    assert service.entry(first).state == "in_progress"
+    full[0] = False
+    commit.once()
+    assert service.health().ready
+    assert service.entry(first).state == "completed"
+    assert all("person-1" not in people(path) and "person-2" in people(path) for path in models.values())
+    assert b"person" not in bytes_below(tmp_path / "ledger")
+
+
+def test_one_model_that_fails_holds_up_the_request_until_it_is_durable_in_all(service, models, monkeypatch):
+    name = asked(service)
+    forget, broken = ModelFile.forget_together, [True]
+
+    def failing(self, requests, **options):
+        if broken[0] and self.path.endswith("right.erasable"):
+            raise StoreError("the disk is gone.")
+        return forget(self, requests, **options)
+
+    monkeypatch.setattr(ModelFile, "forget_together", failing)
+    with pytest.raises(StoreError):
+        service.worker.commit()
+    assert service.entry(name).state == "in_progress"
+    with pytest.raises(ConflictError, match="in_progress"):
+        service.cancel(name)
+    assert service.worker.sign() == 0
+    broken[0] = False
+    service.worker.commit()
+    assert service.entry(name).state == "completed"
+    assert all("person-3" not in people(path) for path in models.values())
+
+
+def test_access_is_answered_as_stored_now_and_by_memory_alone(service, opened, clock, tmp_path):
+    name = asked(service, "person-3", kind="access")
+    with pytest.raises(ConfigurationError, match="completed"):
+        service.stored_of(name)
+    service.worker.commit()
+    answer = service.stored_of(name)
+    assert {model: {row.id for row in found.rows} for model, found in answer.items()} == {
+        model: {"row-3", "row-23", "row-43"} for model in ("left", "right")
+    }
+    assert service.receipts(name) == {}
+    assert b"person-3" not in bytes_below(tmp_path / "ledger")
+    asked(service, "person-3")
+    service.worker.commit()
+    assert all(not found.rows for found in service.stored_of(name).values())
+    clock.pass_by(3601)
+    with pytest.raises(UnknownRequestError, match="not held any more"):
+        service.stored_of(name)
+    other = asked(service, "person-4", kind="access")
+    service.worker.commit()
+    with pytest.raises(UnknownRequestError, match="not held any more"):
+        opened().stored_of(other)
+
+
+def test_callbacks_are_tried_again_later_and_later_then_given_up(opened, clock):
+    sent, reachable = [], [False]
+
+    def send(url, entry):
+        sent.append((url, entry.state.value, clock.now))
+        if not reachable[0]:
+            raise ConnectionError("somebody@example.org")
+
+    settings = Settings(identity_types=TYPES, callback_hosts=frozenset({"c.example"}), callback_tries=4)
+    service = opened(settings=settings, send=send)
+    url = "https://c.example/status"
+    name = asked(service, callbacks=[url, url])
+    assert service.worker.tell() == 0
+    assert sent == []
+    service.worker.commit()
+    for _ in range(20):
+        service.worker.tell()
+        clock.pass_by(1)
+    begun = sent[0][2]
+    assert [(moment - begun).total_seconds() for _, _, moment in sent] == [0, 1, 3, 7]
+    assert {(to, state) for to, state, _ in sent} == {(url, "completed")}
+    assert service.entry(name).callbacks == ()
+    assert service.health().callbacks_owed == 0
+    reachable[0] = True
+    other = asked(service, "person-9", callbacks=[url])
+    service.cancel(other)
+    assert service.health().callbacks_owed == 1
+    assert service.worker.tell() == 1
+    assert sent[-1][:2] == (url, "cancelled")
+    assert service.worker.tell() == 0
+
+
+def test_callbacks_go_on_after_a_restart_and_only_to_hosts_that_are_still_allowed(opened):
+    sent = []
+    service = opened(send=lambda url, entry: sent.append(url))
+    asked(service, callbacks=["https://c.example/1"])
+    service.worker.commit()
+    service = opened(send=lambda url, entry: sent.append(url))
+    assert service.health().callbacks_owed == 1
+    service.worker.tell()
+    assert sent == ["https://c.example/1"]
+    asked(service, "person-4", callbacks=["https://c.example/2"])
+    service.worker.commit()
+    service = opened(settings=Settings(identity_types=TYPES), send=lambda url, entry: sent.append(url))
+    service.worker.tell()
+    assert sent == ["https://c.example/1"]
+    assert service.health().callbacks_owed == 0
+
+
+def test_what_was_accepted_resumes_and_a_lost_receipt_is_issued_again(opened, models):
+    service = opened()
+    name, other = asked(service, "person-1"), asked(service, "person-2")
+    service.cancel(other)
+    service = opened()
+    assert service.health().resumed == 1
+    assert service.entry(name).state == "in_progress"
+    service.worker.commit()
+    service = opened()
+    assert service.health().receipts_owed == 2
+    service.worker.sign()
+    receipts = service.receipts(name)
+    assert {check_receipt(text, KEY.public).request_id for text in receipts.values()} == {name}
+    assert opened().receipts(name) == receipts
+
+
+def test_a_second_process_is_kept_out(service, models, tmp_path):
+    second = ErasureService(models, tmp_path / "ledger", signer=KEY, operator_key=OPERATOR)
+    with pytest.raises(BusyError, match="another process"):
+        second.start()
+    assert not second.health().ready
+    with pytest.raises(BusyError, match="not running"):
+        second.entries()
+
+
+def test_a_purge_erases_what_is_settled_and_owes_nothing(service, clock, tmp_path):
+    old, owing = asked(service, "person-1"), asked(service, "person-2", callbacks=["https://c.example/x"])
+    service.worker.commit()
+    service.worker.sign()
+    clock.pass_by(100)
+    young, waiting = asked(service, "person-3"), asked(service, "person-4")
+    service.cancel(young)
+    receipts = service.receipts(owing)
+    assert service.purge(clock.now) == 1
+    assert {entry.request_id for entry in service.entries()} == {owing, young, waiting}
+    assert old.encode() not in bytes_below(tmp_path / "ledger")
+    assert service.receipts(owing) == receipts
+    with pytest.raises(UnknownRequestError):
+        service.entry(old)
+    assert service.purge(clock.now) == 0
+    service.worker.commit()
+    assert service.entry(waiting).state == "completed"
+
+
+def test_learning_reads_first_then_signs_what_is_owed_then_takes_the_lock(service, models, monkeypatch):
+    name = asked(service)
+    service.worker.commit()
+    order = []
+    sign, learn = service.worker.sign, ModelFile.learn
+    monkeypatch.setattr(service.worker, "sign", lambda: (order.append("sign"), sign())[1])
+    monkeypatch.setattr(ModelFile, "learn", lambda *a, **o: (order.append("learn"), learn(*a, **o))[1])
+
+    class Block:
+        X, y = np.random.default_rng(9).standard_normal((5, 3)), np.array([True, False, True, False, True])
+        ids, subjects, weights = [f"new-{i}" for i in range(5)], ["person-3"] * 5, None
+
+    def blocks():
+        order.append("read")
+        yield Block
+
+    version = service.snapshot("left").version
+    report = service.learn("left", blocks())
+    assert order == ["read", "sign", "learn"]
+    assert report.core_rows == 62
+    said = check_receipt(service.receipts(name)["left"], KEY.public)
+    assert said.state_after != service.digest("left")
+    assert service.snapshot("left").version != version
+    with pytest.raises(UnknownRequestError):
+        service.learn("no such model", [])
+
+
+def test_verification_runs_in_the_background_and_says_how_far_it_is(service):
+    assert service.verification("left") is None
+    assert service.verify("left").ended is None
+    for _ in range(200):
+        if service.verification("left").ended is not None:
+            break
+        time.sleep(0.02)
+    done = service.verification("left")
+    assert done.problem is None
+    assert (done.done, done.total, done.report.digest) == (60, 60, service.digest("left"))
+
+
+def test_the_start_names_file_systems_that_do_not_overwrite(opened, monkeypatch):
+    assert opened().health().doubts == ()
+    monkeypatch.setattr("erasable.service.service.doubt_about_blocks", lambda path: "btrfs writes to new blocks")
+    assert opened().health().doubts == ("btrfs writes to new blocks",)
+
+
+def test_the_start_erases_what_an_interrupted_change_left(opened, models):
+    left = models["left"].with_name(".left.erasable.new")
+    left.write_bytes(b"rows of somebody")
+    opened()
+    assert not left.exists()
+
+
+def test_threads_do_the_rounds_and_a_stop_drains(models, tmp_path):
+    settings = Settings(identity_types=TYPES, tick=0.02)
+    service = ErasureService(models, tmp_path / "ledger", signer=KEY, operator_key=OPERATOR, settings=settings)
+    with service:
+        with pytest.raises(BusyError, match="running already"):
+            service.start()
+        name = asked(service)
+        for _ in range(500):
+            if service.receipts(name) is not None:
+                break
+            time.sleep(0.01)
+        assert service.receipts(name).keys() == models.keys()
+        last = asked(service, "person-4")
+    with pytest.raises(BusyError, match="not running"):
+        service.entry(last)
+    service.start(threads=False)
+    assert service.receipts(last).keys() == models.keys()
+    service.stop()
+    service.stop()
+
+
+def test_keys_and_models_are_required(models, tmp_path):
+    with pytest.raises(ConfigurationError, match="operator's key"):
+        ErasureService(models, tmp_path, signer=KEY, operator_key=b"short")
+    with pytest.raises(ConfigurationError, match="at least one model"):
+        ErasureService({}, tmp_path, signer=KEY, operator_key=OPERATOR)
+    with pytest.raises(ConfigurationError, match="tick"):
+        Settings(tick=0)
+    with pytest.raises(ConfigurationError, match="identity_types"):
+        Settings(identity_types={"email": "person"})
+    missing = ErasureService({"m": tmp_path / "none"}, tmp_path / "l", signer=KEY, operator_key=OPERATOR)
+    with pytest.raises(StoreError):
+        missing.start()
+
+
+def test_a_snapshot_never_changes_and_another_takes_its_place(service, models):
+    X = np.random.default_rng(3).standard_normal((20, 3))
+    before = service.snapshot("left")
+    answers, chances = before.model.predict(X), before.model.probabilities(X)
+    asked(service, "person-1")
+    service.worker.commit()
+    after = service.snapshot("left")
+    assert after.version != before.version
+    assert after is service.snapshot("left")
+    assert np.array_equal(before.model.predict(X), answers)
+    assert np.array_equal(before.model.probabilities(X), chances)
+    file = load(models["left"])
+    assert np.array_equal(after.model.probabilities(X), file.predict_proba(X))
+    assert not np.array_equal(after.model.probabilities(X), chances)
+    ModelFile(models["left"]).forget(subjects=["person-2"])  # as the command line does
+    assert service._snapshots.refresh() == ["left"]
+    assert np.array_equal(service.snapshot("left").model.probabilities(X), load(models["left"]).predict_proba(X))
+    os.utime(models["left"])
+    assert service._snapshots.refresh() == []  # touched, not changed
+    with pytest.raises(UnknownRequestError):
+        service.snapshot("nowhere")

@@ -1,0 +1,177 @@
+"""Nobody who was erased is learnt again, and a model from a backup forgets those who were erased since."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+from datetime import UTC, datetime
+
+import numpy as np
+import pytest
+
+from erasable import ErasableClassifier, ModelFile, verify
+from erasable.cli.app import run
+from erasable.errors import ConfigurationError, InputError, StoreError
+from erasable.operations.inspect import inspect
+from erasable.service.identities import FORMATS, Identity, in_format
+from erasable.service.suppression import SuppressionList, read_key, read_list, replay
+from tests.service.conftest import asked, saved
+
+KEY, NOW = b"k" * 32, datetime(2026, 1, 2, tzinfo=UTC)
+
+
+@pytest.fixture
+def listed(tmp_path):
+    return SuppressionList(tmp_path / "suppressed.list", KEY)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("key", ["ann", 17, b"\x01\x02", "é"])
+def test_whoever_was_named_in_any_format_is_held_in_their_role(listed, format, key):
+    listed.add([Identity("subject", format, in_format(key, format))], NOW)
+    assert listed.holds("subject", key)
+    assert not listed.holds("id", key)
+    assert not listed.holds("subject", "bob")
+    if isinstance(key, int):
+        assert listed.holds("subject", str(key))  # as an identity it is written so
+
+
+def test_the_list_lasts_holds_no_names_and_needs_its_key(listed, tmp_path):
+    listed.add([Identity("subject", "raw", "canary-ann"), Identity("id", "raw", "canary-row")], NOW)
+    listed.add([Identity("subject", "raw", "canary-ann")], NOW)
+    data = (tmp_path / "suppressed.list").read_bytes()
+    assert b"canary" not in data
+    assert hashlib.sha256(b"canary-ann").hexdigest().encode() not in data
+    assert data.count(b"2026-01-02T00:00:00") == len(listed) == 2
+    again = SuppressionList(tmp_path / "suppressed.list", KEY)
+    assert again.holds("subject", "canary-ann")
+    assert not SuppressionList(tmp_path / "suppressed.list", b"x" * 32).holds("subject", "canary-ann")
+
+
+def test_rows_are_those_of_ids_or_of_any_subject(listed):
+    listed.add([Identity("subject", "raw", "ann"), Identity("id", "raw", "3")], NOW)
+    assert listed.rows_of(np.arange(5), None) == [False, False, False, True, False]
+    assert listed.rows_of(None, ["ann", None, ["bob", "ann"]]) == [True, False, True]
+    assert listed.rows_of([1, 3], ["ann", "bob"]) == [True, True]
+    assert listed.rows_of(None, None) == []
+
+
+class Block:
+    def __init__(self, X, ids, subjects):
+        self.X, self.y, self.ids, self.subjects, self.weights = X, X[:, 0] > 0, ids, subjects, None
+
+
+@pytest.mark.parametrize("skip_known", [False, True])
+def test_a_model_that_passes_over_rows_is_that_of_the_others(listed, tmp_path, skip_known):
+    X = np.random.default_rng(1).standard_normal((80, 3))
+    ids, people = [f"row-{i}" for i in range(80)], [f"person-{i % 20}" for i in range(80)]
+    gone = [i for i in range(80) if i % 20 == 3 or i == 50]
+    kept = [i for i in range(80) if i not in gone]
+    listed.add([Identity("subject", "raw", "person-3"), Identity("id", "raw", "row-50")], NOW)
+    new, path = ErasableClassifier(threshold=0.02), tmp_path / "m.erasable"
+    file = ModelFile(path)
+    report = file.learn([Block(X[:40], ids[:40], people[:40])], new=new, suppressed=listed.rows_of)
+    assert (report.rows, report.rows_suppressed) == (38, 2)
+    second = [Block(X[20:], ids[20:], people[20:])] if skip_known else [Block(X[40:], ids[40:], people[40:])]
+    report = file.learn(second, skip_known=skip_known, suppressed=listed.rows_of)
+    assert report.rows_suppressed == (4 if skip_known else 3)
+    plain = ErasableClassifier(threshold=0.02)
+    for part in ([i for i in kept if i < 40], [i for i in kept if i >= 40]):
+        plain.partial_fit(X[part], X[part, 0] > 0, ids=[ids[i] for i in part], subjects=[people[i] for i in part])
+    stored = {row["id"] for row in inspect(path, rows=True).rows}
+    assert not stored & {ids[i] for i in gone}
+    if not skip_known:  # rows that were offered before and not kept are decided again
+        assert inspect(path).digest == plain.state_digest()
+    verify(file.model)
+
+
+def test_a_table_of_none_but_listed_people_changes_nothing(listed, tmp_path):
+    saved(tmp_path / "m")
+    before = inspect(tmp_path / "m").digest
+    listed.add([Identity("subject", "raw", "person-99")], NOW)
+    X = np.zeros((2, 3)) + 1.0
+    block = Block(X, ["new-1", "new-2"], ["person-99"] * 2)
+    report = ModelFile(tmp_path / "m").learn([block], suppressed=listed.rows_of)
+    assert (report.rows, report.rows_suppressed, report.core_rows) == (0, 2, 60)
+    assert inspect(tmp_path / "m").digest == before
+    with pytest.raises(ConfigurationError, match="no rows came"):
+        ModelFile(tmp_path / "n").learn([block], new=ErasableClassifier(), suppressed=listed.rows_of)
+
+
+def test_a_backup_forgets_who_is_on_the_list_and_nobody_else(listed, tmp_path):
+    saved(tmp_path / "m")
+    listed.add(
+        [
+            Identity("subject", "sha1", hashlib.sha1(b"person-3").hexdigest()),
+            Identity("id", "raw", "row-50"),
+            Identity("subject", "raw", "row-51"),
+            Identity("subject", "raw", "never seen"),
+        ],
+        NOW,
+    )
+    report = replay(tmp_path / "m", listed)
+    assert report.core_rows_removed == 4
+    left = {row["id"] for row in inspect(tmp_path / "m", rows=True).rows}
+    assert left == {f"row-{i}" for i in range(60) if i % 20 != 3 and i != 50}
+    again = replay(tmp_path / "m", listed)
+    assert (again.core_rows_removed, again.digest) == (0, report.digest)
+
+
+def test_the_service_fills_the_list_and_learns_by_it(opened, tmp_path):
+    listed = SuppressionList(tmp_path / "suppressed.list", KEY)
+    service = opened(suppression=listed)
+    asked(service, "person-3")
+    asked(service, hashlib.sha256(b"a stranger").hexdigest(), format="sha256")
+    cancelled = asked(service, "person-4")
+    service.cancel(cancelled)
+    service.worker.commit()
+    assert len(listed) == 2
+    X = np.random.default_rng(2).standard_normal((3, 3))
+    block = Block(X, ["new-1", "new-2", "new-3"], ["person-3", "a stranger", "person-4"])
+    assert service.learn("left", [block]).rows_suppressed == 2
+    assert {"new-3"} == {row["id"] for row in inspect(tmp_path / "left.erasable", rows=True).rows if "new" in row["id"]}
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch, listed):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "operator.key").write_bytes(KEY + b"\n")
+    saved(tmp_path / "m.erasable")
+    listed.add([Identity("subject", "raw", "person-3"), Identity("id", "raw", "new-1")], NOW)
+    with open("rows.csv", "w", newline="") as file:
+        out = csv.writer(file)
+        out.writerow(["f0", "f1", "f2", "id", "who", "label"])
+        values = np.random.default_rng(4).standard_normal((8, 3)).round(3).tolist()
+        out.writerows([*v, f"new-{i}", f"person-{i % 4}", ("no", "yes")[i % 2]] for i, v in enumerate(values))
+    return tmp_path
+
+
+def test_the_commands_replay_and_learn_by_the_list(files, capsys):
+    command = ["replay", "m.erasable", "--list", "suppressed.list", "--key", "operator.key"]
+    assert run([*command, "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["listed"], said["core_rows_removed"], said["core_rows"]) == (2, 3, 57)
+    assert run(command) == 0
+    assert "2 on the list; 0 core rows forgotten, 57 left" in capsys.readouterr().out
+    learn = ["learn", "rows.csv", "--id", "id", "--subject", "who", "-o", "new.erasable"]
+    by_list = ["--suppressed", "suppressed.list", "--key", "operator.key"]
+    assert run([*learn, *by_list, "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["rows"], said["rows_suppressed"]) == (5, 3)
+    assert run([*learn, *by_list, "--skip-known"]) == 0
+    assert "3 more rows were passed over: they are those of people on the list." in capsys.readouterr().out
+
+
+def test_the_commands_say_what_is_missing(files, capsys):
+    assert run(["learn", "rows.csv", "-o", "n.erasable", "--suppressed", "suppressed.list"]) == 2
+    assert "--suppressed and --key go together" in capsys.readouterr().err
+    assert run(["replay", "m.erasable", "--list", "none", "--key", "operator.key"]) == 5
+    (files / "short.key").write_text("short")
+    assert run(["replay", "m.erasable", "--list", "suppressed.list", "--key", "short.key"]) == 2
+    with pytest.raises(StoreError):
+        read_key(files / "none")
+    with pytest.raises(StoreError):
+        read_list(files / "none", files / "operator.key")
+    with pytest.raises(InputError):
+        read_key(files / "short.key")

@@ -1,0 +1,248 @@
+"""A service on a simulated disk: the real ledger and the real worker, models of three lines each, and what was said.
+
+Models are lists of people in files that are changed through the real store, so that every step of every change can be
+the last one of its process.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from erasable.audit.keys import new_key
+from erasable.audit.receipts import check_receipt
+from erasable.errors import ConflictError, UnknownRequestError
+from erasable.service.entries import State
+from erasable.service.identities import Erasure, Identity
+from erasable.service.ledger import Ledger
+from erasable.service.settings import Settings
+from erasable.service.worker import Worker
+from erasable.store import locked, read, read_journal
+from tests.store.simulated import File, SimulatedDisk
+
+KEY = new_key()
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+SETTINGS = Settings(callback_hosts=frozenset({"controller.example"}), queue=3)
+URL = "https://controller.example/status"
+MODELS = ("left", "right")
+#: By the letter of a request: its id, and whom it names.
+IDS = {"A": "aaaaaaaa-0000-4000-8000-000000000000", "B": "bbbbbbbb-0000-4000-8000-000000000000"}
+PEOPLE = {"A": "canary-ann", "B": "canary-bob"}
+OTHER = "canary-cyd"
+
+
+class Line:
+    """A model that is a list of people."""
+
+    def __init__(self, name: str, disk: SimulatedDisk) -> None:
+        self.path, self._disk = f"/{name}", disk
+
+    def people(self) -> list[str]:
+        return read(self.path, lambda head, _: head.decode().split(), disk=self._disk)
+
+    def write(self, people: list[str]) -> None:
+        with locked(self.path, disk=self._disk) as writer:
+            writer.replace(["\n".join(people).encode()])
+
+    def forget_together(self, requests: list[Erasure]) -> None:
+        gone = {who.value for request in requests for who in request.identities}
+        self.write([name for name in self.people() if name not in gone])
+
+    def verified(self) -> tuple[str, str]:
+        return hashlib.sha256(" ".join(self.people()).encode()).hexdigest(), "exact"
+
+
+class Nothing:
+    """Snapshots of nothing."""
+
+    def refresh(self) -> None:
+        pass
+
+
+@dataclass(frozen=True)
+class Said:
+    """What the world outside was told, which no crash may take back."""
+
+    accepted: frozenset[str] = frozenset()
+    cancelled: frozenset[str] = frozenset()
+    completed: frozenset[str] = frozenset()
+    signed: frozenset[str] = frozenset()
+    sent: frozenset[str] = frozenset()
+    told: frozenset[str] = frozenset()
+    asked_to_cancel: frozenset[str] = frozenset()
+
+
+def fresh_disk() -> SimulatedDisk:
+    disk = SimulatedDisk(largest_write=10_000)
+    for name in MODELS:
+        Line(name, disk).write([*PEOPLE.values(), OTHER])
+    return disk
+
+
+class World:
+    """A process on a disk."""
+
+    def __init__(self, disk: SimulatedDisk, said: Said | None = None) -> None:
+        self.disk, self.said, self.reachable = disk, said or Said(), True
+        self.files = {name: Line(name, disk) for name in MODELS}
+        self.delivered: Counter[str] = Counter()
+        self.ledger = Ledger("/ledger", b"k" * 32, SETTINGS, lambda: NOW, disk=disk)
+        self.worker = Worker(
+            self.ledger,
+            self.files,
+            KEY,
+            SETTINGS,
+            lambda: NOW,
+            Nothing(),
+            send=self.send,
+            verify=lambda path: self.files[path.strip("/")].verified(),
+        )
+
+    def send(self, url: str, entry) -> None:
+        assert url == URL
+        if not self.reachable:
+            raise ConnectionError
+        self.delivered[entry.request_id] += 1
+        self.note(sent=next(letter for letter, name in IDS.items() if name == entry.request_id))
+
+    def note(self, **more: str) -> None:
+        """Something was said."""
+        self.said = replace(self.said, **{name: getattr(self.said, name) | {who} for name, who in more.items()})
+
+    def accept(self, letter: str) -> None:
+        body = b"body of " + letter.encode()
+        entry = self.ledger.accept(IDS[letter], "erasure", [Identity("subject", "raw", PEOPLE[letter])], body, [URL])
+        self.note(accepted=letter)
+        assert entry.received == NOW
+
+    def cancel(self, letter: str) -> None:
+        try:
+            before = self.ledger.entry(IDS[letter]).state
+        except UnknownRequestError:
+            return
+        if before is State.PENDING:
+            self.note(asked_to_cancel=letter)
+        try:
+            entry = self.ledger.cancel(IDS[letter])
+        except ConflictError:
+            assert before in (State.IN_PROGRESS, State.COMPLETED)
+            return
+        assert before in (State.PENDING, State.CANCELLED)
+        assert entry.state is State.CANCELLED
+        self.note(cancelled=letter)
+
+    def commit(self) -> None:
+        self.worker.commit()
+        self.look()
+
+    def look(self) -> None:
+        """Note what whoever asks for the state of a request is answered."""
+        for letter in sorted(self.said.accepted):
+            entry = self.ledger.entry(IDS[letter])
+            if entry.state is State.COMPLETED:
+                self.note(completed=letter)
+                if not entry.owes_receipts:
+                    self.note(signed=letter)
+            if entry.state in (State.COMPLETED, State.CANCELLED) and not entry.callbacks:
+                self.note(told=letter)
+
+    def sign(self) -> None:
+        self.worker.sign()
+        self.look()
+
+    def tell(self) -> None:
+        self.worker.tell()
+        self.look()
+
+    def fail_to_tell(self) -> None:
+        self.reachable = False
+        self.worker.tell()
+        self.reachable = True
+        self.look()
+
+    def memory(self) -> object:
+        """What this process knows beside the disk."""
+        ledger = self.ledger
+        states = tuple((name, entry.state.value) for name, entry in sorted(ledger._entries.items()))
+        tries = tuple(sorted((name, t.count) for (name, _), t in self.worker._tries.items()))
+        epochs = tuple((number in ledger._stale, *sorted(names)) for number, names in sorted(ledger._epochs.items()))
+        return states, tries, epochs, ledger._journal is not None
+
+
+ACTIONS = {
+    "accept A": lambda world: world.accept("A"),
+    "accept B": lambda world: world.accept("B"),
+    "cancel A": lambda world: world.cancel("A"),
+    "commit": World.commit,
+    "sign": World.sign,
+    "tell": World.tell,
+    "fail to tell": World.fail_to_tell,
+}
+
+
+def finished(disk: SimulatedDisk, said: Said) -> None:
+    """A process that comes after a crash keeps every promise that was made before it."""
+    world = World(disk, said)
+    for letter in said.completed:
+        assert world.ledger.entry(IDS[letter]).state is State.COMPLETED
+        assert letter in said.sent or world.ledger.entry(IDS[letter]).callbacks == (URL,)
+    for letter in said.cancelled:
+        assert world.ledger.entry(IDS[letter]).state is State.CANCELLED
+    for letter in said.accepted - said.cancelled - said.completed:
+        assert world.ledger.entry(IDS[letter]).state in {State.IN_PROGRESS, State.COMPLETED, State.CANCELLED}
+    for rounds in (world.worker.commit, world.worker.sign, world.worker.tell):
+        rounds()
+    check_laws(world, said)
+
+
+def check_laws(world: World, before: Said) -> None:
+    """The laws, of a world in which nothing is left to do, and what had been said before its process began."""
+    ledger, said = world.ledger, world.said
+    assert ledger.waiting == 0
+    assert ledger.owing() == []
+    records = [record.content for record in read_journal("/ledger/past", disk=world.disk)]
+    for letter, name in IDS.items():
+        try:
+            entry = ledger.entry(name)
+        except UnknownRequestError:
+            assert letter not in said.accepted  # no accepted request is lost
+            continue
+        stored = [PEOPLE[letter] in file.people() for file in world.files.values()]
+        signed = Counter(record["model"] for record in records if record["request"] == name and "text" in record)
+        if entry.state is State.CANCELLED:
+            assert letter in said.asked_to_cancel  # only while it was pending
+            assert letter not in said.completed
+            assert all(stored)
+            assert not signed
+        else:
+            assert entry.state is State.COMPLETED
+            assert letter not in said.cancelled
+            assert not any(stored)  # none comes back
+            assert signed == Counter(MODELS)  # exactly one receipt for each model
+            for model in MODELS:
+                receipt = check_receipt(ledger.receipt(name, model), KEY.public)
+                assert receipt.request_id == name
+                assert receipt.state_before is None
+        assert letter in said.sent  # by this process, or by one before it
+        assert world.delivered[name] <= (letter not in before.told)  # once it is noted, never again
+        assert ledger.accept(name, "erasure", [Identity("subject", "raw", "x")], b"body of " + letter.encode()) == entry
+        try:
+            ledger.accept(name, "erasure", [Identity("subject", "raw", "x")], b"another body")
+        except ConflictError:
+            pass
+        else:
+            raise AssertionError("another body was taken for the same")
+    canaries = [PEOPLE[letter].encode() for letter, name in IDS.items()]
+    for path, data in world.disk.named().items():
+        if path.startswith("/ledger"):
+            assert not any(canary in data for canary in canaries), path
+            assert not path.endswith((".new", ".old")), path
+    erased = [
+        c
+        for c, letter in zip(canaries, IDS, strict=True)
+        if all(PEOPLE[letter] not in f.people() for f in world.files.values())
+    ]
+    on_medium = b"\n".join(node.current for node in world.disk.inodes.values() if isinstance(node, File))
+    assert not any(canary in on_medium for canary in erased)  # not even in files that have no name any more
