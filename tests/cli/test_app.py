@@ -20,13 +20,13 @@ from erasable.cli._exits import EXIT_CODES, exit_code
 from erasable.cli._shared import Json
 from erasable.cli.app import COMMANDS, Entry, app, load_command, run
 
-GROUPS = {"receipt": ("verify",), "keys": ("new",), "token": ("make", "list", "revoke")}
+GROUPS = {"receipt": ("verify",), "keys": ("new",), "mlflow": ("stale",), "token": ("make", "list", "revoke")}
 LEAVES = [[name, *rest] for name in COMMANDS for rest in ([[c] for c in GROUPS.get(name, ())] or [[]])]
 HEAVY = ("numpy", "scipy", "sklearn", "matplotlib", "pyarrow", "cryptography")
 PANELS = {
     "Model": ["learn", "forget", "verify", "predict", "inspect", "export", "replay", "schema"],
     "Proof": ["receipt", "keys", "scan", "mlflow"],
-    "Service": ("serve", "token", "purge"),
+    "Service": ["serve", "token", "purge"],
     "Research": ["plan", "reproduce", "bench", "demo"],
 }
 

@@ -13,11 +13,6 @@ from erasable.cli._shared import Bars, Json, print_json, say
 app = typer.Typer(name="mlflow", help="Copies of a model in an MLflow registry.", no_args_is_help=True)
 
 
-@app.callback()
-def _group() -> None:
-    """Copies of a model in an MLflow registry."""
-
-
 @app.command()
 def stale(
     model: Annotated[
