@@ -299,8 +299,6 @@ class Ledger:
     def _read_open(self) -> None:
         found = filter(None, map(_OPEN.fullmatch, self._disk.names(self._folder)))
         for number in sorted({int(match[1] or match[2]) for match in found}):
-            with locked(self._epoch(number), disk=self._disk):
-                pass  # what a crash left of erasing it is erased
             self._epochs[number] = set()
             self._stale.add(number)
             for _, _, record in read_journal(self._epoch(number), disk=self._disk):
