@@ -163,10 +163,7 @@ class ServiceMachine(RuleBasedStateMachine):
             except Killed:
                 died = True
         if died:
-            for journal in (self.service._ledger._journal, self.service._ledger._past):
-                if journal is not None:
-                    journal.close()
-            Disk().close(self.service._ledger._lock)
+            self.service._ledger.close()  # as the end of a process does: nothing is written
             if what == "commit":
                 self.requests = {n: (r, k, "begun" if s == "pending" else s) for n, (r, k, s) in self.requests.items()}
             self.start()

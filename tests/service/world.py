@@ -167,8 +167,9 @@ class World:
         ledger = self.ledger
         states = tuple((name, entry.state.value) for name, entry in sorted(ledger._entries.items()))
         tries = tuple(sorted((name, t.count) for (name, _), t in self.worker._tries.items()))
-        epochs = tuple((number in ledger._stale, *sorted(names)) for number, names in sorted(ledger._epochs.items()))
-        return states, tries, epochs, ledger._journal is not None
+        held = ledger._epochs
+        epochs = tuple((number in held._stale, *sorted(names)) for number, names in sorted(held._names.items()))
+        return states, tries, epochs, held._journal is not None
 
 
 ACTIONS = {

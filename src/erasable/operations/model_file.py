@@ -381,6 +381,8 @@ class ModelFile:
                 signing = self._key is not None and self._verify_first
                 # One snapshot is verified, written, signed and reported.
                 rewriting = bool(leaving) or self._rewrite_unchanged
+                if rewriting and not leaving:
+                    model.drop_caches()  # weights are solved for again, as after a change
                 state = model.snapshot(settle=False) if rewriting or signing else None
                 if signing:
                     model.verify(state=state)

@@ -12,20 +12,19 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
-import re
 import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 
-from erasable.errors import BusyError, ConflictError, InputError, QueueFullError, StoreError, UnknownRequestError
+from erasable.errors import BusyError, ConflictError, InputError, StoreError, UnknownRequestError
+from erasable.service.arrivals import Arrival, judged
 from erasable.service.entries import Entry, Kind, State, as_record, check_id, from_record
+from erasable.service.epochs import Epochs
 from erasable.service.identities import Identity
 from erasable.service.settings import Settings
-from erasable.store import REAL_DISK, Disk, Journal, locked, read_journal, read_record, rewrite_journal
-
-_OPEN = re.compile(r"(?:open-([0-9]{8,})|\.open-([0-9]{8,})\.(?:new|old|lock))")
+from erasable.store import REAL_DISK, Disk, Journal, read_journal, read_record, rewrite_journal
 
 Open = tuple[Entry, tuple[Identity, ...]]
 
@@ -63,22 +62,23 @@ class Ledger:
     ) -> None:
         self._folder, self._disk = os.path.abspath(folder), disk
         self._key, self._settings, self._clock = operator_key, settings, clock
-        self._turn = threading.RLock()
         self._lock = self._taken()
+        # Where both are taken, in this order. What is accepted waits for the second alone.
+        self._past_turn, self._turn, self._door = threading.RLock(), threading.RLock(), threading.Lock()
+        self._arriving: list[Arrival] = []
         self._entries: dict[str, Entry] = {}
         self._open: dict[str, tuple[Identity, ...]] = {}  # of all that is not settled
         self._places: dict[tuple[str, str], tuple[int, int]] = {}  # of receipts in ``past``
         self._owing: set[str] = set()  # receipts or callbacks
-        self._epochs: dict[int, set[str]] = {}  # which of these are in which ``open-N``
-        self._stale: set[int] = set()  # those that hold more than these
-        self._journal: Journal | None = None  # of the last epoch, while it takes requests
+        self._epochs = Epochs(self._folder, disk)
         try:
+            self._journal = Journal(self._path("past"), disk=disk)
             self._read_past()
             self._read_open()
-            self._past = Journal(self._path("past"), disk=disk)
             self._tidy()
         except BaseException:
-            self.close()
+            self._epochs.close()
+            disk.close(self._lock)
             raise
 
     # -- for everybody -------------------------------------------------------------------------------------------
@@ -103,20 +103,19 @@ class Ledger:
         if not identities:
             raise InputError("a request must name at least one identity.")
         seal = hmac.new(self._key, name.encode() + b"\n" + body, hashlib.sha256).hexdigest()
+        now = self._clock()
+        times, urls = (now, now + self._settings.promise), tuple(dict.fromkeys(callbacks))
+        arrival = Arrival(Entry(name, kind, State.PENDING, *times, callbacks=urls, seal=seal), tuple(identities))
+        with self._door:
+            self._arriving.append(arrival)
         with self._turn:
-            if (known := self._entries.get(name)) is not None:
-                if not hmac.compare_digest(known.seal, seal):
-                    raise ConflictError("a request of this id was accepted with another body: draw a new id.")
-                return known
-            if len(self._open) >= self._settings.queue:
-                full = QueueFullError(f"{len(self._open):,} requests wait, and no more are taken: try again later.")
-                full.retry_after = self._settings.tick
-                raise full
-            now = self._clock()
-            times = now, now + self._settings.promise
-            entry = Entry(name, kind, State.PENDING, *times, callbacks=tuple(dict.fromkeys(callbacks)), seal=seal)
-            self._put([(entry, tuple(identities))])
-            return entry
+            if arrival.outcome is None:  # otherwise somebody who came meanwhile has seen to it
+                with self._door:
+                    together, self._arriving = self._arriving, []
+                self._let_in(together)
+        if not isinstance(arrival.outcome, Entry):
+            raise arrival.outcome or StoreError("whether the request was accepted is not known: send it again.")
+        return arrival.outcome
 
     def cancel(self, request_id: str) -> Entry:
         """The entry, cancelled for good; only while it is pending. Its identities are erased with the next commit.
@@ -127,14 +126,14 @@ class Ledger:
         ConflictError
             When it is in progress or completed; a cancelled one stays so.
         """
-        with self._turn:
+        with self._past_turn, self._turn:
             entry = self.entry(request_id)
             if entry.state is State.CANCELLED:
                 return entry
             if entry.state is not State.PENDING:
                 raise ConflictError(f"the request is {entry.state.value}: only one that is pending can be cancelled.")
             entry = replace(entry, state=State.CANCELLED, settled=self._clock())
-            self._past.append([as_record(entry)])
+            self._journal.append([as_record(entry)])
             self._settled(entry)
             return entry
 
@@ -156,9 +155,9 @@ class Ledger:
 
     def receipt(self, request_id: str, model: str) -> str | None:
         """The text of a receipt; None while it is not there."""
-        with self._turn:
+        with self._past_turn:
             place = self._places.get((check_id(request_id), model))
-            record = None if place is None else read_record(self._past.path, *place, disk=self._disk)
+            record = None if place is None else read_record(self._journal.path, *place, disk=self._disk)
         return None if record is None else str(record["text"])
 
     def purge(self, before: datetime) -> int:
@@ -166,16 +165,16 @@ class Ledger:
 
         A request of that id is a new one afterwards.
         """
-        with self._turn:
+        with self._past_turn, self._turn:
             settled = [e for e in self._entries.values() if e.settled is not None and e.settled < before]
             gone = {e.request_id for e in settled} - self._owing
             if not gone:
                 return 0
-            self._past.close()
+            self._journal.close()
             try:
-                rewrite_journal(self._past.path, lambda record: record["request"] not in gone, disk=self._disk)
+                rewrite_journal(self._journal.path, lambda record: record["request"] not in gone, disk=self._disk)
             finally:
-                self._past = Journal(self._past.path, disk=self._disk)
+                self._journal = Journal(self._journal.path, disk=self._disk)
                 kept = {name: self._entries[name] for name in self._open}
                 self._read_past()
                 self._entries.update(kept)
@@ -195,7 +194,7 @@ class Ledger:
     def begin(self) -> list[Open]:
         """All that is not settled, in progress from now on."""
         with self._turn:
-            self._close_epoch()
+            self._epochs.close()
             for name in self._open:
                 self._entries[name] = replace(self._entries[name], state=State.IN_PROGRESS)
             return [(self._entries[name], identities) for name, identities in self._open.items()]
@@ -208,15 +207,17 @@ class Ledger:
         StoreError
             When that could not be made durable, or identities not erased: ask again.
         """
+        models, now = tuple(models), self._clock()
         with self._turn:
-            now, asked = self._clock(), [self._entries[name] for name in request_ids]
-            done = [
-                replace(e, state=State.COMPLETED, settled=now, models=tuple(models) if e.kind == "erasure" else ())
-                for e in asked
-            ]
-            if done:
-                self._past.append(map(as_record, done))
-            self._tidy(frozenset(request_ids))
+            asked = [self._entries[name] for name in request_ids]
+        done = [
+            replace(e, state=State.COMPLETED, settled=now, models=models if e.kind == "erasure" else ()) for e in asked
+        ]
+        if done:
+            with self._past_turn:
+                self._journal.append(map(as_record, done))
+        self._tidy(frozenset(request_ids))
+        with self._turn:
             for entry in done:
                 self._settled(entry)
 
@@ -227,26 +228,27 @@ class Ledger:
 
     def put_receipts(self, receipts: Iterable[tuple[str, str, str]]) -> None:
         """Receipts (request id, model, text) made durable; the first of a request and model stays."""
-        with self._turn:
+        with self._past_turn:
             fresh = {(name, model): text for name, model, text in receipts if (name, model) not in self._places}
             records = [{"request": name, "model": model, "text": text} for (name, model), text in fresh.items()]
-            for (name, model), place in zip(fresh, self._past.append(records) if records else (), strict=True):
-                self._places[name, model] = place
-                self._known(self._entries[name].with_receipt(model))
+            places = self._journal.append(records) if records else []
+            with self._turn:
+                for (name, model), place in zip(fresh, places, strict=True):
+                    self._places[name, model] = place
+                    self._known(self._entries[name].with_receipt(model))
 
     def told(self, request_id: str, url: str) -> None:
         """A callback was delivered, or given up."""
-        with self._turn:
-            self._past.append([{"request": request_id, "told": url}])
-            self._known(self._entries[request_id].without_callback(url))
+        with self._past_turn:
+            self._journal.append([{"request": request_id, "told": url}])
+            with self._turn:
+                self._known(self._entries[request_id].without_callback(url))
 
     def close(self) -> None:
         """Let another process have it."""
-        with self._turn:
-            for journal in (self._journal, getattr(self, "_past", None)):
-                if journal is not None:
-                    journal.close()
-            self._journal = None
+        with self._past_turn, self._turn:
+            self._epochs.close()
+            self._journal.close()
             self._disk.close(self._lock)
 
     # -- how -----------------------------------------------------------------------------------------------------
@@ -278,10 +280,7 @@ class Ledger:
     def _settled(self, entry: Entry) -> None:
         self._known(entry)
         self._open.pop(entry.request_id, None)
-        for number, names in self._epochs.items():
-            if entry.request_id in names:
-                names.discard(entry.request_id)
-                self._stale.add(number)
+        self._epochs.drop(entry.request_id)
 
     def _read_past(self) -> None:
         """Every record says all of one thing, so that one that is there twice says it once."""
@@ -297,58 +296,37 @@ class Ledger:
                 self._known(self._entries[name].with_receipt(record["model"]))
 
     def _read_open(self) -> None:
-        found = filter(None, map(_OPEN.fullmatch, self._disk.names(self._folder)))
-        for number in sorted({int(match[1] or match[2]) for match in found}):
-            with locked(self._epoch(number), disk=self._disk):
-                pass  # what a crash left of erasing it is erased
-            self._epochs[number] = set()
-            self._stale.add(number)
-            for _, _, record in read_journal(self._epoch(number), disk=self._disk):
-                if (name := record["request"]) not in self._entries or name in self._open:
-                    entry, self._open[name] = from_record(record)
-                    self._entries[name] = replace(entry, state=State.IN_PROGRESS)
-                    for names in self._epochs.values():
-                        names.discard(name)
-                    self._epochs[number].add(name)
+        for record in self._epochs.found():
+            if (name := record["request"]) not in self._entries or name in self._open:
+                entry, self._open[name] = from_record(record)
+                self._entries[name] = replace(entry, state=State.IN_PROGRESS)
+                self._epochs.hold(name)
 
-    def _epoch(self, number: int) -> str:
-        return self._path(f"open-{number:08d}")
+    def _let_in(self, together: list[Arrival]) -> None:
+        """Those that can be accepted are made durable with one fsync; each gets an answer."""
+        fresh, failure = judged(together, self._entries, len(self._open), self._settings), None
+        try:
+            if fresh:
+                self._put([(arrival.entry, arrival.identities) for arrival in fresh.values()])
+        except StoreError as error:
+            failure = error
+        for arrival in together:
+            arrival.outcome = arrival.outcome or failure or fresh[arrival.entry.request_id].entry
 
     def _put(self, accepted: list[Open]) -> None:
-        """Requests made durable, with their identities, in the epoch that takes requests."""
-        if self._journal is None:
-            number = max(self._epochs, default=0) + 1
-            self._journal = Journal(self._epoch(number), disk=self._disk)
-            self._epochs[number] = set()
-        number = max(self._epochs)
-        try:
-            self._journal.append(as_record(entry, identities) for entry, identities in accepted)
-        except StoreError:
-            self._stale.add(number)  # of what was refused, half may be there
-            self._close_epoch()
-            raise
+        """Requests made durable, with their identities."""
+        self._epochs.put({entry.request_id: as_record(entry, identities) for entry, identities in accepted})
         for entry, identities in accepted:
             self._entries[entry.request_id], self._open[entry.request_id] = entry, identities
-            for names in self._epochs.values():
-                names.discard(entry.request_id)
-            self._epochs[number].add(entry.request_id)
-
-    def _close_epoch(self) -> None:
-        if self._journal is not None:
-            self._journal.close()
-            self._journal = None
 
     def _tidy(self, settled: Collection[str] = ()) -> None:
-        """Erase epochs that hold more than what is open; what is open moves to another one first."""
-        closed = [number for number in sorted(self._epochs) if self._journal is None or number != max(self._epochs)]
-        for number in closed:
-            left = [name for name in self._open if name in self._epochs[number] and name not in settled]
-            if number not in self._stale and len(left) == len(self._epochs[number]) > 0:
-                continue
-            if left:
-                self._put([(self._entries[name], self._open[name]) for name in left])
-            with locked(self._epoch(number), disk=self._disk) as writer:
-                if writer.exists():
-                    writer.remove()
-            del self._epochs[number]
-            self._stale.discard(number)
+        """Erase what holds more than what is open; what is open moves elsewhere first."""
+        with self._turn:
+            doomed = self._epochs.doomed([name for name in self._open if name not in settled])
+            moving = [name for names in doomed.values() for name in names]
+            if moving:
+                self._put([(self._entries[name], self._open[name]) for name in moving])
+        for number in doomed:
+            self._epochs.erase(number)
+            with self._turn:
+                self._epochs.forget(number)

@@ -7,7 +7,6 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,6 +18,7 @@ from erasable.models.shards import shards_of
 from erasable.operations.inspect import inspect
 from erasable.operations.model_file import ModelFile
 from erasable.service.entries import Entry, Kind, State
+from erasable.service.health import Health
 from erasable.service.identities import Identity
 from erasable.service.ledger import Ledger
 from erasable.service.rounds import Rounds
@@ -31,37 +31,6 @@ from erasable.store import doubt_about_blocks, locked
 
 _PATIENCE = 10.0  # seconds that a commit waits for another process with the model
 _SHORTEST_KEY = 16  # bytes
-
-
-@dataclass(frozen=True)
-class Health:
-    """How the service is; no identities, no digests.
-
-    Attributes
-    ----------
-    ready : bool
-        Whether it has recovered, takes requests and its last rounds went well.
-    problem : str or None
-        What went wrong with the last commit, receipt or callback, in words: a full disk, say.
-    doubts : tuple of str
-        Where overwritten bytes may stay on the medium, in words (see ``erasable.store.doubt_about_blocks``).
-    waiting : int
-        Requests that are not settled.
-    overdue : int
-        Those of them that are past their expected completion.
-    receipts_owed, callbacks_owed : int
-    resumed : int
-        Requests that an earlier run had accepted and not completed, found at the start.
-    """
-
-    ready: bool
-    problem: str | None = None
-    doubts: tuple[str, ...] = ()
-    waiting: int = 0
-    overdue: int = 0
-    receipts_owed: int = 0
-    callbacks_owed: int = 0
-    resumed: int = 0
 
 
 def _now() -> datetime:

@@ -1,0 +1,151 @@
+"""The ledger by itself: threads at the door, what cannot be erased, what a journal must not be."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from datetime import UTC, datetime
+
+import pytest
+
+from erasable.errors import ConflictError, NotErasedError, QueueFullError, StoreError
+from erasable.service.entries import State
+from erasable.service.epochs import Epochs
+from erasable.service.identities import Identity
+from erasable.service.ledger import Ledger
+from erasable.service.settings import Settings
+from erasable.store import Disk, Journal, Writer
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+ANN = [Identity("subject", "raw", "canary-ann")]
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    made = Ledger(tmp_path / "ledger", b"k" * 32, Settings(queue=50), lambda: NOW)
+    yield made
+    made.close()
+
+
+def together(calls):
+    """What many calls at the same time gave."""
+    outcomes, gate = [None] * len(calls), threading.Barrier(len(calls))
+
+    def run(i):
+        gate.wait()
+        try:
+            outcomes[i] = calls[i]()
+        except Exception as error:
+            outcomes[i] = error
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(len(calls))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return outcomes
+
+
+def test_threads_that_come_together_share_an_fsync_and_each_gets_its_own_answer(ledger, monkeypatch):
+    syncs, slow = [], threading.Event()
+
+    def fsync(self, descriptor):
+        syncs.append(descriptor)
+        slow.wait(0.05)
+
+    monkeypatch.setattr(Disk, "fsync", fsync)
+    names = [str(uuid.uuid4()) for _ in range(30)]
+    found = together([lambda name=name: ledger.accept(name, "erasure", ANN, name.encode()) for name in names])
+    assert [entry.request_id for entry in found] == names
+    assert len(syncs) < 15
+    assert ledger.waiting == 30
+
+
+def test_the_same_id_at_the_same_time_is_one_request(ledger):
+    name = str(uuid.uuid4())
+    bodies = [b"one", b"one", b"two", b"one", b"two"]
+    found = together([lambda body=body: ledger.accept(name, "erasure", ANN, body) for body in bodies])
+    accepted = {body for body, entry in zip(bodies, found, strict=True) if not isinstance(entry, Exception)}
+    assert len(accepted) == 1
+    for body, entry in zip(bodies, found, strict=True):
+        assert isinstance(entry, ConflictError) == (body not in accepted)
+    assert ledger.waiting == 1
+
+
+def test_no_more_are_taken_than_the_queue_holds_however_they_come(ledger):
+    found = together([lambda: ledger.accept(str(uuid.uuid4()), "erasure", ANN, b"") for _ in range(60)])
+    assert sum(isinstance(entry, QueueFullError) for entry in found) == 10
+    assert ledger.waiting == 50
+
+
+def test_all_who_wait_are_told_when_the_disk_is_full(ledger, monkeypatch):
+    def refuse(self, contents):
+        raise StoreError("the disk is full.")
+
+    monkeypatch.setattr(Journal, "append", refuse)
+    found = together([lambda: ledger.accept(str(uuid.uuid4()), "erasure", ANN, b"") for _ in range(8)])
+    assert all(isinstance(error, StoreError) for error in found)
+    assert ledger.entries() == []
+    monkeypatch.undo()
+    ledger.accept(str(uuid.uuid4()), "erasure", ANN, b"")
+    assert ledger.waiting == 1
+
+
+def test_nobody_is_told_of_a_completion_before_identities_are_erased(ledger, monkeypatch, tmp_path):
+    name = str(uuid.uuid4())
+    ledger.accept(name, "erasure", ANN, b"")
+    ledger.begin()
+    remove, broken = Writer.remove, [True]
+
+    def failing(self):
+        if broken[0]:
+            raise NotErasedError("not all could be erased.")
+        remove(self)
+
+    monkeypatch.setattr(Writer, "remove", failing)
+    with pytest.raises(NotErasedError):
+        ledger.complete([name], ["m"])
+    assert ledger.entry(name).state is State.IN_PROGRESS
+    assert [entry.request_id for entry, _ in ledger.begin()] == [name]
+    broken[0] = False
+    ledger.complete([name], ["m"])
+    assert ledger.entry(name).state is State.COMPLETED
+    assert all(b"canary" not in path.read_bytes() for path in (tmp_path / "ledger").iterdir())
+
+
+def test_what_was_accepted_while_a_commit_was_under_way_waits_for_the_next(ledger):
+    first, second = str(uuid.uuid4()), str(uuid.uuid4())
+    ledger.accept(first, "erasure", ANN, b"")
+    assert [entry.request_id for entry, _ in ledger.begin()] == [first]
+    ledger.accept(second, "erasure", ANN, b"")
+    ledger.complete([first], ["m"])
+    assert (ledger.entry(first).state, ledger.entry(second).state) == (State.COMPLETED, State.PENDING)
+    assert ledger.cancel(second).state is State.CANCELLED
+
+
+def test_what_is_open_moves_on_when_its_file_has_to_go(ledger, tmp_path):
+    """A model that cannot be written for long does not keep the identities of those who cancelled."""
+    bob = [Identity("subject", "raw", "canary-bob")]
+    first, second = str(uuid.uuid4()), str(uuid.uuid4())
+    ledger.accept(first, "erasure", ANN, b"")
+    ledger.accept(second, "erasure", bob, b"")
+    ledger.cancel(second)
+    ledger.begin()
+    ledger.complete()  # nothing was carried out
+    (path,) = (tmp_path / "ledger").glob("open-*")
+    assert b"canary-ann" in path.read_bytes()
+    assert b"canary-bob" not in path.read_bytes()
+    assert [(e.request_id, who) for e, who in ledger.begin()] == [(first, tuple(ANN))]
+
+
+def test_an_epoch_is_left_alone_while_all_of_it_is_open(tmp_path):
+    epochs = Epochs(str(tmp_path), Disk())
+    epochs.put({"a": {"request": "a"}, "b": {"request": "b"}})
+    assert epochs.doomed(["a", "b"]) == {}  # it takes requests
+    epochs.close()
+    assert epochs.doomed(["a", "b"]) == {}
+    assert epochs.doomed(["a"]) == {1: ["a"]}
+    epochs.drop("b")
+    assert epochs.doomed(["a"]) == {1: ["a"]}
+    epochs.put({"a": {"request": "a"}})
+    assert epochs.doomed(["a"]) == {1: []}
