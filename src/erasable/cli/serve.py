@@ -40,9 +40,9 @@ def serve(
 
     - `erasable serve credit.erasable`
     """
+    from erasable.service.health import Health
     from erasable.service.http.configuration import read_configuration
     from erasable.service.http.server import serve as run
-    from erasable.service.service import Health
 
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(asctime)s %(message)s")
     asked = read_configuration(configuration, models=models or None, folder=folder, host=host, port=port)

@@ -322,11 +322,11 @@ class LinearModel(Model):
             scores[block] = scale_rows(self._numbers(X[block]), grid) @ W.T + offset
         return scores
 
-    def probabilities(self, X: Any) -> Float64s:
+    def chances(self, scores: Float64s) -> Float64s:
         """Of the logistic loss the sigmoid of the scores, of several classes made to add up to one."""
         if self.configuration.loss == "squared" or self.n_classes == 1:
-            return super().probabilities(X)
-        return sigmoids(self.decision(X))
+            return super().chances(scores)
+        return sigmoids(scores)
 
     # -- the feature map -----------------------------------------------------------------------------------------
 

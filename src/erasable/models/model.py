@@ -342,7 +342,10 @@ class Model(ABC):
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """The class of each row: the sign of the score, or the class with the largest one."""
-        scores = self.decision(X)  # Algorithm 1, line 20; Algorithm 2, line 10
+        return self.chosen(self.decision(X))  # Algorithm 1, line 20; Algorithm 2, line 10
+
+    def chosen(self, scores: Float64s) -> npt.NDArray[Any]:
+        """The classes that scores stand for."""
         classes = array_of(self.classes)
         several = scores.ndim > 1
         winner = np.argmax(scores, axis=1) if several else (scores > 0).astype(np.intp) * (len(classes) > 1)
@@ -355,7 +358,10 @@ class Model(ABC):
 
     def probabilities(self, X: Any) -> Float64s:
         """Probability of each class, shape (n, n_classes); see ``predict_proba`` of the estimators."""
-        scores = self.decision(X)
+        return self.chances(self.decision(X))
+
+    def chances(self, scores: Float64s) -> Float64s:
+        """The probabilities that scores stand for."""
         if scores.ndim > 1:
             return nearest_probabilities(self.shares(scores))
         if len(self.classes) == 1:

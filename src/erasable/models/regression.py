@@ -85,6 +85,6 @@ class RegressionModel(LinearModel):
         constants: Float64s = super().intercepts() * self._spans() + centres
         return constants
 
-    def predict(self, X: Any) -> Float64s:
+    def chosen(self, scores: Float64s) -> Float64s:
         """The targets of each row, shape (n,) for one and (n, n_targets) for several; not cut off at their ranges."""
-        return self.decision(X)
+        return scores

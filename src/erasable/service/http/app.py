@@ -51,6 +51,7 @@ def create_app(
     )
     guard, metrics = Guard(tokens, configuration), Metrics(service)
     answer = install(app, lambda path: _shape(app, path))
+    inference.add_routes(app, service, guard, metrics, configuration)  # first: most calls
     if signer is not None:
         opendsr.add_routes(
             app,
@@ -61,7 +62,6 @@ def create_app(
             domain=configuration.processor_domain,
             url=configuration.url,
         )
-    inference.add_routes(app, service, guard, metrics, configuration)
     own.add_routes(app, service, guard, metrics, configuration.model_files())
     console.add_routes(app, service, guard, configuration, receipt_key)
     app.add_middleware(Envelope, configuration=configuration, metrics=metrics, answer=answer)

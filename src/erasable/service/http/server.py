@@ -8,6 +8,7 @@ import logging
 import os
 import secrets
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,17 +19,19 @@ import uvicorn
 from erasable.audit.keys import PrivateKey, new_key, read_private_key, write_key
 from erasable.errors import ConfigurationError
 from erasable.service.entries import Entry
+from erasable.service.health import Health
 from erasable.service.http.app import create_app
 from erasable.service.http.configuration import Configuration
 from erasable.service.http.opendsr import signed_headers, status_of
 from erasable.service.http.signing import Signer
-from erasable.service.service import ErasureService, Health
+from erasable.service.service import ErasureService
 from erasable.service.suppression import SuppressionList, read_key
 from erasable.service.tokens import TokenFile
 
 log = logging.getLogger("erasable.service")
 TOKENS = "tokens.json"
 _CALLBACK_SECONDS = 10.0
+_SWITCH_SECONDS = 0.0005  # how long the writer may keep a prediction waiting for the interpreter
 
 
 def callbacks(signer: Signer, configuration: Configuration, client: httpx.Client | None = None) -> Callable[..., None]:
@@ -86,6 +89,7 @@ def serve(configuration: Configuration, *, started: Callable[[Health], None] | N
     service, tokens, signer = made_of(configuration)
     # uvicorn raises the signal once more when it has stopped: that must not be the end before all is done.
     signal.signal(signal.SIGTERM, lambda *_: None)
+    sys.setswitchinterval(_SWITCH_SECONDS)
     health = service.start()
     try:
         if started is not None:

@@ -103,5 +103,5 @@ def _cell(text: str) -> Any:
 
 def predicted(model: Model, rows: Any) -> tuple[list[Any], list[list[float]] | None]:
     """Answers, and the probability of every class where the model classifies."""
-    answers = model.predict(rows).tolist()
-    return answers, model.probabilities(rows).tolist() if model.classifies else None
+    scores = model.decision(rows)
+    return model.chosen(scores).tolist(), model.chances(scores).tolist() if model.classifies else None
