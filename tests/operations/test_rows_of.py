@@ -11,9 +11,11 @@ import scipy.sparse as sp
 from erasable import ErasableClassifier, ModelFile
 from erasable.core.target_grid import off_grid
 from erasable.errors import InputError, InputTypeError, StateFormatError
+from erasable.estimators import TableEncoder
 from erasable.models import shards
 from erasable.operations.inspect import inspect, rows_of
 from tests.formats.models import CASES, N, rows, wide_rows
+from tests.schemas.raw import draft, table
 
 SPARSE = {"linear, sparse", "linear, sparse, 20 bits", "regression, sparse, 20 bits", "core set, tree on sparse"}
 
@@ -111,6 +113,36 @@ def test_several_people_and_rows_are_asked_for_together():
     model.forget(subjects=["ann"])
     assert model.rows_of(subjects=["ann"]).rows == []
     assert [row.id for row in model.rows_of(subjects=["bob"]).rows] == [1]
+
+
+@pytest.mark.parametrize("scaling", ["row", "bound"])
+def test_rows_of_raw_tables_come_back_as_cells(scaling, tmp_path):
+    raw, schema = table(), draft()
+    how = schema.bound if scaling == "bound" else scaling
+    model = ErasableClassifier(feature_map=TableEncoder(schema), threshold=0.2, scaling=how)
+    roles = {"ids": raw["row_id"].to_pylist(), "subjects": raw["person"].to_pylist()}
+    model.fit(raw, raw["outcome"].to_pylist(), **roles)
+    model.save(tmp_path / "m.erasable")
+    found = rows_of(tmp_path / "m.erasable", ids=model.core_ids_.tolist())
+    assert found == model.rows_of(ids=model.core_ids_)
+    assert "as far as" in found.values_are
+    cells = dict(zip(raw["row_id"].to_pylist(), raw.to_pylist(), strict=True))
+    names = set(schema.feature_names_out())
+    for row in found.rows:
+        true = cells[row.id]
+        assert list(row.cells) == [c.name for c in schema.features]
+        assert set(row.values) <= names
+        assert row.cells["town"].text == true["town"]
+        assert row.cells["age"].missing is (true["age"] is None)
+        if true["age"] is not None:
+            low, high = row.cells["age"].facts["low"], row.cells["age"].facts["high"]
+            assert low is None or low <= true["age"]
+            assert high is None or true["age"] < high
+        assert true["joined"].month in row.cells["joined"].facts["parts"]["month"]
+        assert len(row.cells["note"].facts["places"]) == len(set(true["note"].split()))
+        assert true["note"].split()[0] not in str(row.as_json()["cells"])
+    json.dumps(found.as_json())
+    assert true["town"] not in repr(row.cells) + repr(row)
 
 
 def test_nothing_stored_is_an_answer_of_the_same_shape(tmp_path):
