@@ -245,8 +245,8 @@ def test_of_each_row_some_numbers_are_looked_for_and_the_rest_is_counted(tmp_pat
     (tmp_path / "left.csv").write_text(",".join(map(repr, wide[2].tolist())))
     report = scan_for(tmp_path, tmp_path / "t.npz")
     assert {(r.what, r.row) for r in report.remains} == {("number", 2)}
-    assert report.found == 32
-    assert report.too_short["cells"] == 4 * 18
+    assert report.found == 16
+    assert report.too_short["cells"] == 4 * 34
 
 
 SCHEMA = """

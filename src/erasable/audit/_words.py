@@ -22,6 +22,7 @@ _MOST_TRIES = 200_000
 _WORD = (string.ascii_letters + string.digits + "_-").encode()
 _TEXT = (string.printable.rstrip("\x0b\x0c")).encode()
 _FAR = bytes(range(128, 256))
+_RUNS = [re.compile(b"[" + re.escape(letters) + b"]+") for letters in (_WORD, _WORD + _FAR)]
 _U = np.uint64
 _MIX = _U(0x9E3779B97F4A7C15)
 
@@ -57,8 +58,7 @@ def _is_far(text: bytes) -> bool:
 
 def _longest_word(text: bytes) -> tuple[bytes, int]:
     """The longest run of letters and digits in an id, and where in it."""
-    letters = _WORD + (_FAR if _is_far(text) else b"")
-    runs = [(m.group(), m.start()) for m in re.finditer(b"[" + re.escape(letters) + b"]+", text)]
+    runs = [(m.group(), m.start()) for m in _RUNS[_is_far(text)].finditer(text)]
     return max(runs, key=lambda r: len(r[0]), default=(b"", 0))
 
 

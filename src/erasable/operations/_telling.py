@@ -19,7 +19,7 @@ from erasable.schemas import Category, Number, Role, Schema, Text, canonical_tex
 
 _BYTES = 8  # of a text that hardly stands somewhere by chance
 _DIGITS = 6  # of such a number, without zeros at its ends
-_OF_A_ROW = 32  # cells that are looked for
+_OF_A_ROW = 16  # cells that are looked for
 _IN_ALL = 200_000  # unless there are more rows
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
