@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from erasable import ErasableClassifier, ModelFile
+from erasable import ErasableClassifier, ErasableRegressor, ModelFile
 from erasable.core.target_grid import off_grid
 from erasable.errors import InputError, InputTypeError, StateFormatError
 from erasable.estimators import TableEncoder
 from erasable.models import shards
 from erasable.operations.inspect import inspect, rows_of
+from erasable.schemas import Category, Number, Schema
 from tests.formats.models import CASES, N, rows, wide_rows
 from tests.schemas.raw import draft, table
 
@@ -167,6 +168,24 @@ def test_models_in_several_files_say_it_too(X, tmp_path, monkeypatch):
     found = rows_of(tmp_path / "m.erasable", subjects=["p1"])
     assert found == model.rows_of(subjects=["p1"])
     assert len(found.rows) == sum("p1" in o for o in owners if o) > 0
+
+
+def test_cells_come_back_from_several_files_and_sparse_rows_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(shards, "LARGEST_FILE", 100)
+    monkeypatch.setattr(shards, "LARGEST_SHARD", 64)
+    schema = Schema([Category(name="town", hashed=500), Number(name="age", range=[0, 100])])
+    assert schema.sparse
+    cells = {"town": [f"town {i}" for i in range(N)], "age": [1.0 + i for i in range(N)]}
+    model = ErasableRegressor(target_range=(0, 1), feature_map=schema, threshold=0.0).fit(cells, np.arange(N) / N)
+    model.save(tmp_path / "m.erasable")
+    assert inspect(tmp_path / "m.erasable").files > 1
+    found = rows_of(tmp_path / "m.erasable", ids=list(range(N)))
+    assert found == model.rows_of(ids=range(N))
+    assert len(found.rows) == N
+    for row in found.rows:
+        age, town = row.cells["age"].facts, row.cells["town"].facts
+        assert age["low"] <= cells["age"][row.id] <= age["high"] < age["low"] + 0.1
+        assert f"town#{town['places'][0]}" in row.values
 
 
 def test_wrong_requests_are_refused(tmp_path):

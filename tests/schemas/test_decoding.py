@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
+from decimal import Decimal
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from erasable.core.grid import Grid, to_grid
 from erasable.models.access import told_cells
 from erasable.schemas import Category, Cross, Date, Number, Ordered, Schema, Text, Time, Vector, YesNo, decode_row
+from erasable.schemas._told import about
 from tests.schemas import oracle
 from tests.schemas.cases import ROWS, WITH_VECTOR
 
@@ -281,3 +283,17 @@ def test_bounds_that_fit_nothing_are_missing_cells():
     schema = Schema([Category(name="c", values=["a", "b"], indicator=False)])
     two = np.array([1.0, 1.0, 0.0])  # no cell is two values
     assert decode_row(schema, two - 0.01, two + 0.01, (1.0, 1.0))["c"].missing is True
+
+
+@given(middle=st.floats(-1e9, 1e9), half=st.floats(1e-10, 1e6))
+def test_what_is_shown_of_a_number_is_never_less_than_is_known(middle, half):
+    low, high = middle - half, middle + half
+    shown = about(low, high)
+    if "±" in shown:
+        number, margin = map(Decimal, shown.split(" ± "))
+        slack = Decimal(1e-13) * (abs(Decimal(middle)) + Decimal(half))
+        assert number - margin <= Decimal(low) + slack
+        assert number + margin >= Decimal(high) - slack
+        assert margin <= 3 * Decimal(half) + slack
+    else:
+        assert low == high

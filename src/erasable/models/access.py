@@ -202,8 +202,7 @@ def named_values(meta: Mapping[str, Any], row: Any) -> dict[str, float]:
     else:
         stored = row[0][:features] if meta["format"] in _LINEAR else row[0]  # without the constant of an intercept
         places = list(range(len(stored)))
-    schema = _schema_in(meta.get("feature_map"))
-    names = meta.get("feature_names") if schema is None else schema.feature_names_out()
+    names = _encoded_names(meta.get("feature_map")) or meta.get("feature_names")
     values = _undone(meta, places, np.asarray(stored, dtype=np.float64)).tolist()
     return {names[j] if names is not None else str(j): value for j, value in zip(places, values, strict=True)}
 
@@ -240,6 +239,13 @@ def _schema_in(feature_map: str | None) -> Schema | None:
     """The schema that a header describes, where its map is one."""
     described = None if feature_map is None else described_map(feature_map)["map"]
     return Schema.parse(described["text"]) if described and described.get("map") == "schema" else None
+
+
+@lru_cache(maxsize=4)
+def _encoded_names(feature_map: str | None) -> list[str] | None:
+    """The names of the features that a schema makes, where the map is one."""
+    schema = _schema_in(feature_map)
+    return None if schema is None else schema.feature_names_out()
 
 
 def _undone(meta: Mapping[str, Any], places: list[int], stored: Float64s) -> Float64s:

@@ -51,7 +51,7 @@ def decode_row(schema: Schema, low: Float64s, high: Float64s, scale: tuple[float
     >>> stored = (row / 2).round(2)
     >>> for name, told in decode_row(schema, stored - 0.005, stored + 0.005, (0.0, 10.0)).items():
     ...     print(f"{name}: {told.text}")
-    age: 39 ± 2
+    age: 39.0 ± 0.7
     town: Oslo
     """
     stored = Bounds(low, high)
