@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 
 import numpy as np
@@ -107,8 +108,13 @@ def fitted(schema, k=2, seed=0, regression=False, **options):
     return ErasableClassifier(threshold=0.05, feature_map=schema, **options).fit(table, labels)
 
 
+@functools.cache
+def opened(path):
+    return onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+
+
 def run(path, cells):
-    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    session = opened(path)
     return dict(zip([o.name for o in session.get_outputs()], session.run(None, for_graph(cells)), strict=True))
 
 
@@ -134,7 +140,7 @@ def agrees(clf, found, cells, margin):
     np.testing.assert_allclose(found["probabilities"], clf.predict_proba(table), rtol=0, atol=margin)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(rows=tables(EXACT))
 def test_float64_columns_are_encoded_as_the_schema_encodes_them(models, rows):
     clf, path = models["exact", "float64"]
@@ -142,7 +148,7 @@ def test_float64_columns_are_encoded_as_the_schema_encodes_them(models, rows):
     agrees(clf, run(path, cells), cells, 1e-12)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(rows=tables(EXACT))
 def test_float32_columns_are_so_to_within_a_step(models, rows):
     clf, path = models["exact", "float32"]

@@ -110,7 +110,7 @@ def check(schema, row, told, *, text=WITH_VECTOR):
             assert pairs in facts["pairs"]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     row=ROWS,
     meaning=_vector,
@@ -130,7 +130,7 @@ def test_what_is_told_of_a_cell_contains_it(row, meaning, bits, intercept, scali
     check(SCHEMA, row, told_cells(SCHEMA, grid, to_grid(X, grid)))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(row=ROWS, meaning=_vector)
 def test_an_encoded_row_that_was_not_rounded_says_it_too(row, meaning):
     row = {**row, "meaning": meaning}
@@ -154,7 +154,7 @@ def test_rows_on_the_edge_of_the_ball_are_read_as_they_were_stored(x, bits, inte
         assert within(told[f"x{j}"].facts["low"], v, told[f"x{j}"].facts["high"])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(row=ROWS, meaning=_vector)
 def test_on_the_usual_grid_little_is_lost(row, meaning):
     row = {**row, "meaning": meaning}
@@ -291,7 +291,7 @@ def test_what_is_shown_of_a_number_is_never_less_than_is_known(middle, half):
     shown = about(low, high)
     if "±" in shown:
         number, margin = map(Decimal, shown.split(" ± "))
-        slack = Decimal(1e-13) * (abs(Decimal(middle)) + Decimal(half))
+        slack = Decimal("1e-13") * (abs(Decimal(middle)) + Decimal(half))
         assert number - margin <= Decimal(low) + slack
         assert number + margin >= Decimal(high) - slack
         assert margin <= 3 * Decimal(half) + slack
