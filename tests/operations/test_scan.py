@@ -176,10 +176,10 @@ def table_of(folder, text, name="gone.csv"):
 @pytest.mark.parametrize(
     "left",
     [
-        "amount,age\n215646,39\n",
-        '{"amount": 215646.0, "age": 39}',
-        "paid 215646.00 today",
-        "amount=215646;",
+        "amount,age\n2156461,39\n",
+        '{"amount": 2156461.0, "age": 39}',
+        "paid 2156461.00 today",
+        "amount=2156461;",
         "x\t1234.5625\ty",
         '"1234.5625"',
         "[1, 1234.5625, 3]",
@@ -189,7 +189,7 @@ def table_of(folder, text, name="gone.csv"):
     ],
 )
 def test_numbers_that_tell_a_row_are_found_as_text(tmp_path, left):
-    table = table_of(tmp_path, "a,b,c\n215646,39,0.5\n7,1234.5625,-0.0001234567\n")
+    table = table_of(tmp_path, "a,b,c\n2156461,39,0.5\n7,1234.5625,-0.0001234567\n")
     (tmp_path / "left.txt").write_text(left)
     report = scan_for(tmp_path, table)
     assert {(r.file, r.what) for r in report.remains} == {("left.txt", "number")}
@@ -200,14 +200,14 @@ def test_numbers_that_tell_a_row_are_found_as_text(tmp_path, left):
 @pytest.mark.parametrize(
     "left",
     [
-        "215646.5 and 0.215646 and 1215646 and 2156460 and 215646e3 and -215646 and v215646",
+        "2156461.5 and 0.2156461 and 12156461 and 21564610 and 2156461e3 and -2156461 and v2156461",
         "39 0.5 7 0.50 39.0 7.0",
         "1234.56251 1234.562 11234.5625 -1234.5625 1234.5625.1",
         "0.0001234567 -0.00012345678 -0.000123456",
     ],
 )
 def test_longer_and_shorter_numbers_are_others(tmp_path, left):
-    table = table_of(tmp_path, "a,b,c\n215646,39,0.5\n7,1234.5625,-0.0001234567\n")
+    table = table_of(tmp_path, "a,b,c\n2156461,39,0.5\n7,1234.5625,-0.0001234567\n")
     (tmp_path / "left.txt").write_text(left)
     assert scan_for(tmp_path, table).clean
 
@@ -276,7 +276,7 @@ places = 8
 """
 RAW = """row_id,who,phone,ticket,town,fare,joined,note
 r1,person-1,+41 44 555 01 02,A/5 21171,Winterthur,71.283,2020-01-31,has a red bicycle
-r2,person-2,NA,349909,Little Snoring,7.25,2020-01-31,
+r2,person-2,NA,3101282,Little Snoring,7.25,2020-01-31,
 """
 
 
@@ -285,8 +285,8 @@ r2,person-2,NA,349909,Little Snoring,7.25,2020-01-31,
     [
         ("call +41 44 555 01 02 now", "cell", 0),
         ("ticket A/5 21171.", "cell", 0),
-        ("ticket 349909.", "number", 1),
-        ('{"ticket": "349909"}', "number", 1),
+        ("ticket 3101282.", "number", 1),
+        ('{"ticket": "3101282"}', "number", 1),
         ("She has a red bicycle!", "cell", 0),
         ("town: Little Snoring", "cell", 1),
         ("in Winterthur on 2020-01-31 for 71.283 or 7.25, person-1", None, None),
@@ -305,6 +305,6 @@ def test_cells_of_parquet_tables_are_found_like_those_of_csv(tmp_path):
     table = pa.csv.read_csv(table_of(tmp_path, RAW))
     pq.write_table(table, tmp_path / "gone.parquet")
     (tmp_path / "gone.csv").unlink()
-    (tmp_path / "left.txt").write_text("Little Snoring, 349909, A/5 21171, 7.25")
+    (tmp_path / "left.txt").write_text("Little Snoring, 3101282, A/5 21171, 7.25")
     report = scan_for(tmp_path, tmp_path / "gone.parquet", schema=Schema.parse(SCHEMA), id="row_id")
     assert sorted((r.what, r.row) for r in report.remains) == [("cell", 0), ("cell", 1), ("number", 1)]

@@ -7,7 +7,7 @@ model found in the folder and on the default grid; its id and subject as text, a
 neighbouring bytes of one with at least eight different entries that are not zero, unless a stored row under another id
 has the same entries in these columns. A text is found as a whole word: the bytes before and after it are no ASCII
 letter, digit, underscore or hyphen; one of fewer than eight bytes only where the eight bytes on both sides are text.
-A number is none that goes on behind a point: 215646 does not stand in 215646.5, nor in 0.215646.
+A number is none that goes on behind a point: 21564611 does not stand in 21564611.5, nor in 0.21564611.
 
 **Files of this package** are read by their own account: ids and subjects are compared one by one, whatever their
 length, and stored rows as wholes. A stored row that equals a row looked for, under an id that is not looked for, is a

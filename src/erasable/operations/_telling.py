@@ -1,7 +1,7 @@
 """Which cells of a table tell a row wherever they stand, and how each may be written: what a scan looks for as text.
 
 Most cells tell nobody: ages, towns and amounts stand everywhere. Looked for are texts of eight bytes or more, and
-numbers of six significant digits or more; what is shorter is counted.
+numbers of seven significant digits or more; what is shorter is counted.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from erasable.arrow import TEXTS, is_kind
 from erasable.schemas import Category, Number, Role, Schema, Text, canonical_text
 
 _BYTES = 8  # of a text that hardly stands somewhere by chance
-_DIGITS = 6  # of such a number, without zeros at its ends
+_DIGITS = 7  # of such a number, without zeros at its ends
 _OF_A_ROW = 16  # cells that are looked for
 _IN_ALL = 200_000  # unless there are more rows
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
@@ -70,7 +70,7 @@ def spellings(value: Any, written: str | None = None) -> set[str]:
     """How a number is written in CSV, JSON and logs, and how it stands in the table.
 
     Its shortest text that reads back as the same float64, that of the nearest float32, and where that is the same
-    number, one or two decimals: 215646, 215646.0 and 215646.00; 1234.5 and 1234.50.
+    number, one or two decimals: 2156461, 2156461.0 and 2156461.00; 1234567.5 and 1234567.50.
     """
     found = {canonical_text(value), *([] if written is None else [written])}
     number = float(value)
@@ -95,7 +95,7 @@ def telling_numbers(X: npt.NDArray[Any]) -> Telling:
     with np.errstate(divide="ignore", over="ignore", under="ignore", invalid="ignore"):
         sizes = np.abs(X.astype(np.float64))
         scaled = sizes * 10.0 ** -np.floor(np.log10(sizes)) * digits  # in front of the point: one digit less than told
-        near = np.abs(scaled - np.rint(scaled)) < (1e-2 if X.dtype == np.float32 else 1e-6)
+        near = np.abs(scaled - np.rint(scaled)) < (0.07 if X.dtype == np.float32 else 1e-6)
     long = ~near & np.isfinite(scaled)
     taken = long & (np.cumsum(long, axis=1) <= found.of_a_row)
     found.passed_over["numbers"] += int(np.count_nonzero(~long))
