@@ -353,6 +353,24 @@ def test_a_twin_is_told_from_a_remain(tmp_path, model):
     assert {t.row for t in one_of_both.twins} == {1}
 
 
+@pytest.mark.parametrize("name", [0, ""])
+def test_a_row_without_a_subject_is_not_that_of_zero(tmp_path, name):
+    X = RNG(3).standard_normal((40, 24))
+    other = 7 if name == 0 else "person-7"
+    people = [other if i % 2 else None for i in range(40)]
+    clf = ErasableClassifier(threshold=0.0)
+    saved(clf.fit(X, X[:, 0] > 0, ids=range(1000, 1040), subjects=people, allow_no_subject=True), tmp_path)
+    asked = {"ids": [1, 2], "subjects": [name, other]}
+    found = scan(tmp_path, RNG(7).standard_normal((2, 24)), **asked)
+    assert {(r.what, r.row) for r in found.remains} == {("subject", 1)}
+    assert found.found == 20
+    named = [name if i == 4 else p for i, p in enumerate(people)]
+    if name == 0:  # an empty text is nobody's name
+        clf = ErasableClassifier(threshold=0.0)
+        saved(clf.fit(X, X[:, 0] > 0, ids=range(1000, 1040), subjects=named, allow_no_subject=True), tmp_path)
+        assert scan(tmp_path, RNG(7).standard_normal((2, 24)), **asked).found == 21
+
+
 def test_subjects_are_found_only_when_asked_for(tmp_path, model):
     clf, *_ = model
     saved(clf, tmp_path)

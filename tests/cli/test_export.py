@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from safetensors import safe_open
 
-from erasable import ErasableClassifier, ErasableKernelClassifier
+from erasable import ErasableClassifier, ErasableKernelClassifier, load
 from erasable.cli.app import run
 
 
@@ -45,6 +45,35 @@ def test_the_type_of_the_input_can_be_chosen(clf, tmp_path):
         assert run(["export", "model.erasable", "-o", "m.onnx", *options]) == 0
         session = onnxruntime.InferenceSession(tmp_path / "m.onnx", providers=["CPUExecutionProvider"])
         assert session.get_inputs()[0].type == kind
+
+
+def test_raw_columns_where_the_kinds_allow_it(tmp_path, monkeypatch, capsys):
+    import onnxruntime
+
+    monkeypatch.chdir(tmp_path)
+    lines = [f"{20 + i % 50},{('Bern', 'Oslo', '')[i % 3]},{'likes cats' if i % 4 else ''},{i % 2}" for i in range(60)]
+    (tmp_path / "t.csv").write_text("\n".join(["age,town,note,ill", *lines]))
+    schema = 'version = 1\n[columns.ill]\nrole = "label"\n[columns.age]\nkind = "number"\nrange = [0, 100]\n'
+    schema += '[columns.town]\nkind = "category"\nvalues = ["Bern"]\n'
+    (tmp_path / "raw.toml").write_text(schema)
+    (tmp_path / "text.toml").write_text(schema + '[columns.note]\nkind = "text"\nwords = [1, 1]\nplaces = 8\n')
+    for name in ("raw", "text"):
+        learn = ["learn", "t.csv", "--schema", f"{name}.toml", "--threshold", "0.01", "-o", f"{name}.erasable"]
+        assert run(learn) == 0
+    capsys.readouterr()
+    assert run(["export", "raw.erasable", "-o", "raw.onnx"]) == 0
+    assert "raw.onnx.toml: the schema; the file takes raw columns" in capsys.readouterr().out
+    session = onnxruntime.InferenceSession(tmp_path / "raw.onnx", providers=["CPUExecutionProvider"])
+    cells = {"age": np.float32([[30], [np.nan]]), "town": np.array([["Bern"], [""]], dtype=object)}
+    expected = load("raw.erasable").decision_function({"age": [30, None], "town": ["Bern", None]})
+    np.testing.assert_allclose(session.run(["scores"], cells)[0], expected, atol=1e-5)
+    assert run(["export", "raw.erasable", "-o", "raw.onnx", "--encoded"]) == 0
+    assert "takes encoded rows" in capsys.readouterr().out
+    assert run(["export", "text.erasable", "-o", "text.onnx"]) == 0
+    assert "cannot take these columns as they are: note (text)." in capsys.readouterr().out
+    assert run(["export", "text.erasable", "-o", "text.onnx", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["takes"], told["encoded_for"]) == ("encoded rows", ["note (text)"])
 
 
 def test_what_cannot_be_exported_is_one_line_and_a_code(clf, tmp_path, capsys):

@@ -94,6 +94,22 @@ def test_known_labels_are_compared_as_the_model_has_them(folder, capsys):
     assert said(capsys)["scores"]["accuracy"] > 0.8
 
 
+def test_labels_that_the_model_does_not_know_are_counted(folder, capsys):
+    learnt()
+    known = table()["churned"].to_pylist()
+    odd = pa.array([f"{c}?" if i < 7 else str(c) for i, c in enumerate(known)])
+    data = put(table().drop_columns(["churned"]).append_column("churned", odd), "odd.csv")
+    capsys.readouterr()
+    assert run(["predict", MODEL, data, "--label", "churned", "-o", "p.csv"]) == 0
+    assert f"warning: the labels of 7 of the {N} rows are none of the model's classes" in " ".join(
+        capsys.readouterr().err.split()
+    )
+    assert run(["predict", MODEL, data, "--label", "churned", "-o", "p.csv", "--json"]) == 0
+    told = said(capsys)
+    assert told["scores"]["unknown_labels"] == 7
+    assert len(told["warnings"]) == 1
+
+
 def test_what_cannot_be_predicted(folder, capsys):
     learnt()
     put(table().drop_columns(["age"]), "less.csv")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import math
 from pathlib import Path
@@ -134,6 +136,28 @@ def test_the_schema_is_in_the_file(raw, capsys):
     assert said(capsys)["schema"] == draft().text
     assert run(["inspect", "m.erasable"]) == 0
     assert "encoded by a schema" in capsys.readouterr().out
+
+
+def test_what_is_stored_of_somebody_is_told_in_cells_of_the_table(raw, capsys):
+    assert run(["learn", "raw.csv", *LEARN]) == 0
+    rows = {row["row_id"]: row for row in table().to_pylist()}
+    stored = load("m.erasable").core_ids_.tolist()
+    row = rows[stored[0]]
+    capsys.readouterr()
+    assert run(["inspect", "m.erasable", "--subject", row["person"]]) == 0
+    out = capsys.readouterr().out
+    assert f"id: {row['row_id']}" in out
+    assert f"  town: {row['town']}" in out
+    assert "the words that were hashed are not stored" in out
+    assert run(["inspect", "m.erasable", "--subject", row["person"], "--json"]) == 0
+    told = said(capsys)
+    mine = next(r for r in told["rows"] if r["id"] == row["row_id"])
+    assert mine["cells"]["town"] == {"text": row["town"], "missing": False, "one_of": [row["town"]], "others": False}
+    assert f"town={row['town']}" in mine["values"]
+    assert run(["inspect", "m.erasable", "--id", row["row_id"], "--csv"]) == 0
+    (line,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
+    assert line["cells.town"] == row["town"]
+    assert not [name for name in line if name.startswith("values.")]
 
 
 def test_learning_more_and_scoring_need_no_schema(raw, capsys):

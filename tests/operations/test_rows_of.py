@@ -8,12 +8,15 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from erasable import ErasableClassifier, ModelFile
+from erasable import ErasableClassifier, ErasableRegressor, ModelFile
 from erasable.core.target_grid import off_grid
 from erasable.errors import InputError, InputTypeError, StateFormatError
+from erasable.estimators import TableEncoder
 from erasable.models import shards
 from erasable.operations.inspect import inspect, rows_of
+from erasable.schemas import Category, Number, Schema
 from tests.formats.models import CASES, N, rows, wide_rows
+from tests.schemas.raw import draft, table
 
 SPARSE = {"linear, sparse", "linear, sparse, 20 bits", "regression, sparse, 20 bits", "core set, tree on sparse"}
 
@@ -113,6 +116,36 @@ def test_several_people_and_rows_are_asked_for_together():
     assert [row.id for row in model.rows_of(subjects=["bob"]).rows] == [1]
 
 
+@pytest.mark.parametrize("scaling", ["row", "bound"])
+def test_rows_of_raw_tables_come_back_as_cells(scaling, tmp_path):
+    raw, schema = table(), draft()
+    how = schema.bound if scaling == "bound" else scaling
+    model = ErasableClassifier(feature_map=TableEncoder(schema), threshold=0.2, scaling=how)
+    roles = {"ids": raw["row_id"].to_pylist(), "subjects": raw["person"].to_pylist()}
+    model.fit(raw, raw["outcome"].to_pylist(), **roles)
+    model.save(tmp_path / "m.erasable")
+    found = rows_of(tmp_path / "m.erasable", ids=model.core_ids_.tolist())
+    assert found == model.rows_of(ids=model.core_ids_)
+    assert "as far as" in found.values_are
+    cells = dict(zip(raw["row_id"].to_pylist(), raw.to_pylist(), strict=True))
+    names = set(schema.feature_names_out())
+    for row in found.rows:
+        true = cells[row.id]
+        assert list(row.cells) == [c.name for c in schema.features]
+        assert set(row.values) <= names
+        assert row.cells["town"].text == true["town"]
+        assert row.cells["age"].missing is (true["age"] is None)
+        if true["age"] is not None:
+            low, high = row.cells["age"].facts["low"], row.cells["age"].facts["high"]
+            assert low is None or low <= true["age"]
+            assert high is None or true["age"] < high
+        assert true["joined"].month in row.cells["joined"].facts["parts"]["month"]
+        assert len(row.cells["note"].facts["places"]) == len(set(true["note"].split()))
+        assert true["note"].split()[0] not in str(row.as_json()["cells"])
+    json.dumps(found.as_json())
+    assert true["town"] not in repr(row.cells) + repr(row)
+
+
 def test_nothing_stored_is_an_answer_of_the_same_shape(tmp_path):
     model = ErasableClassifier(threshold=0.1).fit(np.eye(3), [0, 1, 0])
     model.save(tmp_path / "m.erasable")
@@ -135,6 +168,24 @@ def test_models_in_several_files_say_it_too(X, tmp_path, monkeypatch):
     found = rows_of(tmp_path / "m.erasable", subjects=["p1"])
     assert found == model.rows_of(subjects=["p1"])
     assert len(found.rows) == sum("p1" in o for o in owners if o) > 0
+
+
+def test_cells_come_back_from_several_files_and_sparse_rows_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(shards, "LARGEST_FILE", 100)
+    monkeypatch.setattr(shards, "LARGEST_SHARD", 64)
+    schema = Schema([Category(name="town", hashed=500), Number(name="age", range=[0, 100])])
+    assert schema.sparse
+    cells = {"town": [f"town {i}" for i in range(N)], "age": [1.0 + i for i in range(N)]}
+    model = ErasableRegressor(target_range=(0, 1), feature_map=schema, threshold=0.0).fit(cells, np.arange(N) / N)
+    model.save(tmp_path / "m.erasable")
+    assert inspect(tmp_path / "m.erasable").files > 1
+    found = rows_of(tmp_path / "m.erasable", ids=list(range(N)))
+    assert found == model.rows_of(ids=range(N))
+    assert len(found.rows) == N
+    for row in found.rows:
+        age, town = row.cells["age"].facts, row.cells["town"].facts
+        assert age["low"] <= cells["age"][row.id] <= age["high"] < age["low"] + 0.1
+        assert f"town#{town['places'][0]}" in row.values
 
 
 def test_wrong_requests_are_refused(tmp_path):

@@ -5,13 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
 
 from erasable import ErasableClassifier
 from erasable.errors import ErasableError, InputError, InputTypeError
+from erasable.operations._telling import spellings
 from erasable.operations.scan import scan_for
+from erasable.schemas import Schema, canonical_text
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((300, 8)).astype(np.float32)
@@ -161,3 +166,145 @@ def test_what_the_models_say_goes_before_what_is_ignored(tmp_path):
         scan_for(tmp_path, tmp_path / "gone.parquet", id="id", ignore=["day"])
     found = scan_for(tmp_path, tmp_path / "gone.parquet", id="id", ignore=["day", "__index_level_0__"])
     assert found.rows == 5
+
+
+def table_of(folder, text, name="gone.csv"):
+    (folder / name).write_text(text, encoding="utf-8")
+    return folder / name
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        "amount,age\n2156461,39\n",
+        '{"amount": 2156461.0, "age": 39}',
+        "paid 2156461.00 today",
+        "amount=2156461;",
+        "x\t1234.5625\ty",
+        '"1234.5625"',
+        "[1, 1234.5625, 3]",
+        "-0.0001234567\n",
+        "-0.0001234567 and so on",
+        "(-0.0001234567)",
+    ],
+)
+def test_numbers_that_tell_a_row_are_found_as_text(tmp_path, left):
+    table = table_of(tmp_path, "a,b,c\n2156461,39,0.5\n7,1234.5625,-0.0001234567\n")
+    (tmp_path / "left.txt").write_text(left)
+    report = scan_for(tmp_path, table)
+    assert {(r.file, r.what) for r in report.remains} == {("left.txt", "number")}
+    assert {r.row for r in report.remains} == {0 if "2156" in left else 1}
+    assert report.too_short["numbers"] == 3
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        "2156461.5 and 0.2156461 and 12156461 and 21564610 and 2156461e3 and -2156461 and v2156461",
+        "39 0.5 7 0.50 39.0 7.0",
+        "1234.56251 1234.562 11234.5625 -1234.5625 1234.5625.1",
+        "0.0001234567 -0.00012345678 -0.000123456",
+    ],
+)
+def test_longer_and_shorter_numbers_are_others(tmp_path, left):
+    table = table_of(tmp_path, "a,b,c\n2156461,39,0.5\n7,1234.5625,-0.0001234567\n")
+    (tmp_path / "left.txt").write_text(left)
+    assert scan_for(tmp_path, table).clean
+
+
+@given(
+    value=st.one_of(
+        st.integers(-(2**60), 2**60), st.floats(allow_nan=False, allow_infinity=False), st.floats(-1e6, 1e6).map(float)
+    )
+)
+def test_every_spelling_reads_back_as_the_number(value):
+    for text in spellings(value):
+        with np.errstate(over="ignore"):
+            assert float(text) == float(value) or np.float32(float(text)) == np.float32(float(value)) != np.inf
+    assert canonical_text(value) in spellings(value)
+    if float(value).is_integer() and 0 < abs(value) < 2**53:
+        assert {str(int(value)), f"{int(value)}.0", f"{int(value)}.00"} <= spellings(value)
+
+
+def test_float32_numbers_are_found_as_their_short_and_their_long_texts(tmp_path):
+    value = np.float32(123.45678)
+    pq.write_table(
+        pa.table({"x": pa.array([value, 0.1], pa.float32()), "y": pa.array([1.5, 2.5], pa.float32())}),
+        tmp_path / "t.parquet",
+    )
+    for written in (str(value), repr(float(value))):
+        (tmp_path / "left.log").write_text(f"value {written}\n")
+        report = scan_for(tmp_path, tmp_path / "t.parquet")
+        assert [(r.what, r.row) for r in report.remains] == [("number", 0)]
+        assert report.too_short["numbers"] == 3
+
+
+def test_of_each_row_some_numbers_are_looked_for_and_the_rest_is_counted(tmp_path):
+    wide = RNG.standard_normal((4, 50))
+    np.savez(tmp_path / "t.npz", X=wide, y=np.zeros(4))
+    (tmp_path / "left.csv").write_text(",".join(map(repr, wide[2].tolist())))
+    report = scan_for(tmp_path, tmp_path / "t.npz")
+    assert {(r.what, r.row) for r in report.remains} == {("number", 2)}
+    assert report.found == 16
+    assert report.too_short["cells"] == 4 * 34
+
+
+SCHEMA = """
+version = 1
+[columns.row_id]
+role = "id"
+[columns.who]
+role = "subject"
+[columns.phone]
+role = "ignore"
+[columns.ticket]
+kind = "category"
+hashed = 8
+[columns.town]
+kind = "category"
+values = ["Bern", "Winterthur"]
+[columns.fare]
+kind = "number"
+range = [0, 100]
+[columns.joined]
+kind = "date"
+parts = ["month"]
+[columns.note]
+kind = "text"
+words = [1, 1]
+places = 8
+"""
+RAW = """row_id,who,phone,ticket,town,fare,joined,note
+r1,person-1,+41 44 555 01 02,A/5 21171,Winterthur,71.283,2020-01-31,has a red bicycle
+r2,person-2,NA,3101282,Little Snoring,7.25,2020-01-31,
+"""
+
+
+@pytest.mark.parametrize(
+    ("left", "what", "row"),
+    [
+        ("call +41 44 555 01 02 now", "cell", 0),
+        ("ticket A/5 21171.", "cell", 0),
+        ("ticket 3101282.", "number", 1),
+        ('{"ticket": "3101282"}', "number", 1),
+        ("She has a red bicycle!", "cell", 0),
+        ("town: Little Snoring", "cell", 1),
+        ("in Winterthur on 2020-01-31 for 71.283 or 7.25, person-1", None, None),
+        ("in Bern, NA", None, None),
+    ],
+)
+def test_telling_cells_of_raw_tables_are_found(tmp_path, left, what, row):
+    table = table_of(tmp_path, RAW)
+    (tmp_path / "left.txt").write_text(left)
+    report = scan_for(tmp_path, table, schema=Schema.parse(SCHEMA), id="row_id")
+    assert [(r.what, r.row) for r in report.remains] == ([] if what is None else [(what, row)])
+    assert {k: report.too_short[k] for k in ("texts", "numbers", "cells")} == {"texts": 0, "numbers": 2, "cells": 0}
+
+
+def test_cells_of_parquet_tables_are_found_like_those_of_csv(tmp_path):
+    table = pa.csv.read_csv(table_of(tmp_path, RAW))
+    pq.write_table(table, tmp_path / "gone.parquet")
+    (tmp_path / "gone.csv").unlink()
+    (tmp_path / "left.txt").write_text("Little Snoring, 3101282, A/5 21171, 7.25")
+    report = scan_for(tmp_path, tmp_path / "gone.parquet", schema=Schema.parse(SCHEMA), id="row_id")
+    assert sorted((r.what, r.row) for r in report.remains) == [("cell", 0), ("cell", 1), ("number", 1)]

@@ -49,12 +49,16 @@ def test_a_label_that_the_model_does_not_know_is_wrong_and_was_impossible():
     assert scores.log_loss == pytest.approx((-math.log(0.9) - math.log(0.8) - math.log(np.finfo(float).eps)) / 3)
     assert scores.confusion.tolist() == [[1, 0, 0], [0, 1, 0], [1, 0, 0]]
     assert scores.auc == pytest.approx((1.0 + 1.0 + 0.5) / 3)  # the model has no opinion of z
+    assert scores.unknown_labels == 1
+    assert "the labels of 1 of the 3 rows are none of the model's classes" in scores.warnings[0]
+    assert "z" not in scores.warnings[0].split()
 
 
 def test_labels_of_another_type_are_unknown_and_no_error():
     scores = scores_of(["0", "1"], [0, 1], [[1.0, 0.0], [0.0, 1.0]], [0, 1])
     assert scores.accuracy == 0.0
     assert scores.classes == (0, 1, "0", "1")
+    assert scores.unknown_labels == 2
 
 
 def test_one_class_has_no_area():

@@ -149,22 +149,28 @@ class Ours:
             yield i, dense.view(np.uint8), places
 
     def keys(self, fd: int, name: str) -> list[tuple[int | bytes, int, int]] | None:
-        """Ids or subjects with their offset and length in the file; None where there are none to be read."""
-        tensor, ends = self.tensors.get(name), self.tensors.get(name + ".ends")
-        if tensor is None or max(tensor.high, ends.high if ends else 0) > self.size:
+        """Ids or subjects with their offset and length in the file; None where there are none to be read.
+
+        A row without a subject has a zero, or no byte, in the place of one: that is nobody's name, and left out.
+        """
+        tensor, ends, there = (self.tensors.get(name + part) for part in ("", ".ends", ".present"))
+        if tensor is None or any(t is not None and t.high > self.size for t in (tensor, ends, there)):
             return None
+        keys: list[tuple[int | bytes, int, int]]
         if tensor.dtype == "<i8" and len(tensor.shape) == 1:
-            values = self._array(fd, tensor).tolist()
-            return [(v, tensor.low + 8 * i, 8) for i, v in enumerate(values)]
-        if tensor.dtype != "|u1" or ends is None or ends.dtype != "<i8":
+            keys = [(v, tensor.low + 8 * i, 8) for i, v in enumerate(self._array(fd, tensor).tolist())]
+        elif tensor.dtype == "|u1" and ends is not None and ends.dtype == "<i8":
+            blob = os.pread(fd, tensor.high - tensor.low, tensor.low)
+            stops = self._array(fd, ends)
+            starts = np.concatenate([[0], stops[:-1]]) if len(stops) else stops
+            if (starts > stops).any() or (stops[-1] if len(stops) else 0) != len(blob):  # else some bytes are in no key
+                return None
+            pairs = zip(starts.tolist(), stops.tolist(), strict=True)
+            keys = [(blob[a:b], tensor.low + a, b - a) for a, b in pairs]
+        else:
             return None
-        blob = os.pread(fd, tensor.high - tensor.low, tensor.low)
-        stops = self._array(fd, ends)
-        starts = np.concatenate([[0], stops[:-1]]) if len(stops) else stops
-        if (starts > stops).any() or (stops[-1] if len(stops) else 0) != len(blob):  # else some bytes are in no key
-            return None
-        pairs = zip(starts.tolist(), stops.tolist(), strict=True)
-        return [(blob[a:b], tensor.low + a, b - a) for a, b in pairs]
+        present = [True] * len(keys) if there is None else self._array(fd, there).tolist()
+        return [k for k, p in zip(keys, present, strict=True) if p] if len(present) == len(keys) else None
 
     @staticmethod
     def _array(fd: int, tensor: Tensor) -> npt.NDArray[Any]:

@@ -19,8 +19,9 @@ class Remain:
     offset, length : int
         Which bytes of the file; of its path, or which row of a Parquet file and 1, when ``what`` says so.
     what : str
-        ``"grid row"``, ``"float32 row"``, ``"float64 row"``, ``"part of a row"``, ``"id"``, ``"subject"``,
-        ``"id in a file name"`` or ``"subject in a file name"``; in what a Parquet file holds, ``"row in Parquet"``,
+        ``"grid row"``, ``"float32 row"``, ``"float64 row"``, ``"part of a row"``, ``"id"``, ``"subject"``, ``"cell"``
+        (a text of a raw table), ``"number"`` (a feature, written out), any of the last four with ``" in a file name"``
+        or ``" in Parquet"``; in what a Parquet file holds, ``"row in Parquet"``,
         ``"part of a row in Parquet"``, ``"id in Parquet"`` or ``"subject in Parquet"``.
     row : int
         Number of the row in the table, counted from 0; the first of them where several are the same.
@@ -60,6 +61,8 @@ class ScanReport:
     too_short : dict
         How many ``"ids"`` and ``"subjects"`` are too short to be looked for as text, and how many ``"rows"``
         have, in some encoding, too few bytes that are not zero. Files of this package are compared with these too.
+        How many ``"texts"`` and ``"numbers"`` of the rows are too short to be looked for, and how many ``"cells"``
+        too many, where cells are looked for at all.
     not_looked_into : tuple of str
         Files that are compressed or archives: only their outer bytes were searched, and of Parquet files with
         nested columns the others.

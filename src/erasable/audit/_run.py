@@ -26,7 +26,7 @@ from erasable.audit._walk import (
     why,
 )
 from erasable.audit._wanted import Wanted
-from erasable.audit._words import Key, Words, as_text, is_too_short
+from erasable.audit._words import NUMBER, Key, Words, as_text, is_too_short
 
 Progress = Callable[[int, int], None]
 _MOST_PARTS = 1000  # that are compared with the rows that models hold; more than that count as remains
@@ -60,7 +60,7 @@ class Run:
         self.mapped: set[str] = set()  # names of shards whose rows went through another feature map
         self.forms = self._forms()
         self.search = Search([])
-        named = [*wanted.named(), ("cell", wanted.cells)]
+        named = [*wanted.named(), ("cell", wanted.cells), (NUMBER, wanted.numbers)]
         self.words = Words([(what, row, key) for what, keys in named for key, row in keys.items()])
         self.first = True  # time that the files are read: then, names are looked for as well
         self.texts = {

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,8 @@ class Wanted:
     feature_names: tuple[str, ...] | None = None
     columns: dict[str, tuple[str, ...]] = field(default_factory=dict)  # of "id" and "subject"
     feature_map: str | None = None  # that the rows went through, as the header of a model describes it
-    cells: dict[Key, int] = field(default_factory=dict)  # other texts that tell a row
+    cells: dict[Key, int] = field(default_factory=dict)  # other texts that tell a row, and the first row that has each
+    numbers: dict[Key, int] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -33,7 +35,6 @@ class Wanted:
         feature_names: Any = None,
         columns: Any = None,
         feature_map: str | None = None,
-        cells: Any = (),
     ) -> Wanted:
         """The same from what a caller has, checked."""
         if not isinstance(X, np.ndarray) or X.dtype.kind != "f":
@@ -67,10 +68,15 @@ class Wanted:
             for what, name in (columns or {}).items()
             if name is not None
         }
-        texts: dict[Key, int] = {}
-        for row, text in cells:
-            texts.setdefault(text, row)
-        return cls(np.ascontiguousarray(X), found[0], found[1], names, known, feature_map, texts)
+        return cls(np.ascontiguousarray(X), found[0], found[1], names, known, feature_map)
+
+    def telling(self, cells: Iterable[tuple[int, str]], numbers: Iterable[tuple[int, str]]) -> Wanted:
+        """The same with texts and numbers that tell rows."""
+        first: list[dict[Key, int]] = [{}, {}]
+        for texts, given in zip(first, (cells, numbers), strict=True):
+            for row, text in given:
+                texts.setdefault(text, row)
+        return replace(self, cells=first[0], numbers=first[1])
 
     def named(self) -> list[tuple[str, dict[Key, int]]]:
         """``"id"`` and ``"subject"`` with their values, where given."""

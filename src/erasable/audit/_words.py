@@ -1,4 +1,4 @@
-"""Looking for ids and subjects as text: whole words, in a block of bytes."""
+"""Looking for ids, subjects and telling cells as text: whole words, in a block of bytes."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import numpy.typing as npt
 from erasable.audit._needles import Bytes
 from erasable.audit._search import CrowdedError
 
+NUMBER = "number"  # what a feature is called that is looked for as text
 SHORTEST = 4  # bytes of an id that is looked for as text
 _ON_ITS_OWN = 8  # bytes of an id that cannot well stand in binary data by chance; shorter ones must stand in text
 _AROUND = 8  # bytes on either side that must be text then
@@ -21,6 +22,7 @@ _MOST_TRIES = 200_000
 _WORD = (string.ascii_letters + string.digits + "_-").encode()
 _TEXT = (string.printable.rstrip("\x0b\x0c")).encode()
 _FAR = bytes(range(128, 256))
+_RUNS = [re.compile(b"[" + re.escape(letters) + b"]+") for letters in (_WORD, _WORD + _FAR)]
 _U = np.uint64
 _MIX = _U(0x9E3779B97F4A7C15)
 
@@ -56,8 +58,7 @@ def _is_far(text: bytes) -> bool:
 
 def _longest_word(text: bytes) -> tuple[bytes, int]:
     """The longest run of letters and digits in an id, and where in it."""
-    letters = _WORD + (_FAR if _is_far(text) else b"")
-    runs = [(m.group(), m.start()) for m in re.finditer(b"[" + re.escape(letters) + b"]+", text)]
+    runs = [(m.group(), m.start()) for m in _RUNS[_is_far(text)].finditer(text)]
     return max(runs, key=lambda r: len(r[0]), default=(b"", 0))
 
 
@@ -67,7 +68,8 @@ class Words:
     Parameters
     ----------
     keys : sequence of (what, row, key)
-        What it is, "id" or "subject", whose, and the value itself. Those that are too short are left out.
+        What it is, "id", "subject", "cell" or "number", whose, and the value itself. Those that are too short are left
+        out.
     """
 
     def __init__(self, keys: Sequence[tuple[str, int, Key]]) -> None:
@@ -117,7 +119,9 @@ class _Group:
                 held = block[some[:, None] + np.arange(n)]
                 for place in some[np.isin(_hash(held), hashes)].tolist():
                     for text, at, what, row in self._by_word.get(block[place : place + n].tobytes(), ()):
-                        if self._stands(block, letter, text, place - at):
+                        if self._stands(block, letter, text, place - at) and not (
+                            what == NUMBER and _goes_on(block, place - at, place - at + len(text))
+                        ):
                             yield Word(what, row, place - at, len(text))
                         else:
                             tries += 1
@@ -133,6 +137,12 @@ class _Group:
             return True
         around = np.concatenate([block[max(0, at - _AROUND) : at], block[end : end + _AROUND]])
         return bool(self._text[around].all())
+
+
+def _goes_on(block: Bytes, start: int, stop: int) -> bool:
+    """Whether digits go on beyond a point before or behind a number: it is then another one."""
+    before, behind = block[max(0, start - 2) : start].tobytes(), block[stop : stop + 2].tobytes()
+    return (behind[:1] == b"." and behind[1:].isdigit()) or before[-1:] == b"."
 
 
 def _runs(true: npt.NDArray[np.bool_], shortest: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:

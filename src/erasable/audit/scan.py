@@ -1,12 +1,13 @@
 """Looking for remains of rows in every file below a folder.
 
 **What is looked for.** Each row's bytes as float32 and float64, little endian, and its integers on the grid of every
-model found in the folder and on the default grid; its id and subject as text.
+model found in the folder and on the default grid; its id and subject as text, and the texts and numbers that tell it.
 
 **What counts as a remain.** A whole row in any of these encodings, at any offset. *A part of a row*: at least 64
 neighbouring bytes of one with at least eight different entries that are not zero, unless a stored row under another id
 has the same entries in these columns. A text is found as a whole word: the bytes before and after it are no ASCII
 letter, digit, underscore or hyphen; one of fewer than eight bytes only where the eight bytes on both sides are text.
+A number is none that goes on behind a point: 21564611 does not stand in 21564611.5, nor in 0.21564611.
 
 **Files of this package** are read by their own account: ids and subjects are compared one by one, whatever their
 length, and stored rows as wholes. A stored row that equals a row looked for, under an id that is not looked for, is a
@@ -21,11 +22,11 @@ id that is not looked for is a twin here too, where the column of ids is known. 
 statistics for instance, is searched once more as bytes.
 
 **What is not found.** Rows in other compressed, encrypted or archived files, and in lists and structs of Parquet files
-(those known by their first bytes are listed, and only their outer bytes searched); features written as decimal text;
-other number types, byte orders or column orders; integer ids as binary numbers, ids in other encodings (UTF-16, URL
-escapes) or run together with other letters; parts shorter than 64 bytes, or whose bytes are too even (yes-or-no
-features, small integers: such rows are found whole) or shared by more than four of the rows; rows that are nearly all
-zero, or one number over and over, outside of models and of Parquet files with the same columns (these are counted);
+(those known by their first bytes are listed, and only their outer bytes searched); numbers in other spellings than
+those given; other number types, byte orders or column orders; integer ids as binary numbers, ids in other encodings
+(UTF-16, URL escapes) or run together with other letters; parts shorter than 64 bytes, or whose bytes are too even (yes-
+or-no features, small integers: such rows are found whole) or shared by more than four of the rows; rows that are nearly
+all zero, or one number over and over, outside of models and of Parquet files with the same columns (these are counted);
 sums, weights and whatever else was computed from a row; and what is no file: free space of the disk, memory, swap,
 names of files that were deleted.
 """
@@ -60,6 +61,7 @@ def scan(
     subject_name: str | Sequence[str] | None = None,
     feature_map: str | None = None,
     cells: Iterable[tuple[int, str]] = (),
+    numbers: Iterable[tuple[int, str]] = (),
 ) -> ScanReport:
     r"""What is left of rows in the files below a folder, hidden and temporary ones included.
 
@@ -88,6 +90,8 @@ def scan(
         The map that ``X`` went through, as the headers of models describe it: they are the ones that hold such rows.
     cells : iterable of (row, text)
         Other texts that tell a row, such as names and addresses: looked for like ids.
+    numbers : iterable of (row, text)
+        Numbers that tell a row, in every spelling that is to be found.
 
     Returns
     -------
@@ -115,5 +119,6 @@ def scan(
     >>> report.remains
     (Remain(file='.leftover', offset=5, length=80, what='float64 row', row=2),)
     """
-    wanted = Wanted.of(X, ids, subjects, feature_names, {"id": id_name, "subject": subject_name}, feature_map, cells)
+    wanted = Wanted.of(X, ids, subjects, feature_names, {"id": id_name, "subject": subject_name}, feature_map)
+    wanted = wanted.telling(cells, numbers)
     return Run(wanted, folder, skip, exclude, progress).report()

@@ -27,6 +27,9 @@ def export(
     input_type: Annotated[
         str | None, typer.Option(help="What an ONNX graph takes: `float32` or `float64`. [default: float32]")
     ] = None,
+    encoded: Annotated[
+        bool, typer.Option("--encoded", help="Take encoded rows, also where a graph could take the raw columns.")
+    ] = False,
     timeout: Timeout = 60,
     as_json: Json = False,
 ) -> None:
@@ -36,8 +39,11 @@ def export(
     `pip install 'erasable[export]'`. The same state gives the same file.
 
     An export is a copy: what the model forgets later is not forgotten in it. Export again to the same path after every
-    `forget`; the stamp says which state a copy is of. Models that predict with stored rows are not exported. Of a model
-    with a schema the file takes the encoded columns, and the schema is written beside it.
+    `forget`; the stamp says which state a copy is of. Models that predict with stored rows are not exported.
+
+    Of a model with a schema, an ONNX file takes the columns of the raw table, one input for each, where all of them are
+    numbers, listed categories, levels, yes/no or vectors; otherwise, and in safetensors, it takes encoded rows. The
+    schema is written beside it.
 
     For example:
 
@@ -48,12 +54,14 @@ def export(
     from erasable.models.files import read_model
     from erasable.operations.export import export as write
 
-    report = write(read_model(model)[0], out, form=form, input_type=input_type, timeout=timeout)
+    report = write(read_model(model)[0], out, form=form, input_type=input_type, encoded=encoded, timeout=timeout)
     note_doubt(out)
     if as_json:
         print_json(report.as_json())
         return
     say(f"{report.path}: {report.form}, {report.bytes:,} bytes, of the state {report.digest}")
     if report.schema is not None:
-        say(f"{report.schema}: the schema that encodes the rows it takes")
+        say(f"{report.schema}: the schema; the file takes {report.takes}")
+    if report.encoded_for:
+        say(f"A graph cannot take these columns as they are: {', '.join(report.encoded_for)}.")
     say("This is a copy: after rows are forgotten, export again to replace it.")

@@ -49,7 +49,9 @@ def inspect(
     The checksum is tested, so a damaged file is found; whether the state is what its rows give, `verify` says.
 
     With `--subject` or `--id`, show what is stored of somebody: id, label, weight and the values of each row, as far as
-    the grid allows, and how many other subjects it has. That nothing is stored is an answer, too: exit code 0.
+    the grid allows, and how many other subjects it has. With a schema, values are those of the raw table as far as what
+    is stored tells them: "39.0 ± 0.2", a bin, a category, the places that words were hashed into. That nothing is
+    stored is an answer, too: exit code 0.
 
     For example:
 
@@ -134,7 +136,9 @@ def _show_rows_of(
         say()
         for name in _ROW:
             say(f"{name.replace('_', ' ')}: {_cell(told[name])}")
-        for name, value in row.values.items():
+        for name, told_cell in (row.cells or {}).items():
+            say(f"  {name}: {told_cell.text}")
+        for name, value in row.values.items() if row.cells is None else ():
             say(f"  {name}: {value:.6g}")
     if stored.not_stored:
         say()
@@ -142,14 +146,21 @@ def _show_rows_of(
 
 
 def _write_csv(stored: StoredRows) -> None:
-    """One line for each row; of sparse rows, columns for the features that are not zero in some of them."""
-    features = list(dict.fromkeys(name for row in stored.rows for name in row.values))
+    """One line for each row; of sparse rows, columns for the features that are not zero in some of them.
+
+    Where the model has a schema, there are what is told of cells instead of features.
+    """
+    told_cells = [row.cells for row in stored.rows if row.cells is not None]
+    features = list(dict.fromkeys(name for row in stored.rows for name in row.values if row.cells is None))
+    columns = list(dict.fromkeys(name for cells in told_cells for name in cells))
     shown: Any = visible if sys.stdout.isatty() else _cell  # elsewhere they are data, and stay as they are
     out = csv.writer(sys.stdout, lineterminator="\n")
-    out.writerow([*_ROW, *(shown(f"values.{name}") for name in features)])  # a feature may be called id
+    named = [*(f"cells.{name}" for name in columns), *(f"values.{name}" for name in features)]  # one may be called id
+    out.writerow([*_ROW, *map(shown, named)])
     for row in stored.rows:
         told = row.as_json()
-        out.writerow([*(shown(told[name]) for name in _ROW), *(row.values.get(name, 0.0) for name in features)])
+        cells = [shown(row.cells[name].text) for name in columns if row.cells is not None]
+        out.writerow([*(shown(told[n]) for n in _ROW), *cells, *(row.values.get(name, 0.0) for name in features)])
 
 
 _ROW = ("id", "label", "weight", "other_subjects")

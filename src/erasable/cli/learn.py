@@ -287,6 +287,7 @@ def learn(
         )
     note_doubt(out)
     report, hints, warned = done.report, *([as_options(line) for line in said] for said in (done.hints, done.warnings))
+    warned += done.test.warnings if done.test is not None else ()
     if as_json:
         counts = "rows", "core_rows_added", "core_rows", "rows_known", "rows_replaced", "rows_suppressed"
         rows = {name: getattr(report, name) for name in counts}

@@ -125,6 +125,7 @@ def predict(
         )
         rows = write_records(shown(), out)
     scores = None if tally is None else tally.scores(loaded.classes)
+    warnings += scores.warnings if scores is not None else ()
     if as_json:
         figures = None if scores is None else scores.as_json()
         cells = {"encoding": report_as_json(told[0])} if told else {}

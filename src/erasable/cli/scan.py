@@ -28,6 +28,15 @@ if TYPE_CHECKING:
     from erasable.audit.scan import Remain, ScanReport
 
 _MOST_SHOWN = 40
+_COMPARED = "[/] there, only models were compared with them"
+_NOT_TOLD = {
+    "ids": f"ids are too short for text:{_COMPARED}",
+    "subjects": f"subjects are too short for text:{_COMPARED}",
+    "rows": f"rows have too little to tell them by in some encoding:{_COMPARED}",
+    "texts": "texts of cells are too short to tell a row:[/] not looked for by themselves",
+    "numbers": "numbers have too few digits to tell a row:[/] not looked for as text",
+    "cells": "cells are more than are looked for:[/] of each row, the first ones were",
+}
 
 
 def scan(
@@ -85,8 +94,8 @@ def scan(
     """Look for remains of rows in every file of a folder: hidden, temporary and left-over ones included.
 
     Rows are looked for as float32, as float64 and as the integers that models store; ids and subjects as text, and so
-    are long texts of raw tables. Found are whole rows, and parts of 64 bytes or more. Parquet files are decoded; what
-    else is compressed cannot be looked into, and is listed.
+    are numbers of seven digits or more and, of raw tables, texts of eight bytes or more. Found are whole rows, and
+    parts of 64 bytes or more. Parquet files are decoded; what else is compressed cannot be looked into, and is listed.
 
     Exit code 0: nothing found in what could be looked into. Exit code 1: something found. Exit code 5: nothing found,
     but some file could not be read; with `--strict` also when one is compressed or an archive, or when only the ids of
@@ -145,8 +154,7 @@ def _show(report: ScanReport) -> None:
             page.print(f"[yellow]{name}:[/] {len(files) - _MOST_SHOWN:,} more")
     for what, many in report.too_short.items():
         if many:
-            note = "have too little to tell them by in some encoding" if what == "rows" else "are too short for text"
-            page.print(f"[yellow]{many:,} {what} {note}:[/] there, only models were compared with them")
+            page.print(f"[yellow]{many:,} {_NOT_TOLD[what]}")
     if report.links:
         page.print(f"[yellow]not opened:[/] {report.links:,} links, pipes, sockets or devices")
     size = f"{report.rows:,} rows, {report.files:,} files, {report.bytes / 1e6:,.1f} MB"

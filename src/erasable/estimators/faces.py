@@ -186,7 +186,8 @@ class ModelFace(Savable, Forgetting):
         Returns
         -------
         StoredRows
-            Ids, labels and the values of features, as far as the grid allows; ``values_are`` says how far that is.
+            Ids, labels and the values of features, as far as the grid allows; ``values_are`` says how far that is. With
+            a schema, also what they say of the cells of the raw table.
         """
         self._check_fitted("rows_of")
         return rows_of(self._model.snapshot(), ids, subjects)

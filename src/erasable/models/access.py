@@ -1,13 +1,16 @@
 """What is stored of somebody: the core rows that a request names, back in numbers that people know, as far as can be.
 
 A row on a grid is no longer the row that came: it was scaled by public numbers and rounded. Which of that can be undone
-is said with the values. :func:`named_values` is the one place where a stored row becomes values with names.
+is said with the values. :func:`named_values` is the one place where a stored row becomes values with names, and
+:func:`told_cells` the one where it becomes cells of a raw table.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -15,21 +18,28 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from erasable.core.arrays import Float64s
+from erasable.core.grid import Grid
 from erasable.core.layout import Key, Label, Owners, each_owner, owners_of
 from erasable.core.row_layout import read_rows
 from erasable.core.scaling import read_scaling
 from erasable.core.target_grid import off_grid
 from erasable.errors import InputError
 from erasable.models.keys import as_keys, same_kind
+from erasable.models.linear import described_map
 from erasable.models.linear_configuration import grid_of
 from erasable.models.linear_state import LinearState
 from erasable.models.regression_state import RegressionState
 from erasable.models.shards import SHARDED
 from erasable.models.state import State
 from erasable.models.weighting import ONE
+from erasable.schemas import Schema, Told, decode_row
 
 _LINEAR = (LinearState.FORMAT, RegressionState.FORMAT, *SHARDED)
 _EXACT = "each value is that of the row"
+_CELLS = (
+    "each cell of the table is told as far as its encoded and rounded row still says it: what it held is within the "
+    "bounds, or among those that are listed"
+)
 _DIRECTION = "only the direction of a row is stored, all its values divided by one number that is not stored"
 
 
@@ -49,6 +59,8 @@ class StoredRow:
     values : dict of float
         By the names of the features where the model has them, otherwise by their numbers from 0; of rows that are
         stored sparse, those that are not zero.
+    cells : dict of Told, or None
+        For a model with a schema, what these values say of each column of the raw table.
     """
 
     id: Key
@@ -56,10 +68,14 @@ class StoredRow:
     weight: float
     other_subjects: int
     values: dict[str, float]
+    cells: dict[str, Told] | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Plain values for JSON; bytes in hexadecimal."""
-        return {**asdict(self), "id": self.id.hex() if isinstance(self.id, bytes) else self.id}
+        plain = {name: value for name, value in vars(self).items() if name != "cells"}
+        plain["id"] = self.id.hex() if isinstance(self.id, bytes) else self.id
+        cells = self.cells or {}
+        return {**plain, **({"cells": {name: told.as_json() for name, told in cells.items()}} if cells else {})}
 
     def __repr__(self) -> str:
         return f"<StoredRow of {len(self.values)} values>"
@@ -134,6 +150,7 @@ def stored_rows(
     same_kind(list(people), type(next(iter(owners))) if owners else None, "subjects")
     index = [i for i, key in enumerate(of_ids) if key in asked or not people.isdisjoint(owners_of(of_rows[i]))]
     rows, weights = _rows_in(meta, tensors)[index], tensors.get("row_weights")
+    schema = _schema_in(meta.get("feature_map"))
     found = [
         StoredRow(
             of_ids[i],
@@ -141,6 +158,7 @@ def stored_rows(
             1.0 if weights is None else float(weights[i]) / ONE,
             len(set(owners_of(of_rows[i])) - people),
             named_values(meta, rows[[k]]),
+            None if schema is None else told_cells(schema, grid_of(dict(meta)), rows[[k]]),
         )
         for k, i in enumerate(index)
     ]
@@ -184,9 +202,50 @@ def named_values(meta: Mapping[str, Any], row: Any) -> dict[str, float]:
     else:
         stored = row[0][:features] if meta["format"] in _LINEAR else row[0]  # without the constant of an intercept
         places = list(range(len(stored)))
-    names = meta.get("feature_names")
+    names = _encoded_names(meta.get("feature_map")) or meta.get("feature_names")
     values = _undone(meta, places, np.asarray(stored, dtype=np.float64)).tolist()
     return {names[j] if names is not None else str(j): value for j, value in zip(places, values, strict=True)}
+
+
+def told_cells(schema: Schema, grid: Grid, row: Any) -> dict[str, Told]:
+    """What one stored row says of the cells of the raw table that it was encoded from.
+
+    Parameters
+    ----------
+    schema : Schema
+    grid : Grid
+    row : array or CSR of shape (1, columns)
+
+    Notes
+    -----
+    *Law*: what is told of a cell contains it. Whole numbers on the grid are half a step away at most; the number that
+    all features were divided by is known, or, for rows that are divided by their norms, follows from their features.
+    """
+    stored = np.asarray(row.toarray()[0] if sp.issparse(row) else row[0][: grid.n_features], dtype=np.float64)
+    scales = np.asarray(grid.scaling if isinstance(grid.scaling, tuple) else 1.0)
+    low, high = (stored - 0.5) * scales, (stored + 0.5) * scales
+    return decode_row(schema, low, high, (0.0, math.inf) if grid.normalises else _divisors(stored, grid))
+
+
+def _divisors(stored: Float64s, grid: Grid) -> tuple[float, float]:
+    """Between which numbers the length of a step lies; rows on the edge of the ball may have been shrunk a little."""
+    scale, slack = (grid.scaling if isinstance(grid.scaling, float) else 1.0), 0.5 * math.sqrt(grid.n_features) + 1.0
+    shrunk = float(np.linalg.norm(stored)) >= (grid.ball - slack) * grid.reach / grid.unit - slack
+    return scale / grid.unit, scale / (grid.reach if shrunk else grid.unit)
+
+
+@lru_cache(maxsize=4)
+def _schema_in(feature_map: str | None) -> Schema | None:
+    """The schema that a header describes, where its map is one."""
+    described = None if feature_map is None else described_map(feature_map)["map"]
+    return Schema.parse(described["text"]) if described and described.get("map") == "schema" else None
+
+
+@lru_cache(maxsize=4)
+def _encoded_names(feature_map: str | None) -> list[str] | None:
+    """The names of the features that a schema makes, where the map is one."""
+    schema = _schema_in(feature_map)
+    return None if schema is None else schema.feature_names_out()
 
 
 def _undone(meta: Mapping[str, Any], places: list[int], stored: Float64s) -> Float64s:
@@ -214,5 +273,7 @@ def _what_values_are(meta: Mapping[str, Any]) -> str:
     scaling = read_scaling(meta["scaling"])
     by_row = meta["format"] in _LINEAR and grid_of(dict(meta)).normalises
     times = "" if scaling in (None, "row") else " times the scale of its column"
+    if _schema_in(meta.get("feature_map")) is not None:
+        return _CELLS
     mapped = "; the values are those that a feature map has made of the row" if meta.get("feature_map") else ""
     return f"{_DIRECTION if by_row else _EXACT}, to within {0.5 / _steps(meta):.2g}{times}{mapped}"

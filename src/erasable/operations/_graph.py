@@ -12,10 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from erasable.core.arrays import Float64s
+from erasable.operations._raw_rows import RawRows, inputs_of
+from erasable.schemas import Schema
 
 STAMP = "erasable_state_digest"
 COPY = "A copy of weights that come from rows: after rows are forgotten, export again and replace it."
-_OPSET, _IR = 17, 8  # both of 2022: what reads them is everywhere
+_OPSET, _OPSET_ML, _IR = 17, 3, 8  # of 2022 and before: what reads them is everywhere
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,7 @@ class Linear:
     feature_names: list[str] | None
     digest: str
     loss: str
+    raw: Schema | None = None  # of the raw columns that a graph takes, where it does
 
     def stamp(self) -> dict[str, str]:
         """What is said about the weights, in alphabetical order; all but digest, versions and loss are JSON."""
@@ -42,6 +45,8 @@ class Linear:
         }
         if self.classes:
             said["classes"] = json.dumps(self.classes, ensure_ascii=False)
+        if self.raw is not None:
+            said["inputs"] = json.dumps(inputs_of(self.raw), ensure_ascii=False)
         if self.feature_names is not None:
             said["feature_names"] = json.dumps(self.feature_names, ensure_ascii=False)
         return dict(sorted(said.items()))
@@ -58,14 +63,25 @@ class Graph:
     def file(self, input_type: str) -> bytes:
         """The bytes of the model file."""
         o, linear = self._onnx, self._linear
-        kinds, d = o.TensorProto, linear.coef.shape[1]
-        value = o.helper.make_tensor_value_info
-        inputs = [value("X", kinds.DOUBLE if input_type == "float64" else kinds.FLOAT, ["N", d])]
+        numbers = o.TensorProto.DOUBLE if input_type == "float64" else o.TensorProto.FLOAT
+        taken = [("X", numbers, linear.coef.shape[1])]
+        public = {"X": "X"}
+        if linear.raw is None:
+            self.cast("X", "rows")
+        else:
+            raw = RawRows(self, linear.raw, input_type)
+            raw.built()
+            taken = [(n, numbers if kind == "number" else o.TensorProto.STRING, width) for n, kind, width in raw.inputs]
+            public = {name: column.name for (name, _, _), column in zip(taken, linear.raw.features, strict=True)}
         outputs = self._classified() if linear.classes else self._predicted()
+        if linear.raw is not None:
+            self._rename(public | {found.name: found.name for found in outputs})
+        inputs = [o.helper.make_tensor_value_info(public[n], kind, ["N", width]) for n, kind, width in taken]
         graph = o.helper.make_graph(self._nodes, "erasable", inputs, outputs, list(self._constants.values()))
+        domains = [("", _OPSET)] if linear.raw is None else [("", _OPSET), ("ai.onnx.ml", _OPSET_ML)]
         model = o.helper.make_model(
             graph,
-            opset_imports=[o.helper.make_opsetid("", _OPSET)],
+            opset_imports=[o.helper.make_opsetid(*domain) for domain in domains],
             ir_version=_IR,
             producer_name="erasable",
             producer_version=version("erasable"),
@@ -75,6 +91,14 @@ class Graph:
         o.checker.check_model(model, full_check=True)
         data: bytes = model.SerializeToString(deterministic=True)
         return data
+
+    def _rename(self, public: dict[str, str]) -> None:
+        """Give inputs and outputs their names, and all else one that no column can have."""
+        for node in self._nodes:
+            for names in (node.input, node.output):
+                names[:] = [public.get(n, f"/{n}") for n in names]
+        for constant in self._constants.values():
+            constant.name = f"/{constant.name}"
 
     def _classified(self) -> list[Any]:
         """Label, probabilities and scores."""
@@ -103,6 +127,10 @@ class Graph:
         self._nodes.append(self._onnx.helper.make_node(operator, list(inputs), [name], name=name, **attributes))
         return name
 
+    def cast(self, value: str, name: str, kind: str = "DOUBLE") -> str:
+        """Add a change of type and get the name of its result."""
+        return self.step("Cast", [value], name, to=getattr(self._onnx.TensorProto, kind))
+
     def constant(self, name: str, values: npt.ArrayLike, dtype: Any = np.float64) -> str:
         """Add numbers or texts and get their name."""
         self._constants[name] = self._onnx.numpy_helper.from_array(np.array(values, dtype=dtype), name)
@@ -122,8 +150,7 @@ class Graph:
 
     def _scaled_rows(self) -> str:
         """Rows as ``core.grid.scale_rows`` makes them."""
-        scaling = self._linear.scaling
-        rows = self.step("Cast", ["X"], "rows", to=self._onnx.TensorProto.DOUBLE)
+        scaling, rows = self._linear.scaling, "rows"
         if isinstance(scaling, float):
             return self.step("Div", [rows, self.constant("scale", scaling)], "scaled_rows")
         if scaling is None:

@@ -6,7 +6,7 @@ import json
 import os
 import stat
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from erasable.models.files import head_of
 from erasable.models.linear import LinearModel
 from erasable.models.model import is_model, model_behind
 from erasable.operations._graph import STAMP, Graph, Linear
+from erasable.operations._raw_rows import not_raw
 from erasable.operations.schemas import schema_of, write_schema
 
 FORMS = {".onnx": "onnx", ".safetensors": "safetensors"}
@@ -41,6 +42,10 @@ class ExportReport:
         The size of the file.
     schema : str or None
         The file with the schema, where the model has one: the weights act on the columns that it encodes.
+    takes : str or None
+        Of a model with a schema: ``"raw columns"``, one input for each column of the table, or ``"encoded rows"``.
+    encoded_for : tuple of str
+        The columns that kept an ONNX graph from taking raw columns: what needs hashes or a calendar.
     """
 
     path: str
@@ -48,10 +53,13 @@ class ExportReport:
     digest: str
     bytes: int
     schema: str | None = None
+    takes: str | None = None
+    encoded_for: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """The same as a dictionary, without a schema where there is none."""
-        return {name: value for name, value in asdict(self).items() if name != "schema" or value is not None}
+        """The same as a dictionary, without what is about a schema where there is none."""
+        hidden = ("schema", "takes", "encoded_for") if self.schema is None else ()
+        return {name: value for name, value in asdict(self).items() if name not in hidden}
 
 
 def export(
@@ -60,6 +68,7 @@ def export(
     *,
     form: str | None = None,
     input_type: str | None = None,
+    encoded: bool = False,
     timeout: float | None = None,
 ) -> ExportReport:
     """The weights of a linear model in a file that other programs read, stamped with the state digest.
@@ -82,6 +91,8 @@ def export(
     input_type : "float32" or "float64", optional
         What the ONNX graph takes; a graph takes one type and no other. By default float32, as most programs that feed
         such graphs have it; float64 for rows that float32 would round. It computes in float64 either way.
+    encoded : bool, default=False
+        Of a model with a schema: let the graph take encoded rows, also where it could take the raw columns.
     timeout : float, optional
         Seconds to wait for another process that is writing the file; by default as long as it takes.
 
@@ -96,7 +107,8 @@ def export(
     NoRowsError
         When every row was forgotten, so that there are no weights.
     ConfigurationError
-        When the format cannot be told, ``onnx`` is not installed, or the file that is there is no earlier export.
+        When the format cannot be told, ``onnx`` is not installed, the file that is there is no earlier export, or
+        ``encoded`` is asked for where there is no choice.
     StoreError
         When the file cannot be written; what was there before is then still there.
 
@@ -110,7 +122,14 @@ def export(
     Of a regression, ``n_targets`` stands for the number of classes, and there are no ``classes``.
 
     **A model with a schema** acts on encoded rows: ``feature_names`` are those of the encoded columns, and the schema
-    is written beside the file, as ``NAME.toml``. ``Schema.load(...).encode(table)`` makes such rows.
+    is written beside the file, as ``NAME.toml``. ``Schema.load(...).encode(table)`` makes such rows. Where all columns
+    are numbers, listed categories, levels, yes/no or vectors, and crosses of these, an ONNX graph encodes them itself:
+    it has an input for each column of the table, by its name, of shape (N, 1). Numbers are NaN where they are missing,
+    vectors have shape (N, length), and all others are texts, empty where missing (as the schema spells it), without
+    spaces at their ends, whole numbers as ``39`` or ``39.0``. ``inputs`` in the metadata says it again. With float64
+    the encoded numbers are those of ``encode``, but for logarithms, which may be rounded to a neighbouring multiple of
+    ``2**-20``; with float32 scaled numbers may be so as well, since a float32 is taken as it is and not as its shortest
+    text. Bins and codes are exact in both.
 
     **ONNX**: input ``X``, shape (N, n_features), finite and dense; outputs ``label``, ``probabilities`` and ``scores``:
     those of ``predict``, ``predict_proba`` and ``decision_function``, the scaling of rows included. The metadata are
@@ -137,16 +156,27 @@ def export(
     if form != "onnx" and input_type is not None:
         raise ConfigurationError("input_type is for ONNX: safetensors hold weights, which take any numbers.")
     linear = _linear(clf)
+    schema = schema_of(model_behind(clf, "export"))
+    if encoded and (schema is None or form != "onnx"):
+        raise ConfigurationError("encoded rows are a choice for ONNX of a model with a schema: leave it out.")
+    kept = {} if schema is None or form != "onnx" or encoded else not_raw(schema)
+    raw = schema is not None and form == "onnx" and not encoded and not kept
+    linear = replace(linear, raw=schema if raw else None)
     data = _safetensors(linear) if form == "safetensors" else _onnx(linear, input_type or INPUTS[0])
     _refuse_others(target)  # before there is a lock beside it
-    schema = schema_of(model_behind(clf, "export"))
-    beside = None if schema is None else target.with_name(f"{target.name}.toml")
-    if schema is not None and beside is not None:
-        write_schema(schema, beside, head=f"Rows that {target.name} takes are encoded by this.")
+    if schema is None:
+        beside = takes = None
+    else:
+        beside, takes = target.with_name(f"{target.name}.toml"), "raw columns" if raw else "encoded rows"
+        encodes = "encodes rows by this itself" if raw else "takes rows that are encoded by this"
+        write_schema(schema, beside, head=f"{target.name} {encodes}.")
     with store.locked(target, timeout=timeout) as writer:
         _refuse_others(target)
         writer.replace([data], mode=None)  # it is for others, and no rows are in it
-    return ExportReport(str(target), form, linear.digest, len(data), None if beside is None else str(beside))
+    named = tuple(f"{name} ({why})" for name, why in kept.items())
+    return ExportReport(
+        str(target), form, linear.digest, len(data), None if beside is None else str(beside), takes, named
+    )
 
 
 def _target(path: object) -> Path:

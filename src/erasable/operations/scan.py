@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from erasable.core.layout import read_meta
 from erasable.errors import ConfigurationError, InputError, StateFormatError
 from erasable.models.files import head_of
 from erasable.models.linear import describe_map, described_map
-from erasable.operations.schemas import raw_table, telling_cells
+from erasable.operations._telling import telling_cells, telling_numbers
+from erasable.operations.schemas import raw_table
 from erasable.schemas import Schema
 from erasable.tables import Dialect, Table, files_of, load_table, nameless_form, stream_table
 
@@ -53,8 +55,8 @@ def scan_for(
         Columns that are no features, when the models below the folder do not say which are. Where all models that say
         it agree, and the table has these columns, they are taken and no others, whatever is said here.
     schema : Schema or path, optional
-        For a raw table: rows are looked for as it encodes them, and texts of them as they are. Where all models below
-        the folder that have a schema have the same, it is taken.
+        For a raw table: rows are looked for as it encodes them, and their long texts and numbers as they are. Where all
+        models below the folder that have a schema have the same, it is taken.
     exclude : sequence of str
         Glob patterns for names, or for paths below the folder, that are not looked into.
     dialect : Dialect, optional
@@ -90,10 +92,11 @@ def scan_for(
         os.stat(folder)
     except OSError as error:
         raise InputError(f"{os.fspath(folder)!r} cannot be looked through: {error.strerror}.") from None
-    numbers = rows.numbers
-    return scan(
+    X = rows.numbers if isinstance(rows.numbers, np.ndarray) else rows.numbers.toarray()
+    told = telling_numbers(X) if encoder is None else telling_cells(encoder, raw_table(table_path, dialect))
+    report = scan(
         folder,
-        numbers if isinstance(numbers, np.ndarray) else numbers.toarray(),
+        X,
         ids=rows.ids,
         subjects=rows.subjects,
         skip=files_of(table_path),
@@ -103,8 +106,10 @@ def scan_for(
         id_name=id,
         subject_name=subject,
         feature_map=None if encoder is None else describe_map(encoder, None),
-        cells=() if encoder is None else telling_cells(encoder, raw_table(table_path, dialect)),
+        cells=told.texts,
+        numbers=told.numbers,
     )
+    return replace(report, too_short=report.too_short | told.passed_over)
 
 
 def _found(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -12,12 +12,11 @@ from erasable.arrow import TEXTS, is_kind
 from erasable.errors import ConfigurationError, InputError
 from erasable.models.files import read_model
 from erasable.models.model import Model
-from erasable.schemas import Category, Draft, EncodingReport, Role, Schema, Text, draft_schema
+from erasable.schemas import Category, Draft, EncodingReport, Schema, draft_schema
 from erasable.tables import Dialect, stream_table
 from erasable.tables.reading import listed
 
 _FIRST = 5  # rows that are shown
-_TELLING = 8  # bytes of a text that hardly stands somewhere by chance
 _READ = ("label", "id", "subject", "weight")
 
 
@@ -139,26 +138,6 @@ def write_schema(schema: Schema, out: str | os.PathLike[str], *, head: str, data
                 f"{os.fspath(out)} is there and is no schema, and a draft would replace it: choose another name."
             ) from None
     schema.save(out, head=head)
-
-
-def telling_cells(schema: Schema, table: Any) -> Iterator[tuple[int, str]]:
-    """Texts of a raw table that tell a row, with its number: of columns that are texts, hashed or ignored.
-
-    Those with eight bytes or more that are no list's value, as a name or an address is; each once.
-    """
-    columns = {c.name: c for c in schema.columns}
-    for name in table.column_names:
-        kind, column = columns.get(name), table.column(name)
-        ignored = isinstance(kind, Role) and kind.role == "ignore"
-        hashed = isinstance(kind, Category) and kind.values is None
-        if not (isinstance(kind, Text) or ignored or hashed) or not is_kind(column.type, *TEXTS):
-            continue
-        seen: set[str] = set()
-        for row, cell in enumerate(column.to_pylist()):
-            text = "" if cell is None else cell.strip()
-            if len(text.encode("utf-8", "surrogatepass")) >= _TELLING and text not in seen:
-                seen.add(text)
-                yield row, text
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,8 @@ class Scores:
         by 2.2e-16, as scikit-learn does, so a label that was impossible costs 36.
     log_loss_of_shares : float
         The same for a constant, and the best one: the shares of the classes among these rows.
+    unknown_labels : int
+        How many of the rows have a label that is none of the model's: nothing could be right there.
     classes : tuple
         Those of the model, then labels that it does not know.
     confusion : array of shape (n_classes, n_classes), int64
@@ -60,6 +62,7 @@ class Scores:
     auc: float | None
     log_loss: float
     log_loss_of_shares: float
+    unknown_labels: int
     classes: tuple[Any, ...]
     confusion: npt.NDArray[np.int64]
 
@@ -80,6 +83,16 @@ class Scores:
             1.0 - chance
         )
 
+    @property
+    def warnings(self) -> list[str]:
+        """What the figures do not say of themselves: labels that could not be predicted."""
+        if not self.unknown_labels:
+            return []
+        return [
+            f"the labels of {self.unknown_labels:,} of the {self.rows:,} rows are none of the model's classes, so "
+            "whatever is predicted for them is wrong: is this the column of the labels, spelt as they were learnt?"
+        ]
+
     def as_json(self) -> dict[str, Any]:
         """All of it in values that JSON has; classes of bytes in hexadecimal."""
         return {
@@ -90,6 +103,7 @@ class Scores:
             "auc": self.auc,
             "log_loss": self.log_loss,
             "log_loss_of_shares": self.log_loss_of_shares,
+            "unknown_labels": self.unknown_labels,
             "classes": [c.hex() if isinstance(c, bytes) else c for c in self.classes],
             "confusion": self.confusion.tolist(),
         }
@@ -145,6 +159,7 @@ class RegressionScores:
     r2: float | None
     mean_absolute_error: float
     mean_absolute_error_of_mean: float
+    warnings = ()  # numbers are never unknown
 
     @property
     def no_better_than_constant(self) -> bool:
@@ -242,6 +257,7 @@ def scores_of(y: Any, classes: Sequence[Any], probabilities: npt.ArrayLike, pred
         auc=float(np.mean([_area(true == c, P[:, c]) for c in present])) if len(present) > 1 else None,
         log_loss=float(-np.log(given).mean()) if len(names) > 1 else 0.0,
         log_loss_of_shares=float(-(shares * np.log(shares)).sum()) + 0.0,
+        unknown_labels=int(counts[len(classes) :].sum()),
         classes=tuple(names),
         confusion=confusion.astype(np.int64),
     )

@@ -11,6 +11,8 @@ from erasable.schemas._others import Cross, Role
 from erasable.schemas._placed import Category, Ordered, YesNo
 from erasable.schemas._reports import EncodingReport
 from erasable.schemas._texts import Text, Vector
+from erasable.schemas._told import Told
+from erasable.schemas.decoding import decode_row
 from erasable.schemas.draft import Draft, draft_schema
 from erasable.schemas.schema import EncodedTable, Schema
 
@@ -27,8 +29,10 @@ __all__ = [
     "Schema",
     "Text",
     "Time",
+    "Told",
     "Vector",
     "YesNo",
     "canonical_text",
+    "decode_row",
     "draft_schema",
 ]

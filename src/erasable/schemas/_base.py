@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -18,6 +18,7 @@ import numpy as np
 from erasable.core.arrays import Array, Booleans, Float32s, Float64s, Integers
 from erasable.errors import ConfigurationError, InputTypeError
 from erasable.schemas._cells import NUMBER, TEXT, VECTOR, Cells
+from erasable.schemas._told import Bounds, Told
 from erasable.validation import switch
 
 STEPS = 2**20  # encoded numbers are multiples of one over this
@@ -58,6 +59,7 @@ class Column(ABC):
 
     KIND: ClassVar[str]
     HOLDS: ClassVar[tuple[str, ...]] = (TEXT, NUMBER)  # kinds of cells
+    ABSENT: ClassVar[str] = "missing"  # what is encoded as nothing
 
     name: str = field(metadata={"unwritten": True})
     fill: Any = None
@@ -125,6 +127,17 @@ class Column(ABC):
     @abstractmethod
     def encode(self, values: Any, flags: Flags) -> Block:
         """The features of the values; where there is nothing, none."""
+
+    @abstractmethod
+    def told(self, own: Bounds) -> Told | None:
+        """What features without the indicator say of a cell that is there; None where they are those of no such cell.
+
+        *Law*: of every cell that is encoded as features within the bounds, it is told that it may have been there.
+        """
+
+    @abstractmethod
+    def scales(self, own: Bounds) -> Iterator[tuple[float, float]]:
+        """Between which numbers the one lies that the features were divided by, as far as their sizes are known."""
 
     # -- what follows from it --------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime
 import math
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,11 +17,13 @@ import numpy as np
 from erasable.core.arrays import Array, Booleans, Float64s, Int64s
 from erasable.schemas._base import ONE, STEPS, Block, Column, Entry, Flags, code_entries, numbers_entry
 from erasable.schemas._cells import CLOCK, MOMENT, NO_MOMENT, TEXT, Cells, raw_texts_of
+from erasable.schemas._told import Bounds, Told, one_of, scale_of_length, scales_of
 from erasable.validation import choice, whole_number
 
 DAY = 86400
 _CIRCLES = {"month": 12, "day": 31, "weekday": 7, "hour": 24}
 PARTS = ("year", "month", "day", "weekday", "hour", "days")
+_HALF = 0.5 / STEPS  # by which encoded numbers were rounded, of the whole width from -1 to 1
 _EPOCH_DAY = datetime.date(1970, 1, 1).toordinal()
 _DATES = {
     "ymd": r"(?P<y>[0-9]{4})(?P<s>[-/.])(?P<m>[0-9]{1,2})(?P=s)(?P<d>[0-9]{1,2})",
@@ -32,6 +34,7 @@ _TIME = r"(?P<H>[0-9]{1,2}):(?P<M>[0-9]{2})(?::(?P<S>[0-9]{2})(?:\.[0-9]+)?)?"
 _ZONE = r" ?(?P<Z>Z|UTC|[+-][0-9]{2}(?::?[0-9]{2})?)"
 _MOMENTS = {order: re.compile(rf"{date}(?:[T ]{_TIME}(?:{_ZONE})?)?") for order, date in _DATES.items()}
 _CLOCK = re.compile(_TIME)
+_WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
 def circle(n: int) -> tuple[Float64s, Float64s]:
@@ -67,6 +70,7 @@ class Date(Column):
     """
 
     KIND = "date"
+    ABSENT = "missing, or no date"
     HOLDS = (TEXT, MOMENT)
 
     parts: tuple[str, ...] = ()
@@ -196,6 +200,67 @@ class Date(Column):
         flags["clipped"] = clipped
         return Block(entries, {})
 
+    def told(self, own: Bounds) -> Told | None:
+        """Its parts, each as far as it is known."""
+        shown: list[str] = []
+        facts: dict[str, Any] = {}
+        for part, mine in self._stored_parts(own):
+            if self.encoding == "bins" and part != "days":
+                codes = mine.one_hot()
+            elif part in _CIRCLES:
+                cosines, sines = circle(_CIRCLES[part])
+                codes = np.flatnonzero(mine[:1].may_be(cosines) & mine[1:].may_be(sines)).tolist()
+            else:
+                text, facts[part] = self._told_span(part, float(mine.low[0]), float(mine.high[0]))
+                shown.append(text)
+                continue
+            if not codes:
+                return None
+            if part == "year":
+                text, facts[part] = self._told_years(min(codes), max(codes))
+            else:
+                first = 1 if part in ("month", "day") else 0
+                facts[part] = [first + c for c in codes]
+                text = one_of([_WEEKDAYS[c] if part == "weekday" else str(first + c) for c in codes])
+                text = text if part == "weekday" else f"{part} {text}"
+            shown.append(text)
+        return Told(", ".join(shown), facts={"parts": facts})
+
+    def _stored_parts(self, own: Bounds) -> Iterator[tuple[str, Bounds]]:
+        place = 0
+        for part in self.parts:
+            width = len(self._part_names(part))
+            yield part, own[place : place + width]
+            place += width
+
+    def _told_span(self, part: str, low: float, high: float) -> tuple[str, dict[str, int | None]]:
+        """A year, or days, from a number between -1 and 1."""
+        span = self._span("year") - 1 if part == "year" else 2 * (self.days or 1)
+        least, most = (
+            math.ceil((low + 1.0) / 2.0 * span - _HALF * span),
+            math.floor((high + 1.0) / 2.0 * span + _HALF * span),
+        )
+        least, most = max(0, min(least, span)), max(0, min(most, span))
+        if part == "year":
+            return self._told_years(least, most)
+        days = self.days or 1
+        low_day, high_day = (None if least == 0 else least - days), (None if most == span else most - days)
+        return f"{_span_text(low_day, high_day)} days since {self.since}", {"low": low_day, "high": high_day}
+
+    def _told_years(self, first: int, last: int) -> tuple[str, dict[str, int | None]]:
+        """Years by their numbers in the range, of which the first and the last may be beyond it."""
+        low, high = self.years or (0, 0)
+        years = (None if first == 0 else low + first), (None if last == high - low else low + last)
+        return f"year {_span_text(*years)}", {"low": years[0], "high": years[1]}
+
+    def scales(self, own: Bounds) -> Iterator[tuple[float, float]]:
+        """One-hot parts are one, and those on circles have a norm of one."""
+        for part, mine in self._stored_parts(own):
+            if self.encoding == "bins" and part != "days":
+                yield scales_of(mine, 1.0)
+            elif part in _CIRCLES:
+                yield scale_of_length(mine, 1.0 - 1.0 / STEPS, 1.0 + 1.0 / STEPS)
+
     def _numbers(self, seconds: Int64s) -> dict[str, Array]:
         """Parts of moments as whole numbers, from zero."""
         days = seconds // DAY
@@ -223,6 +288,7 @@ class Time(Date):
     """
 
     KIND = "time"
+    ABSENT = "missing, or no time of day"
     HOLDS = (TEXT, CLOCK)
 
     parts: tuple[str, ...] = ("hour",)
@@ -252,6 +318,12 @@ class Time(Date):
     def read(self, cells: Cells, missing: Collection[str]) -> tuple[Int64s, Flags]:
         """Seconds since midnight."""
         return (cells.values.copy(), {}) if cells.kind != TEXT else read_texts(cells, missing, clock_of)
+
+
+def _span_text(low: int | None, high: int | None) -> str:
+    if low is None or high is None:
+        return "any" if low is high is None else f"{low} or more" if high is None else f"{high} or less"
+    return str(low) if low == high else f"{low} to {high}"
 
 
 def read_texts(cells: Cells, missing: Collection[str], read: Any) -> tuple[Int64s, Flags]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -13,10 +13,12 @@ import numpy as np
 from erasable.core.arrays import Booleans, Float64s
 from erasable.schemas._base import ONE, STEPS, Block, Column, Flags, code_entries, numbers_entry, share
 from erasable.schemas._cells import Cells, numbers_of
+from erasable.schemas._told import Bounds, Told, between, scales_of
 from erasable.validation import choice, finite_number, positive_number
 
 SPACINGS = ("linear", "log", "log1p")
 _MOST_EDGES = 10_000
+_ROUNDING = 2.0**-48  # of a few operations in float64, and more; logarithms may reach 2**10
 _DOUBT = 2.0**-20  # of a step: logarithms of libraries are off by far less
 
 
@@ -46,6 +48,7 @@ class Number(Column):
     """
 
     KIND = "number"
+    ABSENT = "missing, or no number"
 
     range: tuple[float, float] | None = None
     scale: float | None = None
@@ -142,6 +145,40 @@ class Number(Column):
             return Block([numbers_entry(self._log(inside, low, high), 0)], {})
         scaled = inside / high if self.range is None else (inside - low) / (high - low) * 2.0 - 1.0
         return Block([numbers_entry(scaled, 0)], {})
+
+    def told(self, own: Bounds) -> Told | None:
+        """Between which numbers it was: the edges of its bin, or what the scaled number allows."""
+        if self.edges is not None:
+            codes = own.thermometer(share(len(self.edges))) if self.bins == "thermometer" else own.one_hot()
+            return self.told_codes(codes) if codes else None
+        scale = self.scale or 1.0
+        ends = self.range or (-scale, scale)
+        below, above = float(own.low[0]) - 0.5 / STEPS, float(own.high[0]) + 0.5 / STEPS
+        low = None if below <= -1.0 else self._unscaled(below, *ends, -_ROUNDING)
+        high = None if above >= 1.0 else self._unscaled(above, *ends, _ROUNDING)
+        return between(low, high, ends)
+
+    def told_codes(self, codes: Sequence[int]) -> Told:
+        """The same of the number of a bin, or of several."""
+        edges = [None, *(self.edges or ()), None]
+        low, high = edges[min(codes)], edges[max(codes) + 1]
+        shown = "any number" if low is high is None else f"{low:.15g} or more" if high is None else f"below {high:.15g}"
+        text = shown if low is None or high is None else f"{low:.15g} to {shown}"
+        return Told(text, facts={"low": low, "high": high})
+
+    def scales(self, own: Bounds) -> Iterator[tuple[float, float]]:
+        """Of bins."""
+        if self.edges is not None:
+            yield scales_of(own, 1.0 if self.bins == "one-hot" else share(len(self.edges)))
+
+    def _unscaled(self, t: float, low: float, high: float, rounding: float) -> float:
+        """The number that is scaled to t, and further by its rounding and that of the scaling."""
+        way = (t + 1.0) / 2.0
+        if self.spacing == "log":
+            return low * math.exp(way * math.log(high / low)) * (1.0 + 2**8 * rounding)
+        if self.spacing == "log1p":
+            return math.expm1(way * math.log1p(high)) * (1.0 + 2**8 * rounding)
+        return (low + way * (high - low)) + rounding * max(abs(low), abs(high))
 
     def _log(self, x: Float64s, low: float, high: float) -> Float64s:
         """``2 t - 1``, rounded to steps, for x in the range and ``t`` its share of the logarithm of the range.

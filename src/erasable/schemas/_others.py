@@ -13,6 +13,7 @@ from erasable.errors import ConfigurationError
 from erasable.schemas._base import Column
 from erasable.schemas._cells import canonical_text
 from erasable.schemas._placed import MOST_PLACES, places_of
+from erasable.schemas._told import Bounds, Told, one_of, places_told
 from erasable.validation import choice, whole_number
 
 ROLES = ("label", "target", "id", "subject", "weight", "ignore")
@@ -126,6 +127,24 @@ class Cross:
         there, inverse = np.unique(pairs, return_inverse=True)
         texts = [f"{p // b} {p % b}" for p in there.tolist()]
         return places_of(texts, self.hashed)[inverse].astype(np.int32)
+
+    def told(self, own: Bounds, columns: Mapping[str, Any]) -> Told:
+        """Which pairs it may have been, or which places."""
+        codes = own.one_hot()
+        if self.hashed is not None:
+            return places_told(codes, self.hashed, lost="the pair that was hashed is not stored")
+        sizes = self._codes(columns)
+        pairs = [
+            [_code_told(columns[n], c, k) for n, c, k in zip(self.columns, divmod(p, sizes[1]), sizes, strict=True)]
+            for p in codes
+        ]
+        return Told(one_of([" and ".join(pair) for pair in pairs]), facts={"pairs": pairs})
+
+
+def _code_told(column: Any, code: int, n_codes: int) -> str:
+    """What a code of a column stands for; the last of them for nothing."""
+    text: str = column.ABSENT if code == n_codes - 1 else column.told_codes([code]).text
+    return text
 
 
 def check_roles(columns: Mapping[str, Column | Role]) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from abc import abstractmethod
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,7 @@ from erasable.core.arrays import Booleans, Int64s
 from erasable.core.keyed_hash import keyed_hash
 from erasable.schemas._base import ONE, Block, Column, Flags, code_entries, share
 from erasable.schemas._cells import TEXT, Cells, canonical_text, spelling, texts_of
+from erasable.schemas._told import Bounds, Told, one_of, places_told, scales_of
 from erasable.validation import whole_number
 
 HASH_KEY = 1  # public, and the same for all schemas of version 1
@@ -35,6 +37,23 @@ class Placed(Column):
     def encode(self, values: Int64s, flags: Flags) -> Block:
         """One-hot features."""
         return Block(code_entries(values, self.n_codes or 0, thermometer=False), {}, codes=values)
+
+    def told(self, own: Bounds) -> Told | None:
+        """What its code stands for, or what the codes do that it may have had."""
+        codes = self.stored_codes(own)
+        return self.told_codes(codes) if codes else None
+
+    def stored_codes(self, own: Bounds) -> list[int]:
+        """The codes that features may be those of."""
+        return own.one_hot()
+
+    @abstractmethod
+    def told_codes(self, codes: Sequence[int]) -> Told:
+        """What codes stand for, of which the cell had one."""
+
+    def scales(self, own: Bounds) -> Iterator[tuple[float, float]]:
+        """What is not zero is one."""
+        yield scales_of(own, 1.0)
 
     @property
     def square(self) -> int:
@@ -122,6 +141,15 @@ class Category(Placed):
         codes[there] = places_of([texts[j] for j in there], self.n_codes)  # type: ignore[misc]
         return codes, {}
 
+    def told_codes(self, codes: Sequence[int]) -> Told:
+        """Values, that it was none of them, or places."""
+        if self.values is None:
+            return places_told(codes, self.n_codes, lost="the text that was hashed is not stored")
+        values = [self.values[c] for c in codes if c < len(self.values)]
+        others = len(values) < len(codes)
+        shown = [*values, "none of the values that the schema lists"] if others else values
+        return Told(one_of(shown), facts={"one_of": values, "others": others})
+
 
 @dataclass(frozen=True, kw_only=True)
 class Ordered(Placed):
@@ -134,6 +162,7 @@ class Ordered(Placed):
     """
 
     KIND = "ordered"
+    ABSENT = "missing, or none of the levels"
 
     levels: tuple[str, ...] = ()
 
@@ -175,6 +204,19 @@ class Ordered(Placed):
         """A thermometer."""
         return Block(code_entries(values, self.n_codes, thermometer=True), {}, codes=values)
 
+    def stored_codes(self, own: Bounds) -> list[int]:
+        """How far the thermometer may reach."""
+        return own.thermometer(share(self.n_codes - 1))
+
+    def told_codes(self, codes: Sequence[int]) -> Told:
+        """Levels."""
+        levels = [self.levels[c] for c in codes]
+        return Told(one_of(levels), facts={"one_of": levels, "others": False})
+
+    def scales(self, own: Bounds) -> Iterator[tuple[float, float]]:
+        """All levels have one size."""
+        yield scales_of(own, share(self.n_codes - 1))
+
 
 @dataclass(frozen=True, kw_only=True)
 class YesNo(Placed):
@@ -188,6 +230,7 @@ class YesNo(Placed):
     """
 
     KIND = "yes/no"
+    ABSENT = "missing, or neither yes nor no"
 
     yes: tuple[str, ...] = ("1", "t", "true", "y", "yes")
     no: tuple[str, ...] = ("0", "f", "false", "n", "no")
@@ -225,3 +268,12 @@ class YesNo(Placed):
     def encode(self, values: Int64s, flags: Flags) -> Block:
         """One feature."""
         return Block(code_entries(values - 1, 1, thermometer=False), {}, codes=values)
+
+    def stored_codes(self, own: Bounds) -> list[int]:
+        """Whether it may be no, and yes."""
+        return [code for code in (0, 1) if own.may_be(code)[0]]
+
+    def told_codes(self, codes: Sequence[int]) -> Told:
+        """No, yes or both."""
+        names = [("no", "yes")[c] for c in codes]
+        return Told(one_of(names), facts={"one_of": names, "others": False})

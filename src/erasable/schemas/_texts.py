@@ -6,9 +6,10 @@ underscores, and all characters beyond ASCII but those of ``_BETWEEN``: a rule t
 
 from __future__ import annotations
 
+import math
 import re
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,7 @@ from erasable.core.arrays import Booleans, Float64s, Int64s
 from erasable.schemas._base import NOWHERE, ONE, STEPS, Block, Column, Flags
 from erasable.schemas._cells import VECTOR, Cells, lowered, raw_texts_of
 from erasable.schemas._placed import MOST_PLACES, places_of
+from erasable.schemas._told import Bounds, Told, about, scale_of_length
 from erasable.validation import finite_number, positive_number, whole_number
 
 # What stands between words beyond ASCII: controls and signs of Latin-1, general punctuation, CJK punctuation, and the
@@ -29,6 +31,7 @@ _WORD = re.compile(rf"[a-z0-9_]*(?:[^\x00-\x7f{_BETWEEN}][a-z0-9_]*)+|[a-z0-9_]+
 _ASCII_WORD = re.compile("[a-z0-9_]+")  # the same, faster
 _OFTEN = 64  # terms that are different in a text of usual length
 _MOST_TERMS = 10
+_SHOWN = 16  # places of a text, and numbers of a vector, that are shown to people
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,6 +140,33 @@ class Text(Column):
         steps = np.floor(counts.data * float(STEPS) / np.sqrt(squares)[row])
         return Block([], {}, rows=_rows(steps, counts.indices, counts.indptr, counts.shape))
 
+    def told(self, own: Bounds) -> Told:
+        """Which places its terms were hashed into, and how often, up to a common factor."""
+        there = np.flatnonzero(own.low > 0)
+        least = 1.0 / math.sqrt((self.places - 1) * self.cap**2 + 1)  # a place that is not zero has more
+        perhaps = bool((np.delete(own.high, there) >= least - 2.0 / STEPS).any())
+        counts = self._stored_counts(own[there])
+        often = [str(p) if n is None or n == 1 else f"{p} ({n} times)" for p, n in zip(there, counts, strict=True)]
+        more = f" and {len(often) - _SHOWN:,} more" if len(often) > _SHOWN else ""
+        what = f"places {', '.join(often[:_SHOWN])}{more} of {self.places:,}" if often else "no place"
+        text = f"{what}{', and perhaps rare ones' if perhaps else ''}: the words that were hashed are not stored"
+        facts = {"places": {str(p): n for p, n in zip(there.tolist(), counts, strict=True)}, "of": self.places}
+        return Told(text, facts={**facts, "complete": not perhaps})
+
+    def _stored_counts(self, own: Bounds) -> list[int | None]:
+        """The smallest counts whose features are within bounds; None where there are none, as on a coarse grid."""
+        middles = (own.low + own.high) / 2
+        for top in range(1, self.cap + 1) if len(middles) else ():
+            counts = np.clip(np.rint(middles * (top / middles.max())), 1, self.cap)
+            features = np.floor(counts * STEPS / np.sqrt((counts**2).sum())) / STEPS
+            if own.may_be(features).all():
+                return [int(c) for c in counts]
+        return [None] * len(middles)
+
+    def scales(self, own: Bounds) -> Iterator[tuple[float, float]]:
+        """Their norm is one, but for what was rounded down."""
+        yield scale_of_length(own, 1.0 - math.sqrt(self.places) / STEPS, 1.0)
+
 
 def _rows(steps: Float64s, indices: Any, indptr: Any, shape: tuple[int, int]) -> Any:
     parts = (steps / STEPS).astype(np.float32), indices.astype(np.int32), indptr.astype(np.int64)
@@ -158,6 +188,7 @@ class Vector(Column):
     """
 
     KIND = "vector"
+    ABSENT = "missing, or no such vector"
     HOLDS = (VECTOR,)
 
     length: int = 0
@@ -223,3 +254,18 @@ class Vector(Column):
         out = (steps / STEPS).astype(np.float32)
         places = np.where(out == 0, NOWHERE, np.arange(self.length, dtype=np.int32))
         return Block([(places[:, j], out[:, j]) for j in range(self.length)], {})
+
+    def told(self, own: Bounds) -> Told:
+        """Between which numbers each was; where it may have been shortened, what it was shortened to."""
+        step = (2.0 + 2.0**-20) / STEPS  # rounded, and where it was shortened cut off
+        low, high = (own.low - step) * self.scale, (own.high + step) * self.scale
+        clipped = own.lengths()[1] >= 1.0 - self.length * 2.0 / STEPS
+        numbers = ", ".join(about(a, b) for a, b in zip(low[:_SHOWN].tolist(), high[:_SHOWN].tolist(), strict=True))
+        more = f" and {self.length - _SHOWN:,} more" if self.length > _SHOWN else ""
+        longer = "; or longer, in this direction (clipped)" if clipped else ""
+        facts = {"low": low.tolist(), "high": high.tolist(), "clipped": clipped}
+        return Told(f"{numbers}{more}{longer}", facts=facts)
+
+    def scales(self, own: Bounds) -> Iterator[tuple[float, float]]:
+        """Nothing: its length is not known."""
+        return iter(())

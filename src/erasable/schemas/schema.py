@@ -115,7 +115,7 @@ class Schema(FeatureMap):
             cross.check(self.by_name)
         for column in self.features:
             self._check_never_missing(column)
-        width = sum(self._widths)
+        width = sum(self.widths)
         if width > MOST_PLACES:
             raise ConfigurationError(f"the schema makes {width:,} features, and at most {MOST_PLACES:,} are allowed.")
         object.__setattr__(self, "n_features_out", width)
@@ -236,7 +236,8 @@ class Schema(FeatureMap):
         return tuple(c.name for c in self.columns if isinstance(c, Role) and c.role == role)
 
     @cached_property
-    def _widths(self) -> list[int]:
+    def widths(self) -> list[int]:
+        """How many features each column has, and then each cross."""
         return [*(len(c.feature_names()) for c in self.features), *(c.width(self.by_name) for c in self.crosses)]
 
     def feature_names_out(self) -> list[str]:
@@ -289,7 +290,7 @@ class Schema(FeatureMap):
         codes: dict[str, Array] = {}
         parts = Parts(columns.n_rows)
         crossed = {name for cross in self.crosses for name in cross.columns}
-        for column, width in zip(self.features, self._widths, strict=False):
+        for column, width in zip(self.features, self.widths, strict=False):
             cells = columns[column.name]
             cells = cells.distinct() if column.n_codes is not None else cells
             block = column.block(cells, frozenset(self.missing))
@@ -297,7 +298,7 @@ class Schema(FeatureMap):
             if column.name in crossed and block.codes is not None:
                 codes[column.name] = spread(block.codes, cells)
             parts.add(block, cells, width)
-        for cross, width in zip(self.crosses, self._widths[len(self.features) :], strict=True):
+        for cross, width in zip(self.crosses, self.widths[len(self.features) :], strict=True):
             left, right = (codes[name] for name in cross.columns)
             parts.add(Block([(cross.places(left, right, self.by_name), None)], {}), ONE_EACH, width)
         extra = tuple(n for n in columns.names if n not in self.by_name)
