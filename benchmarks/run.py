@@ -36,6 +36,7 @@ from benchmarks.kernel import kernel
 from benchmarks.logistic import logistic
 from benchmarks.models import models
 from benchmarks.order import order
+from benchmarks.orders import orders
 from benchmarks.planning import cases, row
 from benchmarks.regression import regression
 from benchmarks.scan import main as print_scan_tables
@@ -387,6 +388,7 @@ SECTIONS = {
     "sparse_files": sparse_files,
     "scan": scanning,
     "schema": schemas,
+    "orders": orders,
     "planning": planning,
     "reproduction": reproduction,
 }

@@ -6,6 +6,7 @@ prints Markdown. All sides run in one process, in turns, on one thread, and medi
 
 from __future__ import annotations
 
+import importlib.util
 import statistics
 import sys
 import time
@@ -18,8 +19,8 @@ import pyarrow as pa
 from sklearn.compose import ColumnTransformer
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.impute import SimpleImputer
-from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import roc_auc_score
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.metrics import accuracy_score, balanced_accuracy_score, log_loss, roc_auc_score
 from sklearn.model_selection import StratifiedKFold, train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import KBinsDiscretizer, Normalizer, OneHotEncoder, StandardScaler, normalize
@@ -29,6 +30,7 @@ from erasable import ErasableClassifier
 from erasable.estimators import TableEncoder
 from erasable.schemas import Category, Number, Schema, Text, draft_schema
 
+HAS_SKRUB = importlib.util.find_spec("skrub") is not None
 ROUNDS = 7
 SPLITS = range(1, 7)
 TIMES = 20  # how often the table is repeated
@@ -110,22 +112,57 @@ def usual(categories, numbers):
     )
 
 
-def averaged(scores, digits=4):
-    return f"{np.mean(scores):.{digits}f} ({min(scores):.{digits}f} to {max(scores):.{digits}f})"
+def skrub_models():
+    """What skrub makes of a raw table, fitted on rows, in front of two linear models; nothing where it is not there."""
+    if not HAS_SKRUB:
+        return {}
+    from skrub import tabular_pipeline
+
+    return {
+        "skrub's TableVectorizer, ridge": tabular_pipeline(RidgeClassifier()),
+        "skrub's TableVectorizer, logistic regression": tabular_pipeline(LogisticRegression(max_iter=2000)),
+    }
+
+
+class Scored:
+    """Figures of models on held-out rows, by name."""
+
+    FIGURES = ("rows stored", "accuracy", "balanced accuracy", "AUC", "log-loss")
+
+    def __init__(self):
+        self.found = {}
+
+    def add(self, name, model, X, y, train, test, turn):
+        """Fit and score one; the figures of one turn are averaged first."""
+        take = X.iloc.__getitem__ if isinstance(X, pd.DataFrame) else X.__getitem__
+        fitted, rows, truth = model.fit(take(train), y[train]), take(test), y[test]
+        labels = fitted.predict(rows)
+        probable = hasattr(fitted, "predict_proba")
+        figures = (
+            getattr(fitted, "n_core_", len(train)) / len(train),
+            accuracy_score(truth, labels),
+            balanced_accuracy_score(truth, labels),
+            roc_auc_score(truth, fitted.decision_function(rows)),
+            log_loss(truth, fitted.predict_proba(rows)) if probable else np.nan,
+        )
+        self.found.setdefault(name, {}).setdefault(turn, []).append(figures)
+
+    def table(self, head, spread_of):
+        """One line for each model, in the mean over turns; of one figure also the lowest and the highest turn."""
+        rows, at = [], self.FIGURES.index(spread_of)
+        for name, turns in self.found.items():
+            figures = np.array([np.mean(each, axis=0) for each in turns.values()])
+            cells = ["" if np.isnan(mean) else f"{mean:.4f}" for mean in figures.mean(axis=0)]
+            cells[0] = f"{figures[:, 0].mean():.1%}"
+            cells[at] += f" ({figures[:, at].min():.4f} to {figures[:, at].max():.4f})"
+            rows.append([name, *cells])
+        return table([head, *self.FIGURES], rows)
 
 
 def quality_adult(adult):
-    """Areas under the curve on held-out rows; drafts are made from the training rows of each split alone."""
-    y = (adult["salary"] == ">50K").to_numpy()
-    scores, stored = {}, {}
-
-    def scored(name, model, X, rows):
-        train, test = rows
-        take = X.iloc.__getitem__ if isinstance(X, pd.DataFrame) else X.__getitem__
-        fitted = model.fit(take(train), y[train])
-        scores.setdefault(name, []).append(roc_auc_score(y[test], fitted.decision_function(take(test))))
-        stored.setdefault(name, []).append(getattr(fitted, "n_core_", len(train)) / len(train))
-
+    """Figures on held-out rows; drafts are made from the training rows of each split alone."""
+    y, scored = (adult["salary"] == ">50K").to_numpy(), Scored()
+    raw = adult.drop(columns=["salary", "row_id"])
     for seed in SPLITS:
         rows = train_test_split(np.arange(len(adult)), test_size=0.3, random_state=seed, stratify=y)
         schema = Schema.draft(adult.iloc[rows[0]], label="salary", id="row_id")
@@ -133,33 +170,37 @@ def quality_adult(adult):
         categories = [c.name for c in schema.features if isinstance(c, Category)]
         before = usual(categories, [n for n in ADULT_NUMBERS if n != "fnlwgt"])
         logistic = LogisticRegression(max_iter=2000)
-        scored("fitted one-hot and scaler, logistic regression", make_pipeline(before, logistic), adult, rows)
-        scored("draft, logistic regression", logistic, X, rows)
-        scored("draft, rows divided by their norms, logistic regression", logistic, normalize(X), rows)
+        scored.add(
+            "fitted one-hot and scaler, logistic regression", make_pipeline(before, logistic), adult, y, *rows, seed
+        )
+        for name, model in skrub_models().items():
+            scored.add(name, model, raw, y, *rows, seed)
+        scored.add("draft, logistic regression", logistic, X, y, *rows, seed)
+        scored.add("draft, rows divided by their norms, logistic regression", logistic, normalize(X), y, *rows, seed)
         for threshold in (0.04, 0.06, 0.08):
             model = ErasableClassifier(threshold=threshold, feature_map=TableEncoder(schema))
-            scored(f"draft, ErasableClassifier, threshold {threshold}", model, adult, rows)
+            scored.add(f"draft, ErasableClassifier, threshold {threshold}", model, adult, y, *rows, seed)
         for threshold in (0.06, 0.1, 0.15):
             model = ErasableClassifier(loss="logistic", threshold=threshold, feature_map=TableEncoder(schema))
-            scored(f"draft, ErasableClassifier, logistic, threshold {threshold}", model, adult, rows)
+            scored.add(f"draft, ErasableClassifier, logistic, threshold {threshold}", model, adult, y, *rows, seed)
         bound = ErasableClassifier(loss="logistic", threshold=0.1, feature_map=schema, scaling=schema.bound)
-        scored("draft, ErasableClassifier, logistic, threshold 0.1, scaling=schema.bound", bound, adult, rows)
-    head = [f"adult, 30% held out, {len(SPLITS)} splits", "rows stored", "AUC: mean (lowest to highest)"]
-    print(table(head, [(name, f"{np.mean(stored[name]):.1%}", averaged(found)) for name, found in scores.items()]))
+        name = "draft, ErasableClassifier, logistic, threshold 0.1, scaling=schema.bound"
+        scored.add(name, bound, adult, y, *rows, seed)
+    print(scored.table(f"adult, 30% held out, {len(SPLITS)} splits", "AUC"))
 
 
 def quality_titanic(folder):
-    """Accuracies of ten folds; drafts are made from the training rows of each fold alone."""
+    """Figures of ten folds; drafts are made from the training rows of each fold alone."""
     typed = pd.read_csv(folder / "titanic_raw.csv")
-    y = typed["Survived"].to_numpy()
-    scores = {}
+    y, scored = typed["Survived"].to_numpy(), Scored()
+    raw = typed.drop(columns=["Survived", "PassengerId"])
     for seed in SPLITS:
-        found = {}
-        for train, test in StratifiedKFold(10, shuffle=True, random_state=seed).split(typed, y):
-            encoder = TableEncoder(Schema.draft(typed.iloc[train], label="Survived", id="PassengerId"))
+        for rows in StratifiedKFold(10, shuffle=True, random_state=seed).split(typed, y):
+            encoder = TableEncoder(Schema.draft(typed.iloc[rows[0]], label="Survived", id="PassengerId"))
             logistic = LogisticRegression(max_iter=2000)
             models = {
                 "fitted one-hot and scaler, logistic regression": make_pipeline(usual(*TITANIC), logistic),
+                **skrub_models(),
                 "draft, logistic regression": make_pipeline(encoder, logistic),
                 "draft, rows divided by their norms, logistic regression": make_pipeline(
                     encoder, Normalizer(), logistic
@@ -170,12 +211,8 @@ def quality_titanic(folder):
                 ),
             }
             for name, model in models.items():
-                fitted = model.fit(typed.iloc[train], y[train])
-                found.setdefault(name, []).append(fitted.score(typed.iloc[test], y[test]))
-        for name, folds in found.items():
-            scores.setdefault(name, []).append(np.mean(folds))
-    head = [f"titanic, ten folds, {len(SPLITS)} times", "accuracy: mean (lowest to highest)"]
-    print(table(head, [(name, averaged(found)) for name, found in scores.items()]))
+                scored.add(name, model, raw if "skrub" in name else typed, y, *rows, seed)
+    print(scored.table(f"titanic, ten folds, {len(SPLITS)} times", "accuracy"))
 
 
 def main(folder):
@@ -186,7 +223,9 @@ def main(folder):
     schema = draft_schema(adult, label="salary", id="row_id").schema
     took = time.process_time() - start
     print("Seconds of the processor, medians of turns on one thread. Encoders of scikit-learn are fitted before.")
-    print(f"A draft for adult ({len(adult):,} rows) took {took:.2f} s. Drafts are used unedited.\n")
+    print(f"A draft for adult ({len(adult):,} rows) took {took:.2f} s. Drafts are used unedited.")
+    said = "skrub's models are its `tabular_pipeline`: a fitted TableVectorizer, imputer and scaler before them."
+    print(f"{said if HAS_SKRUB else 'Without skrub, which is not installed: its lines are missing.'}\n")
     encoding(adult, schema)
     texts()
     quality_adult(adult)

@@ -1,9 +1,14 @@
-"""The README's example runs and prints what its comments say."""
+"""The README's examples and commands run and print what it says."""
 
 import contextlib
 import io
 import re
+import shlex
 from pathlib import Path
+
+from erasable.cli.app import run
+from erasable.research.demo import HELD_OUT, LEARNT
+from erasable.research.sets import write_orders
 
 README = Path(__file__).parents[1] / "README.md"
 
@@ -26,6 +31,23 @@ def test_every_other_example_runs():
     assert len(blocks) == 2
     for code in blocks:
         exec(compile(code, "README.md", "exec"), {})
+
+
+def test_the_commands_print_what_is_shown(tmp_path, monkeypatch, capsys):
+    """On the table that the demo leaves; where the page has an ellipsis, anything may stand."""
+    monkeypatch.chdir(tmp_path)
+    write_orders("all.csv", LEARNT + HELD_OUT)
+    with open("all.csv", encoding="utf-8") as rows:
+        Path("orders.csv").write_text("".join(line for line, _ in zip(rows, range(LEARNT + 1), strict=False)))
+    (session,) = re.findall(r"```console\n(.*?)```", README.read_text(), re.S)
+    steps = re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", session, re.M)
+    assert len(steps) == 4
+    for command, shown in steps:
+        assert run(shlex.split(command)[1:]) == 0
+        printed = capsys.readouterr().out
+        for part in filter(None, map(str.strip, shown.split("…"))):
+            assert part in printed
+            printed = printed[printed.index(part) + len(part) :]
 
 
 def test_every_file_the_readme_links_to_exists():

@@ -3,45 +3,74 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
+import shlex
 import sys
+from pathlib import Path
 
 import pytest
 
-import erasable.operations.demo
+import erasable.research.demo
 from erasable.cli.app import run
+from erasable.cli.demo import commands
+
+ORDERS = "b62495162660203e4b577b95ca945eb477307a46eab8c55b1870425582963171"  # the table is the same on every machine
 
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory):
-    return erasable.operations.demo.demo(tmp_path_factory.mktemp("demo"))
+    return erasable.research.demo.demo(tmp_path_factory.mktemp("demo") / "deep" / "out")
 
 
-def test_it_tells_the_story_as_json(tmp_path, capsys):
-    assert run(["demo", "--out", str(tmp_path / "deep" / "out"), "--json"]) == 0
+def test_it_tells_the_story_as_json(told, monkeypatch, capsys):
+    monkeypatch.setattr(erasable.research.demo, "demo", lambda out, progress: told)
+    assert run(["demo", "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
     steps = {step["name"]: step for step in said["steps"]}
-    assert list(steps) == ["learn", "forget 10 people", "verify", "fresh fit on survivors", "forget them in a file"]
-    assert steps["learn"]["stored"] > steps["verify"]["stored"]
-    assert steps["forget 10 people"]["digest"] == steps["fresh fit on survivors"]["digest"]
-    assert steps["forget 10 people"]["digest"] == steps["forget them in a file"]["digest"]
-    assert "found nothing" in said["remarks"][-1]
+    assert list(steps) == [
+        "schema",
+        "learn",
+        "forget 100 customers",
+        "verify",
+        "learn the survivors alone",
+        "scan",
+    ]
+    assert steps["learn"]["stored"] > steps["verify"]["stored"] == steps["learn the survivors alone"]["offered"]
+    assert steps["forget 100 customers"]["digest"] == steps["learn the survivors alone"]["digest"]
+    assert steps["learn"]["stored"] < 0.25 * steps["learn"]["offered"]
+    assert said["usual"] - 0.02 < steps["learn"]["auc"] < said["usual"] + 0.02
+    assert "remains in orders.csv of the 3 files" in said["remarks"][-1]
     assert said["same"] is True
-    assert [people for people, _, _ in said["curve"]] == list(range(90, 0, -5))
-    assert (tmp_path / "deep" / "out" / "demo.png").stat().st_size > 10_000
-    assert said["picture"] == str(tmp_path / "deep" / "out" / "demo.png")
+    people, cores, scores = zip(*said["curve"], strict=True)
+    assert list(people) == sorted(people, reverse=True)
+    assert list(cores) == sorted(cores, reverse=True)
+    assert scores[0] > scores[-1] + 0.05
+    assert hashlib.sha256(Path(said["table"]).read_bytes()).hexdigest() == ORDERS
+    assert Path(said["picture"]).stat().st_size > 10_000
+    assert Path(said["picture"]).parts[-3:] == ("deep", "out", "demo.png")
 
 
 def test_it_shows_the_steps_and_the_verdict(told, monkeypatch, capsys):
-    monkeypatch.setattr(erasable.operations.demo, "demo", lambda out, progress: told)
+    monkeypatch.setattr(erasable.research.demo, "demo", lambda out, progress: told)
     assert run(["demo"]) == 0
     text = capsys.readouterr().out
-    for words in (*(step.name for step in told.steps), told.steps[0].digest[:12], "byte for byte the state", "picture"):
+    for words in (*(step.name for step in told.steps), told.steps[1].digest[:12], "byte for byte the file", "picture"):
         assert words in text
+
+
+def test_the_commands_that_it_ends_with_make_the_same_model(told, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for line in commands(told.table):
+        assert run(shlex.split(line)[1:]) == 0
+    capsys.readouterr()
+    assert hashlib.sha256(Path("model.erasable").read_bytes()).hexdigest() == told.steps[1].digest
 
 
 def test_it_runs_without_matplotlib_and_says_what_the_picture_needs(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setattr(erasable.research.demo, "LEARNT", 3000)
+    monkeypatch.setattr(erasable.research.demo, "_LEFT", (1.0, 0.1))
     assert run(["demo", "--out", str(tmp_path)]) == 0
     assert "no picture: figures need matplotlib: pip install 'erasable[figures]'" in capsys.readouterr().out
     assert not (tmp_path / "demo.png").exists()
@@ -49,9 +78,9 @@ def test_it_runs_without_matplotlib_and_says_what_the_picture_needs(tmp_path, mo
 
 def test_it_says_so_and_fails_when_the_states_differ(told, monkeypatch, capsys):
     wrong = dataclasses.replace(told, same=False)
-    monkeypatch.setattr(erasable.operations.demo, "demo", lambda out, progress: wrong)
+    monkeypatch.setattr(erasable.research.demo, "demo", lambda out, progress: wrong)
     assert run(["demo"]) == 4
-    assert "NOT the state" in capsys.readouterr().out
+    assert "NOT the file" in capsys.readouterr().out
     assert run(["demo", "--json"]) == 4
 
 
@@ -59,8 +88,3 @@ def test_a_folder_that_cannot_be_made_is_refused_at_once(tmp_path, capsys):
     (tmp_path / "file").touch()
     assert run(["demo", "--out", str(tmp_path / "file" / "out")]) == 2
     assert "cannot be used" in capsys.readouterr().err
-
-
-def test_no_folder_no_picture():
-    report = erasable.operations.demo.demo()
-    assert (report.picture, report.no_picture) == (None, None)

@@ -22,11 +22,12 @@ from erasable import (
     ErasableRegressor,
 )
 from erasable.classes.linear import LinearBall
-from erasable.coresets import LeverageThreshold
-from erasable.features import RandomFourierFeatures
+from erasable.coresets import LeverageThreshold, RandomSubsample
+from erasable.features import HashedText, RandomFourierFeatures
 from erasable.models import shards
+from erasable.research.baselines import RetrainedRidge
 from erasable.schemas import Schema
-from tests.formats.models import NearestMean, labels, rows, wide_rows
+from tests.formats.models import NearestMean, gaussian, labels, rows, sparse_rows, steps, texts, wide_rows
 
 LIMITS = {"LARGEST_FILE": 100, "LARGEST_SHARD": 64}  # for the one that is divided
 
@@ -162,6 +163,201 @@ def schema() -> ErasableClassifier:
     return model
 
 
+def wide_grid() -> ErasableClassifier:
+    """A finer grid, public scales, no intercept, bytes for ids, classes that were fixed and one without rows."""
+    X = rows(20)
+    model = ErasableClassifier(
+        0.5, threshold=0.1, grid_bits=20, fit_intercept=False, scaling=[4.0, 5.5, 8.0], classes=[-1, 0, 1]
+    )
+    return model.fit(X, np.sign(X[:, 0]).astype(int), ids=[b"\0%d\xff" % i for i in range(20)])
+
+
+def empty() -> ErasableClassifier:
+    """Nobody is left."""
+    model = ErasableClassifier(1.0, threshold=0.15).fit(rows(6), labels(rows(6)), subjects=["Ann"] * 6)
+    model.forget(subjects=["Ann"])
+    return model
+
+
+def ridge() -> RetrainedRidge:
+    """Every row, by the peer that retrains."""
+    return RetrainedRidge(0.5).fit(rows(20), labels(rows(20)))
+
+
+def wider_rows() -> Any:
+    """Rows whose columns need two bytes to be numbered."""
+    X = wide_rows()
+    X.resize((X.shape[0], 256))
+    return X
+
+
+def regression_sparse() -> ErasableRegressor:
+    """One target, sparse rows of many features and a finer grid, in the order given, a sample beside the leverage."""
+    model = ErasableRegressor(
+        (-16, 16), threshold=0.3, grid_bits=20, fit_intercept=False, order="given", sample_rate=0.25
+    )
+    y = rows()[:, 0] * 3.0
+    return model.fit(wider_rows(), y, ids=list(range(len(y))), subjects=[b"who %d" % (i % 9) for i in range(len(y))])
+
+
+def regression_divided() -> ErasableRegressor:
+    """A regression in several files; rows of several people, weights of rows."""
+    X, people = rows(24), [[f"o{i % 5}", f"kin {i % 3}"][: i % 3] for i in range(24)]
+    model = ErasableRegressor((-16.0, 16.0), threshold=0.0)
+    known = {"ids": [b"%d" % i for i in range(24)], "sample_weight": [1 + i % 2 for i in range(24)]}
+    return model.fit(X, X[:, 0] * 3.0, subjects=people, allow_no_subject=True, **known)
+
+
+def sparse_divided() -> ErasableClassifier:
+    """Sparse rows in several files, some of them dense; logistic weights."""
+    X = wide_rows().toarray()
+    X[::13] = 1 / 8
+    model = ErasableClassifier(1.0, threshold=0.0, loss="logistic", alpha=0.5)
+    return model.fit(X, labels(rows()), ids=list(range(len(X))), subjects=[i % 11 for i in range(len(X))])
+
+
+def kernel_function() -> ErasableKernelClassifier:
+    """A kernel function of the caller's."""
+    model = ErasableKernelClassifier(gaussian, 0.1, 1.0, scaling=4.0, grid_bits=8, feature_names=["a", "b", "c"])
+    return model.fit(rows(20), labels(rows(20)), ids=[f"r{i}" for i in range(20)])
+
+
+def polynomial() -> ErasableKernelClassifier:
+    """Another kernel, decided in the order given."""
+    model = ErasableKernelClassifier("poly", 0.1, 1.0, degree=2, coef0=0.5, scaling=4.0, order="given")
+    return model.fit(rows(20), rows(20)[:, 0].round(), ids=[b"%d" % i for i in range(20)])
+
+
+def staged() -> ErasableGeneralClassifier:
+    """A finite list of functions, and the sampler in stages."""
+    model = ErasableGeneralClassifier(steps(), sampler="staged")
+    return model.fit(rows(20), rows(20)[:, 0] > 0, ids=list(range(20)), subjects=[f"s{i % 5}" for i in range(20)])
+
+
+def core_set_sparse() -> CoreSetUnlearner:
+    """A sample of sparse rows."""
+    X = sparse_rows()
+    return CoreSetUnlearner(RandomSubsample(0.5, random_state=3), NearestMean()).fit(X, labels(rows()))
+
+
+def mapped_texts() -> ErasableClassifier:
+    """Texts that went through a map."""
+    return ErasableClassifier(1.0, threshold=0.2, feature_map=HashedText(16)).fit(texts(20), labels(rows(20)))
+
+
+KINDS_SCHEMA = """
+version = 1
+missing = ["", "-"]
+[columns.number]
+role = "id"
+[columns.buyer]
+role = "subject"
+[columns.payer]
+role = "subject"
+[columns.counts]
+role = "weight"
+[columns.back]
+role = "label"
+classes = ["no", "yes"]
+[columns.secret]
+role = "ignore"
+[columns.age]
+kind = "number"
+edges = [20, 40.5, 60]
+bins = "thermometer"
+[columns.price]
+kind = "number"
+range = [1, 1000]
+spacing = "log"
+[columns.pieces]
+kind = "number"
+scale = 8
+indicator = false
+[columns.town]
+kind = "category"
+hashed = 8
+[columns.goods]
+kind = "category"
+values = ["book", "größe", "shoe"]
+fill = "book"
+[columns.size]
+kind = "ordered"
+levels = ["S", "M", "L"]
+[columns.gift]
+kind = "yes/no"
+yes = ["ja", "yes"]
+no = ["nein", "no"]
+[columns.placed]
+kind = "date"
+parts = ["year", "month", "weekday", "hour", "days"]
+years = [2020, 2025]
+since = "2020-01-01"
+days = 3000
+order = "dmy"
+[columns.birth]
+kind = "date"
+parts = ["day"]
+encoding = "bins"
+[columns.opens]
+kind = "time"
+[columns.note]
+kind = "text"
+words = [1, 2]
+places = 16
+cap = 2
+[columns.code]
+kind = "text"
+characters = [2, 3]
+places = 8
+[columns.meaning]
+kind = "vector"
+length = 3
+scale = 4
+[[crosses]]
+columns = ["goods", "gift"]
+[[crosses]]
+columns = ["town", "size"]
+hashed = 8
+"""
+
+
+def orders() -> dict[str, list[Any]]:
+    """Columns of every kind."""
+    n = range(20)
+    return {
+        "age": [None if i % 6 == 5 else 18 + 3 * i for i in n],
+        "price": [1.5 * 2 ** (i % 11) for i in n],
+        "pieces": [1 + i % 12 for i in n],
+        "town": [["Bern", "Oslo", "Zürich", "-"][(i + i // 3) % 4] for i in n],
+        "goods": [["book", "shoe", "größe", "hat", ""][i % 5] for i in n],
+        "size": [["S", "M", "L", "XXL"][i % 4] for i in n],
+        "gift": [["ja", "no", "nein", ""][i % 4] for i in n],
+        "placed": [f"{1 + i}.{1 + i % 12}.{2019 + i % 8} {i:02d}:30" for i in n],
+        "birth": [f"19{50 + i}-03-{1 + i:02d}" for i in n],
+        "opens": [f"{i}:15" for i in n],
+        "note": texts(20),
+        "code": [f"Ä{i % 3}-{i * i}" for i in n],
+        "meaning": [row.tolist() for row in rows(20)],
+    }
+
+
+def schema_kinds() -> ErasableClassifier:
+    """A schema with every kind, logistic weights, classes that balance, a sample, rows of several people, weights."""
+    model = ErasableClassifier(
+        0.05,
+        threshold=0.3,
+        loss="logistic",
+        class_weight="balanced",
+        sample_rate=0.2,
+        feature_map=Schema.parse(KINDS_SCHEMA),
+    )
+    people = [[f"b{i % 7}", f"p{i % 4}"][: 1 + i % 2] for i in range(20)]
+    y = np.where(rows(20)[:, 0] > 0, "yes", "no")
+    model.fit(orders(), y, ids=list(range(20)), subjects=people, sample_weight=[1 + i % 2 for i in range(20)])
+    model.forget(subjects=["b3"])
+    return model
+
+
 MODELS = {
     "linear-v1": linear,
     "sparse-v1": sparse,
@@ -175,13 +371,25 @@ MODELS = {
     "mapped-v1": mapped,
     "schema-v1": schema,
     "sharded-v1": divided,
+    "wide-grid-v1": wide_grid,
+    "empty-v1": empty,
+    "ridge-v1": ridge,
+    "regression-sparse-v1": regression_sparse,
+    "regression-sharded-v1": regression_divided,
+    "sparse-sharded-v1": sparse_divided,
+    "kernel-function-v1": kernel_function,
+    "polynomial-v1": polynomial,
+    "staged-v1": staged,
+    "core-set-sparse-v1": core_set_sparse,
+    "mapped-texts-v1": mapped_texts,
+    "schema-kinds-v1": schema_kinds,
 }
 
 
 def main(folder: str) -> None:
     """Write them all; none may be there."""
     for name, make in MODELS.items():
-        with mock.patch.multiple(shards, **(LIMITS if name.startswith("sharded") else {"VERSION": shards.VERSION})):
+        with mock.patch.multiple(shards, **(LIMITS if "sharded" in name else {"VERSION": shards.VERSION})):
             model = make()
             model.save(Path(folder, f"{name}.erasable"))
         print(name, model.state_digest())

@@ -6,6 +6,7 @@ Should one of these tests fail, it is the program that is wrong, not the file.
 from __future__ import annotations
 
 import hashlib
+import json
 import shutil
 from pathlib import Path
 
@@ -13,70 +14,67 @@ import pytest
 from sklearn.base import clone
 
 from erasable import ModelFile, load, verify
+from erasable.errors import StateFormatError
 from erasable.models import shards
+from erasable.models.files import KINDS
 from erasable.operations.inspect import inspect
-from tests.formats.make import LIMITS, MODELS, main, raw_rows
-from tests.formats.models import rows, wide_rows
+from erasable.schemas import Category, Date, Number, Ordered, Role, Schema, Text, Time, Vector, YesNo
+from tests.formats.make import KINDS_SCHEMA, LIMITS, MODELS, main, orders, raw_rows, wider_rows
+from tests.formats.models import rows, texts, wide_rows
+from tests.formats.reader import MEMBERS, ORDER, TYPES, File
+from tests.formats.tampering import altered
 
 HERE = Path(__file__).parent
-# Digest of the state; SHA-256 of the file, which is another where there are several.
+# Digest of the state: the SHA-256 of the file, unless there are several; then that of the head is below.
 KEPT = {
-    "linear-v1": (
-        "245bf40113f023d9116d11123b9947633148fddde4c4de3bfc856377f40150d7",
-        "245bf40113f023d9116d11123b9947633148fddde4c4de3bfc856377f40150d7",
-    ),
-    "sparse-v1": (
-        "45c9e68bb4621b57c7bb1af04b0b2249cde91f17dcbd7714392c7c4972c76abe",
-        "45c9e68bb4621b57c7bb1af04b0b2249cde91f17dcbd7714392c7c4972c76abe",
-    ),
-    "shared-v1": (
-        "583c8a0e51a4185354b25c222df0946cd160c8385663763d9a3a6aa4cafb4102",
-        "583c8a0e51a4185354b25c222df0946cd160c8385663763d9a3a6aa4cafb4102",
-    ),
-    "logistic-v1": (
-        "33279dd08d5464c8776291a2fb44224bd3d2355fd4d845470b56c63ec3882b16",
-        "33279dd08d5464c8776291a2fb44224bd3d2355fd4d845470b56c63ec3882b16",
-    ),
-    "weighted-v1": (
-        "4ce69ca74f38eeee2a505a20c185e2e9e92e1b4e4239f17d340568d62b714a5d",
-        "4ce69ca74f38eeee2a505a20c185e2e9e92e1b4e4239f17d340568d62b714a5d",
-    ),
-    "regression-v1": (
-        "85bb834dc73d442592b3b645714d4642f47ca35a907eaee27614b5c3713b90b5",
-        "85bb834dc73d442592b3b645714d4642f47ca35a907eaee27614b5c3713b90b5",
-    ),
-    "kernel-v1": (
-        "2338d4025e445fcbfedd4154b9dafa5e14e4e1025b40ca6dc89fecc1366dcb60",
-        "2338d4025e445fcbfedd4154b9dafa5e14e4e1025b40ca6dc89fecc1366dcb60",
-    ),
-    "general-v1": (
-        "b24e54e37a55bfd1feea3c289e8997755762ccbec65067389a18efb296fe01e2",
-        "b24e54e37a55bfd1feea3c289e8997755762ccbec65067389a18efb296fe01e2",
-    ),
-    "core-set-v1": (
-        "deb1d4e32305f26437de2edb0c9002ec88d1fc743b98b279f956fd8b9b50cfd7",
-        "deb1d4e32305f26437de2edb0c9002ec88d1fc743b98b279f956fd8b9b50cfd7",
-    ),
-    "mapped-v1": (
-        "a133bdb93d8138930ff4733c98ed29f06032c5403520f360439895df0203c5b6",
-        "a133bdb93d8138930ff4733c98ed29f06032c5403520f360439895df0203c5b6",
-    ),
-    "schema-v1": (
-        "d5f3c015b35812b4c5cfb98dc5da38aa41993092faa1fed71dd8ddb9e93a4f18",
-        "d5f3c015b35812b4c5cfb98dc5da38aa41993092faa1fed71dd8ddb9e93a4f18",
-    ),
-    "sharded-v1": (
-        "e9a1724591a1a61493d7ac7b0fdcdf08154a3bb8ec78edb84257112b0f4393b2",
-        "6b8d615e39b5d5c5f1d6e7c072534ef5ab4083c68b8f372158c8490253091c17",
-    ),
+    "linear-v1": "245bf40113f023d9116d11123b9947633148fddde4c4de3bfc856377f40150d7",
+    "sparse-v1": "45c9e68bb4621b57c7bb1af04b0b2249cde91f17dcbd7714392c7c4972c76abe",
+    "shared-v1": "583c8a0e51a4185354b25c222df0946cd160c8385663763d9a3a6aa4cafb4102",
+    "logistic-v1": "33279dd08d5464c8776291a2fb44224bd3d2355fd4d845470b56c63ec3882b16",
+    "weighted-v1": "4ce69ca74f38eeee2a505a20c185e2e9e92e1b4e4239f17d340568d62b714a5d",
+    "regression-v1": "85bb834dc73d442592b3b645714d4642f47ca35a907eaee27614b5c3713b90b5",
+    "kernel-v1": "2338d4025e445fcbfedd4154b9dafa5e14e4e1025b40ca6dc89fecc1366dcb60",
+    "general-v1": "b24e54e37a55bfd1feea3c289e8997755762ccbec65067389a18efb296fe01e2",
+    "core-set-v1": "deb1d4e32305f26437de2edb0c9002ec88d1fc743b98b279f956fd8b9b50cfd7",
+    "mapped-v1": "a133bdb93d8138930ff4733c98ed29f06032c5403520f360439895df0203c5b6",
+    "schema-v1": "d5f3c015b35812b4c5cfb98dc5da38aa41993092faa1fed71dd8ddb9e93a4f18",
+    "sharded-v1": "e9a1724591a1a61493d7ac7b0fdcdf08154a3bb8ec78edb84257112b0f4393b2",
+    "wide-grid-v1": "9b9f35e65691569ba84e4e478a8f4753a754bb22f8eed81e96c75e3350e6b946",
+    "empty-v1": "48b630a99eefdc8535a14cf11a8ce31e4c076f311449c8f6d7379874f1a4cb76",
+    "ridge-v1": "351bd244751ae4fd51de373da6ee205f30d9849d20ea5e4f28bab21463faf571",
+    "regression-sparse-v1": "b14a946a2ae77a5b3ae6a40e8860921522d2ce1ab5ee0af5e8b2f1e4c35f2426",
+    "regression-sharded-v1": "cc2850cc12f6e992974e74df63550fe4f8e361f78cbeedad6783a3cefa0de1c3",
+    "sparse-sharded-v1": "93ea538e576c5cef89cc3fc2c62093ac878d29cd086da639d6a46eeb7803b7df",
+    "kernel-function-v1": "6e3963005e4cd0b52ae4b10c2e6f6d00b8c0f7164e1647f5d108107c34d3c826",
+    "polynomial-v1": "6c1c80d4b1cda8875733d150ad630a0a88385e66ffce898473074227e5f0b847",
+    "staged-v1": "1190a7f0dfc09c2dcbb869cb95c46aaca0920d538d19fe79c7f63ec1d6591413",
+    "core-set-sparse-v1": "ba5fd0cdfc46f723d7230de9cf0b4c0b7afb219cf18fca84be339ceb8b3a0583",
+    "mapped-texts-v1": "6dccd96f03b44f7e114b78056ff309a981cdcce4b96d820eda2d921fe4df373c",
+    "schema-kinds-v1": "19e245f52ce6d9e058ffc6bfcdf25a0e78f78b65fb77d4bc4552be942cff81f8",
 }
-NEEDED = {"general-v1", "core-set-v1", "mapped-v1"}  # like= is needed to load, or to predict
+HEADS = {
+    "sharded-v1": "6b8d615e39b5d5c5f1d6e7c072534ef5ab4083c68b8f372158c8490253091c17",
+    "regression-sharded-v1": "e6e029621d42f29f3c3055bba74691598d95a4595b7ec752c84e25691e8f8edc",
+    "sparse-sharded-v1": "68798276b5f0b5a84822c3ea5dfcc37ffa23d789a659f2919d793df6101f0613",
+}
+# like= is needed to load, or to predict
+NEEDED = {"general-v1", "staged-v1", "core-set-v1", "core-set-sparse-v1", "kernel-function-v1", "mapped-v1"}
+NEEDED |= {"mapped-texts-v1"}
+OFFERED = {
+    "general-v1": lambda: rows(20) / 16,
+    "sparse-v1": wide_rows,
+    "sparse-sharded-v1": wide_rows,
+    "regression-sparse-v1": wider_rows,
+    "mapped-texts-v1": texts,
+    "schema-v1": raw_rows,
+    "schema-kinds-v1": orders,
+}
 
 
 @pytest.fixture(params=KEPT)
 def kept(request, monkeypatch):
     """The name of a kept file, and its path."""
-    if request.param.startswith("sharded"):
+    if "sharded" in request.param:
         for name, value in LIMITS.items():
             monkeypatch.setattr(shards, name, value)
     return request.param, HERE / f"{request.param}.erasable"
@@ -88,16 +86,15 @@ def like(name):
 
 def test_the_file_is_the_one_that_was_kept(kept):
     name, path = kept
-    digest, whole = KEPT[name]
-    assert hashlib.sha256(path.read_bytes()).hexdigest() == whole
-    assert inspect(path).digest == digest
+    assert hashlib.sha256(path.read_bytes()).hexdigest() == HEADS.get(name, KEPT[name])
+    assert inspect(path).digest == KEPT[name]
     assert inspect(path).version == 1
 
 
 def test_a_file_of_this_version_is_read_and_verified(kept):
     name, path = kept
     model = load(path, like=like(name))
-    assert model.state_digest() == KEPT[name][0] == verify(model).digest
+    assert model.state_digest() == KEPT[name] == verify(model).digest
 
 
 def test_rewriting_it_gives_the_same_bytes(kept, tmp_path):
@@ -107,15 +104,18 @@ def test_rewriting_it_gives_the_same_bytes(kept, tmp_path):
     folder = f".{path.name}.parts"
     left, right = ({p.name: p.read_bytes() for p in (at / folder).glob("*")} for at in (HERE, tmp_path))
     assert left == right
-    assert bool(left) == name.startswith("sharded")
+    assert bool(left) == ("sharded" in name)
 
 
 def test_it_says_what_it_said(kept):
     name, path = kept
     model, made = load(path, like=like(name)), MODELS[name]()
-    X = {"general-v1": rows(20) / 16, "sparse-v1": wide_rows(), "schema-v1": raw_rows()}.get(name, rows(20))
-    assert model.predict(X).tolist() == made.predict(X).tolist()
     assert model.core_ids_.tolist() == made.core_ids_.tolist()
+    if name == "empty-v1":
+        assert model.n_core_ == 0
+        return
+    X = OFFERED.get(name, rows)()
+    assert model.predict(X).tolist() == made.predict(X).tolist()
 
 
 def test_rows_are_forgotten_in_it(kept, tmp_path):
@@ -125,16 +125,97 @@ def test_rows_are_forgotten_in_it(kept, tmp_path):
     if (HERE / f".{path.name}.parts").exists():
         shutil.copytree(HERE / f".{path.name}.parts", tmp_path / f".{path.name}.parts")
     made = MODELS[name]()
-    leaving = made.core_ids_[1:4].tolist()
+    leaving = made.core_ids_[1:4].tolist() or [5]
     made.forget(ids=leaving)
     report = ModelFile(copy, like=like(name)).forget(ids=leaving, digests=True)
-    assert report.core_rows_removed == 3
+    assert report.core_rows_removed == (0 if name == "empty-v1" else 3)
     assert report.digest == made.state_digest()
 
 
 def test_the_program_still_writes_them(tmp_path):
-    """As long as this version is the newest: what is kept is what is written today."""
+    """Version 1 is frozen: what is kept is what is written today, byte for byte, heads and shards."""
     main(str(tmp_path))
     for name in KEPT:
         path = tmp_path / f"{name}.erasable"
         assert path.read_bytes() == (HERE / path.name).read_bytes()
+        folder = f".{path.name}.parts"
+        assert {p.name for p in (tmp_path / folder).glob("*")} == {p.name for p in (HERE / folder).glob("*")}
+
+
+def test_another_version_is_refused_by_name_whatever_the_file_holds(kept, tmp_path):
+    """Of a newer version even the layout may be another: tensors of types that nobody knows, no checksum that fits."""
+    path = kept[1]
+
+    def newer(header, meta):
+        meta["version"] = 2
+        header["rows2"] = {"dtype": "Q3", "shape": [0], "data_offsets": [0, 0]}
+
+    file = tmp_path / "m.erasable"
+    data = altered(path.read_bytes(), newer)
+    file.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    said = "it is version 2 of '.*', and this erasable reads version 1: install a newer erasable"
+    for use in (load, inspect, lambda path: ModelFile(path).forget(ids=[1])):
+        before = file.read_bytes()
+        with pytest.raises(StateFormatError, match=said):
+            use(file)
+        assert file.read_bytes() == before
+    file.write_bytes(altered(path.read_bytes(), lambda header, meta: meta.update(version=0)))
+    with pytest.raises(StateFormatError, match=r"version 0 .*: there is no such version"):
+        load(file)
+
+
+# -- what is kept is all that there is ---------------------------------------------------------------------------------
+
+
+def kept_files():
+    """Every kept file and shard, by a reader that was written from the page alone."""
+    found = [*HERE.glob("*-v1.erasable"), *HERE.glob(".*-v1.erasable.parts/*")]
+    return [File(path.read_bytes()) for path in sorted(found)]
+
+
+def values(files, member):
+    found = [file.meta[member] for file in files if member in file.meta]
+    return {tuple(value) if isinstance(value, list) else value for value in found if not isinstance(value, dict)}
+
+
+def test_there_is_a_file_of_every_format_and_of_every_tensor():
+    files = kept_files()
+    assert {file.meta["format"] for file in files} == {*KINDS, shards.SHARD}
+    for form, order in ORDER.items():
+        seen = {name for file in files if file.meta["format"] == form for name in file.tensors}
+        assert seen <= {*order}
+    assert {name for file in files for name in file.tensors} == {name for order in ORDER.values() for name in order}
+    assert {kind for file in files for kind in file.types.values()} == set(TYPES)
+
+
+def test_there_is_a_file_of_every_setting():
+    files = kept_files()
+    assert values(files, "id_kind") == values(files, "subject_kind") == {"int", "str", "bytes", None}
+    assert values(files, "class_kind") == {"bool", "int", "float", "str", None}
+    assert values(files, "classes_fixed") == values(files, "intercept") == {False, True}
+    assert values(files, "loss") == {"squared", "logistic"}
+    assert values(files, "class_weight") == {None, "balanced"}  # and one that is an object
+    assert any(isinstance(file.meta.get("class_weight"), dict) for file in files)
+    assert values(files, "kernel") == {"matern", "poly", "custom"}
+    assert values(files, "layout") == {"dense", "csr"}
+    assert {"0x0.0p+0"} < values(files, "sample_rate")
+    assert {None, "0"} < values(files, "order_key")
+    assert {type(scaling) for scaling in values(files, "scaling")} == {str, tuple}
+    assert {file.types["rows"] for file in files if "rows" in file.types} == {"I16", "I32", "I64"}
+    maps = {json.loads(text)["map"]["map"] for text in values(files, "feature_map") - {None}}
+    assert maps == {"random-fourier-features", "hashed-text", "schema"}
+    assert {file.meta["sampler"]["map"] for file in files if "sampler" in file.meta} == {"single-pass", "staged"}
+
+
+def test_the_page_names_every_member_and_every_tensor():
+    page = (HERE.parents[1] / "docs" / "format.md").read_text(encoding="utf-8")
+    members = {name for file in kept_files() for name in file.meta}
+    assert members == {name for names in MEMBERS.values() for name in names}
+    tensors = {name for order in ORDER.values() for name in order}
+    assert [name for name in sorted(members | tensors) if f"`{name}`" not in page] == []
+
+
+def test_there_is_a_schema_with_every_kind_and_role():
+    columns = Schema.parse(KINDS_SCHEMA).columns
+    assert {c.role for c in columns if isinstance(c, Role)} == {"label", "id", "subject", "weight", "ignore"}
+    assert {type(c) for c in columns} == {Role, Number, Category, Ordered, YesNo, Date, Time, Text, Vector}

@@ -155,6 +155,21 @@ def test_pandas_writes_a_csv_that_agrees(tmp_path):
     assert same(SCHEMA.encode(texts)[0], SCHEMA.encode(TYPED)[0])
 
 
+DAYS = st.sampled_from(["2020-01-31", "31.01.2020", "1/2/2021", "2021-02-30", "1970-01-01", "", "x"])
+CLOCKS = st.sampled_from(["10:30", "9:05:59", "24:00", "23:59:59.25", "10:30Z", "10:30 +02:00", "10:30-0130", "Z", ""])
+GAPS = st.sampled_from([" ", "T", "", "  "])
+
+
+@given(
+    st.lists(st.tuples(DAYS, GAPS, CLOCKS, GAPS, CLOCKS).map("".join), max_size=30),
+    st.sampled_from(["ymd", "dmy", "mdy"]),
+)
+@example(["2020-01-31T10:30 9:05:59", "2020-01-31 ", "2020-01-31 10:30 +02:00"], "ymd")
+def test_moments_of_a_column_are_those_of_its_texts(texts, order):
+    read = moments.moments_in(order)
+    assert [read(text) for text in texts] == [moments.moment_of(text, order) for text in texts]
+
+
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
 def test_moments_of_every_unit_and_zone_agree(unit):
     schema = Schema.parse('version = 1\n[columns.at]\nkind = "date"\nparts = ["day", "hour"]\nencoding = "bins"\n')

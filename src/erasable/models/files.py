@@ -66,14 +66,8 @@ def model_of(head: Buffer, fetch: Fetch, code: Code | None = None) -> Model:
     ConfigurationError
         When code is needed that a file cannot hold, or is not what the file was made with.
     """
-    meta = read_meta(head)
+    meta = known_meta(head)
     form = meta["format"]
-    if form not in KINDS:
-        raise StateFormatError(
-            f"it holds {form[:40]!r}, which this erasable does not know: "
-            "install a newer erasable, or give the file of a model."
-        )
-    check_format(meta, form, VERSION)
     if code is not None:
         return code(meta, head, fetch)
     if form in _NEEDED:
@@ -88,6 +82,25 @@ def model_of(head: Buffer, fetch: Fetch, code: Code | None = None) -> Model:
     state = from_files(head, fetch)
     kind = RegressionModel if isinstance(state, RegressionState) else LinearModel
     return kind.restore(state, stored_map(state.configuration))
+
+
+def known_meta(head: Buffer) -> dict[str, Any]:
+    """The metadata of a model, by bytes that begin with the header; before anything else is looked at.
+
+    Raises
+    ------
+    StateFormatError
+        When its format is not known, or it is of another version, which is named.
+    """
+    meta = read_meta(head)
+    form = meta["format"]
+    if form not in KINDS:
+        raise StateFormatError(
+            f"it holds {form[:40]!r}, which this erasable does not know: "
+            "install a newer erasable, or give the file of a model."
+        )
+    check_format(meta, form, VERSION)
+    return meta
 
 
 def needs_code(meta: dict[str, Any]) -> bool:

@@ -36,7 +36,9 @@ def as_key_column(values: Any, name: str, *, optional: bool = False) -> Column:
         return values.astype(np.int64)
     if not optional:
         return as_keys(values, name)
-    column = [None if _is_missing(v) else v for v in _as_list(values, name)]
+    column = _as_list(values, name)
+    if not set(map(type, column)) <= _NAMES.keys() | {type(None)}:
+        column = [None if _is_missing(v) else v for v in column]
     named = iter(as_keys([v for v in column if v is not None], name))
     return [None if v is None else next(named) for v in column]
 
@@ -224,12 +226,15 @@ def plain_labels(y: Any) -> Any:
         return y
     if getattr(y, "ndim", 1) != 1 or len(getattr(y, "shape", (0,))) != 1 or not hasattr(y, "__iter__"):
         return y
-    labels = [_plain(v) for v in (y.to_pylist() if hasattr(y, "to_pylist") else y)]
+    labels = list(y.to_pylist() if hasattr(y, "to_pylist") else y)
     types = set(map(type, labels))
-    if any(isinstance(v, list | tuple | np.ndarray) for v in labels):
-        return y
-    if any(_is_missing(v) and not isinstance(v, float) for v in labels):
-        raise InputError("y has missing entries (None or NaN): every row needs a label.")
+    if not types <= {bool, int, str}:
+        labels = [_plain(v) for v in labels]
+        types = set(map(type, labels))
+        if any(isinstance(v, list | tuple | np.ndarray) for v in labels):
+            return y
+        if any(_is_missing(v) and not isinstance(v, float) for v in labels):
+            raise InputError("y has missing entries (None or NaN): every row needs a label.")
     if len(types) == 1:
         kind = types.pop()
         if kind is int and labels:
@@ -253,7 +258,9 @@ def label_type(y: npt.NDArray[Any], name: str = "y") -> type:
     InputError, InputTypeError
         When labels are of a type that cannot be stored, or of several types.
     """
-    types = {type(_plain(v)) for v in y} if y.dtype == object else {type(np.zeros(1, y.dtype).tolist()[0])}
+    types = set(map(type, y.tolist() if y.dtype == object else np.zeros(1, y.dtype).tolist()))
+    if any(issubclass(t, np.generic) for t in types):
+        types = {type(_plain(v)) for v in y}
     if not types <= _LABEL_ARRAYS.keys() or len(types) != 1:
         found = ", ".join(sorted(t.__name__ for t in types))
         raise InputTypeError(f"{name} must hold {_LABEL_TYPES}, all of one type; got {found}.")

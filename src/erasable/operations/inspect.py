@@ -15,7 +15,6 @@ import scipy.sparse as sp
 from erasable.core.kernels import KERNEL_BITS
 from erasable.core.layout import (
     Buffer,
-    check_format,
     digest_of,
     read_keys,
     read_label,
@@ -27,7 +26,7 @@ from erasable.core.target_grid import Range, off_grid
 from erasable.errors import ConfigurationError, ErasableError, StateFormatError
 from erasable.models.access import StoredRows, stored_rows
 from erasable.models.access import rows_of as rows_in_state
-from erasable.models.files import KINDS, refuse_odd_size
+from erasable.models.files import KINDS, known_meta, refuse_odd_size
 from erasable.models.kernel_state import KernelState
 from erasable.models.linear_configuration import grid_of
 from erasable.models.shards import SHARDED, Fetch, from_files, shards_of
@@ -209,14 +208,8 @@ def _looked_into(path: str | os.PathLike[str], look: Callable[[Buffer, Fetch], T
 
 def _sealed(head: Buffer) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
     """Metadata and tensors of a file of a format and a version that are known."""
-    meta, tensors = read_sealed(head)
-    if meta["format"] not in KINDS:
-        raise StateFormatError(
-            f"it holds {str(meta['format'])[:40]!r}, which this erasable does not know: "
-            "install a newer erasable, or give the file of a model."
-        )
-    check_format(meta, meta["format"], 1)
-    return meta, tensors
+    known_meta(head)
+    return read_sealed(head)
 
 
 def _names(meta: dict[str, Any], tensors: dict[str, npt.NDArray[Any]]) -> Any:

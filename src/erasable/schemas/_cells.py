@@ -150,7 +150,9 @@ def raw_texts_of(cells: Cells, missing: Collection[str]) -> list[str | None]:
     """Texts without spaces at their ends, None where they are missing; numbers as their canonical text."""
     if cells.kind != TEXT:
         return texts_of(cells, missing)
-    return [None if t is None or spelling(t) in missing else stripped(t) for t in cells.values]
+    longest = max(map(len, missing), default=0)
+    texts = [None if t is None else t.strip(_SPACES) for t in cells.values]
+    return [None if t is None or (len(t) <= longest and spelling(t) in missing) else t for t in texts]
 
 
 def numbers_of(cells: Cells, missing: Collection[str]) -> tuple[Float64s, Booleans]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime
 import math
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -164,7 +164,7 @@ class Date(Column):
         """Seconds since 1970."""
         if cells.kind != TEXT:
             return cells.values.copy(), {}
-        return read_texts(cells, missing, lambda text: moment_of(text, self.order))
+        return read_texts(cells, missing, moments_in(self.order))
 
     def is_empty(self, values: Int64s) -> Booleans:
         """Which are no moments."""
@@ -346,6 +346,25 @@ def moment_of(text: str, order: str) -> int | None:
         return None
     clock = 0 if found["H"] is None else _clock(found)
     return None if clock is None else day * DAY + clock - _offset(found["Z"])
+
+
+def moments_in(order: str) -> Callable[[str], int | None]:
+    """As :func:`moment_of`, for a column: days and times of day with a space between them are read once each."""
+    days: dict[str, int | None] = {}
+    clocks: dict[str, int | None] = {"": 0}
+    first = "1970-01-01" if order == "ymd" else "01-01-1970"
+
+    def read(text: str) -> int | None:
+        head, gap, tail = text.partition(" ")
+        tail = gap + tail
+        if head not in days:
+            days[head] = None if "T" in head else moment_of(head, order)
+        if tail not in clocks:
+            clocks[tail] = moment_of(first + tail, order)
+        day, clock = days[head], clocks[tail]
+        return moment_of(text, order) if day is None or clock is None else day + clock
+
+    return read
 
 
 def clock_of(text: str) -> int | None:

@@ -2,7 +2,16 @@
 
 from erasable.research.sets.bundled import load_bundled, load_sklearn
 from erasable.research.sets.margin import make_margin
+from erasable.research.sets.orders import make_orders, write_orders
 from erasable.research.sets.purchase import load_purchase
 from erasable.research.sets.purchase_like import make_purchase_like
 
-__all__ = ["load_bundled", "load_purchase", "load_sklearn", "make_margin", "make_purchase_like"]
+__all__ = [
+    "load_bundled",
+    "load_purchase",
+    "load_sklearn",
+    "make_margin",
+    "make_orders",
+    "make_purchase_like",
+    "write_orders",
+]

@@ -1,0 +1,22 @@
+"""Every measurement can be asked for by name, and every result is one that can be measured again."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from benchmarks.run import SECTIONS
+
+FOLDER = Path(__file__).parents[1] / "benchmarks"
+HELPERS = {"__init__", "run", "tools", "datasets"}
+
+
+def test_every_section_of_the_results_can_be_asked_for():
+    found = re.findall(r"<!-- section: (\w+) -->", (FOLDER / "RESULTS.md").read_text(encoding="utf-8"))
+    assert len(found) > 15
+    assert found == [name for name in SECTIONS if name in found]
+
+
+def test_every_measurement_has_a_section():
+    used = set(re.findall(r"from benchmarks\.(\w+) import", (FOLDER / "run.py").read_text(encoding="utf-8")))
+    assert {path.stem for path in FOLDER.glob("*.py")} - HELPERS <= used
