@@ -93,8 +93,9 @@ class KernelState(State):
                 progress=progress,
             )
             rows, labels = self.rows[index], tuple(self.labels[i] for i in index)
+            check_points(len(rows), c.units)
             H = kernel_matrix(rows, c.kernel, c.points, c.units)
-        except (InputError, ExactnessError) as error:  # values of the kernel that no rows that were learnt can have
+        except (ConfigurationError, InputError, ExactnessError) as error:  # what no rows that were learnt can have
             raise VerificationError(
                 f"the stored rows cannot be learnt with the stored configuration: {error}"
             ) from error
