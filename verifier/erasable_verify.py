@@ -31,7 +31,7 @@ module rounds correctly to as many digits as are asked for.
 passed over, and parameters that nothing stored follows from.
 
 Exit codes: 0 all of it holds; 2 wrong usage; 4 it does not hold, or is no model file; 5 the file cannot be read; 8 this
-kind of model needs code that a file cannot hold: layout and checksum hold, and nothing else was checked.
+kind of model needs code that a file cannot hold: layout, checksum and names hold, and nothing else was checked.
 """
 
 from __future__ import annotations
@@ -426,28 +426,25 @@ def check_linear(meta: dict[str, Any]) -> None:
 # ------------------------------------------------------------------------------------------------ 4 Rows and names
 
 
-class Rows:
-    """What a file says of its rows, in learning order. ``answers`` are labels, or targets on their grid."""
+class Names:
+    """What all files say of their rows, in learning order: labels, or targets on their grid; ids; subjects."""
 
     def __init__(self, meta: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-        """``meta`` has ``bits``, ``intercept``, ``n_features`` and how many classes or targets there are."""
-        self.expected: dict[str, tuple[str, list[int]]] = {}  # every tensor that must be there: type and shape
+        self.expected: set[str] = set()  # every tensor that was asked for
         self.meta, self.tensors = meta, tensors
         self.numeric = "target_ranges" in meta
-        self.integers = "I16" if meta["bits"] <= 15 and "kernel" not in meta else "I32"
+        self.integers = "I16" if meta.get("bits", 0) <= 15 and "kernel" not in meta else "I32"
         self.width: int = meta["n_features"] + bool(meta.get("intercept"))
         first = tensors.get("targets" if self.numeric else "labels")
         need(first is not None and first.shape, "rows", "there are no labels or targets")
         self.n: int = first.shape[0]  # type: ignore[union-attr]
-        self.rows = self.read_rows()
         self.answers = self.read_answers()
-        self.weights = self.read_weights()
         self.ids = self.read_names("ids", meta["id_kind"])
         self.subjects = self.read_names("subjects", meta["subject_kind"])
 
     def take(self, name: str, dtype: str, shape: list[int]) -> Sequence[int]:
         """The numbers of a tensor that must be there, of this type and shape."""
-        self.expected[name] = (dtype, shape)
+        self.expected.add(name)
         tensor = self.tensors.get(name)
         fit = tensor is not None and tensor.dtype == dtype and tensor.shape == shape
         need(fit, "rows", f"the tensor {name} is not there, or not of its type and shape")
@@ -464,6 +461,65 @@ class Rows:
         values = self.take("targets", self.integers, [self.n, k])
         need(all(abs(t) <= most for t in values), "rows", "a target lies outside of its grid")
         return [tuple(values[i * k : (i + 1) * k]) for i in range(self.n)]
+
+    def read_names(self, what: str, kind: str | None) -> list[Any]:
+        """For each row its id, or the tuple of its subjects."""
+        if kind is None:
+            need(what == "subjects" or self.n == 0, "names", "rows have no ids")
+            return [()] * self.n
+        need(self.n, "names", f"there is a kind of {what} without rows")
+        lengths, present = self.tensors.get("subjects.lengths"), self.tensors.get("subjects.present")
+        if what == "ids" or (lengths is None and present is None):
+            keys = self.read_keys(what, kind, self.n)
+            if what == "subjects":
+                return [(key,) for key in keys]
+            need(len(set(keys)) == self.n, "names", "two rows have one id")
+            return keys
+        if lengths is None:
+            there = self.take("subjects.present", "U8", [self.n])
+            need(set(there) == {0, 1}, "names", "subjects.present is not 0 for some rows and 1 for others")
+            keys = self.read_keys(what, kind, self.n)
+            need(all(t or not key for t, key in zip(there, keys, strict=True)), "names", "an absent subject is named")
+            return [(key,) if t else () for t, key in zip(there, keys, strict=True)]
+        counts = self.take("subjects.lengths", "I32", [self.n])
+        need(min(counts) >= 0 and max(counts) > 1, "names", "subjects.lengths without a row that has several")
+        left = iter(self.read_keys(what, kind, sum(counts)))
+        owners = [tuple(itertools.islice(left, count)) for count in counts]
+        for several in owners:
+            fit = all(a < b for a, b in itertools.pairwise(several)) and (
+                len(several) < 2 or several[0] not in ("", b"")
+            )
+            need(fit, "names", "the subjects of a row do not ascend, or one is empty")
+        return owners
+
+    def read_keys(self, what: str, kind: str, count: int) -> list[Any]:
+        """So many integers, texts or byte strings."""
+        if kind == "int":
+            return list(self.take(what, "I64", [count]))
+        ends = list(self.take(f"{what}.ends", "I64", [count]))
+        need(all(a <= b for a, b in itertools.pairwise([0, *ends])), "names", f"{what}.ends do not ascend")
+        blob = bytes(self.take(what, "U8", [ends[-1] if ends else 0]))
+        keys: list[Any] = [blob[a:b] for a, b in itertools.pairwise([0, *ends])]
+        if kind == "bytes":
+            return keys
+        try:
+            return [key.decode() for key in keys]
+        except UnicodeDecodeError:
+            wrong("names", f"{what} are no UTF-8")
+
+    def check_classes_have_rows(self) -> None:
+        """Classes that the caller did not fix are those of the rows."""
+        if not self.numeric and not self.meta["classes_fixed"]:
+            need(set(self.answers) == set(range(len(self.meta["classes"]))), "rows", "a class has no rows")
+
+
+class Rows(Names):
+    """The rows of a linear or kernel model: grid integers, and how much each counts."""
+
+    def __init__(self, meta: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        super().__init__(meta, tensors)
+        self.rows = self.read_rows()
+        self.weights = self.read_weights()
 
     def read_rows(self) -> list[Sequence[int]]:
         """Grid integers of each row, the constant of an intercept last."""
@@ -532,56 +588,6 @@ class Rows:
         need(all(1 <= s <= 256 for s in weights), "rows", "the weight of a row is not from 1 to 256")
         need(any(s != 16 for s in weights), "rows", "weights of rows are stored although all are 16")
         return weights
-
-    def read_names(self, what: str, kind: str | None) -> list[Any]:
-        """For each row its id, or the tuple of its subjects."""
-        if kind is None:
-            need(what == "subjects" or self.n == 0, "names", "rows have no ids")
-            return [()] * self.n
-        need(self.n, "names", f"there is a kind of {what} without rows")
-        lengths, present = self.tensors.get("subjects.lengths"), self.tensors.get("subjects.present")
-        if what == "ids" or (lengths is None and present is None):
-            keys = self.read_keys(what, kind, self.n)
-            if what == "subjects":
-                return [(key,) for key in keys]
-            need(len(set(keys)) == self.n, "names", "two rows have one id")
-            return keys
-        if lengths is None:
-            there = self.take("subjects.present", "U8", [self.n])
-            need(set(there) == {0, 1}, "names", "subjects.present is not 0 for some rows and 1 for others")
-            keys = self.read_keys(what, kind, self.n)
-            need(all(t or not key for t, key in zip(there, keys, strict=True)), "names", "an absent subject is named")
-            return [(key,) if t else () for t, key in zip(there, keys, strict=True)]
-        counts = self.take("subjects.lengths", "I32", [self.n])
-        need(min(counts) >= 0 and max(counts) > 1, "names", "subjects.lengths without a row that has several")
-        left = iter(self.read_keys(what, kind, sum(counts)))
-        owners = [tuple(itertools.islice(left, count)) for count in counts]
-        for several in owners:
-            fit = all(a < b for a, b in itertools.pairwise(several)) and (
-                len(several) < 2 or several[0] not in ("", b"")
-            )
-            need(fit, "names", "the subjects of a row do not ascend, or one is empty")
-        return owners
-
-    def read_keys(self, what: str, kind: str, count: int) -> list[Any]:
-        """So many integers, texts or byte strings."""
-        if kind == "int":
-            return list(self.take(what, "I64", [count]))
-        ends = list(self.take(f"{what}.ends", "I64", [count]))
-        need(all(a <= b for a, b in itertools.pairwise([0, *ends])), "names", f"{what}.ends do not ascend")
-        blob = bytes(self.take(what, "U8", [ends[-1] if ends else 0]))
-        keys: list[Any] = [blob[a:b] for a, b in itertools.pairwise([0, *ends])]
-        if kind == "bytes":
-            return keys
-        try:
-            return [key.decode() for key in keys]
-        except UnicodeDecodeError:
-            wrong("names", f"{what} are no UTF-8")
-
-    def check_classes_have_rows(self) -> None:
-        """Classes that the caller did not fix are those of the rows."""
-        if not self.numeric and not self.meta["classes_fixed"]:
-            need(set(self.answers) == set(range(len(self.meta["classes"]))), "rows", "a class has no rows")
 
 
 # -------------------------------------------------------------------------------------------- 5 Certified algebra
@@ -881,7 +887,7 @@ def check_linear_model(rows: Rows, tick: Callable[[int, int], None], say: Callab
 
 def nothing_else(rows: Rows) -> None:
     """No tensor may be there that nothing asks for."""
-    need(set(rows.tensors) == set(rows.expected), "rows", "there is a tensor that must not be there")
+    need(set(rows.tensors) == rows.expected, "rows", "there is a tensor that must not be there")
 
 
 # ------------------------------------------------------------------------------------------- 7 Logistic weights
@@ -1257,20 +1263,22 @@ class Check:
 
     def run(self, *, estimate_only: bool = False) -> None:
         """Raises :class:`WrongError` or :class:`NeedsCodeError`, unless everything holds."""
+        if self.path.exists() and not self.path.is_file():
+            raise OSError(0, "it is no regular file")
         raw = self.path.read_bytes()
         meta, tensors = read_container(raw)
         self.facts["format"] = meta["format"]
         need(meta["format"] != "erasable-shard", "layout", "this is a part of a model; give the file that names it")
-        if meta["format"] in ("erasable-general", "erasable-core-set"):
-            check_metadata(meta)
-            raise NeedsCodeError(meta["format"])
         check_metadata(meta)
+        if meta["format"] in ("erasable-general", "erasable-core-set"):
+            Names(meta, tensors).check_classes_have_rows()
+            raise NeedsCodeError(meta["format"])
         if meta["format"].endswith("-sharded"):
             meta, tensors = joined(self.path, meta, tensors)
             raw = written(meta, tensors)
         rows = Rows(meta, tensors)
         rows.check_classes_have_rows()
-        if "kernel" not in meta and "shards" not in self.facts:
+        if "kernel" not in meta:
             size = rows.sizes(rows.rows, sparse="rows.lengths" in tensors)[0]
             sharded = self.facts["format"].endswith("-sharded")
             need(sharded or size <= LARGEST_FILE, "layout", "so many rows must be written in several files")
@@ -1366,11 +1374,9 @@ def verdict(path: Path, notify: Callable[[str], None], tick: Callable[[int, int]
         code, found["part"], found["reason"] = DOES_NOT_HOLD, error.part, str(error)
     except NeedsCodeError as error:
         code, found["part"] = NEEDS_CODE, "code"
-        found["reason"] = (
-            f"{error}: what is stored follows from code that a file cannot hold; only the layout was checked"
-        )
+        found["reason"] = f"{error}: what is stored follows from code that a file cannot hold; layout and names hold"
     except OSError as error:
-        code, found["part"], found["reason"] = UNREADABLE, "file", f"it cannot be read: {error.strerror}"
+        code, found["part"], found["reason"] = UNREADABLE, "file", str(error.strerror)
     else:
         code, found["verified"] = HOLDS, None if estimate_only else True
     found |= {"holds": [part for part, _ in check.said], **check.facts}

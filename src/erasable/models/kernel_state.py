@@ -186,7 +186,7 @@ def _parse(data: Buffer, function: Callable[[Float64s, Float64s], Any] | None) -
         float.fromhex(meta["gamma"]),
         float.fromhex(meta["nu"]),
         int(meta["degree"]),
-        float.fromhex(meta["coef0"]),
+        float.fromhex(meta["coef0"]) + 0.0,  # minus zero, which no estimator writes, is then not canonical
         function if custom else None,
     )
     points = Points(int(meta["n_features"]), int(meta["bits"]), read_scaling(meta["scaling"]))
