@@ -135,8 +135,12 @@ def compact(value: Any, *, sort: bool) -> str:
 def parsed(text: str, what: str) -> dict[str, Any]:
     """The object that a text holds, if it is within the limit of what may be parsed."""
     need(sum(map(text.count, ",[{")) <= MOST_MARKS, "layout", f"{what} has more than {MOST_MARKS} members")
+
+    def refuse(number: str) -> NoReturn:
+        wrong("layout", f"{what} has a number that is no integer")
+
     try:
-        value = json.loads(text, parse_float=lambda _: wrong("layout", f"{what} has a number that is no integer"))
+        value = json.loads(text, parse_float=refuse, parse_constant=refuse)
     except (ValueError, RecursionError):
         wrong("layout", f"{what} is no JSON")
     need(isinstance(value, dict), "layout", f"{what} is no JSON object")
@@ -1287,6 +1291,10 @@ class Check:
         self.notify(f"{self.path}: {self.facts['format']}, {rows.n} rows, {rows.width} columns")
         about = spoken(self.facts["estimated_seconds"])
         self.notify(f"This takes {about} of one processor, going by a small probe; longer where it is busy.")
+        if (
+            size := 100 * (rows.n if "kernel" in meta else rows.width) ** 2
+        ) > 2**29:  # two matrices of Python's numbers
+            self.notify(f"It needs some {size / 2**30:.1f} GiB of memory.")
         if estimate_only:
             return
         self.say("layout", "layout, checksum and metadata are as docs/format.md says")
