@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from erasable.estimators.kernel import ErasableKernelClassifier
     from erasable.estimators.linear import ErasableClassifier
     from erasable.estimators.regressor import ErasableRegressor
+    from erasable.operations.evidence import evidence
     from erasable.operations.learn import learn
     from erasable.operations.model_file import ModelFile
     from erasable.operations.pipelines import model_in
@@ -25,6 +26,7 @@ __all__ = [
     "ErasableKernelClassifier",
     "ErasableRegressor",
     "ModelFile",
+    "evidence",
     "learn",
     "load",
     "model_in",
@@ -41,6 +43,7 @@ _HOMES = {
     "ErasableKernelClassifier": "erasable.estimators.kernel",
     "ErasableRegressor": "erasable.estimators.regressor",
     "ModelFile": "erasable.operations.model_file",
+    "evidence": "erasable.operations.evidence",
     "learn": "erasable.operations.learn",
     "load": "erasable.estimators.files",
     "model_in": "erasable.operations.pipelines",

@@ -46,6 +46,7 @@ def session(folder, capsys):
         ["verify", f"{EVIL}.erasable"],
         ["forget", f"{EVIL}.erasable", "--id", f"{EVIL}0", "--receipt", f"{EVIL}.json", "--key", f"{EVIL}key.pem"],
         ["receipt", "verify", f"{EVIL}.json", "--key", f"{EVIL}key.pub.pem", "--state", f"{EVIL}.erasable"],
+        ["evidence", f"{EVIL}.erasable", "--receipts", f"{EVIL}.json", "-o", f"{EVIL}pack"],
         ["export", f"{EVIL}.erasable", "-o", f"{EVIL}.safetensors"],
         ["predict", f"{EVIL}.erasable", f"{EVIL}.parquet", "-o", f"{EVIL}.csv"],
         ["scan", ".", "--for", f"{EVIL}.parquet", "--id", "id", "--subject", "who"],

@@ -23,6 +23,7 @@ COMMANDS = {
     "inspect": ["inspect", "m.erasable", "--rows"],
     "inspect a row": ["inspect", "m.erasable", "--id", "row-7", "--subject", "ann", "--csv"],
     "receipt verify": ["receipt", "verify", "kept.json", "--key", "signer.pub.pem", "--state", "kept.erasable"],
+    "evidence": ["evidence", "kept.erasable", "--receipts", "kept.json", "--key", "signer.pub.pem", "-o", "pack"],
     "keys new": ["keys", "new", "-o", "another"],
     "predict": ["predict", "m.erasable", "rows.csv", "--ignore", "label"],
 }

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from erasable.errors import BusyError
+from erasable.audit.receipts import LARGEST_RECEIPT
+from erasable.errors import BusyError, ReceiptError, StoreError
 from erasable.store import Disk
 
 _ROOM = 8192  # bytes: more than any receipt that is made here has
@@ -61,6 +62,25 @@ def room_for(path: Path) -> Iterator[Callable[[str], None]]:
             with suppress(FileNotFoundError):
                 _DISK.unlink(hidden)
             raise
+
+
+def read_receipt_text(path: Path) -> str:
+    """The text of a receipt, or the beginning of one that is too long.
+
+    Raises
+    ------
+    StoreError
+        When it cannot be read.
+    ReceiptError
+        When it is no text.
+    """
+    try:
+        with open(path, "rb") as file:
+            return file.read(4 * LARGEST_RECEIPT + 1).decode()  # the longest text in UTF-8, and one byte more
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise ReceiptError(f"not a receipt: {path} is not text in UTF-8.") from None
 
 
 def drop_room(path: Path) -> None:

@@ -38,6 +38,7 @@ COMMANDS = {
     "receipt": Entry("erasable.cli.receipt", "Proof", "Check receipts of forgetting."),
     "keys": Entry("erasable.cli.keys", "Proof", "Make keys that sign receipts."),
     "scan": Entry("erasable.cli.scan", "Proof", "Look for remains of rows in every file of a folder."),
+    "evidence": Entry("erasable.cli.evidence", "Proof", "Write a page about a model and its receipts, to be filed."),
     "mlflow": Entry("erasable.cli.mlflow", "Proof", "List registered copies of a model that hold forgotten rows."),
     "serve": Entry("erasable.cli.serve", "Service", "Serve models: predictions out, erasure requests in."),
     "token": Entry("erasable.cli.token", "Service", "Make, list and revoke tokens of the service."),

@@ -38,10 +38,11 @@ def verify(
     - `erasable receipt verify out.json --key signer.pub.pem --state model.erasable`
     """
     from erasable.audit.keys import read_public_key
+    from erasable.audit.receipt_file import read_receipt_text
     from erasable.audit.receipts import check_receipt
 
     public_key = read_public_key(key)
-    receipt = check_receipt(_read(file), public_key)
+    receipt = check_receipt(read_receipt_text(file), public_key)
     rows = None if state is None else _check_model(receipt, state, quiet=as_json)
     if as_json:
         checked = {"signature": True, "keyid": public_key.keyid, "signatures": receipt.signatures}
@@ -49,19 +50,6 @@ def verify(
         print_json({"checked": {**checked, "state": model}, "statement": receipt.as_json()})
         return
     _show(receipt, public_key.keyid, rows)
-
-
-def _read(path: Path) -> str:
-    from erasable.audit.receipts import LARGEST_RECEIPT
-    from erasable.errors import ReceiptError, StoreError
-
-    try:
-        with open(path, "rb") as file:
-            return file.read(4 * LARGEST_RECEIPT + 1).decode()  # the longest text in UTF-8, and one byte more
-    except OSError as error:
-        raise StoreError(f"{path} cannot be read: {error.strerror}.") from None
-    except UnicodeDecodeError:
-        raise ReceiptError(f"not a receipt: {path} is not text in UTF-8.") from None
 
 
 def _check_model(receipt: Receipt, path: Path, *, quiet: bool) -> int:

@@ -286,7 +286,7 @@ def read_label(kind: str, text: str) -> Label:
         case "bool":
             return {"true": True, "false": False}[text]
         case "float":
-            return float.fromhex(text)
+            return float.fromhex(text) + 0.0  # minus zero is then not canonical
         case "int":
             value = int(text)
             if not -(2**63) <= value < 2**63:

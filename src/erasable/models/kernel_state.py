@@ -93,8 +93,9 @@ class KernelState(State):
                 progress=progress,
             )
             rows, labels = self.rows[index], tuple(self.labels[i] for i in index)
+            check_points(len(rows), c.units)
             H = kernel_matrix(rows, c.kernel, c.points, c.units)
-        except (InputError, ExactnessError) as error:  # values of the kernel that no rows that were learnt can have
+        except (ConfigurationError, InputError, ExactnessError) as error:  # what no rows that were learnt can have
             raise VerificationError(
                 f"the stored rows cannot be learnt with the stored configuration: {error}"
             ) from error
@@ -185,7 +186,7 @@ def _parse(data: Buffer, function: Callable[[Float64s, Float64s], Any] | None) -
         float.fromhex(meta["gamma"]),
         float.fromhex(meta["nu"]),
         int(meta["degree"]),
-        float.fromhex(meta["coef0"]),
+        float.fromhex(meta["coef0"]) + 0.0,  # minus zero, which no estimator writes, is then not canonical
         function if custom else None,
     )
     points = Points(int(meta["n_features"]), int(meta["bits"]), read_scaling(meta["scaling"]))

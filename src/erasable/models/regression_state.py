@@ -109,7 +109,8 @@ class RegressionState(LinearState):
     @classmethod
     def read_configuration(cls, meta: dict[str, Any]) -> RegressionConfiguration:
         """What :meth:`described` wrote."""
-        ranges = tuple((float.fromhex(low), float.fromhex(high)) for low, high in meta["target_ranges"])
+        # Minus zero, which no estimator writes, is then not canonical.
+        ranges = tuple((float.fromhex(low) + 0.0, float.fromhex(high) + 0.0) for low, high in meta["target_ranges"])
         return RegressionConfiguration(**read_selection(meta), target_ranges=ranges)
 
     @classmethod

@@ -1,0 +1,78 @@
+"""``erasable evidence``: a page about a model and its receipts that can be filed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from erasable.cli._exits import BAD_RECEIPT, DONE, FAILED, UNVERIFIED
+from erasable.cli._shared import Bars, Json, print_json, say
+
+
+def evidence(
+    model: Annotated[Path, typer.Argument(help="The model file; it is verified.", show_default=False)],
+    receipts: Annotated[
+        Path, typer.Option(help="Folder of the receipts (`*.json`), or one receipt.", show_default=False)
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the pack, new or empty.", show_default=False)],
+    key: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Public key of a signer; may be given again. [default: signatures are not checked]",
+            metavar="FILE",
+            show_default=False,
+        ),
+    ] = None,
+    scan: Annotated[
+        Path | None, typer.Option(help="What `erasable scan --json` printed.", metavar="JSON", show_default=False)
+    ] = None,
+    audit: Annotated[Path | None, typer.Option(help="Results of an audit.", metavar="JSON", show_default=False)] = None,
+    request_ids: Annotated[
+        bool,
+        typer.Option("--request-ids", help="Show request ids that are not random, too: none of them names anybody."),
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Write an evidence pack: one page that prints well and names nobody, with copies of the receipts.
+
+    The page says what was asked and done, with digests; whether the model verifies and the signatures are good; what a
+    scan and an audit found, where their results are given; what all of it covers, what not, and which attacks work.
+
+    It is written also where something does not hold, and says so. Exit code 4: the model does not verify. Exit code 3:
+    a receipt is none, or its signature is wrong. Exit code 1: the scan found remains.
+
+    For example:
+
+    - `erasable evidence model.erasable --receipts receipts/ --key signer.pub.pem -o pack/`
+    """
+    from erasable.audit.keys import read_public_key
+    from erasable.operations.evidence import PAGE
+    from erasable.operations.evidence import evidence as make
+
+    keys = [read_public_key(path) for path in key or ()]
+    with Bars(quiet=as_json) as bars:
+        found = make(
+            model,
+            receipts,
+            out,
+            keys=keys,
+            scan=scan,
+            audit=audit,
+            request_ids=request_ids,
+            progress=bars.of("verifying"),
+        )
+    if as_json:
+        print_json({"page": str(out / PAGE), **found.as_json()})
+    else:
+        say(f"{out / PAGE}: {len(found.receipts):,} receipts, {found.copies:,} copied")
+        say("the model verifies" if found.verified else "the model does NOT verify: see erasable verify")
+        if found.wrong_receipts:
+            say(f"{found.wrong_receipts:,} of the files are no receipts, or not signed with a key given")
+        if not keys:
+            say("note: signatures were not checked: give --key", aside=True)
+    remains = found.scan is not None and found.scan["found"]
+    raise typer.Exit(
+        UNVERIFIED if not found.verified else BAD_RECEIPT if found.wrong_receipts else FAILED if remains else DONE
+    )

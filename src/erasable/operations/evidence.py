@@ -1,0 +1,355 @@
+"""A folder for the files of a data protection officer: one page about a model and its receipts, naming nobody."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from erasable.audit.keys import PublicKey
+from erasable.audit.receipt_file import read_receipt_text
+from erasable.audit.receipts import Receipt, check_receipt, read_receipt
+from erasable.errors import (
+    ChangedMeanwhileError,
+    ConfigurationError,
+    InputError,
+    ReceiptError,
+    SignatureError,
+    StateFormatError,
+    VerificationError,
+)
+from erasable.models.files import read_model
+from erasable.operations._evidence_page import page
+from erasable.operations.inspect import inspect
+from erasable.operations.verify import code_in
+
+PAGE = "evidence.html"
+COPIES = "receipts"
+_RANDOM = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")  # a UUID of version 4
+_KEYID = re.compile(r"[0-9a-f]{64}|")
+_COUNTS = ("rows", "files", "bytes", "found")
+_LISTS = ("twins", "not_looked_into", "ids_only", "unreadable", "skipped")
+_FIGURES = ("advantage", "auc", "tpr_at_1_percent", "tpr_at_0.1_percent")
+_LONGEST_TEXT = 120  # of the name of an audit, and of its verdict
+_LARGEST_JSON = 2**24
+
+
+@dataclass(frozen=True)
+class Filed:
+    """One receipt as the page shows it.
+
+    Attributes
+    ----------
+    request : str or None
+        The request id where it may be shown: it is random, or the caller said that it names nobody.
+    requested_at, completed_at : datetime
+    state_after : str
+    signature : {"good", "not checked", "wrong"}
+    of_this_state : bool
+        Whether it speaks of the state of the model at hand.
+    names_before : bool
+        Whether it holds the digest of the state before.
+    same_guarantee : bool
+        Whether it names the guarantee that the model has.
+    """
+
+    request: str | None
+    requested_at: datetime
+    completed_at: datetime
+    state_after: str
+    signature: str
+    of_this_state: bool
+    names_before: bool
+    same_guarantee: bool
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a pack says. It holds counts, times and digests: no id, subject, label, value or path.
+
+    Attributes
+    ----------
+    made_at : datetime
+    erasable_version : str
+    kind, core_rows, features, classes, bytes
+        Of the model. ``classes`` is 0 for a regression.
+    digest : str
+        SHA-256 of the state.
+    guarantee : str
+    verified : bool
+        Whether learning the stored rows from nothing gives the stored state.
+    sums, weights : int
+        How many were compared in that.
+    receipts : tuple of Filed
+        In the order of their completion.
+    no_receipts : int
+        Files among those given that are no receipts.
+    keyids : tuple of str
+        Of the keys that signatures were checked with.
+    scan : dict or None
+        Counts of a scan, from its JSON; no names of files.
+    audit : tuple of dict, or None
+        Name, verdict and figures of each check or attack.
+    copies : int
+        Receipts that were copied into the pack.
+    """
+
+    made_at: datetime
+    erasable_version: str
+    kind: str
+    core_rows: int
+    features: int
+    classes: int
+    bytes: int
+    digest: str
+    guarantee: str
+    verified: bool
+    sums: int
+    weights: int
+    receipts: tuple[Filed, ...] = ()
+    no_receipts: int = 0
+    keyids: tuple[str, ...] = ()
+    scan: dict[str, Any] | None = None
+    audit: tuple[dict[str, Any], ...] | None = None
+    copies: int = 0
+
+    @property
+    def wrong_receipts(self) -> int:
+        """Receipts whose signature is wrong, and files that are none."""
+        return self.no_receipts + sum(filed.signature == "wrong" for filed in self.receipts)
+
+    @property
+    def holds(self) -> bool:
+        """Whether nothing that was looked at speaks against it."""
+        return self.verified and not self.wrong_receipts and not (self.scan and self.scan["found"])
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+
+        def plain(record: Any) -> dict[str, Any]:
+            found = {name: getattr(record, name) for name in record.__dataclass_fields__}
+            return {n: v.isoformat() if isinstance(v, datetime) else v for n, v in found.items()}
+
+        receipts = [plain(filed) for filed in self.receipts]
+        return {"holds": self.holds, **plain(self), "receipts": receipts}
+
+
+def evidence(
+    path: str | os.PathLike[str],
+    receipts: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    keys: Sequence[PublicKey] = (),
+    scan: str | os.PathLike[str] | None = None,
+    audit: str | os.PathLike[str] | None = None,
+    request_ids: bool = False,
+    like: Any = None,
+    now: datetime | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Evidence:
+    """Write a page about a model and its receipts that can be filed: self-contained, printable, naming nobody.
+
+    Parameters
+    ----------
+    path : str or path
+        The model file. It is verified: its rows are learnt again from nothing.
+    receipts : str or path
+        A folder, in which every ``.json`` file is taken for a receipt, or one receipt.
+    out : str or path
+        The folder of the pack, new or empty: ``evidence.html``, and in ``receipts/`` copies of those receipts whose
+        signature is good and whose request id may be shown.
+    keys : sequence of PublicKey
+        Of the signers. Without any, signatures are not checked, and the page says so.
+    scan : str or path, optional
+        What ``erasable scan --json`` printed. Counts are shown, names of files are not.
+    audit : str or path, optional
+        JSON with a list ``results``: see ``docs/evidence.md``. Its texts are shown as they are.
+    request_ids : bool, default=False
+        Show request ids, and copy receipts, also where they are not random: they name nobody, says the caller.
+    like : estimator, optional
+        For models that need code: see ``load``.
+    now : datetime, optional
+        With a time zone; what the page says of when it was made.
+    progress : callable, optional
+        Called with (rows verified, rows in all).
+
+    Returns
+    -------
+    Evidence
+        The pack is written also where something does not hold: the page says so, and ``holds`` is False.
+
+    Raises
+    ------
+    ConfigurationError
+        When the folder is not empty, or the model needs code that was not given.
+    InputError
+        When the JSON of a scan or an audit is of another form, or there are no receipts.
+    StoreError, OSError
+        When a file cannot be read or written.
+    """
+    folder = Path(out)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ConfigurationError(f"{folder} is there already and not empty: give a new folder for the pack.")
+    texts = _texts(Path(receipts))
+    found = replace(
+        _checked_model(path, like, progress),
+        made_at=(now or datetime.now(UTC)).astimezone(UTC).replace(microsecond=0),
+        keyids=tuple(key.keyid for key in keys),
+        scan=None if scan is None else _scan_counts(_json(scan, "the scan")),
+        audit=None if audit is None else _audit_results(_json(audit, "the audit")),
+    )
+    read = [(text, *_read(text, keys)) for text in texts]
+    filed = [(text, _filed(said, signature, found, request_ids)) for text, said, signature in read if said is not None]
+    filed.sort(key=lambda entry: (entry[1].completed_at, entry[1].requested_at, entry[1].of_this_state, entry[0]))
+    copied = [(i, text) for i, (text, f) in enumerate(filed, 1) if _may_be_copied(text, f)]
+    found = replace(found, receipts=tuple(f for _, f in filed), no_receipts=len(read) - len(filed), copies=len(copied))
+    folder.mkdir(parents=True, exist_ok=True)
+    if copied:
+        (folder / COPIES).mkdir()
+    for number, text in copied:
+        (folder / COPIES / f"{number:04d}.json").write_text(text, encoding="utf-8")
+    (folder / PAGE).write_text(page(found), encoding="utf-8")
+    return found
+
+
+def _checked_model(path: Any, like: Any, progress: Callable[[int, int], None] | None) -> Evidence:
+    """What is said of the model; a file that cannot be a model at all is an error."""
+    about = inspect(path)
+    model, _ = read_model(path, code_in(like))
+    try:
+        report = model.verify(progress)
+        verified, sums, weights = True, report.sums, report.weights
+        if report.digest != about.digest:
+            raise ChangedMeanwhileError("the model changed while it was being read: make the pack again.")
+    except (VerificationError, StateFormatError):  # what differs is for `verify` to say
+        verified, sums, weights = False, 0, 0
+    return Evidence(
+        datetime.now(UTC),
+        version("erasable"),
+        about.kind,
+        about.core_rows,
+        about.features,
+        about.classes,
+        about.bytes,
+        about.digest,
+        " ".join(str(model.guarantee).split()),
+        verified,
+        sums,
+        weights,
+    )
+
+
+def _texts(path: Path) -> list[str]:
+    """The texts of all receipts, each once; of a file that is no text, an empty one."""
+    if not path.exists():
+        raise InputError(f"{path} is not there: give the folder of the receipts.")
+    files = sorted(path.glob("*.json")) if path.is_dir() else [path]
+    if not files:
+        raise InputError(f"{path} holds no receipts: files that end in .json.")
+    found = []
+    for file in files:
+        try:
+            found.append(read_receipt_text(file))
+        except ReceiptError:
+            found.append("")
+    return list(dict.fromkeys(found))
+
+
+def _read(text: str, keys: Sequence[PublicKey]) -> tuple[Receipt | None, str]:
+    """What a text says, if it is a receipt, and what is known of its signature."""
+    try:
+        receipt = read_receipt(text)
+    except ReceiptError:
+        return None, "wrong"
+    for key in keys:
+        try:
+            return check_receipt(text, key), "good"
+        except SignatureError:
+            continue
+    return receipt, "wrong" if keys else "not checked"
+
+
+def _filed(receipt: Receipt, signature: str, model: Evidence, request_ids: bool) -> Filed:
+    shown = request_ids or _RANDOM.fullmatch(receipt.request_id) is not None
+    return Filed(
+        receipt.request_id if shown else None,
+        receipt.requested_at,
+        receipt.completed_at,
+        receipt.state_after,
+        signature,
+        receipt.state_after == model.digest,
+        receipt.state_before is not None,
+        receipt.guarantee == model.guarantee,
+    )
+
+
+def _may_be_copied(text: str, filed: Filed) -> bool:
+    """Whether a receipt holds no text that could name somebody: what is signed is the signer's, the rest anybody's."""
+    if filed.request is None or filed.signature != "good":
+        return False
+    return all(_KEYID.fullmatch(signature.get("keyid", "")) for signature in json.loads(text)["signatures"])
+
+
+# -- what other commands found -------------------------------------------------------------------------------------
+
+
+def _json(path: str | os.PathLike[str], what: str) -> Any:
+    with open(path, "rb") as file:
+        raw = file.read(_LARGEST_JSON + 1)
+    try:
+        if len(raw) > _LARGEST_JSON:
+            raise ValueError
+        found = json.loads(raw)
+    except (ValueError, RecursionError):
+        raise InputError(
+            f"{what} is no JSON, or has more than {_LARGEST_JSON:,} bytes: give what --json printed."
+        ) from None
+    if not isinstance(found, dict):
+        raise InputError(f"{what} must be a JSON object; got {type(found).__name__}.")
+    return found
+
+
+def _scan_counts(found: dict[str, Any]) -> dict[str, Any]:
+    """How much was looked for, seen and found: counts, and no name of a file, which may name somebody."""
+    short = found.get("too_short")
+    fits = (
+        all(_is_count(found.get(name)) for name in _COUNTS)
+        and all(isinstance(found.get(name), list) for name in _LISTS)
+        and isinstance(short, dict)
+        and all(_is_count(count) for count in short.values())
+    )
+    if not fits or not isinstance(short, dict):
+        raise InputError("the scan is of another form: give what `erasable scan --json` printed.")
+    counts = {name: found[name] for name in _COUNTS} | {name: len(found[name]) for name in _LISTS}
+    return {**counts, "too_short": sum(short.values())}
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _audit_results(found: dict[str, Any]) -> tuple[dict[str, Any], ...]:
+    """Name, verdict and figures of each result."""
+    listed = found.get("results")
+    if not isinstance(listed, list) or not all(isinstance(entry, dict) for entry in listed):
+        raise InputError("the audit must have a list `results` of objects: see docs/evidence.md.")
+    return tuple(map(_audit_result, listed))
+
+
+def _audit_result(entry: dict[str, Any]) -> dict[str, Any]:
+    for name in ("name", "verdict"):
+        text = entry.get(name)
+        if not isinstance(text, str) or not text.isprintable() or not 1 <= len(text) <= _LONGEST_TEXT:
+            raise InputError(f"`{name}` of a result of the audit must be one line of 1 to {_LONGEST_TEXT} characters.")
+    figures = {name: entry[name] for name in _FIGURES if entry.get(name) is not None}
+    for name, value in figures.items():
+        numbers = value if isinstance(value, list) and len(value) == 3 else [value]
+        if not all(type(number) in (int, float) and abs(number) <= 1 for number in numbers):
+            raise InputError(f"`{name}` in the audit must be a number from -1 to 1, or three (value, low, high).")
+    return {"name": entry["name"], "verdict": entry["verdict"], **figures}
