@@ -26,13 +26,14 @@ from scipy.linalg import blas, lapack
 from erasable.core.arrays import Booleans, Float64s
 from erasable.core.grid import Grid
 from erasable.core.leverage import U64, factor
-from erasable.core.solve import alone, factorise
+from erasable.core.solve import alone
 from erasable.core.sparse import added_up, rows_of
 
 Columns = npt.NDArray[np.intp]
 _OFTEN = 1 / 24  # of the rows: a column that more of them hold is cheaper as a dense one where pairs are met
 _SHORT = 12  # entries of a row on average: to split it is not worth the while
 _SOLVED_AT_ONCE = 96  # columns of a triangle that is inverted without being split
+_DIVIDED_AT_ONCE = 40  # rows that are divided by a triangle without being split
 _BELOW = np.tri(64, k=-1, dtype=bool)
 _LARGEST_ERROR = 0.1
 
@@ -93,14 +94,15 @@ def split(rows: sp.csr_array, grid: Grid, frequent: Columns | None = None) -> Sp
 class Inverse:
     """``A``, close to ``H^-1``, with what is needed to bound its errors.
 
-    ``|x'(B - H^-1)x| <= error * x'H^-1x`` for every x and some B with ``|A - B|_jk <= entrywise * sqrt(A_jj A_kk)``.
+    ``|x'(B - H^-1)x| <= error * x'H^-1x`` for every x and some B with ``|A - B|_jk <= entrywise * a_j a_k``, and
+    ``(sum_j |x_j| a_j)^2 <= farthest * x'H^-1x``, where ``a_j = sqrt(A_jj)``.
     """
 
     A: Float64s  # symmetric, C order
     roots: Float64s  # square roots of the diagonal
     error: float
     entrywise: float
-    product: Float64s | None = None  # working memory of follow
+    farthest: float
 
     def reach(self, rows: SplitRows) -> Float64s:
         """``sum_j |g_j| sqrt(A_jj)`` for each row."""
@@ -139,47 +141,41 @@ class Inverse:
         """``A g`` for each row, as rows: shape (n, n_columns), C order."""
         return rows.times(self.A)
 
-    def follow(self, P: Float64s, B: Float64s, squared_reach: float, entries: int, units: int, trace: float) -> bool:
+    def follow(self, P: Float64s, C: Float64s, size: float, squared_reach: float, entries: int) -> bool:
         """Become the inverse of ``H + G'G``; whether that went well. If not, it is of no more use.
 
         Parameters
         ----------
         P : array of shape (k, n_columns), C order
             ``G A``, computed; overwritten.
-        B : array of shape (k, k), Fortran order, lower triangle
-            ``I + G A G'``, computed; overwritten.
+        C : array of shape (k, k), Fortran order
+            The lower Cholesky factor of ``I + G A G'``, computed.
+        size : float
+            The trace of ``I + G A G'``.
         squared_reach : float
             At least the sum of the squares of the reach of the rows G.
         entries : int
             The most entries that a row of G has.
-        units, trace : int, float
-            A lower bound on the eigenvalues of ``H``, and the trace of ``H + G'G``.
 
         Notes
         -----
+        *Law*: :class:`Inverse`'s, for ``H + G'G``. What is rounded adds to ``error``, relative to ``x'(H + G'G)^-1x``:
+        an entrywise error ``c a_j a_k`` at most ``c * farthest``; docs/exactness.md has the steps one by one.
         *Cost*: k d^2 + k^2 d flops.
         """
-        k, d, A = len(B), len(self.A), self.A
-        size, trace_A = float(B.trace()), float(A.trace())
-        C = factorise(B, overwrite=True)
-        if C is None:
-            return False
-        V = blas.dtrsm(1.0, C, P.T, side=1, lower=1, trans_a=1, overwrite_b=1).T  # C^-1 P
-        if self.product is None:
-            self.product = np.zeros_like(A)
-        blas.dsyrk(1.0, V.T, c=self.product.T, beta=0.0, lower=1, overwrite_c=1)
-        _mirror(self.product)
-        square_V = float(self.product.trace())
-        np.subtract(A, self.product, out=A)  # apart, so that it is known how often an entry is rounded
-        largest = trace - (d - 1) * units  # bounds the eigenvalues of H + G'G
+        k, A = len(C), self.A
+        _divide(C, P)
+        blas.dsyrk(-1.0, P.T, beta=1.0, c=A.T, lower=1, overwrite_c=1)
+        _mirror(A)
+        self.farthest += squared_reach
         rounded = U64 * (
-            (trace_A + (k + 1) * square_V) * largest  # of V'V and the difference
-            + 2.0 * entries * math.sqrt(squared_reach * trace_A * largest)  # of P
-            + 2.0 * entries * squared_reach  # of B
+            2.0 * (k + 2) * self.farthest  # of A - V'V
+            + 2.0 * entries * math.sqrt(squared_reach * self.farthest)  # of P
+            + 2.0 * entries * squared_reach  # of I + GAG'
             + (k + 3) * size  # of C
-            + 2.0 * (k + 1) * math.sqrt(size * square_V * largest)  # of C^-1 P
+            + 2.0 * (k + 2) * math.sqrt(size * self.farthest)  # of V
         )
-        self.error += self.entrywise * trace_A * largest + 2.0 * rounded
+        self.error += self.entrywise * self.farthest + 2.0 * rounded
         self.entrywise = 0.0
         diagonal = A.diagonal()
         if not (self.error < _LARGEST_ERROR and (diagonal > 0.0).all()):
@@ -197,7 +193,7 @@ def invert(H: Float64s, units: int) -> Inverse | None:
     if H.trace() == units * d:  # a Gram matrix of trace zero is zero
         A = np.zeros((d, d))
         np.fill_diagonal(A, 1.0 / units)
-        return Inverse(A, np.sqrt(A.diagonal()), 2.0 * U64, 0.0)
+        return Inverse(A, np.sqrt(A.diagonal()), 2.0 * U64, 0.0, float(d))
     with alone(H):
         f = factor(H, units)
         if f is None:
@@ -209,10 +205,13 @@ def invert(H: Float64s, units: int) -> Inverse | None:
         error = f.error + 2.0 * residual
         if not error < _LARGEST_ERROR:
             return None
+        del f
         lower, _ = lapack.dlauum(M, lower=1, overwrite_c=1)
-    A = lower.T  # its upper triangle, in C order
-    _mirror(A)
-    return Inverse(A, np.sqrt(A.diagonal()), error, 2.0 * (d + 8) * U64)
+        A = lower.T  # its upper triangle, in C order
+        _mirror(A)
+        roots = np.sqrt(A.diagonal())
+        farthest = float(roots @ blas.dsymv(1.0, np.abs(H), roots, lower=1))  # a'|H|a
+    return Inverse(A, roots, error, 2.0 * (d + 8) * U64, farthest)
 
 
 def _invert_triangle(L: Float64s, M: Float64s, low: int, high: int) -> None:
@@ -230,6 +229,19 @@ def _invert_triangle(L: Float64s, M: Float64s, low: int, high: int) -> None:
     corner = np.asfortranarray(M[middle:high, middle:high] @ L[middle:high, low:middle])
     block = np.asfortranarray(L[low:middle, low:middle])
     M[middle:high, low:middle] = blas.dtrsm(-1.0, block, corner, side=1, lower=1, overwrite_b=1)
+
+
+def _divide(C: Float64s, P: Float64s) -> None:
+    """``P = C^-1 P`` in place, C lower triangular, P in C order; by halves, for products are faster than solving."""
+    k = len(C)
+    if k <= _DIVIDED_AT_ONCE:
+        blas.dtrsm(1.0, np.asfortranarray(C), P.T, side=1, lower=1, trans_a=1, overwrite_b=1)
+        return
+    half = k // 2
+    _divide(C[:half, :half], P[:half])
+    corner = np.asfortranarray(C[half:, :half])
+    blas.dgemm(-1.0, P[:half].T, corner, trans_b=1, beta=1.0, c=P[half:].T, overwrite_c=1)
+    _divide(C[half:, half:], P[half:])
 
 
 def _mirror(A: Float64s) -> None:
