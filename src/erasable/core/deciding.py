@@ -131,13 +131,14 @@ class Run(ABC):
         self.crowded = self.crowded and 2 * k > len(index)
         if k:
             guard_exactness(self.n_core + k, self.grid, self.units)
-            self.add(G[chosen])  # Algorithm 1, line 6
+            self.add(G, chosen)  # Algorithm 1, line 6
             self.n_core += k
             self.selected.append(index[chosen])
         self.taken(chosen)
 
-    def add(self, G: Any) -> None:
-        """Add selected rows to ``H``; where they wait to be added, :meth:`settled` does it."""
+    def add(self, G: Any, chosen: Booleans) -> None:
+        """Add the chosen rows to ``H``; where they wait to be added, :meth:`settled` does it."""
+        G = G[chosen]
         add_rows(self.H, G, 1.0, self.grid)
         self.batches.append(G)
 
@@ -297,7 +298,7 @@ def pivots_of(B: Float64s, taken: Positions, asked: Positions) -> tuple[Float64s
 
     The factor of the taken rows comes with them.
     """
-    part = B if len(taken) == len(B) else B.T[np.ix_(taken, taken)].T
+    part = B if len(taken) == len(B) else B.T.take(taken, axis=0).take(taken, axis=1).T
     C = factorise(part, overwrite=part is not B)
     assert C is not None  # I plus a Gram matrix
     position = np.searchsorted(taken, asked)

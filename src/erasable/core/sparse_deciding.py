@@ -34,7 +34,7 @@ class SparseRun(Run):
         self.chunk = _SMALL_CHUNK
         none = np.empty(0, dtype=np.intp)
         self._wait(none, self.rows.take(none))
-        self.unsummed: list[sp.csr_array] = []  # selected rows that H does not have yet
+        self.unsummed: list[tuple[sp.csr_array, Booleans]] = []  # rows, some of them chosen, that H does not have yet
         self.inverse: Inverse | None = None
         self.outdated = True  # whether H changed and the inverse did not
         self.doubt = 0.0  # how many rows, about, the error of the inverse may have left open since it was made
@@ -94,15 +94,16 @@ class SparseRun(Run):
         self.inverse = invert(self.settled(), self.units)
         self.outdated, self.doubt, self.lasted, self.wasted = False, 0.0, 0, _RESCREEN + 1
 
-    def add(self, G: sp.csr_array) -> None:
+    def add(self, G: sp.csr_array, chosen: Booleans) -> None:
         """See :class:`Run`."""
-        self.unsummed.append(G)
+        self.unsummed.append((G, chosen))
 
     def settled(self) -> Float64s:
         """See :class:`Run`."""
         if self.unsummed:
-            G, self.unsummed = stacked(self.unsummed), []
-            super().add(G)
+            rows, chosen = zip(*self.unsummed, strict=True)
+            self.unsummed = []
+            super().add(stacked(rows), np.concatenate(chosen))
         return self.H
 
     def taken(self, chosen: Booleans) -> None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -33,9 +34,10 @@ Columns = npt.NDArray[np.intp]
 _OFTEN = 1 / 24  # of the rows: a column that more of them hold is cheaper as a dense one where pairs are met
 _SHORT = 12  # entries of a row on average: to split it is not worth the while
 _SOLVED_AT_ONCE = 96  # columns of a triangle that is inverted without being split
-_DIVIDED_AT_ONCE = 40  # rows that are divided by a triangle without being split
+_DIVIDED_AT_ONCE = 40  # rows of a triangle that is inverted to divide by it
 _BELOW = np.tri(64, k=-1, dtype=bool)
 _LARGEST_ERROR = 0.1
+_NEGLIGIBLE = 1e-6
 
 
 def frequent_columns(rows: sp.csr_array, grid: Grid, often: float = _OFTEN) -> Columns:
@@ -55,6 +57,11 @@ class SplitRows:
     dense: Float64s
     rest: sp.csr_array  # of shape (n, n_columns), float64
     entries: int  # the most that a row has
+
+    @cached_property
+    def numbers(self) -> Columns:
+        """The row of each listed entry."""
+        return rows_of(self.rest)
 
     def __len__(self) -> int:
         return len(self.dense)
@@ -106,7 +113,7 @@ class Inverse:
 
     def reach(self, rows: SplitRows) -> Float64s:
         """``sum_j |g_j| sqrt(A_jj)`` for each row."""
-        listed = added_up(np.abs(rows.rest.data) * self.roots[rows.rest.indices], rows_of(rows.rest), len(rows))
+        listed = added_up(np.abs(rows.rest.data) * self.roots.take(rows.rest.indices), rows.numbers, len(rows))
         return np.asarray(np.abs(rows.dense) @ self.roots[rows.frequent] + listed)
 
     def rounding(self, squared_reach: Float64s | float) -> Float64s | float:
@@ -119,23 +126,29 @@ class Inverse:
         halfway = rows.dense @ of_frequent[rows.frequent]
         if rows.rest.nnz:
             halfway += 2.0 * (rows.rest @ of_frequent)
-        return np.asarray(np.einsum("ij,ij->i", halfway, rows.dense) + self._of_rest(rows.rest))
+        return np.asarray(np.einsum("ij,ij->i", halfway, rows.dense) + self._of_rest(rows))
 
-    def _of_rest(self, rest: sp.csr_array) -> Float64s:
+    def _of_rest(self, rows: SplitRows) -> Float64s:
         """``r'Ar`` for the listed parts r of rows, pair by pair."""
-        flat, d = self.A.reshape(-1), np.int64(len(self.A))
-        later = np.repeat(rest.indptr[1:], np.diff(rest.indptr)) - np.arange(1, rest.nnz + 1)
+        rest, flat, d = rows.rest, self.A.reshape(-1), len(self.A)
+        later = rest.indptr[1:].take(rows.numbers) - np.arange(1, rest.nnz + 1, dtype=rest.indptr.dtype)
         # Entries with most others after them in their row first; few bits are sorted faster.
         order = np.argsort(~later.astype(np.min_scalar_type(d)), kind="stable")
-        count = np.cumsum(np.bincount(later)[::-1])[::-1]
         column, value = rest.indices.astype(np.int64), rest.data
-        start, mine = column[order] * d, value[order]
-        total = mine * flat[start + column[order]]
-        for step in range(1, len(count)):
-            some = slice(0, count[step])
-            other = order[some] + step
-            total[some] += 2.0 * (value[other] * flat[start[some] + column[other]])
-        return added_up(total * mine, rows_of(rest)[order], rest.shape[0])
+        start, mine = d * column.take(order), value.take(order)
+        total, other = np.zeros(rest.nnz), order.copy()
+        for count in np.cumsum(np.bincount(later)[:0:-1])[::-1].tolist():  # entries with one after them, with two, ...
+            other = other[:count]
+            other += 1
+            at = column.take(other)
+            at += start[:count]
+            pairs = flat.take(at)
+            pairs *= value.take(other)
+            total[:count] += pairs
+        total *= 2.0
+        total += mine * self.A.diagonal().take(column.take(order))
+        total *= mine
+        return added_up(total, rows.numbers.take(order), rest.shape[0])
 
     def products(self, rows: SplitRows) -> Float64s:
         """``A g`` for each row, as rows: shape (n, n_columns), C order."""
@@ -164,7 +177,7 @@ class Inverse:
         *Cost*: k d^2 + k^2 d flops.
         """
         k, A = len(C), self.A
-        _divide(C, P)
+        in_blocks = _divide(C, P)
         blas.dsyrk(-1.0, P.T, beta=1.0, c=A.T, lower=1, overwrite_c=1)
         _mirror(A)
         self.farthest += squared_reach
@@ -173,7 +186,7 @@ class Inverse:
             + 2.0 * entries * math.sqrt(squared_reach * self.farthest)  # of P
             + 2.0 * entries * squared_reach  # of I + GAG'
             + (k + 3) * size  # of C
-            + 2.0 * (k + 2) * math.sqrt(size * self.farthest)  # of V
+            + 2.0 * ((k + 2) * math.sqrt(size) + 2.0 * (_DIVIDED_AT_ONCE + 2) * in_blocks) * math.sqrt(self.farthest)  # V
         )
         self.error += self.entrywise * self.farthest + 2.0 * rounded
         self.entrywise = 0.0
@@ -231,17 +244,23 @@ def _invert_triangle(L: Float64s, M: Float64s, low: int, high: int) -> None:
     M[middle:high, low:middle] = blas.dtrsm(-1.0, block, corner, side=1, lower=1, overwrite_b=1)
 
 
-def _divide(C: Float64s, P: Float64s) -> None:
-    """``P = C^-1 P`` in place, C lower triangular, P in C order; by halves, for products are faster than solving."""
+def _divide(C: Float64s, P: Float64s) -> float:
+    """``P = C^-1 P`` in place, C lower triangular, P in C order; in blocks, for products are faster than solving.
+
+    Returns the largest ``|D|^2 |D^-1|`` of a diagonal block D, in Frobenius norms: its inverse is made explicitly, with
+    ``|D D^-1 - I| <= gamma |D||D^-1|``, so that it counts.
+    """
     k = len(C)
     if k <= _DIVIDED_AT_ONCE:
-        blas.dtrsm(1.0, np.asfortranarray(C), P.T, side=1, lower=1, trans_a=1, overwrite_b=1)
-        return
+        D = np.asfortranarray(C)
+        inverse = blas.dtrsm(1.0, D, np.eye(k, order="F"), lower=1, overwrite_b=1)
+        blas.dtrmm(1.0, inverse, P.T, side=1, lower=1, trans_a=1, overwrite_b=1)
+        return float(np.vdot(D, D)) * math.sqrt(float(np.vdot(inverse, inverse)))
     half = k // 2
-    _divide(C[:half, :half], P[:half])
+    above = _divide(C[:half, :half], P[:half])
     corner = np.asfortranarray(C[half:, :half])
     blas.dgemm(-1.0, P[:half].T, corner, trans_b=1, beta=1.0, c=P[half:].T, overwrite_c=1)
-    _divide(C[half:, half:], P[half:])
+    return max(above, _divide(C[half:, half:], P[half:]))
 
 
 def _mirror(A: Float64s) -> None:
@@ -268,6 +287,9 @@ def may_exceed(G: sp.csr_array, inverse: Inverse, grid: Grid, tau: float) -> Boo
 
     *Law*: the others are at or below it against the ``H`` that was inverted, and against any that it is a part of.
     """
-    rows = split(G, grid)
-    most = inverse.leverages(rows) + inverse.rounding(inverse.reach(rows) ** 2)
-    return np.asarray(~(most <= tau * (1.0 - 2.0 * inverse.error)))
+    rows, limit = split(G, grid), tau * (1.0 - 2.0 * inverse.error)
+    # By Cauchy and Schwarz; mostly this is enough, and no row needs a bound of its own.
+    rounding = inverse.rounding(rows.entries * (grid.radius * float(inverse.roots.max())) ** 2)
+    if not rounding <= _NEGLIGIBLE * limit:
+        rounding = inverse.rounding(inverse.reach(rows) ** 2)
+    return np.asarray(~(inverse.leverages(rows) + rounding <= limit))
