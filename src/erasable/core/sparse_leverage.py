@@ -34,7 +34,7 @@ Columns = npt.NDArray[np.intp]
 _OFTEN = 1 / 24  # of the rows: a column that more of them hold is cheaper as a dense one where pairs are met
 _SHORT = 12  # entries of a row on average: to split it is not worth the while
 _SOLVED_AT_ONCE = 96  # columns of a triangle that is inverted without being split
-_DIVIDED_AT_ONCE = 40  # rows of a triangle that is inverted to divide by it
+_BLOCK = 40  # rows of a triangle that is inverted to divide by it
 _BELOW = np.tri(64, k=-1, dtype=bool)
 _LARGEST_ERROR = 0.1
 _NEGLIGIBLE = 1e-6
@@ -177,7 +177,7 @@ class Inverse:
         *Cost*: k d^2 + k^2 d flops.
         """
         k, A = len(C), self.A
-        in_blocks = _divide(C, P)
+        of_blocks = _divide(C, P)
         blas.dsyrk(-1.0, P.T, beta=1.0, c=A.T, lower=1, overwrite_c=1)
         _mirror(A)
         self.farthest += squared_reach
@@ -186,7 +186,7 @@ class Inverse:
             + 2.0 * entries * math.sqrt(squared_reach * self.farthest)  # of P
             + 2.0 * entries * squared_reach  # of I + GAG'
             + (k + 3) * size  # of C
-            + 2.0 * ((k + 2) * math.sqrt(size) + 2.0 * (_DIVIDED_AT_ONCE + 2) * in_blocks) * math.sqrt(self.farthest)  # V
+            + 2.0 * ((k + 2) * math.sqrt(size) + 2.0 * of_blocks) * math.sqrt(self.farthest)  # of V
         )
         self.error += self.entrywise * self.farthest + 2.0 * rounded
         self.entrywise = 0.0
@@ -247,15 +247,15 @@ def _invert_triangle(L: Float64s, M: Float64s, low: int, high: int) -> None:
 def _divide(C: Float64s, P: Float64s) -> float:
     """``P = C^-1 P`` in place, C lower triangular, P in C order; in blocks, for products are faster than solving.
 
-    Returns the largest ``|D|^2 |D^-1|`` of a diagonal block D, in Frobenius norms: its inverse is made explicitly, with
-    ``|D D^-1 - I| <= gamma |D||D^-1|``, so that it counts.
+    Returns the largest ``(l + 2) |D|^2 |D^-1|`` of a diagonal block D of l rows, in Frobenius norms: its inverse is
+    made explicitly, with ``|D D^-1 - I| <= gamma_l |D||D^-1|``, so that it counts.
     """
     k = len(C)
-    if k <= _DIVIDED_AT_ONCE:
+    if k <= _BLOCK:
         D = np.asfortranarray(C)
         inverse = blas.dtrsm(1.0, D, np.eye(k, order="F"), lower=1, overwrite_b=1)
         blas.dtrmm(1.0, inverse, P.T, side=1, lower=1, trans_a=1, overwrite_b=1)
-        return float(np.vdot(D, D)) * math.sqrt(float(np.vdot(inverse, inverse)))
+        return (k + 2) * float(np.vdot(D, D)) * math.sqrt(float(np.vdot(inverse, inverse)))
     half = k // 2
     above = _divide(C[:half, :half], P[:half])
     corner = np.asfortranarray(C[half:, :half])
