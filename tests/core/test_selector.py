@@ -212,7 +212,8 @@ def test_pivots_are_one_plus_the_leverage_after_the_taken_rows_before(rows, data
     asked = np.array(sorted(data.draw(st.sets(st.integers(0, m - 1), min_size=1))), dtype=np.intp)
     if len(taken) == m:
         taken = np.arange(m)
-    pivots = deciding.pivots_of(B, taken, asked)
+    pivots, C = deciding.pivots_of(B, taken, asked)
+    assert np.allclose(C @ C.T, (K + np.eye(m))[np.ix_(taken, taken)], rtol=1e-12, atol=1e-12)
     for p, i in zip(pivots, asked.tolist(), strict=True):
         H = oracle.gram_matrix([rows[j] for j in taken.tolist() if j < i], 16, d)
         assert p == pytest.approx(float(1 + oracle.leverage(H, rows[i])), rel=1e-12)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import product
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 import erasable.core.sums as sums
 from erasable.core.grid import Grid, dense_rows, sparse_rows, to_grid
+from erasable.core.solve import factorise
 from erasable.core.sparse_leverage import frequent_columns, invert, may_exceed, sparse_gram_error, split
 from erasable.core.sums import add_rows, empty_gram, sums_by_class, symmetric
 from tests import oracle
@@ -58,6 +60,18 @@ def test_leverages_and_products_are_within_their_bounds(bits, intercept, units):
         assert (np.diag(found) >= q * (1 - 1e-6) - 1e-12).all()
 
 
+@pytest.mark.parametrize("kind", ["any", "copies", "lengths"])
+@pytest.mark.parametrize("units", [2**8, 2**30])
+def test_how_far_rows_reach_is_bounded_by_their_leverage(kind, units):
+    grid = Grid(4, 15, True, None)
+    H = learnt(to_grid(sp.csr_array(nasty_rows(kind, 30, np.random.default_rng(3))), grid), grid, units)
+    H[np.triu_indices(5, 1)] = np.nan  # unspecified
+    inverse = invert(H, units)
+    limit = farthest(inverse, symmetric(H).tolist())
+    assert limit <= inverse.farthest * (1 + 1e-12)
+    assert inverse.farthest <= 10 * limit  # the bound is not an empty one
+
+
 @given(st.integers(0, 10**6), st.sampled_from([1e-9, 1e-12]))
 def test_a_row_just_above_the_threshold_may_exceed_it(seed, below):
     grid, units = Grid(6), 2**28
@@ -76,14 +90,14 @@ def test_a_row_just_above_the_threshold_may_exceed_it(seed, below):
 # -- an inverse that follows --------------------------------------------------------------------------------------
 
 
-def followed(inverse, rows, grid, units, trace):
-    """Let the inverse follow a chunk of sparse grid rows; the trace of ``H`` with them, and whether it went well."""
+def followed(inverse, rows, grid):
+    """Let the inverse follow a chunk of sparse grid rows; whether it went well."""
     parts = split(rows, grid)
     P = inverse.products(parts)
     B = np.asfortranarray(parts.times(np.ascontiguousarray(P.T)) + np.eye(len(P)))
-    trace += float((rows.data.astype(float) ** 2).sum()) + rows.shape[0] * grid.constant**2
+    C = factorise(B)
     squared_reach = float((inverse.reach(parts) ** 2).sum())
-    return trace, inverse.follow(P, B, squared_reach, parts.entries, units, trace)
+    return C is not None and inverse.follow(P, C, float(B.trace()), squared_reach, parts.entries)
 
 
 def is_positive(M):
@@ -109,6 +123,17 @@ def true_error_is_within(inverse, exact, bound):
     return is_positive(above) and is_positive(below)
 
 
+def farthest(inverse, exact):
+    """The largest ``(sum_j |x_j| sqrt(A_jj))^2 / x'H^-1x``: of ``y'Hy``, where ``|y_j| = sqrt(A_jj)``; rational."""
+    roots = [Fraction(root) for root in inverse.roots.tolist()]
+    squares = []
+    for signs in product([-1, 1], repeat=len(roots)):
+        y = [sign * root for sign, root in zip(signs, roots, strict=True)]
+        Hy = [sum(h * v for h, v in zip(row, y, strict=True)) for row in exact]
+        squares.append(sum(v * w for v, w in zip(y, Hy, strict=True)))
+    return max(squares)
+
+
 def nasty_rows(kind, n, rng):
     """Rows of four entries: any, near copies of one row, or of very different lengths."""
     X = rng.standard_normal((n, 4)) * (rng.random((n, 4)) < 0.6)
@@ -126,28 +151,44 @@ def nasty_rows(kind, n, rng):
 def test_the_error_of_an_inverse_that_follows_stays_within_its_bound(kind, intercept, bits, units):
     grid, rng = Grid(4, bits, intercept, None), np.random.default_rng(bits)
     H = learnt(to_grid(sp.csr_array(nasty_rows(kind, 7 if bits == 20 else 0, rng)), grid), grid, units)
-    inverse, trace, n = invert(H, units), float(H.trace()), 0
+    inverse, n = invert(H, units), 0
     while inverse is not None and n < 40:
         rows = to_grid(sp.csr_array(nasty_rows(kind, int(rng.integers(1, 9)), rng)), grid)
-        trace, went_well = followed(inverse, rows, grid, units, trace)
         add_rows(H, rows, 1.0, grid)
-        assert trace == H.trace()
-        if not went_well:
+        if not followed(inverse, rows, grid):
             break
         n += 1
         assert (inverse.A == inverse.A.T).all()
         if n in (1, 3, 20, 40):
-            assert true_error_is_within(inverse, symmetric(H).tolist(), inverse.error)
+            exact = symmetric(H).tolist()
+            assert true_error_is_within(inverse, exact, inverse.error)
+            assert farthest(inverse, exact) <= inverse.farthest * (1 + 1e-12)
     assert n == 40 or units < 2**20 or bits == 20
     if units == 2**30 and bits == 15:
         assert inverse.error < 1e-10  # the bound is not an empty one
+
+
+@pytest.mark.parametrize("kind", ["any", "copies", "lengths"])
+@pytest.mark.parametrize("n", [40, 41, 150, 301])
+def test_chunks_of_any_size_stay_within_the_bound(kind, n):
+    grid, rng, units = Grid(4, 15, True, None), np.random.default_rng(n), 2**24
+    H = learnt(to_grid(sp.csr_array(nasty_rows(kind, 7, rng)), grid), grid, units)
+    inverse = invert(H, units)
+    for _ in range(3):
+        rows = to_grid(sp.csr_array(nasty_rows(kind, n, rng)), grid)
+        assert followed(inverse, rows, grid)
+        add_rows(H, rows, 1.0, grid)
+        exact = symmetric(H).tolist()
+        assert true_error_is_within(inverse, exact, inverse.error)
+        assert farthest(inverse, exact) <= inverse.farthest * (1 + 1e-12)
+    assert inverse.error < 1e-7
 
 
 def test_an_inverse_that_cannot_follow_says_so():
     grid, units = Grid(3), 1
     inverse = invert(empty_gram(grid, units), units)
     rows = sparse_rows(np.full((400, 4), 16000), grid)
-    assert not followed(inverse, rows, grid, units, float(units * 4))[1]
+    assert not followed(inverse, rows, grid)
 
 
 def test_an_error_that_is_too_large_is_seen_by_the_judge():

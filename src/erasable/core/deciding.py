@@ -75,6 +75,7 @@ class Run(ABC):
         self.selected: list[Positions] = []
         self.batches: list[Any] = []
         self.decisions = Decisions()
+        self.pivoted: tuple[Positions, Float64s] | None = None  # rows of a chunk, and the factor of their I + K
         self.ties: set[bytes] = set()  # rows decided against exactly; leverage only falls, so their equals are out too
 
     @abstractmethod
@@ -130,16 +131,16 @@ class Run(ABC):
         self.crowded = self.crowded and 2 * k > len(index)
         if k:
             guard_exactness(self.n_core + k, self.grid, self.units)
-            G = G[chosen]
-            self.add(G)  # Algorithm 1, line 6
+            self.add(G, chosen)  # Algorithm 1, line 6
             self.n_core += k
             self.selected.append(index[chosen])
-            self.batches.append(G)
         self.taken(chosen)
 
-    def add(self, G: Any) -> None:
-        """Add rows to ``H``; where they wait to be added, :meth:`settled` does it."""
+    def add(self, G: Any, chosen: Booleans) -> None:
+        """Add the chosen rows to ``H``; where they wait to be added, :meth:`settled` does it."""
+        G = G[chosen]
         add_rows(self.H, G, 1.0, self.grid)
+        self.batches.append(G)
 
     def settled(self) -> Float64s:
         """``H`` with all rows selected so far."""
@@ -183,11 +184,11 @@ class Run(ABC):
                 self.decisions.certified += len(B)
                 return sure
             before = len(open_rows)
-            pivots = pivots_of(B, np.flatnonzero(possible), open_rows)  # lower bounds: too many assumed selected
+            pivots = self._pivots(B, candidates, possible, open_rows)  # lower bounds: too many assumed selected
             sure[open_rows[pivots > above]] = True
             open_rows = np.flatnonzero(possible & ~sure)
             if len(open_rows):
-                pivots = pivots_of(B, np.flatnonzero(sure), open_rows)  # upper bounds: too few assumed selected
+                pivots = self._pivots(B, candidates, sure, open_rows)  # upper bounds: too few assumed selected
                 possible[open_rows[pivots <= below]] = False
                 open_rows = np.flatnonzero(possible & ~sure)
             if len(open_rows) == before:  # float64 cannot tell: the first open row is decided exactly
@@ -198,6 +199,11 @@ class Run(ABC):
                 else:
                     keys = self.keys(G[candidates[open_rows]])  # the first of them is i
                     possible[open_rows[[key == keys[0] for key in keys]]] = False
+
+    def _pivots(self, B: Float64s, candidates: Positions, taken: Booleans, asked: Positions) -> Float64s:
+        pivots, C = pivots_of(B, np.flatnonzero(taken), asked)
+        self.pivoted = candidates[taken], C
+        return pivots
 
     def _exceeds(self, G: Any, i: int, earlier: Positions) -> bool:
         guard_exactness(self.n_core + len(earlier), self.grid, self.units)
@@ -287,9 +293,12 @@ class DenseRun(Run):
         return np.asarray(G[i])
 
 
-def pivots_of(B: Float64s, taken: Positions, asked: Positions) -> Float64s:
-    """For each asked row: its Cholesky pivot in ``B`` restricted to the taken rows before it and itself."""
-    part = B if len(taken) == len(B) else B.T[np.ix_(taken, taken)].T
+def pivots_of(B: Float64s, taken: Positions, asked: Positions) -> tuple[Float64s, Float64s]:
+    """For each asked row: its Cholesky pivot in ``B`` restricted to the taken rows before it and itself.
+
+    The factor of the taken rows comes with them.
+    """
+    part = B if len(taken) == len(B) else B.T.take(taken, axis=0).take(taken, axis=1).T
     C = factorise(part, overwrite=part is not B)
     assert C is not None  # I plus a Gram matrix
     position = np.searchsorted(taken, asked)
@@ -306,4 +315,4 @@ def pivots_of(B: Float64s, taken: Positions, asked: Positions) -> Float64s:
             cross = blas.dtrsm(1.0, C, np.asfortranarray(cross), lower=1)
             cross[later] = 0.0
         out[~inside] = B[outside, outside] - np.einsum("ij,ij->j", cross, cross)
-    return out
+    return out, C

@@ -51,12 +51,15 @@ class _OneThread:
         self.lock = threading.Lock()
         self.owner: int | None = None
         self.depth = 0
-        self.limiter: Any = None
+        self.limited: list[tuple[Any, int]] = []  # libraries, and how many threads each had
 
     def __enter__(self) -> None:
         with self.lock:
             if self.owner is None:
-                self.owner, self.limiter = threading.get_ident(), _blas().limit(limits=1)
+                self.owner, libraries = threading.get_ident(), _blas().lib_controllers
+                self.limited = [(library, n) for library in libraries if (n := library.get_num_threads()) != 1]
+                for library, _ in self.limited:
+                    library.set_num_threads(1)
             self.depth += self.owner == threading.get_ident()
 
     def __exit__(self, *_: object) -> None:
@@ -64,7 +67,8 @@ class _OneThread:
             if self.owner == threading.get_ident():
                 self.depth -= 1
                 if self.depth == 0:
-                    self.limiter.__exit__(None, None, None)
+                    for library, n in self.limited:
+                        library.set_num_threads(n)
                     self.owner = None
 
 

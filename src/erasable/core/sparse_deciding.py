@@ -16,10 +16,9 @@ import scipy.sparse as sp
 from erasable.core.arrays import Booleans, Float64s, Integers, Positions
 from erasable.core.deciding import Run
 from erasable.core.grid import dense_rows
-from erasable.core.solve import alone
+from erasable.core.solve import alone, factorise
 from erasable.core.sparse import stacked
 from erasable.core.sparse_leverage import Inverse, frequent_columns, invert, may_exceed, sparse_gram_error, split
-from erasable.core.sums import add_rows
 
 _SMALL_CHUNK = 160  # rows that are decided at once where the inverse follows
 _OFTEN = 1 / 7  # of the rows of a chunk: a column that more of them hold is cheaper as a dense one
@@ -34,9 +33,8 @@ class SparseRun(Run):
         super().__init__(*of_run)
         self.chunk = _SMALL_CHUNK
         none = np.empty(0, dtype=np.intp)
-        self.pending: tuple[Positions, sp.csr_array] = none, self.rows.take(none)
-        self.unsummed: list[sp.csr_array] = []  # selected rows that H does not have yet
-        self.trace = float(self.H.trace())  # of H with the unsummed rows
+        self._wait(none, self.rows.take(none))
+        self.unsummed: list[tuple[sp.csr_array, Booleans]] = []  # rows, some of them chosen, that H does not have yet
         self.inverse: Inverse | None = None
         self.outdated = True  # whether H changed and the inverse did not
         self.doubt = 0.0  # how many rows, about, the error of the inverse may have left open since it was made
@@ -50,7 +48,8 @@ class SparseRun(Run):
         index = self.turn_of(low, high)
         index, G = self._left(index, self.rows.take(index))
         if self.waiting and len(index):
-            index, G = np.concatenate([self.pending[0], index]), stacked([self.pending[1], G])
+            earlier, G_earlier = self._waiting_rows()
+            index, G = np.concatenate([earlier, index]), stacked([G_earlier, G])
         if len(index):
             self._wait(index, G)
 
@@ -64,7 +63,13 @@ class SparseRun(Run):
 
     def _wait(self, index: Positions, G: sp.csr_array) -> None:
         """Let these rows, and no others, wait."""
-        self.pending, self.waiting = (index, G), len(index)
+        self.pending: tuple[Positions, sp.csr_array] = index, G
+        self.waiting = len(index)  # the last of these
+
+    def _waiting_rows(self) -> tuple[Positions, sp.csr_array]:
+        index, G = self.pending
+        first = len(index) - self.waiting
+        return index[first:], G[first:]
 
     def next_chunk(self, size: int) -> tuple[Positions, sp.csr_array]:
         """See :class:`Run`."""
@@ -75,10 +80,11 @@ class SparseRun(Run):
                 self._renew()
             if self.wasted > _RESCREEN:
                 self.wasted = 0
-                self._wait(*self._left(*self.pending))
+                self._wait(*self._left(*self._waiting_rows()))
         index, G = self.pending
-        self._wait(index[size:], G[size:])
-        return index[:size], G[:size]
+        first = len(index) - self.waiting
+        self.waiting -= min(size, self.waiting)
+        return index[first : first + size], G[first : first + size]
 
     def _renew(self) -> None:
         """Make the inverse of ``H`` from nothing; where they do not last, for larger chunks from now on."""
@@ -88,16 +94,16 @@ class SparseRun(Run):
         self.inverse = invert(self.settled(), self.units)
         self.outdated, self.doubt, self.lasted, self.wasted = False, 0.0, 0, _RESCREEN + 1
 
-    def add(self, G: sp.csr_array) -> None:
+    def add(self, G: sp.csr_array, chosen: Booleans) -> None:
         """See :class:`Run`."""
-        self.unsummed.append(G)
-        self.trace += float((G.data.astype(np.float64) ** 2).sum()) + self.grid.constant**2 * G.shape[0]
+        self.unsummed.append((G, chosen))
 
     def settled(self) -> Float64s:
         """See :class:`Run`."""
         if self.unsummed:
-            add_rows(self.H, stacked(self.unsummed), 1.0, self.grid)
+            rows, chosen = zip(*self.unsummed, strict=True)
             self.unsummed = []
+            super().add(stacked(rows), np.concatenate(chosen))
         return self.H
 
     def taken(self, chosen: Booleans) -> None:
@@ -109,15 +115,17 @@ class SparseRun(Run):
         self.outdated = True
         if self.inverse is not None and self.at_hand is not None and self.chunk == _SMALL_CHUNK:
             P, K, reach, entries = self.at_hand
-            B = _part(K, chosen)
-            B.flat[:: k + 1] += 1.0
-            squared_reach = float((reach[chosen] ** 2).sum())
-            self.outdated = not self.inverse.follow(P[chosen], B, squared_reach, entries, self.units, self.trace)
+            if self.pivoted is None or not np.array_equal(self.pivoted[0], np.flatnonzero(chosen)):
+                C = factorise(_gram(K, chosen), overwrite=True)
+            else:
+                C = self.pivoted[1]
+            size, squared_reach = k + float(K.diagonal()[chosen].sum()), float((reach[chosen] ** 2).sum())
+            self.outdated = C is None or not self.inverse.follow(P[chosen], C, size, squared_reach, entries)
             self.lasted += 1
 
     def decided(self, G: sp.csr_array, forced: Booleans) -> Booleans:
         """See :class:`Run`."""
-        eta, inverse, self.at_hand = np.inf, self.inverse, None
+        eta, inverse, self.at_hand, self.pivoted = np.inf, self.inverse, None, None
         if inverse is not None:
             rows = split(G, self.grid, frequent_columns(G, self.grid, _OFTEN))
             P, reach = inverse.products(rows), inverse.reach(rows)
@@ -128,13 +136,8 @@ class SparseRun(Run):
             return self.one_by_one(G, forced)
         self.at_hand = P, K, reach, rows.entries
 
-        def gram(candidates: Positions) -> Float64s:
-            B = K.T.copy(order="F") if len(candidates) == len(K) else _part(K, candidates)
-            B.flat[:: len(B) + 1] += 1.0
-            return B
-
         with alone(K):  # set once, and not for every factor
-            return self.bracketed(q, gram, eta, G, forced)
+            return self.bracketed(q, lambda candidates: _gram(K, candidates), eta, G, forced)
 
     def keys(self, G: sp.csr_array) -> list[bytes]:
         """See :class:`Run`."""
@@ -146,6 +149,8 @@ class SparseRun(Run):
         return np.asarray(dense_rows(G[[i]], self.grid)[0])
 
 
-def _part(K: Float64s, some: Any) -> Float64s:
-    """Some rows and columns of a symmetric matrix, Fortran order."""
-    return np.asarray(K[some][:, some].T, order="F")
+def _gram(K: Float64s, some: Any) -> Float64s:
+    """``I + K`` for some of the rows, Fortran order."""
+    B = np.array(K[some][:, some].T, order="F")
+    B.flat[:: len(B) + 1] += 1.0
+    return B

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -26,15 +27,17 @@ from scipy.linalg import blas, lapack
 from erasable.core.arrays import Booleans, Float64s
 from erasable.core.grid import Grid
 from erasable.core.leverage import U64, factor
-from erasable.core.solve import alone, factorise
+from erasable.core.solve import alone
 from erasable.core.sparse import added_up, rows_of
 
 Columns = npt.NDArray[np.intp]
 _OFTEN = 1 / 24  # of the rows: a column that more of them hold is cheaper as a dense one where pairs are met
 _SHORT = 12  # entries of a row on average: to split it is not worth the while
 _SOLVED_AT_ONCE = 96  # columns of a triangle that is inverted without being split
+_BLOCK = 40  # rows of a triangle that is inverted to divide by it
 _BELOW = np.tri(64, k=-1, dtype=bool)
 _LARGEST_ERROR = 0.1
+_NEGLIGIBLE = 1e-6
 
 
 def frequent_columns(rows: sp.csr_array, grid: Grid, often: float = _OFTEN) -> Columns:
@@ -54,6 +57,11 @@ class SplitRows:
     dense: Float64s
     rest: sp.csr_array  # of shape (n, n_columns), float64
     entries: int  # the most that a row has
+
+    @cached_property
+    def numbers(self) -> Columns:
+        """The row of each listed entry."""
+        return rows_of(self.rest)
 
     def __len__(self) -> int:
         return len(self.dense)
@@ -93,18 +101,19 @@ def split(rows: sp.csr_array, grid: Grid, frequent: Columns | None = None) -> Sp
 class Inverse:
     """``A``, close to ``H^-1``, with what is needed to bound its errors.
 
-    ``|x'(B - H^-1)x| <= error * x'H^-1x`` for every x and some B with ``|A - B|_jk <= entrywise * sqrt(A_jj A_kk)``.
+    ``|x'(B - H^-1)x| <= error * x'H^-1x`` for every x and some B with ``|A - B|_jk <= entrywise * a_j a_k``, and
+    ``(sum_j |x_j| a_j)^2 <= farthest * x'H^-1x``, where ``a_j = sqrt(A_jj)``.
     """
 
     A: Float64s  # symmetric, C order
     roots: Float64s  # square roots of the diagonal
     error: float
     entrywise: float
-    product: Float64s | None = None  # working memory of follow
+    farthest: float
 
     def reach(self, rows: SplitRows) -> Float64s:
         """``sum_j |g_j| sqrt(A_jj)`` for each row."""
-        listed = added_up(np.abs(rows.rest.data) * self.roots[rows.rest.indices], rows_of(rows.rest), len(rows))
+        listed = added_up(np.abs(rows.rest.data) * self.roots.take(rows.rest.indices), rows.numbers, len(rows))
         return np.asarray(np.abs(rows.dense) @ self.roots[rows.frequent] + listed)
 
     def rounding(self, squared_reach: Float64s | float) -> Float64s | float:
@@ -117,69 +126,69 @@ class Inverse:
         halfway = rows.dense @ of_frequent[rows.frequent]
         if rows.rest.nnz:
             halfway += 2.0 * (rows.rest @ of_frequent)
-        return np.asarray(np.einsum("ij,ij->i", halfway, rows.dense) + self._of_rest(rows.rest))
+        return np.asarray(np.einsum("ij,ij->i", halfway, rows.dense) + self._of_rest(rows))
 
-    def _of_rest(self, rest: sp.csr_array) -> Float64s:
+    def _of_rest(self, rows: SplitRows) -> Float64s:
         """``r'Ar`` for the listed parts r of rows, pair by pair."""
-        flat, d = self.A.reshape(-1), np.int64(len(self.A))
-        later = np.repeat(rest.indptr[1:], np.diff(rest.indptr)) - np.arange(1, rest.nnz + 1)
+        rest, flat, d = rows.rest, self.A.reshape(-1), len(self.A)
+        later = rest.indptr[1:].take(rows.numbers) - np.arange(1, rest.nnz + 1, dtype=rest.indptr.dtype)
         # Entries with most others after them in their row first; few bits are sorted faster.
         order = np.argsort(~later.astype(np.min_scalar_type(d)), kind="stable")
-        count = np.cumsum(np.bincount(later)[::-1])[::-1]
         column, value = rest.indices.astype(np.int64), rest.data
-        start, mine = column[order] * d, value[order]
-        total = mine * flat[start + column[order]]
-        for step in range(1, len(count)):
-            some = slice(0, count[step])
-            other = order[some] + step
-            total[some] += 2.0 * (value[other] * flat[start[some] + column[other]])
-        return added_up(total * mine, rows_of(rest)[order], rest.shape[0])
+        start, mine = d * column.take(order), value.take(order)
+        total, other = np.zeros(rest.nnz), order.copy()
+        for count in np.cumsum(np.bincount(later)[:0:-1])[::-1].tolist():  # entries with one after them, with two, ...
+            other = other[:count]
+            other += 1
+            at = column.take(other)
+            at += start[:count]
+            pairs = flat.take(at)
+            pairs *= value.take(other)
+            total[:count] += pairs
+        total *= 2.0
+        total += mine * self.A.diagonal().take(column.take(order))
+        total *= mine
+        return added_up(total, rows.numbers.take(order), rest.shape[0])
 
     def products(self, rows: SplitRows) -> Float64s:
         """``A g`` for each row, as rows: shape (n, n_columns), C order."""
         return rows.times(self.A)
 
-    def follow(self, P: Float64s, B: Float64s, squared_reach: float, entries: int, units: int, trace: float) -> bool:
+    def follow(self, P: Float64s, C: Float64s, size: float, squared_reach: float, entries: int) -> bool:
         """Become the inverse of ``H + G'G``; whether that went well. If not, it is of no more use.
 
         Parameters
         ----------
         P : array of shape (k, n_columns), C order
             ``G A``, computed; overwritten.
-        B : array of shape (k, k), Fortran order, lower triangle
-            ``I + G A G'``, computed; overwritten.
+        C : array of shape (k, k), Fortran order
+            The lower Cholesky factor of ``I + G A G'``, computed.
+        size : float
+            The trace of ``I + G A G'``.
         squared_reach : float
             At least the sum of the squares of the reach of the rows G.
         entries : int
             The most entries that a row of G has.
-        units, trace : int, float
-            A lower bound on the eigenvalues of ``H``, and the trace of ``H + G'G``.
 
         Notes
         -----
+        *Law*: :class:`Inverse`'s, for ``H + G'G``. What is rounded adds to ``error``, relative to ``x'(H + G'G)^-1x``:
+        an entrywise error ``c a_j a_k`` at most ``c * farthest``; docs/exactness.md has the steps one by one.
         *Cost*: k d^2 + k^2 d flops.
         """
-        k, d, A = len(B), len(self.A), self.A
-        size, trace_A = float(B.trace()), float(A.trace())
-        C = factorise(B, overwrite=True)
-        if C is None:
-            return False
-        V = blas.dtrsm(1.0, C, P.T, side=1, lower=1, trans_a=1, overwrite_b=1).T  # C^-1 P
-        if self.product is None:
-            self.product = np.zeros_like(A)
-        blas.dsyrk(1.0, V.T, c=self.product.T, beta=0.0, lower=1, overwrite_c=1)
-        _mirror(self.product)
-        square_V = float(self.product.trace())
-        np.subtract(A, self.product, out=A)  # apart, so that it is known how often an entry is rounded
-        largest = trace - (d - 1) * units  # bounds the eigenvalues of H + G'G
+        k, A = len(C), self.A
+        of_blocks = _divide(C, P)
+        blas.dsyrk(-1.0, P.T, beta=1.0, c=A.T, lower=1, overwrite_c=1)
+        _mirror(A)
+        self.farthest += squared_reach
         rounded = U64 * (
-            (trace_A + (k + 1) * square_V) * largest  # of V'V and the difference
-            + 2.0 * entries * math.sqrt(squared_reach * trace_A * largest)  # of P
-            + 2.0 * entries * squared_reach  # of B
+            2.0 * (k + 2) * self.farthest  # of A - V'V
+            + 2.0 * entries * math.sqrt(squared_reach * self.farthest)  # of P
+            + 2.0 * entries * squared_reach  # of I + GAG'
             + (k + 3) * size  # of C
-            + 2.0 * (k + 1) * math.sqrt(size * square_V * largest)  # of C^-1 P
+            + 2.0 * ((k + 2) * math.sqrt(size) + 2.0 * of_blocks) * math.sqrt(self.farthest)  # of V
         )
-        self.error += self.entrywise * trace_A * largest + 2.0 * rounded
+        self.error += self.entrywise * self.farthest + 2.0 * rounded
         self.entrywise = 0.0
         diagonal = A.diagonal()
         if not (self.error < _LARGEST_ERROR and (diagonal > 0.0).all()):
@@ -197,7 +206,7 @@ def invert(H: Float64s, units: int) -> Inverse | None:
     if H.trace() == units * d:  # a Gram matrix of trace zero is zero
         A = np.zeros((d, d))
         np.fill_diagonal(A, 1.0 / units)
-        return Inverse(A, np.sqrt(A.diagonal()), 2.0 * U64, 0.0)
+        return Inverse(A, np.sqrt(A.diagonal()), 2.0 * U64, 0.0, float(d))
     with alone(H):
         f = factor(H, units)
         if f is None:
@@ -209,10 +218,13 @@ def invert(H: Float64s, units: int) -> Inverse | None:
         error = f.error + 2.0 * residual
         if not error < _LARGEST_ERROR:
             return None
+        del f
         lower, _ = lapack.dlauum(M, lower=1, overwrite_c=1)
-    A = lower.T  # its upper triangle, in C order
-    _mirror(A)
-    return Inverse(A, np.sqrt(A.diagonal()), error, 2.0 * (d + 8) * U64)
+        A = lower.T  # its upper triangle, in C order
+        _mirror(A)
+        roots = np.sqrt(A.diagonal())
+        farthest = float(roots @ blas.dsymv(1.0, np.abs(H), roots, lower=1))  # a'|H|a
+    return Inverse(A, roots, error, 2.0 * (d + 8) * U64, farthest)
 
 
 def _invert_triangle(L: Float64s, M: Float64s, low: int, high: int) -> None:
@@ -230,6 +242,25 @@ def _invert_triangle(L: Float64s, M: Float64s, low: int, high: int) -> None:
     corner = np.asfortranarray(M[middle:high, middle:high] @ L[middle:high, low:middle])
     block = np.asfortranarray(L[low:middle, low:middle])
     M[middle:high, low:middle] = blas.dtrsm(-1.0, block, corner, side=1, lower=1, overwrite_b=1)
+
+
+def _divide(C: Float64s, P: Float64s) -> float:
+    """``P = C^-1 P`` in place, C lower triangular, P in C order; in blocks, for products are faster than solving.
+
+    Returns the largest ``(l + 2) |D|^2 |D^-1|`` of a diagonal block D of l rows, in Frobenius norms: its inverse is
+    made explicitly, with ``|D D^-1 - I| <= gamma_l |D||D^-1|``, so that it counts.
+    """
+    k = len(C)
+    if k <= _BLOCK:
+        D = np.asfortranarray(C)
+        inverse = blas.dtrsm(1.0, D, np.eye(k, order="F"), lower=1, overwrite_b=1)
+        blas.dtrmm(1.0, inverse, P.T, side=1, lower=1, trans_a=1, overwrite_b=1)
+        return (k + 2) * float(np.vdot(D, D)) * math.sqrt(float(np.vdot(inverse, inverse)))
+    half = k // 2
+    above = _divide(C[:half, :half], P[:half])
+    corner = np.asfortranarray(C[half:, :half])
+    blas.dgemm(-1.0, P[:half].T, corner, trans_b=1, beta=1.0, c=P[half:].T, overwrite_c=1)
+    return max(above, _divide(C[half:, half:], P[half:]))
 
 
 def _mirror(A: Float64s) -> None:
@@ -256,6 +287,9 @@ def may_exceed(G: sp.csr_array, inverse: Inverse, grid: Grid, tau: float) -> Boo
 
     *Law*: the others are at or below it against the ``H`` that was inverted, and against any that it is a part of.
     """
-    rows = split(G, grid)
-    most = inverse.leverages(rows) + inverse.rounding(inverse.reach(rows) ** 2)
-    return np.asarray(~(most <= tau * (1.0 - 2.0 * inverse.error)))
+    rows, limit = split(G, grid), tau * (1.0 - 2.0 * inverse.error)
+    # By Cauchy and Schwarz; mostly this is enough, and no row needs a bound of its own.
+    rounding = inverse.rounding(rows.entries * (grid.radius * float(inverse.roots.max())) ** 2)
+    if not rounding <= _NEGLIGIBLE * limit:
+        rounding = inverse.rounding(inverse.reach(rows) ** 2)
+    return np.asarray(~(inverse.leverages(rows) + rounding <= limit))

@@ -146,12 +146,16 @@ class CoreRows:
         """Rows join, in order, in either layout; the batches become this object's own."""
         self._unsettled, low = object(), 0
         weights = weights or [ONE] * len(ids)
-        for batch in batches:
-            cut = slice(low, low + batch.shape[0])
-            page = Page(self._held(batch), ids[cut], subjects[cut], labels[cut], weights[cut])
-            self.pages.append(page)
-            self._enter(page)
-            low = cut.stop
+        with _collector_at_rest():
+            for batch in batches:
+                held = self._held(batch)
+                for first in range(0, len(held), _PAGE):
+                    rows = held[first : first + _PAGE]
+                    cut = slice(low, low + len(rows))
+                    page = Page(rows, ids[cut], subjects[cut], labels[cut], weights[cut])
+                    self.pages.append(page)
+                    self._enter(page)
+                    low = cut.stop
 
     def gather(self, keys: Sequence[Key]) -> tuple[Any, list[Any]]:
         """The rows of these ids and their labels, in that order: dense float64; sparse where all of several are."""
