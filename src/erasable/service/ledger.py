@@ -14,14 +14,15 @@ import hmac
 import os
 import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
+from typing import get_args
 
-from erasable.errors import BusyError, ConflictError, InputError, StoreError, UnknownRequestError
+from erasable.errors import ConflictError, InputError, StoreError, UnknownRequestError
 from erasable.service.arrivals import Arrival, judged
 from erasable.service.entries import Entry, Kind, State, as_record, check_id, from_record
 from erasable.service.epochs import Epochs
+from erasable.service.folder import taken
 from erasable.service.identities import Identity
 from erasable.service.settings import Settings
 from erasable.store import REAL_DISK, Disk, Journal, read_journal, read_record, rewrite_journal
@@ -60,9 +61,9 @@ class Ledger:
         *,
         disk: Disk = REAL_DISK,
     ) -> None:
-        self._folder, self._disk = os.path.abspath(folder), disk
-        self._key, self._settings, self._clock = operator_key, settings, clock
-        self._lock = self._taken()
+        self._key, self._settings, self._clock, self._disk = operator_key, settings, clock, disk
+        home = os.path.abspath(folder)
+        self._lock = taken(home, disk)
         # Where both are taken, in this order. What is accepted waits for the second alone.
         self._past_turn, self._turn, self._door = threading.RLock(), threading.RLock(), threading.Lock()
         self._arriving: list[Arrival] = []
@@ -70,9 +71,9 @@ class Ledger:
         self._open: dict[str, tuple[Identity, ...]] = {}  # of all that is not settled
         self._places: dict[tuple[str, str], tuple[int, int]] = {}  # of receipts in ``past``
         self._owing: set[str] = set()  # receipts or callbacks
-        self._epochs = Epochs(self._folder, disk)
+        self._epochs = Epochs(home, disk)
         try:
-            self._journal = Journal(self._path("past"), disk=disk)
+            self._journal = Journal(os.path.join(home, "past"), disk=disk)
             self._read_past()
             self._read_open()
             self._tidy()
@@ -91,7 +92,7 @@ class Ledger:
         Raises
         ------
         InputError
-            When the id is no UUID, or nobody is named.
+            When the id is no UUID, the kind is not known, or nobody is named.
         ConflictError
             When the id was accepted with another body.
         QueueFullError
@@ -100,8 +101,8 @@ class Ledger:
             When it could not be made durable (a full disk): it is not accepted.
         """
         name = check_id(request_id)
-        if not identities:
-            raise InputError("a request must name at least one identity.")
+        if kind not in get_args(Kind) or not identities:
+            raise InputError("a request must be for erasure or access, and name at least one identity.")
         seal = hmac.new(self._key, name.encode() + b"\n" + body, hashlib.sha256).hexdigest()
         now = self._clock()
         times, urls = (now, now + self._settings.promise), tuple(dict.fromkeys(callbacks))
@@ -174,10 +175,12 @@ class Ledger:
             try:
                 rewrite_journal(self._journal.path, lambda record: record["request"] not in gone, disk=self._disk)
             finally:
-                self._journal = Journal(self._journal.path, disk=self._disk)
-                kept = {name: self._entries[name] for name in self._open}
-                self._read_past()
-                self._entries.update(kept)
+                self._journal, self._places = Journal(self._journal.path, disk=self._disk), {}
+                for start, end, record in read_journal(self._journal.path, disk=self._disk):
+                    if "text" in record:
+                        self._places.setdefault((record["request"], record["model"]), (start, end))
+            for name in gone:
+                del self._entries[name]
             return len(gone)
 
     # -- for the one writer --------------------------------------------------------------------------------------
@@ -253,23 +256,6 @@ class Ledger:
 
     # -- how -----------------------------------------------------------------------------------------------------
 
-    def _path(self, name: str) -> str:
-        return os.path.join(self._folder, name)
-
-    def _taken(self) -> int:
-        """The folder, made where it is not there, for this process alone."""
-        try:
-            with suppress(FileExistsError):
-                self._disk.mkdir(self._folder)
-                self._disk.fsync_folder(os.path.dirname(self._folder))
-            lock = self._disk.open_lock(self._path("lock"))
-        except OSError as error:
-            raise StoreError(f"{self._folder} cannot hold requests: {error.strerror}. Give another folder.") from error
-        if not self._disk.lock(lock, wait=False):
-            self._disk.close(lock)
-            raise BusyError(f"{self._folder} is in use by another process: stop that one first.")
-        return lock
-
     def _known(self, entry: Entry) -> None:
         self._entries[entry.request_id] = entry
         if entry.owes_receipts or entry.owes_callbacks:
@@ -284,8 +270,7 @@ class Ledger:
 
     def _read_past(self) -> None:
         """Every record says all of one thing, so that one that is there twice says it once."""
-        self._entries, self._places, self._owing = {}, {}, set()
-        for start, end, record in read_journal(self._path("past"), disk=self._disk):
+        for start, end, record in read_journal(self._journal.path, disk=self._disk):
             name = record["request"]
             if "state" in record:
                 self._known(from_record(record)[0])

@@ -30,6 +30,7 @@ from erasable.service.worker import Send, Worker
 from erasable.store import doubt_about_blocks, locked
 
 _PATIENCE = 10.0  # seconds that a commit waits for another process with the model
+_PURGES = 600.0  # seconds
 _SHORTEST_KEY = 16  # bytes
 
 
@@ -157,6 +158,7 @@ class ErasureService:
                 Rounds("sign", max(tick, 1.0), self.worker.sign),
                 Rounds("tell", max(tick, 1.0), self.worker.tell),
                 Rounds("notice", max(tick, 1.0), self._snapshots.refresh),
+                Rounds("purge", _PURGES, self._purge_old),
             ]
             if threads:
                 for rounds in self._rounds:
@@ -237,6 +239,10 @@ class ErasureService:
         """See ``Ledger.purge``."""
         return self._running().purge(before)
 
+    def _purge_old(self) -> None:
+        if self.settings.keep_for is not None:
+            self.purge(self._clock() - self.settings.keep_for)
+
     # -- models --------------------------------------------------------------------------------------------------
 
     @property
@@ -295,6 +301,10 @@ class ErasureService:
             callbacks_owed=sum(len(entry.callbacks) for entry in owing if entry.owes_callbacks),
             resumed=self._resumed,
         )
+
+    def figures(self) -> dict[str, tuple[int, float]]:
+        """How often each round was gone through since the start, and how many seconds that took."""
+        return {rounds.what: (rounds.calls, rounds.seconds) for rounds in self._rounds}
 
     def _running(self) -> Ledger:
         if self._ledger is None:

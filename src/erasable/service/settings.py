@@ -33,6 +33,8 @@ class Settings:
         How often a callback is tried; the pause doubles from one second up to an hour.
     access_for : timedelta
         How long the answer to a request for access can be fetched. It is held in memory alone.
+    keep_for : timedelta, optional
+        How long the ledger keeps requests that are settled and owe nothing; by default until somebody purges it.
     """
 
     identity_types: Mapping[str, Role] = field(default_factory=lambda: {"controller_customer_id": "subject"})
@@ -42,6 +44,7 @@ class Settings:
     callback_hosts: frozenset[str] = frozenset()
     callback_tries: int = 16
     access_for: timedelta = timedelta(hours=1)
+    keep_for: timedelta | None = None
 
     def __post_init__(self) -> None:
         if not self.tick > 0 or self.queue < 1 or self.callback_tries < 1:
