@@ -9,18 +9,15 @@ changes nothing that was done, and can no longer be cancelled.
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import os
 import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import get_args
 
-from erasable.errors import ConflictError, InputError, StoreError, UnknownRequestError
-from erasable.service.arrivals import Arrival, judged
-from erasable.service.entries import Entry, Kind, State, as_record, check_id, from_record
+from erasable.errors import ConflictError, StoreError, UnknownRequestError
+from erasable.service.arrivals import Arrival, arrived, judged
+from erasable.service.entries import Entry, Kind, State, as_record, check_id, from_record, read_past
 from erasable.service.epochs import Epochs
 from erasable.service.folder import taken
 from erasable.service.identities import Identity
@@ -74,7 +71,9 @@ class Ledger:
         self._epochs = Epochs(home, disk)
         try:
             self._journal = Journal(os.path.join(home, "past"), disk=disk)
-            self._read_past()
+            past, self._places = read_past(read_journal(self._journal.path, disk=disk))
+            for entry in past.values():
+                self._known(entry)
             self._read_open()
             self._tidy()
         except BaseException:
@@ -100,13 +99,7 @@ class Ledger:
         StoreError
             When it could not be made durable (a full disk): it is not accepted.
         """
-        name = check_id(request_id)
-        if kind not in get_args(Kind) or not identities:
-            raise InputError("a request must be for erasure or access, and name at least one identity.")
-        seal = hmac.new(self._key, name.encode() + b"\n" + body, hashlib.sha256).hexdigest()
-        now = self._clock()
-        times, urls = (now, now + self._settings.promise), tuple(dict.fromkeys(callbacks))
-        arrival = Arrival(Entry(name, kind, State.PENDING, *times, callbacks=urls, seal=seal), tuple(identities))
+        arrival = arrived(self._key, self._clock(), self._settings, request_id, kind, identities, body, callbacks)
         with self._door:
             self._arriving.append(arrival)
         with self._turn:
@@ -175,10 +168,8 @@ class Ledger:
             try:
                 rewrite_journal(self._journal.path, lambda record: record["request"] not in gone, disk=self._disk)
             finally:
-                self._journal, self._places = Journal(self._journal.path, disk=self._disk), {}
-                for start, end, record in read_journal(self._journal.path, disk=self._disk):
-                    if "text" in record:
-                        self._places.setdefault((record["request"], record["model"]), (start, end))
+                self._journal = Journal(self._journal.path, disk=self._disk)
+                _, self._places = read_past(read_journal(self._journal.path, disk=self._disk))
             for name in gone:
                 del self._entries[name]
             return len(gone)
@@ -267,18 +258,6 @@ class Ledger:
         self._known(entry)
         self._open.pop(entry.request_id, None)
         self._epochs.drop(entry.request_id)
-
-    def _read_past(self) -> None:
-        """Every record says all of one thing, so that one that is there twice says it once."""
-        for start, end, record in read_journal(self._journal.path, disk=self._disk):
-            name = record["request"]
-            if "state" in record:
-                self._known(from_record(record)[0])
-            elif name in self._entries and "told" in record:
-                self._known(self._entries[name].without_callback(record["told"]))
-            elif name in self._entries and (name, record["model"]) not in self._places:
-                self._places[name, record["model"]] = (start, end)
-                self._known(self._entries[name].with_receipt(record["model"]))
 
     def _read_open(self) -> None:
         for record in self._epochs.found():

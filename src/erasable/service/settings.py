@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Literal
 
-from erasable.errors import ConfigurationError
+from erasable.errors import ConfigurationError, InputError
 
 #: What an identity names: one row, or somebody who may have many.
 Role = Literal["id", "subject"]
@@ -51,3 +51,17 @@ class Settings:
             raise ConfigurationError("tick must be positive, queue and callback_tries at least 1.")
         if not self.identity_types or set(self.identity_types.values()) - {"id", "subject"}:
             raise ConfigurationError('identity_types must name at least one type, each as "id" or "subject".')
+
+    def role_of(self, identity_type: str) -> Role:
+        """What identities of a type name.
+
+        Raises
+        ------
+        InputError
+            When the type is not accepted.
+        """
+        role = self.identity_types.get(identity_type)
+        if role is None:
+            known = ", ".join(sorted(self.identity_types))
+            raise InputError(f"identities of this type are not known here; known are {known}.")
+        return role
