@@ -170,8 +170,9 @@ def test_requests_that_cannot_be_are_refused(service):
     who = [service.identity("email", "raw", "person-1")]
     with pytest.raises(InputError, match="UUID"):
         service.accept("../../etc/passwd", "erasure", who, b"")
-    with pytest.raises(InputError, match="at least one"):
-        service.accept(str(uuid.uuid4()), "erasure", [], b"")
+    for kind, named in (("erasure", []), ("portability", who)):
+        with pytest.raises(InputError, match="at least one"):
+            service.accept(str(uuid.uuid4()), kind, named, b"")
     for url in ("https://evil.example/", "ftp://c.example/", "https://a:b@c.example/", "https://[", "c.example"):
         with pytest.raises(ConfigurationError, match="callback_hosts"):
             service.accept(str(uuid.uuid4()), "erasure", who, b"", [url])
@@ -341,6 +342,21 @@ def test_a_purge_erases_what_is_settled_and_owes_nothing(service, clock, tmp_pat
     assert service.purge(clock.now) == 0
     service.worker.commit()
     assert service.entry(waiting).state == "completed"
+
+
+def test_what_is_settled_is_kept_as_long_as_the_settings_say(opened, clock):
+    service = opened(settings=Settings(identity_types=TYPES, keep_for=timedelta(days=30)))
+    purge = next(rounds for rounds in service._rounds if rounds.what == "purge")
+    name = asked(service)
+    service.worker.commit()
+    service.worker.sign()
+    clock.pass_by(29 * 86400)
+    purge.once()
+    assert service.entry(name).state == "completed"
+    clock.pass_by(2 * 86400)
+    purge.once()
+    assert service.entries() == []
+    assert service.figures()["purge"][0] == 2
 
 
 def test_learning_reads_first_then_signs_what_is_owed_then_takes_the_lock(service, models, monkeypatch):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import hmac
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from typing import get_args
 
-from erasable.errors import ConflictError, ErasableError, QueueFullError
-from erasable.service.entries import Entry
+from erasable.errors import ConflictError, ErasableError, InputError, QueueFullError
+from erasable.service.entries import Entry, Kind, State, check_id
 from erasable.service.identities import Identity
 from erasable.service.settings import Settings
 
@@ -19,6 +22,32 @@ class Arrival:
     entry: Entry
     identities: tuple[Identity, ...]
     outcome: Entry | ErasableError | None = None
+
+
+def arrived(
+    key: bytes,
+    now: datetime,
+    settings: Settings,
+    request_id: str,
+    kind: Kind,
+    identities: Sequence[Identity],
+    body: bytes,
+    callbacks: Sequence[str],
+) -> Arrival:
+    """A request that has just come, its body sealed with the operator's key.
+
+    Raises
+    ------
+    InputError
+        When the id is no UUID, the kind is not known, or nobody is named.
+    """
+    name = check_id(request_id)
+    if kind not in get_args(Kind) or not identities:
+        raise InputError("a request must be for erasure or access, and name at least one identity.")
+    seal = hmac.new(key, name.encode() + b"\n" + body, hashlib.sha256).hexdigest()
+    urls = tuple(dict.fromkeys(callbacks))
+    entry = Entry(name, kind, State.PENDING, now, now + settings.promise, callbacks=urls, seal=seal)
+    return Arrival(entry, tuple(identities))
 
 
 def judged(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
@@ -10,6 +11,7 @@ from typing import Any, Literal
 
 from erasable.errors import InputError
 from erasable.service.identities import Identity
+from erasable.store import Record
 
 Kind = Literal["erasure", "access"]
 
@@ -125,3 +127,22 @@ def from_record(record: dict[str, Any]) -> tuple[Entry, tuple[Identity, ...]]:
         seal=record["seal"],
     )
     return entry, tuple(Identity(*who) for who in record.get("identities", ()))
+
+
+def read_past(records: Iterable[Record]) -> tuple[dict[str, Entry], dict[tuple[str, str], tuple[int, int]]]:
+    """The settled entries by id, and where the receipt of each request and model is.
+
+    Every record says all of one thing, so that one that is there twice says it once.
+    """
+    entries: dict[str, Entry] = {}
+    places: dict[tuple[str, str], tuple[int, int]] = {}
+    for start, end, record in records:
+        name = record["request"]
+        if "state" in record:
+            entries[name] = from_record(record)[0]
+        elif name in entries and "told" in record:
+            entries[name] = entries[name].without_callback(record["told"])
+        elif name in entries and (name, record["model"]) not in places:
+            places[name, record["model"]] = (start, end)
+            entries[name] = entries[name].with_receipt(record["model"])
+    return entries, places

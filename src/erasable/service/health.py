@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
+
+from erasable.service.ledger import Ledger
 
 
 @dataclass(frozen=True)
@@ -34,3 +38,27 @@ class Health:
     receipts_owed: int = 0
     callbacks_owed: int = 0
     resumed: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        ledger: Ledger,
+        now: datetime,
+        *,
+        taking: bool,
+        problems: Sequence[str],
+        doubts: tuple[str, ...],
+        resumed: int,
+    ) -> Health:
+        """That of a service with this ledger; ``taking`` says whether it takes requests."""
+        owing = ledger.owing()
+        return cls(
+            ready=taking and not problems,
+            problem=problems[0] if problems else None,
+            doubts=doubts,
+            waiting=ledger.waiting,
+            overdue=ledger.overdue(now),
+            receipts_owed=sum(len(set(entry.models) - entry.receipts) for entry in owing),
+            callbacks_owed=sum(len(entry.callbacks) for entry in owing if entry.owes_callbacks),
+            resumed=resumed,
+        )

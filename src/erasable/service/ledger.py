@@ -9,19 +9,17 @@ changes nothing that was done, and can no longer be cancelled.
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import os
 import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 
-from erasable.errors import BusyError, ConflictError, InputError, StoreError, UnknownRequestError
-from erasable.service.arrivals import Arrival, judged
-from erasable.service.entries import Entry, Kind, State, as_record, check_id, from_record
+from erasable.errors import ConflictError, StoreError, UnknownRequestError
+from erasable.service.arrivals import Arrival, arrived, judged
+from erasable.service.entries import Entry, Kind, State, as_record, check_id, from_record, read_past
 from erasable.service.epochs import Epochs
+from erasable.service.folder import taken
 from erasable.service.identities import Identity
 from erasable.service.settings import Settings
 from erasable.store import REAL_DISK, Disk, Journal, read_journal, read_record, rewrite_journal
@@ -60,9 +58,9 @@ class Ledger:
         *,
         disk: Disk = REAL_DISK,
     ) -> None:
-        self._folder, self._disk = os.path.abspath(folder), disk
-        self._key, self._settings, self._clock = operator_key, settings, clock
-        self._lock = self._taken()
+        self._key, self._settings, self._clock, self._disk = operator_key, settings, clock, disk
+        home = os.path.abspath(folder)
+        self._lock = taken(home, disk)
         # Where both are taken, in this order. What is accepted waits for the second alone.
         self._past_turn, self._turn, self._door = threading.RLock(), threading.RLock(), threading.Lock()
         self._arriving: list[Arrival] = []
@@ -70,10 +68,12 @@ class Ledger:
         self._open: dict[str, tuple[Identity, ...]] = {}  # of all that is not settled
         self._places: dict[tuple[str, str], tuple[int, int]] = {}  # of receipts in ``past``
         self._owing: set[str] = set()  # receipts or callbacks
-        self._epochs = Epochs(self._folder, disk)
+        self._epochs = Epochs(home, disk)
         try:
-            self._journal = Journal(self._path("past"), disk=disk)
-            self._read_past()
+            self._journal = Journal(os.path.join(home, "past"), disk=disk)
+            past, self._places = read_past(read_journal(self._journal.path, disk=disk))
+            for entry in past.values():
+                self._known(entry)
             self._read_open()
             self._tidy()
         except BaseException:
@@ -91,7 +91,7 @@ class Ledger:
         Raises
         ------
         InputError
-            When the id is no UUID, or nobody is named.
+            When the id is no UUID, the kind is not known, or nobody is named.
         ConflictError
             When the id was accepted with another body.
         QueueFullError
@@ -99,13 +99,7 @@ class Ledger:
         StoreError
             When it could not be made durable (a full disk): it is not accepted.
         """
-        name = check_id(request_id)
-        if not identities:
-            raise InputError("a request must name at least one identity.")
-        seal = hmac.new(self._key, name.encode() + b"\n" + body, hashlib.sha256).hexdigest()
-        now = self._clock()
-        times, urls = (now, now + self._settings.promise), tuple(dict.fromkeys(callbacks))
-        arrival = Arrival(Entry(name, kind, State.PENDING, *times, callbacks=urls, seal=seal), tuple(identities))
+        arrival = arrived(self._key, self._clock(), self._settings, request_id, kind, identities, body, callbacks)
         with self._door:
             self._arriving.append(arrival)
         with self._turn:
@@ -175,9 +169,9 @@ class Ledger:
                 rewrite_journal(self._journal.path, lambda record: record["request"] not in gone, disk=self._disk)
             finally:
                 self._journal = Journal(self._journal.path, disk=self._disk)
-                kept = {name: self._entries[name] for name in self._open}
-                self._read_past()
-                self._entries.update(kept)
+                _, self._places = read_past(read_journal(self._journal.path, disk=self._disk))
+            for name in gone:
+                del self._entries[name]
             return len(gone)
 
     # -- for the one writer --------------------------------------------------------------------------------------
@@ -253,23 +247,6 @@ class Ledger:
 
     # -- how -----------------------------------------------------------------------------------------------------
 
-    def _path(self, name: str) -> str:
-        return os.path.join(self._folder, name)
-
-    def _taken(self) -> int:
-        """The folder, made where it is not there, for this process alone."""
-        try:
-            with suppress(FileExistsError):
-                self._disk.mkdir(self._folder)
-                self._disk.fsync_folder(os.path.dirname(self._folder))
-            lock = self._disk.open_lock(self._path("lock"))
-        except OSError as error:
-            raise StoreError(f"{self._folder} cannot hold requests: {error.strerror}. Give another folder.") from error
-        if not self._disk.lock(lock, wait=False):
-            self._disk.close(lock)
-            raise BusyError(f"{self._folder} is in use by another process: stop that one first.")
-        return lock
-
     def _known(self, entry: Entry) -> None:
         self._entries[entry.request_id] = entry
         if entry.owes_receipts or entry.owes_callbacks:
@@ -281,19 +258,6 @@ class Ledger:
         self._known(entry)
         self._open.pop(entry.request_id, None)
         self._epochs.drop(entry.request_id)
-
-    def _read_past(self) -> None:
-        """Every record says all of one thing, so that one that is there twice says it once."""
-        self._entries, self._places, self._owing = {}, {}, set()
-        for start, end, record in read_journal(self._path("past"), disk=self._disk):
-            name = record["request"]
-            if "state" in record:
-                self._known(from_record(record)[0])
-            elif name in self._entries and "told" in record:
-                self._known(self._entries[name].without_callback(record["told"]))
-            elif name in self._entries and (name, record["model"]) not in self._places:
-                self._places[name, record["model"]] = (start, end)
-                self._known(self._entries[name].with_receipt(record["model"]))
 
     def _read_open(self) -> None:
         for record in self._epochs.found():

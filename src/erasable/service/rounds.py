@@ -16,15 +16,22 @@ class Rounds(threading.Thread):
 
     Attributes
     ----------
+    what : str
+        What it does, as a verb.
     problem : str or None
         What was wrong the last time. Of an error that nobody foresaw only its kind: its text may name somebody.
+    calls : int
+        How many there were.
+    seconds : float
+        How long they took together.
     """
 
     def __init__(self, what: str, period: float, call: Callable[[], object]) -> None:
         super().__init__(name=f"erasable-{what}", daemon=True)
-        self._what, self._period, self._call = what, period, call
+        self.what, self._period, self._call = what, period, call
         self._ending = threading.Event()
         self.problem: str | None = None
+        self.calls, self.seconds = 0, 0.0
 
     def run(self) -> None:
         """See ``start``."""
@@ -36,13 +43,16 @@ class Rounds(threading.Thread):
 
     def once(self) -> None:
         """One call."""
+        begun = time.monotonic()
         try:
             self._call()
             self.problem = None
         except (ErasableError, MemoryError) as error:
-            self.problem = f"could not {self._what}: {error}"
+            self.problem = f"could not {self.what}: {error}"
         except Exception as error:
-            self.problem = f"could not {self._what}: {type(error).__name__}."
+            self.problem = f"could not {self.what}: {type(error).__name__}."
+        finally:
+            self.calls, self.seconds = self.calls + 1, self.seconds + time.monotonic() - begun
 
     def end(self) -> None:
         """No more calls, once that going on is done."""

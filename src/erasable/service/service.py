@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from erasable.audit.keys import PrivateKey, PublicKey
-from erasable.errors import BusyError, ConfigurationError, InputError, UnknownRequestError
+from erasable.errors import BusyError, ConfigurationError, UnknownRequestError
 from erasable.models.access import StoredRows
 from erasable.models.reports import LearnReport
 from erasable.models.shards import shards_of
@@ -30,6 +30,7 @@ from erasable.service.worker import Send, Worker
 from erasable.store import doubt_about_blocks, locked
 
 _PATIENCE = 10.0  # seconds that a commit waits for another process with the model
+_PURGES = 600.0  # seconds
 _SHORTEST_KEY = 16  # bytes
 
 
@@ -141,22 +142,15 @@ class ErasureService:
             places = {os.path.dirname(file.path): file.path for file in self._files.values()}
             doubts = map(doubt_about_blocks, [*places.values(), self._folder])
             self._doubts = tuple(dict.fromkeys(doubt for doubt in doubts if doubt is not None))
-            self.worker = Worker(
-                ledger,
-                self._files,
-                self._signer,
-                self.settings,
-                self._clock,
-                self._snapshots,
-                self._suppression,
-                self._send,
-            )
+            given = self._snapshots, self._suppression, self._send
+            self.worker = Worker(ledger, self._files, self._signer, self.settings, self._clock, *given)
             tick = self.settings.tick
             self._rounds = [
                 Rounds("commit", tick, self.worker.commit),
                 Rounds("sign", max(tick, 1.0), self.worker.sign),
                 Rounds("tell", max(tick, 1.0), self.worker.tell),
                 Rounds("notice", max(tick, 1.0), self._snapshots.refresh),
+                Rounds("purge", _PURGES, self._purge_old),
             ]
             if threads:
                 for rounds in self._rounds:
@@ -190,11 +184,7 @@ class ErasureService:
 
     def identity(self, type: str, format: str, value: str) -> Identity:
         """An identity of a type that the settings name; ``InputError`` for any other."""
-        role = self.settings.identity_types.get(type)
-        if role is None:
-            known = ", ".join(sorted(self.settings.identity_types))
-            raise InputError(f"identities of this type are not known here; known are {known}.")
-        return Identity(role, format, value)
+        return Identity(self.settings.role_of(type), format, value)
 
     def accept(
         self, request_id: str, kind: Kind, identities: Iterable[Identity], body: bytes, callbacks: Sequence[str] = ()
@@ -236,6 +226,10 @@ class ErasureService:
     def purge(self, before: datetime) -> int:
         """See ``Ledger.purge``."""
         return self._running().purge(before)
+
+    def _purge_old(self) -> None:
+        if self.settings.keep_for is not None:
+            self.purge(self._clock() - self.settings.keep_for)
 
     # -- models --------------------------------------------------------------------------------------------------
 
@@ -289,17 +283,12 @@ class ErasureService:
         if ledger is None:
             return Health(False, "the service is not running.", self._doubts)
         problems = [rounds.problem for rounds in self._rounds if rounds.problem is not None]
-        owing, now = ledger.owing(), self._clock()
-        return Health(
-            ready=self._open and not problems,
-            problem=problems[0] if problems else None,
-            doubts=self._doubts,
-            waiting=ledger.waiting,
-            overdue=ledger.overdue(now),
-            receipts_owed=sum(len(set(entry.models) - entry.receipts) for entry in owing),
-            callbacks_owed=sum(len(entry.callbacks) for entry in owing if entry.owes_callbacks),
-            resumed=self._resumed,
-        )
+        now, doubts, resumed = self._clock(), self._doubts, self._resumed
+        return Health.of(ledger, now, taking=self._open, problems=problems, doubts=doubts, resumed=resumed)
+
+    def figures(self) -> dict[str, tuple[int, float]]:
+        """How often each round was gone through since the start, and how many seconds that took."""
+        return {rounds.what: (rounds.calls, rounds.seconds) for rounds in self._rounds}
 
     def _running(self) -> Ledger:
         if self._ledger is None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Literal
 
-from erasable.errors import ConfigurationError
+from erasable.errors import ConfigurationError, InputError
 
 #: What an identity names: one row, or somebody who may have many.
 Role = Literal["id", "subject"]
@@ -33,6 +33,8 @@ class Settings:
         How often a callback is tried; the pause doubles from one second up to an hour.
     access_for : timedelta
         How long the answer to a request for access can be fetched. It is held in memory alone.
+    keep_for : timedelta, optional
+        How long the ledger keeps requests that are settled and owe nothing; by default until somebody purges it.
     """
 
     identity_types: Mapping[str, Role] = field(default_factory=lambda: {"controller_customer_id": "subject"})
@@ -42,9 +44,24 @@ class Settings:
     callback_hosts: frozenset[str] = frozenset()
     callback_tries: int = 16
     access_for: timedelta = timedelta(hours=1)
+    keep_for: timedelta | None = None
 
     def __post_init__(self) -> None:
         if not self.tick > 0 or self.queue < 1 or self.callback_tries < 1:
             raise ConfigurationError("tick must be positive, queue and callback_tries at least 1.")
         if not self.identity_types or set(self.identity_types.values()) - {"id", "subject"}:
             raise ConfigurationError('identity_types must name at least one type, each as "id" or "subject".')
+
+    def role_of(self, identity_type: str) -> Role:
+        """What identities of a type name.
+
+        Raises
+        ------
+        InputError
+            When the type is not accepted.
+        """
+        role = self.identity_types.get(identity_type)
+        if role is None:
+            known = ", ".join(sorted(self.identity_types))
+            raise InputError(f"identities of this type are not known here; known are {known}.")
+        return role

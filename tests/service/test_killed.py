@@ -1,0 +1,83 @@
+"""A process that is killed again and again, under load: what it acknowledged is done by the last one."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import time
+from collections import Counter
+
+from erasable.audit.keys import new_key, write_key
+from erasable.audit.receipts import check_receipt
+from erasable.operations.inspect import inspect
+from erasable.service.service import ErasureService
+from erasable.service.settings import Settings
+from erasable.store import read_journal
+from tests.service.conftest import OPERATOR, saved
+
+KILLS = 4
+CHILD = """
+import sys, uuid
+from pathlib import Path
+from erasable.audit.keys import read_private_key
+from erasable.service.service import ErasureService
+from erasable.service.settings import Settings
+
+home, first = Path(sys.argv[1]), int(sys.argv[2])
+service = ErasureService(
+    {name: home / name for name in ("left", "right")}, home / "ledger", signer=read_private_key(home / "k.pem"),
+    operator_key=b"o" * 32, settings=Settings(tick=0.02),
+)
+service.start()
+print("started", flush=True)
+for i in range(first, first + 10_000):
+    name = str(uuid.UUID(int=i + 1))
+    who = service.identity("controller_customer_id", "raw", f"person-{i}")
+    service.accept(name, "erasure", [who], name.encode())
+    print(i, flush=True)
+"""
+
+
+def test_no_acknowledged_request_is_lost_and_nobody_comes_back(tmp_path):
+    key = new_key()
+    write_key(key, tmp_path / "k")
+    for seed, name in enumerate(("left", "right")):
+        saved(tmp_path / name, seed=seed, n=400, people=[f"person-{i}" for i in range(400)])
+    draw, acknowledged = random.Random(0), set()
+    for kill in range(KILLS):
+        first = 1000 * kill
+        with subprocess.Popen(
+            [sys.executable, "-c", CHILD, str(tmp_path), str(first if kill % 2 else 40 * kill)],
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as child:
+            assert child.stdout.readline() == "started\n"
+            time.sleep(draw.uniform(0.0, 0.3))
+            child.kill()
+            acknowledged |= {int(line) for line in child.stdout.read().split("\n")[:-1]}
+    assert len(acknowledged) > KILLS
+    models = {name: tmp_path / name for name in ("left", "right")}
+    settings = Settings(tick=0.02)
+    service = ErasureService(models, tmp_path / "ledger", signer=key, operator_key=OPERATOR, settings=settings)
+    with service:
+        until = time.monotonic() + 60
+        while service.health().waiting or service.health().receipts_owed:
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        entries = service.entries()
+        assert {entry.state.value for entry in entries} == {"completed"}
+        done = {int(entry.request_id.replace("-", ""), 16) - 1 for entry in entries}
+        assert acknowledged <= done
+        for entry in entries:
+            for text in service.receipts(entry.request_id).values():
+                assert check_receipt(text, key.public).request_id == entry.request_id
+    records = [record.content for record in read_journal(tmp_path / "ledger" / "past")]
+    signed = Counter((r["request"], r["model"]) for r in records if "text" in r)
+    assert signed == Counter((entry.request_id, model) for entry in entries for model in models)
+    for path in models.values():
+        left = {row["subject"] for row in inspect(path, rows=True).rows}
+        assert left == {f"person-{i}" for i in range(400) if i not in done}
+    for path in (tmp_path / "ledger").iterdir():
+        assert b"person-" not in path.read_bytes()
+        assert "open" not in path.name
