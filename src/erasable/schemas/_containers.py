@@ -64,6 +64,17 @@ class Columns:
             )
         return cells
 
+    def lists(self, name: str) -> list[Any] | None:
+        """The cells of a column that holds lists of texts or whole numbers, as Python's lists; None for any other."""
+        column = self._get(self._given[name])
+        if hasattr(column, "type") and hasattr(column, "null_count"):
+            listed = is_kind(column.type, "list", "large_list", "fixed_size_list")
+            return column.to_pylist() if listed else None
+        if getattr(getattr(column, "dtype", None), "kind", "O") in "biufMmU":
+            return None
+        cells = column.to_list() if hasattr(column, "to_list") else list(column)
+        return cells if any(isinstance(c, list | tuple | np.ndarray) for c in cells) else None
+
 
 def _opened(table: Any) -> tuple[Callable[[Any], Any], list[Any], int]:
     """How a column is had from a table, the names, and the number of rows."""
