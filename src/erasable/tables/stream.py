@@ -270,6 +270,7 @@ def load_table(
     weight: str | None = None,
     dialect: Dialect | None = None,
     targets: Sequence[str] = (),
+    schema: Schema | None = None,
 ) -> Table:
     r"""The table in a CSV, Parquet, NumPy or SVMlight file, whole.
 
@@ -290,7 +291,7 @@ def load_table(
     ----------
     source : str, path, list of these, or binary file object
         The file; its ending says what it is. Or several, or a pipe, as in ``stream_table``.
-    label, id, subject, features, ignore, labelled, kinds, n_features, weight, dialect, targets
+    label, id, subject, features, ignore, labelled, kinds, n_features, weight, dialect, targets, schema
         As in ``stream_table``.
 
     Returns
@@ -331,6 +332,7 @@ def load_table(
         weight=weight,
         dialect=dialect,
         targets=targets,
+        schema=schema,
     ) as stream:
         return stream.read()
 
@@ -338,10 +340,11 @@ def load_table(
 def load_split(
     path: str | os.PathLike[str],
     *,
-    label: str = "label",
+    label: str | None = "label",
     id: str | None = None,
     subject: str | Sequence[str] | None = None,
     ignore: Sequence[str] = (),
+    schema: Schema | None = None,
     test_size: float = 0.2,
     random_state: int = 0,
     in_order: bool = False,
@@ -356,7 +359,7 @@ def load_split(
     ----------
     path : str or path
         The file.
-    label, id, subject, ignore
+    label, id, subject, ignore, schema
         As in ``load_table``.
     test_size : float or int, default=0.2
         The share or number of rows to test with, where the files are not divided already.
@@ -383,11 +386,11 @@ def load_split(
     """
     file = as_path(path)
     if not is_half_of_split(file):
-        table = load_table(file, label=label, id=id, subject=subject, ignore=ignore)
+        table = load_table(file, label=label, id=id, subject=subject, ignore=ignore, schema=schema)
         return table.split(test_size, random_state, in_order=in_order)
-    if Roles(label, id, subject, ignore=ignore) != Roles("label"):
+    if schema is not None or Roles(label, id, subject, ignore=ignore) != Roles("label"):
         raise ConfigurationError(
-            "label, id, subject and ignore name columns, which .npz files do not have: store arrays y_train, "
+            "label, id, subject, ignore and schema name columns, which .npz files do not have: store arrays y_train, "
             "ids_train, subject_train and so on in the labels file."
         )
     return read_split(file)
