@@ -39,7 +39,7 @@ def counted(rows, k, whole):
 
 
 def dense_edges(values, subjects, k, whole):
-    gathered = Gathered([] if subjects is None else ["who"], ())
+    gathered = Gathered([] if subjects is None else ["who"], lambda name: False, ())
     gathered.add({"x": values} if subjects is None else {"x": values, "who": subjects})
     facts = gathered.closed().facts("x", k)
     return _dense_edges(facts.parts[0], k, facts.numbers(), whole, NEVER)

@@ -169,7 +169,7 @@ def _show(data: Any, k: int, dialect: Dialect | None, as_json: bool) -> None:
         (
             c.name,
             c.holds,
-            f"{c.different:,}",
+            "" if c.different is None else f"{c.different:,}",
             f"{c.missing:,}",
             c.kind,
             ", ".join(c.cells),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -185,8 +186,9 @@ class LookedAt:
     name : str
     holds : str
         The type of its cells; those of CSV are text.
-    different : int
-        How many different cells there are, by their canonical texts; of lists, how many different lengths.
+    different : int or None
+        How many different cells there are, by their canonical texts; of lists of numbers, how many different lengths.
+        None of columns that can be no features.
     missing : int
         Cells that are missing, by the spellings that a schema has unless it says otherwise.
     kind : str
@@ -197,7 +199,7 @@ class LookedAt:
 
     name: str
     holds: str
-    different: int
+    different: int | None
     missing: int
     kind: str
     cells: tuple[str, ...]
@@ -205,15 +207,16 @@ class LookedAt:
 
 def look_at(source: Any, *, k: int = 20, dialect: Dialect | None = None) -> list[LookedAt]:
     """A first look at the columns of a table; it shows cells of rows, and stores nothing."""
-    first: list[Any] = []
+    first, nulls = list[Any](), Counter[str]()
 
     def noted(blocks: Iterator[Any]) -> Iterator[Any]:
         for block in blocks:
             first.extend([] if first else [block.slice(0, _FIRST)])
+            nulls.update({name: block.column(name).null_count for name in block.column_names})
             yield block
 
     with _raw_stream(source, dialect) as stream:
-        gathered = gathered_blocks(noted(stream.raw_blocks()))
+        gathered = gathered_blocks(noted(stream.raw_blocks()), everything=True)
     kinds: dict[str, str] = {}
     with suppress(InputError, ConfigurationError):  # too few rows, or no column that says anything
         columns = draft_gathered(gathered, k=k).schema.columns
@@ -223,7 +226,8 @@ def look_at(source: Any, *, k: int = 20, dialect: Dialect | None = None) -> list
         column = first[0].column(name)
         cells = tuple("" if cell is None else str(cell) for cell in column.to_pylist())
         holds = str(column.type).partition("<")[0]
-        looked.append(LookedAt(name, holds, *gathered.counts(name), kinds.get(name, ""), cells))
+        different, missing = gathered.counts(name) if name in gathered else (None, nulls[name])
+        looked.append(LookedAt(name, holds, different, missing, kinds.get(name, ""), cells))
     return looked
 
 

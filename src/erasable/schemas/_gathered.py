@@ -6,7 +6,7 @@ where they are not, every row is a subject of its own, and how often each cell c
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,12 +28,15 @@ class Gathered:
     ----------
     subjects : sequence of str
         Columns that say whose row it is: texts or whole numbers, or lists of them. A row without any is one of its own.
+    unread : callable
+        From the name of a column to whether nothing need be known of it.
     missing : sequence of str
         Spellings of a missing cell.
     """
 
-    def __init__(self, subjects: Sequence[str], missing: Sequence[str]) -> None:
+    def __init__(self, subjects: Sequence[str], unread: Callable[[str], bool], missing: Sequence[str]) -> None:
         self.names: list[str] = []
+        self._unread = unread
         self.n_rows = 0
         self._missing = missing
         self._columns: dict[str, _Column] = {}
@@ -56,7 +59,8 @@ class Gathered:
             raise ConfigurationError(f"the table has no column {' and no column '.join(map(repr, absent))}.")
         if not self.names:
             self.names = columns.names
-            self._columns = {n: _Column(n, keeps_rows=bool(self._owners)) for n in self.names if n not in self._owners}
+            read = [n for n in self.names if n not in self._owners and not self._unread(n) and columns.holds_cells(n)]
+            self._columns = {name: _Column(name, keeps_rows=bool(self._owners)) for name in read}
         for name, column in self._columns.items():
             column.add(columns[name], self._missing)
         for name, parts in self._owners.items():
@@ -94,6 +98,10 @@ class Gathered:
         named = [len(np.unique(o[o >= 0])) + int(np.count_nonzero(o < 0)) for o in self.owners]
         self.n_subjects = min(named, default=self.n_rows)
         return self
+
+    def __contains__(self, name: str) -> bool:
+        """Whether the cells of a column were looked at, and could be."""
+        return name in self._columns
 
     def kind(self, name: str) -> str:
         """What the cells of a column are."""

@@ -151,15 +151,23 @@ def draft_blocks(
     return draft_gathered(gathered_blocks(blocks, roles), roles, k=k)
 
 
-def gathered_blocks(blocks: Iterable[Any], roles: Mapping[str, str] = MappingProxyType({})) -> Gathered:
+def gathered_blocks(
+    blocks: Iterable[Any], roles: Mapping[str, str] = MappingProxyType({}), *, everything: bool = False
+) -> Gathered:
     """What a draft needs of a table in blocks, given the roles of columns by their names.
+
+    With ``everything``, also of columns that are identifiers by their names, of which a draft needs nothing.
 
     Raises
     ------
     ConfigurationError, InputError, InputTypeError
         When columns are not there, or hold what cannot be.
     """
-    gathered = Gathered([name for name in roles if roles[name] == "subject"], MISSING_SPELLINGS)
+
+    def unread(name: str) -> bool:
+        return roles[name] not in ("label", "target") if name in roles else not everything and _is_identifier(name)
+
+    gathered = Gathered([name for name in roles if roles[name] == "subject"], unread, MISSING_SPELLINGS)
     for block in blocks:
         gathered.add(block, needed=roles)
     return gathered.closed()
@@ -191,7 +199,7 @@ class _Drafting:
     def role(self, name: str, role: str) -> None:
         """A column that the caller named, with the classes of a label and the range of a target."""
         found: dict[str, Any] = {}
-        if role in ("label", "target") and self.gathered.kind(name) in (TEXT, NUMBER):
+        if role in ("label", "target") and name in self.gathered and self.gathered.kind(name) in (TEXT, NUMBER):
             facts = self.gathered.facts(name, self.k)
             found = self._classes(name, facts) if role == "label" else self._range(name, facts)
         self.columns.append(Role(name=name, role=role, **found))
@@ -215,7 +223,7 @@ class _Drafting:
 
     def column(self, name: str) -> None:
         """A feature, or a column that is better ignored."""
-        if _IDENTIFIER.fullmatch(name) or _ANY_CASE.fullmatch(name):
+        if name not in self.gathered or _is_identifier(name):
             self.columns.append(Role(name=name, role="ignore"))
             self.margins[name, "kind", None] = NEVER
             return
@@ -325,6 +333,10 @@ class _Drafting:
         if decisions.most(several, facts.pairs(facts.there) - several, facts.most_taken):
             return {"kind": Text, "words": (1, 1), "places": _PLACES}
         return None if nearly_all_differ(facts, decisions) else {"kind": Category, "hashed": _HASHED}
+
+
+def _is_identifier(name: str) -> bool:
+    return bool(_IDENTIFIER.fullmatch(name) or _ANY_CASE.fullmatch(name))
 
 
 def _year(seconds: float) -> int:
