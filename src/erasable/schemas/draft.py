@@ -217,7 +217,13 @@ class _Drafting:
 
     def _range(self, name: str, facts: Facts) -> dict[str, Any]:
         """From the k-th smallest to the k-th largest subject."""
-        found = draft_range(facts, facts.numbers(), _CELLS)
+        numbers = facts.numbers()
+        if facts.having(~np.isnan(numbers)) < self.k:
+            raise InputError(
+                f"column {name!r} cannot be a target: fewer than k = {self.k} subjects have a number there. Name "
+                "another one, or give it as the label."
+            )
+        found = draft_range(facts, numbers, _CELLS)
         ends, self.margins[name, "range", None] = (None, 1) if found is None else found
         return {"range": ends}
 

@@ -225,16 +225,17 @@ def _no_column(absent: list[str], roles: Roles, path: Path, shown: list[str]) ->
     hint = " The first line must hold the names of the columns." if shown[:1] == ["column 0"] else ""
     if len(shown) == 1 and any(mark in shown[0] for mark in (";", "|", r"\t")):
         hint = " Its cells may be separated by another character: give sep=."
+    of_schema = "" if roles.schema is None else "Give a file with the columns that the schema names, or correct it."
     missing = [column for column in absent if column in (roles.features or ())]
     if missing:
         return InputError(
             f"{path.name} lacks {len(missing)} of {len(roles.features or ())} features: "
             f"{listed([repr(m) for m in missing])}; it has {listed(shown)}.{hint} "
-            "Give a file with the columns that the model learnt from."
+            + (of_schema or "Give a file with the columns that the model learnt from.")
         )
     return InputError(
         f"{path.name} has no column {' and no column '.join(map(repr, absent))}; it has {listed(shown)}.{hint} "
-        "Name the right ones with label=, id=, subject=, weight= and ignore=."
+        + (of_schema or "Name the right ones with label=, id=, subject=, weight= and ignore=.")
     )
 
 
