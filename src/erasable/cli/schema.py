@@ -85,6 +85,8 @@ def schema(
 
     - `erasable schema data.csv --label salary --id row_id --subject person -o schema.toml`
 
+    - `erasable schema homes.csv --target price --id home --sep ";" --decimal , -o schema.toml`
+
     - `erasable schema more.csv --check schema.toml`
     """
     from erasable.errors import ConfigurationError

@@ -257,7 +257,8 @@ def _held(kind: Any) -> str:
     """What cells of a type are; nothing where all of them are missing."""
     families = {
         "texts": TEXTS,
-        "numbers": ("integer", "floating", "decimal", "boolean"),
+        "numbers": ("integer", "floating", "decimal"),
+        "truths": ("boolean",),
         "dates": ("timestamp", "date"),
         "times of day": ("time",),
         "lists": _LISTS,
