@@ -24,6 +24,7 @@ from erasable.tables.targets import Targets, check_targets
 from erasable.validation import whole_number
 
 BLOCK_BYTES = 2**24
+_NAMELESS = "a schema is for tables whose columns have names: CSV, Parquet or Arrow."
 _RAW_ROW_BYTES = 256  # about what a row of cells takes as they are
 
 
@@ -240,7 +241,7 @@ def stream_table(
     [[80.5, 41.0], [71.0, 52.0], [66.0, 39.0]]
     """
     if schema is not None and nameless_form(source) is not None:
-        raise ConfigurationError("a schema is for tables whose columns have names: CSV, Parquet or Arrow.")
+        raise ConfigurationError(_NAMELESS)
     if targets:
         subjects = (subject,) if subject is None or isinstance(subject, str) else subject
         targets = check_targets(targets, (id, *subjects, weight, *ignore, *(features or ())))
@@ -388,9 +389,11 @@ def load_split(
     if not is_half_of_split(file):
         table = load_table(file, label=label, id=id, subject=subject, ignore=ignore, schema=schema)
         return table.split(test_size, random_state, in_order=in_order)
-    if schema is not None or Roles(label, id, subject, ignore=ignore) != Roles("label"):
+    if schema is not None:
+        raise ConfigurationError(_NAMELESS)
+    if Roles(label, id, subject, ignore=ignore) != Roles("label"):
         raise ConfigurationError(
-            "label, id, subject, ignore and schema name columns, which .npz files do not have: store arrays y_train, "
+            "label, id, subject and ignore name columns, which .npz files do not have: store arrays y_train, "
             "ids_train, subject_train and so on in the labels file."
         )
     return read_split(file)
