@@ -10,12 +10,14 @@ if TYPE_CHECKING:
     from erasable.estimators.kernel import ErasableKernelClassifier
     from erasable.estimators.linear import ErasableClassifier
     from erasable.estimators.regressor import ErasableRegressor
+    from erasable.estimators.table_encoder import TableEncoder
     from erasable.operations.evidence import evidence
     from erasable.operations.learn import learn
     from erasable.operations.model_file import ModelFile
     from erasable.operations.pipelines import model_in
     from erasable.operations.plan import plan
     from erasable.operations.verify import verify
+    from erasable.schemas.schema import Schema
 
 __version__ = "0.1.0"
 
@@ -26,6 +28,8 @@ __all__ = [
     "ErasableKernelClassifier",
     "ErasableRegressor",
     "ModelFile",
+    "Schema",
+    "TableEncoder",
     "evidence",
     "learn",
     "load",
@@ -44,6 +48,8 @@ _HOMES = {
     "ErasableRegressor": "erasable.estimators.regressor",
     "ModelFile": "erasable.operations.model_file",
     "evidence": "erasable.operations.evidence",
+    "Schema": "erasable.schemas.schema",
+    "TableEncoder": "erasable.estimators.table_encoder",
     "learn": "erasable.operations.learn",
     "load": "erasable.estimators.files",
     "model_in": "erasable.operations.pipelines",

@@ -15,7 +15,7 @@ BYTES = ("binary", "large_binary", "binary_view")
 
 
 def pyarrow() -> Any:
-    """The module pyarrow, with its parts for CSV, Parquet and streams.
+    """The module pyarrow, with its parts for CSV, Parquet, streams and computing.
 
     Raises
     ------
@@ -24,6 +24,7 @@ def pyarrow() -> Any:
     """
     try:
         import pyarrow
+        import pyarrow.compute
         import pyarrow.csv
         import pyarrow.ipc
         import pyarrow.parquet

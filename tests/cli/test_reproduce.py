@@ -13,7 +13,9 @@ from erasable.cli.reproduce import reproduce
 from erasable.research import measuring
 from erasable.research.reproduce import METHODS, ORDERS, Settings
 from tests.cli.process import erasable
+from tests.cli.session import refused
 from tests.research.reproduce.cases import no_pictures, table_file
+from tests.schemas import raw
 
 OPTIONS = ["--deletions", "40", "--points", "2", "--repeats", "1", "--kappa", "0.4", "--quick"]
 
@@ -109,6 +111,25 @@ def test_help_names_every_method_and_order_and_gives_examples(capsys):
     assert "erasable reproduce margin --quick" in text
     for name in METHODS:
         assert name in text.replace("\n", "")
+
+
+def test_a_schema_encodes_the_columns_of_a_file(folder, capsys):
+    raw.write(raw.table(), "raw.csv")
+    raw.draft().save("schema.toml")
+    options = ["--schema", "schema.toml", *OPTIONS, "--methods", "erasable,retrained", "--order", "subject", "--json"]
+    assert run(["reproduce", "raw.csv", *options]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["data"]["features"] == raw.draft().n_features_out
+    assert found["settings"]["schema"] == "schema.toml"
+    assert run(["reproduce", "raw.csv", *options]) == 0  # nothing is measured again
+    raw.draft(k=30).save("schema.toml")
+    targets = "version = 1\n[columns.age]\nrole = 'target'\n[columns.town]\nkind = 'category'\nhashed = 4\n"
+    (folder / "targets.toml").write_text(targets)
+    capsys.readouterr()
+    with refused(capsys, folder) as refuse:
+        refuse(["reproduce", "raw.csv", *options[:-1]], 2, "other settings (schema)")
+        refuse(["reproduce", "raw.csv", "--schema", "targets.toml"], 2, "names a target")
+        refuse(["reproduce", "digits", "--schema", "schema.toml"], 2, "digits is none: leave it out")
 
 
 def test_text_labels_and_named_rows_work_too(folder):

@@ -103,8 +103,10 @@ def test_several_files_and_other_separators(folder, capsys):
     assert run(["schema", "a.csv", "b.csv", "--sep", ";", "--check", "schema.toml", "--json"]) == 0
     assert said(capsys)["rows"] == 240
     assert run(["predict", "m.erasable", "b.csv", "--sep", ";", "-o", "p.csv"]) == 0
-    with refused(capsys, folder) as refuse:
-        refuse(["learn", "a.csv", "--sep", ";", "--decimal", ",", *LEARN[:-1], "n.erasable"], 2, "decimal point")
+    assert run(["learn", "a.csv", "--sep", ";", "--decimal", ",", *LEARN[:-1], "n.erasable", "--json"]) == 0
+    capsys.readouterr()
+    assert run(["schema", "a.csv", "--check", "schema.toml", "--sep", ";", "--decimal", ",", "--json"]) == 0
+    assert said(capsys)["cells"]["income"]["unparsable"] > 80  # 12.34 is no number where decimals follow a comma
 
 
 def test_whether_a_table_fits(raw, capsys):
@@ -188,6 +190,39 @@ def test_plan_knows_it(raw, capsys):
     with refused(capsys, raw) as refuse:
         refuse(["plan", "digits", "--schema", "schema.toml"], 2, "leave it out")
         refuse([*command[:4], "--weights", "age"], 2, "--weights names a column")
+
+
+def test_plan_takes_one_of_several_subjects(raw, capsys):
+    """A row of two people goes with either, and a plan asks for one of them; the model knows both."""
+    write(table(other=[f"other-{i % 50}" for i in range(240)]), "two.csv")
+    assert run(["schema", "two.csv", *OPTIONS, "--subject", "other", "--k", "5", "-o", "two.toml"]) == 0
+    command = ["plan", "two.csv", "--schema", "two.toml", "--effort", "quick", "--max-loss", "0.2"]
+    with refused(capsys, raw) as refuse:
+        refuse(command, 2, "belong to several subjects")
+    assert run([*command, "--subject", "person", "--json"]) == 0
+    told = said(capsys)["command"]
+    assert "--subject" not in told
+    assert run(told.split()[1:]) == 0
+    assert load("two.erasable").model_.core.subjects()[0] is not None
+    text = draft().text.replace('role = "label"\nclasses = ["no", "yes"]', 'role = "target"')
+    Path("target.toml").write_text(text, encoding="utf-8")
+    with refused(capsys, raw) as refuse:
+        refuse(["plan", "raw.csv", "--schema", "target.toml"], 2, "names a target, and plans are for classifiers")
+
+
+def test_types_that_change_between_files_are_refused(raw, capsys):
+    found = table()
+    ages = found.column("age").cast("string")
+    changed = found.set_column(found.column_names.index("age"), "age", ages)
+    for name, part in (("a.parquet", found.slice(0, 100)), ("b.parquet", changed.slice(100))):
+        write(part, name)
+    says = "the type of 'age' changes between files, from numbers in a.parquet to texts in b.parquet"
+    with refused(capsys, raw) as refuse:
+        refuse(["learn", "a.parquet", "b.parquet", *LEARN], 2, says)
+        refuse(["schema", "a.parquet", "b.parquet", "--check", "schema.toml"], 2, says)
+        refuse(["schema", "a.parquet", "b.parquet", *OPTIONS, "-o", "n.toml"], 2, says)
+        refuse(["schema", "raw.csv", "--target", "town", "-o", "n.toml"], 2, "'town' cannot be a target")
+        refuse(["learn", "raw.csv", "--schema", "n.toml", "-o", "m.erasable"], 2, "n.toml cannot be read")
 
 
 def test_scan_finds_rows_as_the_schema_encodes_them(raw, capsys):

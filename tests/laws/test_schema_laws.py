@@ -5,9 +5,11 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from erasable import ErasableClassifier, ModelFile, load, verify
+from erasable import ErasableClassifier, ErasableRegressor, ModelFile, Schema, TableEncoder, load, verify
+from erasable.errors import ConfigurationError, InputError
 from erasable.operations.learn import learn_table
 from tests.schemas.raw import columns, draft, frames, table, write
 
@@ -96,3 +98,46 @@ def test_text_that_was_read_from_a_pipe(tmp_path):
     found, schema = table(), draft()
     text = io.BytesIO(Path(write(found, str(tmp_path / "raw.csv"))).read_bytes())
     assert learnt(tmp_path, text, schema).state_digest() == in_memory(found, schema).state_digest()
+
+
+def priced():
+    """The table with a number to predict, and its schema."""
+    found = table(price=[10.0 * (age or 40) for age in columns()["age"]])
+    roles = {"target": "price", "id": "row_id", "subject": "person", "ignore": ["outcome"]}
+    return found, Schema.draft(found, **roles, k=5)
+
+
+@pytest.mark.parametrize("form", ["raw.csv", "raw.parquet", "raw.csv.gz"])
+def test_so_it_is_for_numbers_to_predict(tmp_path, form):
+    found, schema = priced()
+    path, whole = write(found, str(tmp_path / form)), tmp_path / "m.erasable"
+    learn_table(whole, path, schema=schema, parameters={"threshold": 0.2})
+    gone = sorted(set(load(whole).model_.core.subjects()))[::3]
+    assert ModelFile(whole).forget(subjects=gone).core_rows_removed >= len(gone) > 0
+    left = set(load(whole).core_ids_.tolist())
+    rest = write(found.filter([i in left for i in columns()["row_id"]]), str(tmp_path / f"left.{form[4:]}"))
+    learn_table(tmp_path / "again.erasable", rest, schema=schema, parameters={"threshold": 0.2})
+    assert whole.read_bytes() == (tmp_path / "again.erasable").read_bytes()
+    assert verify(load(whole)).core_rows == len(left)
+
+
+def test_a_regressor_takes_dataframes_and_the_range_of_the_schema():
+    found, schema = priced()
+    ends = schema.target_range[0]
+    y = np.clip(found["price"].to_numpy(), *ends)
+    digests = set()
+    for _, frame in frames(found):
+        reg = ErasableRegressor(feature_map=TableEncoder(schema), threshold=0.2)
+        reg.fit(frame, y, ids=columns()["row_id"], subjects=columns()["person"])
+        assert np.abs(reg.predict(frame) - y).max() < 100
+        digests.add(reg.state_digest())
+    assert len(digests) == 1
+    named = ErasableRegressor(ends, feature_map=schema, threshold=0.2)
+    named.fit(found, y, ids=columns()["row_id"], subjects=columns()["person"])
+    assert named.state_digest() in digests
+    with pytest.raises(InputError, match="outside"):
+        ErasableRegressor(feature_map=schema).fit(found, np.append(y[1:], ends[1] + 1))
+    with pytest.raises(ConfigurationError, match="differs from what the schema declares"):
+        ErasableRegressor((0, 1), feature_map=schema).fit(found, y)
+    with pytest.raises(ConfigurationError, match="target_range"):
+        ErasableRegressor(feature_map=schema).fit(found, np.stack([y, y], axis=1))

@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from erasable.schemas._cells import NUMBER, Cells
-from erasable.schemas._facts import _SHARE, NEVER, Facts, _dense_edges, as_number
+from erasable.schemas._facts import _SHARE, NEVER, _dense_edges, as_number
+from erasable.schemas._gathered import Gathered
 
 NUMBERS = st.one_of(
     st.integers(-30, 120).map(float),
@@ -38,18 +38,23 @@ def counted(rows, k, whole):
     return found
 
 
+def dense_edges(values, subjects, k, whole):
+    gathered = Gathered([] if subjects is None else ["who"], lambda name: False, ())
+    gathered.add({"x": values} if subjects is None else {"x": values, "who": subjects})
+    facts = gathered.closed().facts("x", k)
+    return _dense_edges(facts.parts[0], k, facts.numbers(), whole, NEVER)
+
+
 @settings(max_examples=80, deadline=None)
 @given(ROWS, st.integers(1, 6), st.booleans())
 def test_edges_and_margins_are_those_of_counting(rows, k, whole):
     subjects, values = (np.array(part) for part in zip(*rows, strict=True))
-    facts = Facts(Cells(NUMBER, values), subjects, k, ())
-    found = _dense_edges(facts, facts.numbers(), whole, NEVER)
-    assert found == counted(rows, k, whole)
+    assert dense_edges(values, subjects, k, whole) == counted(rows, k, whole)
 
 
 def test_edges_are_where_those_are_who_have_any():
     """Of 1,000 people, 950 have none and the others from 1,500 to 2,000: there the edges are."""
     values = np.array([0.0] * 950 + [1500.0 + 10 * i for i in range(50)])
-    facts = Facts(Cells(NUMBER, values), np.arange(1000), 5, ())
-    found = _dense_edges(facts, facts.numbers(), True, NEVER)
+    found = dense_edges(values, None, 5, True)
+    assert found == dense_edges(values, np.arange(1000), 5, True)
     assert sorted(found) == [1000.0, 1550.0, 1600.0, 1650.0, 1700.0, 1750.0, 1800.0, 1850.0, 1900.0, 1950.0]

@@ -62,7 +62,7 @@ def entries(draft):
     for column in draft.schema.columns:
         kind = column.KIND if isinstance(column, (Number, Category, Date, Text, Time, Vector, YesNo)) else column.role
         found[column.name, "kind", None] = (kind, getattr(column, "hashed", None), getattr(column, "order", None))
-        for parameter in ("indicator", "parts", "years", "classes"):
+        for parameter in ("indicator", "parts", "years", "classes", "range"):
             found[column.name, parameter, None] = getattr(column, parameter, None)
         for edge in getattr(column, "edges", None) or ():
             found[column.name, "edge", edge] = True

@@ -46,6 +46,17 @@ def test_the_page_shows_every_kind():
         )
 
 
+def test_targets_and_their_ranges_are_written_and_read():
+    targets = "[columns.y]\nrole = 'target'\nrange = [0, 1e3]\n[columns.z]\nrole = 'target'\nrange = [-0.5, 2.5]\n"
+    schema = Schema.parse(HEAD + X + targets)
+    assert schema.target_range == ((0.0, 1000.0), (-0.5, 2.5))
+    assert schema.having("target") == ("y", "z")
+    assert 'role = "target"\nrange = [0, 1000]\n' in schema.text
+    assert Schema.parse(schema.text) == schema
+    assert Schema.parse(HEAD + X).target_range is None
+    assert Schema.parse(HEAD + X + targets + "[columns.w]\nrole = 'target'\n").target_range is None
+
+
 def test_spelling_defaults_and_comments_do_not_matter_and_the_order_of_columns_does():
     one = Schema.parse(HEAD + X + C)
     other = Schema.parse(
@@ -126,6 +137,9 @@ BAD = {
         "2 columns have the role 'label'",
     ),
     "a label and a target": (HEAD + X + "[columns.y]\nrole='label'\n[columns.z]\nrole='target'\n", "both there"),
+    "a range of a weight": (HEAD + X + "[columns.y]\nrole='weight'\nrange=[0, 1]\n", "where it is that of a target"),
+    "a range the wrong way round": (HEAD + X + "[columns.y]\nrole='target'\nrange=[1, 0]\n", "lower end first"),
+    "half a range": (HEAD + X + "[columns.y]\nrole='target'\nrange=[1]\n", "two numbers, [low, high]"),
     "classes of an id": (HEAD + X + "[columns.y]\nrole='id'\nclasses=['a','b']\n", "classes are for a label"),
     "double classes": (HEAD + X + "[columns.y]\nrole='label'\nclasses=['1','1.0']\n", "two or more, each once"),
     "overlapping edges": (HEAD + "[columns.x]\nkind='number'\nedges=[1, 3, 2]\n", "edges must increase"),

@@ -6,6 +6,7 @@ import scipy.sparse as sp
 
 from erasable.errors import ConfigurationError, InputError, InputTypeError
 from erasable.tables import load_split, load_table
+from tests.schemas import raw
 from tests.tables.cases import IDS, SUBJECTS, N, X, Y, assert_same, refused
 
 OWNERS = np.arange(N) % 3
@@ -105,3 +106,12 @@ def test_columns_can_be_ignored(tmp_path):
     assert split.train.feature_names == split.test.feature_names == ("a",)
     with refused(ConfigurationError, "ignore name columns"):
         load_split(write(tmp_path), ignore=["key"])
+
+
+def test_a_schema_encodes_the_rows_of_both_sides(tmp_path):
+    schema = raw.draft()
+    split = load_split(raw.write(raw.table(), str(tmp_path / "raw.csv")), label=None, schema=schema)
+    assert (split.train.n_rows, split.test.n_rows) == (192, 48)
+    assert split.train.n_features == schema.n_features_out
+    with refused(ConfigurationError, "whose columns have names"):
+        load_split(write(tmp_path), schema=schema)

@@ -91,7 +91,7 @@ def message(error: BaseException) -> str:
 
 # Names of arguments as Python writes them, and not those of a call: ``id=``, but not ``load(path, like=...)``.
 _KEYWORD = re.compile(r"(?<![\w.])([a-z]\w*)=(?=[\s,;:)]|\.(?!\.)|$)")
-_OPTIONS = {"ids": "id", "subjects": "subject", "sample_weight": "weight"}
+_OPTIONS = {"ids": "id", "subjects": "subject", "targets": "target", "sample_weight": "weight"}
 _OPTIONS |= {"fit_intercept": "intercept", "n_features": "features"}
 
 

@@ -55,7 +55,8 @@ def learn(
     target: Annotated[
         list[str] | None,
         typer.Option(
-            help="Column of numbers to predict in place of a label: a regression; may be given again.",
+            help="Column of numbers to predict in place of a label: a regression; may be given again. [default: as in "
+            "--schema]",
             metavar="COLUMN",
             show_default=False,
         ),
@@ -63,7 +64,8 @@ def learn(
     target_range: Annotated[
         list[str] | None,
         typer.Option(
-            help="LOW:HIGH, between which numbers targets lie; once for all, or once for each --target.",
+            help="LOW:HIGH, between which numbers targets lie; once for all, or once for each --target. [default: as "
+            "in --schema]",
             metavar="RANGE",
             show_default=False,
         ),

@@ -157,7 +157,7 @@ def plan(
         "--schema": [None if schema is None else str(schema)],
         "--label": [label],
         "--id": [id],
-        "--subject": [subject],
+        "--subject": [None if _names_subject(schema, subject) else subject],
         "--ignore": [*(ignore or ()), weights],
         "--sep": [sep],
         "--encoding": [encoding],
@@ -227,10 +227,18 @@ def _command(files: list[str], columns: dict[str, list[str | None]], found: Plan
     return shlex.join([*words, "-o", f"{name}.erasable"])
 
 
+def _names_subject(schema: Path | None, subject: str | None) -> bool:
+    """Whether the column is one of subjects by the schema, perhaps beside others: then `learn` takes all of them."""
+    from erasable.schemas import Schema
+
+    return schema is not None and subject in Schema.load(schema).having("subject")
+
+
 def _encoded(
     files: list[str], schema: Path, roles: dict[str, Any], weights: str | None, dialect: Dialect | None
 ) -> Table:
     """The rows of a raw table, as the schema encodes them."""
+    from erasable.operations.schemas import of_one_subject
     from erasable.schemas import Schema
     from erasable.tables import stream_table
 
@@ -238,7 +246,12 @@ def _encoded(
         raise ConfigurationError(f"--schema is for the columns of a file, and {files[0]} is none: leave it out.")
     if weights is not None:
         raise ConfigurationError("--weights names a column of numbers, and with --schema columns are what it says.")
-    with stream_table(files, schema=Schema.load(schema), dialect=dialect, **roles) as stream:
+    known = of_one_subject(Schema.load(schema), roles["subject"])
+    if known.having("target"):
+        raise ConfigurationError(
+            "the schema names a target, and plans are for classifiers: give a schema with a label."
+        )
+    with stream_table(files, schema=known, dialect=dialect, **roles) as stream:
         return stream.read()
 
 

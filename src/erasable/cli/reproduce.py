@@ -79,7 +79,13 @@ def reproduce(
     ] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Start over instead of continuing a stopped run.")] = False,
     data: Annotated[str | None, typer.Option(help="Folder with data1.npz and data2.npz, for `purchase`.")] = None,
-    label: Annotated[str, typer.Option(help="Column of the labels in a file.")] = "label",
+    schema: Annotated[
+        str | None,
+        typer.Option(help="A public schema that encodes the columns of a file and names their roles.", metavar="FILE"),
+    ] = None,
+    label: Annotated[
+        str | None, typer.Option(help="Column of the labels in a file. [default: label, or as in --schema]")
+    ] = None,
     id: Annotated[str | None, typer.Option(help="Column of the row ids in a file.")] = None,
     subject: Annotated[str | None, typer.Option(help="Column that says whose row it is, for order `subject`.")] = None,
     ignore: Annotated[
@@ -104,6 +110,8 @@ def reproduce(
     - `erasable reproduce margin` (the full run of the paper's Table 2, within 15 minutes)
 
     - `erasable reproduce customers.parquet --label churned --subject user_id --order subject --ignore day`
+
+    - `erasable reproduce raw.csv --schema schema.toml --order uniform`
     """
     from erasable.operations.rendering import make_folder
     from erasable.research.reproduce import (
@@ -159,6 +167,7 @@ def reproduce(
         id=id,
         subject=subject,
         ignore=tuple(ignore or ()),
+        schema=schema,
     )
     command = "erasable " + shlex.join(sys.argv[1:])
     try:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from erasable.cli._shared import Bars, Encoding, Json, Sep, console, dialect_of, print_json, say, text_table
+from erasable.cli._shared import Bars, Decimal, Encoding, Json, Sep, console, dialect_of, print_json, say, text_table
 
 if TYPE_CHECKING:
     from erasable.schemas import Draft, EncodingReport
@@ -26,7 +26,14 @@ def schema(
         typer.Option("-o", "--out", help="The schema file to write, such as schema.toml.", readable=False),
     ] = None,
     label: Annotated[str | None, typer.Option(help="Column of the labels.")] = None,
-    target: Annotated[str | None, typer.Option(help="Column of the numbers to predict, instead of labels.")] = None,
+    target: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Column of numbers to predict, instead of labels; may be given again.",
+            metavar="COLUMN",
+            show_default=False,
+        ),
+    ] = None,
     id: Annotated[str | None, typer.Option(help="Column of the row ids.")] = None,
     subject: Annotated[
         list[str] | None,
@@ -63,6 +70,7 @@ def schema(
     ] = None,
     sep: Sep = None,
     encoding: Encoding = None,
+    decimal: Decimal = None,
     as_json: Json = False,
 ) -> None:
     """Draft a public schema for a raw table: what each column is, and how it becomes numbers.
@@ -77,11 +85,13 @@ def schema(
 
     - `erasable schema data.csv --label salary --id row_id --subject person -o schema.toml`
 
+    - `erasable schema homes.csv --target price --id home --sep ";" --decimal , -o schema.toml`
+
     - `erasable schema more.csv --check schema.toml`
     """
     from erasable.errors import ConfigurationError
 
-    roles = {"label": label, "target": target, "id": id, "weight": weight}
+    roles: dict[str, Any] = {"label": label, "target": target or (), "id": id, "weight": weight}
     drafting = [*(f"--{n}" for n, v in roles.items() if v), *(["--subject"] if subject else [])]
     drafting += [*(["--ignore"] if ignore else []), *(["--from-public"] if from_public else [])]
     drafting += ["-o"] if out else []
@@ -89,7 +99,7 @@ def schema(
         raise ConfigurationError("--show and --check are two questions: ask one at a time.")
     if (show or check is not None) and drafting:
         raise ConfigurationError(f"{drafting[0]} is for a draft, and --show and --check make none: leave it out.")
-    dialect = dialect_of(sep, encoding, None)
+    dialect = dialect_of(sep, encoding, decimal)
     source = data[0] if len(data) == 1 else data
     if show:
         _show(source, k, dialect, as_json)

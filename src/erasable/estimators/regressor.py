@@ -24,8 +24,9 @@ class ErasableRegressor(RegressorMixin, LinearFace):
 
     Parameters
     ----------
-    target_range : pair of float, or one pair for each target, default=(-1000.0, 1000.0)
-        Between which numbers targets lie, the ends included; one pair stands for all targets. Declare what you know of
+    target_range : pair of float, or one pair for each target, default=None
+        Between which numbers targets lie, the ends included; one pair stands for all targets. By default what the
+        schema in ``feature_map`` declares, and -1000 to 1000 where there is none. Declare what you know of
         them beforehand: a range taken from rows would be a trace of them. A target outside is refused. Targets are
         rounded to ``2**(grid_bits + 1) - 1`` equally spaced numbers from end to end, and where the targets of a call
         lie within 32 of these a warning says so. Predictions shrink towards the middle of the range, as the intercept
@@ -75,7 +76,7 @@ class ErasableRegressor(RegressorMixin, LinearFace):
 
     def __init__(
         self,
-        target_range: Any = (-1000.0, 1000.0),
+        target_range: Any = None,
         capacity: float = 0.02,
         *,
         threshold: float | None = None,

@@ -31,6 +31,7 @@ from erasable.validation import choice, number_between, number_not_negative, pos
 
 # Chosen in a study over public sets, which benchmarks/RESULTS.md documents ("Defaults").
 DEFAULT_THRESHOLD = 0.06
+DEFAULT_TARGET_RANGE = (-1000.0, 1000.0)
 
 
 class Selecting(Protocol):
@@ -134,7 +135,7 @@ def configure_regression(
     ConfigurationError
     """
     selecting = selection(given, n_features, n_samples, streaming=streaming)
-    return RegressionConfiguration(**selecting, target_ranges=target_ranges(given.target_range, n_targets))
+    return RegressionConfiguration(**selecting, target_ranges=target_ranges(given, n_targets))
 
 
 def check_unchanged_regression(given: Any, configuration: RegressionConfiguration) -> None:
@@ -145,20 +146,32 @@ def check_unchanged_regression(given: Any, configuration: RegressionConfiguratio
     ConfigurationError
     """
     changed = changed_selection(given, configuration)
-    if target_ranges(given.target_range, len(configuration.target_ranges)) != configuration.target_ranges:
+    if target_ranges(given, len(configuration.target_ranges)) != configuration.target_ranges:
         changed.append("target_range")
     refuse_changed(changed)
 
 
 def target_ranges(given: Any, n_targets: int) -> tuple[Range, ...]:
-    """The range of each target: one pair of numbers for all of them, or a pair for each.
+    """The range of each target: one pair of numbers for all of them, or a pair for each; or those of a schema.
 
     Raises
     ------
     ConfigurationError
+        Also where the schema declares others.
     """
+    declared = getattr(map_of(given), "target_range", None)
+    typed = given.target_range
+    if typed is None:
+        typed = DEFAULT_TARGET_RANGE if declared is None else declared
+    ranges = _checked_ranges(typed, n_targets)
+    if declared is not None and ranges != declared:
+        raise ConfigurationError("target_range differs from what the schema declares for its targets: leave it out.")
+    return ranges
+
+
+def _checked_ranges(typed: Any, n_targets: int) -> tuple[Range, ...]:
     try:
-        ends = np.asarray(given, dtype=np.float64)
+        ends = np.asarray(typed, dtype=np.float64)
     except (TypeError, ValueError):
         ends = np.empty(0)
     if ends.shape not in ((2,), (n_targets, 2)):

@@ -186,7 +186,8 @@ def learn_table(
         must agree.
     targets : sequence of str
         Columns of numbers to predict in place of a label: makes a regression, as ``target_range`` among the parameters
-        does. A new one needs that range. Without names of targets, that of the label is the one.
+        does, and targets of a schema. A new one needs that range, or a schema that declares it: then what lies beyond
+        is clipped, and counted in ``encoding``. Without names of targets, that of the label is the one.
     schema : Schema or path, optional
         Encodes the columns of a raw table. A model that was made with one knows it; another one is refused.
     label_type, id_type, subject_type : type, optional
@@ -226,13 +227,12 @@ def learn_table(
         scored: list[Scores | RegressionScores] = []
         totals: list[int | None] = []
         made: list[Any] = []
-        encoders: list[Schema | None] = []
+        read_as: list[tuple[str | None, Sequence[str]]] = []
         streams: list[TableStream] = []
 
         def prepare(model: Model | None) -> tuple[TableStream, Any]:
             """The table, read as the model in the file needs it, and an estimator that is that of the file."""
             encoder = asked if model is None else agreed_schema(model, asked)
-            encoders.append(encoder)
             named_subject = subject or (encoder is not None and encoder.having("subject"))
             if model is not None and not named_subject and not allow_no_subject and model.core.subject_type is not None:
                 raise ConfigurationError(
@@ -244,14 +244,16 @@ def learn_table(
             if model is not None:
                 width = model.n_features if nameless_form(source) == "svmlight" else None
                 _check_types(known, named, width, n_features)
-            numeric = _is_regression(model, targets, given, kernel, label_type)
-            if encoder is not None and numeric:
-                raise ConfigurationError("schema= is for classifiers: leave it out, or the targets.")
-            columns = (targets or (label or "label",)) if numeric and nameless_form(source) is None else targets
+            columns = targets or (() if encoder is None else encoder.having("target"))
+            numeric = _is_regression(model, columns, encoder, given, kernel, label_type)
+            labels = label or (None if encoder is not None else "label")
+            if numeric and not columns and nameless_form(source) is None:
+                columns, labels = (label or "label",), None
+            read_as.append((labels, columns))
             stream = stack.enter_context(
                 stream_table(
                     source,
-                    label=label or (None if encoder is not None else "label"),
+                    label=labels,
                     targets=columns,
                     id=id,
                     subject=subject,
@@ -276,7 +278,7 @@ def learn_table(
             else:
                 new = _agreeing(model, given, kernel, stream)
             if test is not None:
-                _check_test(test, label, columns, ignore, dialect, stream, encoder)
+                _check_test(test, labels, columns, ignore, dialect, stream, encoder)
             totals.append(given.get("horizon", stream.n_rows))
             made.append((new, model is not None, stream.n_features))
             return stream, new
@@ -313,9 +315,9 @@ def learn_table(
     before = scored[-1] if scored else None
     tested = None
     if test is not None:
-        of_test = label or (None if encoders[0] is not None else "label")
-        how: dict[str, Any] = {"targets": targets, "ignore": ignore, "dialect": dialect}
-        tested = score_table(read_model(path)[0], test, label=of_test, **how)
+        labels, columns = read_as[0]
+        how: dict[str, Any] = {"label": labels, "targets": columns, "ignore": ignore, "dialect": dialect}
+        tested = score_table(read_model(path)[0], test, **how)
     judged = tested or before
     if judged is not None and judged.no_better_than_constant and judged.rows >= _ENOUGH_TO_JUDGE:
         remedy = REMEDY if isinstance(judged, Scores) else NUMERIC_REMEDY
@@ -333,7 +335,12 @@ def learn_table(
 
 
 def _is_regression(
-    model: Model | None, targets: Sequence[str], given: Mapping[str, Any], kernel: str | None, label_type: type | None
+    model: Model | None,
+    targets: Sequence[str],
+    schema: Schema | None,
+    given: Mapping[str, Any],
+    kernel: str | None,
+    label_type: type | None,
 ) -> bool:
     """Whether numbers are to be predicted; refused where what is given, and the model, do not agree on it."""
     asked = bool(targets) or "target_range" in given
@@ -342,7 +349,8 @@ def _is_regression(
     if asked and kernel is not None:
         raise ConfigurationError("kernel= makes a classifier, and targets are for regressions: leave one of them out.")
     if model is None:
-        if targets and "target_range" not in given:
+        declared = schema is not None and schema.target_range is not None
+        if targets and "target_range" not in given and not declared:
             raise ConfigurationError(
                 "target_range= is required: declare between which numbers targets lie, from what you know beforehand; "
                 "a range taken from the rows would be a trace of them."
@@ -368,7 +376,7 @@ def _check_test(
     form = nameless_form(test)
     with stream_table(
         test,
-        label=label or (None if schema is not None else "label"),
+        label=label,
         targets=targets if form is None else (),
         ignore=ignore if learnt.feature_names is None else (),
         features=None if form is not None or schema is not None else learnt.feature_names,
@@ -402,6 +410,8 @@ def _made(
     if numeric:
         if heads := given.keys() - ErasableRegressor().get_params().keys():
             raise ConfigurationError(f"{', '.join(sorted(heads))}: for classifiers, and this is a regression.")
+        if schema is not None:
+            return ErasableRegressor(**given, feature_map=schema)
         return ErasableRegressor(**given, feature_names=stream.feature_names)
     if schema is not None:
         return ErasableClassifier(**given, feature_map=schema)

@@ -79,6 +79,8 @@ def predict_table(
     if probabilities and not model.classifies:
         raise ConfigurationError("a regression predicts numbers, which have no probabilities: leave them out.")
     done, classes = 0, list(model.classes)
+    schema = schema_of(model)
+    called = (() if schema is None else schema.having("target")) or targets
     known = label is not None or bool(targets)
     columns: dict[str, Any] = {"id": id, "label": label, "targets": targets}
     with _stream_for(model, source, **columns, labelled=False, ignore=ignore, dialect=dialect) as stream:
@@ -92,9 +94,9 @@ def predict_table(
             chances = P.tolist() if probabilities and P is not None else None
             for i, answer in enumerate(answers):
                 record: dict[str, Any] = {} if block.ids is None else {"id": _plain(block.ids[i])}
-                record |= _told("prediction", answer, targets)
+                record |= _told("prediction", answer, called)
                 if known and block.y is not None:
-                    record |= _told("known", block.y[i], targets)
+                    record |= _told("known", block.y[i], called)
                 if chances is not None:
                     record |= {f"probability {c}": p for c, p in zip(classes, chances[i], strict=True)}
                 yield record
@@ -171,6 +173,8 @@ def _stream_for(
     """A table as the model reads it: columns by name where it has names, labels of the type that it knows."""
     wanted, form, schema = model.n_features, nameless_form(source), schema_of(model)
     targets = target_columns(model, source, label, targets)
+    if schema is not None and not model.classifies:
+        label, labelled, targets = None, False, targets or (schema.having("target") if labelled else ())
     known = {type(c) for c in model.classes} & {int, str}  # what a column of digits stands for, the model says
     stream = stream_table(
         source,

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from erasable.arrow import TEXTS, is_kind
 from erasable.errors import ConfigurationError, InputError
 from erasable.models.files import read_model
 from erasable.models.model import Model
-from erasable.schemas import Category, Draft, EncodingReport, Schema, draft_schema
-from erasable.tables import Dialect, stream_table
+from erasable.schemas import (
+    Draft,
+    EncodingReport,
+    Role,
+    Schema,
+    draft_blocks,
+    draft_gathered,
+    gathered_blocks,
+)
+from erasable.tables import Dialect, TableStream, stream_table
 from erasable.tables.reading import listed
 
 _FIRST = 5  # rows that are shown
-_READ = ("label", "id", "subject", "weight")
+_READ = ("label", "target", "id", "subject", "weight")
 
 
 def schema_of(model: Model) -> Schema | None:
@@ -43,6 +51,18 @@ def agreed_schema(model: Model, asked: Schema | None) -> Schema | None:
     return own
 
 
+def of_one_subject(schema: Schema, subject: str | None) -> Schema:
+    """The schema of somebody who looks at one of its columns of subjects alone; as it is where that is not one of them.
+
+    For plans, which divide rows by one subject of each. Rows are encoded alike.
+    """
+    if subject not in schema.having("subject"):
+        return schema
+    others = {name for name in schema.having("subject") if name != subject}
+    columns = [Role(name=c.name, role="ignore") if c.name in others else c for c in schema.columns]
+    return Schema(tuple(columns), schema.crosses, schema.missing)
+
+
 def stored_schema(path: str | os.PathLike[str]) -> Schema:
     """The schema in a model file.
 
@@ -61,7 +81,7 @@ def draft_table(
     source: Any,
     *,
     label: str | None = None,
-    target: str | None = None,
+    target: str | Sequence[str] = (),
     id: str | None = None,
     subject: Sequence[str] = (),
     weight: str | None = None,
@@ -69,7 +89,7 @@ def draft_table(
     k: int = 20,
     dialect: Dialect | None = None,
 ) -> Draft:
-    r"""A schema drafted from the rows of a file or pipe, which is read whole; see ``erasable.schemas.draft_schema``.
+    r"""A schema drafted from the rows of a file or pipe, block by block; see ``erasable.schemas.draft_schema``.
 
     Examples
     --------
@@ -80,21 +100,26 @@ def draft_table(
     >>> draft.schema.feature_names_out()[-3:]
     ['town=Bern', 'town=Oslo', 'town=(others)']
     """
-    return draft_schema(
-        raw_table(source, dialect),
-        label=label,
-        target=target,
-        id=id,
-        subject=subject,
-        weight=weight,
-        ignore=ignore,
-        k=k,
-    )
+    with _raw_stream(source, dialect) as stream:
+        return draft_blocks(
+            stream.raw_blocks(),
+            label=label,
+            target=target,
+            id=id,
+            subject=subject,
+            weight=weight,
+            ignore=ignore,
+            k=k,
+        )
+
+
+def _raw_stream(source: Any, dialect: Dialect | None) -> TableStream:
+    return stream_table(source, label=None, labelled=False, raw=True, dialect=dialect)
 
 
 def raw_table(source: Any, dialect: Dialect | None = None) -> Any:
     """All cells of a CSV, Parquet or Arrow table as they are: an Arrow table."""
-    with stream_table(source, label=None, labelled=False, raw=True, dialect=dialect) as stream:
+    with _raw_stream(source, dialect) as stream:
         return stream.raw()
 
 
@@ -113,7 +138,7 @@ def check_names(schema: Schema, source: Any, *, dialect: Dialect | None = None) 
 
 def names_of(source: Any, dialect: Dialect | None = None) -> tuple[str, ...]:
     """The names of all columns of a table."""
-    with stream_table(source, label=None, labelled=False, raw=True, dialect=dialect) as stream:
+    with _raw_stream(source, dialect) as stream:
         return stream.feature_names or ()
 
 
@@ -150,7 +175,8 @@ class LookedAt:
     holds : str
         The type of its cells; those of CSV are text.
     different : int or None
-        How many different cells there are; None for lists.
+        How many different cells there are, by their canonical texts; of lists of numbers, how many different lengths.
+        None of columns that can be no features.
     missing : int
         Cells that are missing, by the spellings that a schema has unless it says otherwise.
     kind : str
@@ -169,25 +195,28 @@ class LookedAt:
 
 def look_at(source: Any, *, k: int = 20, dialect: Dialect | None = None) -> list[LookedAt]:
     """A first look at the columns of a table; it shows cells of rows, and stores nothing."""
-    table = raw_table(source, dialect)
+    first, nulls = list[Any](), Counter[str]()
+
+    def noted(blocks: Iterator[Any]) -> Iterator[Any]:
+        for block in blocks:
+            first.extend([] if first else [block.slice(0, _FIRST)])
+            nulls.update({name: block.column(name).null_count for name in block.column_names})
+            yield block
+
+    with _raw_stream(source, dialect) as stream:
+        gathered = gathered_blocks(noted(stream.raw_blocks()), everything=True)
     kinds: dict[str, str] = {}
     with suppress(InputError, ConfigurationError):  # too few rows, or no column that says anything
-        kinds = {c.name: getattr(c, "KIND", None) or f"({c.role})" for c in draft_schema(table, k=k).schema.columns}  # type: ignore[union-attr]
-    return [_looked_at(name, table.column(name), kinds.get(name, "")) for name in table.column_names]
-
-
-def _looked_at(name: str, column: Any, kind: str) -> LookedAt:
-    holds = str(column.type).partition("<")[0]
-    missing = column.null_count
-    if is_kind(column.type, *TEXTS):  # some spellings stand for missing, too
-        counts = Schema((Category(name=name, hashed=1),)).encode_sparse({name: column})[1].counts
-        missing = counts.get(name, {}).get("missing", 0)
-    try:
-        different = len(column.unique())
-    except NotImplementedError:  # of lists
-        different = None
-    cells = tuple("" if cell is None else str(cell) for cell in column.slice(0, _FIRST).to_pylist())
-    return LookedAt(name, holds, different, missing, kind, cells)
+        columns = draft_gathered(gathered, k=k).schema.columns
+        kinds = {c.name: getattr(c, "KIND", None) or f"({c.role})" for c in columns}  # type: ignore[union-attr]
+    looked = []
+    for name in gathered.names:
+        column = first[0].column(name)
+        cells = tuple("" if cell is None else str(cell) for cell in column.to_pylist())
+        holds = str(column.type).partition("<")[0]
+        different, missing = gathered.counts(name) if name in gathered else (None, nulls[name])
+        looked.append(LookedAt(name, holds, different, missing, kinds.get(name, ""), cells))
+    return looked
 
 
 @dataclass(frozen=True)
@@ -243,6 +272,7 @@ def check_table(
     with stream_table(
         source,
         label=next(iter(there["label"]), None),
+        targets=there["target"] if len(there["target"]) == len(schema.having("target")) else (),
         id=next(iter(there["id"]), None),
         subject=there["subject"] if len(there["subject"]) == len(schema.having("subject")) else None,
         weight=next(iter(there["weight"]), None),

@@ -10,10 +10,11 @@ from erasable.schemas._number import Number
 from erasable.schemas._others import Cross, Role
 from erasable.schemas._placed import Category, Ordered, YesNo
 from erasable.schemas._reports import EncodingReport
+from erasable.schemas._targets import read_targets
 from erasable.schemas._texts import Text, Vector
 from erasable.schemas._told import Told
 from erasable.schemas.decoding import decode_row
-from erasable.schemas.draft import Draft, draft_schema
+from erasable.schemas.draft import Draft, draft_blocks, draft_gathered, draft_schema, gathered_blocks
 from erasable.schemas.schema import EncodedTable, Schema
 
 __all__ = [
@@ -34,5 +35,9 @@ __all__ = [
     "YesNo",
     "canonical_text",
     "decode_row",
+    "draft_blocks",
+    "draft_gathered",
     "draft_schema",
+    "gathered_blocks",
+    "read_targets",
 ]

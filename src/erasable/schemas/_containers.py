@@ -29,6 +29,8 @@ from erasable.schemas._cells import (
     text_cells,
 )
 
+_LISTS = ("list", "large_list", "fixed_size_list")
+_CELLS = ("decimal", "null", "timestamp", "date", "time", "integer", "boolean", "floating")
 _EPOCH = datetime.datetime(1970, 1, 1)
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
@@ -63,6 +65,26 @@ class Columns:
                 f"column {name!r} has {len(cells)} cells, and the first one {self.n_rows}: they must be as long."
             )
         return cells
+
+    def holds_cells(self, name: str) -> bool:
+        """Whether the type of a column of Arrow is one that cells have; of others their cells have to be looked at."""
+        kind = getattr(self._get(self._given[name]), "type", None)
+        if kind is None or not hasattr(kind, "id"):
+            return True
+        kind = kind.value_type if is_kind(kind, "dictionary") else kind
+        if is_kind(kind, *_LISTS):
+            return is_kind(kind.value_type, "integer", "floating", "boolean")
+        return is_kind(kind, *_CELLS, *TEXTS)
+
+    def lists(self, name: str) -> list[Any] | None:
+        """The cells of a column that holds lists of texts or whole numbers, as Python's lists; None for any other."""
+        column = self._get(self._given[name])
+        if hasattr(column, "type") and hasattr(column, "null_count"):
+            return column.to_pylist() if is_kind(column.type, *_LISTS) else None
+        if getattr(getattr(column, "dtype", None), "kind", "O") in "biufMmU":
+            return None
+        cells = column.to_list() if hasattr(column, "to_list") else list(column)
+        return cells if any(isinstance(c, list | tuple | np.ndarray) for c in cells) else None
 
 
 def _opened(table: Any) -> tuple[Callable[[Any], Any], list[Any], int]:
@@ -243,7 +265,7 @@ def _of_arrow(column: Any, name: str) -> Cells:
         return _of_array(np.asarray(column.to_numpy()), name)  # missing ones are NaN
     if is_kind(kind, "fixed_size_list") and is_kind(kind.value_type, "integer", "floating"):
         return _fixed_lists(column, gone)
-    if is_kind(kind, "list", "large_list", "fixed_size_list"):
+    if is_kind(kind, *_LISTS):
         return _of_lists([None if v is None else np.asarray(v) for v in column.to_pylist()], name)
     raise _refused(str(kind).partition("<")[0], name)
 

@@ -9,15 +9,16 @@ from typing import Any
 import numpy as np
 
 from erasable.core.arrays import Integers
+from erasable.core.target_grid import check_range
 from erasable.errors import ConfigurationError
 from erasable.schemas._base import Column
 from erasable.schemas._cells import canonical_text
 from erasable.schemas._placed import MOST_PLACES, places_of
 from erasable.schemas._told import Bounds, Told, one_of, places_told
-from erasable.validation import choice, whole_number
+from erasable.validation import choice, finite_number, whole_number
 
 ROLES = ("label", "target", "id", "subject", "weight", "ignore")
-_ONCE = ("label", "target", "id", "weight")
+_ONCE = ("label", "id", "weight")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,19 +29,39 @@ class Role:
     ----------
     name : str
     role : "label", "target", "id", "subject", "weight" or "ignore"
-        There may be several subjects: a row may belong to several people.
+        There may be several subjects, as a row may belong to several people, and several targets.
     classes : list, optional
         Of a label: all of them, as canonical texts.
+    range : pair of numbers, optional
+        Of a target: between which numbers it lies. In tables that are learnt, what is beyond is clipped, and counted.
     """
 
     name: str
     role: str
     classes: tuple[str, ...] | None = None
+    range: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         choice(self.role, f"column {self.name!r}: role", ROLES)
-        if self.classes is None:
-            return
+        if self.range is not None:
+            self._check_range()
+        if self.classes is not None:
+            self._check_classes()
+
+    def _check_range(self) -> None:
+        where, given = f"column {self.name!r}", self.range
+        if self.role != "target":
+            raise ConfigurationError(f"{where}: a role has a range where it is that of a target.")
+        if not isinstance(given, list | tuple) or len(given) != 2:
+            raise ConfigurationError(f"{where}: range must be two numbers, [low, high].")
+        low, high = (finite_number(end, f"{where}: range") + 0.0 for end in given)
+        try:
+            check_range((low, high))
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{where}: {error}") from None
+        object.__setattr__(self, "range", (low, high))
+
+    def _check_classes(self) -> None:
         given: Any = self.classes
         if self.role != "label":
             raise ConfigurationError(f"column {self.name!r}: classes are for a label.")
@@ -53,7 +74,8 @@ class Role:
 
     def parameters(self) -> dict[str, Any]:
         """The parameters that are not the default."""
-        return {"role": self.role} if self.classes is None else {"role": self.role, "classes": self.classes}
+        given = {"classes": self.classes, "range": self.range}
+        return {"role": self.role, **{name: value for name, value in given.items() if value is not None}}
 
 
 @dataclass(frozen=True, kw_only=True)

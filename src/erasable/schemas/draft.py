@@ -7,18 +7,29 @@ round, and lists are sorted; and for each entry it is known how many subjects wo
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from erasable.core.arrays import Booleans
-from erasable.errors import ConfigurationError, InputError
+from erasable.errors import InputError
 from erasable.schemas._base import Column
-from erasable.schemas._cells import CLOCK, MOMENT, NUMBER, TEXT, VECTOR, Cells, coded, spelling, texts_of
-from erasable.schemas._containers import Columns
-from erasable.schemas._facts import NEVER, Decisions, Facts, covered, draft_edges, kth, many, nearly_all_differ
+from erasable.schemas._cells import CLOCK, MOMENT, NUMBER, TEXT, VECTOR, spelling
+from erasable.schemas._facts import (
+    NEVER,
+    Decisions,
+    Facts,
+    covered,
+    draft_edges,
+    draft_range,
+    kth,
+    many,
+    nearly_all_differ,
+)
+from erasable.schemas._gathered import Gathered
 from erasable.schemas._moments import DAY, Date, Time, clock_of, moment_of
 from erasable.schemas._number import Number
 from erasable.schemas._others import Role
@@ -44,8 +55,8 @@ class Draft:
     schema : Schema
     margins : mapping of (column, entry, value) to number
         How many subjects would have to be absent, at least, for the entry to change; infinity where nothing can change
-        it. Entries are "kind", "indicator", "parts", "years" and "classes", with None, and each "edge" and "value". To
-        be shown, not stored: they say more about the rows than the schema does.
+        it. Entries are "kind", "indicator", "parts", "years", "classes" and "range", with None, and each "edge" and
+        "value". To be shown, not stored: they say more about the rows than the schema does.
     """
 
     schema: Schema
@@ -56,9 +67,9 @@ class Draft:
     def head(self) -> str:
         """What a file should say at its head."""
         return (
-            f"Drafted from rows. Kinds, edges, categories, years and indicators are those that at least {self.k}\n"
-            "subjects share; names of columns and everything else are not from rows. Read it, edit it, and then keep\n"
-            "it: a schema is part of every model that is learnt through it."
+            "Drafted from rows. Kinds, edges, ranges, categories, years and indicators are those that at least\n"
+            f"{self.k} subjects share; names of columns and everything else are not from rows. Read it, edit it, and\n"
+            "then keep it: a schema is part of every model that is learnt through it."
         )
 
     def __str__(self) -> str:
@@ -73,7 +84,7 @@ def draft_schema(
     table: Any,
     *,
     label: str | None = None,
-    target: str | None = None,
+    target: str | Sequence[str] = (),
     id: str | None = None,
     subject: str | Sequence[str] = (),
     weight: str | None = None,
@@ -86,7 +97,8 @@ def draft_schema(
     ----------
     table : Arrow table, pandas or polars dataframe, or dict of columns
     label, target, id, subject, weight, ignore : names of columns
-        What they are. Without subjects every row is one of its own; with several columns of them, the first one counts.
+        What they are. Without subjects every row is one of its own. There may be several columns of them, or one of
+        lists: then what is asked of k subjects is asked of each column, and of the first, second, ... of a list.
     k : int, default=20
         Nothing that fewer subjects have goes into the draft.
 
@@ -97,7 +109,8 @@ def draft_schema(
 
     Notes
     -----
-    *Law*: without any m - 1 subjects, the draft has the same entries wherever their margin is m or more.
+    *Law*: without any m - 1 subjects, and all rows that they are in, the draft has the same entries wherever their
+    margin is m or more.
 
     - A column is a number, a date, a time, or yes or no where fewer than k subjects have cells that are none.
     - Numbers get bins with round edges, with at least k subjects on either side.
@@ -105,86 +118,132 @@ def draft_schema(
       listed. Otherwise texts of several words are hashed by their words; identifiers are ignored, but for whether they
       are there; and what is left is hashed as a whole.
     - Cells that are missing have an indicator where k subjects have any.
+    - Targets get a range from the k-th smallest to the k-th largest subject, rounded outwards to a 1-2-5 step.
+
+    *Cost*: memory for each different cell of a column, once; where subjects are named, one, two or four bytes for each
+    cell and four for each row beside that, and some forty for each row while one column is looked at.
     """
+    return draft_blocks([table], label=label, target=target, id=id, subject=subject, weight=weight, ignore=ignore, k=k)
+
+
+def draft_blocks(
+    blocks: Iterable[Any],
+    *,
+    label: str | None = None,
+    target: str | Sequence[str] = (),
+    id: str | None = None,
+    subject: str | Sequence[str] = (),
+    weight: str | None = None,
+    ignore: Sequence[str] = (),
+    k: int = 20,
+) -> Draft:
+    """The schema that :func:`draft_schema` makes of a table which comes in blocks, one of which is held at a time."""
     k = whole_number(k, "k", 1)
-    columns = Columns(table)
     subjects = (subject,) if isinstance(subject, str) else tuple(subject)
-    roles = {**dict.fromkeys(ignore, "ignore"), **dict.fromkeys(subjects, "subject")}
-    once = {"label": label, "target": target, "id": id, "weight": weight}
+    targets = (target,) if isinstance(target, str) else tuple(target)
+    roles = {
+        **dict.fromkeys(ignore, "ignore"),
+        **dict.fromkeys(subjects, "subject"),
+        **dict.fromkeys(targets, "target"),
+    }
+    once = {"label": label, "id": id, "weight": weight}
     roles |= {name: role for role, name in once.items() if name is not None}
-    absent = [name for name in roles if name not in columns.names]
-    if absent:
-        raise ConfigurationError(f"the table has no column {' and no column '.join(map(repr, absent))}.")
-    who = _subjects(columns, subjects)
-    n_subjects = len(np.unique(who))
-    if n_subjects < 2 * k:
+    return draft_gathered(gathered_blocks(blocks, roles), roles, k=k)
+
+
+def gathered_blocks(
+    blocks: Iterable[Any], roles: Mapping[str, str] = MappingProxyType({}), *, everything: bool = False
+) -> Gathered:
+    """What a draft needs of a table in blocks, given the roles of columns by their names.
+
+    With ``everything``, also of columns that are identifiers by their names, of which a draft needs nothing.
+
+    Raises
+    ------
+    ConfigurationError, InputError, InputTypeError
+        When columns are not there, or hold what cannot be.
+    """
+
+    def unread(name: str) -> bool:
+        return roles[name] not in ("label", "target") if name in roles else not everything and _is_identifier(name)
+
+    gathered = Gathered([name for name in roles if roles[name] == "subject"], unread, MISSING_SPELLINGS)
+    for block in blocks:
+        gathered.add(block, needed=roles)
+    return gathered.closed()
+
+
+def draft_gathered(gathered: Gathered, roles: Mapping[str, str] = MappingProxyType({}), *, k: int = 20) -> Draft:
+    """The draft of a table that was gathered with these roles."""
+    if gathered.n_subjects < 2 * k:
         raise InputError(
-            f"a draft needs at least 2 k = {2 * k} subjects; got {n_subjects}: lower k, or write it by hand."
+            f"a draft needs at least 2 k = {2 * k} subjects; got {gathered.n_subjects}: lower k, or write it by hand."
         )
-    drafting = _Drafting(k, who)
-    for name in columns.names:
+    drafting = _Drafting(k, gathered)
+    for name in gathered.names:
         if name in roles:
-            drafting.role(name, roles[name], columns)
+            drafting.role(name, roles[name])
         else:
-            drafting.column(name, columns[name])
-    return Draft(Schema(tuple(drafting.columns)), drafting.margins, k)
-
-
-def _subjects(columns: Columns, names: Sequence[str]) -> Any:
-    """A number for each row; rows of one subject have one, and rows without a subject each their own."""
-    if not names:
-        return np.arange(columns.n_rows)
-    cells = columns[names[0]]
-    if cells.kind not in (TEXT, NUMBER):
-        raise InputError(f"column {names[0]!r} must hold texts or whole numbers to name subjects.")
-    texts = texts_of(cells, MISSING_SPELLINGS)
-    _, codes = coded(texts)
-    rows = codes if cells.inverse is None else codes[cells.inverse]
-    nobody = np.array([t is None for t in texts], dtype=bool)
-    alone = nobody if cells.inverse is None else nobody[cells.inverse]
-    return np.where(alone, len(texts) + np.arange(len(rows)), rows)
+            drafting.column(name)
+    margins = {entry: gathered.absent(margin) for entry, margin in drafting.margins.items()}
+    return Draft(Schema(tuple(drafting.columns)), margins, k)
 
 
 @dataclass
 class _Drafting:
     k: int
-    subjects: Any
+    gathered: Gathered
     columns: list[Column | Role] = field(default_factory=list)
     margins: dict[Entry, float] = field(default_factory=dict)
 
-    def role(self, name: str, role: str, columns: Columns) -> None:
-        """A column that the caller named; the classes of a label are listed where k subjects have each of them."""
-        classes = None
-        if role == "label" and (cells := columns[name]).kind in (TEXT, NUMBER):
-            facts = self._facts(cells)
-            count = facts.of_each()[facts.there]
-            rare = count[count < self.k]
-            if len(count) > 1 and len(count) <= _MOST_CATEGORIES and not len(rare):
-                classes = sorted(v for v in facts.values if v is not None)
-            self.margins[name, "classes", None] = float(rare.max()) if len(rare) else int(count.min()) - self.k + 1
-            if len(count) - len(rare) > _MOST_CATEGORIES or len(count) < 2:
-                self.margins[name, "classes", None] = 1
-        self.columns.append(Role(name=name, role=role, classes=None if classes is None else tuple(classes)))
+    def role(self, name: str, role: str) -> None:
+        """A column that the caller named, with the classes of a label and the range of a target."""
+        found: dict[str, Any] = {}
+        if role in ("label", "target") and name in self.gathered and self.gathered.kind(name) in (TEXT, NUMBER):
+            facts = self.gathered.facts(name, self.k)
+            found = self._classes(name, facts) if role == "label" else self._range(name, facts)
+        self.columns.append(Role(name=name, role=role, **found))
 
-    def column(self, name: str, cells: Cells) -> None:
+    def _classes(self, name: str, facts: Facts) -> dict[str, Any]:
+        """All classes, where k subjects have each of them."""
+        count = facts.of_each()[facts.there]
+        rare = count[count < self.k]
+        self.margins[name, "classes", None] = float(rare.max()) if len(rare) else int(count.min()) - self.k + 1
+        if len(count) - len(rare) > _MOST_CATEGORIES or len(count) < 2:
+            self.margins[name, "classes", None] = 1
+        if len(rare) or not 1 < len(count) <= _MOST_CATEGORIES:
+            return {}
+        return {"classes": tuple(sorted(v for v in facts.values if v is not None))}
+
+    def _range(self, name: str, facts: Facts) -> dict[str, Any]:
+        """From the k-th smallest to the k-th largest subject."""
+        numbers = facts.numbers()
+        if facts.having(~np.isnan(numbers)) < self.k:
+            raise InputError(
+                f"column {name!r} cannot be a target: fewer than k = {self.k} subjects have a number there. Name "
+                "another one, or give it as the label."
+            )
+        found = draft_range(facts, numbers, _CELLS)
+        ends, self.margins[name, "range", None] = (None, 1) if found is None else found
+        return {"range": ends}
+
+    def column(self, name: str) -> None:
         """A feature, or a column that is better ignored."""
-        if _IDENTIFIER.fullmatch(name) or _ANY_CASE.fullmatch(name):
+        if name not in self.gathered or _is_identifier(name):
             self.columns.append(Role(name=name, role="ignore"))
             self.margins[name, "kind", None] = NEVER
             return
-        if cells.kind == VECTOR:
-            self._vector(name, cells)
-            return
-        self._drafted(name, self._facts(cells))
+        facts = self.gathered.facts(name, self.k)
+        if facts.kind == VECTOR:
+            self._vector(name, facts)
+        else:
+            self._drafted(name, facts)
 
-    def _facts(self, cells: Cells) -> Facts:
-        return Facts(cells, self.subjects, self.k, MISSING_SPELLINGS)
-
-    def _vector(self, name: str, cells: Cells) -> None:
-        lengths = np.array([-1 if v is None else len(v) for v in cells.values])
-        having = {n: len(np.unique(self.subjects[lengths == n])) for n in set(lengths.tolist()) - {-1, 0}}
+    def _vector(self, name: str, facts: Facts) -> None:
+        lengths = np.array([v or 0 for v in facts.values], dtype=np.int64)
+        having = {n: facts.having(lengths == n) for n in set(lengths.tolist()) - {0}}
         length = max(having, key=lambda n: (having[n], n), default=0)
-        odd = len(np.unique(self.subjects[(lengths != length) & (lengths >= 0)]))
+        odd = facts.having(facts.there & (lengths != length))
         usable = length > 0 and having[length] >= self.k > odd
         self.margins[name, "kind", None] = having[length] - self.k + 1 if usable else 1
         self.columns.append(Vector(name=name, length=length) if usable else Role(name=name, role="ignore"))
@@ -276,10 +335,14 @@ class _Drafting:
             extra.update({("value", value): n - self.k + 1 for value, n in listed})
             return {"kind": Category, "values": tuple(value for value, _ in listed)}
         words = np.array([v is not None and len(v.split(" ")) > 1 for v in facts.values], dtype=bool)
-        several = int(np.count_nonzero(words[facts.places]))
-        if decisions.most(several, int(np.count_nonzero(facts.there[facts.places])) - several, facts.most_taken):
+        several = facts.pairs(words)
+        if decisions.most(several, facts.pairs(facts.there) - several, facts.most_taken):
             return {"kind": Text, "words": (1, 1), "places": _PLACES}
         return None if nearly_all_differ(facts, decisions) else {"kind": Category, "hashed": _HASHED}
+
+
+def _is_identifier(name: str) -> bool:
+    return bool(_IDENTIFIER.fullmatch(name) or _ANY_CASE.fullmatch(name))
 
 
 def _year(seconds: float) -> int:

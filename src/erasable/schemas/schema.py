@@ -235,6 +235,12 @@ class Schema(FeatureMap):
         """The names of the columns that have a role."""
         return tuple(c.name for c in self.columns if isinstance(c, Role) and c.role == role)
 
+    @property
+    def target_range(self) -> tuple[tuple[float, float], ...] | None:
+        """The range of each target, for ``ErasableRegressor``; None where not all, or no targets, are declared."""
+        ranges = [self.by_name[name].range for name in self.having("target")]  # type: ignore[union-attr]
+        return tuple(r for r in ranges if r is not None) if ranges and None not in ranges else None
+
     @cached_property
     def widths(self) -> list[int]:
         """How many features each column has, and then each cross."""

@@ -16,8 +16,9 @@ import numpy as np
 
 from erasable.arrow import BYTES, NUMERIC, TEXTS, is_kind, open_parquet, pyarrow
 from erasable.errors import InputError, InputTypeError
+from erasable.schemas import EncodingReport
 from erasable.tables.columns import Kinds, Roles, as_rows, checked_column, row_dtype
-from erasable.tables.encoding import check_classes, encoded, encoded_bytes
+from erasable.tables.encoding import check_classes, encoded, encoded_bytes, targets_of
 from erasable.tables.reading import Source, block_rows, listed, read_or_refuse, refused_each, where_in
 from erasable.tables.table import Table
 
@@ -107,6 +108,9 @@ class ArrowSource(Source):
         y, ids, subjects = (found.get(role) for role in ("label", "id", "subject"))
         if schema is not None and y is not None:
             check_classes(schema, y, where)
+        if self._columns.roles.target:
+            y, beyond = targets_of(self._columns.roles, table, where, first)
+            X.report += EncodingReport(0, {name: {"clipped": n} for name, n in beyond.items()})
         called = self._columns.features if schema is None else None
         return Table(X, y, ids, subjects, self.name, called, weights=found.get("weight"))
 
@@ -126,6 +130,8 @@ class ParquetSource(ArrowSource):
         columns = _typed_columns(schema, roles, path)
         if not self.n_rows:
             raise InputError(f"{path.name}: there are no rows.")
+        if roles.untyped:
+            self.held = {f: held for f in columns.features if (held := _held(schema.field(f).type))}
         self._types = {role: _cell_type(schema.field(c[0]).type, role) for role, c in columns.roles.given.items()}
         super().__init__(path, name, columns, _row_bytes(schema, columns))
 
@@ -219,16 +225,17 @@ def _no_column(absent: list[str], roles: Roles, path: Path, shown: list[str]) ->
     hint = " The first line must hold the names of the columns." if shown[:1] == ["column 0"] else ""
     if len(shown) == 1 and any(mark in shown[0] for mark in (";", "|", r"\t")):
         hint = " Its cells may be separated by another character: give sep=."
+    of_schema = "" if roles.schema is None else "Give a file with the columns that the schema names, or correct it."
     missing = [column for column in absent if column in (roles.features or ())]
     if missing:
         return InputError(
             f"{path.name} lacks {len(missing)} of {len(roles.features or ())} features: "
             f"{listed([repr(m) for m in missing])}; it has {listed(shown)}.{hint} "
-            "Give a file with the columns that the model learnt from."
+            + (of_schema or "Give a file with the columns that the model learnt from.")
         )
     return InputError(
         f"{path.name} has no column {' and no column '.join(map(repr, absent))}; it has {listed(shown)}.{hint} "
-        "Name the right ones with label=, id=, subject=, weight= and ignore=."
+        + (of_schema or "Name the right ones with label=, id=, subject=, weight= and ignore=.")
     )
 
 
@@ -244,6 +251,21 @@ def not_numeric(path: Path, unfit: Mapping[str, str]) -> InputTypeError:
         f"{path.name}: {problem}. {need} a public schema, which `erasable schema` drafts (a coding fitted "
         "on rows would be a trace of them), or can be left out with ignore=."
     )
+
+
+def _held(kind: Any) -> str:
+    """What cells of a type are; nothing where all of them are missing."""
+    families = {
+        "texts": TEXTS,
+        "numbers": ("integer", "floating", "decimal"),
+        "truths": ("boolean",),
+        "dates": ("timestamp", "date"),
+        "times of day": ("time",),
+        "lists": _LISTS,
+        "": ("null",),
+    }
+    kind = value_type(kind)
+    return next((family for family, names in families.items() if is_kind(kind, *names)), _called(kind))
 
 
 def _called(kind: Any) -> str:

@@ -33,7 +33,8 @@ class Roles:
     """Names of the columns that are no features, and of those that are, where not all others.
 
     ``labelled`` says whether there must be labels; ``ignore`` names columns that are left alone, whatever they hold.
-    Of several columns of subjects, each row belongs to all whom it names there.
+    Of several columns of subjects, each row belongs to all whom it names there. With a schema there may be columns of
+    ``target`` in place of labels.
     With a ``schema`` features are what it makes of its columns, which hold anything; roles that are ``optional`` may be
     absent. With ``raw``, cells of whatever kind are handed on as they are.
     """
@@ -48,6 +49,8 @@ class Roles:
     schema: Schema | None = None
     raw: bool = False
     optional: tuple[str, ...] = ()
+    target: tuple[str, ...] = ()
+    clipped: bool = False  # to the ranges that the schema declares for targets
 
     def __post_init__(self) -> None:
         if isinstance(self.subject, list | tuple):
@@ -100,8 +103,8 @@ class Roles:
 
     @property
     def columns(self) -> list[str]:
-        """The same, each once: id and subject may be one column."""
-        return list(dict.fromkeys(chain.from_iterable(self.given.values())))
+        """The same and targets, each once: id and subject may be one column."""
+        return list(dict.fromkeys(chain(*self.given.values(), self.target)))
 
     def present(self, names: Container[str]) -> Roles:
         """The same without a label, or another role, that may be missing and is."""

@@ -27,6 +27,7 @@ from erasable.tables.table import Table
 TEXT_BLOCK = 2**20  # bytes that are parsed at once: a block of ours is put together from these
 _AT = re.compile(r"CSV column #(\d+)")
 _SWAPPED = str.maketrans(",.", ".,")
+_NUMBER_WITH = r"^[ \t\n\r\v\f]*[+-]?([0-9]+{0}[0-9]*|{0}[0-9]+)([eE][+-]?[0-9]+)?[ \t\n\r\v\f]*$"
 _WANTED = {int: "an integer", bool: "true or false", float: "a number"}
 
 
@@ -154,7 +155,7 @@ class CsvSource(ArrowSource):
 
     def _with_points(self, texts: Sequence[str], role: str) -> Sequence[str]:
         """Cells of labels and weights with points before decimals."""
-        commas = self._dialect.decimal == "," and role in ("label", "weight")
+        commas = self._dialect.decimal == "," and role in ("label", "weight") and not self._columns.roles.untyped
         return [text.translate(_SWAPPED) for text in texts] if commas else texts
 
     def blocks(self, block_bytes: int | None) -> Iterator[Table]:
@@ -192,7 +193,21 @@ class CsvSource(ArrowSource):
                 if names is None or text.strip(b"\r\n"):
                     table = self._refused(partial(self._table, text, convert, names))
                     names = self._names
-                    yield from table.to_batches()
+                    yield from self._pointed(table).to_batches()
+
+    def _pointed(self, table: Any) -> Any:
+        """Cells that may hold anything, with a point in numbers that are written with a comma, and the other way round.
+
+        So ``1,5`` is the number that it is in other files, and ``1.500``, which may mean a thousand and a half, none.
+        """
+        roles = self._columns.roles
+        if self._dialect.decimal == "." or not roles.untyped:
+            return table
+        keys = {*roles.given.get("id", ()), *roles.given.get("subject", ())}
+        for j, name in enumerate(table.column_names):
+            if name not in keys:
+                table = table.set_column(j, name, _swapped(table.column(j)))
+        return table
 
     def _refused(self, read: Callable[[], Any]) -> Any:
         """What ``read`` gives, or an error that names the column that is not numeric all the way down."""
@@ -209,3 +224,13 @@ class CsvSource(ArrowSource):
             f"{self._path.name} cannot be read as CSV ({kind}): it may be cut short or damaged, or its lines may have "
             "different numbers of cells."
         )
+
+
+def _swapped(column: Any) -> Any:
+    """Texts, with a point for the comma in those that are numbers, and a comma for the point."""
+    compute = pyarrow().compute
+    out = column
+    for mark, other in ((",", "."), (".", ",")):
+        numbers = compute.match_substring_regex(column, _NUMBER_WITH.format(f"[{mark}]"))
+        out = compute.if_else(numbers, compute.replace_substring(column, mark, other), out)
+    return out

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from erasable.errors import ConfigurationError, ErasableError, InputError
-from erasable.schemas import EncodedTable, Role, Schema, canonical_text
+from erasable.schemas import EncodedTable, Role, Schema, canonical_text, read_targets
 from erasable.tables.columns import Kinds, Roles, fitting_kinds
 
 _CELL_BYTES = 16  # about what a cell takes before it is encoded
@@ -28,8 +28,8 @@ def roles_by(schema: Schema, roles: Roles, *, labelled: bool) -> Roles:
     """
     named = roles.given
     found: dict[str, Any] = {"features": tuple(c.name for c in schema.features), "ignore": (), "schema": schema}
-    for role in _READ:
-        theirs, ours = schema.having(role), named.get(role, ())
+    for role in (*_READ, "target"):
+        theirs, ours = schema.having(role), named.get(role, ()) if role != "target" else roles.target
         if ours and theirs and {*ours} != {*theirs}:
             raise ConfigurationError(
                 f"{role}= is {_shown(ours)}, and the schema says {_shown(theirs)}: leave it out, or change the schema."
@@ -40,18 +40,24 @@ def roles_by(schema: Schema, roles: Roles, *, labelled: bool) -> Roles:
                     f"{role}= is {name!r}, which is a feature by the schema: give that column the role {role!r} there."
                 )
         taken = theirs if labelled or role == "id" else ()
-        columns = ours or taken
-        found[role] = columns if len(columns) > 1 else columns[0] if columns else None
+        columns = theirs if ours and theirs else ours or taken  # in the order of the schema
+        found[role] = columns if role == "target" or len(columns) > 1 else columns[0] if columns else None
     for name in roles.ignore:
         if name in found["features"]:
             raise ConfigurationError(
                 f"ignore= names {name!r}, which is a feature by the schema: give it the role 'ignore' there."
             )
-    if labelled and found["label"] is None:
-        raise ConfigurationError("the schema names no column of labels: name it with label=, or in the schema.")
+    if found["target"] and found["label"] is not None:
+        raise ConfigurationError(
+            f"label= is {found['label']!r}, and {_shown(found['target'])} is a target: name one of the two."
+        )
+    if labelled and found["label"] is None and not found["target"]:
+        raise ConfigurationError(
+            "the schema names no column of labels or targets: name it with label= or targets=, or in the schema."
+        )
     if not labelled:
         found["optional"] = () if "id" in named else ("id",)
-    return replace(roles, **found, labelled=labelled)
+    return replace(roles, **found, labelled=labelled and not found["target"], clipped=labelled)
 
 
 def _shown(names: tuple[str, ...]) -> str:
@@ -83,6 +89,35 @@ def check_classes(schema: Schema, y: npt.NDArray[Any], where: str) -> None:
     odd = sum(n for v, n in zip(values.tolist(), counts.tolist(), strict=True) if canonical_text(v) not in classes)
     if odd:
         raise InputError(f"{where}: {odd} labels are none of the {len(classes)} classes of the schema.")
+
+
+def targets_of(roles: Roles, table: Any, where: str, first: int) -> tuple[npt.NDArray[np.float64], dict[str, int]]:
+    """The targets of rows, none missing, of one dimension where there is one; and by column how many lie beyond it.
+
+    Those of a table to learn are clipped to the ranges that the schema declares.
+
+    Raises
+    ------
+    InputError, InputTypeError
+    """
+    schema = roles.schema
+    assert schema is not None
+    try:
+        y, beyond = read_targets(schema, table.select(list(roles.target)), roles.target)
+    except ErasableError as error:
+        raise type(error)(f"{where}: {error}") from None
+    odd = np.isnan(y).any(axis=1)
+    if odd.any():
+        row = first + int(odd.argmax()) + 1
+        raise InputError(
+            f"{where}: {int(odd.sum())} of {len(y)} rows have a target that is missing, or is no number, the first in "
+            f"row {row:,}: leave those rows out."
+        )
+    for j, name in enumerate(roles.target if roles.clipped else ()):
+        ends = getattr(schema.by_name.get(name), "range", None)
+        if ends is not None:
+            y[:, j] = np.clip(y[:, j], *ends)
+    return (y if len(roles.target) > 1 else y[:, 0]), {name: n for name, n in beyond.items() if n}
 
 
 def encoded(schema: Schema, table: Any, where: str, extra: tuple[str, ...]) -> EncodedTable:

@@ -88,6 +88,12 @@ class JoinedSource(Source):
                     f"the type of {listed(changed)} changes between files, from numbers to booleans or back: write "
                     f"{path.name} like {paths[0].name}."
                 )
+            for name, kind in source.held.items():
+                if kind != (before := first.held.get(name, kind)):
+                    raise InputError(
+                        f"the type of {name!r} changes between files, from {before} in {paths[0].name} to {kind} in "
+                        f"{path.name}: write them alike."
+                    )
             if source.roles != first.roles:
                 raise InputError(f"{paths[0].name} and {path.name} must both have a column of labels, or none of them.")
             self._sources.append(source if source.feature_names == names else opened(path, names))
@@ -121,10 +127,10 @@ class JoinedSource(Source):
 
     def raw(self, rows: int | None) -> Iterator[Any]:
         """The cells of one file after the other; of all files, columns in the order of the first."""
-        parts = (table for source in self._sources for table in source.raw(rows))
+        names = list(self.feature_names or ())
+        parts = (table.select(names) for source in self._sources for table in source.raw(rows))
         if rows is None:
-            names = list(self.feature_names or ())
-            yield pyarrow().concat_tables([table.select(names) for table in parts], promote_options="permissive")
+            yield pyarrow().concat_tables(list(parts), promote_options="permissive")
         else:
             yield from parts
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from erasable.errors import ConfigurationError, ErasableError, InputError, InputTypeError
@@ -32,6 +33,8 @@ class Source(ABC):
         Columns that are neither features nor have a role, where the features were named.
     booleans : frozenset of str
         Features that are booleans.
+    held : dict of str to str
+        Of features that may hold anything, what they hold by the types of the format: texts, numbers, ...
     roles : tuple of str
         Of "label", "id", "subject" and "weight", those that a column has.
     """
@@ -43,6 +46,7 @@ class Source(ABC):
     feature_names: tuple[str, ...] | None = None
     unused: tuple[str, ...] = ()
     booleans: frozenset[str] = frozenset()
+    held: Mapping[str, str] = MappingProxyType({})
     roles: tuple[str, ...] = ()
 
     @property

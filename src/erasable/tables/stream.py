@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, BinaryIO, Self
 from weakref import WeakSet
 
@@ -16,13 +17,15 @@ from erasable.tables.columns import Roles, check_kinds
 from erasable.tables.encoding import kinds_by, roles_by
 from erasable.tables.npz import is_half_of_split, read_split
 from erasable.tables.opening import Dialect
-from erasable.tables.reading import Source, as_path
+from erasable.tables.reading import Source, as_path, block_rows
 from erasable.tables.sources import nameless_form, open_source
 from erasable.tables.table import Split, Table
 from erasable.tables.targets import Targets, check_targets
 from erasable.validation import whole_number
 
 BLOCK_BYTES = 2**24
+_NAMELESS = "a schema is for tables whose columns have names: CSV, Parquet or Arrow."
+_RAW_ROW_BYTES = 256  # about what a row of cells takes as they are
 
 
 class TableStream:
@@ -109,6 +112,11 @@ class TableStream:
         (table,) = self._source.raw(None)
         return table
 
+    def raw_blocks(self) -> Iterator[Any]:
+        """The same in blocks, one of which is held at a time."""
+        self._check_open()
+        return self._source.raw(block_rows(self._block_bytes, _RAW_ROW_BYTES))
+
     def _check_open(self) -> None:
         if self._closed:
             raise InputError("this stream is closed: open the file again.")
@@ -194,13 +202,15 @@ def stream_table(
     weight : str, optional
         The column that says how much each row counts: numbers, none missing.
     dialect : Dialect, optional
-        How CSV text is written: what stands between cells and before decimals, and in which encoding.
+        How CSV text is written: what stands between cells and before decimals, and in which encoding. With decimal
+        commas, a cell that may hold anything is read with a point where it is a number as a whole, such as ``1,5``.
     targets : sequence of str
         Columns of numbers that are to be predicted, none missing, in place of a label: they become ``y``, of shape
         (n_rows,) for one and (n_rows, n_targets) for several. Files without names of columns have theirs in ``y``.
     schema : Schema, optional
         Encodes the columns that it names, which may hold anything; rows of blocks are then an ``EncodedTable``. It also
-        says which columns have which role; those that are named here must agree. For CSV, Parquet and Arrow.
+        says which columns have which role; those that are named here must agree. Targets beyond the range that it
+        declares are counted in ``encoding`` and, of ``labelled`` tables, clipped. For CSV, Parquet and Arrow.
     raw : bool, default=False
         For ``TableStream.raw``, which hands on columns of any kind.
     block_bytes : int, default=16 MiB
@@ -230,19 +240,18 @@ def stream_table(
     ...     stream.read().X.tolist()
     [[80.5, 41.0], [71.0, 52.0], [66.0, 39.0]]
     """
-    if schema is not None and (targets or nameless_form(source) is not None):
-        what = "labels" if targets else "tables whose columns have names: CSV, Parquet or Arrow"
-        raise ConfigurationError(f"a schema is for {what}.")
-    if schema is not None and dialect is not None and dialect.decimal != ".":
-        raise ConfigurationError("a schema reads numbers with a decimal point: write them so, or leave decimal= out.")
+    if schema is not None and nameless_form(source) is not None:
+        raise ConfigurationError(_NAMELESS)
     if targets:
         subjects = (subject,) if subject is None or isinstance(subject, str) else subject
         targets = check_targets(targets, (id, *subjects, weight, *ignore, *(features or ())))
+    if targets and schema is None:
         label, labelled, features = None, False, None if features is None else (*features, *targets)
     known = check_kinds(kinds)
     roles = Roles(label, id, subject, features, labelled and schema is None, ignore, weight, raw=raw)
     if schema is not None:
-        roles, known = roles_by(schema, roles, labelled=labelled), kinds_by(schema, known)
+        roles, known = replace(roles, target=tuple(targets)), kinds_by(schema, known)
+        roles, targets = roles_by(schema, roles, labelled=labelled), ()
     size = whole_number(block_bytes, "block_bytes")
     width = None if n_features is None else whole_number(n_features, "n_features")
     return TableStream(open_source(source, roles, known, width, dialect), size, targets)
@@ -262,6 +271,7 @@ def load_table(
     weight: str | None = None,
     dialect: Dialect | None = None,
     targets: Sequence[str] = (),
+    schema: Schema | None = None,
 ) -> Table:
     r"""The table in a CSV, Parquet, NumPy or SVMlight file, whole.
 
@@ -282,7 +292,7 @@ def load_table(
     ----------
     source : str, path, list of these, or binary file object
         The file; its ending says what it is. Or several, or a pipe, as in ``stream_table``.
-    label, id, subject, features, ignore, labelled, kinds, n_features, weight, dialect, targets
+    label, id, subject, features, ignore, labelled, kinds, n_features, weight, dialect, targets, schema
         As in ``stream_table``.
 
     Returns
@@ -323,6 +333,7 @@ def load_table(
         weight=weight,
         dialect=dialect,
         targets=targets,
+        schema=schema,
     ) as stream:
         return stream.read()
 
@@ -330,10 +341,11 @@ def load_table(
 def load_split(
     path: str | os.PathLike[str],
     *,
-    label: str = "label",
+    label: str | None = "label",
     id: str | None = None,
     subject: str | Sequence[str] | None = None,
     ignore: Sequence[str] = (),
+    schema: Schema | None = None,
     test_size: float = 0.2,
     random_state: int = 0,
     in_order: bool = False,
@@ -348,7 +360,7 @@ def load_split(
     ----------
     path : str or path
         The file.
-    label, id, subject, ignore
+    label, id, subject, ignore, schema
         As in ``load_table``.
     test_size : float or int, default=0.2
         The share or number of rows to test with, where the files are not divided already.
@@ -375,8 +387,10 @@ def load_split(
     """
     file = as_path(path)
     if not is_half_of_split(file):
-        table = load_table(file, label=label, id=id, subject=subject, ignore=ignore)
+        table = load_table(file, label=label, id=id, subject=subject, ignore=ignore, schema=schema)
         return table.split(test_size, random_state, in_order=in_order)
+    if schema is not None:
+        raise ConfigurationError(_NAMELESS)
     if Roles(label, id, subject, ignore=ignore) != Roles("label"):
         raise ConfigurationError(
             "label, id, subject and ignore name columns, which .npz files do not have: store arrays y_train, "

@@ -58,6 +58,7 @@ def run_experiment(
     points = min(settings.points, len(wanted))
     settings = dataclasses.replace(settings, points=points, deletions=sum(map(len, wanted)))
     identity = {**settings.as_json(), "file": fingerprint(settings.dataset), "rows": split.train.n_rows}
+    identity["schema"] = None if settings.schema is None else fingerprint(settings.schema)
     identity["dataset"] = settings.name if identity["file"] else settings.dataset  # the same file under another path
     experiment = _Experiment(settings, Journal(out, identity, fresh=fresh), watch)
     for name in settings.methods:

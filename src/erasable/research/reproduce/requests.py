@@ -14,6 +14,7 @@ from erasable.core.layout import owners_of
 from erasable.errors import ConfigurationError
 from erasable.research.reproduce.settings import Settings, class_to_delete
 from erasable.research.sets import load_bundled, load_purchase, make_margin, make_purchase_like
+from erasable.schemas import EncodedTable, Schema
 from erasable.tables import Split, Table, load_split
 
 Request = list[Any]
@@ -52,12 +53,16 @@ def load(settings: Settings, repeat: int = 0) -> Split:
         case "digits":
             split = load_bundled().split(0.3, random_state=drawn)
         case path:
+            schema = None if settings.schema is None else Schema.load(settings.schema)
+            if schema is not None and schema.having("target"):
+                raise ConfigurationError("reproduce compares classifiers, and the schema names a target: give a label.")
             split = load_split(
                 path,
-                label=settings.label,
+                label=settings.label or (None if schema is not None else "label"),
                 id=settings.id,
                 subject=settings.subject,
                 ignore=settings.ignore,
+                schema=schema,
                 test_size=0.2,
                 random_state=drawn,
                 in_order=aged,
@@ -80,8 +85,9 @@ def _thinned(table: Table, rng: np.random.Generator) -> Table:
 def _unit(table: Table) -> Table:
     """The table with rows of norm one, named 0, 1, 2, ... where they had no ids."""
     ids = np.arange(table.n_rows) if table.ids is None else table.ids
+    encoded = isinstance(table.X, EncodedTable) and not table.X.schema.sparse
     return Table(
-        normalize(table.X),
+        normalize(table.numbers.toarray() if encoded else table.numbers),
         table.y,
         ids=ids,
         subjects=table.subjects,

@@ -62,9 +62,11 @@ class Settings:
     data : str, optional
         Where files are that cannot be made (Purchase).
     label, id, subject : str, optional
-        Column names of a file.
+        Column names of a file; that of labels is ``label`` unless said otherwise, here or in the schema.
     ignore : tuple of str
         Columns of a file that are no features.
+    schema : str, optional
+        Path of a public schema that encodes the columns of a file, and names their roles.
     """
 
     dataset: str
@@ -83,10 +85,11 @@ class Settings:
     time_limit: float = 240.0
     quick: bool = False
     data: str | None = None
-    label: str = "label"
+    label: str | None = None
     id: str | None = None
     subject: str | None = None
     ignore: tuple[str, ...] = ()
+    schema: str | None = None
 
     @property
     def name(self) -> str:
@@ -127,8 +130,9 @@ def check(settings: Settings, known_methods: tuple[str, ...]) -> None:
     for name in ("capacity", "alpha"):
         if getattr(settings, name) is not None:
             positive_number(getattr(settings, name), f"--{name}")
-    if settings.ignore and settings.dataset in NAMED:
-        raise ConfigurationError(f"--ignore names columns of a file, and {settings.dataset} is none: leave it out.")
+    for name in ("ignore", "schema"):
+        if getattr(settings, name) and settings.dataset in NAMED:
+            raise ConfigurationError(f"--{name} names columns of a file, and {settings.dataset} is none: leave it out.")
     if settings.dataset not in NAMED and not Path(settings.dataset).is_file():
         raise ConfigurationError(
             f"there is no dataset or file {settings.dataset!r}: give one of {', '.join(NAMED)}, or a .csv, .parquet, "
