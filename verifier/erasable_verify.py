@@ -3,9 +3,12 @@
 
     python erasable_verify.py model.erasable
 
-It was written from two pages, docs/format.md (what stands in a file) and docs/exactness.md (what follows from what),
-and shares no line with the program that writes such files. It reads the stored rows, learns them again from nothing,
-and compares all that is stored with what comes out. The claim that it checks:
+It follows two pages, docs/format.md (what stands in a file) and docs/exactness.md (what follows from what), and uses no
+code of the program that writes such files. Where the pages did not say enough, the answer was looked up in that program
+and its tests, and written into the pages: which places these were, docs/verifier.md says.
+
+It reads the stored rows, learns them again from nothing, and compares all that is stored with what comes out. The claim
+that it checks:
 
     every sum, every decision to keep a row and every bit of the weights is what the stored rows, in their order, give.
 

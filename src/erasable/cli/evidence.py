@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -40,29 +40,25 @@ def evidence(
     The page says what was asked and done, with digests; whether the model verifies and the signatures are good; what a
     scan and an audit found, where their results are given; what all of it covers, what not, and which attacks work.
 
-    It is written also where something does not hold, and says so. Exit code 4: the model does not verify. Exit code 3:
-    a receipt is none, or its signature is wrong. Exit code 1: the scan found remains.
+    It is written also where something does not hold, and says so. Exit code 4: the model does not verify, or is damaged
+    and gets no page. Exit code 3: a receipt is none, or its signature is wrong. Exit code 1: the scan found remains.
 
     For example:
 
     - `erasable evidence model.erasable --receipts receipts/ --key signer.pub.pem -o pack/`
     """
     from erasable.audit.keys import read_public_key
+    from erasable.errors import StateFormatError, VerificationError
     from erasable.operations.evidence import PAGE
     from erasable.operations.evidence import evidence as make
 
     keys = [read_public_key(path) for path in key or ()]
-    with Bars(quiet=as_json) as bars:
-        found = make(
-            model,
-            receipts,
-            out,
-            keys=keys,
-            scan=scan,
-            audit=audit,
-            request_ids=request_ids,
-            progress=bars.of("verifying"),
-        )
+    given: dict[str, Any] = {"keys": keys, "scan": scan, "audit": audit, "request_ids": request_ids}
+    try:
+        with Bars(quiet=as_json) as bars:
+            found = make(model, receipts, out, **given, progress=bars.of("verifying"))
+    except StateFormatError as error:  # as `verify` has it
+        raise VerificationError(str(error)) from error
     if as_json:
         print_json({"page": str(out / PAGE), **found.as_json()})
     else:

@@ -49,7 +49,7 @@ code { font: 8.5pt ui-monospace, "DejaVu Sans Mono", Consolas, monospace; overfl
 """
 
 _LIMITS = """<h2>5. What this covers, and what it does not</h2>
-<h3>In scope</h3>
+<h3>In scope, where section 2 says that the model verifies</h3>
 <ul>
 <li><b>The model file.</b> All that it stores (rows, sums, weights) is, bit for bit, what learning its own surviving
 rows from nothing gives. No counter, gap or last bit of a forgotten row is in it.</li>
@@ -141,6 +141,8 @@ def _verdict(found: Evidence) -> str:
         said = f"{requests} carried out" if found.keyids else f"{requests} carried out, as unchecked receipts say"
         good = f"{said}; the model verifies."
         rest = [] if found.keyids else ["Signatures of receipts were not checked: no public key was given."]
+        if not any(filed.of_this_state for filed in found.receipts):
+            rest.append("No receipt speaks of this very state: the model has changed since, or is another one.")
         rest += [] if found.scan else ["No scan for remains elsewhere is part of this page."]
         return f'<div class="verdict"><b>{good}</b>{" ".join(rest)}</div>'
     problems = [] if found.verified else ["The model does not verify: it is not what learning its own rows gives."]
