@@ -32,7 +32,8 @@ class Plan:
     theoretical : Theoretical
         Core deletions that the paper's bound allows; often none.
     reference, constant : float
-        The metric of the best of these models with every row stored, and of a constant.
+        The metric with every row stored, of the model that was best at that in a first look, and of a constant. What is
+        lost is counted from the former.
     class_rows : tuple of int
         Rows of each class, in the order of the sorted classes; of a regression, all rows.
     candidates : tuple of Candidate
@@ -122,7 +123,7 @@ class Plan:
             ("bytes stored", f"{r.stored_bytes / 1e6:,.3g} MB", "rows, sums and weights"),
             (by.title, _band(r.value, by), measured),
             ("  with every row stored", by.text(r.all_rows), "the same parameters"),
-            ("  with every row stored, at best", by.text(self.reference), "what a loss is counted from"),
+            ("  that a loss is counted from", by.text(self.reference), "every row stored, the best in a first look"),
             ("  with as many random rows", by.text(r.random_rows), "the same parameters"),
             *(
                 []

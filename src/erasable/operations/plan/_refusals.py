@@ -121,7 +121,8 @@ def _too_much_lost(planner: Planner, best: Trial) -> str:
     enough = _least_that_does(planner)
     advice = [_storage(planner, enough)] if enough else []
     if lost > t.max_loss:
-        advice += [f"max_loss={_up(lost)}"] if lost < half and not planner.fails(best) else []
+        tolerable = lost < half and not planner.fails(best) and planner.holds_classes(best)
+        advice += [f"max_loss={_up(lost)}"] if tolerable else []
         fault = f"max_loss={t.max_loss:g} cannot be met with {_limits(t)}"
     elif lost > half:
         fault = f"with {_limits(t)} no candidate keeps half of what there is to gain over a constant"

@@ -151,13 +151,15 @@ class Planner:
     def closest(self) -> Trial | None:
         """The candidate that stores little and comes closest to the other targets; None where all store too much.
 
-        Of those that lose little, the one that misses least of the classes; otherwise the one that loses least.
+        Of those that lose little, the one that misses least of the classes; otherwise the one that loses least, and
+        misses none if there is such a one.
         """
         little = [trial for trial in self.by_storage() if self.stores_little(trial)]
         good = [trial for trial in little if self.is_good(trial)]
         if good:
             return max(good, key=lambda trial: (-len(self.missing(trial)), min(trial.core_rows)))
-        return min(little, key=lambda trial: self.losses(trial).mean(), default=None)
+        whole = [trial for trial in little if self.holds_classes(trial)]
+        return min(whole or little, key=lambda trial: self.losses(trial).mean(), default=None)
 
     def by_storage(self) -> list[Trial]:
         """All candidates, those that store least first."""
