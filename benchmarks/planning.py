@@ -6,12 +6,13 @@ import time
 from pathlib import Path
 
 import numpy as np
+from sklearn.datasets import load_diabetes, make_friedman1
 
-from erasable import ErasableClassifier, plan
+from erasable import ErasableClassifier, ErasableRegressor, plan
 from erasable.operations.plan._sample import HeldOut, check_sample
 from erasable.operations.plan._survival import deletable, simulate, survival
 from erasable.research.sets import load_bundled, make_margin
-from erasable.tables import load_split
+from erasable.tables import Table, load_split
 
 
 def cases(folder):
@@ -21,6 +22,12 @@ def cases(folder):
         yield "Margin", margin, distribution, 0.01, {}
     for seed in range(6):
         yield f"digits, two classes, split {seed}", load_bundled().split(0.3, random_state=seed), "uniform", 0.02, {}
+    for name, (X, y), ends, scaling in (
+        ("diabetes", load_diabetes(return_X_y=True), (0, 400), 0.5),
+        ("friedman", make_friedman1(20_000, noise=1.0, random_state=0), (-10, 40), 3.0),
+    ):
+        targets = {"target_range": ends, "scaling": scaling}
+        yield f"{name}, R²", Table(X, y).split(0.3, random_state=0), "uniform", 0.01, targets
     for path in sorted(Path(folder).glob("*_train.npz")) if folder else ():
         split = load_split(str(path))
         by_subject = split.train.subjects is not None
@@ -42,17 +49,18 @@ def row(name, split, distribution, loss, targets, random_state):
         **targets,
     )
     took = time.perf_counter() - start
-    recommended = eval(made.line, {"ErasableClassifier": ErasableClassifier})
-    sample = check_sample(train.X, train.y, subjects=train.subjects, model=ErasableClassifier())
+    known = {"ErasableClassifier": ErasableClassifier, "ErasableRegressor": ErasableRegressor}
+    recommended = eval(made.line, known)
+    sample = check_sample(train.X, train.y, subjects=train.subjects, model=recommended)
     clf = recommended.fit(train.X, sample.y)
-    codes = np.searchsorted(np.unique(train.y), test.y)
-    held_out = HeldOut(test.X, codes)
+    classes = isinstance(clf, ErasableClassifier)
+    held_out = HeldOut(test.X, np.searchsorted(np.unique(train.y), test.y) if classes else test.y)
     rngs = (np.random.default_rng([991 + random_state, k]) for k in range(6))
     by = made.targets.by
     runs = [simulate(clf, sample, held_out, distribution, metric=by, max_loss=loss, rng=rng) for rng in rngs]
     limit, unit = deletable(sample, distribution, clf.n_core_)
     found = survival(runs, max_loss=loss, limit=limit, unit=unit, horizon=sample.horizon, random_state=5)
-    accuracy = clf.score(test.X, codes)
+    value = by.of(held_out.scores(clf))
     predicted = made.recommended
     off = "never reached"
     if made.survival.deletions is not None and found.deletions is not None:
@@ -63,7 +71,7 @@ def row(name, split, distribution, loss, targets, random_state):
         loss,
         f"`{made.line}`",
         f"{100 * predicted.stored_share:.3g}% / {100 * clf.n_core_ / train.n_rows:.3g}%",
-        f"{predicted.value.mean:.4f} / {accuracy:.4f}",
+        f"{by.text(predicted.value.mean)} / {by.text(value)}",
         f"{made.survival.text().split(' (')[0]} / {found.text().split(' (')[0]} ({off})",
         f"{took:.0f}",
     ]

@@ -317,7 +317,7 @@ def planning(options):
         row(*case, random_state=i)
         for i, case in enumerate(track(list(cases(options.data)), "planner", console=console))
     ]
-    head = ["data", "deletions", "loss", "plan", "rows stored", "accuracy", "deletions until that loss", "took, s"]
+    head = ["data", "deletions", "loss", "plan", "rows stored", "measure", "deletions until that loss", "took, s"]
     return text + table(head, found)
 
 

@@ -99,6 +99,72 @@ def test_the_command_it_ends_with_learns_what_it_says(command, tmp_path):
     assert found["line"] in shown
 
 
+def homes(folder, n=400):
+    """A CSV with two targets, ids, and two columns of people."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n, 3))
+    price, area = 500.0 + 100.0 * X[:, 0] + 20.0 * rng.standard_normal(n), 3.0 * X[:, 1] - 0.5
+    columns = zip(X.tolist(), price.tolist(), area.tolist(), strict=True)
+    lines = [f"{i},s{i % 70},b{i % 61},{a},{b},{c},{p},{q}" for i, ((a, b, c), p, q) in enumerate(columns)]
+    (folder / "homes.csv").write_text("\n".join(["id,seller,buyer,a,b,c,price,area", *lines]) + "\n")
+    return "homes.csv"
+
+
+PRICE = ["--target", "price", "--target-range", "0:1000", "--ignore", "area"]
+BOTH = ["--target", "price", "--target", "area", "--target-range=0:1000", "--target-range=-20:20"]
+
+
+@pytest.mark.parametrize(
+    ("targets", "typed"),
+    [
+        (PRICE, "--target-range=0:1000"),
+        ([*PRICE, "--metric", "mae", "--max-loss", "3"], "--target-range=0:1000"),
+        (BOTH, "--target-range=0:1000 --target-range=-20:20"),
+        (["--label", "price", "--target-range", "0:1000", "--ignore", "area"], "--label price"),
+    ],
+)
+def test_the_command_for_a_regression_learns_what_it_says(command, tmp_path, targets, typed):
+    options = [*targets, "--id", "id", "--subject", "seller", "--subject", "buyer", "--scaling", "12.3456789"]
+    status, shown, said = command("plan", homes(tmp_path), *options, "--effort", "quick", "--json")
+    assert status == 0, said
+    found = json.loads(shown)
+    for words in (typed, "--subject seller --subject buyer", "--scaling 12.3456789"):
+        assert words in found["command"]
+    assert found["line"].startswith("ErasableRegressor(target_range=")
+    assert found["recommended"]["survival"]["unit"] == "subjects"
+    status, shown, said = command(*shlex.split(found["command"])[1:], "--json")
+    assert status == 0, said
+    assert json.loads(shown)["core_rows"] == found["recommended"]["stored_rows"]
+    assert json.loads(shown)["core_rows"] / 400 == found["recommended"]["stored_share"]
+
+
+def test_files_without_names_are_regressions_where_a_range_is_declared(command, tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 3))
+    np.savez(tmp_path / "rows.npz", X=X, y=X[:, 0] - 0.5 * X[:, 1])
+    options = ["--target-range=-9:9", "--scaling", "5", "--effort", "quick", "--max-loss", "0.05"]
+    status, shown, said = command("plan", "rows.npz", *options)
+    assert status == 0, said
+    assert "R²" in shown
+    assert "erasable learn rows.npz --target-range=-9:9 --capacity" in shown
+
+
+def test_the_command_for_a_raw_table_learns_what_it_says(command, tmp_path):
+    rng = np.random.default_rng(0)
+    lines = [f"{i},{rng.integers(18, 80)},{'red' if i % 3 else 'blue'}" for i in range(400)]
+    text = [f"{line},{'yes' if int(line.split(',')[1]) > 45 else 'no'}" for line in lines]
+    (tmp_path / "raw.csv").write_text("\n".join(["id,age,colour,answer", *text]) + "\n")
+    status, _, said = command("schema", "raw.csv", "--label", "answer", "--id", "id", "-o", "schema.toml")
+    assert status == 0, said
+    options = ["--schema", "schema.toml", "--effort", "quick", "--max-loss", "0.1", "--json"]
+    status, shown, said = command("plan", "raw.csv", *options)
+    assert status == 0, said
+    found = json.loads(shown)
+    status, shown, said = command(*shlex.split(found["command"])[1:], "--json")
+    assert status == 0, said
+    assert json.loads(shown)["core_rows"] == found["recommended"]["stored_rows"]
+
+
 def test_there_is_no_command_for_rows_that_are_no_file(command):
     status, shown, said = command("plan", "digits", "--effort", "quick", "--max-loss", "0.05", "--json")
     assert status == 0, said
@@ -115,6 +181,11 @@ def test_a_refusal_speaks_the_language_of_the_command_line(command, tmp_path):
     assert status == 2
     assert "--metric auc (0." in said
     assert "metric=" not in said
+    status, _, said = command("plan", "rare.csv", "--effort", "quick", "--metric", "auc", "--max-stored", "0.02")
+    assert status == 2
+    assert "with --max-stored 0.02" in said
+    assert "What would do: --max-stored 0." in said
+    assert "max_" not in said
 
 
 @pytest.mark.parametrize("name", ["--random-state", "--seed"])
@@ -133,18 +204,31 @@ def test_both_names_of_the_random_state_reach_the_plan(command, tmp_path, monkey
         (["margins"], "there is no file 'margins': give a .csv"),
         (["digits", "--weights", "w"], "digits has no column of weights"),
         (["people.csv", "--label", "answers"], "people.csv has no column 'answers'"),
-        (["people.csv", "--label", "answer", "--subject", "who", "--weights", "w"], "no numeric column 'w'"),
+        (["people.csv", "--label", "answer", "--subject", "who", "--weights", "w"], "no column 'w'; it has"),
+        (["people.csv", "--label", "answer", "--weights", "who"], "not every weight is a number"),
         (["digits", "--effort", "much"], "--effort must be one of quick"),
         (["digits", "--metric", "f1"], "--metric must be one of 'accuracy'"),
         (["digits", "--months", "3"], "--months needs --deletions-per-month"),
         (["digits", "--deletions-per-month", "9999"], "(--deletions-per-month times months)"),
         (["digits", "--distribution", "subject"], "--distribution subject needs --subject"),
+        (["digits", "--target", "price", "--target-range", "0:9"], "--target names columns of a file"),
+        (["homes.csv", "--target", "price"], "--target-range is required"),
+        (["homes.csv", "--target", "price", "--target-range", "9"], "two numbers with a colon between them"),
+        (
+            ["homes.csv", "--target", "cost", "--target-range", "0:9", "--subject", "seller", "--subject", "buyer"],
+            "'cost'",
+        ),
+        (["homes.csv", *PRICE, "--schema", "schema.toml"], "schema.toml cannot be read as a schema"),
+        (["homes.csv", *PRICE, "--subject", "seller", "--subject", "buyer", "--metric", "mae"], "so --max-loss has no"),
+        (["homes.csv", *PRICE, "--subject", "seller", "--subject", "buyer", "--metric", "auc"], "'r2', 'mae'"),
+        (["homes.csv", "--label", "price", "--subject", "seller", "--ignore", "buyer"], "with --target-range"),
         (["digits", "--max-stored", "3"], "--max-stored must be a number above 0"),
         (["digits", "--max-bytes", "10", "--effort", "quick"], "storage target (--max-bytes 10): the smallest"),
     ],
 )
 def test_an_error_is_one_line_that_says_what_to_do(command, tmp_path, arguments, message):
     people(tmp_path)
+    homes(tmp_path)
     status, shown, said = command("plan", *arguments)
     assert status == 2
     assert said.strip().startswith("error: ")
@@ -161,7 +245,8 @@ def test_help_names_every_effort_and_distribution_and_gives_examples(command):
 
 def test_the_defaults_are_those_of_the_operation():
     theirs = inspect.signature(operation).parameters
-    shared = {n: p.default for n, p in inspect.signature(plan).parameters.items() if n in theirs and n != "weights"}
+    shared = {n: p.default for n, p in inspect.signature(plan).parameters.items() if n in theirs}
+    del shared["weights"], shared["scaling"]  # a column, and a number
     assert len(shared) >= 9
     assert shared == {name: theirs[name].default for name in shared}
     assert inspect.signature(plan).parameters["intercept"].default == theirs["fit_intercept"].default

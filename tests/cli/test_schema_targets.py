@@ -111,6 +111,17 @@ def test_sending_again_correcting_and_learning_more(raw, capsys):
     assert run(["verify", "m.erasable"]) == 0
 
 
+def test_a_plan_takes_target_and_range_from_the_schema(raw, capsys):
+    command = ["plan", "raw.csv", "--schema", "schema.toml", "--effort", "quick", "--max-loss", "0.4"]
+    assert run([*command, "--json"]) == 0
+    told = said(capsys)["command"]
+    assert told.startswith("erasable learn raw.csv --schema schema.toml --target-range=")
+    assert run(told.split()[1:]) == 0
+    assert load("raw.erasable").model_.classifies is False
+    with refused(capsys, raw) as refuse:
+        refuse([*command, "--target-range", "0:5"], 2, "declares already: leave it out")
+
+
 def test_several_targets_have_their_own_ranges(folder, capsys):
     write(homes(rent=[p / 100 for p in prices()]), "raw.csv")
     assert run(["schema", "raw.csv", *DRAFT, "--target", "rent", "-o", "schema.toml"]) == 0

@@ -32,6 +32,25 @@ Encoding = Annotated[
 Decimal = Annotated[
     str | None, typer.Option(help="What stands before decimals in a CSV: `.` or `,`. [default: a point]")
 ]
+#: ``target: TargetColumns = None, target_range: TargetRanges = None`` make a regression of what a command does.
+TargetColumns = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Column of numbers to predict in place of a label: a regression; may be given again. [default: as in "
+        "--schema]",
+        metavar="COLUMN",
+        show_default=False,
+    ),
+]
+TargetRanges = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="LOW:HIGH, between which numbers targets lie; once for all, or once for each --target. [default: as in "
+        "--schema]",
+        metavar="RANGE",
+        show_default=False,
+    ),
+]
 #: ``timeout: Timeout = 60`` gives a command that changes a file its ``--timeout``.
 Timeout = Annotated[float, typer.Option("--timeout", "--wait", help="Seconds to wait for another change of the file.")]
 
@@ -43,6 +62,22 @@ def dialect_of(sep: str | None, encoding: str | None, decimal: str | None) -> Di
     said = {"sep": sep, "encoding": encoding, "decimal": decimal}
     given = {name: value for name, value in said.items() if value is not None}
     return Dialect(**given) if given else None
+
+
+def ranges_of(given: Sequence[str]) -> Any:
+    """``--target-range`` as it was given: a pair of numbers, or several."""
+    from erasable.errors import ConfigurationError
+
+    ranges = []
+    for text in given:
+        low, colon, high = text.partition(":")
+        try:
+            ranges.append((float(low), float(high)))
+        except ValueError:
+            colon = ""
+        if not colon:
+            raise ConfigurationError("--target-range must be two numbers with a colon between them, such as 0:1000.")
+    return ranges[0] if len(ranges) == 1 else ranges
 
 
 def note_doubt(path: str | os.PathLike[str]) -> None:

@@ -13,10 +13,13 @@ from erasable.cli._shared import (
     Encoding,
     Json,
     Sep,
+    TargetColumns,
+    TargetRanges,
     Timeout,
     dialect_of,
     note_doubt,
     print_json,
+    ranges_of,
     say,
     show_scores,
 )
@@ -52,24 +55,8 @@ def learn(
         ),
     ] = None,
     label: Annotated[str | None, typer.Option(help="Column of the labels. [default: label, or as in --schema]")] = None,
-    target: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Column of numbers to predict in place of a label: a regression; may be given again. [default: as in "
-            "--schema]",
-            metavar="COLUMN",
-            show_default=False,
-        ),
-    ] = None,
-    target_range: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="LOW:HIGH, between which numbers targets lie; once for all, or once for each --target. [default: as "
-            "in --schema]",
-            metavar="RANGE",
-            show_default=False,
-        ),
-    ] = None,
+    target: TargetColumns = None,
+    target_range: TargetRanges = None,
     id: Annotated[
         str | None, typer.Option(help="Column of the row ids. [default: rows are numbered; name them in earnest use]")
     ] = None,
@@ -234,7 +221,7 @@ def learn(
     if order == "given" and not sample_rate:
         _refuse({"--random-state": random_state}, "is the key of the hashed order, and --order given has none")
     if target_range:
-        options["target_range"] = _ranges(target_range)
+        options["target_range"] = ranges_of(target_range)
     heads: dict[str, Any] = {
         "loss": loss,
         "alpha": alpha,
@@ -344,22 +331,6 @@ def _permissions(mode: str) -> int:
         raise ConfigurationError("--mode must be permissions in octal digits, such as 640.") from None
     check_mode(permissions)
     return permissions
-
-
-def _ranges(given: list[str]) -> Any:
-    """``--target-range`` as it was given: a pair of numbers, or several."""
-    from erasable.errors import ConfigurationError
-
-    ranges = []
-    for text in given:
-        low, colon, high = text.partition(":")
-        try:
-            ranges.append((float(low), float(high)))
-        except ValueError:
-            colon = ""
-        if not colon:
-            raise ConfigurationError("--target-range must be two numbers with a colon between them, such as 0:1000.")
-    return ranges[0] if len(ranges) == 1 else ranges
 
 
 def _class_weights(given: list[str] | None) -> str | dict[str, float] | None:

@@ -20,18 +20,20 @@ from erasable.cli._shared import (
     Json,
     RandomState,
     Sep,
+    TargetColumns,
+    TargetRanges,
     console,
     dialect_of,
     print_json,
+    ranges_of,
     text_table,
     unmarked,
 )
-from erasable.errors import ConfigurationError, ErasableError, InputError
+from erasable.errors import ConfigurationError, ErasableError
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from erasable.operations.plan import Plan
+    from erasable.schemas import Schema
     from erasable.tables import Dialect, Table
 
 _NAMED = ("margin", "digits")
@@ -56,8 +58,17 @@ def plan(
         ),
     ] = None,
     label: Annotated[str | None, typer.Option(help="Column of the labels. [default: label, or as in --schema]")] = None,
+    target: TargetColumns = None,
+    target_range: TargetRanges = None,
     id: Annotated[str | None, typer.Option(help="Column of the row ids, which is then no feature.")] = None,
-    subject: Annotated[str | None, typer.Option(help="Column that says whose row it is.")] = None,
+    subject: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Column that says whose row it is; given again, a row is that of all whom it names.",
+            metavar="COLUMN",
+            show_default=False,
+        ),
+    ] = None,
     ignore: Annotated[
         list[str] | None,
         typer.Option(help="Column that is no feature; may be given again.", metavar="COLUMN", show_default=False),
@@ -80,20 +91,30 @@ def plan(
         ),
     ] = None,
     delete_label: Annotated[
-        str | None, typer.Option(help="The class that distribution `label` deletes. [default: the smallest]")
+        str | None, typer.Option(help="The class that distribution `label` deletes. [default: the first, sorted]")
     ] = None,
     metric: Annotated[
-        str, typer.Option(help="What candidates are compared by: accuracy, balanced, auc, logloss.")
-    ] = "accuracy",
+        str | None,
+        typer.Option(
+            help="What candidates are compared by: accuracy, balanced, auc, logloss; of targets r2, or mae in their "
+            "units. [default: accuracy, or r2]"
+        ),
+    ] = None,
     max_loss: Annotated[
-        float, typer.Option(help="What may be lost of the metric: by storing less, and again by deletions.")
-    ] = 0.01,
+        float | None,
+        typer.Option(
+            help="What may be lost of the metric: by storing less, and again by deletions. [default: 0.01, not of mae]"
+        ),
+    ] = None,
     max_stored: Annotated[float | None, typer.Option(help="The largest share of rows that may be stored.")] = None,
     max_bytes: Annotated[int | None, typer.Option(help="The most bytes that may be stored.")] = None,
     horizon: Annotated[
         int | None, typer.Option(help="Rows the model will see, if the file is a sample. [default: rows of the file]")
     ] = None,
     intercept: Annotated[bool, typer.Option("--intercept/--no-intercept", help="Append a constant to rows.")] = True,
+    scaling: Annotated[
+        float | None, typer.Option(help="Divide rows by this number. [default: each row by its norm]")
+    ] = None,
     effort: Annotated[str, typer.Option(help="How hard to look: quick, default, thorough.")] = "default",
     random_state: RandomState = 0,
     out: Annotated[
@@ -104,7 +125,7 @@ def plan(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Plan a classifier that will have to forget: parameters, storage, how good it is, and deletions until a refresh.
+    """Plan a model that will have to forget: parameters, storage, how good it is, and deletions until a refresh.
 
     Candidates learn a part of the rows and are scored on the rest; deletions are simulated until what is tolerated is
     lost. The least storage that meets all targets is recommended, as a command to paste: never a model that misses a
@@ -119,17 +140,35 @@ def plan(
     - `erasable plan raw.csv --schema schema.toml --max-stored 0.1 --metric auc`
 
     - `erasable plan customers.parquet --label churned --id row_id --ignore day --ignore town --metric auc`
+
+    - `erasable plan homes.csv --target price --target-range 0:1000000 --id home --metric mae --max-loss 2000`
     """
     from erasable.operations.plan import draw_frontier
     from erasable.operations.plan import plan as make_plan
     from erasable.operations.rendering import make_folder
+    from erasable.schemas import Schema
 
-    roles = {"label": label, "id": id, "subject": subject, "ignore": tuple(ignore or ())}
+    roles = {"label": label, "id": id, "subject": subject or None, "ignore": tuple(ignore or ())}
     dialect = dialect_of(sep, encoding, decimal)
-    if schema is None:
-        table, likely = _read(file, {**roles, "label": label or "label"}, weights, dialect)
-    else:
-        table, likely = _encoded(file, schema, roles, weights, dialect), None
+    encoder = None if schema is None else Schema.load(schema)
+    targets = tuple(target or ()) or (() if encoder is None else encoder.having("target"))
+    declared = None if encoder is None else encoder.target_range
+    if declared is not None and target_range:
+        raise ConfigurationError("--target-range is what the schema declares already: leave it out.")
+    if targets and not target_range and declared is None:
+        raise ConfigurationError(
+            "--target-range is required: declare between which numbers targets lie, from what you know beforehand; a "
+            "range taken from the rows would be a trace of them."
+        )
+    ranges = ranges_of(target_range) if target_range else None if declared is None else list(declared)
+    with _arguments_as_options():
+        if encoder is not None:
+            named = targets or ((label or "label",) if ranges is not None else ())
+            labels = {"label": None if named == (label,) else label}
+            table = _encoded(file, encoder, {**roles, **labels}, named, weights, dialect)
+        else:
+            numbers = None if ranges is None else targets
+            table = _read(file, {**roles, "label": label or "label"}, numbers, weights, dialect)
     if out is not None:
         make_folder(out)
     with Bars(quiet=as_json) as bars, _arguments_as_options():
@@ -138,7 +177,8 @@ def plan(
             table.y,
             ids=table.ids,
             subjects=table.subjects,
-            weights=likely,
+            weights=None if weights is None else table.weights,
+            target_range=ranges,
             metric=metric,
             max_loss=max_loss,
             max_stored=max_stored,
@@ -149,6 +189,7 @@ def plan(
             delete_label=delete_label,
             horizon=horizon,
             fit_intercept=intercept,
+            scaling="row" if scaling is None else scaling,
             effort=effort,
             random_state=random_state,
             progress=bars.tick,
@@ -156,8 +197,9 @@ def plan(
     columns: dict[str, list[str | None]] = {
         "--schema": [None if schema is None else str(schema)],
         "--label": [label],
+        "--target": [*(target or ())],
         "--id": [id],
-        "--subject": [None if _names_subject(schema, subject) else subject],
+        "--subject": [*(subject or ())],
         "--ignore": [*(ignore or ()), weights],
         "--sep": [sep],
         "--encoding": [encoding],
@@ -202,6 +244,7 @@ def as_typed(text: str) -> str:
     def option(found: re.Match[str]) -> str:
         return "--" + _OPTIONS.get(found[1], found[1].replace("_", "-"))
 
+    text = re.sub(r"\bweight=", "weights=", text)  # as readers of tables call it
     text = re.sub(rf"\b({word})='?([\w.]*\w)'?", lambda found: f"{option(found)} {found[2]}", text)
     text = re.sub(rf"(?<!-)\b({word})(?:=|(?= must | needs ))", option, text)
     return re.sub(rf"\b({long})\b", option, text)
@@ -214,6 +257,8 @@ def _is_named(files: list[str]) -> bool:
 
 def _command(files: list[str], columns: dict[str, list[str | None]], found: Plan) -> str:
     """The command that learns the files as the plan says."""
+    from erasable.operations.plan import number_text
+
     words = ["erasable", "learn", *files]
     for option, names in columns.items():
         for name in names:
@@ -221,58 +266,55 @@ def _command(files: list[str], columns: dict[str, list[str | None]], found: Plan
     for name, value in found.parameters.items():
         if name == "fit_intercept":
             words.append("--intercept" if value else "--no-intercept")
+        elif name == "target_range":
+            pairs = [value] if isinstance(value, tuple) else value
+            words += [f"--target-range={number_text(low)}:{number_text(high)}" for low, high in pairs]
         else:
-            words += ["--" + name.replace("_", "-"), f"{value:g}" if isinstance(value, float) else str(value)]
+            words += ["--" + name.replace("_", "-"), number_text(value) if isinstance(value, float) else str(value)]
     name = re.sub(r"[*?\[\]]", "", Path(files[0]).name.split(".")[0]) or "model"
     return shlex.join([*words, "-o", f"{name}.erasable"])
 
 
-def _names_subject(schema: Path | None, subject: str | None) -> bool:
-    """Whether the column is one of subjects by the schema, perhaps beside others: then `learn` takes all of them."""
-    from erasable.schemas import Schema
-
-    return schema is not None and subject in Schema.load(schema).having("subject")
-
-
 def _encoded(
-    files: list[str], schema: Path, roles: dict[str, Any], weights: str | None, dialect: Dialect | None
+    files: list[str],
+    schema: Schema,
+    roles: dict[str, Any],
+    targets: tuple[str, ...],
+    weights: str | None,
+    dialect: Dialect | None,
 ) -> Table:
     """The rows of a raw table, as the schema encodes them."""
-    from erasable.operations.schemas import of_one_subject
-    from erasable.schemas import Schema
     from erasable.tables import stream_table
 
     if _is_named(files):
         raise ConfigurationError(f"--schema is for the columns of a file, and {files[0]} is none: leave it out.")
     if weights is not None:
         raise ConfigurationError("--weights names a column of numbers, and with --schema columns are what it says.")
-    known = of_one_subject(Schema.load(schema), roles["subject"])
-    if known.having("target"):
-        raise ConfigurationError(
-            "the schema names a target, and plans are for classifiers: give a schema with a label."
-        )
-    with stream_table(files, schema=known, dialect=dialect, **roles) as stream:
+    with stream_table(files, schema=schema, targets=targets, dialect=dialect, **roles) as stream:
         return stream.read()
 
 
 def _read(
-    files: list[str], roles: dict[str, Any], weights: str | None, dialect: Dialect | None
-) -> tuple[Table, np.ndarray[Any, Any] | None]:
-    """The rows, and the column of weights, which is then no feature."""
-    import numpy as np
-
+    files: list[str],
+    roles: dict[str, Any],
+    targets: tuple[str, ...] | None,
+    weights: str | None,
+    dialect: Dialect | None,
+) -> Table:
+    """The rows, with the column of weights, which is then no feature; with targets, which may have no names, if any."""
     from erasable.research.sets import load_bundled, make_margin
-    from erasable.tables import Table, files_of, load_split, load_table
+    from erasable.tables import files_of, load_split, load_table, nameless_form
 
     if _is_named(files):
         (name,) = files
         if weights is not None:
             raise ConfigurationError(f"{name} has no column of weights: leave --weights out.")
-        if roles["ignore"]:
-            raise ConfigurationError(f"--ignore names columns of a file, and {name} is none: leave it out.")
+        if roles["ignore"] or targets:
+            option = "--ignore" if roles["ignore"] else "--target"
+            raise ConfigurationError(f"{option} names columns of a file, and {name} is none: leave it out.")
         if dialect is not None:
             raise ConfigurationError(f"--sep, --encoding and --decimal are for CSV, and {name} is none.")
-        return (make_margin() if name == "margin" else load_bundled()), None
+        return make_margin() if name == "margin" else load_bundled()
     paths = files_of(files) or [Path("-")]
     missing = [str(path) for path in paths if not path.is_file()]
     if missing:
@@ -280,25 +322,11 @@ def _read(
             f"there is no file {missing[0]!r}: give a .csv, .parquet, .npz or .svmlight file, "
             f"or one of {', '.join(_NAMED)}."
         )
-    path = paths[0]
-    if len(paths) == 1 and path.name.endswith("_train.npz"):
-        table = load_split(path, **roles).train
-    else:
-        table = load_table(paths, **roles, dialect=dialect)
-    if weights is None:
-        return table, None
-    if table.feature_names is None:
-        raise ConfigurationError(
-            "--weights names a column, which this kind of file does not have: use .csv or .parquet."
-        )
-    if weights not in table.feature_names:
-        raise InputError(f"{path.name} has no numeric column {weights!r} beside those named already: see --weights.")
-    j = table.feature_names.index(weights)
-    if len(table.feature_names) == 1:
-        raise InputError(f"{path.name}: there are no feature columns beside {weights!r}.")
-    names = tuple(n for n in table.feature_names if n != weights)
-    rest = Table(np.delete(table.X, j, axis=1), table.y, table.ids, table.subjects, table.name, names)
-    return rest, np.asarray(table.X[:, j], dtype=np.float64)
+    if len(paths) == 1 and paths[0].name.endswith("_train.npz") and weights is None and not targets:
+        return load_split(paths[0], **roles).train
+    if targets == () and nameless_form(paths) is None:
+        targets = (roles["label"],)
+    return load_table(paths, **roles, weight=weights, targets=targets or (), dialect=dialect)
 
 
 def _show(found: Plan, command: str | None, out: Path | None) -> None:

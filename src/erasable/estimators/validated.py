@@ -128,6 +128,11 @@ def _without_values(message: str, X: Any) -> str:
         texts = _columns_of_text(X)
         where = f" in {', '.join(texts)}," if texts else ""
         return f"X holds text{where} where numbers are required: encode categories as numbers first."
+    if message.startswith("Unknown label type: continuous"):
+        return (
+            "Unknown label type: continuous. Labels are classes; numbers are for a regression, ErasableRegressor, with "
+            "target_range=."
+        )
     if message.startswith("Complex data"):
         return "Complex data not supported: X, and numbers in y, must be real."
     if "not supported between instances" in message or "is ambiguous" in message:

@@ -51,18 +51,6 @@ def agreed_schema(model: Model, asked: Schema | None) -> Schema | None:
     return own
 
 
-def of_one_subject(schema: Schema, subject: str | None) -> Schema:
-    """The schema of somebody who looks at one of its columns of subjects alone; as it is where that is not one of them.
-
-    For plans, which divide rows by one subject of each. Rows are encoded alike.
-    """
-    if subject not in schema.having("subject"):
-        return schema
-    others = {name for name in schema.having("subject") if name != subject}
-    columns = [Role(name=c.name, role="ignore") if c.name in others else c for c in schema.columns]
-    return Schema(tuple(columns), schema.crosses, schema.missing)
-
-
 def stored_schema(path: str | os.PathLike[str]) -> Schema:
     """The schema in a model file.
 

@@ -151,14 +151,15 @@ class RegressionScores:
     r2 : float or None
         Share of the variance that is explained: 0 for the mean of these rows, 1 at best; with several targets in the
         mean. None where it is not defined: for fewer than two rows, or a target that never varies.
-    mean_absolute_error, mean_absolute_error_of_mean : float
-        That of the predictions, and that of always saying the mean of these rows.
+    mean_absolute_error, mean_absolute_error_of_mean, mean_absolute_error_of_median : float
+        That of the predictions, and those of always saying the mean, or the median, of these rows.
     """
 
     rows: int
     r2: float | None
     mean_absolute_error: float
     mean_absolute_error_of_mean: float
+    mean_absolute_error_of_median: float
     warnings = ()  # numbers are never unknown
 
     @property
@@ -285,7 +286,8 @@ def regression_scores_of(y: npt.ArrayLike, predicted: npt.ArrayLike) -> Regressi
     --------
     >>> from erasable.operations.scoring import regression_scores_of
     >>> regression_scores_of([1.0, 2.0, 3.0], [1.0, 2.0, 4.0])
-    RegressionScores(rows=3, r2=0.5, mean_absolute_error=0.333..., mean_absolute_error_of_mean=0.666...)
+    RegressionScores(rows=3, r2=0.5, mean_absolute_error=0.333..., mean_absolute_error_of_mean=0.666...,
+                     mean_absolute_error_of_median=0.666...)
     """
     true, guessed = np.asarray(y, dtype=np.float64), np.asarray(predicted, dtype=np.float64)
     true = true[:, 0] if true.ndim > guessed.ndim == 1 == true.shape[1] else true
@@ -293,13 +295,14 @@ def regression_scores_of(y: npt.ArrayLike, predicted: npt.ArrayLike) -> Regressi
         raise InputError(
             f"there must be rows, and as many numbers as predictions; got shapes {true.shape} and {guessed.shape}."
         )
-    mean = np.broadcast_to(true.mean(axis=0), true.shape)
+    mean, median = (np.broadcast_to(constant(true, axis=0), true.shape) for constant in (np.mean, np.median))
     defined = len(true) > 1 and bool((true != true[0]).any(axis=0).all())
     return RegressionScores(
         rows=len(true),
         r2=float(r2_score(true, guessed)) if defined else None,
         mean_absolute_error=float(mean_absolute_error(true, guessed)),
         mean_absolute_error_of_mean=float(mean_absolute_error(true, mean)),
+        mean_absolute_error_of_median=float(mean_absolute_error(true, median)),
     )
 
 

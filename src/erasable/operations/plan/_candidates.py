@@ -7,25 +7,24 @@ import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from erasable.core.keyed_hash import hashed_order
-from erasable.estimators import ErasableClassifier
-from erasable.operations.plan._metrics import METRICS, Metric
+from erasable.models.linear import LinearModel
+from erasable.operations.plan._kinds import AnyScores, Estimator, Kind, Parameters
+from erasable.operations.plan._metrics import Metric
 from erasable.operations.plan._sample import HeldOut, Sample
 from erasable.operations.plan._survival import Run, Survival
 from erasable.operations.plan._targets import Effort
-from erasable.operations.scoring import Scores
 
-Parameters = dict[str, Any]
-LOSSES = ("squared", "logistic")
-FEW = 10  # rows of a class, or to judge by
+FEW = 10  # core rows of a class
+_JUDGED = 200  # rows that the model of all rows does not store, to judge it by; of few rows, half
 _SCORED = 5_000  # rows that the model of all rows is scored on
 _TIMED = 15  # core rows forgotten one at a time to see how long one takes
-_MOST = 0.8  # share of rows stored from which on a lower threshold is not tried
+_MOST = 0.8  # share of rows stored from which on nothing is tried but to store them all
 
 
 @dataclass(frozen=True)
@@ -49,21 +48,21 @@ class Candidate:
     Attributes
     ----------
     parameters : dict
-        Of ``ErasableClassifier``.
+        Of ``ErasableClassifier`` or ``ErasableRegressor``.
     stored_rows, stored_bytes : int
         At the horizon.
     stored_share : float
     value : Band
         The metric of the targets on rows not learnt, before any deletion.
     all_rows, random_rows : float
-        The same metric of the same classifier with every row stored, and with as many random rows as this one stores.
+        The same metric of the same model with every row stored, and with as many random rows as this one stores.
     scores : dict
         Every metric, in the mean over the divisions.
     core_rows : tuple of int
-        Core rows of each class, in the order of the sorted classes.
+        Core rows of each class, in the order of the sorted classes; of a regression, all core rows.
     final : float, optional
         The metric of the model learnt from all rows, on rows that it does not store. Selection never looks at labels,
-        so those tell as much as new ones. None where it was not looked at, or stores nearly all.
+        so those tell as much as new ones. None where it was not looked at, or leaves too few.
     seconds_per_deletion : float, optional
         Until the model can predict again after one core row was forgotten; measured here and now.
     survival : Survival, optional
@@ -89,15 +88,15 @@ class Trial:
     """Measurements of one candidate as they come in, one of each list for a division of the rows."""
 
     parameters: Parameters
-    scores: list[Scores] = field(default_factory=list)
-    random: list[Scores] = field(default_factory=list)
+    scores: list[AnyScores] = field(default_factory=list)
+    random: list[AnyScores] = field(default_factory=list)
     margins: list[float] = field(default_factory=list)
-    by_class: list[npt.NDArray[np.float64]] = field(default_factory=list)  # rows of each class at the horizon
+    by_class: list[npt.NDArray[np.float64]] = field(default_factory=list)  # core rows of each at the horizon
     whole: npt.NDArray[np.float64] | None = None  # the same, from all rows
     row_bytes: float = 0.0
     other_bytes: int = 0
     seconds: float | None = None
-    final: Scores | None = None  # of the model of all rows, on rows that it does not store
+    final: AnyScores | None = None  # of the model of all rows, on rows that it does not store
     runs: list[Run] = field(default_factory=list)
     survival: Survival | None = None
 
@@ -121,17 +120,31 @@ class Trial:
         """The metric in the mean over the divisions."""
         return mean_of(metric, self.scores)
 
-    def record(self, horizon: int, metric: Metric, all_rows: float) -> Candidate:
-        """The measurements as a frozen record."""
+    @property
+    def closely(self) -> bool:
+        """Whether it was scored on all divisions, and learnt all rows."""
+        return self.whole is not None
+
+    def record(
+        self, horizon: int, metric: Metric, kind: Kind, all_rows: float, reference: Sequence[AnyScores]
+    ) -> Candidate:
+        """The measurements as a frozen record.
+
+        Few divisions may be easier or harder than all of them. By how much, those of the ``reference`` say, which was
+        scored on all: figures from few are moved by that, so that all may be compared.
+        """
+        n = len(self.scores)
+        easier = {m.name: mean_of(m, reference[:n]) - mean_of(m, reference) for m in kind.metrics.values()}
+        moved = easier[metric.name]
         return Candidate(
             self.parameters,
             round(self.stored_rows),
             self.stored_rows / horizon,
             round(self.stored_bytes),
-            Band.of([metric.of(s) for s in self.scores]),
-            all_rows,
-            mean_of(metric, self.random),
-            {name: mean_of(m, self.scores) for name, m in METRICS.items()},
+            Band.of([metric.of(s) - moved for s in self.scores]),
+            all_rows - moved,
+            mean_of(metric, self.random) - moved,
+            {name: mean_of(m, self.scores) - easier[name] for name, m in kind.metrics.items()},
             tuple(round(rows) for rows in self.core_rows.tolist()),
             None if self.final is None else metric.of(self.final),
             self.seconds,
@@ -139,93 +152,89 @@ class Trial:
         )
 
 
-def mean_of(metric: Metric, scores: Sequence[Scores]) -> float:
+def mean_of(metric: Metric, scores: Sequence[AnyScores]) -> float:
     """A metric in the mean over divisions."""
     return float(np.mean([metric.of(s) for s in scores]))
 
 
-def grid_of_candidates(effort: Effort, *, metric: str, named: bool) -> list[list[list[Parameters]]]:
+def grid_of_candidates(effort: Effort, kind: Kind, *, metric: str, named: bool) -> list[list[list[Parameters]]]:
     """Paths of candidates: along each of them more rows are stored, and those that stand together store the same rows.
 
-    A sample of rows is drawn by their ids, so there are candidates with one only where rows are ``named``.
+    The last of those by leverage store them all. A sample of rows is drawn by their ids, so there are candidates with
+    one only where rows are ``named``.
     """
     extra = {"class_weight": "balanced"} if metric == "balanced" else {}
     paths = []
     for capacity in effort.capacities:
-        rules: list[list[Parameters]] = [[{"threshold": t} for t in effort.thresholds if t < 1 / capacity]]
+        thresholds = [*(t for t in effort.thresholds if t < 1 / capacity), 0.0]
+        rules: list[list[Parameters]] = [[{"threshold": t} for t in thresholds]]
         rules += [[{"threshold": math.inf, "sample_rate": r} for r in effort.rates]] if named else []
         paths += [
-            [[{"loss": loss, "capacity": capacity, **rule, **extra} for loss in LOSSES] for rule in path]
+            [[{**head, "capacity": capacity, **rule, **extra} for head in kind.heads] for rule in path]
             for path in rules
         ]
     return paths
 
 
 def storing_all(parameters: Parameters) -> Parameters:
-    """The parameters with which the same classifier stores every row."""
+    """The parameters with which the same model stores every row."""
     return {name: value for name, value in parameters.items() if name != "sample_rate"} | {"threshold": 0.0}
 
 
-def learnt(model: ErasableClassifier, parameters: Parameters, X: Any, y: Any, ids: Any) -> ErasableClassifier | None:
+def learnt(model: Estimator, parameters: Parameters, X: Any, y: Any, ids: Any) -> Estimator | None:
     """A model of these rows; None where it stores none."""
-    clf = ErasableClassifier(**{**model.get_params(), **parameters})
+    fresh = type(model)(**{**model.get_params(), **parameters})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what is tried warns of nothing
-        clf.fit(X, y, ids=ids)
-    return clf if clf.n_core_ else None
+        fresh.fit(X, y, ids=ids)
+    return fresh if fresh.n_core_ else None
 
 
-def fitted(model: ErasableClassifier, parameters: Parameters, part: Sample) -> ErasableClassifier | None:
+def fitted(model: Estimator, parameters: Parameters, part: Sample) -> Estimator | None:
     """A model of the rows of a part, which are known by their positions; None where it stores none."""
     return learnt(model, parameters, part.X, part.y, part.ids)
 
 
-def score_all(model: ErasableClassifier, parameters: Parameters, part: Sample, held_out: HeldOut) -> Scores:
-    """How good the same classifier is with every row stored."""
-    clf = fitted(model, storing_all(parameters), part)
-    assert clf is not None  # it stores them all
-    return held_out.scores(clf)
-
-
 def observe(
     trial: Trial,
-    clf: ErasableClassifier,
+    found: Estimator,
     part: Sample,
     held_out: HeldOut,
     *,
-    model: ErasableClassifier,
+    model: Estimator,
     max_loss: float,
     rng: np.random.Generator,
 ) -> None:
     """Enter what one division shows of a candidate, and of as many random rows."""
-    core = np.asarray(clf.core_ids_)
-    trial.scores.append(held_out.scores(clf))
-    trial.margins.append(held_out.margin(clf, max_loss))
-    trial.by_class.append(_rows_at_horizon(clf, core, part))
-    columns, k = part.grid.n_columns, len(clf.classes_)
-    trial.other_bytes = 8 * columns**2 + (8 * k + 4 * (k if k > 2 else 1)) * columns  # sums and weights
-    trial.row_bytes = (clf.stored_bytes_ - trial.other_bytes) / clf.n_core_  # of sparse rows, on average
-    if trial.parameters["threshold"] == math.inf:  # these are random rows
+    core = np.asarray(found.core_ids_)
+    trial.scores.append(held_out.scores(found))
+    if found.model_.classifies:
+        trial.margins.append(held_out.margin(found, max_loss))
+    trial.by_class.append(_rows_at_horizon(found, core, part))
+    columns, (sums, functions) = part.grid.n_columns, cast(LinearModel, found.model_).widths
+    trial.other_bytes = (8 * columns + 8 * sums + 4 * functions) * columns  # sums and weights
+    trial.row_bytes = (found.stored_bytes_ - trial.other_bytes) / found.n_core_  # of sparse rows, on average
+    if trial.parameters["threshold"] == math.inf or len(core) == part.n_rows:  # these are random rows
         trial.random.append(trial.scores[-1])
         return
     drawn = np.sort(rng.permutation(part.n_rows)[: len(core)])
     other = learnt(model, storing_all(trial.parameters), part.X[drawn], part.y[drawn], drawn)
-    assert other is not None
-    trial.random.append(held_out.scores(other))
+    trial.random.append(trial.scores[-1] if other is None else held_out.scores(other))  # they may be zero, all of them
 
 
-def observe_whole(trial: Trial, model: ErasableClassifier, sample: Sample, rng: np.random.Generator) -> None:
+def observe_whole(trial: Trial, model: Estimator, sample: Sample, rng: np.random.Generator) -> None:
     """Enter what learning all rows stores, how good that model is, and how long forgetting a core row of it takes."""
     clf = learnt(model, trial.parameters, sample.X, sample.y, sample.ids)
     if clf is None:
+        trial.whole = np.zeros(sample.n_groups)
         return
     place = {key: i for i, key in enumerate(_plain(sample.ids))}
     keys = _plain(clf.core_ids_)
     core = np.array([place[key] for key in keys])
     trial.whole = _rows_at_horizon(clf, core, sample)
-    others = rng.permutation(np.setdiff1d(np.arange(sample.n_rows), core))[:_SCORED]
-    if len(others) >= FEW and len(np.unique(sample.y[others])) > 1:
-        trial.final = HeldOut(sample.X[others], sample.y[others]).scores(clf)
+    others = rng.permutation(np.setdiff1d(np.arange(sample.n_rows), core))
+    if len(others) >= min(_JUDGED, sample.n_rows / 2) and sample.kind.differ(sample.y[others[:_SCORED]]):
+        trial.final = HeldOut(sample.X[others[:_SCORED]], sample.y[others[:_SCORED]]).scores(clf)
     seconds = []
     _ = clf.coef_
     time.sleep(0.1)  # threads of BLAS libraries fall asleep: awake they take a core from whoever comes next
@@ -240,7 +249,7 @@ def observe_whole(trial: Trial, model: ErasableClassifier, sample: Sample, rng: 
 def try_candidates(
     paths: Sequence[Sequence[Sequence[Parameters]]],
     parts: Sequence[tuple[Sample, HeldOut]],
-    model: ErasableClassifier,
+    model: Estimator,
     *,
     max_loss: float,
     random_state: int,
@@ -250,9 +259,11 @@ def try_candidates(
     found: list[Trial] = []
     total = sum(map(len, paths))
     for k, path in enumerate(paths):
-        done = sum(map(len, paths[:k]))
+        done, most = sum(map(len, paths[:k])), 0.0
         for j, alike in enumerate(path):
             watch("trying candidates", done + j, total)
+            if most > _MOST * parts[0][0].horizon and alike[0]["threshold"] > 0.0:
+                continue
             trials = [Trial(parameters) for parameters in alike]
             for i, (part, held_out) in enumerate(parts):
                 first = fitted(model, alike[0], part)
@@ -270,8 +281,7 @@ def try_candidates(
                     observe(trial, clf, part, held_out, model=model, max_loss=max_loss, rng=rng)
             else:
                 found += trials
-                if trials[0].stored_rows > _MOST * parts[0][0].horizon:
-                    break
+                most = trials[0].stored_rows
     watch("trying candidates", total, total)
     return found
 
@@ -280,14 +290,15 @@ def _plain(keys: Any) -> list[Any]:
     return keys.tolist() if isinstance(keys, np.ndarray) else list(keys)
 
 
-def _rows_at_horizon(clf: ErasableClassifier, core: npt.NDArray[Any], sample: Sample) -> npt.NDArray[np.float64]:
+def _rows_at_horizon(clf: Estimator, core: npt.NDArray[Any], sample: Sample) -> npt.NDArray[np.float64]:
     """Core rows of each class after ``horizon`` rows, from the positions of those among the rows there are."""
+    counts = np.bincount(sample.groups[core], minlength=sample.n_groups).astype(np.float64)
+    if clf.threshold_ == math.inf:  # a sample grows with the rows
+        return counts * (sample.horizon / sample.n_rows)
     order = np.arange(sample.n_rows)
     if clf.model_.order_key is not None:
         order[hashed_order(sample.ids, clf.model_.order_key)] = np.arange(sample.n_rows)
-    counts = np.bincount(sample.y[core], minlength=sample.n_classes)
-    grown = rows_at(order[core], sample.n_rows, sample.horizon) / len(core)
-    return counts.astype(np.float64) * grown
+    return counts * (rows_at(order[core], sample.n_rows, sample.horizon) / len(core))
 
 
 def rows_at(core: npt.NDArray[Any], n: int, horizon: int) -> float:

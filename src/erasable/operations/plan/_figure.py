@@ -46,8 +46,11 @@ def draw_frontier(plan: Plan, folder: str | Path) -> str:
     axes[2].set_title("what deletions cost", loc="left", fontsize=11)
     named = {name: mark for axis in axes for mark, name in zip(*axis.get_legend_handles_labels(), strict=True)}
     figure.legend(named.values(), named.keys(), loc="outside lower center", ncols=5, frameon=False)
-    chosen = ", ".join(f"{n} {v:g}" if isinstance(v, float) else f"{n} {v}" for n, v in plan.parameters.items())
-    figure.suptitle(f"Recommended: {chosen}", x=0.008, ha="left", weight="bold")
+    chosen = plan.recommended.parameters.items()
+    named_so = ", ".join(
+        f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}" for name, value in chosen
+    )
+    figure.suptitle(f"Recommended: {named_so}", x=0.008, ha="left", weight="bold")
     return save(plt, figure, Path(folder) / "frontier")
 
 
@@ -64,7 +67,7 @@ def _candidates(axis: Any, plan: Plan, shown: Sequence[Candidate]) -> None:
     random = [c.random_rows for c in frontier]
     axis.plot(_points(frontier)[0], random, "s--", color=GREY, markersize=3, linewidth=1, label="as many random rows")
     axis.scatter([_percent(r)], [r.value.mean], s=110, color=RED, label="recommended", zorder=4)
-    axis.set_ylabel(f"{by.title} on rows not learnt" + (", lower is better" if by.sign < 0 else ""))
+    axis.set_ylabel(f"{by.title} on rows not learnt" + (",\nlower is better" if by.sign < 0 else ""))
     axis.set_xlabel("rows stored, %")
     if plan.targets.max_stored is not None:
         axis.axvline(

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from erasable.operations.plan._candidates import Band, Candidate, Parameters
-from erasable.operations.plan._metrics import METRICS
+from erasable.operations.plan._candidates import Band, Candidate
+from erasable.operations.plan._kinds import CLASSES, NUMBERS, Kind, Parameters
+from erasable.operations.plan._metrics import Metric
 from erasable.operations.plan._survival import Survival, Theoretical
 from erasable.operations.plan._targets import Targets
 from erasable.operations.rendering import TextTable, percent
@@ -25,15 +26,16 @@ class Plan:
     recommended : Candidate
         Parameters, and what was measured: rows and bytes stored, how good it is, time per deletion, deletions survived.
     parameters : dict
-        Of ``ErasableClassifier``: those of the recommended candidate, and what the caller gave.
+        Of ``ErasableClassifier`` or ``ErasableRegressor``: what was recommended, and what the caller gave.
     horizon : int
-        Rows the classifier is to see.
+        Rows the model is to see.
     theoretical : Theoretical
         Core deletions that the paper's bound allows; often none.
     reference, constant : float
-        The metric of the best of these classifiers with every row stored, and of a constant.
+        The metric with every row stored, of the model that was best at that in a first look, and of a constant. What is
+        lost is counted from the former.
     class_rows : tuple of int
-        Rows of each class, in the order of the sorted classes.
+        Rows of each class, in the order of the sorted classes; of a regression, all rows.
     candidates : tuple of Candidate
         Everything measured, the least storage first.
     warnings : tuple of str
@@ -64,9 +66,15 @@ class Plan:
     features: int
 
     @property
+    def kind(self) -> Kind:
+        """What is planned for: classes or numbers."""
+        return CLASSES if self.targets.metric in CLASSES.metrics else NUMBERS
+
+    @property
     def line(self) -> str:
-        """Python that builds the recommended classifier; ``scales`` stands for the caller's array of scales."""
-        return f"ErasableClassifier({', '.join(f'{name}={_typed(v)}' for name, v in self.parameters.items())})"
+        """Python that builds the recommended model; ``scales`` stands for the caller's array of scales."""
+        typed = ", ".join(f"{name}={_typed(name, value)}" for name, value in self.parameters.items())
+        return f"{self.kind.estimator.__name__}({typed})"
 
     @property
     def frontier(self) -> tuple[Candidate, ...]:
@@ -102,7 +110,7 @@ class Plan:
         return {**plain, "line": self.line, "months_until_refresh": self.months_until_refresh}
 
     def predictions(self) -> TextTable:
-        """What to expect of the recommended classifier, each number with where it comes from."""
+        """What to expect of the recommended model, each number with where it comes from."""
         r, s, by = self.recommended, self.survival, self.targets.by
         measured, sampled = "measured on rows not learnt", self.horizon > self.rows
         times = "unknown" if r.seconds_per_deletion is None else f"{1e3 * r.seconds_per_deletion:.3g} ms"
@@ -113,16 +121,17 @@ class Plan:
                 "extrapolated from the sample" if sampled else "measured on all rows",
             ),
             ("bytes stored", f"{r.stored_bytes / 1e6:,.3g} MB", "rows, sums and weights"),
-            (by.title, _band(r.value), measured),
-            ("  with every row stored", f"{r.all_rows:.4f}", "the same classifier"),
-            ("  with as many random rows", f"{r.random_rows:.4f}", "the same classifier"),
+            (by.title, _band(r.value, by), measured),
+            ("  with every row stored", by.text(r.all_rows), "the same parameters"),
+            ("  that a loss is counted from", by.text(self.reference), "every row stored, the best in a first look"),
+            ("  with as many random rows", by.text(r.random_rows), "the same parameters"),
             *(
                 []
                 if r.final is None
-                else [("  on the rows it does not store", f"{r.final:.4f}", "learnt from all rows")]
+                else [("  on the rows it does not store", by.text(r.final), "learnt from all rows")]
             ),
-            ("  of a constant", f"{self.constant:.4f}", "the best one on the same rows"),
-            *((m.title, f"{r.scores[m.name]:.4f}", measured) for m in METRICS.values() if m != by),
+            ("  of a constant", by.text(self.constant), "the best one on the same rows"),
+            *((m.title, m.text(r.scores[m.name]), measured) for m in self.kind.metrics.values() if m != by),
             ("time per core deletion", times, "measured here, ready to predict again"),
             (
                 f"{self._what(s)} until {self.targets.max_loss:g} is lost",
@@ -154,13 +163,14 @@ class Plan:
 
     def table(self) -> TextTable:
         """The frontier: what storing more would buy, and what all rows or as many random ones would give."""
-        shown, by = self._steps(), self.targets.by
+        shown, by, classes = self._steps(), self.targets.by, self.kind is CLASSES
         names = list(dict.fromkeys(name for c in shown for name in c.parameters))
         head = (
             "",
             *names,
             "stored",
             "MB",
+            *(["of the rarest class"] if classes else []),
             by.title,
             "all rows",
             "random rows",
@@ -172,9 +182,8 @@ class Plan:
                 *(_shown(c.parameters.get(name)) for name in names),
                 percent(c.stored_share),
                 f"{c.stored_bytes / 1e6:,.3g}",
-                f"{c.value.mean:.4f}",
-                f"{c.all_rows:.4f}",
-                f"{c.random_rows:.4f}",
+                *([f"{min(c.core_rows):,}"] if classes else []),
+                *(by.text(value) for value in (c.value.mean, c.all_rows, c.random_rows)),
                 "" if c.survival is None else c.survival.text(),
             )
             for c in shown
@@ -183,15 +192,31 @@ class Plan:
         return TextTable(f"{title}, horizon {self.horizon:,})" if self.horizon > self.rows else f"{title})", head, rows)
 
 
-def _band(band: Band) -> str:
-    return f"{band.mean:.4f} ({band.low:.4f} to {band.high:.4f})"
+def _band(band: Band, by: Metric) -> str:
+    return f"{by.text(band.mean)} ({by.text(band.low)} to {by.text(band.high)})"
 
 
-def _typed(value: Any) -> str:
+def number_text(value: float) -> str:
+    """A number as it may be typed, with all its digits.
+
+    Examples
+    --------
+    >>> from erasable.operations.plan import number_text
+    >>> number_text(1000000.0), number_text(0.05)
+    ('1000000', '0.05')
+    """
+    return repr(float(value)).removesuffix(".0")
+
+
+def _typed(name: str, value: Any) -> str:
     """A parameter as Python has it."""
+    if name == "target_range":
+        ends = np.asarray(value, dtype=np.float64).reshape(-1, 2).tolist()
+        pairs = [f"({number_text(low)}, {number_text(high)})" for low, high in ends]
+        return pairs[0] if np.ndim(value) == 1 else f"[{', '.join(pairs)}]"
     if isinstance(value, np.ndarray | list | tuple):
         return "scales"
-    return 'float("inf")' if value == math.inf else f"{value:g}" if isinstance(value, float) else repr(value)
+    return 'float("inf")' if value == math.inf else number_text(value) if isinstance(value, float) else repr(value)
 
 
 def _shown(value: Any) -> str:

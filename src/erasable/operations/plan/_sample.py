@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,34 +11,35 @@ import numpy.typing as npt
 
 from erasable.core.grid import Grid
 from erasable.errors import ConfigurationError, InputError, InputTypeError
-from erasable.estimators import ErasableClassifier
 from erasable.estimators.validated import check_rows
-from erasable.models.keys import as_key_column, as_subject_column, label_type
+from erasable.models.keys import as_key_column
 from erasable.models.parameters import check_memory, grid_of_parameters
-from erasable.operations.scoring import Scores, scores_of
+from erasable.operations.plan._kinds import Answers, AnyScores, Estimator, Index, Kind, kind_of
+from erasable.operations.plan._owners import apart, owners_of
 from erasable.validation import whole_number
 
-Index = npt.NDArray[np.intp]
 LEAST_ROWS = 50
-LEAST_SUBJECTS = 10
 SMALL = 10_000  # below this many rows, more divisions with smaller parts to score
 _MOST_SCORED = 5_000  # rows
-_ATTEMPTS = 20  # to draw a division with two classes on both sides
+_ATTEMPTS = 20  # to draw a division that can tell models apart
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Sample:
-    """Checked rows, with labels and subjects as codes 0, 1, 2, ...
+    """Checked rows, with labels as codes 0, 1, 2, ..., or targets.
 
-    ``ids`` are the caller's where rows are ``named``, otherwise positions; ``owners`` is -1 for a row of nobody.
+    ``ids`` are the caller's where rows are ``named``, otherwise positions; ``owners`` is a matrix of rows by subjects;
+    ``groups`` are the classes of the rows, or one group of all.
     """
 
+    kind: Kind
     X: Any
-    y: Index
+    y: npt.NDArray[Any]
+    groups: Index
+    n_groups: int
     ids: Any
-    owners: Index | None
+    owners: Any
     weights: npt.NDArray[np.float64] | None
-    n_classes: int
     delete_class: int
     horizon: int
     grid: Grid
@@ -51,49 +52,62 @@ class Sample:
 
     def take(self, index: Index) -> Sample:
         """Some of the rows, in their order, known by their positions."""
-        return Sample(
-            self.X[index],
-            self.y[index],
-            np.arange(len(index)),
-            None if self.owners is None else self.owners[index],
-            None if self.weights is None else self.weights[index],
-            self.n_classes,
-            self.delete_class,
-            self.horizon,
-            self.grid,
+        return replace(
+            self,
+            X=self.X[index],
+            y=self.y[index],
+            groups=self.groups[index],
+            ids=np.arange(len(index)),
+            owners=None if self.owners is None else self.owners[index],
+            weights=None if self.weights is None else self.weights[index],
+            named=False,
         )
 
     @property
-    def class_counts(self) -> Index:
-        """Rows of each class."""
-        return np.bincount(self.y, minlength=self.n_classes)
+    def group_counts(self) -> Index:
+        """Rows of each class; of a regression, all rows."""
+        return np.bincount(self.groups, minlength=self.n_groups)
 
     def divide(self, rng: np.random.Generator, numbers_at_most: float) -> tuple[Sample, HeldOut]:
-        """Rows to learn, in their order, and rows to score; a subject's rows stay together.
+        """Rows to learn, in their order, and rows to score; nobody has rows on both sides.
 
         Of more rows to learn than ``numbers_at_most`` allows, some are drawn.
 
         Raises
         ------
         InputError
-            When rows of one subject are all that there is of a class, so that no division has two to score.
+            When no division has answers that differ on both sides.
         """
         n = self.n_rows
-        wanted = max(5, self.n_classes, math.ceil(n / 10 if n < SMALL else min(n / 5, _MOST_SCORED)))
+        wanted = max(5, self.n_groups, math.ceil(n / 10 if n < SMALL else min(n / 5, _MOST_SCORED)))
         for _ in range(_ATTEMPTS):
-            scored = _some(self.owners, self.y, wanted, rng)
-            learnt = np.setdiff1d(np.arange(n), scored)
-            if min(len(np.unique(self.y[scored])), len(np.unique(self.y[learnt]))) > 1:
+            if self.owners is None:
+                scored = _some(self._strata, wanted, rng)
+                learnt = np.setdiff1d(np.arange(n), scored)
+            else:
+                scored, learnt = apart(self.owners, wanted, rng)
+            if self.kind.differ(self.y[scored]) and self.kind.differ(self.y[learnt]):
                 break
         else:
             raise InputError(
-                "the rows cannot be divided so that rows of two classes are learnt and rows of two classes scored: too "
-                "few subjects have rows of some class. Give more rows, or leave subjects= out."
+                f"the rows cannot be divided so that {self.kind.differing} are learnt and {self.kind.differing} scored"
+                + (
+                    ": give more rows."
+                    if self.owners is None
+                    else ": too few subjects have such rows, or they share too many. Give more rows, or leave "
+                    "subjects= out."
+                )
             )
         most = max(SMALL // 2, int(min(numbers_at_most, n * self.grid.n_columns) / self.grid.n_columns))
         if len(learnt) > most:
-            learnt = learnt[_some(None if self.owners is None else self.owners[learnt], self.y[learnt], most, rng)]
+            part = self.take(learnt)
+            drawn = _some(part._strata, most, rng) if self.owners is None else apart(part.owners, most, rng)[0]
+            learnt = learnt[drawn]
         return self.take(learnt), HeldOut(self.X[scored], self.y[scored])
+
+    @property
+    def _strata(self) -> npt.NDArray[Any]:
+        return self.y if self.y.ndim == 1 else self.y[:, 0]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -101,14 +115,13 @@ class HeldOut:
     """Rows to score with."""
 
     X: Any
-    y: Index
+    y: npt.NDArray[Any]
 
-    def scores(self, clf: ErasableClassifier) -> Scores:
+    def scores(self, fitted: Estimator) -> AnyScores:
         """How good the predictions of a model that has rows are."""
-        model = clf.model_
-        return scores_of(self.y, clf.classes_.tolist(), model.probabilities(self.X), model.predict(self.X))
+        return kind_of(fitted).scores(fitted.model_, self.X, self.y)
 
-    def margin(self, clf: ErasableClassifier, share: float) -> float:
+    def margin(self, clf: Estimator, share: float) -> float:
         """How far from the boundary all but this share of the rows are, at most 1: a guess at the paper's epsilon."""
         S = clf.model_.decision(self.X)
         if S.ndim > 1:
@@ -126,7 +139,7 @@ def check_sample(
     ids: Any = None,
     subjects: Any = None,
     weights: Any = None,
-    model: ErasableClassifier,
+    model: Estimator,
     horizon: Any = None,
     delete_label: Any = None,
 ) -> Sample:
@@ -138,28 +151,23 @@ def check_sample(
         When rows, labels, subjects or weights cannot be planned with; no message quotes any of them.
     """
     X, y, _ = check_rows(model, X, y, first=True)
-    label_type(y)
     n, d = X.shape
     if n < LEAST_ROWS:
         raise InputError(f"a plan needs at least {LEAST_ROWS} rows, some to learn and some to score; got {n}.")
-    labels, codes = np.unique(y, return_inverse=True)
-    if len(labels) < 2:
-        raise InputError("the rows are all of one class: a plan needs rows of two or more classes.")
-    if n < 10 * len(labels):
-        raise InputError(
-            f"{n} rows have {len(labels)} distinct labels: a plan needs at least ten rows a class. "
-            "Give more rows, or labels that are classes."
-        )
+    kind = kind_of(model)
+    answers = kind.answers(model, y, d)
     grid = grid_of_parameters(model, d)
     check_memory(grid)
     return Sample(
+        kind,
         X,
-        codes.astype(np.intp),
+        answers.y,
+        answers.groups,
+        len(answers.names),
         np.arange(n) if ids is None else _checked_ids(ids, n),
-        None if subjects is None else _owner_codes(subjects, n),
+        None if subjects is None else owners_of(subjects, n),
         None if weights is None else _checked_weights(weights, n),
-        len(labels),
-        _class_named(delete_label, labels),
+        _class_named(delete_label, answers),
         _checked_horizon(horizon, n),
         grid,
         ids is not None,
@@ -173,28 +181,6 @@ def _checked_ids(ids: Any, n: int) -> Any:
     if len(set(column.tolist() if isinstance(column, np.ndarray) else column)) < n:
         raise InputError("ids name some rows twice: give every row an id of its own.")
     return column
-
-
-def _owner_codes(subjects: Any, n: int) -> Index:
-    owners = as_subject_column(subjects)
-    if len(owners) != n:
-        raise InputError(f"subjects has {len(owners)} entries for {n} rows: pass one subject per row.")
-    shared = sum(isinstance(s, tuple) for s in owners)
-    if shared:
-        raise InputError(
-            f"{shared} of {n} rows belong to several subjects, and a plan divides rows by one of each: give the one "
-            "whose requests are expected."
-        )
-    if isinstance(owners, np.ndarray):
-        codes = np.unique(owners, return_inverse=True)[1].astype(np.intp)
-    else:
-        seen: dict[Any, int] = {}
-        codes = np.array([-1 if s is None else seen.setdefault(s, len(seen)) for s in owners], dtype=np.intp)
-    if codes.max() < LEAST_SUBJECTS - 1:
-        raise InputError(
-            f"subjects names {codes.max() + 1} subjects: at least {LEAST_SUBJECTS} are needed to divide rows by them."
-        )
-    return codes
 
 
 def _checked_weights(weights: Any, n: int) -> npt.NDArray[np.float64]:
@@ -217,13 +203,13 @@ def _checked_weights(weights: Any, n: int) -> npt.NDArray[np.float64]:
     return given
 
 
-def _class_named(label: Any, labels: npt.NDArray[Any]) -> int:
+def _class_named(label: Any, answers: Answers) -> int:
     """Position of the class whose rows are deleted: by default the first, as in the paper."""
     if label is None:
         return 0
-    named = [i for i, value in enumerate(labels.tolist()) if value == label or str(value) == str(label)]
+    named = [i for i, value in enumerate(answers.names.tolist()) if value == label or str(value) == str(label)]
     if not named:
-        raise InputError(f"delete_label is none of the {len(labels)} classes of the rows: name one that is in y.")
+        raise InputError(f"delete_label is none of the {len(answers.names)} classes of the rows: name one in y.")
     return named[0]
 
 
@@ -238,17 +224,9 @@ def _checked_horizon(horizon: Any, n: int) -> int:
     return int(horizon)
 
 
-def _some(owners: Index | None, y: Index, wanted: int, rng: np.random.Generator) -> Index:
-    """About so many rows, drawn at random, ascending: every class has its share, or a subject's rows stay together."""
-    n = len(y)
-    if owners is None:
-        by_class = rng.permutation(n)
-        by_class = by_class[np.argsort(y[by_class], kind="stable")]
-        return np.sort(by_class[((np.arange(wanted) + rng.random()) * n / wanted).astype(np.intp)])
-    group = np.where(owners >= 0, owners, owners.max() + 1 + np.arange(n))
-    _, group, sizes = np.unique(group, return_inverse=True, return_counts=True)
-    drawn = rng.permutation(len(sizes))
-    count = int(np.searchsorted(np.cumsum(sizes[drawn]), wanted)) + 1
-    chosen = np.zeros(len(sizes), dtype=bool)
-    chosen[drawn[: min(count, len(sizes) - 1)]] = True
-    return np.flatnonzero(chosen[group])
+def _some(strata: npt.NDArray[Any], wanted: int, rng: np.random.Generator) -> Index:
+    """So many rows, drawn at random, ascending: all classes, or low and high targets, have their share."""
+    n = len(strata)
+    sorted_rows = rng.permutation(n)
+    sorted_rows = sorted_rows[np.argsort(strata[sorted_rows], kind="stable")]
+    return np.sort(sorted_rows[((np.arange(wanted) + rng.random()) * n / wanted).astype(np.intp)])

@@ -2,36 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from erasable.core.arrays import Float64s
 from erasable.errors import ConfigurationError
-from erasable.estimators import ErasableClassifier
 from erasable.operations.plan._candidates import (
     FEW,
     Candidate,
-    Parameters,
     Trial,
     fitted,
     grid_of_candidates,
     mean_of,
     observe,
     observe_whole,
-    score_all,
     storing_all,
     try_candidates,
 )
+from erasable.operations.plan._kinds import AnyScores, Estimator, Parameters
 from erasable.operations.plan._metrics import Metric
 from erasable.operations.plan._sample import SMALL, HeldOut, Sample
 from erasable.operations.plan._survival import deletable, simulate, survival
 from erasable.operations.plan._targets import Effort, Targets
-from erasable.operations.scoring import Scores
 
 Watch = Callable[[str, int, int], None]
 _SLACK = 1.05  # storage known from a part of the rows may be off by this factor
-_DOUBT = 1.5  # and so may a loss known from few divisions
-_LAST = 3  # candidates that are looked at more closely although they seem to lose too much
+_DOUBT = 0.5  # a loss known from few divisions may be off by this much of what is tolerated,
+_ERRORS = 2.0  # or by so many standard errors
+_RUNS = 6  # simulated sequences of deletions at least
+_FEW_ROWS, _MORE = 1_000, 3.0  # with fewer rows there are more divisions, up to so many times as many
 _FURTHER = 1.2  # after a candidate that lasts too short a time, the next one stores this many times as much
 
 
@@ -41,7 +42,7 @@ class Planner:
     def __init__(
         self,
         sample: Sample,
-        model: ErasableClassifier,
+        model: Estimator,
         targets: Targets,
         effort: Effort,
         random_state: int,
@@ -49,13 +50,13 @@ class Planner:
     ) -> None:
         self.sample, self.model, self.targets, self.metric = sample, model, targets, targets.by
         self.effort, self.random_state, self.watch = effort, random_state, watch
-        small = sample.n_rows < SMALL
-        self.n_tried = effort.small_tried if small else effort.tried
-        self.n_splits = effort.small_splits if small else effort.splits
-        self.paths = grid_of_candidates(effort, metric=targets.metric, named=sample.named)
+        self.n_tried, self.n_splits = effort.tried, effort.splits
+        if sample.n_rows < SMALL:
+            more = min(_MORE, max(1.0, _FEW_ROWS / sample.n_rows))
+            self.n_tried, self.n_splits = (round(more * n) for n in (effort.small_tried, effort.small_splits))
+        self.paths = grid_of_candidates(effort, sample.kind, metric=targets.metric, named=sample.named)
         self.trials: list[Trial] = []
         self._parts: dict[int, tuple[Sample, HeldOut]] = {}
-        self._all: dict[tuple[tuple[str, object], ...], list[Scores]] = {}
 
     def part(self, i: int) -> tuple[Sample, HeldOut]:
         """The i-th division of the rows."""
@@ -66,30 +67,37 @@ class Planner:
             self._parts[i] = found
         return found
 
-    def all_rows(self, parameters: Parameters, n: int, metric: Metric | None = None) -> float:
-        """The metric of the same classifier with every row stored, over the first divisions."""
-        key = tuple(sorted(storing_all(parameters).items()))
-        found = self._all.setdefault(key, [])
-        while len(found) < n:
-            found.append(score_all(self.model, parameters, *self.part(len(found))))
-        return mean_of(metric or self.metric, found[:n])
+    def _storing_all(self, parameters: Parameters, n: int) -> Sequence[AnyScores]:
+        """Scores of the same model with every row stored, on the first divisions."""
+        wanted = storing_all(parameters)
+        trial = next(trial for trial in self.trials if trial.parameters == wanted)
+        self._score(trial, n)
+        return trial.scores[:n]
+
+    def _reference(self, n: int, by: Metric) -> Sequence[AnyScores]:
+        bases = [trial for trial in self.trials if trial.parameters["threshold"] == 0.0]
+        best = min(bases, key=lambda base: by.lost(mean_of(by, base.scores[: self.n_tried]), 0.0))
+        return self._storing_all(best.parameters, n)
 
     def reference(self, n: int, metric: Metric | None = None) -> float:
-        """The best that any of these classifiers does with every row stored: what a loss is counted from."""
+        """The best that any of these models does with every row stored: what a loss is counted from."""
         by = metric or self.metric
-        bases = [parameters for path in self.paths if path for parameters in path[0]]
-        best = min(bases, key=lambda base: by.lost(self.all_rows(base, self.n_tried, by), 0.0))
-        return self.all_rows(best, n, by)
+        return mean_of(by, self._reference(n, by))
 
-    def constant(self, metric: Metric | None = None) -> float:
-        """The metric of the best constant."""
+    def constant(self, n: int, metric: Metric | None = None) -> float:
+        """The metric of the best constant on the first divisions."""
         by = metric or self.metric
-        return float(np.mean([by.of_constant(s) for s in self.trials[0].scores[: self.n_tried]]))
+        return float(np.mean([by.of_constant(s) for s in self._reference(n, by)]))
 
     def gain(self, metric: Metric | None = None) -> float:
-        """By how much every row stored is better than a constant."""
+        """By how much every row stored is better than a constant, on all divisions."""
         by = metric or self.metric
-        return by.lost(self.constant(by), self.reference(self.n_tried, by))
+        return by.lost(self.constant(self.n_splits, by), self.reference(self.n_splits, by))
+
+    def losses(self, trial: Trial) -> Float64s:
+        """What a candidate loses against every row stored, division by division."""
+        by, whole = self.metric, self._reference(len(trial.scores), self.metric)
+        return np.array([by.lost(by.of(s), by.of(w)) for s, w in zip(trial.scores, whole, strict=False)])
 
     # -- trying --------------------------------------------------------------------------------------------------
 
@@ -118,9 +126,7 @@ class Planner:
         if self.gain() <= self.targets.max_loss:  # a constant would do
             return None
         least, simulated = 0.0, 0
-        for trial in self._worth_a_closer_look():
-            if trial.stored_rows < least:
-                continue
+        while simulated < self.effort.simulated and (trial := self._next(least, last=not simulated)) is not None:
             self.look_closer(trial)
             if not self.is_able(trial):
                 continue
@@ -128,15 +134,32 @@ class Planner:
             if self.survives(trial):
                 return trial
             least, simulated = _FURTHER * trial.stored_rows, simulated + 1
-            if simulated == self.effort.simulated:
-                break
         return None
 
-    def _worth_a_closer_look(self) -> Iterator[Trial]:
-        """Candidates that seem able, those that store least first; then the best of those that do not."""
-        yield from [trial for trial in self.by_storage() if self.is_able(trial)]
-        others = [t for t in self.trials if t.whole is None and self.stores_little(t) and self.holds_classes(t)]
-        yield from sorted(others, key=lambda trial: self.metric.lost(trial.value(self.metric), 0.0))[:_LAST]
+    def _next(self, least: float, *, last: bool) -> Trial | None:
+        """What to look at next: of the candidates that seem able and store as much as ``least``, the smallest.
+
+        Where none does, the ``last`` is the one that comes closest, unless that was looked at already: before no
+        candidate is called good enough, that one is known as well as it can be.
+        """
+        able = [t for t in self.by_storage() if t.stored_rows >= least and not t.closely and self.is_able(t)]
+        if able or not last:
+            return able[0] if able else None
+        closest = self.closest()
+        return None if closest is None or closest.closely else closest
+
+    def closest(self) -> Trial | None:
+        """The candidate that stores little and comes closest to the other targets; None where all store too much.
+
+        Of those that lose little, the one that misses least of the classes; otherwise the one that loses least, and
+        misses none if there is such a one.
+        """
+        little = [trial for trial in self.by_storage() if self.stores_little(trial)]
+        good = [trial for trial in little if self.is_good(trial)]
+        if good:
+            return max(good, key=lambda trial: (-len(self.missing(trial)), min(trial.core_rows)))
+        whole = [trial for trial in little if self.holds_classes(trial)]
+        return min(whole or little, key=lambda trial: self.losses(trial).mean(), default=None)
 
     def by_storage(self) -> list[Trial]:
         """All candidates, those that store least first."""
@@ -144,30 +167,38 @@ class Planner:
 
     def record(self, trial: Trial) -> Candidate:
         """What was measured of a candidate."""
-        return trial.record(self.sample.horizon, self.metric, self.all_rows(trial.parameters, len(trial.scores)))
+        all_rows = mean_of(self.metric, self._storing_all(trial.parameters, len(trial.scores)))
+        reference = self._reference(self.n_splits, self.metric)
+        return trial.record(self.sample.horizon, self.metric, self.sample.kind, all_rows, reference)
+
+    def _score(self, trial: Trial, n: int) -> None:
+        """Score a candidate on the first n divisions."""
+        for i in range(len(trial.scores), n):
+            self.watch("scoring again", i, n)
+            part, held_out = self.part(i)
+            found = fitted(self.model, trial.parameters, part)
+            if found is None:
+                trial.whole = np.zeros(self.sample.n_groups)  # it may store nothing, so there is no more to see
+                return
+            rng = np.random.default_rng([self.random_state, 4, i])
+            observe(trial, found, part, held_out, model=self.model, max_loss=self.targets.max_loss, rng=rng)
 
     def look_closer(self, trial: Trial) -> None:
         """Score a candidate on all divisions, and see what learning all rows stores."""
-        if trial.whole is not None:
-            return
-        for i in range(len(trial.scores), self.n_splits):
-            self.watch("scoring again", i, self.n_splits)
-            part, held_out = self.part(i)
-            clf = fitted(self.model, trial.parameters, part)
-            if clf is not None:
-                rng = np.random.default_rng([self.random_state, 4, i])
-                observe(trial, clf, part, held_out, model=self.model, max_loss=self.targets.max_loss, rng=rng)
-        observe_whole(trial, self.model, self.sample, np.random.default_rng([self.random_state, 3]))
-        self.watch("scoring again", 1, 1)
+        if not trial.closely:
+            self._score(trial, self.n_splits)
+        if not trial.closely:
+            observe_whole(trial, self.model, self.sample, np.random.default_rng([self.random_state, 3]))
+            self.watch("scoring again", 1, 1)
 
     def _simulate(self, trial: Trial) -> None:
-        t, total = self.targets, self.n_splits * self.effort.orders
+        t, orders = self.targets, max(self.effort.orders, math.ceil(_RUNS / self.n_splits))
         for i in range(self.n_splits):
             part, held_out = self.part(i)
             clf = fitted(self.model, trial.parameters, part)
-            for order in range(self.effort.orders if clf is not None else 0):
+            for order in range(orders if clf is not None else 0):
                 assert clf is not None
-                self.watch("simulating deletions", i * self.effort.orders + order, total)
+                self.watch("simulating deletions", i * orders + order, self.n_splits * orders)
                 rng = np.random.default_rng([self.random_state, 2, i, order])
                 trial.runs.append(
                     simulate(clf, part, held_out, t.distribution, metric=t.by, max_loss=t.max_loss, rng=rng)
@@ -205,22 +236,31 @@ class Planner:
     def stores_little(self, trial: Trial) -> bool:
         """Whether it stores no more than it may."""
         t = self.targets
-        slack = 1.0 if trial.whole is not None else _SLACK
+        slack = 1.0 if trial.closely else _SLACK
         share, most = trial.stored_rows / self.sample.horizon, 1.0 if t.max_stored is None else t.max_stored
         return share <= slack * most and (t.max_bytes is None or trial.stored_bytes <= slack * t.max_bytes)
 
     def is_good(self, trial: Trial) -> bool:
-        """Whether it loses at most what is tolerated, and keeps half of what there is to gain over a constant."""
-        by, reference = self.metric, self.reference(len(trial.scores))
-        half = by.lost(self.constant(), reference) / 2.0
-        tolerated = (1.0 if trial.whole is not None else _DOUBT) * self.targets.max_loss
-        if trial.final is not None and by.lost(by.of_constant(trial.final), by.of(trial.final)) < half:
-            return False  # other parts of the rows made better models than all of them do
-        return by.lost(trial.value(by), reference) <= min(tolerated, half)
+        """Whether it loses at most what is tolerated, and is no constant, as far as is known."""
+        losses, doubt = self.losses(trial), 0.0
+        if not trial.closely:
+            error = losses.std(ddof=1) / np.sqrt(len(losses)) if len(losses) > 1 else 0.0
+            doubt = max(_DOUBT * self.targets.max_loss, _ERRORS * error)
+        return losses.mean() <= min(self.targets.max_loss, self.half(trial)) + doubt and not self.fails(trial)
+
+    def half(self, trial: Trial) -> float:
+        """Half of what every row stored gains over a constant: what a candidate may lose at most, whatever is said."""
+        n = len(trial.scores)
+        return self.metric.lost(self.constant(n), self.reference(n)) / 2.0
+
+    def fails(self, trial: Trial) -> bool:
+        """Whether the model of all rows is hardly better than a constant, though parts of them made better ones."""
+        by, final = self.metric, trial.final
+        return final is not None and by.lost(by.of_constant(final), by.of(final)) < self.half(trial)
 
     def missing(self, trial: Trial) -> list[int]:
         """Classes that have no core row, or fewer than ten where there are more than ten to choose from."""
-        wanted = np.where(self.sample.class_counts > FEW, FEW, 1)
+        wanted = np.where(self.sample.group_counts > FEW, FEW, 1)
         return [int(c) for c in np.flatnonzero(np.round(trial.core_rows) < wanted)]
 
     def holds_classes(self, trial: Trial) -> bool:

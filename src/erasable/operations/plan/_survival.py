@@ -10,9 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from erasable.core.arrays import Float64s
-from erasable.estimators import ErasableClassifier
+from erasable.operations.plan._kinds import Estimator, Index
 from erasable.operations.plan._metrics import Metric
-from erasable.operations.plan._sample import HeldOut, Index, Sample
+from erasable.operations.plan._owners import n_subjects, requests
+from erasable.operations.plan._sample import HeldOut, Sample
 from erasable.operations.plan.bounds import capacity
 
 # Shares of what can be deleted at which a model is scored: dense where few are deleted and where few are left.
@@ -97,7 +98,7 @@ class Theoretical:
 
 
 def simulate(
-    clf: ErasableClassifier,
+    clf: Estimator,
     part: Sample,
     held_out: HeldOut,
     distribution: str,
@@ -110,7 +111,7 @@ def simulate(
 
     Parameters
     ----------
-    clf : ErasableClassifier
+    clf : ErasableClassifier or ErasableRegressor
         Learnt from ``part``, its rows named 0, 1, 2, ...; left as it is.
     part : Sample
         The rows it learnt.
@@ -145,28 +146,21 @@ def simulate(
     return Run(np.interp(STEPS, share, loss), np.interp(STEPS, share, gone))
 
 
-def draw_requests(
-    clf: ErasableClassifier, part: Sample, distribution: str, rng: np.random.Generator
-) -> tuple[Index, Index]:
+def draw_requests(clf: Estimator, part: Sample, distribution: str, rng: np.random.Generator) -> tuple[Index, Index]:
     """Positions of rows in the order in which they are deleted, and where in it each request ends."""
     n = part.n_rows
     match distribution:
         case "worst":
             rows = rng.permutation(clf.core_ids_).astype(np.intp)
         case "label":
-            rows = rng.permutation(np.flatnonzero(part.y == part.delete_class))
+            rows = rng.permutation(np.flatnonzero(part.groups == part.delete_class))
         case "weights":
             assert part.weights is not None
             there = np.flatnonzero(part.weights > 0.0)
             # The order of exponential waiting times is that of drawing without replacement.
             rows = there[np.argsort(rng.standard_exponential(len(there)) / part.weights[there], kind="stable")]
         case "subject":
-            assert part.owners is not None
-            owned = np.flatnonzero(part.owners >= 0)
-            codes, group = np.unique(part.owners[owned], return_inverse=True)
-            place = rng.permutation(len(codes))[group]
-            order = np.argsort(place, kind="stable")
-            return owned[order], np.cumsum(np.bincount(place, minlength=len(codes)))
+            return requests(part.owners, rng)
         case _:
             rows = rng.permutation(n)
     return rows, np.arange(1, len(rows) + 1)
@@ -179,14 +173,13 @@ def deletable(sample: Sample, distribution: str, stored_rows: float) -> tuple[in
         case "worst":
             return max(1, round(stored_rows)), "core rows"
         case "label":
-            return round(growth * np.count_nonzero(sample.y == sample.delete_class)), "rows"
+            return round(growth * np.count_nonzero(sample.groups == sample.delete_class)), "rows"
         case "weights":
             assert sample.weights is not None
             return round(growth * np.count_nonzero(sample.weights)), "rows"
         case "subject":
-            assert sample.owners is not None
             # Horizon over rows given: a sample of subjects, so that their number grows with the rows.
-            return round(growth * len(np.unique(sample.owners[sample.owners >= 0]))), "subjects"
+            return round(growth * n_subjects(sample.owners)), "subjects"
         case _:
             return sample.horizon, "rows"
 

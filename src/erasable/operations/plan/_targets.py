@@ -15,13 +15,13 @@ _MONTHS = 12.0
 
 @dataclass(frozen=True)
 class Targets:
-    """What the planned classifier has to reach. ``None`` stands for no such target.
+    """What the planned model has to reach. ``None`` stands for no such target.
 
     Parameters
     ----------
     max_loss : float, default=0.01
         What may be lost of the metric, twice: by storing a core set instead of all rows, and then by deletions until
-        the model has to be learnt afresh.
+        the model has to be learnt afresh. At most 1, but of ``mae``, which has the units of the targets.
     max_stored : float in (0, 1], optional
         The largest share of the rows that may be stored.
     max_bytes : int, optional
@@ -35,7 +35,8 @@ class Targets:
         core rows only. ``weights``: rows with probability in proportion to their weights.
     metric : str, default="accuracy"
         What candidates are compared by: ``accuracy``, ``balanced`` (accuracy, in the mean over the classes), ``auc``
-        or ``logloss``, of which lower is better.
+        or ``logloss``, of which lower is better. Of numbers: ``r2``, or ``mae``, of which lower is better; with several
+        targets each in the mean.
 
     Raises
     ------
@@ -58,7 +59,11 @@ class Targets:
     metric: str = "accuracy"
 
     def __post_init__(self) -> None:
-        number_between(self.max_loss, "max_loss", 0.0, 1.0, closed="high")
+        choice(self.metric, "metric", tuple(METRICS))
+        if self.by.in_units:
+            positive_number(self.max_loss, "max_loss")
+        else:
+            number_between(self.max_loss, "max_loss", 0.0, 1.0, closed="high")
         if self.max_stored is not None:
             number_between(self.max_stored, "max_stored", 0.0, 1.0, closed="high")
         for name in ("max_bytes", "deletions_per_month", "months"):
@@ -68,7 +73,6 @@ class Targets:
             raise ConfigurationError(
                 f"distribution must be one of {', '.join(DISTRIBUTIONS)}; got {self.distribution!r}."
             )
-        choice(self.metric, "metric", tuple(METRICS))
         if self.months is not None and self.deletions_per_month is None:
             raise ConfigurationError("months needs deletions_per_month: how many deletions are expected in each?")
 

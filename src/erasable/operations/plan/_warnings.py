@@ -20,27 +20,23 @@ def cautions(plan: Plan, scored: int) -> tuple[str, ...]:
         Different rows that the metric was measured with.
     """
     r, t = plan.recommended, plan.targets
-    found = _skew(plan)
-    if t.metric == "accuracy" and r.scores["balanced"] < r.scores["accuracy"] - _GAP:
+    found = [*_skew(plan), *_classes(plan)]
+    if r.parameters["threshold"] == 0.0:
         found.append(
-            f"balanced accuracy is {r.scores['balanced']:.4f} beside an accuracy of {r.scores['accuracy']:.4f}: rare "
-            "classes are predicted worse than common ones. Where that matters, plan with metric='balanced'."
-        )
-    elif r.scores["balanced"] < (1.0 + _GAP) / len(plan.class_rows):
-        found.append(
-            f"balanced accuracy is {r.scores['balanced']:.4f}: the classes that it predicts are hardly better than a "
-            "constant, whatever its probabilities are. Use those, or class_weight='balanced'."
+            "all rows are stored: no candidate that stores less meets the targets. What storing less costs is in the "
+            "table."
         )
     if t.by.lost(r.value.mean, r.random_rows) > t.max_loss / 2.0:
         tried = any("sample_rate" in c.parameters for c in plan.candidates)
         how = f"threshold=inf with sample_rate={r.stored_share:.2g} stores such rows"
+        figures = f"{t.by.title} {t.by.text(r.random_rows)}, not {t.by.text(r.value.mean)}"
         found.append(
-            f"as many random rows do better here ({t.by.title} {r.random_rows:.4f}, not {r.value.mean:.4f}): {how}"
+            f"as many random rows do better here ({figures}): {how}"
             + ("." if tried else "; name the rows with ids= to have it tried.")
         )
     if r.stored_rows < _FEW:
         found.append(f"the core set has only {r.stored_rows} rows: results vary much with the rows it happens to hold.")
-    if scored * t.max_loss < _SEEN:
+    if scored * t.max_loss < _SEEN * t.by.scale(plan.constant):
         found.append(
             f"{t.by.title} was measured with {scored:,} different rows, too few to see a loss of {t.max_loss:g} well: "
             "give more rows."
@@ -56,6 +52,24 @@ def cautions(plan: Plan, scored: int) -> tuple[str, ...]:
             "that could be deleted: that is no promise beyond them."
         )
     return tuple(found)
+
+
+def _classes(plan: Plan) -> list[str]:
+    """Where a plan looks good by one metric and bad by another."""
+    scores = plan.recommended.scores
+    if "balanced" not in scores:
+        return []
+    if plan.targets.metric == "accuracy" and scores["balanced"] < scores["accuracy"] - _GAP:
+        return [
+            f"balanced accuracy is {scores['balanced']:.4f} beside an accuracy of {scores['accuracy']:.4f}: rare "
+            "classes are predicted worse than common ones. Where that matters, plan with metric='balanced'."
+        ]
+    if scores["balanced"] < (1.0 + _GAP) / len(plan.class_rows):
+        return [
+            f"balanced accuracy is {scores['balanced']:.4f}: the classes that it predicts are hardly better than a "
+            "constant, whatever its probabilities are. Use those, or class_weight='balanced'."
+        ]
+    return []
 
 
 def _skew(plan: Plan) -> list[str]:
