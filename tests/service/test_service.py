@@ -492,6 +492,20 @@ def test_keys_and_models_are_required(models, tmp_path):
         missing.start()
 
 
+def test_snapshots_are_swapped_before_anybody_is_told(service, monkeypatch):
+    versions = []
+    complete = service._ledger.complete
+    monkeypatch.setattr(
+        service._ledger,
+        "complete",
+        lambda *given: (versions.append(service.snapshot("left").version), complete(*given))[1],
+    )
+    before = service.snapshot("left").version
+    asked(service)
+    service.worker.commit()
+    assert versions == [service.snapshot("left").version] != [before]
+
+
 def test_a_snapshot_never_changes_and_another_takes_its_place(service, models):
     X = np.random.default_rng(3).standard_normal((20, 3))
     before = service.snapshot("left")

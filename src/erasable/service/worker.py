@@ -109,11 +109,10 @@ class Worker:
             except BaseException:
                 self._ledger.complete()  # those that were cancelled do not wait for it
                 raise
-            self._ledger.complete([entry.request_id for entry, _ in work], tuple(self._files))
             for entry, identities in work:
                 if entry.kind == "access":
                     self._access[entry.request_id] = now + self._settings.access_for, identities
-        self._snapshots.refresh()
+            self._ledger.complete([entry.request_id for entry, _ in work], tuple(self._files))
         return len(work)
 
     def _forget(self, named: tuple[Identity, ...], now: datetime) -> None:
@@ -121,6 +120,7 @@ class Worker:
             self._suppression.add(named, now)
         for file in self._files.values():
             file.forget_together([Erasure(identities=named)])
+        self._snapshots.refresh()  # nobody predicts with somebody whose erasure is completed
 
     def sign(self) -> int:
         """Verify every model that owes receipts, as its file is now, and sign them; how many.
