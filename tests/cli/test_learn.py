@@ -261,6 +261,7 @@ def test_learn_as_json(capsys, folder):
         "core_rows": model.n_core_,
         "rows_known": 0,
         "rows_replaced": 0,
+        "rows_suppressed": 0,
         "bytes": len(content()),
         "score": None,
         "test": None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import threading
 import time
 import uuid
 from datetime import timedelta
@@ -22,8 +23,10 @@ from erasable.errors import (
     QueueFullError,
     StoreError,
     UnknownRequestError,
+    VerificationError,
 )
 from erasable.operations.inspect import inspect
+from erasable.service.rounds import Rounds
 from erasable.service.service import ErasureService
 from erasable.service.settings import Settings
 from erasable.store import Disk
@@ -226,6 +229,49 @@ def test_one_model_that_fails_holds_up_the_request_until_it_is_durable_in_all(se
     service.worker.commit()
     assert service.entry(name).state == "completed"
     assert all("person-3" not in people(path) for path in models.values())
+
+
+def test_a_model_that_does_not_verify_signs_nothing_and_holds_up_no_other(service, monkeypatch):
+    name = asked(service)
+    service.worker.commit()
+    verify = service.worker._verify
+
+    def failing(path):
+        if path.endswith("left.erasable"):
+            raise VerificationError("not what learning its own rows gives.")
+        return verify(path)
+
+    monkeypatch.setattr(service.worker, "_verify", failing)
+    sign = next(rounds for rounds in service._rounds if rounds.what == "sign")
+    sign.once()
+    assert "not what learning" in service.health().problem
+    assert service.entry(name).receipts == {"right"}
+    assert service.receipts(name) is None
+    monkeypatch.undo()
+    sign.once()
+    assert service.health().ready
+    assert service.receipts(name).keys() == {"left", "right"}
+
+
+def test_rounds_that_go_wrong_are_tried_less_and_less_often_and_say_no_names():
+    moments, gate = [], threading.Event()
+
+    def call():
+        moments.append(time.monotonic())
+        if len(moments) < 5:
+            raise RuntimeError("somebody@example.org")
+        gate.set()
+
+    rounds = Rounds("commit", 0.01, call)
+    rounds.once()
+    assert rounds.problem == "could not commit: RuntimeError."
+    rounds.start()
+    assert gate.wait(10)
+    rounds.end()
+    rounds.join()
+    assert rounds.problem is None
+    assert moments[4] - moments[1] > 0.03
+    assert rounds.calls == len(moments)
 
 
 def test_access_is_answered_as_stored_now_and_by_memory_alone(service, opened, clock, tmp_path):
@@ -444,6 +490,20 @@ def test_keys_and_models_are_required(models, tmp_path):
     missing = ErasureService({"m": tmp_path / "none"}, tmp_path / "l", signer=KEY, operator_key=OPERATOR)
     with pytest.raises(StoreError):
         missing.start()
+
+
+def test_snapshots_are_swapped_before_anybody_is_told(service, monkeypatch):
+    versions = []
+    complete = service._ledger.complete
+    monkeypatch.setattr(
+        service._ledger,
+        "complete",
+        lambda *given: (versions.append(service.snapshot("left").version), complete(*given))[1],
+    )
+    before = service.snapshot("left").version
+    asked(service)
+    service.worker.commit()
+    assert versions == [service.snapshot("left").version] != [before]
 
 
 def test_a_snapshot_never_changes_and_another_takes_its_place(service, models):

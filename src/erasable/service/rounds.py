@@ -8,11 +8,14 @@ from collections.abc import Callable
 
 from erasable.errors import ErasableError
 
+_MOST_DOUBLINGS = 6
+
 
 class Rounds(threading.Thread):
     """Calls a function every so many seconds; what it raises is the problem until it goes well again.
 
-    The times are those of a grid, whatever a call takes, so that they tell nothing of what it did.
+    The times are those of a grid, whatever a call takes, so that they tell nothing of what it did. While it goes wrong,
+    more and more of them are left out, up to 64 in a row.
 
     Attributes
     ----------
@@ -35,11 +38,12 @@ class Rounds(threading.Thread):
 
     def run(self) -> None:
         """See ``start``."""
-        begun = time.monotonic()
+        begun, failed = time.monotonic(), 0
         while not self._ending.is_set():
             self.once()
-            passed = time.monotonic() - begun
-            self._ending.wait(self._period - passed % self._period)
+            failed = 0 if self.problem is None else min(failed + 1, _MOST_DOUBLINGS)
+            passed, period = time.monotonic() - begun, self._period * 2**failed
+            self._ending.wait(period - passed % period)
 
     def once(self) -> None:
         """One call."""

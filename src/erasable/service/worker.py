@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from erasable.audit.keys import PrivateKey
 from erasable.audit.receipts import make_receipt
-from erasable.errors import ConfigurationError, UnknownRequestError
+from erasable.errors import ConfigurationError, ErasableError, UnknownRequestError
 from erasable.models.access import StoredRows, rows_of
 from erasable.models.files import read_model
 from erasable.models.state import State as ModelState
@@ -109,11 +109,10 @@ class Worker:
             except BaseException:
                 self._ledger.complete()  # those that were cancelled do not wait for it
                 raise
-            self._ledger.complete([entry.request_id for entry, _ in work], tuple(self._files))
             for entry, identities in work:
                 if entry.kind == "access":
                     self._access[entry.request_id] = now + self._settings.access_for, identities
-        self._snapshots.refresh()
+            self._ledger.complete([entry.request_id for entry, _ in work], tuple(self._files))
         return len(work)
 
     def _forget(self, named: tuple[Identity, ...], now: datetime) -> None:
@@ -121,6 +120,7 @@ class Worker:
             self._suppression.add(named, now)
         for file in self._files.values():
             file.forget_together([Erasure(identities=named)])
+        self._snapshots.refresh()  # nobody predicts with somebody whose erasure is completed
 
     def sign(self) -> int:
         """Verify every model that owes receipts, as its file is now, and sign them; how many.
@@ -133,13 +133,17 @@ class Worker:
         VerificationError
             When a state is not what learning its own rows gives: nothing is signed for it.
         """
-        signed = 0
+        signed, problems = 0, []
         with self._signing:
             for name, file in self._files.items():
                 owed = [e for e in self._ledger.owing() if name in e.models and name not in e.receipts]
                 if not owed:
                     continue
-                digest, guarantee = self._verify(file.path)
+                try:
+                    digest, guarantee = self._verify(file.path)
+                except ErasableError as error:  # the other models sign all the same
+                    problems.append(error)
+                    continue
                 sign = partial(
                     make_receipt,
                     self._signer,
@@ -149,9 +153,12 @@ class Worker:
                     format_version=ModelState.VERSION,
                     completed_at=self._clock(),
                 )
-                texts = [(e.request_id, name, sign(requested_at=e.received, request_id=e.request_id)) for e in owed]
-                self._ledger.put_receipts(texts)
-                signed += len(texts)
+                self._ledger.put_receipts(
+                    (e.request_id, name, sign(requested_at=e.received, request_id=e.request_id)) for e in owed
+                )
+                signed += len(owed)
+        if problems:
+            raise problems[0]
         return signed
 
     def tell(self) -> int:
