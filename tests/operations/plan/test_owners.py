@@ -17,7 +17,7 @@ shared = st.lists(st.sets(st.integers(0, 25), max_size=3), min_size=30, max_size
 )
 
 
-def table(n=600, seed=0):
+def table(n=1000, seed=0):
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, 4))
     return X, X[:, 0] + 0.3 * rng.standard_normal(n) > 0
@@ -62,22 +62,22 @@ def test_where_rows_have_one_owner_none_is_left_out_and_couples_stay_together():
 
 def test_a_plan_of_rows_that_two_people_share():
     X, y = table()
-    pairs = np.stack([np.arange(600) % 97, 100 + np.arange(600) % 89], axis=1)
+    pairs = np.stack([np.arange(1000) % 97, 100 + np.arange(1000) % 89], axis=1)
     found = plan(X, y, subjects=pairs, effort="quick", max_loss=0.05)
     assert found.targets.distribution == "subject"
     assert found.survival.unit == "subjects"
     assert found.survival.limit == 97 + 89
     clf = eval(found.line, {"ErasableClassifier": ErasableClassifier}).fit(X, y, subjects=pairs)
     assert clf.n_core_ == found.recommended.stored_rows
-    once = plan(X, y, subjects=[(i, i) for i in range(600)], effort="quick", max_loss=0.05)
-    assert once == plan(X, y, subjects=np.arange(600), effort="quick", max_loss=0.05)
+    once = plan(X, y, subjects=[(i, i) for i in range(1000)], effort="quick", max_loss=0.05)
+    assert once == plan(X, y, subjects=np.arange(1000), effort="quick", max_loss=0.05)
 
 
 def test_what_cannot_be_divided_is_refused():
     X, y = table()
     with pytest.raises(InputError, match="9 subjects: at least 10"):
-        plan(X, y, subjects=[(i % 9, (i + 1) % 9) for i in range(600)])
+        plan(X, y, subjects=[(i % 9, (i + 1) % 9) for i in range(1000)])
     with pytest.raises(InputError, match=r"cannot be divided so that rows of two classes .* or they share too many"):
-        plan(X, y, subjects=[tuple(range(12))] * 600, effort="quick")
-    with pytest.raises(InputError, match="2 entries for 600 rows"):
+        plan(X, y, subjects=[tuple(range(12))] * 1000, effort="quick")
+    with pytest.raises(InputError, match="2 entries for 1000 rows"):
         check_sample(X, y, subjects=[(1, 2), 3], model=ErasableClassifier())

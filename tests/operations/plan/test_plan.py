@@ -141,7 +141,7 @@ def test_nothing_of_the_rows_is_in_a_plan():
 
 
 def test_the_rows_are_left_as_they_were_and_containers_do_not_matter():
-    X, y, _, _ = rows(n=600)
+    X, y, _, _ = rows(n=1000)
     X[np.abs(X) < 0.5] = 0.0
     before = X.copy()
     dense = plan(X, y, effort="quick", max_loss=0.05)
@@ -240,8 +240,8 @@ def test_a_class_that_the_core_misses_is_no_plan():
 def test_whatever_is_recommended_holds_all_classes_and_beats_a_constant(seed):
     rng = np.random.default_rng(seed)
     k, metric = int(rng.integers(2, 5)), list(CLASSES.metrics.values())[seed % 4]
-    X = rng.standard_normal((700, 6)) * np.exp(rng.standard_normal(6))
-    y = np.searchsorted(np.sort(rng.uniform(-1.5, 2.5, k - 1)), X[:, 0] / X[:, 0].std() + rng.standard_normal(700))
+    X = rng.standard_normal((1000, 6)) * np.exp(rng.standard_normal(6))
+    y = np.searchsorted(np.sort(rng.uniform(-1.5, 2.5, k - 1)), X[:, 0] / X[:, 0].std() + rng.standard_normal(1000))
     y[:15] = np.arange(15) % k
     try:
         found = plan(X, y, metric=metric.name, max_loss=0.03, effort="quick")
@@ -464,7 +464,7 @@ def test_skewed_classes_are_warned_of():
 
 
 def test_targets_that_cannot_be_met_name_the_one_that_binds_and_what_would_do():
-    X, y, _, _ = rows(n=500, d=6, noise=2.0)
+    X, y, _, _ = rows(n=1000, d=6, noise=2.0)
     with pytest.raises(ConfigurationError, match=r"storage target \(max_bytes=100\).*bytes\. Allow that"):
         plan(X, y, max_bytes=100, effort="quick")
     with pytest.raises(

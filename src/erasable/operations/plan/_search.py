@@ -32,7 +32,7 @@ _SLACK = 1.05  # storage known from a part of the rows may be off by this factor
 _DOUBT = 0.5  # a loss known from few divisions may be off by this much of what is tolerated,
 _ERRORS = 2.0  # or by so many standard errors
 _RUNS = 6  # simulated sequences of deletions at least
-_FEW_ROWS, _MORE = 1_000, 3.0  # with fewer rows there are more divisions, up to so many times as many
+_FEW_ROWS, _MORE = 1_000, 2.0  # with fewer rows there are more divisions, up to so many times as many
 _FURTHER = 1.2  # after a candidate that lasts too short a time, the next one stores this many times as much
 
 
