@@ -15,7 +15,6 @@ from erasable.models.model import Model
 from erasable.schemas import (
     Draft,
     EncodingReport,
-    Role,
     Schema,
     draft_blocks,
     draft_gathered,
