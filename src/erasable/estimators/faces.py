@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import chain
 from typing import Any, Self, TypeVar
 
@@ -19,10 +20,11 @@ from sklearn.base import clone
 from erasable.core.arrays import Float64s
 from erasable.core.layout import Buffer
 from erasable.core.selector import Progress
+from erasable.engines import Engine, engine_of
 from erasable.errors import ConfigurationError
 from erasable.estimators.forgetting import Forgetting, ForgettingClassifier
 from erasable.estimators.saving import Savable
-from erasable.estimators.validated import check_rows
+from erasable.estimators.validated import SCHEMA, check_rows
 from erasable.models.access import StoredRows, rows_of
 from erasable.models.blocks import Block
 from erasable.models.files import KINDS
@@ -30,9 +32,10 @@ from erasable.models.keys import array_of
 from erasable.models.model import Model
 from erasable.models.order import LabelRuns
 from erasable.models.reports import ForgetReport, LearnReport
-from erasable.models.rounds import BUDGET_BYTES, Ahead, learn_blocks
+from erasable.models.rounds import BUDGET_BYTES, Ahead, copy_without, learn_blocks
 from erasable.models.scarcity import OfferedLabels
 from erasable.models.shards import Fetch
+from erasable.models.slices import Slices
 from erasable.validation import whole_number
 
 M = TypeVar("M", bound=Model)
@@ -78,6 +81,23 @@ class ModelFace(Savable, Forgetting):
                 f"like has other parameters than the file was made with: give the same. Found: {error}"
             ) from error
         return model
+
+    def _without_model(self) -> Self:
+        """An estimator that checks rows as this one does, and holds none."""
+        other: Self = clone(self)
+        other._install({name: vars(self)[name] for name in SCHEMA if name in vars(self)})
+        return other
+
+    @contextmanager
+    def _chosen_engine(self, given: Any = None) -> Iterator[Engine | None]:
+        """The engine that is given here or as a parameter; one that was made from its name is closed afterwards."""
+        given = getattr(self, "engine", None) if given is None else given
+        engine = engine_of(given)
+        try:
+            yield engine
+        finally:
+            if engine is not None and engine is not given:
+                engine.close()
 
     def _take_over(self, model: Model) -> None:
         """Stand in front of a model that came from a file."""
@@ -129,16 +149,35 @@ class ModelFace(Savable, Forgetting):
             self._check_unchanged(model, classes)
         if model.one_by_one and model.classifies and model.order_key is None:
             LabelRuns().add(y).warn(stacklevel=4)  # who called fit
-        report = model.learn(
-            X,
-            y,
-            ids,
-            subjects,
-            sample_weight=sample_weight,
-            allow_no_subject=allow_no_subject,
-            progress=progress,
-            **sizes,
-        )
+        with self._chosen_engine() as engine:
+            if engine is None:
+                report = model.learn(
+                    X,
+                    y,
+                    ids,
+                    subjects,
+                    sample_weight=sample_weight,
+                    allow_no_subject=allow_no_subject,
+                    progress=progress,
+                    **sizes,
+                )
+            else:
+                model = model if fresh else copy_without(model, [])  # should this be refused, the other one is whole
+                rows = Slices(
+                    model,
+                    X,
+                    y,
+                    ids,
+                    subjects,
+                    sample_weight,
+                    allow_no_subject=allow_no_subject,
+                    block_bytes=engine.block_bytes,
+                )
+                watch = None if progress is None else (lambda done: progress(done, X.shape[0]))
+                report = learn_blocks(model, rows, engine=engine, allow_no_subject=allow_no_subject, progress=watch)
+        if not fresh and model is not self._model:
+            self._model.erase()
+            self._model = model
         if fresh:
             if model.one_by_one and not streaming:
                 self._offered().add(y).warn(model, new=True, stacklevel=4)  # who called fit
@@ -233,6 +272,8 @@ class ModelFace(Savable, Forgetting):
 
     def __getstate__(self) -> dict[str, Any]:
         attributes = super().__getstate__()
+        if attributes.get("engine") is not None:
+            attributes["engine"] = None  # it is no part of a model, and where this is read there may be none
         if "_model" in attributes:
             attributes["_model"] = self._bytes()
         return attributes
@@ -305,6 +346,7 @@ class StreamingFace(ModelFace):
         budget_bytes: int = BUDGET_BYTES,
         reading: Callable[[int], None] | None = None,
         ahead: Ahead | None = None,
+        engine: Any = None,
     ) -> LearnReport:
         """Learn the rows of many blocks as if they came in one call, without holding them all.
 
@@ -326,6 +368,8 @@ class StreamingFace(ModelFace):
             Called with the number of rows read in the first pass of a new model, when no fate is known yet.
         ahead : callable, optional
             Called with a model of the rows before and rows that it has not learnt; see ``erasable.models.rounds``.
+        engine : None, "local", "torch", "dask" or Engine, optional
+            Where rows are screened, in place of the parameter ``engine``.
         """
         once = getattr(blocks, "once", isinstance(blocks, Iterator))
         budget = whole_number(budget_bytes, "budget_bytes")
@@ -342,18 +386,21 @@ class StreamingFace(ModelFace):
             face._install(schema, _model=self._start(X, y, None, streaming=True))
         face._model.check_whole()
         face._check_unchanged(face._model, None)
-        checked = _CheckedBlocks(face, blocks)
-        report = learn_blocks(
-            face._model,
-            checked,
-            once=once,
-            budget_bytes=budget,
-            allow_no_subject=allow_no_subject,
-            progress=progress,
-            reading=reading,
-            ahead=ahead,
-        )
-        checked.offered.warn(face._model, new=fresh, stacklevel=2)
+        offered = face._offered()
+        with self._chosen_engine(engine) as chosen:
+            report = learn_blocks(
+                face._model,
+                _CheckedBlocks(face._without_model(), blocks),
+                once=once,
+                budget_bytes=budget,
+                allow_no_subject=allow_no_subject,
+                progress=progress,
+                reading=reading,
+                ahead=ahead,
+                engine=chosen,
+                offered=offered,
+            )
+        offered.warn(face._model, new=fresh, stacklevel=2)
         if fresh:
             self._install(schema, _model=face._model)
         return report
@@ -428,20 +475,22 @@ class ErasableBase(StreamingFace, ModelClassifier):
 
 
 class _CheckedBlocks:
-    """Blocks whose rows are checked as those of ``partial_fit``, each time they are gone through.
+    """Blocks whose rows are checked as those of ``partial_fit``, each time they are gone through, wherever that is."""
 
-    What they answer is ``offered`` the first time.
-    """
-
-    def __init__(self, face: StreamingFace, blocks: Iterable[Any]) -> None:
-        self.face, self.blocks = face, blocks
-        self.offered = face._offered()
-        self._counted = False
+    def __init__(self, face: ModelFace, blocks: Iterable[Any], n_rows: int | None = None) -> None:
+        self.face, self.blocks, self.n_rows = face, blocks, n_rows
 
     def __iter__(self) -> Iterator[Block]:
-        counting, self._counted = not self._counted, True
         for block in self.blocks:
             X, y, _ = self.face._check_learnt(block.X, block.y, first=False)
-            if counting:
-                self.offered.add(y)
             yield Block(X, y, block.ids, block.subjects, getattr(block, "weights", None))
+
+    def parts(self) -> list[_CheckedBlocks] | None:
+        """Where the blocks come in parts that can be read elsewhere: these, to be checked there."""
+        parts = self.blocks.parts() if hasattr(self.blocks, "parts") else None
+        return None if parts is None else [_CheckedBlocks(self.face, part, part.n_rows) for part in parts]
+
+    def noted(self, encoding: Any) -> None:
+        """What became of cells that were encoded elsewhere."""
+        if hasattr(self.blocks, "noted"):
+            self.blocks.noted(encoding)

@@ -91,8 +91,8 @@ class Slice:
 def _mapped(X: Any) -> tuple[str, str, int] | None:
     """File, type and place of rows that lie one after the other in a mapped file; None for others."""
     whole = X
-    while isinstance(whole, np.ndarray) and not isinstance(whole, np.memmap):
-        whole = whole.base
+    while isinstance(whole, np.ndarray) and isinstance(whole.base, np.ndarray):
+        whole = whole.base  # a slice of a memmap has the offset of the whole
     if not isinstance(whole, np.memmap) or whole.filename is None or not X.flags.c_contiguous or X.ndim != 2:
         return None
     ahead = X.__array_interface__["data"][0] - whole.__array_interface__["data"][0]

@@ -165,6 +165,7 @@ def learn_table(
     progress: Callable[[int, int], None] | None = None,
     reading: Callable[[int, int], None] | None = None,
     budget_bytes: int = BUDGET_BYTES,
+    engine: Any = None,
 ) -> TableLearnt:
     """Learn the rows of a table into a model file, new or existing: all of them, or none.
 
@@ -210,6 +211,8 @@ def learn_table(
         The same for rows read, in the first pass of a new model, when none is done yet.
     budget_bytes : int, default=256 MiB
         About how many bytes of rows are held at a time. It changes the number of passes and nothing else.
+    engine : None, "local", "torch", "dask" or Engine, optional
+        Where rows are screened, as in ``ErasableClassifier``.
     """
     given = dict(parameters or {})
     asked = schema if schema is None or isinstance(schema, Schema) else Schema.load(schema)
@@ -300,6 +303,7 @@ def learn_table(
             mode=mode,
             budget_bytes=budget_bytes,
             ahead=predicted if score else None,
+            engine=engine,
         )
     found: dict[Any, list[str]] = {SortedRowsWarning: [], WeakModelWarning: [], EmptiedClassWarning: []}
     for warning in told:

@@ -203,6 +203,7 @@ class ModelFile:
         progress: Callable[[int], None] | None = None,
         mode: int = PRIVATE,
         budget_bytes: int = BUDGET_BYTES,
+        engine: Any = None,
     ) -> LearnReport:
         """Learn the rows of all blocks as one call, then write the file once: all of it, or nothing.
 
@@ -236,6 +237,8 @@ class ModelFile:
             Permissions of a new file, as in ``save``; one that is there keeps its own.
         budget_bytes : int, default=256 MiB
             About how many bytes of rows are held at a time. It changes the number of passes and nothing else.
+        engine : None, "local", "torch", "dask" or Engine, optional
+            Where rows are screened, as in ``ErasableClassifier``; by default as ``new`` has it.
         """
         if new is not None and getattr(new, "__sklearn_is_fitted__", lambda: True)():
             raise InputTypeError("new must be an unfitted model, such as ErasableClassifier(threshold=0.05).")
@@ -247,6 +250,7 @@ class ModelFile:
             progress=progress,
             mode=mode,
             budget_bytes=budget_bytes,
+            engine=engine,
         )
 
     def learn_prepared(
@@ -261,6 +265,7 @@ class ModelFile:
         budget_bytes: int = BUDGET_BYTES,
         reading: Callable[[int], None] | None = None,
         ahead: Ahead | None = None,
+        engine: Any = None,
     ) -> LearnReport:
         """``learn``, for rows that can only be read once it is known what the file holds.
 
@@ -269,7 +274,7 @@ class ModelFile:
         prepare : callable
             Called under the lock with the model that the file holds, or None; gives blocks and, where the file does
             not exist, an unfitted estimator.
-        skip_known, replace, allow_no_subject, progress, mode, budget_bytes
+        skip_known, replace, allow_no_subject, progress, mode, budget_bytes, engine
             As in ``learn``.
         reading, ahead : callables, optional
             See ``erasable.models.rounds.learn_blocks``.
@@ -305,6 +310,7 @@ class ModelFile:
                     budget_bytes=budget_bytes,
                     reading=reading,
                     ahead=ahead,
+                    engine=getattr(new, "engine", None) if engine is None else engine,
                 )
             except ConfigurationError:
                 if model is None or offered is None or not offered.nothing_new:
