@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from erasable.engines.cluster import Dask
@@ -28,3 +30,14 @@ def engine_of(given: Any) -> Engine | None:
     raise ConfigurationError(
         f"engine must be None, {', '.join(map(repr, ENGINES))} or an engine of erasable.engines; got {shown}."
     )
+
+
+@contextmanager
+def chosen(given: Any) -> Iterator[Engine | None]:
+    """The engine that ``engine=`` names, or is; one that was made from its name is closed afterwards."""
+    engine = engine_of(given)
+    try:
+        yield engine
+    finally:
+        if engine is not None and engine is not given:
+            engine.close()

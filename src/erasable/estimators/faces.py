@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from itertools import chain
 from typing import Any, Self, TypeVar
 
@@ -20,13 +19,13 @@ from sklearn.base import clone
 from erasable.core.arrays import Float64s
 from erasable.core.layout import Buffer
 from erasable.core.selector import Progress
-from erasable.engines import Engine, engine_of
+from erasable.engines import chosen
 from erasable.errors import ConfigurationError
+from erasable.estimators.checked_blocks import CheckedBlocks
 from erasable.estimators.forgetting import Forgetting, ForgettingClassifier
 from erasable.estimators.saving import Savable
 from erasable.estimators.validated import SCHEMA, check_rows
 from erasable.models.access import StoredRows, rows_of
-from erasable.models.blocks import Block
 from erasable.models.files import KINDS
 from erasable.models.keys import array_of
 from erasable.models.model import Model
@@ -35,7 +34,7 @@ from erasable.models.reports import ForgetReport, LearnReport
 from erasable.models.rounds import BUDGET_BYTES, Ahead, copy_without, learn_blocks
 from erasable.models.scarcity import OfferedLabels
 from erasable.models.shards import Fetch
-from erasable.models.slices import Slices
+from erasable.models.slices import learn_slices
 from erasable.validation import whole_number
 
 M = TypeVar("M", bound=Model)
@@ -88,17 +87,6 @@ class ModelFace(Savable, Forgetting):
         other._install({name: vars(self)[name] for name in SCHEMA if name in vars(self)})
         return other
 
-    @contextmanager
-    def _chosen_engine(self, given: Any = None) -> Iterator[Engine | None]:
-        """The engine that is given here or as a parameter; one that was made from its name is closed afterwards."""
-        given = getattr(self, "engine", None) if given is None else given
-        engine = engine_of(given)
-        try:
-            yield engine
-        finally:
-            if engine is not None and engine is not given:
-                engine.close()
-
     def _take_over(self, model: Model) -> None:
         """Stand in front of a model that came from a file."""
         self._model = model
@@ -149,32 +137,15 @@ class ModelFace(Savable, Forgetting):
             self._check_unchanged(model, classes)
         if model.one_by_one and model.classifies and model.order_key is None:
             LabelRuns().add(y).warn(stacklevel=4)  # who called fit
-        with self._chosen_engine() as engine:
+        names: dict[str, Any] = {"ids": ids, "subjects": subjects, "sample_weight": sample_weight}
+        names["allow_no_subject"] = allow_no_subject
+        with chosen(getattr(self, "engine", None)) as engine:
             if engine is None:
-                report = model.learn(
-                    X,
-                    y,
-                    ids,
-                    subjects,
-                    sample_weight=sample_weight,
-                    allow_no_subject=allow_no_subject,
-                    progress=progress,
-                    **sizes,
-                )
+                names.update(sizes)
+                report = model.learn(X, y, progress=progress, **names)
             else:
                 model = model if fresh else copy_without(model, [])  # should this be refused, the other one is whole
-                rows = Slices(
-                    model,
-                    X,
-                    y,
-                    ids,
-                    subjects,
-                    sample_weight,
-                    allow_no_subject=allow_no_subject,
-                    block_bytes=engine.block_bytes,
-                )
-                watch = None if progress is None else (lambda done: progress(done, X.shape[0]))
-                report = learn_blocks(model, rows, engine=engine, allow_no_subject=allow_no_subject, progress=watch)
+                report = learn_slices(model, X, y, **names, engine=engine, progress=progress)
         if not fresh and model is not self._model:
             self._model.erase()
             self._model = model
@@ -387,17 +358,17 @@ class StreamingFace(ModelFace):
         face._model.check_whole()
         face._check_unchanged(face._model, None)
         offered = face._offered()
-        with self._chosen_engine(engine) as chosen:
+        with chosen(getattr(self, "engine", None) if engine is None else engine) as where:
             report = learn_blocks(
                 face._model,
-                _CheckedBlocks(face._without_model(), blocks),
+                CheckedBlocks(face._without_model(), blocks),
                 once=once,
                 budget_bytes=budget,
                 allow_no_subject=allow_no_subject,
                 progress=progress,
                 reading=reading,
                 ahead=ahead,
-                engine=chosen,
+                engine=where,
                 offered=offered,
             )
         offered.warn(face._model, new=fresh, stacklevel=2)
@@ -472,25 +443,3 @@ class ErasableBase(StreamingFace, ModelClassifier):
         """
         X = self._asked(X)
         return self._model.probabilities(X)
-
-
-class _CheckedBlocks:
-    """Blocks whose rows are checked as those of ``partial_fit``, each time they are gone through, wherever that is."""
-
-    def __init__(self, face: ModelFace, blocks: Iterable[Any], n_rows: int | None = None) -> None:
-        self.face, self.blocks, self.n_rows = face, blocks, n_rows
-
-    def __iter__(self) -> Iterator[Block]:
-        for block in self.blocks:
-            X, y, _ = self.face._check_learnt(block.X, block.y, first=False)
-            yield Block(X, y, block.ids, block.subjects, getattr(block, "weights", None))
-
-    def parts(self) -> list[_CheckedBlocks] | None:
-        """Where the blocks come in parts that can be read elsewhere: these, to be checked there."""
-        parts = self.blocks.parts() if hasattr(self.blocks, "parts") else None
-        return None if parts is None else [_CheckedBlocks(self.face, part, part.n_rows) for part in parts]
-
-    def noted(self, encoding: Any) -> None:
-        """What became of cells that were encoded elsewhere."""
-        if hasattr(self.blocks, "noted"):
-            self.blocks.noted(encoding)

@@ -9,10 +9,34 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from erasable.core.selector import Progress
 from erasable.errors import InputError
 from erasable.models.blocks import Block
 from erasable.models.checks import check_ids, check_subjects
 from erasable.models.model import Model
+from erasable.models.passes import Engine
+from erasable.models.reports import LearnReport
+from erasable.models.rounds import learn_blocks
+
+
+def learn_slices(
+    model: Model,
+    X: Any,
+    y: npt.NDArray[Any],
+    *,
+    ids: Any,
+    subjects: Any,
+    sample_weight: Any,
+    allow_no_subject: bool,
+    engine: Engine,
+    progress: Progress | None,
+) -> LearnReport:
+    """What ``model.learn`` does, with rows screened by an engine; where it is refused, the model is not used again."""
+    rows = Slices(
+        model, X, y, ids, subjects, sample_weight, allow_no_subject=allow_no_subject, block_bytes=engine.block_bytes
+    )
+    watch = None if progress is None else (lambda done: progress(done, X.shape[0]))
+    return learn_blocks(model, rows, engine=engine, allow_no_subject=allow_no_subject, progress=watch)
 
 
 class Slices:

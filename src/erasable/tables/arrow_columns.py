@@ -129,11 +129,11 @@ class ParquetSource(ArrowSource):
                 return file.schema_arrow, file.metadata.num_rows
 
         schema, self.n_rows = read_or_refuse(look, path, "Parquet")
-        columns = _typed_columns(schema, roles, path)
+        columns = typed_columns(schema, roles, path)
         if not self.n_rows:
             raise InputError(f"{path.name}: there are no rows.")
         self._types = {role: _cell_type(schema.field(c[0]).type, role) for role, c in columns.roles.given.items()}
-        super().__init__(path, name, columns, _row_bytes(schema, columns))
+        super().__init__(path, name, columns, row_bytes(schema, columns))
 
     def kinds(self) -> Kinds:
         """What labels, ids and subjects are, as the file says."""
@@ -184,8 +184,8 @@ class ArrowPipe(ArrowSource):
 
     def __init__(self, stream: BinaryIO, path: Path, roles: Roles) -> None:
         self._reader = read_or_refuse(lambda: pyarrow().ipc.open_stream(stream), path, "an Arrow stream")
-        columns = _typed_columns(self._reader.schema, roles, path)
-        super().__init__(path, path.name, columns, _row_bytes(self._reader.schema, columns))
+        columns = typed_columns(self._reader.schema, roles, path)
+        super().__init__(path, path.name, columns, row_bytes(self._reader.schema, columns))
 
     def _tables(self, rows: int | None) -> Iterator[Any]:
         def checked() -> Iterator[Any]:
@@ -203,8 +203,8 @@ class ArrowBatches(ArrowSource):
     def __init__(self, batches: Any, path: Path, roles: Roles) -> None:
         self._batches, self.once = batches, not hasattr(batches, "to_batches")
         self.n_rows = None if self.once else batches.num_rows
-        columns = _typed_columns(batches.schema, roles, path)
-        super().__init__(path, path.name, columns, _row_bytes(batches.schema, columns))
+        columns = typed_columns(batches.schema, roles, path)
+        super().__init__(path, path.name, columns, row_bytes(batches.schema, columns))
 
     def _tables(self, rows: int | None) -> Iterator[Any]:
         batches = self._batches if self.once else self._batches.to_batches()
@@ -246,7 +246,7 @@ def columns_of(schema: Any, roles: Roles, path: Path, shown: list[str]) -> Colum
     return Columns(roles, features, tuple(shown[j] for j in places), unused, booleans)
 
 
-def _typed_columns(schema: Any, roles: Roles, path: Path) -> Columns:
+def typed_columns(schema: Any, roles: Roles, path: Path) -> Columns:
     """What the columns of Parquet or Arrow data are."""
     columns = columns_of(schema, roles, path, [repr(n) for n in schema.names])
     stored_index = (schema.pandas_metadata or {}).get("index_columns", [])
@@ -335,7 +335,7 @@ def _cell_type(kind: Any, role: str) -> Any:
     return value_type(kind.value_type if role == "subject" and is_kind(kind, *_LISTS) else kind)
 
 
-def _row_bytes(schema: Any, columns: Columns) -> int:
+def row_bytes(schema: Any, columns: Columns) -> int:
     """About how many bytes a row takes once it is copied out."""
     if columns.roles.untyped:
         return encoded_bytes(columns.roles)

@@ -13,6 +13,7 @@ import numpy as np
 from erasable.arrow import pyarrow
 from erasable.errors import InputError
 from erasable.schemas import EncodedTable
+from erasable.tables.collections import is_dask_frame
 from erasable.tables.reading import Source, as_path, compared, listed
 from erasable.tables.remote import RemoteFile, check_no_columns_in_names, is_url, remote_files
 from erasable.tables.table import Table
@@ -24,8 +25,8 @@ def is_arrow(source: Any) -> bool:
 
 
 def is_pipe(source: Any) -> bool:
-    """Whether rows come from the standard input or a file object; ``["-"]`` is ``"-"``."""
-    if is_arrow(source) or hasattr(source, "read"):
+    """Whether rows come from the standard input or an object, and not from files; ``["-"]`` is ``"-"``."""
+    if is_arrow(source) or is_dask_frame(source) or hasattr(source, "read"):
         return True
     return isinstance(source, str | list | tuple) and source in ("-", ["-"], ("-",))
 

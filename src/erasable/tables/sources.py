@@ -13,6 +13,7 @@ from typing import Any
 from erasable.errors import ConfigurationError, InputError
 from erasable.tables import csv_text
 from erasable.tables.arrow_columns import ArrowBatches, ArrowPipe, ParquetSource
+from erasable.tables.collections import FrameSource, is_dask_frame
 from erasable.tables.columns import Kinds, Roles
 from erasable.tables.csv_text import CsvSource
 from erasable.tables.joined import JoinedSource, files_of, is_arrow, is_pipe
@@ -58,10 +59,12 @@ def open_source(source: Any, roles: Roles, kinds: Kinds, n_features: int | None,
     if is_pipe(source):
         if n_features is not None:
             raise ConfigurationError("n_features is for SVMlight files: CSV and Arrow have a column for each feature.")
-        if is_arrow(source):
+        if is_arrow(source) or is_dask_frame(source):
             if dialect is not None:
-                raise ConfigurationError("sep=, encoding= and decimal= are for CSV, and these are Arrow data.")
-            return ArrowBatches(source, Path("Arrow data"), roles)
+                raise ConfigurationError("sep=, encoding= and decimal= are for CSV, and this is none: leave them out.")
+            if is_arrow(source):
+                return ArrowBatches(source, Path("Arrow data"), roles)
+            return FrameSource(source, Path("Dask dataframe"), roles)
         pipe = source if hasattr(source, "read") else getattr(sys.stdin, "buffer", sys.stdin)
         return _opened_pipe(pipe, roles, kinds, dialect)
 

@@ -197,7 +197,8 @@ def stream_table(
     ----------
     source : str, path, list of these, binary file object, or Arrow data
         A file or several, a pattern, a folder of Parquet files, a URL of Parquet files as fsspec knows them, ``"-"``
-        for the standard input, an object with ``read``, or a table or a reader of record batches of pyarrow.
+        for the standard input, an object with ``read``, a table or a reader of record batches of pyarrow, or a Dask
+        dataframe.
     label : str, default="label"
         The column of labels: integers, strings, booleans or floats.
     id : str, optional
