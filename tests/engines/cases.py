@@ -31,7 +31,16 @@ IDS = np.array([f"row-{i}" for i in RNG.permutation(N)], dtype=object)
 OWNERS = np.array([f"who-{i % 37}" for i in range(N)], dtype=object)
 CLASSIFIER = ErasableClassifier(threshold=0.05)
 WHOLE = ErasableClassifier(threshold=0.05).fit(X, Y, ids=IDS, subjects=OWNERS).state_digest()
+FIRST = 90
 COLUMNS = {"label": "y", "id": "id", "subject": "who"}
+
+
+def in_two_calls(model, rows=X, answers=Y, ids=IDS, subjects=OWNERS):
+    """The digest of a model that learns some rows, and then the others, all of which are then screened."""
+    for cut in (slice(FIRST), slice(FIRST, None)):
+        owners = {} if subjects is None else {"subjects": subjects[cut]}
+        model.partial_fit(rows[cut], answers[cut], ids=ids[cut], **owners)
+    return model.state_digest()
 
 
 def arrow_table(at=slice(None)) -> pa.Table:

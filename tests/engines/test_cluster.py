@@ -18,7 +18,21 @@ from erasable.errors import ConfigurationError, EngineError, InputError
 from erasable.features import FrozenMap
 from erasable.schemas import Category, Number, Role, Schema
 from erasable.tables import stream_table
-from tests.engines.cases import CLASSIFIER, COLUMNS, IDS, OWNERS, WHOLE, D, Deadly, N, X, Y, arrow_table, parquet_folder
+from tests.engines.cases import (
+    CLASSIFIER,
+    COLUMNS,
+    IDS,
+    OWNERS,
+    WHOLE,
+    D,
+    Deadly,
+    N,
+    X,
+    Y,
+    arrow_table,
+    in_two_calls,
+    parquet_folder,
+)
 
 pytest.importorskip("distributed", reason="Dask is not installed")
 # Warnings of Dask about its own clusters and of what it is made of, while these come and go.
@@ -79,14 +93,19 @@ def test_embeddings_made_on_the_workers(engine):
         return np.tanh(rows @ np.arange(12, dtype=float).reshape(D, 2))
 
     feature_map = FrozenMap(embed, "two numbers", 2, one_at_a_time=True)
-    whole = ErasableClassifier(threshold=0.05, feature_map=feature_map).fit(X, Y)
-    clf = ErasableClassifier(threshold=0.05, feature_map=feature_map, engine=engine).fit(X, Y)
-    assert clf.state_digest() == whole.state_digest()
+    whole = in_two_calls(ErasableClassifier(threshold=0.05, feature_map=feature_map))
+    assert in_two_calls(ErasableClassifier(threshold=0.05, feature_map=feature_map, engine=engine)) == whole
 
 
 def test_kernels_too(engine):
-    whole = ErasableKernelClassifier(threshold=0.5).fit(X, Y)
-    assert ErasableKernelClassifier(threshold=0.5, engine=engine).fit(X, Y).state_digest() == whole.state_digest()
+    whole = in_two_calls(ErasableKernelClassifier(threshold=0.5))
+    assert in_two_calls(ErasableKernelClassifier(threshold=0.5, engine=engine)) == whole
+
+
+def test_workers_may_have_torch(threads):
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    with Dask(threads.scheduler_address, device="cpu") as engine:
+        assert in_two_calls(clone(CLASSIFIER).set_params(engine=engine)) == in_two_calls(clone(CLASSIFIER))
 
 
 def test_a_schema_encodes_on_the_workers_and_its_report_comes_back(tmp_path, engine):
@@ -133,8 +152,7 @@ def test_learning_more_and_into_a_file(tmp_path, engine):
 STAGES = [
     "pass 0, part 0, before",
     "pass 0, part 5, after",
-    "pass 1, part 0, after",
-    "pass 1, part 3, before",
+    "pass 1, part 0, before",
     "pass 1, part 5, after",
 ]
 

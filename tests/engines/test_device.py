@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from erasable.engines import Torch, device
 from erasable.engines.device import DeviceScreen
 from erasable.errors import ConfigurationError, EngineError
 from erasable.features import RandomFourierFeatures
-from tests.engines.cases import CLASSIFIER, IDS, OWNERS, WHOLE, X, Y
+from tests.engines.cases import CLASSIFIER, FIRST, IDS, OWNERS, X, Y, in_two_calls
 from tests.oracle import OracleModel
 from tests.strategies import assert_identical, problems
 
@@ -34,20 +35,35 @@ def engine_on(name: str, block_bytes: int = 3000) -> Torch:
     return engine
 
 
+@contextmanager
+def counting():
+    """How many rows were screened on a device, call by call."""
+    asked, real = [], device._Ready.survivors
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(device._Ready, "survivors", lambda self, rows: asked.append(len(rows)) or real(self, rows))
+        yield asked
+
+
 @pytest.mark.parametrize("name", DEVICES)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_the_digest_is_that_of_the_processor(name, dtype):
-    clf = clone(CLASSIFIER).set_params(engine=engine_on(name))
-    assert clf.fit(X.astype(dtype), Y, ids=IDS, subjects=OWNERS).state_digest() == WHOLE
+    with_engine = clone(CLASSIFIER).set_params(engine=engine_on(name))
+    with counting() as screened:
+        assert in_two_calls(with_engine, X.astype(dtype)) == in_two_calls(clone(CLASSIFIER))
+    assert sum(screened) == len(X) - FIRST
 
 
 @pytest.mark.parametrize("name", DEVICES)
-@settings(max_examples=25, deadline=None)
-@given(problem=problems(order_keys=[0], weighted=True), block_bytes=st.sampled_from([40, 300, 2**20]))
-def test_ties_and_near_ties_are_those_of_the_oracle(name, problem, block_bytes):
+@settings(max_examples=40, deadline=None)
+@given(problem=problems(order_keys=[0], weighted=True), block_bytes=st.sampled_from([40, 300, 2**20]), data=st.data())
+def test_ties_and_near_ties_are_those_of_the_oracle(name, problem, block_bytes, data):
     setting, batch = problem
-    clf = setting.classifier().set_params(engine=engine_on(name, block_bytes))
-    assert_identical(batch.learnt_by(clf), batch.learnt_by(setting.oracle()))
+    clf, oracle = setting.classifier().set_params(engine=engine_on(name, block_bytes)), setting.oracle()
+    cut = data.draw(st.integers(0, len(batch) - 1))
+    for part in (batch.part(slice(cut)), batch.part(slice(cut, None))):
+        part.learnt_by(clf)
+        part.learnt_by(oracle)
+    assert_identical(clf, oracle)
 
 
 @pytest.mark.parametrize("name", DEVICES)
@@ -62,10 +78,9 @@ def test_other_scalings_maps_targets_and_sparse_rows(name):
         (ErasableClassifier(threshold=np.inf, sample_rate=0.1), X, Y),
         (ErasableRegressor((-20, 20), threshold=0.05), X, targets),
     ):
-        whole = clone(model).fit(rows, answers, ids=IDS)
-        assert clone(model).set_params(engine=engine_on(name)).fit(rows, answers, ids=IDS).state_digest() == (
-            whole.state_digest()
-        )
+        with_engine = clone(model).set_params(engine=engine_on(name))
+        found = in_two_calls(with_engine, rows, answers, subjects=None)
+        assert found == in_two_calls(clone(model), rows, answers, subjects=None)
 
 
 def screen_of(n: int, tau: float, d: int = 6) -> tuple[DeviceScreen, OracleModel, np.ndarray]:
@@ -147,14 +162,15 @@ def test_a_probe_tells_products_in_short_formats(monkeypatch, d, product):
 def test_a_fit_is_refused_where_the_probe_fails_and_settings_are_put_back(monkeypatch):
     torch.set_float32_matmul_precision("high")
     try:
-        clone(CLASSIFIER).set_params(engine=engine_on("cpu")).fit(X, Y)
+        in_two_calls(clone(CLASSIFIER).set_params(engine=engine_on("cpu")))
         assert torch.get_float32_matmul_precision() == "high"
     finally:
         torch.set_float32_matmul_precision("highest")
     monkeypatch.setattr(torch, "mm", short(11))
     clf = clone(CLASSIFIER).set_params(engine=engine_on("cpu"))
     with pytest.raises(EngineError, match="not in full float32"):
-        clf.fit(X, Y).partial_fit(X[::-1], Y, ids=np.arange(5000, 5000 + len(X)))
+        in_two_calls(clf)
+    assert clf.state_digest() == clone(CLASSIFIER).fit(X[:FIRST], Y[:FIRST], IDS[:FIRST], OWNERS[:FIRST]).state_digest()
 
 
 # -- memory, and what is no device --------------------------------------------------------------------------------

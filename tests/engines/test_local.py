@@ -18,7 +18,20 @@ from erasable.models.blocks import Held
 from erasable.models.blocks import Rows as NamedRows
 from erasable.models.slices import Slices
 from erasable.tables import stream_table
-from tests.engines.cases import CLASSIFIER, COLUMNS, IDS, OWNERS, WHOLE, Deadly, N, X, Y, arrow_table, parquet_folder
+from tests.engines.cases import (
+    CLASSIFIER,
+    COLUMNS,
+    IDS,
+    OWNERS,
+    WHOLE,
+    Deadly,
+    N,
+    X,
+    Y,
+    arrow_table,
+    in_two_calls,
+    parquet_folder,
+)
 from tests.models.test_rounds import IDS as ROUND_IDS
 from tests.models.test_rounds import MODELS
 from tests.models.test_rounds import OWNERS as ROUND_OWNERS
@@ -41,11 +54,21 @@ def processes():
 
 
 @settings(max_examples=40)
-@given(problems(order_keys=[0, 1], weighted=True), st.sampled_from([None, 1, 2]), st.sampled_from([1, 100, 2**20]))
-def test_any_threads_and_any_blocks_are_the_oracle(problem, threads, block_bytes):
+@given(
+    problems(order_keys=[0, 1], weighted=True),
+    st.sampled_from([None, 1, 2]),
+    st.sampled_from([1, 100, 2**20]),
+    st.data(),
+)
+def test_any_threads_and_any_blocks_are_the_oracle(problem, threads, block_bytes, data):
     setting, batch = problem
-    clf = setting.classifier().set_params(engine=small(Local(threads=threads), block_bytes))
-    assert_identical(batch.learnt_by(clf), batch.learnt_by(setting.oracle()))
+    clf, oracle = setting.classifier(), setting.oracle()
+    clf.set_params(engine=small(Local(threads=threads), block_bytes))
+    cut = data.draw(st.integers(0, len(batch) - 1))
+    for part in (batch.part(slice(cut)), batch.part(slice(cut, None))):  # the second call screens
+        part.learnt_by(clf)
+        part.learnt_by(oracle)
+    assert_identical(clf, oracle)
 
 
 @pytest.mark.parametrize("name", [name for name in MODELS if name != "general"])
@@ -54,11 +77,12 @@ def test_every_model_is_the_same_with_an_engine(name, kind, processes):
     model, rows = MODELS[name]
     if (name, kind) == ("kernel function", "processes"):
         pytest.skip("the function is defined in a test, which processes can import, but not by every runner")
-    names = {"ids": ROUND_IDS, "subjects": ROUND_OWNERS}
-    whole = clone(model).fit(rows, ROUND_Y, **names)
     engine = processes if kind == "processes" else small(Local(threads=2))
-    clf = clone(model).set_params(engine=engine).fit(rows, ROUND_Y, **names)
+    learnt = rows, ROUND_Y, ROUND_IDS, ROUND_OWNERS
+    whole = clone(model).fit(rows, ROUND_Y, ids=ROUND_IDS, subjects=ROUND_OWNERS)
+    clf = clone(model).set_params(engine=engine).fit(rows, ROUND_Y, ids=ROUND_IDS, subjects=ROUND_OWNERS)
     assert clf.state_digest() == whole.state_digest()
+    assert in_two_calls(clone(model).set_params(engine=engine), *learnt) == in_two_calls(clone(model), *learnt)
 
 
 @pytest.mark.parametrize("n_files", [1, 3])
@@ -248,6 +272,6 @@ def test_a_part_that_cannot_be_read_is_named_and_nothing_is_learnt(tmp_path, pro
 
 
 def test_a_kernel_has_threads_and_processes_too(processes):
-    whole = ErasableKernelClassifier(threshold=0.5).fit(X, Y)
+    whole = in_two_calls(ErasableKernelClassifier(threshold=0.5))
     for engine in (small(Local(threads=2)), processes):
-        assert ErasableKernelClassifier(threshold=0.5, engine=engine).fit(X, Y).state_digest() == whole.state_digest()
+        assert in_two_calls(ErasableKernelClassifier(threshold=0.5, engine=engine)) == whole

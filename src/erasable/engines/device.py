@@ -38,7 +38,7 @@ from erasable.models.passes import Limits, Screening, Seen, Sieve
 from erasable.validation import text, whole_number
 
 _CHUNK_BYTES = 2**26  # of rows that are on the device together, twice in each thread
-_FEWEST = 256  # rows at a time: with less memory than for these, it is given up
+_FEWEST, _MOST = 256, 2**16  # rows at a time: with less memory than for the fewest, it is given up
 _COPIERS = 4  # threads that copy rows into pinned memory
 _PROBE_ROWS = 64
 
@@ -195,7 +195,7 @@ class _Ready:
         self.tail = None if screen.tail is None else torch.tensor(screen.tail, device=self.device)
         self.offset, self.limit, self.stretch = screen.offset, screen.limit, stretch
         self.d = len(screen.M)
-        self.step = max(_FEWEST, _CHUNK_BYTES // (4 * self.d))
+        self.step = min(_MOST, max(_FEWEST, _CHUNK_BYTES // (4 * self.d)))
         self.slot, self.copiers = _Slot(), ThreadPoolExecutor(_COPIERS)
         torch.set_float32_matmul_precision("highest")
         probe(torch, self.device, self.step, self.d)
