@@ -36,7 +36,11 @@ def pyarrow() -> Any:
 
 
 def open_parquet(source: Any, **options: Any) -> Any:
-    """A Parquet file, to be closed by the caller; read_table would make columns of the names of folders."""
+    """A Parquet file, to be closed by the caller; read_table would make columns of the names of folders.
+
+    ``source`` is a path, a file object, or something that ``opened`` makes a file object of.
+    """
+    source = source.opened() if hasattr(source, "opened") else source
     return pyarrow().parquet.ParquetFile(source, **options)
 
 

@@ -23,6 +23,10 @@ class ExactnessError(ErasableError, OverflowError):
     """The exact sums would outgrow what float64 holds exactly. Nothing was changed."""
 
 
+class EngineError(ErasableError, RuntimeError):
+    """Rows could not be screened where they were to be: a cluster, a process or a GPU failed. Nothing was saved."""
+
+
 class NoRowsError(ErasableError, ValueError):
     """The model is valid but holds no core rows, so it has nothing to predict from."""
 

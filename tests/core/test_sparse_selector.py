@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import erasable.core.deciding as deciding
 import erasable.core.sparse_deciding as sparse_deciding
 from erasable.core.grid import Grid, dense_rows, sparse_rows, to_grid
-from erasable.core.selector import GridRows, RawRows, not_ruled_out, select, stale_screen
+from erasable.core.selector import GridRows, RawRows, select, stale_screen
 from erasable.core.sparse import stacked
 from erasable.core.sparse_leverage import Inverse, invert, may_exceed
 from erasable.core.sums import add_rows, empty_gram, symmetric
@@ -126,7 +126,7 @@ def test_a_stale_screen_rules_out_nothing_that_is_above_now(problem, n):
         return
     above = [tau == 0.0 or oracle.leverage(now, g) > tau for g in to_grid(X, grid).tolist()]
     for rows in (RawRows(sp.csr_array(X), grid), RawRows(X, grid)):
-        assert (not_ruled_out(rows, stale) >= above).all()
+        assert (stale(rows) >= above).all()
 
 
 # -- inverses as bad as their bound allows -----------------------------------------------------------------------

@@ -51,6 +51,7 @@ def test_parameters_are_stored_as_given():
         "sample_rate": np.float32(0),
         "order": "hashed",
         "random_state": np.int64(2**40),
+        "engine": "local",
     }
     clf = ErasableClassifier(**given)
     assert set(clf.get_params()) == set(given)

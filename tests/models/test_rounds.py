@@ -15,7 +15,7 @@ from erasable.core import keyed_hash as hashing
 from erasable.errors import ConfigurationError, ErasableError, InputError, SortedRowsWarning
 from erasable.features import HashedText, RandomFourierFeatures
 from erasable.models import blocks as rounds_of_blocks
-from erasable.models import rounds
+from erasable.models import passes, rounds
 from erasable.tables import Table
 from tests.strategies import Batch, assert_identical, problems, splits
 
@@ -72,7 +72,7 @@ def test_rows_whose_hashes_are_equal_stay_together(problem, n_hashes, data):
     setting, batch = problem
     real = hashing.keyed_hash
     with pytest.MonkeyPatch.context() as patch:
-        for module in (hashing, rounds):
+        for module in (hashing, rounds, passes):
             patch.setattr(module, "keyed_hash", lambda ids, key: real(ids, key) % np.uint64(n_hashes))
         whole = batch.learnt_by(setting.classifier())
         clf = setting.classifier()

@@ -13,6 +13,7 @@ from typing import TextIO
 from erasable.cli._shared import console, say, unmarked
 from erasable.errors import (
     ChangedMeanwhileError,
+    EngineError,
     ErasableError,
     NotErasedError,
     ReceiptError,
@@ -46,6 +47,7 @@ _BY_ERROR: tuple[tuple[type[BaseException], int], ...] = (
     (UnknownOutcomeError, UNKNOWN),
     (StoreError, BAD_FILE),
     (ChangedMeanwhileError, FAILED),
+    (EngineError, FAILED),
     (StaleReportError, FAILED),
     (ErasableError, BAD_INPUT),
     (OSError, BAD_FILE),
@@ -92,7 +94,7 @@ def message(error: BaseException) -> str:
 # Names of arguments as Python writes them, and not those of a call: ``id=``, but not ``load(path, like=...)``.
 _KEYWORD = re.compile(r"(?<![\w.])([a-z]\w*)=(?=[\s,;:)]|\.(?!\.)|$)")
 _OPTIONS = {"ids": "id", "subjects": "subject", "targets": "target", "sample_weight": "weight"}
-_OPTIONS |= {"fit_intercept": "intercept", "n_features": "features"}
+_OPTIONS |= {"fit_intercept": "intercept", "n_features": "features", "processes": "workers"}
 
 
 def as_options(text: str) -> str:

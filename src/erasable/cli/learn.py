@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -28,6 +29,7 @@ KeyType = Literal["int", "str"]
 Order = Literal["hashed", "given"]
 Loss = Literal["squared", "logistic"]
 LabelType = Literal["int", "str", "float", "bool"]
+Engine = Literal["local", "torch", "dask"]
 _TYPES: dict[str, type] = {"int": int, "str": str, "float": float, "bool": bool}
 
 
@@ -36,7 +38,8 @@ def learn(
         list[str],
         typer.Argument(
             help="The table: .parquet, .csv, .npz, .svmlight (text also with .gz, .bz2, .zst), or several .csv or "
-            "several .parquet, or a pattern of names; or `-` for CSV or an Arrow stream on standard input.",
+            "several .parquet, or a pattern of names; a folder or a URL of .parquet; or `-` for CSV or an Arrow stream "
+            "on standard input.",
             show_default=False,
         ),
     ],
@@ -170,6 +173,26 @@ def learn(
     score: Annotated[
         bool, typer.Option("--score/--no-score", help="Predict some rows before they are learnt, and say how well.")
     ] = True,
+    engine: Annotated[
+        Engine | None,
+        typer.Option(
+            metavar="ENGINE",
+            help="Where rows are screened: local, torch (a GPU) or dask (a cluster). The model is the same. "
+            "[default: here, block by block]",
+        ),
+    ] = None,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(
+            help="With --engine dask: the address of a scheduler, such as tcp://10.0.0.1:8786. "
+            "[default: a cluster on this machine]",
+            metavar="ADDRESS",
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(min=1, help="With --engine local or dask: so many processes of this machine.", show_default=False),
+    ] = None,
     mode: Annotated[
         str, typer.Option(help="Permissions of a new model file, in octal; one that is there keeps its own.")
     ] = "600",
@@ -211,6 +234,8 @@ def learn(
     - `erasable learn homes.csv --target price --target-range 0:1000000 --id home -o prices.erasable`
 
     - `erasable learn data.csv --id row_id --id-type str --label-type int -o model.erasable`
+
+    - `erasable learn "s3://visits/*.parquet" --engine dask --scheduler tcp://10.0.0.1:8786 --id row_id -o m.erasable`
     """
     from erasable.cli._exits import as_options
     from erasable.cli.schema import report_as_json, show_report
@@ -245,7 +270,7 @@ def learn(
         {"--subject-type": None if subject or schema else subject_type}, "is for --subject: name it, or leave both out"
     )
     listed = _suppressed(suppressed, key)
-    with Bars(quiet=as_json) as bars:
+    with _chosen(engine, scheduler, workers) as chosen, Bars(quiet=as_json) as bars:
         done = learn_table(
             out,
             data,
@@ -273,6 +298,7 @@ def learn(
             progress=bars.of("learning"),
             reading=bars.of("reading"),
             suppressed=listed,
+            engine=chosen,
         )
     note_doubt(out)
     report, hints, warned = done.report, *([as_options(line) for line in said] for said in (done.hints, done.warnings))
@@ -283,10 +309,18 @@ def learn(
         scores = {"score": done.score, "test": done.test}
         figures = {name: None if found is None else found.as_json() for name, found in scores.items()}
         cells = {} if done.encoding is None else {"encoding": report_as_json(done.encoding)}
-        print_json({"model": str(out), **rows, "bytes": done.bytes, **figures, **cells, "warnings": [*warned, *hints]})
+        rounds = {} if engine is None else {"rounds": [vars(one) for one in report.rounds]}
+        told = {**rows, "bytes": done.bytes, **figures, **cells, **rounds, "warnings": [*warned, *hints]}
+        print_json({"model": str(out), **told})
         return
     share = f" ({report.core_rows_added / report.rows:.1%})" if report.rows else ""
     say(f"{report.rows:,} rows learnt; {report.core_rows_added:,}{share} became core rows, the others left no trace.")
+    for k, one in enumerate(report.rounds if engine is not None else (), 1):
+        say(
+            f"Round {k}: {one.rows:,} rows screened in {one.screening_seconds:.1f} s, {one.survivors:,} survived, "
+            f"{one.core_rows_added:,} of them kept in {one.deciding_seconds:.1f} s; {one.bytes_moved / 1e6:,.1f} MB "
+            f"moved, {one.driver_seconds:.1f} s of this processor."
+        )
     if report.rows_known:
         say(f"{report.rows_known:,} more rows were passed over: rows with their ids are stored already.")
     if report.rows_suppressed:
@@ -319,6 +353,21 @@ def _suppressed(path: Path | None, key: Path | None) -> Any:
     from erasable.service.suppression import read_list
 
     return read_list(path, key).rows_of
+
+
+def _chosen(engine: str | None, scheduler: str | None, workers: int | None) -> Any:
+    """The engine that is asked for, to be closed afterwards."""
+    if engine != "dask":
+        _refuse({"--scheduler": scheduler}, "is for --engine dask: name that, or leave it out")
+    if engine is None or engine == "torch":
+        _refuse({"--workers": workers}, "is for --engine local and --engine dask: name one, or leave it out")
+    if engine is None:
+        return nullcontext()
+    from erasable.engines import Dask, Local, Torch
+
+    if engine == "dask":
+        return Dask(scheduler, workers=workers)
+    return Torch() if engine == "torch" else Local(processes=workers)
 
 
 def _permissions(mode: str) -> int:

@@ -30,6 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -173,16 +174,26 @@ def select_points(
     return np.array(run.selected, dtype=np.intp), run.decisions
 
 
-def stale_screen(core: Integers, kernel: Kernel, points: Points, units: int, tau: float) -> Callable[[Integers], Mask]:
-    """A test of points: which of them these core points, as they are, do not rule out.
+class StalePoints:
+    """A test of points: which of them these core points, as they are, do not rule out. It can be sent.
 
     *Law*: the others are at or below the threshold after the core points, and after any that these are a part of. With
     a function of the caller's none is ruled out: whether a point proves the function unfit shows at its turn only.
     """
-    run = _Run(core, kernel, points, units, tau)
-    if run.own or not len(core):
-        return lambda G: np.ones(len(G), dtype=bool)
-    return lambda G: np.concatenate([run._may_be_kept(G[low : low + 4096]) for low in range(0, len(G), 4096)])
+
+    def __init__(self, core: Integers, kernel: Kernel, points: Points, units: int, tau: float) -> None:
+        self.given = core, kernel, points, units, tau
+        self.run: _Run | None = None
+
+    def __call__(self, G: Integers) -> Mask:
+        """Which points are not ruled out."""
+        run = self.run = self.run or _Run(*self.given)
+        if run.own or not len(run.Q):
+            return np.ones(len(G), dtype=bool)
+        return np.concatenate([run._may_be_kept(G[low : low + 4096]) for low in range(0, len(G), 4096)])
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"given": self.given, "run": None}
 
 
 class _Run:
@@ -206,11 +217,12 @@ class _Run:
     def factor(self) -> Float64s:
         """A Cholesky factor of ``H``, made when first needed; with an eta below one there is one."""
         if self._L is None:
-            self._L = np.empty((0, 0), order="F")
+            L: Float64s | None = np.empty((0, 0), order="F")
             if len(self.Q):
-                self._L = factorise(kernel_matrix(self.Q, self.kernel, self.points, self.units), overwrite=True)
-            if self._L is None:
+                L = factorise(kernel_matrix(self.Q, self.kernel, self.points, self.units), overwrite=True)
+            if L is None:
                 raise _not_positive_definite()
+            self._L = L  # whole, for other threads
         return self._L
 
     @property

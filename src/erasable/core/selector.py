@@ -140,7 +140,12 @@ class RawRows:
 
 
 class StaleScreen:
-    """What discards raw rows for good, made from ``H`` at some moment: for dense or for sparse rows, once they come."""
+    """What discards raw rows for good, made from ``H`` at some moment: for dense or for sparse rows, once they come.
+
+    *Law*: the rows that it discards are at or below the threshold against the core that it was made from, and against
+    every core that it is a part of. *Cost*: n d^2 flops in float32, or those of pairs of entries of sparse rows;
+    memory: one block.
+    """
 
     def __init__(self, H: Float64s, grid: Grid, units: int, tau: float) -> None:
         self.H, self.grid, self.units, self.tau = H.copy(order="F"), grid, units, tau
@@ -156,6 +161,15 @@ class StaleScreen:
         """None where nothing can be discarded."""
         return invert(self.H, self.units)
 
+    def __call__(self, rows: RowSource) -> Mask:
+        """Which rows cannot be discarded."""
+        left = np.empty(len(rows), dtype=bool)
+        step = max(1, _BLOCK // self.grid.n_columns)
+        for low in range(0, len(rows), step):
+            high = min(len(rows), low + step)
+            left[low:high] = self.survivors(rows, low, high)
+        return left
+
     def survivors(self, rows: RowSource, low: int, high: int) -> Mask | bool:
         """Which of the rows low..high cannot be discarded."""
         if rows.sparse:
@@ -167,21 +181,6 @@ class StaleScreen:
 def stale_screen(H: Float64s, grid: Grid, units: int, tau: float) -> StaleScreen | None:
     """A screen for raw rows of which ``H`` is the core now or at any earlier moment; None where there is none."""
     return StaleScreen(H, grid, units, tau) if 0.0 < tau < np.inf else None
-
-
-def not_ruled_out(rows: RowSource, stale: StaleScreen) -> Mask:
-    """Which rows the screen cannot discard.
-
-    *Law*: the others are at or below the threshold against the core that the screen was made from, and against every
-    core that it is a part of. *Cost*: n d^2 flops in float32, or those of pairs of entries of sparse rows; memory: one
-    block.
-    """
-    left = np.empty(len(rows), dtype=bool)
-    step = max(1, _BLOCK // stale.grid.n_columns)
-    for low in range(0, len(rows), step):
-        high = min(len(rows), low + step)
-        left[low:high] = stale.survivors(rows, low, high)
-    return left
 
 
 @dataclass(frozen=True)

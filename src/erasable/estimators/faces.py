@@ -19,20 +19,22 @@ from sklearn.base import clone
 from erasable.core.arrays import Float64s
 from erasable.core.layout import Buffer
 from erasable.core.selector import Progress
+from erasable.engines import chosen
 from erasable.errors import ConfigurationError
+from erasable.estimators.checked_blocks import CheckedBlocks
 from erasable.estimators.forgetting import Forgetting, ForgettingClassifier
 from erasable.estimators.saving import Savable
-from erasable.estimators.validated import check_rows
+from erasable.estimators.validated import SCHEMA, check_rows
 from erasable.models.access import StoredRows, rows_of
-from erasable.models.blocks import Block
 from erasable.models.files import KINDS
 from erasable.models.keys import array_of
 from erasable.models.model import Model
 from erasable.models.order import LabelRuns
 from erasable.models.reports import ForgetReport, LearnReport
-from erasable.models.rounds import BUDGET_BYTES, Ahead, learn_blocks
+from erasable.models.rounds import BUDGET_BYTES, Ahead, copy_without, learn_blocks
 from erasable.models.scarcity import OfferedLabels
 from erasable.models.shards import Fetch
+from erasable.models.slices import learn_slices
 from erasable.validation import whole_number
 
 M = TypeVar("M", bound=Model)
@@ -78,6 +80,12 @@ class ModelFace(Savable, Forgetting):
                 f"like has other parameters than the file was made with: give the same. Found: {error}"
             ) from error
         return model
+
+    def _without_model(self) -> Self:
+        """An estimator that checks rows as this one does, and holds none."""
+        other: Self = clone(self)
+        other._install({name: vars(self)[name] for name in SCHEMA if name in vars(self)})
+        return other
 
     def _take_over(self, model: Model) -> None:
         """Stand in front of a model that came from a file."""
@@ -129,16 +137,18 @@ class ModelFace(Savable, Forgetting):
             self._check_unchanged(model, classes)
         if model.one_by_one and model.classifies and model.order_key is None:
             LabelRuns().add(y).warn(stacklevel=4)  # who called fit
-        report = model.learn(
-            X,
-            y,
-            ids,
-            subjects,
-            sample_weight=sample_weight,
-            allow_no_subject=allow_no_subject,
-            progress=progress,
-            **sizes,
-        )
+        names: dict[str, Any] = {"ids": ids, "subjects": subjects, "sample_weight": sample_weight}
+        names["allow_no_subject"] = allow_no_subject
+        with chosen(getattr(self, "engine", None)) as engine:
+            if engine is None:
+                names.update(sizes)
+                report = model.learn(X, y, progress=progress, **names)
+            else:
+                model = model if fresh else copy_without(model, [])  # should this be refused, the other one is whole
+                report = learn_slices(model, X, y, **names, engine=engine, progress=progress)
+        if not fresh and model is not self._model:
+            self._model.erase()
+            self._model = model
         if fresh:
             if model.one_by_one and not streaming:
                 self._offered().add(y).warn(model, new=True, stacklevel=4)  # who called fit
@@ -234,6 +244,8 @@ class ModelFace(Savable, Forgetting):
 
     def __getstate__(self) -> dict[str, Any]:
         attributes = super().__getstate__()
+        if attributes.get("engine") is not None:
+            attributes["engine"] = None  # it is no part of a model, and where this is read there may be none
         if "_model" in attributes:
             attributes["_model"] = self._bytes()
         return attributes
@@ -306,6 +318,7 @@ class StreamingFace(ModelFace):
         budget_bytes: int = BUDGET_BYTES,
         reading: Callable[[int], None] | None = None,
         ahead: Ahead | None = None,
+        engine: Any = None,
     ) -> LearnReport:
         """Learn the rows of many blocks as if they came in one call, without holding them all.
 
@@ -327,6 +340,8 @@ class StreamingFace(ModelFace):
             Called with the number of rows read in the first pass of a new model, when no fate is known yet.
         ahead : callable, optional
             Called with a model of the rows before and rows that it has not learnt; see ``erasable.models.rounds``.
+        engine : None, "local", "torch", "dask" or Engine, optional
+            Where rows are screened, in place of the parameter ``engine``.
         """
         once = getattr(blocks, "once", isinstance(blocks, Iterator))
         budget = whole_number(budget_bytes, "budget_bytes")
@@ -343,18 +358,21 @@ class StreamingFace(ModelFace):
             face._install(schema, _model=self._start(X, y, None, streaming=True))
         face._model.check_whole()
         face._check_unchanged(face._model, None)
-        checked = _CheckedBlocks(face, blocks)
-        report = learn_blocks(
-            face._model,
-            checked,
-            once=once,
-            budget_bytes=budget,
-            allow_no_subject=allow_no_subject,
-            progress=progress,
-            reading=reading,
-            ahead=ahead,
-        )
-        checked.offered.warn(face._model, new=fresh, stacklevel=2)
+        offered = face._offered()
+        with chosen(getattr(self, "engine", None) if engine is None else engine) as where:
+            report = learn_blocks(
+                face._model,
+                CheckedBlocks(face._without_model(), blocks),
+                once=once,
+                budget_bytes=budget,
+                allow_no_subject=allow_no_subject,
+                progress=progress,
+                reading=reading,
+                ahead=ahead,
+                engine=where,
+                offered=offered,
+            )
+        offered.warn(face._model, new=fresh, stacklevel=2)
         if fresh:
             self._install(schema, _model=face._model)
         return report
@@ -426,23 +444,3 @@ class ErasableBase(StreamingFace, ModelClassifier):
         """
         X = self._asked(X)
         return self._model.probabilities(X)
-
-
-class _CheckedBlocks:
-    """Blocks whose rows are checked as those of ``partial_fit``, each time they are gone through.
-
-    What they answer is ``offered`` the first time.
-    """
-
-    def __init__(self, face: StreamingFace, blocks: Iterable[Any]) -> None:
-        self.face, self.blocks = face, blocks
-        self.offered = face._offered()
-        self._counted = False
-
-    def __iter__(self) -> Iterator[Block]:
-        counting, self._counted = not self._counted, True
-        for block in self.blocks:
-            X, y, _ = self.face._check_learnt(block.X, block.y, first=False)
-            if counting:
-                self.offered.add(y)
-            yield Block(X, y, block.ids, block.subjects, getattr(block, "weights", None))

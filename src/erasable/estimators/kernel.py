@@ -65,6 +65,9 @@ class ErasableKernelClassifier(ErasableBase):
     random_state : int, default=0
         The key of the hashes, zero or more; configuration, and part of the state. With ``order="given"`` it plays no
         part.
+    engine : None, "local", "torch", "dask" or Engine, default=None
+        Where rows are screened: see ``erasable.engines`` and docs/scale.md. It changes the speed and nothing else: it
+        is no part of the state, and no file or pickle holds it.
 
     Attributes
     ----------
@@ -111,6 +114,7 @@ class ErasableKernelClassifier(ErasableBase):
         grid_bits: int = 12,
         order: str = "hashed",
         random_state: int = 0,
+        engine: Any = None,
     ) -> None:
         self.kernel = kernel
         self.capacity = capacity
@@ -125,6 +129,7 @@ class ErasableKernelClassifier(ErasableBase):
         self.grid_bits = grid_bits
         self.order = order
         self.random_state = random_state
+        self.engine = engine
 
     @property
     def guarantee(self) -> Guarantee:

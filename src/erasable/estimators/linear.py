@@ -76,6 +76,9 @@ class ErasableClassifier(LinearFace, ErasableBase):
     random_state : int, default=0
         The key of the hashes, zero or more; configuration, and part of the state. With ``order="given"`` and no
         ``sample_rate`` it plays no part.
+    engine : None, "local", "torch", "dask" or Engine, default=None
+        Where rows are screened: see ``erasable.engines`` and docs/scale.md. It changes the speed and nothing else: it
+        is no part of the state, and no file or pickle holds it.
 
     Attributes
     ----------
@@ -138,6 +141,7 @@ class ErasableClassifier(LinearFace, ErasableBase):
         sample_rate: float = 0.0,
         order: str = "hashed",
         random_state: int = 0,
+        engine: Any = None,
     ) -> None:
         self.capacity = capacity
         self.threshold = threshold
@@ -155,6 +159,7 @@ class ErasableClassifier(LinearFace, ErasableBase):
         self.sample_rate = sample_rate
         self.order = order
         self.random_state = random_state
+        self.engine = engine
 
     # -- learning ------------------------------------------------------------------------------------------------
 

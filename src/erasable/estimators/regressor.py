@@ -38,6 +38,9 @@ class ErasableRegressor(RegressorMixin, LinearFace):
         As in ``ErasableClassifier``.
     order, random_state
         As in ``ErasableClassifier``.
+    engine : None, "local", "torch", "dask" or Engine, default=None
+        Where rows are screened: see ``erasable.engines`` and docs/scale.md. It changes the speed and nothing else: it
+        is no part of the state, and no file or pickle holds it.
 
     Attributes
     ----------
@@ -90,6 +93,7 @@ class ErasableRegressor(RegressorMixin, LinearFace):
         sample_rate: float = 0.0,
         order: str = "hashed",
         random_state: int = 0,
+        engine: Any = None,
     ) -> None:
         self.target_range = target_range
         self.capacity = capacity
@@ -104,6 +108,7 @@ class ErasableRegressor(RegressorMixin, LinearFace):
         self.sample_rate = sample_rate
         self.order = order
         self.random_state = random_state
+        self.engine = engine
 
     # -- learning ------------------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from erasable.errors import InputError, InputTypeError
 from erasable.models.keys import plain_labels
 
 _NO_LABELS = object()
-_SCHEMA = ("n_features_in_", "feature_names_in_")
+SCHEMA = ("n_features_in_", "feature_names_in_")
 
 
 def check_rows(
@@ -40,7 +40,7 @@ def check_rows(
     stand_in = object.__new__(type(estimator))
     fixed = getattr(estimator, "feature_names", None)
     if not first:
-        vars(stand_in).update({k: v for k, v in vars(estimator).items() if k in _SCHEMA})
+        vars(stand_in).update({k: v for k, v in vars(estimator).items() if k in SCHEMA})
         if fixed is not None and names_of_columns(X) is not None:
             stand_in.feature_names_in_ = np.asarray(fixed, dtype=object)
     options: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "reset": first}
@@ -60,7 +60,7 @@ def check_rows(
         else:
             X, y = validate_data(stand_in, X, plain_labels(y), **options)
             check_classification_targets(y)
-        return _finite(_narrow(X)), y, {k: v for k, v in vars(stand_in).items() if k in _SCHEMA}
+        return _finite(_narrow(X)), y, {k: v for k, v in vars(stand_in).items() if k in SCHEMA}
     except (ValueError, OverflowError) as error:
         refusal = InputError(_without_values(str(error), X))
     except TypeError as error:

@@ -94,16 +94,18 @@ class Rows:
         return model.learn(self.X, self.y, *names, sample_weight=weights, allow_no_subject=True, progress=watch)
 
 
+_Part = tuple[Rows, Hashes, npt.NDArray[np.float64]]  # with their hashes and sizes
+
+
 class Held:
     """Rows from a hash on, those of lowest hash that fit a budget; rows of one hash stay together.
 
     ``end`` is the hash from which on rows were left over; None where there were none. With ``sparing`` fewer are held.
     """
 
-    def __init__(self, first: int, budget_bytes: float, *, sparing: bool = False) -> None:
-        self.first, self.budget, self.sparing = first, budget_bytes, sparing
-        self.end: int | None = None
-        self.parts: list[tuple[Rows, Hashes, npt.NDArray[np.float64]]] = []
+    def __init__(self, first: int, budget_bytes: float, *, sparing: bool = False, end: int | None = None) -> None:
+        self.first, self.budget, self.sparing, self.end = first, budget_bytes, sparing, end
+        self.parts: list[_Part] = []
         self.bytes = 0.0
 
     def within(self, hashes: Hashes) -> Mask:
@@ -115,10 +117,29 @@ class Held:
         """Hold these rows, and let go of what no longer fits."""
         if not len(rows):
             return
-        sizes = rows.sizes()
-        self.parts.append((rows, hashes, sizes))
-        self.bytes += float(sizes.sum())
+        self._hold([(rows, hashes, rows.sizes())])
+
+    def take_over(self, other: Held) -> None:
+        """Hold what others of the same round held elsewhere, and let go of what no longer fits.
+
+        *Law*: in whatever order and grouping rows were held and taken over, all rows below ``end`` that were offered
+        anywhere are held.
+        """
+        parts, other.parts = other.parts, []
+        if other.end is not None and (self.end is None or other.end < self.end):
+            self.end = other.end
+            self._let_go()
+        if self.end is not None and other.end != self.end:
+            parts = _below(parts, self.end)
+        self._hold(parts)
+
+    def _hold(self, parts: list[_Part]) -> None:
+        if not parts:
+            return
+        self.parts += parts
+        self.bytes += sum(float(sizes.sum()) for _, _, sizes in parts)
         if self.sparing:
+            rows, _, sizes = parts[0]
             width = rows.X.shape[1] if rows.X.ndim > 1 else 0
             self.budget = min(self.budget, max(_FIRST_BYTES, _FIRST_ROWS * width * float(sizes.mean())))
             self.sparing = False
@@ -135,13 +156,13 @@ class Held:
         if fit == len(ordered):
             return
         self.end = int(ordered[fit])
-        parts, self.parts, self.bytes = self.parts[::-1], [], 0.0
-        while parts:  # each is let go of when its rows are copied
-            rows, of_rows, size = parts.pop()
-            mask = of_rows < np.uint64(self.end)
-            if mask.any():
-                self.parts.append((rows.take(mask), of_rows[mask], size[mask]))
-                self.bytes += float(size[mask].sum())
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Hold no rows from ``end`` on."""
+        assert self.end is not None
+        self.parts = _below(self.parts, self.end)
+        self.bytes = sum(float(sizes.sum()) for _, _, sizes in self.parts)
 
     def joined(self) -> Rows:
         """All rows held, in any order; they are held no longer."""
@@ -158,6 +179,18 @@ class Held:
         X = [rows.X for rows in parts]
         del parts
         return Rows(_stacked(X), y, ids, owners, weights)
+
+
+def _below(parts: list[_Part], end: int) -> list[_Part]:
+    """The rows of these parts whose hashes are below an end; the list is emptied."""
+    parts.reverse()
+    kept: list[_Part] = []
+    while parts:  # each is let go of when its rows are copied
+        rows, hashes, sizes = parts.pop()
+        mask = hashes < np.uint64(end)
+        if mask.any():
+            kept.append((rows.take(mask), hashes[mask], sizes[mask]))
+    return kept
 
 
 def _stacked(parts: list[Any]) -> Any:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from erasable.core.arrays import Float32s, Float64s, Integers
-from erasable.core.kernel_selector import kernel_matrix, select_points, stale_screen
+from erasable.core.kernel_selector import StalePoints, kernel_matrix, select_points
 from erasable.core.kernels import KERNEL_BITS
 from erasable.core.layout import Key
 from erasable.core.selector import Decisions, Progress
@@ -55,7 +55,7 @@ class KernelModel(Model):
     def screening(self) -> Callable[[Integers], npt.NDArray[np.bool_]]:
         """Points about which the core points say enough already are ruled out."""
         c = self.configuration
-        return stale_screen(self.core.rows(), c.kernel, c.points, c.units, c.threshold)
+        return StalePoints(self.core.rows(), c.kernel, c.points, c.units, c.threshold)
 
     def select(
         self, rows: Integers, labels: npt.NDArray[Any], keys: Any, progress: Progress | None, **sizes: int | None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate, chain, pairwise
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -210,10 +210,20 @@ def same_kind(new: Sequence[Key] | npt.NDArray[np.int64], known: type | None, na
         return
     kind = int if isinstance(new, np.ndarray) else type(new[0])
     if kind is not known:
-        raise InputTypeError(
-            f"this model's {name} are {_PLURAL[_NAMES[known]]}, but {_PLURAL[_NAMES[kind]]} were given, which "
-            f"can never match: convert them to {known.__name__} first."
-        )
+        refuse_kind(kind, known, name)
+
+
+def refuse_kind(kind: type, known: type, name: str) -> NoReturn:
+    """The refusal of keys of one type beside those of another.
+
+    Raises
+    ------
+    InputTypeError
+    """
+    raise InputTypeError(
+        f"this model's {name} are {_PLURAL[_NAMES[known]]}, but {_PLURAL[_NAMES[kind]]} were given, which "
+        f"can never match: convert them to {known.__name__} first."
+    )
 
 
 def plain_labels(y: Any) -> Any:

@@ -23,7 +23,7 @@ from erasable.core.arrays import Float32s, Float64s
 from erasable.core.grid import scale_rows
 from erasable.core.layout import Key, canonical_json, read_json
 from erasable.core.row_layout import laid_out, row_sizes
-from erasable.core.selector import Decisions, Progress, RawRows, not_ruled_out, select, stale_screen
+from erasable.core.selector import Decisions, Progress, RawRows, select, stale_screen
 from erasable.core.sums import add_rows, empty_gram
 from erasable.errors import ConfigurationError, StateFormatError
 from erasable.features import AbsentMap, FeatureMap
@@ -50,6 +50,10 @@ class MappedRows(RawRows):
     def numbers(self, rows: Any) -> Any:
         """The named rows, mapped."""
         return self.feature_map(self.gathered(rows))
+
+
+def _all_ruled_out(rows: RawRows) -> npt.NDArray[np.bool_]:
+    return np.zeros(len(rows), dtype=bool)
 
 
 class LinearModel(Model):
@@ -109,9 +113,8 @@ class LinearModel(Model):
         """Rows whose leverage is at or below the threshold already are ruled out."""
         c = self.configuration
         if c.threshold == math.inf:
-            return lambda rows: np.zeros(len(rows), dtype=bool)
-        stale = stale_screen(self.H, c.grid, c.units, c.threshold) if len(self.core) else None
-        return None if stale is None else lambda rows: not_ruled_out(rows, stale)
+            return _all_ruled_out
+        return stale_screen(self.H, c.grid, c.units, c.threshold) if len(self.core) else None
 
     def always_kept(self, ids: Any) -> npt.NDArray[np.bool_] | None:
         """Those that the sample draws."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from copy import deepcopy
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -31,7 +31,7 @@ from erasable.models.checks import check_ids, check_labels, check_subjects
 from erasable.models.guarantee import Guarantee
 from erasable.models.keys import array_of, pick
 from erasable.models.reports import ForgetReport, LearnReport, VerifyReport
-from erasable.models.rows import CoreRows, Named
+from erasable.models.rows import CoreRows, Named, Outline
 from erasable.models.state import State, classes_of
 from erasable.models.weighting import ONE, RowWeights, check_row_weights
 
@@ -74,9 +74,23 @@ class Model(ABC):
     def screening(self) -> Callable[[Any], npt.NDArray[np.bool_]] | None:
         """A test of prepared rows, block by block: one that fails it is ruled out by the core rows as they are now.
 
-        And so it is by any core rows that these are a part of. None where there is no such test.
+        And so it is by any core rows that these are a part of. None where there is no such test. It can be sent.
         """
         return None
+
+    def outline(self, *, names: bool) -> Self:
+        """A model of this kind that checks and prepares rows and holds none: what screening needs, and can be sent.
+
+        With ``names`` it refuses rows that could not be learnt beside those of this model.
+        """
+        other = object.__new__(type(self))
+        for part in ("configuration", "feature_map"):
+            if hasattr(self, part):
+                setattr(other, part, getattr(self, part))
+        core = self.core
+        known: Any = Outline(core.place, core.subject_type, core.class_counts) if names else Outline()
+        other.core, other.moment = known, object()
+        return other
 
     def always_kept(self, ids: Any) -> npt.NDArray[np.bool_] | None:
         """Which of these ids are kept whatever else there is, where some are by the rule of this model; else None."""

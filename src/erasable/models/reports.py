@@ -4,11 +4,40 @@ from __future__ import annotations
 
 import warnings
 import weakref
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from erasable.core.selector import Decisions
 from erasable.errors import EmptiedClassWarning, StaleReportError
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round of learning rows that come in blocks: a pass over all of them, then decisions about some.
+
+    Attributes
+    ----------
+    rows : int
+        Rows that were looked at.
+    survivors : int
+        Rows that the core rows did not rule out, of those whose turn it was: they were decided one after the other.
+    core_rows_added : int
+        Those of them that became core rows.
+    bytes_moved : int
+        About how many bytes went from and to other processes.
+    screening_seconds, deciding_seconds : float
+        How long the pass took, and the decisions.
+    driver_seconds : float
+        Processor time of this process during both.
+    """
+
+    rows: int
+    survivors: int
+    core_rows_added: int
+    bytes_moved: int
+    screening_seconds: float
+    deciding_seconds: float
+    driver_seconds: float
 
 
 @dataclass(frozen=True)
@@ -33,6 +62,8 @@ class LearnReport:
         Stored rows that left because rows with their ids came.
     rows_suppressed : int
         Rows beside these that were passed over, because they are those of somebody who is not to be learnt.
+    rounds : tuple of Round
+        Of rows that came in blocks, or were screened by an engine: what each round did, and how long it took.
     """
 
     rows: int
@@ -43,6 +74,7 @@ class LearnReport:
     rows_known: int = 0
     rows_replaced: int = 0
     rows_suppressed: int = 0
+    rounds: tuple[Round, ...] = field(default=(), compare=False)
 
 
 class ForgetReport:

@@ -8,7 +8,8 @@ follow until nothing was left over. The first of a new model, with no core rows 
 so it holds few; as a rule the second is the last.
 
 *Law*: the model is that of learning all rows in one call, whatever the blocks, their order and the budget.
-*Contract*: whoever screens (:meth:`Model.screening`) needs no order and no other rows, so it can be done elsewhere.
+*Contract*: whoever screens (:meth:`Model.screening`) needs no order and no other rows, so it can be done elsewhere: one
+pass is what an engine sees of the parts, see :mod:`erasable.models.passes`.
 
 *Rows before they are learnt*: whoever asks is shown rows that come later and a model of all that come before, to see
 how well it predicts them. In the order of the hashes that is done once all is learnt: the rows are those of the last
@@ -17,6 +18,7 @@ eighth, and the model is the one at hand without what it kept of them, which is 
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from copy import deepcopy
@@ -25,19 +27,17 @@ from typing import Any
 import numpy as np
 
 from erasable.core.keyed_hash import Hashes, keyed_hash
-from erasable.core.layout import each_owner
 from erasable.core.selector import Decisions
 from erasable.errors import ConfigurationError, InputError
 from erasable.models.blocks import Block, Held, Rows
-from erasable.models.checks import check_ids, check_subjects, next_id
-from erasable.models.keys import Column, as_key_column, as_subject_column, label_type, pick, same_kind
+from erasable.models.keys import Column, pick
 from erasable.models.model import Model
 from erasable.models.order import LabelRuns
-from erasable.models.reports import LearnReport
+from erasable.models.passes import LAST_EIGHTH, Engine, Limits, Seen, Sieve
+from erasable.models.reports import LearnReport, Round
 
 BUDGET_BYTES = 2**28
 _SHOWN = 1 / 16  # of the budget: for rows that are shown before they are learnt
-_LAST_EIGHTH = 7 * 2**61  # of the hashes
 _FIRST_SHOWN, _ENOUGH_SHOWN = 128, 100  # rows
 
 #: Called with a model that has learnt all rows before these, and these.
@@ -54,6 +54,8 @@ def learn_blocks(
     progress: Callable[[int], None] | None = None,
     reading: Callable[[int], None] | None = None,
     ahead: Ahead | None = None,
+    engine: Engine | None = None,
+    offered: Any = None,
 ) -> LearnReport:
     """Learn the rows of all blocks as one call: in the order of their hashes, or as they come.
 
@@ -75,81 +77,127 @@ def learn_blocks(
         Called with a model of the rows before, not to be changed, and rows that it has not learnt, of a sixteenth of
         the budget at most. In the order of the hashes once, with the last eighth; as they come, at doublings of their
         number, from 128 on.
+    engine : Engine, optional
+        Where rows are screened: by default here, block by block. It changes the speed and nothing else.
+    offered : OfferedLabels or OfferedTargets, optional
+        Is given what all rows are to answer.
 
     Raises
     ------
     InputError
         When rows that can be read but once are more than the budget; when ids repeat, see :class:`_Repeated`.
+    ConfigurationError
+        When the engine cannot do this.
     """
-    named = _NamedBlocks(model, blocks, allow_no_subject)
+    engine = Engine() if engine is None else engine
+    before = len(model.core)
+    rounds: _Rounds | _InTurn
+    if model.order_key is None:
+        engine.refuse_given()
+        rounds = _InTurn(model, blocks, once, allow_no_subject, ahead, _SHOWN * budget_bytes, offered)
+    else:
+        shown_bytes = None if ahead is None else _SHOWN * budget_bytes
+        rounds = _Rounds(model, blocks, engine, once, budget_bytes, allow_no_subject, shown_bytes, offered)
     try:
-        if model.order_key is None:
-            parts = list(_as_given(model, named, once, progress, ahead, _SHOWN * budget_bytes))
-        else:
-            shown = None if ahead is None else Held(_LAST_EIGHTH, _SHOWN * budget_bytes)
-            rounds = _Rounds(model, named, model.order_key, once, budget_bytes, shown)
-            before = len(model.core)
-            parts = list(rounds.learnt(progress, reading))
-            if ahead is not None and shown is not None and shown.parts:
-                late = keyed_hash(new := model.core.ids()[before:], model.order_key) >= np.uint64(_LAST_EIGHTH)
-                earlier = _without(model, [new[i] for i in np.flatnonzero(late).tolist()])
-                ahead(earlier, shown.joined())
-                earlier.erase()
+        parts = list(rounds.learnt(progress, reading))
+        if ahead is not None and isinstance(rounds, _Rounds) and rounds.shown is not None and rounds.shown.parts:
+            assert model.order_key is not None
+            late = keyed_hash(new := model.core.ids()[before:], model.order_key) >= np.uint64(LAST_EIGHTH)
+            earlier = copy_without(model, [new[i] for i in np.flatnonzero(late).tolist()])
+            ahead(earlier, rounds.shown.joined())
+            earlier.erase()
     except BaseException:
         model.moment = None
         raise
-    rows = named.n_rows
+    rows = rounds.n_rows
     if not rows:
         raise ConfigurationError("there is nothing to learn: no rows came.")
     if progress is not None:
         progress(rows)
     decisions = sum((part.decisions for part in parts), Decisions())
-    decisions.screened += rows - named.weightless - sum(part.rows for part in parts)
+    decisions.screened += rows - rounds.weightless - sum(part.rows for part in parts)
     added = sum(part.core_rows_added for part in parts)
-    return LearnReport(rows, added, len(model.core), decisions, named.weightless)
+    return LearnReport(
+        rows, added, len(model.core), decisions, rounds.weightless, rounds=tuple(getattr(rounds, "reports", ()))
+    )
 
 
-def _as_given(
-    model: Model,
-    blocks: _NamedBlocks,
-    once: bool,
-    progress: Callable[[int], None] | None,
-    ahead: Ahead | None,
-    shown_bytes: float,
-) -> Iterator[LearnReport]:
-    runs, repeated, done, due = LabelRuns(), _Repeated(0), 0, _FIRST_SHOWN  # of targets, no runs
-    for block in blocks:
-        if not len(block):  # none of them has a weight
-            continue
-        if model.classifies:
-            runs.add(block.y)
-        repeated.add(block.ids)
-        while len(block):
-            wait = max(0, due - done)  # rows until some are shown; where the block has too few of them, its successor's
-            if ahead is None or len(block) < wait + _ENOUGH_SHOWN:
-                wait = len(block)
-            elif not wait:
-                ahead(model, block.part(0, min(done, max(1, int(shown_bytes / block.sizes().mean())))))
-                due, wait = 2 * done, min(len(block), done)
-            yield block.part(0, wait).learnt_by(model, progress, done)
-            done += wait
-            block = block.part(wait, len(block))
-    if not once:
-        repeated.refuse(blocks)
-    if model.one_by_one:
-        runs.warn(stacklevel=2)
+class _InTurn:
+    """Blocks gone through once, their rows decided as they come."""
+
+    def __init__(
+        self,
+        model: Model,
+        blocks: Iterable[Block],
+        once: bool,
+        allow_no_subject: bool,
+        ahead: Ahead | None,
+        shown_bytes: float,
+        offered: Any,
+    ) -> None:
+        self.model, self.blocks, self.once, self.ahead, self.shown_bytes = model, blocks, once, ahead, shown_bytes
+        self.sieve = Sieve(model, 0, allow_no_subject=allow_no_subject)
+        self.seen = self.sieve.nothing()
+        self.seen.offered = offered
+        self.n_rows = self.weightless = 0
+
+    def learnt(self, progress: Callable[[int], None] | None, reading: Any = None) -> Iterator[LearnReport]:
+        """One report for each run of rows that was learnt together."""
+        model, ahead = self.model, self.ahead
+        runs, repeated, done, due = LabelRuns(), _Repeated(0), 0, _FIRST_SHOWN  # of targets, no runs
+        for block in self._checked():
+            if not len(block):  # none of them has a weight
+                continue
+            if model.classifies:
+                runs.add(block.y)
+            repeated.add(block.ids)
+            while len(block):
+                wait = max(0, due - done)  # rows until some are shown; where the block has too few, its successor's
+                if ahead is None or len(block) < wait + _ENOUGH_SHOWN:
+                    wait = len(block)
+                elif not wait:
+                    ahead(model, block.part(0, min(done, max(1, int(self.shown_bytes / block.sizes().mean())))))
+                    due, wait = 2 * done, min(len(block), done)
+                yield block.part(0, wait).learnt_by(model, progress, done)
+                done += wait
+                block = block.part(wait, len(block))
+        if not self.once:
+            repeated.refuse(self.sieve.again(block, 0) for block in self.blocks)
+        if model.one_by_one:
+            runs.warn(stacklevel=2)
+
+    def _checked(self) -> Iterator[Rows]:
+        for block in self.blocks:
+            rows = self.sieve.checked(block, self.n_rows, self.seen)
+            self.n_rows += block.X.shape[0]
+            self.weightless += block.X.shape[0] - len(rows)
+            yield rows
 
 
 class _Rounds:
     """Blocks gone through again and again, until every row was decided."""
 
     def __init__(
-        self, model: Model, blocks: _NamedBlocks, key: int, once: bool, budget_bytes: int, shown: Held | None
+        self,
+        model: Model,
+        blocks: Iterable[Block],
+        engine: Engine,
+        once: bool,
+        budget_bytes: int,
+        allow_no_subject: bool,
+        shown_bytes: float | None,
+        offered: Any,
     ) -> None:
-        self.model, self.blocks, self.key = model, blocks, key
-        self.once, self.budget, self.shown = once, budget_bytes, shown
-        self.repeated = _Repeated(key)
+        assert model.order_key is not None
+        self.model, self.blocks, self.engine, self.key = model, blocks, engine, model.order_key
+        self.once, self.budget, self.allow_no_subject = once, budget_bytes, allow_no_subject
+        self.shown_bytes, self.offered = shown_bytes, offered
+        self.shown: Held | None = None
+        self.repeated = _Repeated(self.key)
         self.furthest = 0  # how many rows' fate is known
+        self.n_rows = self.weightless = 0  # in the first pass
+        self.start: int | None = None  # what rows without ids are numbered from
+        self.reports: list[Round] = []
 
     def learnt(
         self, progress: Callable[[int], None] | None, reading: Callable[[int], None] | None
@@ -157,56 +205,80 @@ class _Rounds:
         """The rounds, one report for each that decided rows."""
         first: int | None = 0
         while first is not None:
-            held = self._one_pass(first, progress, reading)
+            began, here = time.perf_counter(), time.process_time()
+            moved = self.engine.moved
+            seen = self._one_pass(first, progress, reading)
+            held, passed, added = seen.held, time.perf_counter(), 0
+            survivors = sum(len(rows) for rows, _, _ in held.parts)
             if held.parts:
                 rows = held.joined()
                 # Some that were screened have their turn later.
-                self.furthest = min(self.furthest, self.blocks.n_rows - len(rows))
-                yield rows.learnt_by(self.model, progress, self.furthest)
+                self.furthest = min(self.furthest, self.n_rows - len(rows))
+                report = rows.learnt_by(self.model, progress, self.furthest)
+                added = report.core_rows_added
+                yield report
                 self.furthest += len(rows)
+            times = passed - began, time.perf_counter() - passed, time.process_time() - here
+            self.reports.append(Round(seen.rows, survivors, added, self.engine.moved - moved, *times))
             first = held.end
 
     def _one_pass(
         self, first: int, progress: Callable[[int], None] | None, reading: Callable[[int], None] | None
-    ) -> Held:
-        """Rows from a hash on that may be selected."""
-        screen, looking, settled, read = self.model.screening(), not self.blocks.passes, 0, 0
-        held = Held(first, self.budget, sparing=screen is None and not self.once)
-        for block in self.blocks:
-            hashes = keyed_hash(block.ids, self.key)
-            if looking:
-                self._look(block, hashes)
-            settled += int(np.count_nonzero(hashes < np.uint64(first)))
-            open_rows = held.within(hashes)
-            rows, hashes = block.take(open_rows), hashes[open_rows]
-            if screen is not None and len(rows):
-                left, always = screen(self.model.prepared(rows.X)), self.model.always_kept(rows.ids)
-                left = left if always is None else left | always
-                settled += len(rows) - int(np.count_nonzero(left))
-                rows, hashes = rows.take(left), hashes[left]
-            held.offer(rows, hashes)
-            if self.once and held.end is not None:
+    ) -> Seen:
+        """What is seen of the rows from a hash on."""
+        looking = not self.n_rows
+        screen = self.engine.screening(self.model)
+        sieve = Sieve(
+            self.model.outline(names=looking),
+            self.key,
+            first,
+            self.budget,
+            screen is None and not self.once,
+            screen,
+            looking,
+            self.start,
+            self.shown_bytes,
+            self.allow_no_subject,
+            self.offered,
+        )
+        total = sieve.nothing()
+
+        def limits() -> Limits:
+            end = None if self.repeated.end is None else int(self.repeated.end)
+            return Limits(total.held.end, None if total.shown is None else total.shown.end, end)
+
+        for part in self.engine.seen(self.blocks, sieve, limits):
+            total.add(part)
+            for hashes in total.hashes:
+                self.repeated.note(hashes)
+            total.hashes.clear()
+            if self.once and total.held.end is not None:
                 raise InputError(
                     f"these rows can be read only once, and are more than the {self.budget:,} bytes that are held of "
                     "them, so they cannot be put into the order of their hashes: save them to a file and give that, or "
                     'have them decided as they come, with order= "given".'
                 )
-            read += len(block)
-            if progress is not None and settled > self.furthest:
-                self.furthest = settled
-                progress(settled)
+            if progress is not None and total.settled > self.furthest:
+                self.furthest = total.settled
+                progress(total.settled)
             elif reading is not None and looking and screen is None:
-                reading(read)
-        if looking and not self.once:
-            self.repeated.refuse(self.blocks)
-        return held
+                reading(total.rows)
+        if total.rows < self.n_rows:
+            raise InputError("the table changed while it was read: it has fewer rows than before.")
+        if looking:
+            self._looked(total, sieve)
+        return total
 
-    def _look(self, block: Rows, hashes: Hashes) -> None:
-        """What is done with every row, once."""
-        self.repeated.add(block.ids, hashes)
-        if self.shown is not None:
-            late = self.shown.within(hashes)
-            self.shown.offer(block.take(late), hashes[late])
+    def _looked(self, total: Seen, sieve: Sieve) -> None:
+        """What the first pass is for, beside its rows."""
+        self.n_rows, self.weightless, self.shown = total.rows, total.weightless, total.shown
+        self.start = sieve.first_number if total.numbered else None
+        if self.offered is not None:
+            self.offered.join(total.offered)
+        if total.encoding is not None and hasattr(self.blocks, "noted"):
+            self.blocks.noted(total.encoding)
+        if not self.once:
+            self.repeated.refuse(sieve.again(block, 0) for block in self.blocks)
 
 
 class _Repeated:
@@ -227,11 +299,13 @@ class _Repeated:
         self.held = 0
         self.end: np.uint64 | None = None
 
-    def add(self, ids: Column, hashes: Hashes | None = None) -> None:
-        """Ids that follow, and their hashes where they are known; rows that were numbered here need none."""
-        if isinstance(ids, range):
-            return
-        hashes = keyed_hash(ids, self.key) if hashes is None else hashes
+    def add(self, ids: Column) -> None:
+        """Ids that follow; rows that were numbered here need no look."""
+        if not isinstance(ids, range):
+            self.note(keyed_hash(ids, self.key))
+
+    def note(self, hashes: Hashes) -> None:
+        """Hashes of ids that follow."""
         kept = hashes if self.end is None else hashes[hashes < self.end]
         self.parts.append(kept)
         self.held += len(kept)
@@ -259,70 +333,7 @@ class _Repeated:
             raise InputError(f"ids must be distinct: {repeated} or more repeat an earlier one, in another block.")
 
 
-class _NamedBlocks:
-    """Blocks with checked names: all is checked in the first pass, when the model holds no row of them yet."""
-
-    def __init__(self, model: Model, blocks: Iterable[Block], allow_no_subject: bool) -> None:
-        self.model, self.blocks, self.allow_no_subject = model, blocks, allow_no_subject
-        self.passes = 0
-        self.n_rows = 0  # in the first pass
-        self.weightless = 0  # of these
-        self.start: int | None = None  # what rows without ids are numbered from
-        self.kinds: dict[str, type] = {}
-
-    def __iter__(self) -> Iterator[Rows]:
-        self.passes += 1
-        low = 0
-        for block in self.blocks:
-            n = block.X.shape[0]
-            rows = self._first(block, low, n) if self.passes == 1 else self._again(block, low, n)
-            yield rows
-            low += n
-            self.n_rows = max(self.n_rows, low)
-        if low < self.n_rows:
-            raise InputError("the table changed while it was read: it has fewer rows than before.")
-
-    def _first(self, block: Block, low: int, n: int) -> Rows:
-        self.model.answers(block.y)
-        if self.model.classifies and self.kinds.setdefault("labels", label_type(block.y)) is not label_type(block.y):
-            raise InputError("y holds labels of another type than in the blocks before: give labels of one type.")
-        self.model.check_names_given(block.ids)
-        if low and (block.ids is None) != (self.start is not None):
-            raise InputError("ids must come with all blocks, or with none.")
-        self.start = next_id(self.model.core.place) if block.ids is None and not low else self.start
-        ids = self._numbered(low, n) if block.ids is None else check_ids(block.ids, n, self.model.core.place)
-        assert ids is not None
-        self._check_kind(ids, "ids")
-        subjects = None
-        if block.subjects is not None:
-            subjects = check_subjects(
-                block.subjects, n, self.model.core.subject_type, allow_no_subject=self.allow_no_subject
-            )
-            self._check_kind(subjects if isinstance(subjects, np.ndarray) else each_owner(subjects), "subjects")
-        if self.model.order_key is not None:
-            self.model.prepared(block.X)  # refuses rows that no model of this kind learns
-        rows = Rows(block.X, block.y, ids, subjects, self.model.checked_weights(block.weights, n)).that_count()
-        self.weightless += n - len(rows)
-        return rows
-
-    def _again(self, block: Block, low: int, n: int) -> Rows:
-        ids = self._numbered(low, n) if block.ids is None else as_key_column(block.ids, "ids")
-        owners = None if block.subjects is None else as_subject_column(block.subjects)
-        return Rows(block.X, block.y, ids, owners, self.model.checked_weights(block.weights, n)).that_count()
-
-    def _numbered(self, low: int, n: int) -> Column:
-        assert self.start is not None
-        if self.start + low + n > 2**63:
-            raise InputError("ids are required: numbering on from the largest id in the model would pass 64 bits.")
-        return range(self.start + low, self.start + low + n)
-
-    def _check_kind(self, keys: Any, name: str) -> None:
-        if len(keys):
-            same_kind(keys, self.kinds.get(name), name)
-            self.kinds[name] = int if isinstance(keys, np.ndarray) else type(keys[0])
-
-
-def _without(model: Model, keys: list[Any]) -> Model:
+def copy_without(model: Model, keys: list[Any]) -> Model:
     """Another model, of the core rows that are left without these; no array is shared with the first."""
     core, fixed = model.core, (model.configuration, getattr(model, "feature_map", None))
     known: dict[int, Any] = {id(part): part for part in fixed}

@@ -12,7 +12,7 @@ import gc
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any, NamedTuple
 
@@ -71,6 +71,21 @@ class Named(NamedTuple):
     requested: int
     not_stored: int
     found: list[Key]
+
+
+@dataclass(eq=False, repr=False)
+class Outline:
+    """What is asked about core rows by who checks others: their names, and no row. When it is sent, only that is."""
+
+    place: Any = ()
+    subject_type: type | None = None
+    class_counts: dict[Label, int] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.place)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "place": frozenset(self.place)}
 
 
 class CoreRows:

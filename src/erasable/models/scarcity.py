@@ -53,6 +53,10 @@ class OfferedLabels:
         self.counts += label_counts(y)
         return self
 
+    def join(self, other: OfferedLabels) -> None:
+        """Labels that were offered elsewhere."""
+        self.counts += other.counts
+
     def warn(self, model: Model, *, new: bool, stacklevel: int) -> None:
         """Say where a model of these rows holds too few of a class, and a new one gives weight to one no row has."""
         warn_of_thin_classes(self.counts, model.core.class_counts, stacklevel=stacklevel + 1)
@@ -73,6 +77,11 @@ class OfferedTargets:
         self.rows += len(y)
         self.low, self.high = np.minimum(self.low, y.min(axis=0)), np.maximum(self.high, y.max(axis=0))
         return self
+
+    def join(self, other: OfferedTargets) -> None:
+        """Targets that were offered elsewhere."""
+        self.rows += other.rows
+        self.low, self.high = np.minimum(self.low, other.low), np.maximum(self.high, other.high)
 
     def warn(self, model: Any, *, new: bool, stacklevel: int) -> None:
         """Say where the targets of a hundred rows or more, not all equal, lie within a few steps of their grid."""

@@ -167,6 +167,7 @@ def learn_table(
     reading: Callable[[int, int], None] | None = None,
     budget_bytes: int = BUDGET_BYTES,
     suppressed: Suppressed | None = None,
+    engine: Any = None,
 ) -> TableLearnt:
     """Learn the rows of a table into a model file, new or existing: all of them, or none.
 
@@ -213,6 +214,8 @@ def learn_table(
         The same for rows read, in the first pass of a new model, when none is done yet.
     budget_bytes : int, default=256 MiB
         About how many bytes of rows are held at a time. It changes the number of passes and nothing else.
+    engine : None, "local", "torch", "dask" or Engine, optional
+        Where rows are screened, as in ``ErasableClassifier``.
     """
     given = dict(parameters or {})
     asked = schema if schema is None or isinstance(schema, Schema) else Schema.load(schema)
@@ -305,6 +308,7 @@ def learn_table(
             budget_bytes=budget_bytes,
             ahead=predicted if score else None,
             suppressed=suppressed,
+            engine=engine,
         )
     found: dict[Any, list[str]] = {SortedRowsWarning: [], WeakModelWarning: [], EmptiedClassWarning: []}
     for warning in told:

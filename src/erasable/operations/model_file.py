@@ -209,6 +209,7 @@ class ModelFile:
         mode: int = PRIVATE,
         budget_bytes: int = BUDGET_BYTES,
         suppressed: Suppressed | None = None,
+        engine: Any = None,
     ) -> LearnReport:
         """Learn the rows of all blocks as one call, then write the file once: all of it, or nothing.
 
@@ -244,6 +245,8 @@ class ModelFile:
             About how many bytes of rows are held at a time. It changes the number of passes and nothing else.
         suppressed : callable, optional
             From the ids and subjects of a block: which rows to pass over, since somebody asked never to be learnt.
+        engine : None, "local", "torch", "dask" or Engine, optional
+            Where rows are screened, as in ``ErasableClassifier``; by default as ``new`` has it.
         """
         if new is not None and getattr(new, "__sklearn_is_fitted__", lambda: True)():
             raise InputTypeError("new must be an unfitted model, such as ErasableClassifier(threshold=0.05).")
@@ -256,6 +259,7 @@ class ModelFile:
             mode=mode,
             budget_bytes=budget_bytes,
             suppressed=suppressed,
+            engine=engine,
         )
 
     def learn_prepared(
@@ -271,6 +275,7 @@ class ModelFile:
         reading: Callable[[int], None] | None = None,
         ahead: Ahead | None = None,
         suppressed: Suppressed | None = None,
+        engine: Any = None,
     ) -> LearnReport:
         """``learn``, for rows that can only be read once it is known what the file holds.
 
@@ -279,7 +284,7 @@ class ModelFile:
         prepare : callable
             Called under the lock with the model that the file holds, or None; gives blocks and, where the file does
             not exist, an unfitted estimator.
-        skip_known, replace, allow_no_subject, progress, mode, budget_bytes, suppressed
+        skip_known, replace, allow_no_subject, progress, mode, budget_bytes, suppressed, engine
             As in ``learn``.
         reading, ahead : callables, optional
             See ``erasable.models.rounds.learn_blocks``.
@@ -317,6 +322,7 @@ class ModelFile:
                     budget_bytes=budget_bytes,
                     reading=reading,
                     ahead=ahead,
+                    engine=getattr(new, "engine", None) if engine is None else engine,
                 )
             except ConfigurationError:
                 if model is None or offered is None or not offered.nothing_new:

@@ -43,6 +43,9 @@ class EncodingReport:
         extra = tuple(dict.fromkeys([*self.extra, *other.extra]))
         return EncodingReport(self.n_rows + other.n_rows, both, extra)
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return EncodingReport, (self.n_rows, {c: dict(found) for c, found in self.counts.items()}, self.extra)
+
     def total(self, what: str) -> int:
         """How many cells of all columns were so."""
         return sum(found.get(what, 0) for found in self.counts.values())

@@ -5,6 +5,7 @@ of names.
 Importing this loads neither pyarrow nor scikit-learn: a file that needs one of them does.
 """
 
+from erasable.tables.collections import ArrayRows
 from erasable.tables.joined import files_of
 from erasable.tables.keys import read_keys
 from erasable.tables.opening import Dialect
@@ -13,6 +14,7 @@ from erasable.tables.stream import TableStream, load_split, load_table, stream_t
 from erasable.tables.table import Split, Table
 
 __all__ = [
+    "ArrayRows",
     "Dialect",
     "Split",
     "Table",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -35,6 +36,7 @@ _TYPES: Kinds = {
 }
 _LISTS = ("list", "large_list", "fixed_size_list")  # of the subjects of a row
 _TILE = 1024  # rows
+_PART_BYTES = 2**25  # of rows: row groups that are smaller are read together
 _PAGE_BUFFER = 2**16  # of each column: without it, pyarrow would read column chunks whole
 
 
@@ -51,6 +53,8 @@ class Columns:
 
 class ArrowSource(Source):
     """Rows that pyarrow reads; ``row_bytes`` is about what one takes once it is copied out."""
+
+    _first_row = 0  # of the file, where this is a part of it
 
     def __init__(self, path: Path, name: str, columns: Columns, row_bytes: int) -> None:
         self._path, self.name, self._columns, self._row_bytes = path, name, columns, row_bytes
@@ -77,7 +81,7 @@ class ArrowSource(Source):
 
     def _copied(self, block_bytes: int | None, read: Callable[[list[Any], str, str], list[Any]]) -> Iterator[Table]:
         """Blocks; ``read`` says what the cells of a label, id or subject stand for."""
-        first = 0
+        first = begun = self._first_row
         for table in self._tables(None if block_bytes is None else block_rows(block_bytes, self._row_bytes)):
             n = table.num_rows
             if not n:
@@ -87,7 +91,7 @@ class ArrowSource(Source):
             first += n
             del table  # not held while the caller works with its copy
             yield block
-        if not first:
+        if first == begun:
             raise InputError(f"{self._path.name}: there are no rows.")
 
     def _copy(self, table: Any, where: str, first: int, read: Callable[[list[Any], str, str], list[Any]]) -> Table:
@@ -119,7 +123,9 @@ class ArrowSource(Source):
 
 
 class ParquetSource(ArrowSource):
-    """A Parquet file."""
+    """A Parquet file, or some of its row groups."""
+
+    _groups: list[int] | None = None  # all of them
 
     def __init__(self, path: Path, name: str, roles: Roles) -> None:
         def look() -> tuple[Any, int]:
@@ -127,18 +133,40 @@ class ParquetSource(ArrowSource):
                 return file.schema_arrow, file.metadata.num_rows
 
         schema, self.n_rows = read_or_refuse(look, path, "Parquet")
-        columns = _typed_columns(schema, roles, path)
+        columns = typed_columns(schema, roles, path)
         if not self.n_rows:
             raise InputError(f"{path.name}: there are no rows.")
         if roles.untyped:
             self.held = {f: held for f in columns.features if (held := _held(schema.field(f).type))}
         self._types = {role: _cell_type(schema.field(c[0]).type, role) for role, c in columns.roles.given.items()}
-        super().__init__(path, name, columns, _row_bytes(schema, columns))
+        super().__init__(path, name, columns, row_bytes(schema, columns))
 
     def kinds(self) -> Kinds:
         """What labels, ids and subjects are, as the file says."""
         of = {role: [kind for name, kind in _TYPES.items() if is_kind(t, name)] for role, t in self._types.items()}
         return {role: kinds[0] for role, kinds in of.items() if kinds and role != "weight"}
+
+    def parts(self) -> list[Source] | None:
+        """Row groups, so many of them together that a part is not small; see :class:`Source`."""
+
+        def look() -> list[int]:
+            with open_parquet(self._path) as file:
+                return [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
+
+        parts: list[ParquetSource] = []
+        first = 0
+        for i, n in enumerate(read_or_refuse(look, self._path, "Parquet")):
+            if parts and (parts[-1].n_rows or 0) * self._row_bytes < _PART_BYTES:
+                part = parts[-1]
+                part.n_rows = (part.n_rows or 0) + n
+            else:
+                part = copy(self)
+                part._groups, part._first_row, part.n_rows = [], first, n
+                parts.append(part)
+            assert part._groups is not None
+            part._groups.append(i)
+            first += n
+        return [part for part in parts if part.n_rows]
 
     def _tables(self, rows: int | None) -> Iterator[Any]:
         """Row groups are decoded page by page, so their size does not matter."""
@@ -148,8 +176,10 @@ class ParquetSource(ArrowSource):
             if rows is None:
                 yield read_or_refuse(lambda: file.read(columns=wanted), self._path, "Parquet")
                 return
+            if self._groups is not None and self._groups[-1] >= file.num_row_groups:
+                raise InputError(f"{self._path.name} changed while it was read: it has fewer row groups than before.")
             # In eighths of a block: while the next one is decoded, the one before it is still held.
-            batches = file.iter_batches(batch_size=-(-rows // 8), columns=wanted)
+            batches = file.iter_batches(batch_size=-(-rows // 8), row_groups=self._groups, columns=wanted)
             yield from regrouped(refused_each(batches, self._path, "Parquet"), rows)
 
 
@@ -160,8 +190,8 @@ class ArrowPipe(ArrowSource):
 
     def __init__(self, stream: BinaryIO, path: Path, roles: Roles) -> None:
         self._reader = read_or_refuse(lambda: pyarrow().ipc.open_stream(stream), path, "an Arrow stream")
-        columns = _typed_columns(self._reader.schema, roles, path)
-        super().__init__(path, path.name, columns, _row_bytes(self._reader.schema, columns))
+        columns = typed_columns(self._reader.schema, roles, path)
+        super().__init__(path, path.name, columns, row_bytes(self._reader.schema, columns))
 
     def _tables(self, rows: int | None) -> Iterator[Any]:
         def checked() -> Iterator[Any]:
@@ -171,6 +201,20 @@ class ArrowPipe(ArrowSource):
 
         with self._reader:
             yield from regrouped(refused_each(checked(), self._path, "an Arrow stream"), rows)
+
+
+class ArrowBatches(ArrowSource):
+    """An Arrow table in memory, or record batches of a reader, which can be gone through once."""
+
+    def __init__(self, batches: Any, path: Path, roles: Roles) -> None:
+        self._batches, self.once = batches, not hasattr(batches, "to_batches")
+        self.n_rows = None if self.once else batches.num_rows
+        columns = typed_columns(batches.schema, roles, path)
+        super().__init__(path, path.name, columns, row_bytes(batches.schema, columns))
+
+    def _tables(self, rows: int | None) -> Iterator[Any]:
+        batches = self._batches if self.once else self._batches.to_batches()
+        yield from regrouped(refused_each(iter(batches), self._path, "Arrow batches"), rows)
 
 
 def columns_of(schema: Any, roles: Roles, path: Path, shown: list[str]) -> Columns:
@@ -208,7 +252,7 @@ def columns_of(schema: Any, roles: Roles, path: Path, shown: list[str]) -> Colum
     return Columns(roles, features, tuple(shown[j] for j in places), unused, booleans)
 
 
-def _typed_columns(schema: Any, roles: Roles, path: Path) -> Columns:
+def typed_columns(schema: Any, roles: Roles, path: Path) -> Columns:
     """What the columns of Parquet or Arrow data are."""
     columns = columns_of(schema, roles, path, [repr(n) for n in schema.names])
     stored_index = (schema.pandas_metadata or {}).get("index_columns", [])
@@ -313,7 +357,7 @@ def _cell_type(kind: Any, role: str) -> Any:
     return value_type(kind.value_type if role == "subject" and is_kind(kind, *_LISTS) else kind)
 
 
-def _row_bytes(schema: Any, columns: Columns) -> int:
+def row_bytes(schema: Any, columns: Columns) -> int:
     """About how many bytes a row takes once it is copied out."""
     if columns.roles.untyped:
         return encoded_bytes(columns.roles)

@@ -13,13 +13,22 @@ import numpy as np
 from erasable.arrow import pyarrow
 from erasable.errors import InputError
 from erasable.schemas import EncodedTable
+from erasable.tables.collections import is_dask_frame
 from erasable.tables.reading import Source, as_path, compared, listed
+from erasable.tables.remote import RemoteFile, check_no_columns_in_names, is_url, remote_files
 from erasable.tables.table import Table
 
 
+def is_arrow(source: Any) -> bool:
+    """Whether rows come as an Arrow table, or as a reader of record batches."""
+    return hasattr(source, "schema") and (hasattr(source, "to_batches") or hasattr(source, "read_next_batch"))
+
+
 def is_pipe(source: Any) -> bool:
-    """Whether rows come from the standard input or a file object; ``["-"]`` is ``"-"``."""
-    return source in ("-", ["-"], ("-",)) or hasattr(source, "read")
+    """Whether rows come from the standard input or an object, and not from files; ``["-"]`` is ``"-"``."""
+    if is_arrow(source) or is_dask_frame(source) or hasattr(source, "read"):
+        return True
+    return isinstance(source, str | list | tuple) and source in ("-", ["-"], ("-",))
 
 
 def files_of(source: Any) -> list[Path]:
@@ -27,7 +36,7 @@ def files_of(source: Any) -> list[Path]:
 
     Files come in the order that they are given in; those that one pattern matches (``*``, ``?``, ``[]``, and ``**`` for
     folders below) sorted by their paths as text, character by character: ``part-10`` before ``part-2``. A path that is
-    there is no pattern, whatever it looks like.
+    there is no pattern, whatever it looks like. A folder is all Parquet files in it and below; so is a URL of one.
 
     Raises
     ------
@@ -44,20 +53,30 @@ def files_of(source: Any) -> list[Path]:
         raise InputError("there are no files: name one or more.")
     if any(one == "-" for one in given):
         raise InputError("`-`, the standard input, has to be read alone: save it to a file to read others with it.")
-    files = [file for one in given for file in _matched(as_path(one))]
-    twice = len(files) - len({os.path.realpath(file) for file in files})
+    files = [file for one in given for file in (remote_files(one) if is_url(one) else _matched(as_path(one)))]
+    twice = len(files) - len({str(f) if isinstance(f, RemoteFile) else os.path.realpath(f) for f in files})
     if twice:
         raise InputError(f"{twice} of {len(files)} files are given twice: name each of them once.")
     return files
 
 
 def _matched(path: Path) -> list[Path]:
+    if path.is_dir():
+        return _in_folder(path)
     if path.exists() or not glob.has_magic(str(path)):
         return [path]
     found = [Path(name) for name in sorted(glob.glob(str(path), recursive=True)) if not os.path.isdir(name)]
     if not found:
         raise InputError(f"no file matches {path}: check the pattern.")
     return found
+
+
+def _in_folder(folder: Path) -> list[Path]:
+    """The Parquet files below a folder, sorted by their paths as text; the folder itself where there are none."""
+    found = sorted(path for path in folder.rglob("*.parquet") if path.is_file())
+    kept = [path for path in found if not path.name.startswith(("_", "."))]
+    check_no_columns_in_names([str(path.relative_to(folder)) for path in kept], folder.name)
+    return kept or [folder]
 
 
 class JoinedSource(Source):
@@ -124,6 +143,13 @@ class JoinedSource(Source):
             yield _stacked(list(parts), self.name)
         else:
             yield from parts
+
+    def parts(self) -> list[Source] | None:
+        """The parts of one file after the other, where all files come in parts."""
+        if not self._agree:
+            self._check_kinds()
+        found = [source.parts() for source in self._sources]
+        return None if None in found else [part for parts in found for part in parts or ()]
 
     def raw(self, rows: int | None) -> Iterator[Any]:
         """The cells of one file after the other; of all files, columns in the order of the first."""

@@ -65,6 +65,13 @@ class Source(ABC):
         """The cells as they are, where columns have names; in Arrow tables of so many rows, or in one."""
         raise ConfigurationError(f"{self.name} has no columns with names: give CSV, Parquet or Arrow.")
 
+    def parts(self) -> list[Source] | None:
+        """The rows in parts that can be sent and read elsewhere, each with its number of rows; None where they cannot.
+
+        Parts put together, in their order, are this source.
+        """
+        return None
+
     def count_rows(self) -> int | None:
         """How many rows there are, if need be by reading the file; None where that is not possible."""
         return self.n_rows

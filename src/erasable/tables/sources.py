@@ -12,13 +12,15 @@ from typing import Any
 
 from erasable.errors import ConfigurationError, InputError
 from erasable.tables import csv_text
-from erasable.tables.arrow_columns import ArrowPipe, ParquetSource
+from erasable.tables.arrow_columns import ArrowBatches, ArrowPipe, ParquetSource
+from erasable.tables.collections import FrameSource, is_dask_frame
 from erasable.tables.columns import Kinds, Roles
 from erasable.tables.csv_text import CsvSource
-from erasable.tables.joined import JoinedSource, files_of, is_pipe
+from erasable.tables.joined import JoinedSource, files_of, is_arrow, is_pipe
 from erasable.tables.npz import NpzSource
 from erasable.tables.opening import PACKED, Dialect, in_utf8, looked_ahead
 from erasable.tables.reading import Source, as_path, existing_file, read_or_refuse
+from erasable.tables.remote import RemoteFile
 from erasable.tables.svmlight import SvmlightSource
 
 _SVMLIGHT = (".svmlight", ".libsvm", ".txt")
@@ -57,6 +59,12 @@ def open_source(source: Any, roles: Roles, kinds: Kinds, n_features: int | None,
     if is_pipe(source):
         if n_features is not None:
             raise ConfigurationError("n_features is for SVMlight files: CSV and Arrow have a column for each feature.")
+        if is_arrow(source) or is_dask_frame(source):
+            if dialect is not None:
+                raise ConfigurationError("sep=, encoding= and decimal= are for CSV, and this is none: leave them out.")
+            if is_arrow(source):
+                return ArrowBatches(source, Path("Arrow data"), roles)
+            return FrameSource(source, Path("Dask dataframe"), roles)
         pipe = source if hasattr(source, "read") else getattr(sys.stdin, "buffer", sys.stdin)
         return _opened_pipe(pipe, roles, kinds, dialect)
 
@@ -85,7 +93,8 @@ def _opened_file(path: Path, roles: Roles, kinds: Kinds, n_features: int | None,
         raise ConfigurationError(f"n_features is for SVMlight files: {path.name} says itself how many there are.")
     if dialect is not None and form != ".csv":
         raise ConfigurationError(f"sep=, encoding= and decimal= are for CSV, and {path.name} is none: leave them out.")
-    existing_file(path)
+    if not isinstance(path, RemoteFile):
+        existing_file(path)
     if form == ".npz":
         return NpzSource(path, labelled=roles.labelled)
     if form in _SVMLIGHT:

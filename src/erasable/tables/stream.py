@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from typing import Any, BinaryIO, Self
 from weakref import WeakSet
@@ -106,6 +107,31 @@ class TableStream:
                     self.encoding = seen
             yield block if self._targets is None else self._targets.split(block)
 
+    def parts(self) -> list[TableStream] | None:
+        """The rows in parts that can be sent and read elsewhere: for Parquet, row groups. None for other formats.
+
+        The files must be there under the same paths.
+        """
+        self._check_open()
+        parts = self._source.parts()
+        if parts is None:
+            return None
+        streams = [copy(self) for _ in parts]
+        for stream, part in zip(streams, parts, strict=True):
+            stream._source, stream._running = part, WeakSet()
+        return streams
+
+    def noted(self, encoding: EncodingReport) -> None:
+        """What became of cells of parts that were read elsewhere."""
+        self.encoding = encoding
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_running": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._running = WeakSet()
+
     def raw(self) -> Any:
         """The cells of all rows as they are, those of text as text: an Arrow table. For ``stream_table(raw=True)``."""
         self._check_open()
@@ -177,8 +203,10 @@ def stream_table(
 
     Parameters
     ----------
-    source : str, path, list of these, or binary file object
-        A file or several, a pattern, ``"-"`` for the standard input, or an object with ``read``.
+    source : str, path, list of these, binary file object, or Arrow data
+        A file or several, a pattern, a folder of Parquet files, a URL of Parquet files as fsspec knows them, ``"-"``
+        for the standard input, an object with ``read``, a table or a reader of record batches of pyarrow, or a Dask
+        dataframe.
     label : str, default="label"
         The column of labels: integers, strings, booleans or floats.
     id : str, optional

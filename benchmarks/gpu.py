@@ -1,0 +1,409 @@
+"""Rows screened on a GPU: whether the state is that of the processor, and how fast it is.
+
+    PYTHONPATH=src python benchmarks/gpu.py [--out FILE] [--rows N] [--columns D] [--device cuda]
+
+Prints what it finds and writes it as JSON, section by section, so that a run that is cut short leaves what it has.
+Needs PyTorch, NumPy, SciPy and scikit-learn; with the defaults some 60 GB of memory, and less than eight minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+import traceback
+import warnings
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
+
+try:
+    import flint  # noqa: F401
+except ImportError:
+
+    class fmpz_mat:  # noqa: N801
+        """The little of python-flint that a tie is decided with, for machines that lack it."""
+
+        def __init__(self, n, m, entries):
+            self.rows = [[Fraction(int(v)) for v in entries[i * m : (i + 1) * m]] for i in range(n)]
+
+        def solve(self, other):
+            """Gauss-Jordan elimination in rationals."""
+            A = [[*row, *right] for row, right in zip(self.rows, other.rows, strict=True)]
+            for k in range(len(A)):
+                pivot = next(i for i in range(k, len(A)) if A[i][k])
+                A[k], A[pivot] = A[pivot], A[k]
+                A[k] = [v / A[k][k] for v in A[k]]
+                for i in range(len(A)):
+                    if i != k and A[i][k]:
+                        A[i] = [v - A[i][k] * w for v, w in zip(A[i], A[k], strict=True)]
+            found = fmpz_mat(0, 0, [])
+            found.rows = [row[len(A) :] for row in A]
+            return found
+
+        def __getitem__(self, at):
+            return self.rows[at[0]][at[1]]
+
+    sys.modules["flint"] = type(sys)("flint")
+    sys.modules["flint"].fmpz_mat = fmpz_mat
+
+from erasable.core.selector import RawRows
+from erasable.engines import Torch
+from erasable.engines.device import DeviceScreen, probe
+from erasable.errors import EngineError, WeakModelWarning
+from erasable.estimators.linear import ErasableClassifier
+from erasable.features import RandomFourierFeatures
+
+FOUND: dict[str, dict] = {}
+warnings.simplefilter("ignore", WeakModelWarning)  # rows are made to be hard, not to be learnt
+
+
+class Run:
+    """What the sections share."""
+
+    def __init__(self, given):
+        self.name, self.n, self.d, self.out = given.device, given.rows, given.columns, given.out
+        self.device = torch.device(given.device)
+        self.cuda = self.device.type == "cuda"
+
+    def sync(self):
+        """Wait for the device."""
+        if self.cuda:
+            torch.cuda.synchronize()
+
+    def timed(self, work, repeats=7):
+        """Median seconds after a warm-up."""
+        work()
+        times = []
+        for _ in range(repeats):
+            self.sync()
+            began = time.perf_counter()
+            work()
+            self.sync()
+            times.append(time.perf_counter() - began)
+        return float(np.median(times))
+
+
+def machine(run):
+    facts = {"torch": torch.__version__, "python": sys.version.split()[0], "cores": os.cpu_count()}
+    if run.cuda:
+        properties = torch.cuda.get_device_properties(run.device)
+        facts |= {"gpu": properties.name, "gpu_bytes": properties.total_memory, "cuda": torch.version.cuda}
+    return facts
+
+
+# -- is it the same? ----------------------------------------------------------------------------------------------
+
+
+def hard_rows(n, d, seed):
+    """Zeros, duplicates, rows of few integers whose leverages tie, and rows a hair beside them."""
+    rng = np.random.default_rng(seed)
+    X = (rng.standard_normal((n, d)) * np.geomspace(1.0, 0.05, d)).astype(np.float32)
+    X[: n // 4] = np.eye(d, dtype=np.float32)[rng.integers(d, size=n // 4)] * rng.integers(1, 4, (n // 4, 1))
+    X[n // 4 : n // 3] = np.round(X[n // 4 : n // 3])
+    X[n // 3 : n // 2] = np.repeat(X[-5:], n, axis=0)[: n // 2 - n // 3]
+    near = X[: n // 8] * np.float32(1 + 2.0**-20)
+    near[:, 0] += np.float32(2.0**-18)
+    X[n // 2 : n // 2 + n // 8] = near
+    return X, np.where(X @ rng.standard_normal(d) > 0, "yes", "no")
+
+
+def digests(run):
+    """The state with and without the device, on rows that make it hard."""
+    cases = {
+        "ties, 6 columns": ({"threshold": 0.05}, hard_rows(3000, 6, 1), np.float32),
+        "ties, capacity 1": ({"threshold": 0.5, "capacity": 1.0}, hard_rows(3000, 5, 2), np.float32),
+        "ties, no intercept": (
+            {"threshold": 0.25, "capacity": 0.25, "fit_intercept": False},
+            hard_rows(2000, 4, 3),
+            np.float32,
+        ),
+        "float64": ({"threshold": 0.05}, hard_rows(3000, 6, 4), np.float64),
+        "a public scale": ({"threshold": 0.02, "scaling": 50.0}, hard_rows(3000, 6, 5), np.float32),
+        "scales of columns": ({"threshold": 0.05, "scaling": np.arange(1.0, 7.0)}, hard_rows(3000, 6, 6), np.float32),
+        "a feature map": (
+            {"threshold": 0.05, "feature_map": RandomFourierFeatures(20)},
+            hard_rows(3000, 6, 7),
+            np.float32,
+        ),
+        "64 columns": ({"threshold": 0.02}, hard_rows(60_000, 64, 8), np.float32),
+        "wide": ({"threshold": 0.3}, hard_rows(20_000, min(run.d, 1024), 9), np.float32),
+    }
+    found = {}
+    for name, (how, (X, y), dtype) in cases.items():
+        ids, first = np.random.default_rng(len(X)).permutation(len(X)), len(X) // 10
+        rows = X.astype(dtype)
+
+        def learnt(engine, how=how, X=rows, y=y, ids=ids, first=first):
+            """In two calls, so that all rows of the second are screened."""
+            clf = ErasableClassifier(**how, engine=engine).partial_fit(X[:first], y[:first], ids=ids[:first])
+            return clf.partial_fit(X[first:], y[first:], ids=ids[first:])
+
+        plain = learnt(None)
+        same = []
+        for block in (2**16, 2**22, 2**27):
+            engine = Torch(run.name)
+            engine.block_bytes = block
+            same.append(learnt(engine).state_digest() == plain.state_digest())
+        found[name] = {"same_digest": all(same), "core_rows": plain.n_core_, "rows": len(X)}
+    found["all_same"] = all(case["same_digest"] for case in found.values())
+    return found
+
+
+def screen_of(run, core=None, tau=0.06):
+    """A screen from so many core rows, and a generator of rows like them on the device."""
+    generator = torch.Generator(run.device).manual_seed(5)
+    spectrum = torch.arange(1, run.d + 1, device=run.device) ** -0.5
+
+    def rows(n):
+        return torch.randn(n, run.d, generator=generator, device=run.device) * spectrum
+
+    some = rows(core or 20 * run.d).cpu().numpy()
+    clf = ErasableClassifier(threshold=tau).fit(some, some[:, 0] > 0)
+    return DeviceScreen(clf.model_.screening(), run.name), clf.model_, rows
+
+
+def survivors(run):
+    """Which rows are left here and there: at most a few whose leverage lies between two roundings may differ."""
+    screen, model, rows = screen_of(run)
+    X = rows(20_000).cpu().numpy()
+    raw = RawRows(X, model.configuration.grid)
+    here, there = model.screening()(raw), screen(raw)
+    return {
+        "rows": len(X),
+        "left_here": int(here.sum()),
+        "left_there": int(there.sum()),
+        "differ": int((here != there).sum()),
+    }
+
+
+PROBE = """
+import sys, torch
+from erasable.engines.device import probe
+from erasable.errors import EngineError
+try:
+    probe(torch, torch.device(sys.argv[1]), 4096, int(sys.argv[2]))
+except EngineError:
+    print("refused")
+else:
+    print("passed")
+"""
+
+
+def probes(run):
+    """Full float32 passes; TF32, by a setting or by the environment, does not."""
+    probe(torch, run.device, 4096, run.d)
+    found = {"float32": "passed"}
+    if not run.cuda:
+        return found
+    torch.set_float32_matmul_precision("high")
+    try:
+        probe(torch, run.device, 4096, run.d)
+        found["set to TF32"] = "passed"
+    except EngineError:
+        found["set to TF32"] = "refused"
+    torch.set_float32_matmul_precision("highest")
+    for variable in ("NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"):
+        source = str(Path(__file__).resolve().parent.parent / "src")
+        environment = {**os.environ, variable: "1", "PYTHONPATH": source}
+        command = [sys.executable, "-c", PROBE, run.name, str(run.d)]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+        found[variable] = done.stdout.strip() or done.stderr[-300:]
+    return found
+
+
+# -- how fast? ----------------------------------------------------------------------------------------------------
+
+
+def ceilings(run):
+    """What the device does at best: products in float32 and TF32, and copies to it."""
+    n = 2**18 if run.cuda else 2**12
+    X, M = (torch.randn(*shape, device=run.device) for shape in ((n, run.d), (run.d, run.d)))
+    found = {}
+    for name, precision in (("float32", "highest"), ("tf32", "high")):
+        torch.set_float32_matmul_precision(precision)
+        seconds = run.timed(lambda: (X @ M).square().sum(1))
+        found[f"{name}_rows_per_s"] = n / seconds
+        found[f"{name}_tflops"] = 2 * n * run.d**2 / seconds / 1e12
+    torch.set_float32_matmul_precision("highest")
+    if run.cuda:
+        for name, pinned in (("pinned", True), ("pageable", False)):
+            host = torch.empty((n, run.d), pin_memory=pinned).normal_()
+            seconds = run.timed(lambda host=host: X.copy_(host, non_blocking=True))
+            found[f"{name}_bytes_per_s"], found[f"{name}_rows_per_s"] = X.nbytes / seconds, n / seconds
+    return found
+
+
+def on_the_device(run):
+    """Rows that are on the device already."""
+    screen, _, rows = screen_of(run)
+    ready, n = screen.ready(), 2**18 if run.cuda else 2**12
+    X = rows(n)
+    products = torch.empty_like(X)
+    seconds = run.timed(lambda: ready.test(X, None, products))
+    rate = n / seconds
+    return {"rows_per_s": rate, "of_float32_rate": rate / FOUND["ceilings"]["float32_rows_per_s"], "wanted": 0.5}
+
+
+def streamed(run):
+    """Rows that lie in the memory of the host: pinned, and as arrays usually are."""
+    screen, model, rows = screen_of(run)
+    n, found = 2**21 if run.cuda else 2**13, {}
+    for name in ("pinned", "pageable") if run.cuda else ("pageable",):
+        host = torch.empty((n, run.d), pin_memory=name == "pinned")
+        for low in range(0, n, n // 8):
+            host[low : low + n // 8].copy_(rows(n // 8))
+        raw = RawRows(host.numpy(), model.configuration.grid)
+        seconds = run.timed(lambda raw=raw: screen(raw), 3)
+        found[name] = {"rows_per_s": n / seconds, "bytes_per_s": 4 * n * run.d / seconds}
+        if run.cuda:
+            share = found[name]["bytes_per_s"] / FOUND["ceilings"][f"{name}_bytes_per_s"]
+            found[name] |= {"of_copy_rate": share, "wanted": 0.8}
+        del host, raw
+    return found
+
+
+def short_of_memory(run):
+    """With little memory left on the device, the same answer in smaller chunks; with next to none, an error."""
+    if not run.cuda:
+        return {"left_out": "there is no GPU"}
+    screen, model, rows = screen_of(run)
+    X = rows(50_000).cpu().numpy()
+    raw = RawRows(X, model.configuration.grid)
+    expected = screen(raw)
+    torch.cuda.empty_cache()
+    found = {}
+    for name, left in (("little", 200 * 2**20), ("next to none", 2 * 2**20)):
+        again = DeviceScreen(screen.stale, run.name)
+        ready = again.ready()
+        torch.cuda.empty_cache()
+        free, _ = torch.cuda.mem_get_info()
+        torch.cuda.set_per_process_memory_fraction(1.0)
+        hog = torch.empty(max(0, free - left), dtype=torch.uint8, device=run.device)
+        try:
+            found[name] = {"same": bool((again(raw) == expected).all()), "rows_at_a_time": ready.step}
+        except EngineError as error:
+            found[name] = {"error": str(error)}
+        del hog, again, ready
+        torch.cuda.empty_cache()
+    return found
+
+
+# -- a whole fit --------------------------------------------------------------------------------------------------
+
+
+def registered(X):
+    """Pin the memory of an array where it lies; whether that worked."""
+    try:
+        code = torch.cuda.cudart().cudaHostRegister(X.ctypes.data, X.nbytes, 0)
+    except (RuntimeError, AttributeError, TypeError):
+        return False
+    return int(code) == 0
+
+
+def ridge(run, X, y, capacity):
+    """Ridge regression on all rows of norm one, streamed through the device: Gram matrix, then ``torch.linalg``."""
+    d = run.d
+    G = torch.zeros((d + 1, d + 1), dtype=torch.float64, device=run.device)
+    b = torch.zeros(d + 1, dtype=torch.float64, device=run.device)
+    step = max(1, 2**28 // (4 * d))
+    for low in range(0, len(X), step):
+        part = torch.from_numpy(X[low : low + step]).to(run.device, non_blocking=True)
+        part = torch.nn.functional.normalize(part)
+        part = torch.cat([part, torch.ones(len(part), 1, device=run.device)], dim=1) * 2**-0.5
+        sign = torch.from_numpy(np.where(y[low : low + step], np.float32(1), np.float32(-1))).to(run.device)
+        G += (part.T @ part).double()
+        b += (part.T @ sign).double()
+    weights = torch.linalg.solve(G + capacity * torch.eye(d + 1, device=run.device), b)
+    run.sync()
+    return weights
+
+
+def whole_fit(run):
+    """Ten million rows: learnt with the device, and ridge regression on all of them in the same run."""
+    n, d = run.n, run.d
+    generator = torch.Generator(run.device).manual_seed(3)
+    spectrum = torch.arange(1, d + 1, device=run.device) ** -0.5
+    rule = torch.randn(d, generator=generator, device=run.device)
+    began = time.perf_counter()
+    X, y = np.empty((n + 2**16, d), dtype=np.float32), np.empty(n + 2**16, dtype=bool)
+    for low in range(0, len(X), 2**17):
+        part = torch.randn(min(2**17, len(X) - low), d, generator=generator, device=run.device) * spectrum
+        score = part @ rule
+        score += 0.3 * score.std() * torch.randn(len(part), generator=generator, device=run.device)
+        X[low : low + len(part)] = part.cpu().numpy()
+        y[low : low + len(part)] = (score > 0).cpu().numpy()
+    found = {"rows": n, "columns": d, "making_s": time.perf_counter() - began}
+    began = time.perf_counter()
+    found["pinned_in_place"] = run.cuda and registered(X)
+    found["pinning_s"] = time.perf_counter() - began
+    rows, answers, test, wanted = X[:n], y[:n], X[n:], y[n:]
+
+    some = min(n, 300_000)
+    digests = {}
+    for name, engine in (("here", None), ("there", Torch(run.name, threads=4))):
+        began = time.perf_counter()
+        clf = ErasableClassifier(threshold=0.1, engine=engine).fit(rows[:some], answers[:some])
+        digests[name] = clf.state_digest()
+        found[f"fit_of_{some}_{name}_s"] = time.perf_counter() - began
+    found["same_digest"] = digests["here"] == digests["there"]
+
+    began = time.perf_counter()
+    clf = ErasableClassifier(threshold=0.1)
+    report = clf.set_params(engine=Torch(run.name, threads=4)).learn(rows, answers)
+    found["fit_s"] = time.perf_counter() - began
+    clf.coef_  # noqa: B018
+    found["fit_and_weights_s"] = time.perf_counter() - began
+    found["rounds"] = [vars(one) for one in report.rounds]
+    found["core_rows"] = clf.n_core_
+    found["accuracy"] = float(np.mean(clf.predict(test) == wanted))
+
+    began = time.perf_counter()
+    w = ridge(run, rows, answers, clf.capacity)
+    found["ridge_on_all_rows_s"] = time.perf_counter() - began
+    part = torch.nn.functional.normalize(torch.from_numpy(test).to(run.device)).double()
+    predicted = ((part @ w[:-1] + w[-1]) * 2**-0.5 > 0).cpu().numpy()
+    found["accuracy_of_ridge"] = float(np.mean(predicted == wanted))
+    return found
+
+
+SECTIONS = (machine, probes, digests, survivors, ceilings, on_the_device, streamed, short_of_memory, whole_fit)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("gpu.json"))
+    parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--columns", type=int, default=1024)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--only", nargs="*", help="names of sections")
+    given = parser.parse_args()
+    run, failed = Run(given), 0
+    for section in SECTIONS:
+        name = section.__name__
+        if given.only and name not in given.only and section is not machine:
+            continue
+        began = time.perf_counter()
+        try:
+            FOUND[name] = section(run)
+        except Exception as error:
+            failed += 1
+            FOUND[name] = {"failed": f"{type(error).__name__}: {error}"}
+            traceback.print_exc()
+        FOUND[name]["took_s"] = time.perf_counter() - began
+        print(f"{name}: {json.dumps(FOUND[name], indent=1, default=float)}", flush=True)
+        given.out.write_text(json.dumps(FOUND, indent=1, default=float))
+        if run.cuda:
+            torch.cuda.empty_cache()
+    raise SystemExit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,43 @@
+"""Which engine a parameter names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from erasable.engines.cluster import Dask
+from erasable.engines.device import Torch
+from erasable.engines.local import Local
+from erasable.errors import ConfigurationError
+from erasable.models.passes import Engine
+
+ENGINES: dict[str, type[Engine]] = {"local": Local, "torch": Torch, "dask": Dask}
+
+
+def engine_of(given: Any) -> Engine | None:
+    """The engine that ``engine=`` names; None where it is None.
+
+    Raises
+    ------
+    ConfigurationError
+    """
+    if given is None or isinstance(given, Engine):
+        return given
+    if isinstance(given, str) and given in ENGINES:
+        return ENGINES[given]()
+    shown = repr(given) if isinstance(given, str) and len(given) < 60 else type(given).__name__
+    raise ConfigurationError(
+        f"engine must be None, {', '.join(map(repr, ENGINES))} or an engine of erasable.engines; got {shown}."
+    )
+
+
+@contextmanager
+def chosen(given: Any) -> Iterator[Engine | None]:
+    """The engine that ``engine=`` names, or is; one that was made from its name is closed afterwards."""
+    engine = engine_of(given)
+    try:
+        yield engine
+    finally:
+        if engine is not None and engine is not given:
+            engine.close()

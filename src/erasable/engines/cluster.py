@@ -1,0 +1,263 @@
+"""A Dask cluster: the one place that imports dask, which is optional.
+
+Futures, no collections: this process lists the parts itself and keeps a bounded number of them under way, and what a
+pass is looked at with is a task of its own. So whatever a worker held when it died, a part, a result or the sieve, the
+scheduler makes again elsewhere; data that is scattered would be lost with its worker.
+"""
+
+from __future__ import annotations
+
+import pickle
+import uuid
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from erasable.engines.device import on_device
+from erasable.engines.sending import packed, parts_of, sent_bytes
+from erasable.errors import ConfigurationError, EngineError, ErasableError
+from erasable.models.model import Model
+from erasable.models.passes import Engine, Limits, Screening, Seen, Sieve
+from erasable.validation import positive_number, text, whole_number
+
+NO_SPILLING = {"data": dict}  # what workers hold stays in memory, that of workers that start anew too
+_TRIES = 3  # of a part whose result got lost
+
+
+def distributed() -> Any:
+    """The module dask.distributed.
+
+    Raises
+    ------
+    ConfigurationError
+        When it is not installed.
+    """
+    try:
+        import dask.distributed
+    except ImportError:
+        problem = "engine= dask needs Dask: pip install 'erasable[dask]'."
+    else:
+        return dask.distributed
+    raise ConfigurationError(problem)
+
+
+class Dask(Engine):
+    """Rows are screened by the workers of a Dask cluster; this process decides about those that survive.
+
+    Parameters
+    ----------
+    scheduler : str or dask.distributed.Client, optional
+        The address of a scheduler, such as ``"tcp://10.0.0.1:8786"``, or a client of one. By default a cluster is
+        started on this machine, and ended by ``close``.
+    workers : int, optional
+        Of a cluster on this machine: so many processes, one thread each. By default one for each processor.
+    device : str, optional
+        What workers screen with: ``"cuda"`` or another device of PyTorch, see :class:`~erasable.engines.Torch`. By
+        default NumPy.
+    timeout : float, default=30.0
+        Seconds to wait for the scheduler, and for a first worker.
+
+    Notes
+    -----
+    Workers must have this version of the package, and read files at the same paths as this process, where rows come
+    from files. They must not spill to disk, since spilled files hold rows: see docs/scale.md.
+    *Cost*: for each pass one sieve (8 d^2 bytes) to each worker, and the surviving rows back.
+
+    Examples
+    --------
+    >>> from erasable.engines import Dask
+    >>> engine = Dask("tcp://10.0.0.1:8786")  # nothing is asked of it yet
+    """
+
+    def __init__(
+        self,
+        scheduler: Any = None,
+        *,
+        workers: int | None = None,
+        device: str | None = None,
+        timeout: float = 30.0,
+    ) -> None:
+        if scheduler is not None and workers is not None:
+            raise ConfigurationError("workers= is for a cluster on this machine, and scheduler= names another.")
+        self.scheduler = scheduler
+        self.workers = None if workers is None else whole_number(workers, "workers")
+        self.device = None if device is None else text(device, "device")
+        self.timeout = positive_number(timeout, "timeout")
+        self._client: Any = None
+        self._cluster: Any = None
+
+    def screening(self, model: Model) -> Screening | None:
+        """See :class:`~erasable.models.passes.Engine`."""
+        found = super().screening(model)
+        return found if self.device is None else on_device(found, self.device)
+
+    def seen(self, blocks: Any, sieve: Sieve, limits: Callable[[], Limits]) -> Iterator[Seen]:
+        """See :class:`~erasable.models.passes.Engine`."""
+        client = self._ready()
+        threads = sum(worker["nthreads"] for worker in _known_workers(client).values())
+        with _as_engine_errors():
+            yield from _Pass(self, client, sieve, limits).seen(parts_of(blocks, threads), 2 * threads + 1)
+
+    # -- the cluster -----------------------------------------------------------------------------------------------
+
+    def _ready(self) -> Any:
+        """A client of workers that can do this, asked at the beginning of every pass."""
+        made = distributed()
+        with _as_engine_errors():
+            if self._client is None or self._client.status not in ("running", "connecting"):
+                self._client = self._connected(made)
+            self._client.wait_for_workers(1, timeout=self.timeout)
+            facts = self._client.run(_facts)
+        strangers = sum(found != _version() for found, _ in facts.values())
+        if strangers:
+            raise EngineError(
+                f"{strangers} of {len(facts)} workers have another version of erasable than this process, "
+                f"{_version()}: install the same everywhere."
+            )
+        spilling = sum(spills for _, spills in facts.values())
+        if spilling:
+            raise EngineError(
+                f"{spilling} of {len(facts)} workers may write rows to disk when memory is short, where nothing erases "
+                "them: start them with distributed.worker.memory.target and .spill set to False."
+            )
+        return self._client
+
+    def _connected(self, made: Any) -> Any:
+        if isinstance(self.scheduler, made.Client):
+            return self.scheduler
+        if self.scheduler is not None:
+            return made.Client(text(self.scheduler, "scheduler"), timeout=self.timeout, set_as_default=False)
+        one_thread_each = {"threads_per_worker": 1, "processes": True, "dashboard_address": None}
+        self._cluster = made.LocalCluster(n_workers=self.workers, **one_thread_each, **NO_SPILLING)
+        return made.Client(self._cluster, timeout=self.timeout, set_as_default=False)
+
+    def close(self) -> None:
+        """Let go of the scheduler; a cluster that was started here is ended, a client that was given stays open."""
+        client, self._client = self._client, None
+        if client is not None and client is not self.scheduler:
+            client.close()
+        cluster, self._cluster = self._cluster, None
+        if cluster is not None:
+            cluster.close()
+
+    def __repr__(self) -> str:
+        where = repr(self.scheduler) if isinstance(self.scheduler, str) else ""
+        return f"Dask({where})"
+
+
+class _Pass:
+    """One pass: parts that are under way, and which of them have to be sent again."""
+
+    def __init__(self, engine: Dask, client: Any, sieve: Sieve, limits: Callable[[], Limits]) -> None:
+        import cloudpickle
+
+        self.engine, self.client, self.limits, self.dumps = engine, client, limits, cloudpickle.dumps
+        self.name = f"erasable-{uuid.uuid4().hex}"
+        self.data = packed(sieve, self.dumps)
+        self.under_way: dict[Any, tuple[bytes, int | None, int]] = {}
+        self.sent = 0
+        self._open_sieve()
+
+    def _open_sieve(self) -> None:
+        self.engine.moved += len(self.data) * len(_known_workers(self.client))
+        self.sieve = self._submitted(_opened, self.data, key=f"{self.name}-sieve-{self.sent}")
+
+    def _submitted(self, *work: Any, key: str) -> Any:
+        with warnings.catch_warnings():  # that rows and factors are sent with tasks, from where they are sent again
+            warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
+            return self.client.submit(*work, key=key, pure=False)
+
+    def _send(self, part: bytes, low: int | None, tries: int) -> Any:
+        self.sent += 1
+        work = _look, self.sieve, part, low, self.limits(), _version()
+        future = self._submitted(*work, key=f"{self.name}-{self.sent}")
+        self.under_way[future] = part, low, tries
+        return future
+
+    def seen(self, parts: Iterator[tuple[Any, int | None]], width: int) -> Iterator[Seen]:
+        coming = distributed().as_completed(loop=self.client.loop)
+        try:
+            for part, low in parts:
+                self.engine.moved += sent_bytes(part)
+                coming.add(self._send(packed(part, self.dumps), low, 1))
+                if len(self.under_way) >= width:
+                    yield from self._next(coming)
+            while self.under_way:
+                yield from self._next(coming)
+        finally:
+            self.client.cancel([*self.under_way, self.sieve])
+
+    def _next(self, coming: Any) -> Iterator[Seen]:
+        """What came of the part that is done first; nothing where it has to be sent again."""
+        from concurrent.futures import CancelledError
+
+        future = next(coming)
+        part, low, tries = self.under_way.pop(future)
+        try:
+            seen = future.result()
+        except CancelledError:
+            if tries == _TRIES:
+                raise
+            if self.sieve.status in ("cancelled", "lost"):
+                self._open_sieve()
+            coming.add(self._send(part, low, tries + 1))
+            return
+        self.engine.moved += seen.nbytes
+        yield seen
+
+
+@contextmanager
+def _as_engine_errors() -> Iterator[None]:
+    """Failures of the cluster as errors that say what to do; those of rows as they are."""
+    from concurrent.futures import CancelledError
+
+    problem = ""
+    made = distributed()
+    try:
+        yield
+    except ErasableError:
+        raise
+    except made.KilledWorker:
+        problem = (
+            "several workers died over the same part of the rows: it may be more than their memory holds. Write the "
+            "table in smaller row groups, or give workers more memory"
+        )
+    except (TimeoutError, OSError, CancelledError, made.scheduler.NoValidWorkerError, ImportError) as error:
+        problem = (
+            f"the Dask cluster does not answer, or cannot do the work ({type(error).__name__}): check the address of "
+            "the scheduler, that it has workers, and that erasable is installed there"
+        )
+    if problem:  # here and not above, where it would carry the original, and with it perhaps values, along
+        raise EngineError(f"{problem}. Nothing was saved; run it again.")
+
+
+def _known_workers(client: Any) -> dict[str, Any]:
+    workers: dict[str, Any] = client.scheduler_info(n_workers=-1)["workers"]
+    return workers
+
+
+def _version() -> str:
+    try:
+        return version("erasable")
+    except PackageNotFoundError:
+        return "that was not installed"
+
+
+# -- on a worker ---------------------------------------------------------------------------------------------------
+
+
+def _facts(dask_worker: Any) -> tuple[str, bool]:
+    """The version of this package there, and whether data may be written to disk."""
+    return _version(), not isinstance(dask_worker.data, dict)
+
+
+def _opened(data: bytes) -> Any:
+    return pickle.loads(data)
+
+
+def _look(sieve: Sieve, part: bytes, low: int | None, limits: Limits, wanted: str) -> Seen:
+    if wanted != _version():  # of a worker that came later
+        raise EngineError("a worker has another version of erasable: install the same everywhere.")
+    return sieve.seen(pickle.loads(part), low, limits)

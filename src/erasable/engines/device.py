@@ -1,0 +1,344 @@
+"""A GPU, or any other device of PyTorch: the one place that imports torch, which is optional.
+
+Only the screen of dense rows is computed there. Whatever it cannot rule out is decided by this process, exactly.
+
+*Why its float32 is enough.* ``core.leverage.screen`` makes, from a factor of ``H``, a float32 matrix ``M`` and a limit
+such that a row ``x`` with ``fl(|M x|^2) <= limit`` has a leverage at or below the threshold. Its bounds are Higham's
+for inner products, ``|fl(a'b) - a'b| <= gamma_d |a|'|b|`` with ``gamma_d = d u / (1 - d u)`` and ``u = 2**-24``. They
+hold for *any order* of the d additions (Accuracy and Stability of Numerical Algorithms, section 3.1), with or without
+fused multiply-add, which only leaves roundings out. The norms of ``x`` and of ``M x`` are sums of squares, all of one
+sign, so their relative error is at most ``gamma_d`` in any order, and a rounded root adds one ``u``: the limit has room
+for ``2 (d + 8) u`` on the root, twice of what is needed. A device may also flush results below ``2**-126`` to zero. Of
+rows whose norm lies between 1e-10 and 1e10, and others are not screened, that moves a coordinate of ``M x`` by ``2 d
+2**-126`` at most: less than ``2**-40`` of the error of the product that the limit is lowered by. So the limit of the
+processor is that of any device that adds and multiplies in float32, and what a device lets through in excess, or not,
+changes nothing: the survivors are decided again.
+
+*What could break it* is a product that is not in float32: TF32 and bfloat16 keep 11 and 8 bits of the factors, and
+settings and environment variables can switch them on. So before each pass a product is asked for whose exact result
+only float32 gets, see :func:`probe`.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from erasable.core.leverage import Screen
+from erasable.core.selector import Mask, RawRows, StaleScreen
+from erasable.engines.local import Local
+from erasable.errors import ConfigurationError, EngineError
+from erasable.models.model import Model
+from erasable.models.passes import Limits, Screening, Seen, Sieve
+from erasable.validation import text, whole_number
+
+_CHUNK_BYTES = 2**26  # of rows that are on the device together, twice in each thread
+_FEWEST, _MOST = 256, 2**16  # rows at a time: with less memory than for the fewest, it is given up
+_COPIERS = 4  # threads that copy rows into pinned memory
+_PROBE_ROWS = 64
+
+
+def pytorch() -> Any:
+    """The module torch.
+
+    Raises
+    ------
+    ConfigurationError
+        When it is not installed.
+    """
+    try:
+        import torch
+    except ImportError:
+        problem = "engine= torch needs PyTorch: pip install 'erasable[torch]'."
+    else:
+        return torch
+    raise ConfigurationError(problem)
+
+
+class Torch(Local):
+    """Dense rows of linear models are screened by PyTorch: on a GPU, or on whatever device it has.
+
+    Parameters
+    ----------
+    device : str, optional
+        As PyTorch names it. By default ``"cuda"`` where there is a GPU, else ``"cpu"``.
+    threads : int, default=2
+        Threads that hash rows and feed the device.
+
+    Notes
+    -----
+    Rows that are float32 and lie one after the other in memory are copied as they are, those in pinned memory without
+    a detour. While one chunk is copied, another is multiplied. Where memory of the device is short, chunks are halved.
+    Sparse rows are screened by the processor.
+
+    Examples
+    --------
+    >>> from erasable.engines import Torch
+    >>> Torch("cpu")
+    Torch('cpu')
+    """
+
+    block_bytes = 2**27
+
+    def __init__(self, device: str | None = None, *, threads: int = 2) -> None:
+        super().__init__(threads=whole_number(threads, "threads"))
+        self.device = None if device is None else text(device, "device")
+
+    def screening(self, model: Model) -> Screening | None:
+        """See :class:`~erasable.models.passes.Engine`."""
+        return on_device(super().screening(model), self.device)
+
+    def seen(self, blocks: Any, sieve: Sieve, limits: Callable[[], Limits]) -> Iterator[Seen]:
+        """See :class:`~erasable.models.passes.Engine`."""
+        torch = pytorch()
+        before = torch.get_float32_matmul_precision()
+        torch.set_float32_matmul_precision("highest")
+        try:
+            yield from super().seen(blocks, sieve, limits)
+        finally:
+            torch.set_float32_matmul_precision(before)
+
+    def __repr__(self) -> str:
+        return f"Torch({'' if self.device is None else repr(self.device)})"
+
+
+def on_device(screening: Screening | None, device: str | None) -> Screening | None:
+    """A screen that computes on a device what another computes here; None where there is none.
+
+    Raises
+    ------
+    ConfigurationError
+        When PyTorch is missing, or the screen is that of a kernel.
+    """
+    pytorch()
+    if isinstance(screening, StaleScreen):
+        return DeviceScreen(screening, device)
+    if hasattr(screening, "given"):
+        raise ConfigurationError("engine= torch screens rows of linear models: for a kernel, leave it out.")
+    return screening
+
+
+class DeviceScreen:
+    """``StaleScreen`` on a device. It can be sent; where it is used first, it is made ready and probed."""
+
+    def __init__(self, stale: StaleScreen, device: str | None) -> None:
+        self.stale, self.device = stale, device
+        self._setup: _Ready | None = None
+        self._lock = threading.Lock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"stale": self.stale, "device": self.device}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(**state)  # type: ignore[misc]
+
+    def __call__(self, rows: RawRows) -> Mask:
+        """Which rows cannot be discarded."""
+        if rows.sparse or self.stale.of_dense is None:
+            return self.stale(rows)
+        ready = self.ready()
+        while True:
+            try:
+                return ready.survivors(rows)
+            except pytorch().OutOfMemoryError:
+                pass
+            ready.shrink()  # here and not above, where the error would keep what was on the device
+
+    def ready(self) -> _Ready:
+        """The factor on the device, once a probe has shown that products there are in full float32."""
+        with self._lock:
+            if self._setup is None:
+                screen = self.stale.of_dense
+                assert screen is not None
+                self._setup = _Ready(screen, self.stale.grid.stretch, self.device)
+            return self._setup
+
+
+class _Slot(threading.local):
+    """What each thread has on the device: two streams, each with memory for a chunk of rows."""
+
+    lanes: list[_Lane] | None = None
+    rows = 0
+
+
+class _Lane:
+    """A queue of the device with memory of its own: what is queued in another is done at the same time."""
+
+    def __init__(self, torch: Any, device: Any, shape: tuple[int, int]) -> None:
+        cuda = device.type == "cuda"
+        self.stream: Any = torch.cuda.Stream(device) if cuda else None
+        self.rows = torch.empty(shape, dtype=torch.float32, device=device)
+        self.products = torch.empty(shape, dtype=torch.float32, device=device)
+        self.pinned: Any = torch.empty(shape, dtype=torch.float32, pin_memory=True) if cuda else None
+        self.copied: Any = torch.cuda.Event() if cuda else None
+
+
+class _Ready:
+    """A screen on a device."""
+
+    def __init__(self, screen: Screen, stretch: float, device: str | None) -> None:
+        torch = self.torch = pytorch()
+        try:
+            self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+            self.M = torch.tensor(np.ascontiguousarray(screen.M.T), device=self.device)
+        except (RuntimeError, AssertionError) as error:
+            problem = f"PyTorch has no device {device!r} here ({type(error).__name__}): name another."
+        else:
+            problem = ""
+        if problem:
+            raise EngineError(problem)
+        self.tail = None if screen.tail is None else torch.tensor(screen.tail, device=self.device)
+        self.offset, self.limit, self.stretch = screen.offset, screen.limit, stretch
+        self.d = len(screen.M)
+        self.step = min(_MOST, max(_FEWEST, _CHUNK_BYTES // (4 * self.d)))
+        self.slot, self.copiers = _Slot(), ThreadPoolExecutor(_COPIERS)
+        torch.set_float32_matmul_precision("highest")
+        probe(torch, self.device, self.step, self.d)
+
+    def shrink(self) -> None:
+        """Fewer rows at a time.
+
+        Raises
+        ------
+        EngineError
+        """
+        self.slot.lanes = None
+        self.step //= 2
+        if self.device.type == "cuda":
+            self.torch.cuda.empty_cache()
+        if self.step < _FEWEST:
+            raise EngineError(
+                f"the device has too little free memory to screen {2 * self.step} rows of {self.d} columns at a time: "
+                "end what else uses it, or take another engine."
+            )
+
+    # -- rows that are here ----------------------------------------------------------------------------------------
+
+    def survivors(self, rows: RawRows) -> Mask:
+        """Which rows cannot be discarded."""
+        torch, n = self.torch, len(rows)
+        alive = torch.empty(n, dtype=torch.bool, device=self.device)
+        plain = _as_it_lies(rows)
+        pinned = plain is not None and plain.flags.writeable and torch.from_numpy(plain).is_pinned()
+        lanes = self._lanes()
+        for i, low in enumerate(range(0, n, self.slot.rows)):
+            high, lane = min(n, low + self.slot.rows), lanes[i % len(lanes)]
+            if plain is None:
+                X, factors = rows.approximate(low, high)
+            else:
+                X, factors = plain[low:high], None
+            self._queue(lane, X, factors, alive[low:high], pinned)
+        for lane in lanes:
+            if lane.stream is not None:
+                lane.stream.synchronize()
+        left: Mask = alive.cpu().numpy()
+        return left
+
+    def _lanes(self) -> list[_Lane]:
+        if self.slot.lanes is None or self.slot.rows != self.step:
+            self.slot.lanes = None  # let go of before there are others
+            self.slot.rows = self.step
+            n = 2 if self.device.type == "cuda" else 1
+            self.slot.lanes = [_Lane(self.torch, self.device, (self.step, self.d)) for _ in range(n)]
+        return self.slot.lanes
+
+    def _queue(self, lane: _Lane, X: Any, factors: Any, alive: Any, pinned: bool) -> None:
+        """Copy rows to the device and test them there, after what this lane was asked for before."""
+        torch, n = self.torch, len(X)
+        if lane.stream is None:
+            lane.rows[:n].copy_(_tensor(torch, X))
+            alive.copy_(self.test(lane.rows[:n], _tensor(torch, factors), lane.products))
+            return
+        if pinned:
+            source = torch.from_numpy(X)
+        else:
+            lane.copied.synchronize()  # of the chunk before
+            source = lane.pinned[:n]
+            parts = np.array_split(np.arange(n), _COPIERS)
+            target = source.numpy()
+            list(self.copiers.map(lambda part: _copy(target, X, part), parts))
+        with torch.cuda.stream(lane.stream):
+            lane.rows[:n].copy_(source, non_blocking=True)
+            lane.copied.record(lane.stream)
+            given = None if factors is None else torch.from_numpy(factors).to(self.device, non_blocking=True)
+            alive.copy_(self.test(lane.rows[:n], given, lane.products))
+
+    # -- rows that are there ---------------------------------------------------------------------------------------
+
+    def test(self, X: Any, factors: Any = None, products: Any = None) -> Any:
+        """Which rows on the device cannot be discarded: a tensor of booleans there.
+
+        Parameters
+        ----------
+        X : tensor of shape (n, d), float32, on the device
+        factors : tensor of shape (n,), float64, optional
+            As in ``core.leverage.survivors``; by default each row is divided by its own norm.
+        products : tensor of shape (n or more, d), float32, optional
+            Is overwritten.
+        """
+        torch = self.torch
+        Y = torch.mm(X, self.M, out=None if products is None else products[: len(X)])
+        if factors is None:
+            norm = torch.linalg.vector_norm(X, dim=1).double()
+            known = (norm > 1e-10) & (norm < 1e10)
+            factors = torch.where(known, self.stretch / norm, math.nan)  # float32 may have lost a row: not screened
+        square = (factors * torch.linalg.vector_norm(Y, dim=1).double()).square()
+        if self.tail is not None:
+            square += (factors * torch.mv(X, self.tail).double() + self.offset).square()
+        return ~(square <= self.limit)
+
+
+def probe(torch: Any, device: Any, rows: int, d: int) -> None:
+    """Refuse a device whose products are not in full float32.
+
+    The rows of a first factor are odd integers of 13 bits, and the columns of a second have at most 1,024 entries that
+    are 1 or -1, so all partial sums are integers below ``2**24``: float32 gets them exactly, in any order. With 11 bits
+    or 8, every entry is rounded, and sums of roundings that are not zero are wrong. Then the other way round. Last,
+    rows with one entry of 24 bits times columns of such: each result is one product, correctly rounded, which those
+    that are put together from shorter ones miss. All have the shape of the products to come.
+
+    Raises
+    ------
+    EngineError
+    """
+    rng = np.random.default_rng(13)
+    odd = rng.integers(2**11, 2**12, (_PROBE_ROWS, d)) * 2 + 1
+    signs = np.zeros((d, d), dtype=np.int64)
+    stride = -(-d // 1024)
+    for j in range(stride):
+        signs[j::stride, j::stride] = rng.choice([-1, 1], signs[j::stride, j::stride].shape)
+    few = np.sign(rng.standard_normal((_PROBE_ROWS, d))) * (np.arange(d) % stride == 0)
+    many = rng.integers(2**11, 2**12, (d, d)) * 2 + 1
+    long = rng.uniform(1.0, 2.0, (d, d)).astype(np.float32)
+    one, at = np.zeros((_PROBE_ROWS, d), dtype=np.float32), rng.integers(d, size=_PROBE_ROWS)
+    one[np.arange(_PROBE_ROWS), at] = rng.uniform(1.0, 2.0, _PROBE_ROWS)
+    for A, B in ((odd, signs), (few, many), (one, long)):
+        exact = (A.astype(np.float64) @ B.astype(np.float64)).astype(np.float32)  # of one product each, or integers
+        a = torch.tensor(np.resize(A, (rows, d)), dtype=torch.float32, device=device)
+        found = torch.mm(a, torch.tensor(B, dtype=torch.float32, device=device)).cpu().numpy()
+        if not np.array_equal(found, np.resize(exact, (rows, d))):
+            raise EngineError(
+                "products on the device are not in full float32, so the screen would not be safe: switch TF32 and "
+                "other short formats off (NVIDIA_TF32_OVERRIDE, TORCH_ALLOW_TF32_CUBLAS_OVERRIDE)."
+            )
+
+
+def _as_it_lies(rows: RawRows) -> Any:
+    """The array of rows that can go to the device as they are; None where they have to be worked on first."""
+    plain = type(rows) is RawRows and rows.order is None and rows.grid.scaling == "row"
+    return rows.X if plain and rows.X.dtype == np.float32 and rows.X.flags.c_contiguous else None
+
+
+def _tensor(torch: Any, array: Any) -> Any:
+    return None if array is None else torch.from_numpy(np.array(array))
+
+
+def _copy(target: Any, source: Any, part: Any) -> None:
+    if len(part):
+        cut = slice(part[0], part[-1] + 1)
+        np.copyto(target[cut], source[cut])

@@ -1,0 +1,133 @@
+"""Dask dataframes and arrays as tables: their partitions are computed where their rows are read.
+
+Nothing of Dask is imported: what is asked of a collection are its own methods. A partition is computed by the process
+that reads it, alone, so what was persisted on a cluster is not taken.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from copy import copy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from erasable.arrow import pyarrow
+from erasable.errors import InputError, InputTypeError
+from erasable.models.blocks import Block
+from erasable.tables.arrow_columns import ArrowSource, row_bytes, typed_columns
+from erasable.tables.columns import Roles
+from erasable.tables.reading import Source, read_or_refuse
+
+
+def is_dask_frame(source: Any) -> bool:
+    """Whether rows come as a Dask dataframe."""
+    return hasattr(source, "to_delayed") and hasattr(source, "_meta") and hasattr(source, "columns")
+
+
+class FrameSource(ArrowSource):
+    """A Dask dataframe, or some of its partitions, in their order. The index is no column."""
+
+    def __init__(self, frame: Any, path: Path, roles: Roles) -> None:
+        schema = pyarrow().Schema.from_pandas(frame._meta, preserve_index=False)
+        columns = typed_columns(schema, roles, path)
+        super().__init__(path, path.name, columns, row_bytes(schema, columns))
+        self._partitions = list(frame.to_delayed())
+
+    def parts(self) -> list[Source] | None:
+        """One for each partition; how many rows it has shows when it is computed."""
+        parts: list[Source] = []
+        for k, partition in enumerate(self._partitions):
+            part = copy(self)
+            part._partitions, part._path = [partition], Path(f"partition {k}")
+            parts.append(part)
+        return parts
+
+    def _tables(self, rows: int | None) -> Iterator[Any]:
+        made = pyarrow()
+        wanted = [*self._columns.roles.columns, *self._columns.features]
+        tables = (
+            made.Table.from_pandas(_computed(partition, self._path)[wanted], preserve_index=False)
+            for partition in self._partitions
+        )
+        if rows is None:
+            yield made.concat_tables(list(tables), promote_options="permissive")
+            return
+        for table in tables:
+            for low in range(0, table.num_rows, rows):
+                yield table.slice(low, rows)
+
+
+class ArrayRows:
+    """Rows of Dask arrays, in the order of their chunks: what ``learn_blocks`` of an estimator takes.
+
+    Parameters
+    ----------
+    X : dask.array of shape (n_samples, n_features)
+        In chunks of whole rows.
+    y : dask.array or array of shape (n_samples,)
+    ids, subjects, weights : the same, optional
+        Rows without ids are numbered in the order of the chunks, whose lengths then have to be known.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from erasable.tables import ArrayRows
+    >>> import dask.array as da  # doctest: +SKIP
+    >>> rows = ArrayRows(da.ones((10, 2), chunks=(5, 2)), np.zeros(10))  # doctest: +SKIP
+    """
+
+    def __init__(self, X: Any, y: Any, ids: Any = None, subjects: Any = None, weights: Any = None) -> None:
+        if not (hasattr(X, "to_delayed") and hasattr(X, "chunks")):
+            raise InputTypeError(f"X must be a Dask array; got {type(X).__name__}.")
+        if len(X.chunks) != 2 or len(X.chunks[1]) != 1:
+            raise InputError("X must have two dimensions and chunks of whole rows: rechunk it with X.rechunk({1: -1}).")
+        self._lengths = [None if math.isnan(n) else int(n) for n in X.chunks[0]]
+        self._X = X.to_delayed().ravel().tolist()
+        given = {"y": y, "ids": ids, "subjects": subjects, "weights": weights}
+        self._columns = [self._cut(column, name) for name, column in given.items()]
+
+    def _cut(self, column: Any, name: str) -> list[Any]:
+        if column is None:
+            return [None] * len(self._X)
+        if hasattr(column, "to_delayed"):
+            lengths = [None if math.isnan(n) else int(n) for n in column.chunks[0]]
+            if lengths != self._lengths:
+                raise InputError(f"{name} has other chunks than X: rechunk it with {name}.rechunk(X.chunks[0]).")
+            parts: list[Any] = column.to_delayed().ravel().tolist()
+            return parts
+        known = [n for n in self._lengths if n is not None]
+        if len(known) < len(self._lengths) or sum(known) != len(column):
+            raise InputError(
+                f"{name} must be a Dask array with the chunks of X, or have one entry for each of its rows."
+            )
+        ends = np.cumsum(known).tolist()
+        return [column[end - n : end] for n, end in zip(known, ends, strict=True)]
+
+    def parts(self) -> list[ChunkOfRows]:
+        """One for each chunk."""
+        return [ChunkOfRows(*part) for part in zip(self._lengths, self._X, *self._columns, strict=True)]
+
+    def __iter__(self) -> Iterator[Block]:
+        for part in self.parts():
+            yield from part
+
+
+class ChunkOfRows:
+    """The rows of a chunk, not computed yet; it can be sent."""
+
+    def __init__(self, n_rows: int | None, *columns: Any) -> None:
+        self.n_rows, self._columns = n_rows, columns
+
+    def __iter__(self) -> Iterator[Block]:
+        columns: list[Any] = [_computed(column, Path("a chunk")) for column in self._columns]
+        if len(columns[0]):
+            yield Block(*columns)
+
+
+def _computed(part: Any, path: Path) -> Any:
+    if not hasattr(part, "compute"):
+        return part
+    return read_or_refuse(lambda: part.compute(scheduler="synchronous"), path, "a part of a Dask collection")

@@ -1,0 +1,278 @@
+"""A Dask cluster: one digest for any number of workers, any parts, and whatever dies on the way."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from sklearn.base import clone
+
+from erasable import ErasableClassifier, ErasableKernelClassifier, ModelFile, verify
+from erasable.engines import Dask, cluster
+from erasable.errors import ConfigurationError, EngineError, InputError
+from erasable.features import FrozenMap
+from erasable.schemas import Category, Number, Role, Schema
+from erasable.tables import stream_table
+from tests.engines.cases import (
+    CLASSIFIER,
+    COLUMNS,
+    IDS,
+    OWNERS,
+    WHOLE,
+    D,
+    Deadly,
+    N,
+    X,
+    Y,
+    arrow_table,
+    in_two_calls,
+    parquet_folder,
+)
+
+pytest.importorskip("distributed", reason="Dask is not installed")
+# Warnings of Dask about its own clusters and of what it is made of, while these come and go.
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+def cluster_of(n_workers, **how):
+    import distributed
+
+    how = {"threads_per_worker": 1, "dashboard_address": None, "silence_logs": 50, **cluster.NO_SPILLING, **how}
+    return distributed.LocalCluster(n_workers=n_workers, **how)
+
+
+@pytest.fixture(scope="module")
+def threads():
+    """Workers that are threads of this process, with an address."""
+    with cluster_of(2, processes=False, protocol="tcp://") as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def processes():
+    """Workers that are processes, started again by their nannies when they die."""
+    with cluster_of(2, processes=True) as made:
+        yield made
+
+
+@pytest.fixture
+def engine(threads):
+    with Dask(threads.scheduler_address) as engine:
+        engine.block_bytes = 4000
+        yield engine
+
+
+# -- one digest ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_workers", [1, 2, 4])
+def test_any_number_of_workers_and_any_parts(tmp_path, n_workers):
+    import distributed
+
+    order = np.random.default_rng(n_workers).permutation(N)
+    folder = parquet_folder(tmp_path / "t", n_workers + 1, 30 * n_workers, order)
+    with cluster_of(n_workers, processes=False) as made, distributed.Client(made, set_as_default=False) as client:
+        engine = Dask(client)
+        clf = clone(CLASSIFIER).set_params(engine=engine)
+        with stream_table(folder, **COLUMNS) as stream:
+            report = clf.learn_blocks(stream, budget_bytes=25_000)
+        assert client.status == "running"  # it was given, and stays the caller's
+        assert clf.state_digest() == WHOLE == verify(clf).digest
+        assert len(report.rounds) > 1
+        assert all(r.rows == N and r.bytes_moved > 0 for r in report.rounds)
+        assert clf.fit(X, Y, ids=IDS, subjects=OWNERS).state_digest() == WHOLE
+
+
+def test_embeddings_made_on_the_workers(engine):
+    def embed(rows):  # not importable there: it is sent
+        return np.tanh(rows @ np.arange(12, dtype=float).reshape(D, 2))
+
+    feature_map = FrozenMap(embed, "two numbers", 2, one_at_a_time=True)
+    whole = in_two_calls(ErasableClassifier(threshold=0.05, feature_map=feature_map))
+    assert in_two_calls(ErasableClassifier(threshold=0.05, feature_map=feature_map, engine=engine)) == whole
+
+
+def test_kernels_too(engine):
+    whole = in_two_calls(ErasableKernelClassifier(threshold=0.5))
+    assert in_two_calls(ErasableKernelClassifier(threshold=0.5, engine=engine)) == whole
+
+
+def test_workers_may_have_torch(threads):
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    with Dask(threads.scheduler_address, device="cpu") as engine:
+        assert in_two_calls(clone(CLASSIFIER).set_params(engine=engine)) == in_two_calls(clone(CLASSIFIER))
+
+
+def test_a_schema_encodes_on_the_workers_and_its_report_comes_back(tmp_path, engine):
+    schema = Schema(
+        [
+            *(Number(name=f"f{j}", range=(-1, 1)) for j in range(D - 1)),
+            Category(name=f"f{D - 1}", values=["0"]),
+            Role(name="y", role="label"),
+            Role(name="id", role="id"),
+            Role(name="who", role="subject"),
+        ]
+    )
+    path = tmp_path / "t.parquet"
+    pq.write_table(arrow_table(), path, row_group_size=100)
+    made, seen = [], []
+    for given in (None, engine):
+        clf = ErasableClassifier(threshold=0.05, feature_map=schema, engine=given)
+        with stream_table(path, label=None, schema=schema) as stream:
+            clf.learn_blocks(stream)
+            seen.append(stream.encoding)
+        made.append(clf.state_digest())
+    assert made[0] == made[1]
+    assert seen[0] == seen[1]
+    assert seen[0].n_rows == N
+    assert seen[0].total("clipped") > 0
+
+
+def test_learning_more_and_into_a_file(tmp_path, engine):
+    folder = parquet_folder(tmp_path / "t", 2, 40)
+    files = sorted(folder.glob("*.parquet"))
+    digests = set()
+    for k, given in enumerate((None, engine)):
+        file = ModelFile(tmp_path / f"{k}.erasable")
+        for path in files:
+            with stream_table(path, **COLUMNS) as stream:
+                file.learn(stream, new=clone(CLASSIFIER).set_params(engine=given), engine=given)
+        file.forget(subjects=["who-3"])
+        digests.add((tmp_path / f"{k}.erasable").read_bytes())
+    assert len(digests) == 1
+
+
+# -- what dies ----------------------------------------------------------------------------------------------------
+
+STAGES = [
+    "pass 0, part 0, before",
+    "pass 0, part 5, after",
+    "pass 1, part 0, before",
+    "pass 1, part 5, after",
+]
+
+
+def test_workers_that_are_killed_at_every_stage_have_their_parts_screened_again(tmp_path, processes):
+    with Dask(processes.scheduler_address) as engine:
+        clf = clone(CLASSIFIER).set_params(engine=engine)
+        clf.learn_blocks(Deadly(tmp_path, *STAGES), budget_bytes=25_000)
+    assert len(list(tmp_path.glob("killed*"))) == len(STAGES)
+    assert clf.state_digest() == WHOLE
+
+
+def test_a_part_that_kills_every_worker_is_an_error(tmp_path, processes):
+    processes.scheduler.allowed_failures, before = 0, processes.scheduler.allowed_failures
+    clf = clone(CLASSIFIER)
+    try:
+        with Dask(processes.scheduler_address) as engine, pytest.raises(EngineError, match="smaller row groups"):
+            clf.set_params(engine=engine).learn_blocks(Deadly(tmp_path, STAGES[0]), budget_bytes=25_000)
+    finally:
+        processes.scheduler.allowed_failures = before
+    assert not clf.__sklearn_is_fitted__()
+
+
+DRIVER = """
+import os, signal, sys
+from erasable.engines import Dask
+from erasable.operations.learn import learn_table
+address, source, out, fatal = sys.argv[1:]
+calls = []
+def note(done, of):
+    calls.append(done)
+    if len(calls) == int(fatal):
+        os.kill(os.getpid(), signal.SIGKILL)
+learn_table(out, source, label="y", id="id", subject="who", parameters={"threshold": 0.05}, engine=Dask(address),
+            progress=note, reading=note, budget_bytes=25_000, score=False)
+"""
+
+
+def test_a_driver_that_is_killed_leaves_nothing_and_the_next_one_learns_all(tmp_path, threads):
+    folder, out = parquet_folder(tmp_path / "t", 3, 30), tmp_path / "m.erasable"
+    plain = ModelFile(tmp_path / "plain.erasable")
+    with stream_table(folder, **COLUMNS) as stream:
+        plain.learn(stream, new=ErasableClassifier(threshold=0.05, feature_names=stream.feature_names))
+    for kill in (12, 0):  # in the second pass
+        command = [sys.executable, "-c", DRIVER, threads.scheduler_address, str(folder), str(out), str(kill)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        assert (done.returncode != 0) == bool(kill), done.stderr
+        assert out.exists() == (not kill)
+    assert out.read_bytes() == (tmp_path / "plain.erasable").read_bytes()
+
+
+# -- bad input ----------------------------------------------------------------------------------------------------
+
+
+def test_a_scheduler_that_does_not_answer():
+    began = time.monotonic()
+    with pytest.raises(EngineError, match=r"does not answer.*address"):
+        clone(CLASSIFIER).set_params(engine=Dask("tcp://127.0.0.1:9", timeout=1)).fit(X, Y)
+    assert time.monotonic() - began < 30
+
+
+def test_a_scheduler_without_workers():
+    with cluster_of(0, processes=False) as made, Dask(made.scheduler.address, timeout=0.5) as engine:
+        clf = clone(CLASSIFIER).set_params(engine=engine)
+        with pytest.raises(EngineError, match="has workers"):
+            clf.fit(X, Y)
+
+
+def test_workers_of_another_version(engine, monkeypatch):
+    monkeypatch.setattr(cluster, "_facts", lambda dask_worker: ("0.0.1", False))
+    with pytest.raises(EngineError, match="2 of 2 workers have another version"):
+        clone(CLASSIFIER).set_params(engine=engine).fit(X, Y)
+    with pytest.raises(EngineError, match="another version"):
+        cluster._look(None, b"", 0, None, "0.0.1")  # a worker that comes later
+
+
+def test_workers_that_may_write_rows_to_disk():
+    import distributed
+
+    how = {"processes": False, "threads_per_worker": 1, "dashboard_address": None, "memory_limit": "1GB"}
+    with distributed.LocalCluster(n_workers=1, **how) as made, Dask(made.scheduler.address) as engine:
+        clf = clone(CLASSIFIER).set_params(engine=engine)
+        with pytest.raises(EngineError, match="write rows to disk"):
+            clf.fit(X, Y)
+
+
+def test_a_part_that_cannot_be_read_and_parts_with_other_columns(tmp_path, engine):
+    folder = parquet_folder(tmp_path / "t", 3, 50)
+    clf = clone(CLASSIFIER).set_params(engine=engine)
+    with stream_table(folder, **COLUMNS) as stream:
+        (folder / "part-1.parquet").unlink()
+        with pytest.raises(InputError, match=r"part-1\.parquet"):
+            clf.learn_blocks(stream)
+    assert not clf.__sklearn_is_fitted__()
+    pq.write_table(arrow_table().rename_columns([*(f"g{j}" for j in range(D)), "y", "id", "who"]), folder / "z.parquet")
+    with pytest.raises(InputError, match="same columns"):
+        stream_table(folder, **COLUMNS)
+
+
+def test_rows_without_ids_in_parts_of_unknown_length(engine):
+    class Unsized(Deadly):
+        def parts(self):
+            return [UnsizedPart(self.folder, (), 0, k, at) for k, at in enumerate(np.array_split(np.arange(N), 4))]
+
+    from tests.engines.cases import DeadlyPart
+
+    class UnsizedPart(DeadlyPart):
+        def __init__(self, *given):
+            super().__init__(*given)
+            self.n_rows = None
+
+        def block(self):
+            return super().block()._replace(ids=None)
+
+    with pytest.raises(InputError, match=r"ids are required.*how many rows"):
+        clone(CLASSIFIER).set_params(engine=engine).learn_blocks(Unsized(Path()))
+
+
+def test_parameters_are_checked():
+    with pytest.raises(ConfigurationError, match="workers= is for a cluster on this machine"):
+        Dask("tcp://x:1", workers=2)
+    with pytest.raises(ConfigurationError, match="scheduler must be text"):
+        clone(CLASSIFIER).set_params(engine=Dask(3)).fit(X, Y)
