@@ -9,6 +9,7 @@ import hashlib
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from sklearn.base import clone
@@ -21,8 +22,8 @@ from erasable.operations.inspect import inspect
 from erasable.schemas import Category, Date, Number, Ordered, Role, Schema, Text, Time, Vector, YesNo
 from tests.formats.make import KINDS_SCHEMA, LIMITS, MODELS, main, orders, raw_rows, wider_rows
 from tests.formats.models import rows, texts, wide_rows
-from tests.formats.reader import MEMBERS, ORDER, TYPES, File
 from tests.formats.tampering import altered
+from verifier.erasable_verify import MEMBERS, ORDER, WIDTHS, read_container
 
 HERE = Path(__file__).parent
 # Digest of the state: the SHA-256 of the file, unless there are several; then that of the head is below.
@@ -170,7 +171,8 @@ def test_another_version_is_refused_by_name_whatever_the_file_holds(kept, tmp_pa
 def kept_files():
     """Every kept file and shard, by a reader that was written from the page alone."""
     found = [*HERE.glob("*-v1.erasable"), *HERE.glob(".*-v1.erasable.parts/*")]
-    return [File(path.read_bytes()) for path in sorted(found)]
+    read = [read_container(path.read_bytes()) for path in sorted(found)]
+    return [SimpleNamespace(meta=meta, tensors=t, types={name: t[name].dtype for name in t}) for meta, t in read]
 
 
 def values(files, member):
@@ -185,7 +187,7 @@ def test_there_is_a_file_of_every_format_and_of_every_tensor():
         seen = {name for file in files if file.meta["format"] == form for name in file.tensors}
         assert seen <= {*order}
     assert {name for file in files for name in file.tensors} == {name for order in ORDER.values() for name in order}
-    assert {kind for file in files for kind in file.types.values()} == set(TYPES)
+    assert {kind for file in files for kind in file.types.values()} == set(WIDTHS)
 
 
 def test_there_is_a_file_of_every_setting():
