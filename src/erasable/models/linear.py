@@ -143,12 +143,12 @@ class LinearModel(Model):
     def check_chosen(self, weights: list[int]) -> None:
         """Weighted sums stay exact."""
         c, core = self.configuration, self.core
-        if c.loss == "squared" and (core.uneven or any(w != ONE for w in weights)):
+        if c.loss == "squared" and (core.uneven or weights.count(ONE) < len(weights)):
             guard_weights(sum(core.weights()) + sum(weights), c.grid, c.units)
 
     def adopt(self, labels: list[Any], batches: list[Any], extra: Float64s, weights: list[int]) -> None:
         """The sums with the new rows in them."""
-        if self.weighted is None and self.configuration.loss == "squared" and any(w != ONE for w in weights):
+        if self.weighted is None and self.configuration.loss == "squared" and weights.count(ONE) < len(weights):
             self.weighted = WeightedSums.of_equal(self.H, self.class_sums)
         self.H, low, c = extra, 0, self.configuration
         for batch in batches:
