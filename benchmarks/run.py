@@ -1,6 +1,6 @@
 """Measure `erasable` beside its peers and write benchmarks/RESULTS.md.
 
-    make bench                              everything, about ten minutes
+    make bench                              everything, about twenty minutes
     make bench ARGS="--only fit forget"     some sections
     make bench ARGS="--data DIR"            accuracy, order and sparse rows also on NAME_{train,test,labels}.npz in DIR
 
@@ -17,6 +17,7 @@ import io
 import json
 import re
 import sys
+import tempfile
 import time
 import tracemalloc
 from pathlib import Path
@@ -31,6 +32,8 @@ from sklearn.preprocessing import StandardScaler
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.datasets import correlated, local_sets, margin, small_sets
 from benchmarks.defaults import defaults
+from benchmarks.engines import as_text as as_engines_text
+from benchmarks.engines import measured as measured_engines
 from benchmarks.files import file_growth, measure, streaming
 from benchmarks.kernel import kernel
 from benchmarks.logistic import logistic
@@ -346,6 +349,12 @@ def sparse_files(options):
     return text + table(SPARSE_HEAD, sparse_file_rows(options.data) if options.data else [])
 
 
+def engines(options):
+    """Engines: memory that does not grow with the rows, workers, the cost model. A GPU has benchmarks/gpu.py."""
+    with tempfile.TemporaryDirectory() as folder:
+        return as_engines_text(measured_engines(Path(folder), Path("docs/img/scale.png")))
+
+
 def scanning(options):
     """The forensic scan against looking for one row after the other."""
     printed = io.StringIO()
@@ -386,6 +395,7 @@ SECTIONS = {
     "regression": regression,
     "files": files,
     "sparse_files": sparse_files,
+    "engines": engines,
     "scan": scanning,
     "schema": schemas,
     "orders": orders,

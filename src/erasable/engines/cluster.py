@@ -129,7 +129,7 @@ class Dask(Engine):
             return self.scheduler
         if self.scheduler is not None:
             return made.Client(text(self.scheduler, "scheduler"), timeout=self.timeout, set_as_default=False)
-        one_thread_each = {"threads_per_worker": 1, "processes": True, "dashboard_address": None}
+        one_thread_each = {"threads_per_worker": 1, "processes": True, "dashboard_address": ":0"}
         self._cluster = made.LocalCluster(n_workers=self.workers, **one_thread_each, **NO_SPILLING)
         return made.Client(self._cluster, timeout=self.timeout, set_as_default=False)
 
