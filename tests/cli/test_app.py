@@ -136,6 +136,7 @@ CODES = {
     "ExactnessError": 2,
     "NoRowsError": 2,
     "StateFormatError": 2,
+    "EngineError": 1,
     "ChangedMeanwhileError": 1,
     "StaleReportError": 1,
     "ReceiptError": 3,
