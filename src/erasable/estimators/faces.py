@@ -21,7 +21,7 @@ from erasable.core.layout import Buffer
 from erasable.core.selector import Progress
 from erasable.engines import chosen
 from erasable.errors import ConfigurationError
-from erasable.estimators.checked_blocks import CheckedBlocks
+from erasable.estimators.checked_blocks import BlockCheck
 from erasable.estimators.forgetting import Forgetting, ForgettingClassifier
 from erasable.estimators.saving import Savable
 from erasable.estimators.validated import SCHEMA, check_rows
@@ -362,7 +362,7 @@ class StreamingFace(ModelFace):
         with chosen(getattr(self, "engine", None) if engine is None else engine) as where:
             report = learn_blocks(
                 face._model,
-                CheckedBlocks(face._without_model(), blocks),
+                blocks,
                 once=once,
                 budget_bytes=budget,
                 allow_no_subject=allow_no_subject,
@@ -371,6 +371,7 @@ class StreamingFace(ModelFace):
                 ahead=ahead,
                 engine=where,
                 offered=offered,
+                check=BlockCheck(face._without_model()),
             )
         offered.warn(face._model, new=fresh, stacklevel=2)
         if fresh:
