@@ -222,10 +222,10 @@ def percentiles(seconds):
 def service(options):
     """The section of the results."""
     text = [
-        f"## The service under load\n\nA model of {CORE:,} x {FEATURES} rows in one process of `erasable serve`, squared",
-        "loss, one BLAS thread; clients on the second processor, the server on both. Eight clients for 60 seconds, each",
-        "nine predictions of one row and an erasure, over and over; then 100 erasures a second for 20 seconds; then 50",
-        "kills in the middle of erasures.\n\n",
+        f"## The service under load\n\nA model of {CORE:,} x {FEATURES} rows in one process of `erasable serve`,",
+        "squared loss, one BLAS thread; clients on the second processor, the server on both. Eight clients for 60",
+        "seconds, each nine predictions of one row and an erasure, over and over; then 100 erasures a second for 20",
+        "seconds; then 50 kills in the middle of erasures.\n\n",
     ]
     return " ".join(text) + measured()
 
