@@ -75,6 +75,15 @@ def test_equal_bits_have_equal_fingerprints_whatever_memory_they_stand_in() -> N
     assert fingerprint(used) != fingerprint(np.random.default_rng(0))
 
 
+def test_what_is_shared_is_looked_at_once_and_counts_as_if_it_were_not() -> None:
+    shared: list[Any] = [np.arange(3)]
+    for _ in range(60):
+        shared = [shared, shared]  # two to the sixtieth arrays, were they copies
+    assert fingerprint(shared) != fingerprint([shared, shared])
+    one = (1, "a")
+    assert fingerprint([one, one]) == fingerprint([(1, "a"), tuple([1, "a"])])
+
+
 def test_an_object_that_holds_itself_has_a_fingerprint() -> None:
     class Node:
         value = 0

@@ -56,57 +56,57 @@ def fingerprint(value: Any) -> str:
     Numbers differ when their bits do, so 0.0 and -0.0 do. Order counts but in sets. Functions and classes stand for
     their names. An object is its type and what a pickle holds of it.
     """
-    digest = hashlib.sha256()
-    _feed(value, digest.update, {})
-    return digest.hexdigest()
+    return _mark(value, {}, {}).hex()
 
 
-def _feed(value: Any, write: Any, above: dict[int, int]) -> None:
-    """Write a value so that no two values are written alike; ``above`` are the objects it is inside of."""
-    kind = type(value)
-    write(f"({kind.__module__}.{kind.__qualname__} ".encode())
+def _mark(value: Any, above: dict[int, int], known: dict[int, tuple[Any, bytes]]) -> bytes:
+    """The hash of a value.
+
+    ``above`` are the objects it is inside of, ``known`` those that were met before: they are hashed once, and held so
+    that no other object gets their place in memory meanwhile.
+    """
     if id(value) in above:
-        write(f"again {above[id(value)]})".encode())
-        return
+        return hashlib.sha256(f"again {above[id(value)]}".encode()).digest()
+    if id(value) in known:
+        return known[id(value)][1]
+    digest = hashlib.sha256(f"{type(value).__module__}.{type(value).__qualname__} ".encode())
+    inside = {**above, id(value): len(above)}
+    for part in _parts(value):
+        raw = part if isinstance(part, bytes) else _mark(part[0], inside, known)
+        digest.update(f"{len(raw)} ".encode())
+        digest.update(raw)
+    known[id(value)] = value, digest.digest()
+    return known[id(value)][1]
+
+
+def _parts(value: Any) -> list[bytes | tuple[Any]]:
+    """What a value is written as: bytes, and in tuples of one the values inside of it."""
     if isinstance(value, type | types.FunctionType | types.BuiltinFunctionType | types.ModuleType):
-        write(f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', value.__name__)}".encode())
-    elif isinstance(value, _PLAIN):
-        write(repr(value).encode())
-    elif isinstance(value, float | complex):
-        write(np.asarray(value).tobytes())
-    elif isinstance(value, bytes | bytearray | memoryview):
-        write(f"{memoryview(value).nbytes} ".encode() + bytes(value))
-    else:
-        _feed_parts(value, write, {**above, id(value): len(above)})
-    write(b")")
-
-
-def _feed_parts(value: Any, write: Any, above: dict[int, int]) -> None:
+        return [f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', value.__name__)}".encode()]
+    if isinstance(value, _PLAIN):
+        return [repr(value).encode()]
+    if isinstance(value, float | complex):
+        return [np.asarray(value).tobytes()]
+    if isinstance(value, bytes | bytearray | memoryview):
+        return [bytes(value)]
     if isinstance(value, np.ndarray | np.generic):
         array = np.asarray(value)
-        write(f"{array.dtype.str} {array.shape} ".encode())
-        if array.dtype == object or array.dtype.names:  # fields have padding between them
-            _feed(array.tolist(), write, above)
-        else:
-            write(array.tobytes())
-    elif sp.issparse(value):
-        write(f"{value.format} {value.shape} ".encode())
-        for name in _PARTS_OF_SPARSE:
-            _feed(getattr(value, name, None), write, above)
-    elif isinstance(value, Mapping):
-        for entry in value.items():
-            _feed(entry, write, above)
-    elif isinstance(value, set | frozenset):
-        write(" ".join(sorted(map(fingerprint, value))).encode())
-    elif isinstance(value, list | tuple):
-        for entry in value:
-            _feed(entry, write, above)
-    elif isinstance(value, np.random.Generator):
-        _feed(value.bit_generator.state, write, above)
-    elif isinstance(value, np.random.RandomState):
-        _feed(value.get_state(), write, above)
-    else:
-        _feed(_attributes(value), write, above)
+        loose = array.dtype == object or array.dtype.names  # fields have padding between them
+        return [f"{array.dtype.str} {array.shape}".encode(), (array.tolist(),) if loose else array.tobytes()]
+    if sp.issparse(value):
+        parts = [(getattr(value, name, None),) for name in _PARTS_OF_SPARSE]
+        return [f"{value.format} {value.shape}".encode(), *parts]
+    if isinstance(value, Mapping):
+        return [(entry,) for pair in value.items() for entry in pair]
+    if isinstance(value, set | frozenset):
+        return [mark.encode() for mark in sorted(map(fingerprint, value))]
+    if isinstance(value, list | tuple):
+        return [(entry,) for entry in value]
+    if isinstance(value, np.random.Generator):
+        return [(value.bit_generator.state,)]
+    if isinstance(value, np.random.RandomState):
+        return [(value.get_state(),)]
+    return [(_attributes(value),)]
 
 
 def _attributes(value: Any) -> dict[str, Any]:
