@@ -165,6 +165,8 @@ def test_what_cannot_be_compared_is_refused_without_names() -> None:
     assert "119" not in str(error.value)
     with pytest.raises(InputError, match="1 of 2 ids to forget are not among the 120 rows"):
         check_exact(ErasableClassifier(), (X, y), [3, 4711])
+    with pytest.raises(InputError, match="1 of 1 ids"):
+        check_exact(Averages(), (X, y > 0), [4711])  # which its own forget would not survive
     with pytest.raises(InputError, match="an id of its own"):
         check_exact(ErasableClassifier(), (X, y, [0] * 120), [0])
 
