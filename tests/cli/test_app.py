@@ -25,7 +25,7 @@ LEAVES = [[name, *rest] for name in COMMANDS for rest in ([[c] for c in GROUPS.g
 HEAVY = ("numpy", "scipy", "sklearn", "matplotlib", "pyarrow", "cryptography")
 PANELS = {
     "Model": ["learn", "forget", "verify", "predict", "inspect", "export", "schema"],
-    "Proof": ["receipt", "keys", "scan"],
+    "Proof": ["receipt", "keys", "scan", "audit"],
     "Research": ["plan", "reproduce", "bench", "demo"],
 }
 

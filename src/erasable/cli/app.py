@@ -37,6 +37,7 @@ COMMANDS = {
     "receipt": Entry("erasable.cli.receipt", "Proof", "Check receipts of forgetting."),
     "keys": Entry("erasable.cli.keys", "Proof", "Make keys that sign receipts."),
     "scan": Entry("erasable.cli.scan", "Proof", "Look for remains of rows in every file of a folder."),
+    "audit": Entry("erasable.cli.audit", "Proof", "Attack a way of forgetting, and report what works."),
     "plan": Entry("erasable.cli.plan", "Research", "Choose parameters; foresee accuracy, storage and lifetime."),
     "reproduce": Entry("erasable.cli.reproduce", "Research", "Run the paper's experiments, on its data or on yours."),
     "bench": Entry("erasable.cli.bench", "Research", "Measure learning, forgetting and verifying on this machine."),
