@@ -1,0 +1,249 @@
+"""What the scores of an attack are worth: ROC curve, area, advantage and power, with intervals over rows.
+
+A score is given to each pair of a state and a candidate row; the higher, the surer the attack is that the row was
+there. Nothing here knows rows, models or files.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import betaincinv
+
+from erasable.core.arrays import Booleans, Float64s, Positions
+from erasable.errors import InputError
+from erasable.validation import probability, seed, whole_number
+
+RATES = (0.001, 0.01)  # false alarm rates at which power is told
+RARE_RATE, RARE_PAIRS = 1e-4, 100_000  # one more, where so many pairs are pooled
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A figure and the ends of its interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def as_json(self) -> list[float]:
+        """Value, low, high."""
+        return [round(number, 6) for number in (self.value, self.low, self.high)]
+
+
+@dataclass(frozen=True)
+class Figures:
+    """How well scores tell members from others.
+
+    Attributes
+    ----------
+    advantage : Estimate
+        True less false alarms, at the threshold that was best on the other half of the rows.
+    auc : Estimate
+        Area under the ROC curve: the probability that a member scores above another; ties count one half.
+    power : dict from float to Estimate
+        The share of members recognised at a false alarm rate; a tie is broken by a coin.
+    roc : array of shape (n_points, 2)
+        False and true alarm rates, from (0, 0) to (1, 1).
+    pairs, rows : int
+        Scores in all, and the candidate rows they are of.
+    tied : bool
+        Whether all scores are equal: the attack saw nothing at all.
+    """
+
+    advantage: Estimate
+    auc: Estimate
+    power: dict[float, Estimate]
+    roc: Float64s
+    pairs: int
+    rows: int
+    tied: bool
+
+    @property
+    def at_chance(self) -> bool:
+        """Whether guessing lies within the intervals of the area and of every power."""
+        return self.tied or (self.auc.low <= 0.5 and all(p.low <= rate for rate, p in self.power.items()))
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "advantage": self.advantage.as_json(),
+            "auc": self.auc.as_json(),
+            **{f"tpr_at_{100 * rate:g}_percent": estimate.as_json() for rate, estimate in self.power.items()},
+            "pairs": self.pairs,
+            "rows": self.rows,
+            "tied": self.tied,
+        }
+
+
+def clopper_pearson(successes: int, trials: int, confidence: float = 0.95) -> tuple[float, float]:
+    """Both ends of an interval that holds a probability with at least this confidence, whatever it is.
+
+    Each end alone is wrong with probability (1 - confidence) / 2 at most.
+
+    Source: Clopper and Pearson, The use of confidence or fiducial limits illustrated in the case of the binomial,
+    Biometrika 26 (1934): the probabilities under which so many successes, or so few, have probability
+    (1 - confidence) / 2; quantiles of beta distributions.
+
+    Examples
+    --------
+    >>> low, high = clopper_pearson(10, 10)
+    >>> low == 0.025 ** (1 / 10), high  # all that ten out of ten say
+    (True, 1.0)
+    """
+    trials = whole_number(trials, "trials")
+    successes = whole_number(successes, "successes", 0, trials)
+    tail = (1.0 - probability(confidence, "confidence")) / 2.0
+    return float(lowest(successes, trials, tail)), float(highest(successes, trials, tail))
+
+
+def lowest(successes: npt.ArrayLike, trials: int, tail: float) -> Float64s:
+    """Lower ends for counts of successes, each too high with probability ``tail`` at most."""
+    k = np.asarray(successes, np.float64)
+    ends: Float64s = np.where(k > 0, betaincinv(np.maximum(k, 1.0), trials - k + 1.0, tail), 0.0)
+    return ends
+
+
+def highest(successes: npt.ArrayLike, trials: int, tail: float) -> Float64s:
+    """Upper ends for counts of successes, each too low with probability ``tail`` at most."""
+    return 1.0 - lowest(trials - np.asarray(successes, np.float64), trials, tail)
+
+
+def roc_points(scores: npt.ArrayLike, member: npt.ArrayLike) -> Float64s:
+    """False and true alarm rates at every threshold, from (0, 0) to (1, 1), shape (n_points, 2).
+
+    Equal scores are passed together, so there is one point for each distinct score, and the first.
+    """
+    s, m = _checked(scores, member)
+    order = np.argsort(-s, kind="stable")
+    return np.column_stack(_curve(m[order], np.ones(len(s)), _ends(s[order])))
+
+
+def auc(scores: npt.ArrayLike, member: npt.ArrayLike) -> float:
+    """Area under the ROC curve; Mann and Whitney's U over the number of pairs, ties one half."""
+    false, true = roc_points(scores, member).T
+    return float(np.trapezoid(true, false))
+
+
+def power_at(scores: npt.ArrayLike, member: npt.ArrayLike, rate: float) -> float:
+    """The share of members recognised at this false alarm rate; between two thresholds a coin decides."""
+    false, true = roc_points(scores, member).T
+    return _power(false, true, probability(rate, "rate"))
+
+
+def measure(
+    scores: npt.ArrayLike,
+    member: npt.ArrayLike,
+    row: npt.ArrayLike | None = None,
+    *,
+    confidence: float = 0.95,
+    resamples: int = 400,
+    random_state: int = 0,
+) -> Figures:
+    """Figures of an attack from its scores.
+
+    Parameters
+    ----------
+    scores : array of shape (n,)
+        Higher for members; infinities may stand for certainty.
+    member : bool array of shape (n,)
+        The truth.
+    row : array of shape (n,), optional
+        Which candidate row a score is of: scores of one row are drawn together. By default each has its own.
+    confidence : float, default=0.95
+    resamples : int, default=400
+    random_state : int, default=0
+        Of the two halves and of the bootstrap.
+
+    Notes
+    -----
+    *Intervals* are percentiles over rows drawn with replacement: rows seen as members, as others, and as both are drawn
+    apart, so that no resample is without either. Where a share is 0 or 1 in every resample the bootstrap
+    knows no spread, and the end inside is that of Clopper and Pearson with as many trials as rows.
+
+    *Cost*: one sort, then one pass over the scores for each resample.
+    """
+    s, m = _checked(scores, member)
+    tail = (1.0 - probability(confidence, "confidence")) / 2.0
+    rng = np.random.default_rng(seed(random_state))
+    r = np.arange(len(s)) if row is None else np.unique(np.asarray(row), return_inverse=True)[1]
+    if r.shape != s.shape:
+        raise InputError(f"row must name the row of each of {len(s)} scores; got shape {r.shape}.")
+    order = np.argsort(-s, kind="stable")
+    s, m, r = s[order], m[order], r[order]
+    n_rows, ends = int(r.max()) + 1, _ends(s)
+    rates = sorted(RATES + ((RARE_RATE,) if len(s) >= RARE_PAIRS else ()))
+    said = _said_on_other_half(s, m, r, rng.permutation(n_rows) % 2 == 0)
+    ones = np.ones(len(s))
+    false, true = _curve(m, ones, ends)
+    value = _figures(false, true, m, ones, said, rates)
+    found = []
+    for weight in _weights(m, r, n_rows, whole_number(resamples, "resamples"), rng):
+        found.append(_figures(*_curve(m, weight, ends), m, weight, said, rates))
+    low, high = np.quantile(found, [tail, 1.0 - tail], axis=0)
+    low = np.where(low >= 1.0, lowest(n_rows, n_rows, tail), low)
+    shares = np.arange(len(value)) > 0  # an advantage of zero is no share
+    high = np.where(shares & (high <= 0.0), highest(0, n_rows, tail), high)
+    advantage, area, *power = (Estimate(*map(float, three)) for three in zip(value, low, high, strict=True))
+    roc = np.column_stack([false, true])
+    return Figures(advantage, area, dict(zip(rates, power, strict=True)), roc, len(s), n_rows, len(ends) == 1)
+
+
+def _checked(scores: npt.ArrayLike, member: npt.ArrayLike) -> tuple[Float64s, Booleans]:
+    s, m = np.asarray(scores, np.float64), np.asarray(member, bool)
+    if s.ndim != 1 or s.shape != m.shape or np.isnan(s).any():
+        raise InputError(f"scores and member must be of one length, without NaN; got shapes {s.shape} and {m.shape}.")
+    if m.all() or not m.any():
+        raise InputError(f"scores of members and of others are needed; got {m.sum()} and {(~m).sum()}.")
+    return s, m
+
+
+def _ends(s: Float64s) -> Positions:
+    """Where each group of equal scores ends, scores in falling order."""
+    return np.flatnonzero(np.append(s[1:] != s[:-1], True))
+
+
+def _curve(member: Booleans, weight: Float64s, ends: Positions) -> tuple[Float64s, Float64s]:
+    true, false = np.cumsum(weight * member)[ends], np.cumsum(weight * ~member)[ends]
+    return np.append(0.0, false / false[-1]), np.append(0.0, true / true[-1])
+
+
+def _weights(member: Booleans, row: Positions, n_rows: int, resamples: int, rng: np.random.Generator) -> Any:
+    """How often each score counts in a resample of rows."""
+    kind = np.zeros(n_rows, np.intp)
+    np.bitwise_or.at(kind, row, np.where(member, 1, 2))
+    strata = [np.flatnonzero(kind == k) for k in (1, 2, 3) if (kind == k).any()]
+    for _ in range(resamples):
+        drawn = np.concatenate([rows[rng.integers(len(rows), size=len(rows))] for rows in strata])
+        yield np.bincount(drawn, minlength=n_rows)[row].astype(np.float64)
+
+
+def _said_on_other_half(s: Float64s, member: Booleans, row: Positions, first_half: Booleans) -> Booleans:
+    """Which scores reach the threshold that is best on the other half of the rows; none where it has but one kind."""
+    said = np.zeros(len(s), bool)
+    for half in (first_half[row], ~first_half[row]):
+        own, m = s[half], member[half]
+        if m.all() or not m.any():
+            continue
+        ends = _ends(own)
+        false, true = _curve(m, np.ones(len(own)), ends)
+        best = int(np.argmax(true - false))
+        said[~half] = s[~half] >= own[ends[best - 1]] if best else False
+    return said
+
+
+def _figures(
+    false: Float64s, true: Float64s, member: Booleans, weight: Float64s, said: Booleans, rates: list[float]
+) -> list[float]:
+    yes = weight * said
+    advantage = yes[member].sum() / weight[member].sum() - yes[~member].sum() / weight[~member].sum()
+    return [float(advantage), float(np.trapezoid(true, false)), *(_power(false, true, rate) for rate in rates)]
+
+
+def _power(false: Float64s, true: Float64s, rate: float) -> float:
+    at = int(np.searchsorted(false, rate, side="right")) - 1  # the last threshold that keeps to the rate
+    share = (rate - false[at]) / (false[at + 1] - false[at])
+    return float(true[at] + share * (true[at + 1] - true[at]))
