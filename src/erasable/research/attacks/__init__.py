@@ -1,7 +1,7 @@
 """Attacks by somebody who reads all that is stored after forgetting, against every method in the box."""
 
+from erasable.audit.statistics import Estimate
 from erasable.research.attacks.asking import rows_asked, target_asked
-from erasable.research.attacks.figures import Estimate, Figures, measure
 from erasable.research.attacks.report import page
 from erasable.research.attacks.suite import FULL, LETTERS, QUICK, Audit, Outcome, Sizes, audit
 from erasable.research.attacks.targets import TARGETS, Target
@@ -13,12 +13,10 @@ __all__ = [
     "TARGETS",
     "Audit",
     "Estimate",
-    "Figures",
     "Outcome",
     "Sizes",
     "Target",
     "audit",
-    "measure",
     "page",
     "rows_asked",
     "target_asked",

@@ -13,7 +13,7 @@ from sklearn.base import clone
 
 from erasable.core.arrays import Float64s
 from erasable.errors import ConfigurationError, InputError
-from erasable.estimators import ErasableGeneralClassifier, ErasableKernelClassifier, ErasableRegressor, load
+from erasable.estimators import ErasableGeneralClassifier, ErasableKernelClassifier, load
 from erasable.research.attacks.targets import TARGETS, Target, target_of
 from erasable.research.sets import load_bundled, load_sklearn, make_margin
 from erasable.tables import Table, load_split, load_table
@@ -43,12 +43,13 @@ def target_asked(method: str) -> Target:
     slow = isinstance(like, ErasableKernelClassifier | ErasableGeneralClassifier)
     logistic = getattr(like, "loss", "squared") == "logistic"
     return Target(
-        "linear" if not slow and not isinstance(like, ErasableRegressor) else "model",
+        "model file",
         f"{type(like).__name__}, as in the file",
         lambda seed: clone(like),
         most_rows=2000 if slow else None,
         ours=True,
         curvature=None if slow else "logistic" if logistic else "squared",
+        surroundings=True,
     )
 
 

@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from erasable.core.arrays import Float64s
 from erasable.core.keyed_hash import keyed_hash
-from erasable.research.attacks.controls import with_constant
 from erasable.research.attacks.reading import SAME_DIRECTION, Contents, read, read_stored
 from erasable.research.attacks.targets import Target, stored_ids, weights_of
+from erasable.research.controls import with_constant
 
 ATTACKERS = ("residue", "row", "name", "gap", "snapshots", "weights", "selection")
 _TRIES = 25  # decoys that are drawn before one is found that could have been there

@@ -6,10 +6,10 @@ import html
 import math
 from collections.abc import Sequence
 
+from erasable.audit.statistics import Estimate
 from erasable.core.arrays import Float64s
 from erasable.operations.rendering import BLUE, GREY, INK, PALE, RED, percent
-from erasable.research.attacks.figures import Estimate
-from erasable.research.attacks.suite import LETTERS, Audit, Outcome
+from erasable.research.attacks.suite import LETTERS, Audit, Outcome, thinned
 
 _STYLE = """
 :root { color-scheme: light; }
@@ -91,9 +91,9 @@ def _one(audit: Audit, *, alone: bool) -> str:
             _tiles(audit),
             "<h2>Every attack</h2>",
             _table(audit.outcomes),
-            '<p class="note">In small print: 95% intervals, bootstrapped over rows. Of so many intervals one in twenty '
-            "misses by luck. Chance is an advantage of 0, an area of 0.5, and a power equal to the false alarm rate."
-            "</p>",
+            '<p class="note">In small print: 99% intervals, bootstrapped over rows. Of so many intervals one in a '
+            "hundred misses by luck. Chance is an advantage of 0, an area of 0.5, and a power equal to the false alarm "
+            "rate.</p>",
             "<h2>Curves</h2>",
             _curves(audit),
             '<p class="note">Both axes are logarithmic: on the left are attackers who must hardly ever accuse '
@@ -101,7 +101,8 @@ def _one(audit: Audit, *, alone: bool) -> str:
             "<h2>What was promised</h2>",
             f"<p>{html.escape(audit.guarantee)}</p>",
             f'<p class="note">{audit.sizes.trials} trials in which one row leaves; {audit.sizes.shadows} shadow '
-            f"models, {audit.sizes.candidates} candidates of each group; seed {audit.random_state}; {audit.seconds:.0f} s.</p>",
+            f"models, {audit.sizes.candidates} candidates of each group; seed {audit.random_state}; "
+            f"{audit.seconds:.0f} s.</p>",
         ]
     )
 
@@ -194,7 +195,7 @@ def roc_svg(outcomes: Sequence[Outcome]) -> str:
         parts.append(f'<text x="{left - 5}" y="{y(rate) + 3:.1f}" text-anchor="end">{text}</text>')
     parts.append(f'<path d="M{x(low)} {y(low)}L{x(1)} {y(1)}" stroke="{GREY}" stroke-dasharray="4 3"/>')
     for i, outcome in enumerate(outcomes):
-        points = _on_log_axes(outcome.figures.roc, low)
+        points = _on_log_axes(thinned(outcome.figures.roc), low)
         path = "L".join(f"{x(a):.1f} {y(b):.1f}" for a, b in points)
         parts.append(f'<path d="M{path}" stroke="{_COLOURS[i % len(_COLOURS)]}" stroke-width="1.8" fill="none"/>')
     parts.append(f'<text x="{(x(low) + x(1)) / 2:.1f}" y="{height - 8}" text-anchor="middle">false alarms</text>')

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from erasable.audit.statistics import Figures
+from erasable.audit.statistics import measure as measure_scores
 from erasable.core.arrays import Float64s
 from erasable.errors import InputError
 from erasable.research.attacks.around import SURROUNDINGS, around
-from erasable.research.attacks.figures import Figures, measure
 from erasable.research.attacks.one_row import OneRow, one_row
 from erasable.research.attacks.shadows import Shadows, train_shadows
 from erasable.research.attacks.targets import Target
@@ -79,8 +80,19 @@ class Outcome:
             "verdict": self.verdict,
             **self.figures.as_json(),
             "note": self.note,
-            "roc": [[round(float(x), 6) for x in point] for point in self.figures.roc],
+            "roc": [[round(float(x), 6) for x in point] for point in thinned(self.figures.roc)],
         }
+
+
+def thinned(roc: Float64s, most: int = 240) -> Float64s:
+    """A curve with no more points than a picture shows: evenly on a logarithmic axis."""
+    if len(roc) <= most:
+        return roc
+    false = roc[:, 0]
+    wanted = np.append(0.0, np.geomspace(max(false[false > 0].min(), 1e-6), 1.0, most))
+    at = np.searchsorted(false, wanted, side="right") - 1
+    kept: Float64s = roc[np.unique(np.append(at, [0, len(roc) - 1]))]
+    return kept
 
 
 @dataclass(frozen=True)
@@ -136,6 +148,14 @@ class Audit:
         }
         results = [definition, *(outcome.as_json() for outcome in self.outcomes)]
         return {"holds": self.holds, **plain, "sizes": self.sizes.__dict__, "results": results}
+
+
+CONFIDENCE = 0.99  # of every interval: there are some twenty of them in an audit
+
+
+def measure(scores: Float64s, member: npt.NDArray[np.bool_], row: npt.NDArray[np.intp]) -> Figures:
+    """Figures with the intervals of an audit."""
+    return measure_scores(scores, member, row, confidence=CONFIDENCE, resamples=1000)
 
 
 GAP = "a gap in the memory of the process, before the next snapshot"
@@ -199,7 +219,7 @@ def audit(
             progress=tick(f"{target.name}: shadow models"),
         )
         outcomes = [*_of_one_row(game), *_of_shadows(shadows, game)]
-        if target.ours and target.name == "linear":
+        if target.surroundings:
             told = around(X, y, sizes.trials, random_state=random_state, progress=tick("around the model"))
             outcomes += [Outcome("f", SURROUNDINGS[name], measure(*t.pairs())) for name, t in told.items()]
         guarantee = str(getattr(target.build(0), "guarantee", "none: a store to try the attacks on"))

@@ -19,7 +19,14 @@ from erasable.estimators import (
     ErasableKernelClassifier,
     ErasableRegressor,
 )
-from erasable.research.attacks.controls import (
+from erasable.research.baselines import (
+    CertifiedRemovalClassifier,
+    InterpolatedClassifier,
+    NewtonUnlearner,
+    RetrainedRidge,
+    SISAClassifier,
+)
+from erasable.research.controls import (
     ForgetsLate,
     ForgetsNothing,
     KeepsLog,
@@ -27,13 +34,6 @@ from erasable.research.attacks.controls import (
     PlainAlgorithm1,
     SoftDeletes,
     with_constant,
-)
-from erasable.research.baselines import (
-    CertifiedRemovalClassifier,
-    InterpolatedClassifier,
-    NewtonUnlearner,
-    RetrainedRidge,
-    SISAClassifier,
 )
 
 SAMPLE_SHARE = 0.1  # of the target that keeps a sample and nothing else
@@ -57,6 +57,8 @@ class Target:
     curvature : {"squared", "logistic", None}
         The loss of its weights, from which snapshots before and after are turned into a row; None where there are no
         weights of features.
+    surroundings : bool
+        Whether what may stand around a model is attacked too, which is the same for every method.
     """
 
     name: str
@@ -66,6 +68,7 @@ class Target:
     ours: bool = False
     control: str | None = None
     curvature: str | None = "squared"
+    surroundings: bool = False
 
 
 def _listed(*targets: Target) -> dict[str, Target]:
@@ -73,7 +76,7 @@ def _listed(*targets: Target) -> dict[str, Target]:
 
 
 TARGETS = _listed(
-    Target("linear", "ErasableClassifier", lambda seed: ErasableClassifier(), ours=True),
+    Target("linear", "ErasableClassifier", lambda seed: ErasableClassifier(), ours=True, surroundings=True),
     Target(
         "logistic",
         "ErasableClassifier, logistic loss",
