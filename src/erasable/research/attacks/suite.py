@@ -20,6 +20,7 @@ from erasable.research.attacks.one_row import OneRow, one_row
 from erasable.research.attacks.shadows import Shadows, train_shadows
 from erasable.research.attacks.targets import Target
 
+_AROUND = 30  # trials of what stands around: nearly all of it is certain
 LETTERS = {
     "a": "replay of floating-point residue",
     "b": "presence in memory and files",
@@ -155,7 +156,7 @@ CONFIDENCE = 0.99  # of every interval: there are some twenty of them in an audi
 
 def measure(scores: Float64s, member: npt.NDArray[np.bool_], row: npt.NDArray[np.intp]) -> Figures:
     """Figures with the intervals of an audit."""
-    return measure_scores(scores, member, row, confidence=CONFIDENCE, resamples=1000)
+    return measure_scores(scores, member, row, confidence=CONFIDENCE, resamples=500)
 
 
 GAP = "a gap in the memory of the process, before the next snapshot"
@@ -220,7 +221,7 @@ def audit(
         )
         outcomes = [*_of_one_row(game), *_of_shadows(shadows, game)]
         if target.surroundings:
-            told = around(X, y, sizes.trials, random_state=random_state, progress=tick("around the model"))
+            told = around(X, y, min(sizes.trials, _AROUND), random_state=random_state, progress=tick("around the model"))
             outcomes += [Outcome("f", SURROUNDINGS[name], measure(*t.pairs())) for name, t in told.items()]
         guarantee = str(getattr(target.build(0), "guarantee", "none: a store to try the attacks on"))
     return Audit(
