@@ -47,7 +47,9 @@ def test_a_store_that_forgets_badly_is_an_exit_code(capsys, table):
 
 def test_a_model_file_is_audited_with_its_own_parameters(capsys, table, tmp_path):
     X, y = make_pool()
-    ErasableClassifier(threshold=np.inf, sample_rate=0.5, class_weight={-1: 2.0}).fit(X, y, ids=range(240)).save("model.erasable")
+    ErasableClassifier(threshold=np.inf, sample_rate=0.5, class_weight={-1: 2.0}).fit(X, y, ids=range(240)).save(
+        "model.erasable"
+    )
     assert run(["audit", "model.erasable", "--data", table, "--quick", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["method"] == "model file"

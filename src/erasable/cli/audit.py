@@ -46,6 +46,15 @@ def audit(
             help="Column of a file that is no feature; may be given again.", metavar="COLUMN", show_default=False
         ),
     ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option(
+            help="Run no attack: show which share of the rows of each value of this column the model file stores. "
+            "Needs `--id`.",
+            metavar="COLUMN",
+            show_default=False,
+        ),
+    ] = None,
     random_state: RandomState = 0,
     as_json: Json = False,
 ) -> None:
@@ -64,7 +73,12 @@ def audit(
     - `erasable audit linear --data digits --quick`
 
     - `erasable audit model.erasable --data customers.parquet --label churned --id row_id --ignore user_id`
+
+    - `erasable audit model.erasable --data customers.csv --id row_id --group country` (who is stored)
     """
+    if group is not None:
+        _show_groups(method, data, id, group, as_json=as_json)
+        return
     from erasable.operations.rendering import make_folder
     from erasable.research.attacks import FULL, QUICK, page, rows_asked, target_asked
     from erasable.research.attacks import audit as run
@@ -104,6 +118,35 @@ def show(found: Audit, out: Path) -> None:
     )
     page.print("[bold]forgetting left nothing behind[/]" if found.holds else "[bold]forgetting left a trace[/]")
     page.print(f"{unmarked(out / 'audit.html')} has the curves, audit.json the figures.", soft_wrap=True)
+
+
+def _show_groups(path: str, data: str, id: str | None, group: str, *, as_json: bool) -> None:
+    """Print the share kept by group."""
+    from erasable.errors import ConfigurationError
+    from erasable.estimators import load
+    from erasable.research.attacks.groups import kept_by_group, read_groups
+
+    if id is None:
+        raise ConfigurationError("--group needs --id: the column by which stored rows are known.")
+    stored = load(path).core_ids_.tolist()
+    found = kept_by_group(stored, *read_groups(data, id, group, type(stored[0]) if stored else str))
+    if as_json:
+        print_json({"groups": [kept.as_json() for kept in found]})
+        return
+    overall = sum(kept.stored for kept in found) / sum(kept.offered for kept in found)
+    rows = [
+        (
+            kept.group,
+            f"{kept.offered:,}",
+            f"{kept.stored:,}",
+            f"{100 * kept.share.value:.1f}%",
+            f"{100 * kept.share.low:.1f}% to {100 * kept.share.high:.1f}%",
+            f"{kept.share.value / overall:.2f}×",
+        )
+        for kept in found
+    ]
+    head = (group, "rows", "stored", "share", "99% interval", "of the average")
+    console().print(text_table(f"Who is stored: {100 * overall:.1f}% of all rows", head, rows))
 
 
 def _cell(e: Estimate) -> str:

@@ -221,7 +221,9 @@ def audit(
         )
         outcomes = [*_of_one_row(game), *_of_shadows(shadows, game)]
         if target.surroundings:
-            told = around(X, y, min(sizes.trials, _AROUND), random_state=random_state, progress=tick("around the model"))
+            told = around(
+                X, y, min(sizes.trials, _AROUND), random_state=random_state, progress=tick("around the model")
+            )
             outcomes += [Outcome("f", SURROUNDINGS[name], measure(*t.pairs())) for name, t in told.items()]
         guarantee = str(getattr(target.build(0), "guarantee", "none: a store to try the attacks on"))
     return Audit(
