@@ -3,8 +3,8 @@
     python benchmarks/worst_case.py            # Markdown for docs/audit.md
 
 Deletions are of core rows only, in the worst order that was found: a greedy adversary who knows the rows that accuracy
-is measured on, and deletes next those core rows whose absence hurts most, one hundredth of the core at a time. Poison is
-sent by somebody who knows the direction of the weights.
+is measured on, and deletes next those core rows whose absence hurts most, one hundredth of the core at a time. Poison
+is sent by somebody who knows the direction of the weights.
 """
 
 from __future__ import annotations
@@ -59,10 +59,8 @@ def deletions(name, order):
     gone = 0
     for share in SHARES:
         while gone < share * core:
-            if lined_up is None:
-                leaving = most_harmful(model, X, y, Xt, yt, step)
-            else:
-                leaving = lined_up[gone : gone + step]
+            chosen = lined_up is None
+            leaving = most_harmful(model, X, y, Xt, yt, step) if chosen else lined_up[gone : gone + step]
             start = time.process_time()
             model.forget(ids=leaving[:1])
             model.coef_  # noqa: B018

@@ -38,7 +38,8 @@ def test_the_command_counts_what_a_model_file_stores(tmp_path, monkeypatch, caps
     X, y = make_pool(100, 3)
     lines = ["id,kind,a,b,c,label"]
     lines += [
-        ",".join(map(str, (named.format(i), "even" if i % 2 else "", *x, s))) for i, (x, s) in enumerate(zip(X, y))
+        ",".join(map(str, (named.format(i), "even" if i % 2 else "", *x, s)))
+        for i, (x, s) in enumerate(zip(X, y, strict=True))
     ]
     (tmp_path / "rows.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     assert run(["learn", "rows.csv", "--id", "id", "--ignore", "kind", "-o", "m.erasable"]) == 0

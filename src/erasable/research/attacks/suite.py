@@ -219,7 +219,7 @@ def audit(
             random_state=random_state,
             progress=tick(f"{target.name}: shadow models"),
         )
-        outcomes = [*_of_one_row(game), *_of_shadows(shadows, game)]
+        outcomes = [*_of_one_row(game), *_of_shadows(shadows)]
         if target.surroundings:
             told = around(
                 X, y, min(sizes.trials, _AROUND), random_state=random_state, progress=tick("around the model")
@@ -271,7 +271,7 @@ def _of_one_row(game: OneRow) -> list[Outcome]:
     ]
 
 
-def _of_shadows(shadows: Shadows, game: OneRow) -> list[Outcome]:
+def _of_shadows(shadows: Shadows) -> list[Outcome]:
     forgotten = ("random", "unusual", "mislabelled")
 
     def outcome(
