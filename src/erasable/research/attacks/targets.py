@@ -108,7 +108,7 @@ TARGETS = _listed(
         curvature=None,
     ),
     Target("retrained", "Exact retraining", lambda seed: RetrainedRidge()),
-    Target("sisa", "SISA", lambda seed: SISAClassifier(), curvature=None),
+    Target("sisa", "SISA", lambda seed: SISAClassifier(n_shards=5, n_slices=3), curvature=None),
     Target(
         "newton",
         "One Newton step and noise",
