@@ -85,9 +85,9 @@ def test_a_laplace_mechanism_is_bounded_below_and_seldom_above_its_epsilon() -> 
     rng = np.random.default_rng(3)
     bounds = [
         epsilon_lower_bound(rng.laplace(1.0, 1.0, 1000), rng.laplace(0.0, 1.0, 1000), confidence=0.9).epsilon
-        for _ in range(200)
+        for _ in range(100)
     ]
-    assert np.median(bounds) > 0.5
+    assert np.quantile(bounds, 0.05) > 0.5  # the luckiest event of those that choose would be far below
     assert np.mean(np.array(bounds) > 1.0) <= 0.1
 
 

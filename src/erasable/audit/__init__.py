@@ -1,1 +1,1 @@
-"""What others can check: receipts, and a forensic look for remains of rows."""
+"""What others can check: receipts, a forensic look for remains of rows, and the definitions of unlearning."""

@@ -87,12 +87,13 @@ def epsilon_lower_bound(
     tail = (1.0 - probability(confidence, "confidence")) / 2.0
     (a_choosing, a_counted), (b_choosing, b_counted) = (a[::2], a[1::2]), (b[::2], b[1::2])
     thresholds = np.unique(np.concatenate([a_choosing, b_choosing]))
+    careful = tail / (4 * len(thresholds))  # of so many events the luckiest would be chosen, not the best
     best, chosen = -1.0, (thresholds[0], True, True)
     for above in (True, False):
         n, m = len(a_choosing), len(b_choosing)
         in_a, in_b = _hits(a_choosing, thresholds, above), _hits(b_choosing, thresholds, above)
         for forward in (True, False):
-            found = _bounds(in_a, n, in_b, m, delta, tail) if forward else _bounds(in_b, m, in_a, n, delta, tail)
+            found = _bounds(in_a, n, in_b, m, delta, careful) if forward else _bounds(in_b, m, in_a, n, delta, careful)
             at = int(np.argmax(found))
             if found[at] > best:
                 best, chosen = found[at], (thresholds[at], above, forward)
@@ -152,6 +153,23 @@ def one_run_epsilon(canaries: int, guesses: int, right: int, *, delta: float = 0
         middle = (low + high) / 2.0
         low, high = (middle, high) if refuted(middle) else (low, middle)
     return low
+
+
+def one_run_unlearning_epsilon(guesses: int, right: int, *, delta: float = 0.0, confidence: float = 0.95) -> float:
+    """The lower bound on the epsilon of unlearning from one run in which all canaries that were in are forgotten.
+
+    Definition 2.1 says that the model is then (epsilon, delta)-indistinguishable from one that never saw any canary,
+    whatever the coins were; and of that one every guess is right with probability one half. So this many right
+    guesses have probability ``exp(epsilon) P(B >= v) + delta`` at most, B binomial with probability one half. It is
+    larger than a bound on differential privacy, since the definition is about all forgotten rows together.
+    """
+    r = whole_number(guesses, "guesses", 0)
+    v = whole_number(right, "right", 0, r)
+    level = 1.0 - probability(confidence, "confidence")
+    delta = number_between(delta, "delta", 0.0, 1.0, closed="low")
+    if delta >= level:
+        return 0.0
+    return max(0.0, math.log(level - delta) - float(binom.logsf(v - 1, r, 0.5)))
 
 
 def one_run_guesses(scores: npt.ArrayLike, included: npt.ArrayLike, likely_in: int, likely_out: int) -> tuple[int, int]:

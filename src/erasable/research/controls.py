@@ -22,6 +22,7 @@ class RidgeStore:
     labels: Float64s
     ids: list[Any]
     weights: Float64s
+    audit_labels = (-1, 1)
 
     def __init__(self, ridge: float = 0.02) -> None:
         self.ridge = ridge

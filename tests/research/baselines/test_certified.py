@@ -153,6 +153,25 @@ def test_both_outcomes_occur():
 # -- the budget and the tilt -----------------------------------------------------------------------------------------
 
 
+def test_step_and_bound_are_those_of_the_authors_code():
+    """`test_removal.py` of their release, `lr_grad`, `lr_hessian_inv` and the loop, with its 1/4 for the curvature."""
+    X, y = problem(3, 80, 4)
+    alpha, gone, left = 0.01, 11, np.delete(np.arange(80), 11)
+    model = CertifiedRemovalClassifier(alpha=alpha, sigma=100.0, random_state=0).fit(X, y)
+    w, spent = model._weights[0].copy(), model.spent_[0]
+    U, signs = unit(X), signs_of(y, model.classes_)[0]
+    z, s = U[gone], signs[gone]
+    lost = (expit(s * (z @ w)) - 1.0) * s * z + alpha * w
+    p = expit(signs[left] * (U[left] @ w))
+    H = (U[left] * (p * (1.0 - p))[:, None]).T @ U[left] + alpha * 79 * np.eye(len(w))
+    step = np.linalg.inv(H) @ lost
+    theirs = np.linalg.norm(step) * np.linalg.norm(U[left] @ step) * np.linalg.norm(U[left], 2) / 4.0
+    assert model.forget(ids=[gone]).rows_retrained == 0
+    assert np.allclose(model._weights[0] - w, step, rtol=1e-9, atol=1e-14)
+    ours = model.spent_[0] - spent
+    assert 4 * CURVATURE * theirs <= ours <= theirs  # the rows trained on in place of those left, and room for rounding
+
+
 def test_budget_is_that_of_the_paper():
     X, y = problem(1, 30, 3)
     model = CertifiedRemovalClassifier(0.1, epsilon=0.5, delta=1e-3, sigma=3.0).fit(X, y)

@@ -1,0 +1,195 @@
+"""Definitions as checks: what is exact passes, a store that forgets badly is caught by the name of what it kept."""
+
+from __future__ import annotations
+
+import copy
+import math
+import re
+from typing import Any, Self
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as hs
+from sklearn.ensemble import RandomForestClassifier
+
+from erasable import (
+    CoreSetUnlearner,
+    ErasableClassifier,
+    ErasableGeneralClassifier,
+    ErasableKernelClassifier,
+    ErasableRegressor,
+)
+from erasable.audit.checks import checks_of, parametrize_with_checks
+from erasable.audit.definitions import Rows, check_exact, check_traditional
+from erasable.classes import LinearBall
+from erasable.coresets import RandomSubsample
+from erasable.errors import InputError, VerificationError
+from erasable.research.baselines import CertifiedRemovalClassifier, NewtonUnlearner, RetrainedRidge, SISAClassifier
+from erasable.research.controls import (
+    ForgetsLate,
+    ForgetsNothing,
+    KeepsLog,
+    LeavesTombstone,
+    PlainAlgorithm1,
+    RidgeStore,
+    SoftDeletes,
+)
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((120, 3))
+y = np.where(X @ RNG.standard_normal(3) > 0, 1, -1)
+
+EXACT = [
+    ErasableClassifier(threshold=0.1),
+    ErasableClassifier(threshold=0.1, loss="logistic"),
+    ErasableClassifier(threshold=math.inf, sample_rate=0.3),
+    ErasableKernelClassifier("rbf", gamma=2.0),
+    ErasableGeneralClassifier(LinearBall()),
+    ErasableRegressor(target_range=(-1, 1), threshold=0.1),
+    CoreSetUnlearner(RandomSubsample(0.4), RandomForestClassifier(3)),
+    RetrainedRidge(),
+    SISAClassifier(n_shards=3),
+]
+BAD = {
+    ForgetsNothing: {"rows", "labels", "ids", "weights"},
+    ForgetsLate: {"queue", "rows", "labels", "ids", "weights"},
+    KeepsLog: {"log"},
+    LeavesTombstone: {"tombstones"},
+    SoftDeletes: {"deleted", "rows", "labels", "ids"},
+    PlainAlgorithm1: {"sums", "inverse", "moments", "weights"},
+}
+
+
+@pytest.mark.parametrize("estimator", [*EXACT, RidgeStore()], ids=lambda e: type(e).__name__)
+def test_what_is_exact_passes(estimator: Any) -> None:
+    before = copy.deepcopy(vars(estimator))
+    verdict = check_exact(estimator, (X, y), [0, 1, 2, 50, 51]).require()
+    assert (verdict.rows, verdict.gone) == (120, 5)
+    assert verdict.stored - 5 <= verdict.left <= verdict.stored <= 120
+    assert vars(estimator).keys() == before.keys()
+
+
+@pytest.mark.parametrize("kind", BAD, ids=lambda k: k.__name__)
+def test_a_store_that_forgets_badly_is_caught_by_what_it_kept(kind: Any) -> None:
+    core = getattr(kind().fit(X, y), "core_ids_", range(120))
+    verdict = check_exact(kind(), (X, y), [int(core[4])])
+    assert set(verdict.differing) == BAD[kind]
+    with pytest.raises(VerificationError, match=re.escape(verdict.differing[0])):
+        verdict.require()
+
+
+@pytest.mark.parametrize("kind", BAD, ids=lambda k: k.__name__)
+def test_a_store_that_has_nothing_to_forget_is_not_blamed(kind: Any) -> None:
+    check_exact(kind(), (X, y), []).require()
+
+
+class Diligent(ErasableClassifier):
+    """Forgets to the bit and counts how often."""
+
+    def forget(self, *, ids: Any = None, subjects: Any = None) -> Any:
+        self.requests_ = getattr(self, "requests_", 0) + 1
+        return super().forget(ids=ids, subjects=subjects)
+
+
+def test_a_counter_beside_an_exact_state_is_found() -> None:
+    assert check_exact(Diligent(), (X, y), [0]).differing == ("requests_",)
+
+
+def test_noise_is_told_by_name_and_no_value_is() -> None:
+    gone = [7, 11]
+    for estimator in (NewtonUnlearner(random_state=0, max_deletions=3), CertifiedRemovalClassifier(random_state=0)):
+        said = str(check_exact(estimator, (X, y, [f"person-{i}" for i in range(120)]), [f"person-{i}" for i in gone]))
+        assert "_weights" in said
+        assert "person" not in said
+
+
+def test_the_traditional_definition_is_met_by_those_who_keep_all_rows() -> None:
+    for estimator in (RetrainedRidge(), SISAClassifier(n_shards=3), RidgeStore()):
+        check_traditional(estimator, (X, y), [3, 4, 5]).require()
+
+
+def test_it_is_not_met_by_a_core_set_and_that_is_no_fault() -> None:
+    estimator = ErasableClassifier(threshold=0.1, capacity=0.1)
+    core = estimator.fit(X, y).core_ids_.tolist()
+    assert len(core) < 60
+    verdict = check_traditional(estimator, (X, y), core[:10])
+    assert not verdict.holds
+    assert "ids" in verdict.differing
+    assert "no fault" in verdict.note
+    assert check_exact(estimator, (X, y), core[:10]).holds
+
+
+def test_a_fault_is_not_excused() -> None:
+    core = PlainAlgorithm1().fit(X, y).core_ids_.tolist()
+    assert len(core) < 120
+    verdict = check_traditional(PlainAlgorithm1(), (X, y), core[:10])
+    assert not verdict.holds
+    assert not verdict.note
+
+
+def test_of_a_sample_that_ignores_other_rows_both_definitions_hold() -> None:
+    estimator = ErasableClassifier(threshold=math.inf, sample_rate=0.3)
+    assert check_exact(estimator, (X, y), range(40)).holds
+    assert check_traditional(estimator, (X, y), range(40)).holds
+
+
+@settings(max_examples=25, deadline=None)
+@given(hs.integers(0, 10**6), hs.sets(hs.integers(0, 39), max_size=35), hs.sampled_from(["hashed", "given"]))
+def test_exact_for_any_rows_and_any_request(seed: int, gone: set[int], order: str) -> None:
+    rng = np.random.default_rng(seed)
+    rows = Rows(rng.integers(-2, 3, (40, 3)).astype(float), rng.integers(0, 2, 40))
+    estimator = ErasableClassifier(threshold=0.2, capacity=0.1, order=order)
+    kept = set(estimator.fit(rows.X, rows.y).core_ids_.tolist())
+    if kept - gone:
+        check_exact(estimator, rows, gone).require()
+
+
+def test_rows_may_be_sparse_and_have_names() -> None:
+    ids = [f"r{i}".encode() + b"\0" for i in range(120)]
+    verdict = check_exact(ErasableClassifier(), Rows(sp.csr_array(X), y, ids), ids[:3])
+    assert verdict.holds
+    assert verdict.gone == 3
+
+
+def test_what_cannot_be_compared_is_refused_without_names() -> None:
+    with pytest.raises(InputError, match="leaves none") as error:
+        check_exact(ErasableClassifier(), (X, y), range(120))
+    assert "119" not in str(error.value)
+    with pytest.raises(InputError, match="1 of 2 ids to forget are not among the 120 rows"):
+        check_exact(ErasableClassifier(), (X, y), [3, 4711])
+    with pytest.raises(InputError, match="an id of its own"):
+        check_exact(ErasableClassifier(), (X, y, [0] * 120), [0])
+
+
+# -- for estimators of others --------------------------------------------------------------------------------------
+
+
+class Averages:
+    """Somebody's own estimator: exact sums of integers by class, with no scikit-learn in it."""
+
+    def fit(self, X: Any, y: Any, ids: Any) -> Self:
+        self.sums = [0, 0]
+        self.rows = {}
+        for key, row, label in zip(ids, X, y, strict=True):
+            self.rows[key] = int(label), int(np.rint(1000 * row[0]))
+            self.sums[self.rows[key][0]] += self.rows[key][1]
+        return self
+
+    def forget(self, *, ids: Any) -> None:
+        for key in ids:
+            label, value = self.rows.pop(key)
+            self.sums[label] -= value
+
+
+@parametrize_with_checks([*EXACT, Averages(), RidgeStore()])
+def test_all_checks_of_exact_estimators(check: Any) -> None:
+    assert check().require().holds
+
+
+@pytest.mark.parametrize("kind", BAD, ids=lambda k: k.__name__)
+def test_every_bad_store_fails_most_checks(kind: Any) -> None:
+    found = {name: check().holds for name, check in checks_of(kind()).items()}
+    assert len(found) == 12
+    assert sum(found.values()) <= 3

@@ -1,0 +1,116 @@
+"""Fingerprints differ exactly when something that is stored does."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as hs
+
+from erasable import ErasableClassifier
+from erasable.audit.stored import fingerprint, stored_components
+
+plain = hs.sampled_from([None, False, True, 0, 1, -7, 0.0, -0.0, 1.0, 1e300, "", "a", "b", " ", b"", b"a", b" "])
+values = hs.recursive(
+    plain,
+    lambda inner: hs.lists(inner, max_size=2) | hs.tuples(inner) | hs.dictionaries(hs.sampled_from("ab"), inner),
+    max_leaves=4,
+)
+
+
+def told_apart(a: Any, b: Any) -> bool:
+    """The slow way: types and structure spelt out."""
+
+    def spelt(value: Any) -> str:
+        if isinstance(value, dict):
+            return "{" + ",".join(spelt(k) + ":" + spelt(v) for k, v in value.items()) + "}"
+        if isinstance(value, list | tuple):
+            return type(value).__name__ + "[" + ",".join(map(spelt, value)) + "]"
+        return f"{type(value).__name__} {value!r}"
+
+    return spelt(a) != spelt(b)
+
+
+@given(values, values)
+def test_two_values_have_one_fingerprint_exactly_when_they_are_spelt_alike(a: Any, b: Any) -> None:
+    assert (fingerprint(a) != fingerprint(b)) == told_apart(a, b)
+    assert fingerprint(a) == fingerprint(pickle.loads(pickle.dumps(a)))
+
+
+DIFFERENT = [
+    (0.0, -0.0),
+    (np.float32(1), np.float64(1)),
+    (np.zeros(2), np.zeros((2, 1))),
+    (np.zeros(2), np.array([0.0, 5e-324])),
+    (np.array([1, 2], object), np.array([1, 3], object)),
+    (np.array([1, 2]), [1, 2]),
+    ({1, 2}, {1, 3}),
+    ({1: 2, 3: 4}, {3: 4, 1: 2}),
+    (sp.csr_array([[1.0, 0.0]]), sp.csr_array(([1.0, 0.0], ([0, 0], [0, 1])), shape=(1, 2))),
+    (np.random.default_rng(0), np.random.default_rng(1)),
+    (np.random.RandomState(0), np.random.RandomState(1)),
+    (len, max),
+    (int, float),
+    (["a", "b"], ["ab"]),
+    ([b"a", b"b"], [b"a b"]),
+]
+
+
+@pytest.mark.parametrize(("a", "b"), DIFFERENT)
+def test_small_differences_are_seen(a: Any, b: Any) -> None:
+    assert fingerprint(a) != fingerprint(b)
+    assert fingerprint(a) == fingerprint(a)
+
+
+def test_equal_bits_have_equal_fingerprints_whatever_memory_they_stand_in() -> None:
+    X = np.arange(12.0).reshape(3, 4)
+    assert fingerprint(X[:, ::2]) == fingerprint(np.ascontiguousarray(X[:, ::2]))
+    assert fingerprint({3, 1, 2}) == fingerprint({2, 3, 1})
+    used = np.random.default_rng(0)
+    used.random(3)
+    assert fingerprint(used) != fingerprint(np.random.default_rng(0))
+
+
+def test_what_is_shared_is_looked_at_once_and_counts_as_if_it_were_not() -> None:
+    shared: list[Any] = [np.arange(3)]
+    for _ in range(60):
+        shared = [shared, shared]  # two to the sixtieth arrays, were they copies
+    assert fingerprint(shared) != fingerprint([shared, shared])
+    one, copies = np.arange(3), [np.arange(3), np.arange(3)]
+    assert fingerprint([one, one]) == fingerprint(copies)
+
+
+def test_an_object_that_holds_itself_has_a_fingerprint() -> None:
+    class Node:
+        value = 0
+
+    a, b = Node(), Node()
+    a.me = b.me = None  # type: ignore[attr-defined]
+    a.me = a  # type: ignore[attr-defined]
+    b.me = b  # type: ignore[attr-defined]
+    assert fingerprint(a) == fingerprint(b)
+    b.more = 1  # type: ignore[attr-defined]
+    assert fingerprint(a) != fingerprint(b)
+
+
+def test_components_of_a_model_are_its_tensors_and_what_hangs_on_it() -> None:
+    X = np.random.default_rng(0).standard_normal((50, 3))
+    model = ErasableClassifier().fit(X, X[:, 0] > 0)
+    found = stored_components(model)
+    assert {"header", "gram", "class_sums", "weights", "rows", "labels", "ids", "n_features_in_"} <= found.keys()
+    model.extra = "left behind"
+    assert {name for name, mark in stored_components(model).items() if found.get(name) != mark} == {"extra"}
+
+
+def test_an_estimator_may_say_itself_what_it_stores() -> None:
+    class Spoken:
+        cache = 3
+
+        def audit_state(self) -> dict[str, Any]:
+            return {"weights": np.ones(2)}
+
+    assert stored_components(Spoken()) == {"weights": fingerprint(np.ones(2))}
