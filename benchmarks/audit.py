@@ -19,7 +19,8 @@ from erasable.research.attacks import FULL, TARGETS, audit, rows_asked
 
 COLUMNS = {
     "a": "a candidate is put into the gap and forgotten again: are all bits the same?",
-    "b": "the row, or its direction, anywhere in memory or in the file",
+    "b, row": "the row, or its direction, anywhere in memory or in the file",
+    "b, id": "its id anywhere in memory or in the file",
     "c, weights": "from the weights: all forgotten rows, pooled",
     "c, with rows": "from weights and stored rows: all forgotten rows",
     "c, rows that stay": "from the weights: rows that stay",
@@ -61,14 +62,13 @@ def print_table(folder: Path) -> None:
     audits = [json.loads(file.read_text(encoding="utf-8")) for file in files if file.exists()]
     first = audits[0]
     print(f"\n**{first['data']}**, {first['rows']:,} rows × {first['features']:,}\n")
-    print("| method | same bits as relearning | id found | " + " | ".join(COLUMNS) + " | seconds |")
-    print("|---|" + "---|" * (len(COLUMNS) + 3))
+    print("| method | same bits as relearning | " + " | ".join(COLUMNS) + " |")
+    print("|---|" + "---|" * (len(COLUMNS) + 1))
     for found in audits:
         results = {result["name"]: result for result in found["results"]}
         share = f"{found['same_as_refit']} of {found['trials']}"
-        name = cell(results.get("its id anywhere in memory or in the file"))
         cells = [cell(results.get(title)) for title in COLUMNS.values()]
-        print(f"| {found['title']} | {share} | {name} | {' | '.join(cells)} | {found['seconds']:.0f} |")
+        print(f"| {found['title']} | {share} | {' | '.join(cells)} |")
 
 
 def cell(result: dict | None) -> str:
@@ -76,8 +76,8 @@ def cell(result: dict | None) -> str:
         return "–"
     value, low, high = result["auc"]
     if result["tied"]:
-        return "0.5 exactly"
-    text = f"{value:.3f} ({low:.3f} to {high:.3f})"
+        return "exactly"
+    text = f"{value:.3f} ({low:.3f}–{high:.3f})"
     return text if result["verdict"] == "at chance" else f"**{text}**"
 
 

@@ -89,7 +89,7 @@ def audit(
     make_folder(out)
     with Bars(quiet=as_json, remaining=True) as bars:
         found = run(target, X, y, data=name, sizes=sizes, random_state=random_state, watch=bars.tick)
-    (out / "audit.html").write_text(page([found]), encoding="utf-8")
+    (out / "audit.html").write_text(page(found), encoding="utf-8")
     (out / "audit.json").write_text(json.dumps(found.as_json(), indent=1, allow_nan=False), encoding="utf-8")
     if as_json:
         print_json(found.as_json())

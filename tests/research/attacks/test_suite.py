@@ -54,7 +54,7 @@ def test_the_json_is_what_an_evidence_pack_takes(ours):
 
 
 def test_the_page_is_whole_by_itself(ours):
-    text = page([ours])
+    text = page(ours)
     assert not re.search(r"https?:|<script|<link|<img|@import|url\(", text)
     assert "&lt;made &amp; up&gt;" in text
     assert "<made" not in text

@@ -62,30 +62,18 @@ _MEANING = {
 _COLOURS = (RED, BLUE, "#2f6b46", "#9a6a00", "#6b3f86", "#3c7d8c", GREY)
 
 
-def page(audits: Sequence[Audit]) -> str:
-    """The report as HTML text: one audit in full, several one after the other."""
-    one = len(audits) == 1
-    title = f"Audit of {audits[0].title}" if one else f"Audit of {len(audits)} methods"
-    parts = [f"<h1>{html.escape(title)}</h1>", *(_one(audit, alone=one) for audit in audits), _reading()]
-    head = (
-        f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{html.escape(title)}</title>'
-    )
-    body = "\n".join(parts)
-    top = f'<!doctype html>\n<html lang="en"><head>{head}<style>{_STYLE}</style></head>'
-    return f"{top}<body><main>{body}</main></body></html>\n"
-
-
-def _one(audit: Audit, *, alone: bool) -> str:
-    title = "" if alone else f"<h1>{html.escape(audit.title)}</h1>"
-    offered = audit.rows // 2
+def page(audit: Audit) -> str:
+    """The report as HTML text."""
+    title = f"Audit of {audit.title}"
     lead = (
         f"What can somebody who reads everything that is stored after forgetting find out about the row that left? "
-        f"{audit.rows:,} rows × {audit.features:,} features of {html.escape(audit.data)}, of which {offered:,} are "
-        f"learnt at a time."
+        f"{audit.rows:,} rows × {audit.features:,} features of {html.escape(audit.data)}, of which "
+        f"{audit.rows // 2:,} are learnt at a time."
     )
-    return "\n".join(
+    sizes = audit.sizes
+    body = "\n".join(
         [
-            title,
+            f"<h1>{html.escape(title)}</h1>",
             f'<p class="lead">{lead}</p>',
             _verdict(audit),
             _tiles(audit),
@@ -100,11 +88,14 @@ def _one(audit: Audit, *, alone: bool) -> str:
             "wrongly. The dashed line is guessing.</p>",
             "<h2>What was promised</h2>",
             f"<p>{html.escape(audit.guarantee)}</p>",
-            f'<p class="note">{audit.sizes.trials} trials in which one row leaves; {audit.sizes.shadows} shadow '
-            f"models, {audit.sizes.candidates} candidates of each group; seed {audit.random_state}; "
-            f"{audit.seconds:.0f} s.</p>",
+            f'<p class="note">{sizes.trials} trials in which one row leaves; {sizes.shadows} shadow models, '
+            f"{sizes.candidates} candidates of each group; seed {audit.random_state}; {audit.seconds:.0f} s.</p>",
+            _reading(),
         ]
     )
+    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{html.escape(title)}'
+    top = f'<!doctype html>\n<html lang="en"><head>{head}</title><style>{_STYLE}</style></head>'
+    return f"{top}<body><main>{body}</main></body></html>\n"
 
 
 def _verdict(audit: Audit) -> str:
