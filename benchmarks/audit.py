@@ -18,7 +18,7 @@ from pathlib import Path
 from erasable.research.attacks import FULL, TARGETS, audit, rows_asked
 
 COLUMNS = {
-    "a": "a candidate is put into the gap and forgotten again: are all bits the same?",
+    "a": "a candidate put into the gap and forgotten again leaves the same bits",
     "b, row": "the row, or its direction, anywhere in memory or in the file",
     "b, id": "its id anywhere in memory or in the file",
     "c, weights": "from the weights: all forgotten rows, pooled",
@@ -26,6 +26,8 @@ COLUMNS = {
     "c, rows that stay": "from the weights: rows that stay",
     "d": "weights before and after, and the state that is left",
     "e, all known": "somebody who knows every other row compares which rows are stored",
+    "e, half known": "somebody who knows half of the other rows looks which are missing",
+    "e, a tenth known": "somebody who knows a tenth of the other rows looks which are missing",
     "e, shadows": "how new the row is to the stored ones, with shadow models",
 }
 

@@ -171,7 +171,7 @@ def roc_svg(outcomes: Sequence[Outcome]) -> str:
     low, width, height, left, top = 1e-3, 320, 300, 46, 10
 
     def x(rate: float) -> float:
-        return left + (width - left - 12) * (1 + math.log10(max(rate, low)) / 3)
+        return left + (width - left - 20) * (1 + math.log10(max(rate, low)) / 3)
 
     def y(rate: float) -> float:
         return top + (height - top - 40) * (-math.log10(max(rate, low)) / 3)
@@ -197,8 +197,8 @@ def roc_svg(outcomes: Sequence[Outcome]) -> str:
     for i, outcome in enumerate(outcomes):
         at = height + 8 + 14 * i
         parts.append(f'<path d="M8 {at - 3}h14" stroke="{_COLOURS[i % len(_COLOURS)]}" stroke-width="2.4"/>')
-        name = outcome.name if len(outcome.name) < 60 else outcome.name[:57] + "…"
-        parts.append(f'<text x="27" y="{at}">{html.escape(name)}</text>')
+        name = outcome.name if len(outcome.name) < 64 else outcome.name[:61] + "…"
+        parts.append(f'<text x="27" y="{at}" font-size="8.5">{html.escape(name)}</text>')
     return (
         f'<svg viewBox="0 0 {width} {height + legend + 6}" role="img" fill="none" '
         f'font-family="system-ui, sans-serif" font-size="9.5"><g fill="none">'

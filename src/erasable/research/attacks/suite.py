@@ -245,13 +245,15 @@ def audit(
 
 
 _ONE_ROW = {
-    "residue": ("a", "a candidate is put into the gap and forgotten again: are all bits the same?"),
+    "residue": ("a", "a candidate put into the gap and forgotten again leaves the same bits"),
     "row": ("b", "the row, or its direction, anywhere in memory or in the file"),
     "name": ("b", "its id anywhere in memory or in the file"),
     "gap": ("b", GAP),
     "snapshots": ("d", "whole states before and after"),
     "weights": ("d", "weights before and after, and the state that is left"),
     "selection": ("e", "somebody who knows every other row compares which rows are stored"),
+    "half": ("e", "somebody who knows half of the other rows looks which are missing"),
+    "tenth": ("e", "somebody who knows a tenth of the other rows looks which are missing"),
 }
 
 
