@@ -146,6 +146,12 @@ def test_exact_for_any_rows_and_any_request(seed: int, gone: set[int], order: st
         check_exact(estimator, rows, gone).require()
 
 
+def test_a_parameter_from_the_number_of_rows_is_named() -> None:
+    found = check_exact(ErasableClassifier(kappa=0.4), (X, y), [0, 1, 2])
+    assert found.differing[0] == "header threshold"
+    assert check_exact(ErasableClassifier(kappa=0.4, horizon=120), (X, y), [0, 1, 2]).holds
+
+
 def test_rows_may_be_sparse_and_have_names() -> None:
     ids = [f"r{i}".encode() + b"\0" for i in range(120)]
     verdict = check_exact(ErasableClassifier(), Rows(sp.csr_array(X), y, ids), ids[:3])
@@ -159,6 +165,8 @@ def test_what_cannot_be_compared_is_refused_without_names() -> None:
     assert "119" not in str(error.value)
     with pytest.raises(InputError, match="1 of 2 ids to forget are not among the 120 rows"):
         check_exact(ErasableClassifier(), (X, y), [3, 4711])
+    with pytest.raises(InputError, match="1 of 1 ids"):
+        check_exact(Averages(), (X, y > 0), [4711])  # which its own forget would not survive
     with pytest.raises(InputError, match="an id of its own"):
         check_exact(ErasableClassifier(), (X, y, [0] * 120), [0])
 

@@ -76,6 +76,23 @@ def test_what_the_peers_publish_is_not_found_to_break_their_promise(kind: Any) -
     assert found.epsilon <= 1.0
 
 
+class Noise:
+    """Publishes nothing but noise, in many coordinates."""
+
+    def __init__(self, seed: int) -> None:
+        self.coef_ = np.random.default_rng(seed).standard_normal(400)
+
+    def fit(self, X: Any, y: Any, ids: Any) -> Self:
+        return self
+
+    def forget(self, *, ids: Any) -> None:
+        pass
+
+
+def test_the_direction_to_look_in_is_not_chosen_on_the_runs_that_are_counted() -> None:
+    assert estimate_epsilon(Noise, (X, y), [0], runs=40).epsilon == 0.0
+
+
 def test_core_rows_are_what_is_compared_with() -> None:
     estimator = ErasableClassifier(threshold=0.2, capacity=0.1)
     core = estimator.fit(X, y).core_ids_.tolist()

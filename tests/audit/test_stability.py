@@ -91,6 +91,23 @@ def test_a_map_that_does_not_select_its_own_choice_again() -> None:
     assert len(found.lost) == 1
 
 
+class Hesitant:
+    """Selects half of forty rows or more, ten of twenty or more, all of fewer: stable from its second choice on."""
+
+    def select(self, X: Any, y: Any, keys: Any) -> Any:
+        n = len(X)
+        return np.arange(n // 2 if n >= 40 else 10 if n >= 20 else n)
+
+
+def test_an_example_that_needs_rows_outside_of_the_core_keeps_them() -> None:
+    found = check_stable(Hesitant(), (X, y))
+    assert not found.holds
+    assert found.rows is not None
+    assert found.gone is not None
+    assert found.lost is not None
+    assert (len(found.rows), len(found.gone), len(found.lost)) == (40, 0, 10)
+
+
 class Turned:
     """Selects all, in the reverse of the order given."""
 

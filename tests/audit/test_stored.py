@@ -101,7 +101,16 @@ def test_components_of_a_model_are_its_tensors_and_what_hangs_on_it() -> None:
     X = np.random.default_rng(0).standard_normal((50, 3))
     model = ErasableClassifier().fit(X, X[:, 0] > 0)
     found = stored_components(model)
-    assert {"header", "gram", "class_sums", "weights", "rows", "labels", "ids", "n_features_in_"} <= found.keys()
+    assert {
+        "header threshold",
+        "gram",
+        "class_sums",
+        "weights",
+        "rows",
+        "labels",
+        "ids",
+        "n_features_in_",
+    } <= found.keys()
     model.extra = "left behind"
     assert {name for name, mark in stored_components(model).items() if found.get(name) != mark} == {"extra"}
 

@@ -17,7 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from erasable import ErasableClassifier, ErasableRegressor, verify
+from erasable.audit.definitions import check_traditional
 from erasable.audit.epsilon import epsilon_lower_bound
+from erasable.research.baselines import SISAClassifier
 
 N, D = 60, 3
 
@@ -156,6 +158,16 @@ def test_over_fresh_keys_only_requests_that_ignore_the_sample_look_like_retraini
     adaptive = [stored_after(2000 + key, adaptive=True) for key in range(300)]
     assert epsilon_lower_bound(oblivious, retrained).epsilon == 0.0
     assert epsilon_lower_bound(adaptive, retrained).epsilon > 0.5
+
+
+def test_so_it_is_with_the_shards_of_a_peer() -> None:
+    """All rows of one shard leave, which only a reader of the state can name: for every seed, as if never learnt."""
+    X, y = rows_of(5)
+    for seed in range(3):
+        peer = SISAClassifier(n_shards=3, n_slices=2, random_state=seed)
+        gone = [key for key, (shard, _) in peer.fit(X, y)._place.items() if shard == 1]
+        assert len(gone) > 5
+        check_traditional(peer, (X, y), gone).require()
 
 
 # -- what no unlearning covers -----------------------------------------------------------------------------------------

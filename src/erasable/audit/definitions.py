@@ -121,8 +121,8 @@ def check_exact(estimator: Any, rows: Any, gone: Collection[Any]) -> Verdict:
     """
     rows = Rows(*rows)
     model, core = _learnt(estimator, rows)
-    stored = stored_after(model, gone)
     right, left = _retrained(estimator, rows, core, gone)
+    stored = stored_after(model, gone)
     return _verdict("Definition 2.3, exact, bitwise", stored, right, rows, core, gone, left)
 
 
@@ -135,8 +135,8 @@ def check_traditional(estimator: Any, rows: Any, gone: Collection[Any]) -> Verdi
     """
     rows = Rows(*rows)
     model, core = _learnt(estimator, rows)
-    stored = stored_after(model, gone)
     right, left = _retrained(estimator, rows, rows.named(), gone)
+    stored = stored_after(model, gone)
     found = _verdict("Definition 2.1, exact, bitwise", stored, right, rows, core, gone, left)
     kept = len(set(core) - set(gone))
     if found.holds or not 0 < kept < left or stored != _retrained(estimator, rows, core, gone)[0]:

@@ -58,8 +58,8 @@ def epsilon_from_counts(
     ``log((p - delta) / q)``, with p below the probability of the event in the first kind of runs and q above that in
     the other: the ends of Clopper and Pearson, each wrong with probability (1 - confidence) / 2 at most.
 
-    Source: Jagielski, Ullman and Oprea, Auditing Differentially Private Machine Learning (NeurIPS 2020), section 3;
-    with delta as in Nasr et al., Adversary Instantiation (2021).
+    Source: Jagielski, Ullman and Oprea, Auditing Differentially Private Machine Learning (NeurIPS 2020);
+    delta moves to the other side of the definition.
     """
     runs, other_runs = whole_number(runs, "runs"), whole_number(other_runs, "other_runs")
     hits = whole_number(hits, "hits", 0, runs)
@@ -111,8 +111,8 @@ def one_run_p_value(canaries: int, guesses: int, right: int, epsilon: float, del
     Each of the canaries was put in by a fair coin of its own; of some the auditor guesses whether they were, after one
     run, and of the others nothing.
 
-    Source: Steinke, Nasr and Jagielski, Privacy Auditing with One (1) Training Run (NeurIPS 2023), Theorem 5.2 and the
-    algorithm of Appendix D: ``P(B >= v) + 2 m delta max_i P(v > B >= v - i) / i`` for B binomial over the guesses
+    Source: Steinke, Nasr and Jagielski, Privacy Auditing with One (1) Training Run (NeurIPS 2023), the algorithm of
+    Appendix D: ``P(B >= v) + 2 m delta max_i P(v > B >= v - i) / i`` for B binomial over the guesses
     with probability ``1 / (1 + exp(-epsilon))``.
     """
     m, r, v = _counted(canaries, guesses, right)

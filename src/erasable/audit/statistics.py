@@ -6,6 +6,7 @@ there. Nothing here knows rows, models or files.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -119,13 +120,13 @@ def roc_points(scores: npt.ArrayLike, member: npt.ArrayLike) -> Float64s:
     """
     s, m = _checked(scores, member)
     order = np.argsort(-s, kind="stable")
-    return np.column_stack(_curve(m[order], np.ones(len(s)), _ends(s[order])))
+    return np.column_stack(_curve(m[order].astype(np.float64), np.ones(len(s)), _ends(s[order])))
 
 
 def auc(scores: npt.ArrayLike, member: npt.ArrayLike) -> float:
     """Area under the ROC curve; Mann and Whitney's U over the number of pairs, ties one half."""
     false, true = roc_points(scores, member).T
-    return float(np.trapezoid(true, false))
+    return _area(false, true)
 
 
 def power_at(scores: npt.ArrayLike, member: npt.ArrayLike, rate: float) -> float:
@@ -177,12 +178,18 @@ def measure(
     n_rows, ends = int(r.max()) + 1, _ends(s)
     rates = sorted(RATES + ((RARE_RATE,) if len(s) >= RARE_PAIRS else ()))
     said = _said_on_other_half(s, m, r, rng.permutation(n_rows) % 2 == 0)
-    ones = np.ones(len(s))
-    false, true = _curve(m, ones, ends)
-    value = _figures(false, true, m, ones, said, rates)
-    found = []
-    for weight in _weights(m, r, n_rows, whole_number(resamples, "resamples"), rng):
-        found.append(_figures(*_curve(m, weight, ends), m, weight, said, rates))
+    of_row = [np.bincount(r, each, minlength=n_rows) for each in (m & said, m, ~m & said, ~m)]
+    inside = m.astype(np.float64)
+
+    def figures(drawn: Float64s) -> tuple[list[float], Float64s, Float64s]:
+        """The figures, and the curve, where each row counts as often as it was drawn."""
+        hits, members, alarms, others = (float(drawn @ each) for each in of_row)
+        false, true = _curve(inside, drawn[r], ends)
+        power = (_power(false, true, rate) for rate in rates)
+        return [hits / members - alarms / others, _area(false, true), *power], false, true
+
+    value, false, true = figures(np.ones(n_rows))
+    found = [figures(drawn)[0] for drawn in _drawn(m, r, n_rows, whole_number(resamples, "resamples"), rng)]
     low, high = np.quantile(found, [tail, 1.0 - tail], axis=0)
     low = np.where(low > 1.0 - 1e-9, lowest(n_rows, n_rows, tail), low)
     shares = np.arange(len(value)) > 0  # an advantage of zero is no share
@@ -206,19 +213,26 @@ def _ends(s: Float64s) -> Positions:
     return np.flatnonzero(np.append(s[1:] != s[:-1], True))
 
 
-def _curve(member: Booleans, weight: Float64s, ends: Positions) -> tuple[Float64s, Float64s]:
-    true, false = np.cumsum(weight * member)[ends], np.cumsum(weight * ~member)[ends]
+def _curve(member: Float64s, weight: Float64s, ends: Positions) -> tuple[Float64s, Float64s]:
+    inside = weight * member
+    true, false = np.cumsum(inside)[ends], np.cumsum(weight - inside)[ends]
     return np.append(0.0, false / false[-1]), np.append(0.0, true / true[-1])
 
 
-def _weights(member: Booleans, row: Positions, n_rows: int, resamples: int, rng: np.random.Generator) -> Any:
-    """How often each score counts in a resample of rows."""
+def _area(false: Float64s, true: Float64s) -> float:
+    return float(np.diff(false) @ (true[1:] + true[:-1]) / 2.0)
+
+
+def _drawn(
+    member: Booleans, row: Positions, n_rows: int, resamples: int, rng: np.random.Generator
+) -> Iterator[Float64s]:
+    """How often each row is drawn, resample by resample."""
     kind = np.zeros(n_rows, np.intp)
     np.bitwise_or.at(kind, row, np.where(member, 1, 2))
     strata = [np.flatnonzero(kind == k) for k in (1, 2, 3) if (kind == k).any()]
     for _ in range(resamples):
         drawn = np.concatenate([rows[rng.integers(len(rows), size=len(rows))] for rows in strata])
-        yield np.bincount(drawn, minlength=n_rows)[row].astype(np.float64)
+        yield np.bincount(drawn, minlength=n_rows).astype(np.float64)
 
 
 def _said_on_other_half(s: Float64s, member: Booleans, row: Positions, first_half: Booleans) -> Booleans:
@@ -229,18 +243,10 @@ def _said_on_other_half(s: Float64s, member: Booleans, row: Positions, first_hal
         if m.all() or not m.any():
             continue
         ends = _ends(own)
-        false, true = _curve(m, np.ones(len(own)), ends)
+        false, true = _curve(m.astype(np.float64), np.ones(len(own)), ends)
         best = int(np.argmax(true - false))
         said[~half] = s[~half] >= own[ends[best - 1]] if best else False
     return said
-
-
-def _figures(
-    false: Float64s, true: Float64s, member: Booleans, weight: Float64s, said: Booleans, rates: list[float]
-) -> list[float]:
-    yes = weight * said
-    advantage = yes[member].sum() / weight[member].sum() - yes[~member].sum() / weight[~member].sum()
-    return [float(advantage), float(np.trapezoid(true, false)), *(_power(false, true, rate) for rate in rates)]
 
 
 def _power(false: Float64s, true: Float64s, rate: float) -> float:

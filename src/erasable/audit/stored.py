@@ -24,17 +24,17 @@ def stored_components(estimator: Any) -> dict[str, str]:
     """A fingerprint of each thing that an estimator stores, by name.
 
     An estimator with a method ``audit_state()`` says itself what it stores: a mapping from names to values of any kind.
-    Of a model of this package it is the header and the tensors of its canonical bytes, and whatever else
+    Of a model of this package it is each field of the header and each tensor of its canonical bytes, and whatever else
     hangs on the estimator. Of any other, its attributes, as a pickle would hold them.
     """
     said = getattr(estimator, "audit_state", None)
     if callable(said):
         return {name: fingerprint(value) for name, value in dict(said()).items()}
     attributes = _attributes(estimator)
-    found = {}
+    found: dict[str, str] = {}
     state = state_of(estimator)
     if state is not None:
-        found["header"] = fingerprint(state.header())
+        found = {f"header {field}": fingerprint(value) for field, value in state.header().items()}
         for name, (kind, array) in {**state.derived(), **state.named_rows()}.items():
             found[name] = fingerprint((kind, array))
         held = attributes.get("_model")
