@@ -25,7 +25,7 @@ LEAVES = [[name, *rest] for name in COMMANDS for rest in ([[c] for c in GROUPS.g
 HEAVY = ("numpy", "scipy", "sklearn", "matplotlib", "pyarrow", "cryptography")
 PANELS = {
     "Model": ["learn", "forget", "verify", "predict", "inspect", "export", "replay", "schema"],
-    "Proof": ["receipt", "keys", "scan", "evidence", "mlflow"],
+    "Proof": ["receipt", "keys", "scan", "audit", "evidence", "mlflow"],
     "Service": ["serve", "token", "purge"],
     "Research": ["plan", "reproduce", "bench", "demo"],
 }

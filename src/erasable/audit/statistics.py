@@ -191,7 +191,7 @@ def measure(
     value, false, true = figures(np.ones(n_rows))
     found = [figures(drawn)[0] for drawn in _drawn(m, r, n_rows, whole_number(resamples, "resamples"), rng)]
     low, high = np.quantile(found, [tail, 1.0 - tail], axis=0)
-    low = np.where(low >= 1.0, lowest(n_rows, n_rows, tail), low)
+    low = np.where(low > 1.0 - 1e-9, lowest(n_rows, n_rows, tail), low)
     shares = np.arange(len(value)) > 0  # an advantage of zero is no share
     high = np.where(shares & (high <= 0.0), highest(0, n_rows, tail), high)
     advantage, area, *power = (Estimate(*map(float, three)) for three in zip(value, low, high, strict=True))

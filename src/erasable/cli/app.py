@@ -38,6 +38,7 @@ COMMANDS = {
     "receipt": Entry("erasable.cli.receipt", "Proof", "Check receipts of forgetting."),
     "keys": Entry("erasable.cli.keys", "Proof", "Make keys that sign receipts."),
     "scan": Entry("erasable.cli.scan", "Proof", "Look for remains of rows in every file of a folder."),
+    "audit": Entry("erasable.cli.audit", "Proof", "Attack a way of forgetting, and report what works."),
     "evidence": Entry("erasable.cli.evidence", "Proof", "Write a page about a model and its receipts, to be filed."),
     "mlflow": Entry("erasable.cli.mlflow", "Proof", "List registered copies of a model that hold forgotten rows."),
     "serve": Entry("erasable.cli.serve", "Service", "Serve models: predictions out, erasure requests in."),

@@ -1,0 +1,87 @@
+"""Every method under every attack: the table of docs/audit.md.
+
+    python benchmarks/audit.py digits --out results/digits
+    python benchmarks/audit.py margin --out results/margin --methods linear,plain
+    python benchmarks/audit.py ../shared/data/retail600_kmeans2_train.npz --rows 4000 --out results/retail600
+    python benchmarks/audit.py --table results/digits results/margin results/retail600
+
+One JSON file for each method, written when it is done; what is there already is not run again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+from pathlib import Path
+
+from erasable.research.attacks import FULL, TARGETS, audit, rows_asked
+
+COLUMNS = {
+    "a": "a candidate put into the gap and forgotten again leaves the same bits",
+    "b, row": "the row, or its direction, anywhere in memory or in the file",
+    "b, id": "its id anywhere in memory or in the file",
+    "c, weights": "from the weights: all forgotten rows, pooled",
+    "c, with rows": "from weights and stored rows: all forgotten rows",
+    "c, rows that stay": "from the weights: rows that stay",
+    "d": "weights before and after, and the state that is left",
+    "e, all known": "somebody who knows every other row compares which rows are stored",
+    "e, half known": "somebody who knows half of the other rows looks which are missing",
+    "e, a tenth known": "somebody who knows a tenth of the other rows looks which are missing",
+    "e, shadows": "how new the row is to the stored ones, with shadow models",
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", nargs="?", help="as for erasable audit")
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--methods", default=",".join(TARGETS))
+    parser.add_argument("--rows", type=int, default=FULL.rows)
+    parser.add_argument("--trials", type=int, default=FULL.trials)
+    parser.add_argument("--shadows", type=int, default=FULL.shadows)
+    parser.add_argument("--table", type=Path, nargs="+", help="folders of results: print their table")
+    arguments = parser.parse_args()
+    if arguments.table:
+        for folder in arguments.table:
+            print_table(folder)
+        return
+    sizes = dataclasses.replace(FULL, rows=arguments.rows, trials=arguments.trials, shadows=arguments.shadows)
+    name, X, y = rows_asked(arguments.data, most=sizes.rows)
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    for method in arguments.methods.split(","):
+        file = arguments.out / f"{method}.json"
+        if file.exists():
+            continue
+        found = audit(TARGETS[method], X, y, data=name, sizes=sizes)
+        file.write_text(json.dumps(found.as_json(), indent=1, allow_nan=False), encoding="utf-8")
+        print(f"{method}: {found.seconds:.0f} s, holds: {found.holds}", flush=True)
+
+
+def print_table(folder: Path) -> None:
+    """One line for each method: areas under the curve with their intervals, a dash where an attack does not apply."""
+    files = [folder / f"{method}.json" for method in TARGETS]
+    audits = [json.loads(file.read_text(encoding="utf-8")) for file in files if file.exists()]
+    first = audits[0]
+    print(f"\n**{first['data']}**, {first['rows']:,} rows × {first['features']:,}\n")
+    print("| method | same bits as relearning | " + " | ".join(COLUMNS) + " |")
+    print("|---|" + "---|" * (len(COLUMNS) + 1))
+    for found in audits:
+        results = {result["name"]: result for result in found["results"]}
+        share = f"{found['same_as_refit']} of {found['trials']}"
+        cells = [cell(results.get(title)) for title in COLUMNS.values()]
+        print(f"| {found['title']} | {share} | {' | '.join(cells)} |")
+
+
+def cell(result: dict | None) -> str:
+    if result is None:
+        return "–"
+    value, low, high = result["auc"]
+    if result["tied"]:
+        return "exactly"
+    text = f"{value:.3f} ({low:.3f}–{high:.3f})"
+    return text if result["verdict"] == "at chance" else f"**{text}**"
+
+
+if __name__ == "__main__":
+    main()

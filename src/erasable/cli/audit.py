@@ -1,0 +1,153 @@
+"""``erasable audit``: attack a method, or the method of a model file, and report what comes out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from erasable.cli._exits import DONE, FAILED
+from erasable.cli._shared import Bars, Json, RandomState, console, print_json, text_table, unmarked
+
+if TYPE_CHECKING:
+    from erasable.research.attacks import Audit, Estimate
+
+
+def audit(
+    method: Annotated[
+        str,
+        typer.Argument(
+            help="A model file, whose parameters are taken, or a method: linear, logistic, sample, regressor, kernel, "
+            "general; retrained, sisa, newton, newton-squared, certified, interpolated; plain, soft-delete; "
+            "forgets-nothing, forgets-late, keeps-log, tombstone.",
+            metavar="METHOD | MODEL",
+            show_default=False,
+        ),
+    ],
+    data: Annotated[
+        str,
+        typer.Option(
+            help="Rows to learn and to forget: `digits`, `margin`, `breast_cancer`, or a table of numbers: .csv, "
+            ".parquet, .npz, .svmlight.",
+            show_default=False,
+        ),
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for `audit.html` and `audit.json`.")] = Path("audit"),
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Fewer rows, trials and shadow models: under two minutes.")
+    ] = False,
+    label: Annotated[str, typer.Option(help="Column of the labels in a file.")] = "label",
+    id: Annotated[str | None, typer.Option(help="Column of the row ids in a file; it is no feature.")] = None,
+    ignore: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Column of a file that is no feature; may be given again.", metavar="COLUMN", show_default=False
+        ),
+    ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option(
+            help="Run no attack: show which share of the rows of each value of this column the model file stores. "
+            "Needs `--id`.",
+            metavar="COLUMN",
+            show_default=False,
+        ),
+    ] = None,
+    random_state: RandomState = 0,
+    as_json: Json = False,
+) -> None:
+    """Attack a way of forgetting with everything that its state tells, and report what works.
+
+    Models learn half of the rows at a time and forget some. Attackers who read all that is stored then try to tell
+    rows that left from rows that were never there: by last bits, by remains, by shadow models, by snapshots, by which
+    rows were kept. A table of verdicts is printed; `audit.html` shows the curves, and `audit.json` has all figures, for
+    `erasable evidence --audit` too. Both hold counts and shares, no rows and no ids.
+
+    Exit code 0: the state after forgetting was that of learning the stored rows, bit for bit, and neither last bits nor
+    memory nor file held the row. Exit code 1: it was not, or they did.
+
+    For example:
+
+    - `erasable audit linear --data digits --quick`
+
+    - `erasable audit model.erasable --data customers.parquet --label churned --id row_id --ignore user_id`
+
+    - `erasable audit model.erasable --data customers.csv --id row_id --group country` (who is stored)
+    """
+    if group is not None:
+        _show_groups(method, data, id, group, as_json=as_json)
+        return
+    from erasable.operations.rendering import make_folder
+    from erasable.research.attacks import FULL, QUICK, page, rows_asked, target_asked
+    from erasable.research.attacks import audit as run
+
+    sizes = QUICK if quick else FULL
+    target = target_asked(method)
+    name, X, y = rows_asked(data, label=label, id=id, ignore=ignore or (), most=sizes.rows)
+    make_folder(out)
+    with Bars(quiet=as_json, remaining=True) as bars:
+        found = run(target, X, y, data=name, sizes=sizes, random_state=random_state, watch=bars.tick)
+    (out / "audit.html").write_text(page(found), encoding="utf-8")
+    (out / "audit.json").write_text(json.dumps(found.as_json(), indent=1, allow_nan=False), encoding="utf-8")
+    if as_json:
+        print_json(found.as_json())
+    else:
+        show(found, out)
+    raise typer.Exit(DONE if found.holds else FAILED)
+
+
+def show(found: Audit, out: Path) -> None:
+    """Print the verdicts."""
+    page = console()
+    head = ("attack", "verdict", "area under curve", "power at 1%", "advantage")
+    rows = [
+        (
+            f"({o.letter}) {o.name}",
+            o.verdict,
+            *(_cell(e) for e in (o.figures.auc, o.figures.power[0.01], o.figures.advantage)),
+        )
+        for o in found.outcomes
+    ]
+    title = f"{found.title} on {found.data}: {found.rows:,} rows × {found.features:,} features"
+    page.print(text_table(title, head, rows))
+    page.print(
+        f"state equal to learning the stored rows, bit for bit: {found.same_as_refit} of {found.trials} trials; "
+        f"{100 * found.stored_share:.3g}% of the rows offered are stored."
+    )
+    page.print("[bold]forgetting left nothing behind[/]" if found.holds else "[bold]forgetting left a trace[/]")
+    page.print(f"{unmarked(out / 'audit.html')} has the curves, audit.json the figures.", soft_wrap=True)
+
+
+def _show_groups(path: str, data: str, id: str | None, group: str, *, as_json: bool) -> None:
+    """Print the share kept by group."""
+    from erasable.errors import ConfigurationError
+    from erasable.estimators import load
+    from erasable.research.attacks.groups import kept_by_group, read_groups
+
+    if id is None:
+        raise ConfigurationError("--group needs --id: the column by which stored rows are known.")
+    stored = load(path).core_ids_.tolist()
+    found = kept_by_group(stored, *read_groups(data, id, group, type(stored[0]) if stored else str))
+    if as_json:
+        print_json({"groups": [kept.as_json() for kept in found]})
+        return
+    overall = sum(kept.stored for kept in found) / sum(kept.offered for kept in found)
+    rows = [
+        (
+            kept.group,
+            f"{kept.offered:,}",
+            f"{kept.stored:,}",
+            f"{100 * kept.share.value:.1f}%",
+            f"{100 * kept.share.low:.1f}% to {100 * kept.share.high:.1f}%",
+            f"{kept.share.value / overall:.2f}×",
+        )
+        for kept in found
+    ]
+    head = (group, "rows", "stored", "share", "99% interval", "of the average")
+    console().print(text_table(f"Who is stored: {100 * overall:.1f}% of all rows", head, rows))
+
+
+def _cell(e: Estimate) -> str:
+    return f"{e.value:.3f} [{e.low:.3f}, {e.high:.3f}]"

@@ -1,0 +1,290 @@
+"""All attacks on one method and one set of rows, and what came out, as a record."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from erasable.audit.statistics import Figures
+from erasable.audit.statistics import measure as measure_scores
+from erasable.core.arrays import Float64s
+from erasable.errors import InputError
+from erasable.research.attacks.around import SURROUNDINGS, around
+from erasable.research.attacks.one_row import OneRow, one_row
+from erasable.research.attacks.shadows import Shadows, train_shadows
+from erasable.research.attacks.targets import Target
+
+_AROUND = 30  # trials of what stands around: nearly all of it is certain
+LETTERS = {
+    "a": "replay of floating-point residue",
+    "b": "presence in memory and files",
+    "c": "membership by likelihood ratio",
+    "d": "reconstruction from snapshots before and after",
+    "e": "selection leakage",
+    "f": "what stands around the model",
+}
+Watch = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much is done."""
+
+    rows: int
+    trials: int
+    shadows: int
+    candidates: int
+
+
+FULL = Sizes(rows=20_000, trials=100, shadows=512, candidates=70)
+QUICK = Sizes(rows=2_000, trials=24, shadows=128, candidates=40)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one attack achieved.
+
+    Attributes
+    ----------
+    letter, name : str
+        The kind of attack, into ``LETTERS``, and the attack.
+    figures : Figures
+    note : str
+        What the reader should know beside the figures; may be empty.
+    """
+
+    letter: str
+    name: str
+    figures: Figures
+    note: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """In words, from the intervals."""
+        if self.figures.tied:
+            return "at chance exactly"
+        if self.figures.at_chance:
+            return "at chance"
+        return "works" if self.figures.power[0.01].value >= 0.5 or self.figures.auc.value >= 0.9 else "tells a little"
+
+    def as_json(self) -> dict[str, Any]:
+        """As an evidence pack takes it, and more."""
+        return {
+            "letter": self.letter,
+            "name": self.name,
+            "verdict": self.verdict,
+            **self.figures.as_json(),
+            "note": self.note,
+            "roc": [[round(float(x), 6) for x in point] for point in thinned(self.figures.roc)],
+        }
+
+
+def thinned(roc: Float64s, most: int = 240) -> Float64s:
+    """A curve with no more points than a picture shows: evenly on a logarithmic axis."""
+    if len(roc) <= most:
+        return roc
+    false = roc[:, 0]
+    wanted = np.append(0.0, np.geomspace(max(false[false > 0].min(), 1e-6), 1.0, most))
+    at = np.searchsorted(false, wanted, side="right") - 1
+    kept: Float64s = roc[np.unique(np.append(at, [0, len(roc) - 1]))]
+    return kept
+
+
+@dataclass(frozen=True)
+class Audit:
+    """An audit of one method on one set of rows.
+
+    Attributes
+    ----------
+    method, title, data, guarantee : str
+    ours : bool
+    rows, features : int
+        Of the pool; half of it is offered at a time.
+    sizes : Sizes
+    stored_share : float
+    same_as_refit, trials : int
+        In how many trials the state after forgetting was, bit for bit, that of learning the stored rows.
+    outcomes : tuple of Outcome
+    seconds : float
+    random_state : int
+    """
+
+    method: str
+    title: str
+    data: str
+    guarantee: str
+    ours: bool
+    rows: int
+    features: int
+    sizes: Sizes
+    stored_share: float
+    same_as_refit: int
+    trials: int
+    outcomes: tuple[Outcome, ...]
+    seconds: float
+    random_state: int
+
+    @property
+    def holds(self) -> bool:
+        """Whether forgetting left nothing: the state is that of learning the stored rows, (a) and (b) see nothing.
+
+        A gap in the memory of a running process is told apart: it is gone with the next snapshot.
+        """
+        seen = [o for o in self.outcomes if o.letter in "ab" and o.name != GAP and not o.figures.tied]
+        return self.same_as_refit == self.trials and not seen
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values; ``results`` is what ``erasable evidence --audit`` reads."""
+        plain = {name: getattr(self, name) for name in self.__dataclass_fields__ if name not in ("sizes", "outcomes")}
+        definition = {
+            "letter": "",
+            "name": "Definition 2.3: the state is that of learning the stored rows, bitwise",
+            "verdict": f"holds in {self.same_as_refit} of {self.trials} trials",
+        }
+        results = [definition, *(outcome.as_json() for outcome in self.outcomes)]
+        return {"holds": self.holds, **plain, "sizes": self.sizes.__dict__, "results": results}
+
+
+CONFIDENCE = 0.99  # of every interval: there are some twenty of them in an audit
+
+
+def measure(scores: Float64s, member: npt.NDArray[np.bool_], row: npt.NDArray[np.intp]) -> Figures:
+    """Figures with the intervals of an audit."""
+    return measure_scores(scores, member, row, confidence=CONFIDENCE, resamples=500)
+
+
+GAP = "a gap in the memory of the process, before the next snapshot"
+
+
+def audit(
+    target: Target,
+    X: Float64s,
+    y: npt.NDArray[Any],
+    *,
+    data: str,
+    sizes: Sizes = FULL,
+    random_state: int = 0,
+    watch: Watch | None = None,
+) -> Audit:
+    """Run the suite.
+
+    Parameters
+    ----------
+    target : Target
+    X : float64 array of shape (n_rows, n_features)
+        The pool; of more rows than ``sizes`` or the target allow, some are drawn.
+    y : array of shape (n_rows,)
+        -1 and 1.
+    data : str
+        What the rows are called.
+    watch : callable, optional
+        Called with (what is being done, how much is done, of how much).
+
+    Raises
+    ------
+    InputError
+        When there are too few rows to play with.
+    """
+    started = time.perf_counter()
+    rng = np.random.default_rng(random_state)
+    most = min(sizes.rows, target.most_rows or sizes.rows)
+    chosen = np.sort(rng.permutation(len(X))[:most])
+    X, y = np.asarray(X[chosen], np.float64), np.asarray(y)[chosen]
+    length = np.linalg.norm(X, axis=1)
+    X, y = X[length > 0] / length[length > 0, None], y[length > 0]
+    if len(X) < 200:
+        raise InputError(f"an audit needs at least 200 rows that are not zero; got {len(X)}.")
+    sizes = replace(sizes, rows=len(X), candidates=min(sizes.candidates, len(X) // 40))
+
+    def tick(what: str) -> Callable[[int, int], None]:
+        return lambda done, total: watch(what, done, total) if watch is not None else None
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of small core sets and emptied classes, hundreds of times
+        game = one_row(
+            target, X, y, sizes.trials, random_state=random_state, progress=tick(f"{target.name}: one row leaves")
+        )
+        shadows = train_shadows(
+            target,
+            X,
+            y,
+            sizes.shadows,
+            sizes.candidates,
+            random_state=random_state,
+            progress=tick(f"{target.name}: shadow models"),
+        )
+        outcomes = [*_of_one_row(game), *_of_shadows(shadows)]
+        if target.surroundings:
+            told = around(
+                X, y, min(sizes.trials, _AROUND), random_state=random_state, progress=tick("around the model")
+            )
+            outcomes += [Outcome("f", SURROUNDINGS[name], measure(*t.pairs())) for name, t in told.items()]
+        guarantee = str(getattr(target.build(0), "guarantee", "none: a store to try the attacks on"))
+    return Audit(
+        target.name,
+        target.title,
+        data,
+        " ".join(guarantee.split()),
+        target.ours,
+        len(X),
+        X.shape[1],
+        sizes,
+        game.stored_share,
+        game.same_as_refit,
+        game.trials,
+        tuple(sorted(outcomes, key=lambda outcome: outcome.letter)),
+        time.perf_counter() - started,
+        random_state,
+    )
+
+
+_ONE_ROW = {
+    "residue": ("a", "a candidate put into the gap and forgotten again leaves the same bits"),
+    "row": ("b", "the row, or its direction, anywhere in memory or in the file"),
+    "name": ("b", "its id anywhere in memory or in the file"),
+    "gap": ("b", GAP),
+    "snapshots": ("d", "whole states before and after"),
+    "weights": ("d", "weights before and after, and the state that is left"),
+    "selection": ("e", "somebody who knows every other row compares which rows are stored"),
+    "half": ("e", "somebody who knows half of the other rows looks which are missing"),
+    "tenth": ("e", "somebody who knows a tenth of the other rows looks which are missing"),
+}
+
+
+def _of_one_row(game: OneRow) -> list[Outcome]:
+    notes = {
+        "residue": f"{game.replays} of {game.trials} trials had a decoy that could have been there",
+        "weights": f"the row computed has a median cosine of {np.median(game.cosines):.3f} with the true one"
+        if game.cosines
+        else "",
+        "selection": f"{np.mean(game.missing):.2f} stored rows differ on average; among stored rows that leave, "
+        f"which were {100 * game.stored_share:.0f}% of all",
+    }
+    return [
+        Outcome(*_ONE_ROW[name], measure(*told.pairs()), notes.get(name, ""))
+        for name, told in game.scores.items()
+        if told.left
+    ]
+
+
+def _of_shadows(shadows: Shadows) -> list[Outcome]:
+    forgotten = ("random", "unusual", "mislabelled")
+
+    def outcome(
+        letter: str, name: str, groups: tuple[str, ...], statistics: tuple[str, ...], note: str = ""
+    ) -> Outcome:
+        return Outcome(letter, name, measure(*shadows.ratios(groups, statistics)), note)
+
+    found = [outcome("c", f"from the weights: {group} rows, forgotten", (group,), ("score",)) for group in forgotten]
+    found.append(outcome("c", "from the weights: all forgotten rows, pooled", forgotten, ("score",)))
+    found.append(outcome("c", "from weights and stored rows: all forgotten rows", forgotten, ("score", "novelty")))
+    found.append(outcome("c", "from the weights: rows that stay", ("retained",), ("score",), "nobody asked for these"))
+    if not shadows.stores_all:
+        found.append(outcome("e", "how new the row is to the stored ones, with shadow models", forgotten, ("novelty",)))
+    return found

@@ -1,0 +1,191 @@
+"""What is attacked: every method in the box, stores that forget badly, and how each of them is built and read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from erasable.core.arrays import Float64s
+from erasable.coresets import LeverageThreshold
+from erasable.errors import ConfigurationError
+from erasable.estimators import (
+    ErasableClassifier,
+    ErasableGeneralClassifier,
+    ErasableKernelClassifier,
+    ErasableRegressor,
+)
+from erasable.research.baselines import (
+    CertifiedRemovalClassifier,
+    InterpolatedClassifier,
+    NewtonUnlearner,
+    RetrainedRidge,
+    SISAClassifier,
+)
+from erasable.research.controls import (
+    ForgetsLate,
+    ForgetsNothing,
+    KeepsLog,
+    LeavesTombstone,
+    PlainAlgorithm1,
+    SoftDeletes,
+    with_constant,
+)
+
+SAMPLE_SHARE = 0.1  # of the target that keeps a sample and nothing else
+
+
+@dataclass(frozen=True)
+class Target:
+    """A method under attack.
+
+    Attributes
+    ----------
+    name, title : str
+    build : callable
+        An estimator from a seed. Only noise that is meant to be secret may come from the seed.
+    most_rows : int or None
+        How many rows are offered at most, where more would take too long.
+    ours : bool
+        Whether the promise on trial is the house's: the state is that of learning the surviving core rows, bitwise.
+    control : str or None
+        For a store that forgets badly: the letter of the attack that must catch it.
+    curvature : {"squared", "logistic", None}
+        The loss of its weights, from which snapshots before and after are turned into a row; None where there are no
+        weights of features.
+    surroundings : bool
+        Whether what may stand around a model is attacked too, which is the same for every method.
+    """
+
+    name: str
+    title: str
+    build: Callable[[int], Any]
+    most_rows: int | None = None
+    ours: bool = False
+    control: str | None = None
+    curvature: str | None = "squared"
+    surroundings: bool = False
+
+
+def _listed(*targets: Target) -> dict[str, Target]:
+    return {target.name: target for target in targets}
+
+
+TARGETS = _listed(
+    Target("linear", "ErasableClassifier", lambda seed: ErasableClassifier(), ours=True, surroundings=True),
+    Target(
+        "logistic",
+        "ErasableClassifier, logistic loss",
+        lambda seed: ErasableClassifier(loss="logistic"),
+        ours=True,
+        curvature="logistic",
+    ),
+    Target(
+        "sample",
+        "ErasableClassifier, a sample alone",
+        lambda seed: ErasableClassifier(threshold=math.inf, sample_rate=SAMPLE_SHARE),
+        ours=True,
+    ),
+    Target("regressor", "ErasableRegressor", lambda seed: ErasableRegressor(target_range=(-1.5, 1.5)), ours=True),
+    Target(
+        "kernel",
+        "ErasableKernelClassifier",
+        lambda seed: ErasableKernelClassifier(gamma=2.0),
+        most_rows=2000,
+        ours=True,
+        curvature=None,
+    ),
+    Target(
+        "general",
+        "ErasableGeneralClassifier",
+        lambda seed: ErasableGeneralClassifier(),
+        most_rows=2000,
+        ours=True,
+        curvature=None,
+    ),
+    Target("retrained", "Exact retraining", lambda seed: RetrainedRidge()),
+    Target("sisa", "SISA", lambda seed: SISAClassifier(n_shards=5, n_slices=3), curvature=None),
+    Target(
+        "newton",
+        "One Newton step and noise",
+        lambda seed: NewtonUnlearner(alpha=0.1, max_deletions=200, random_state=seed),
+        curvature="logistic",
+    ),
+    Target(
+        "newton-squared", "One Newton step, squared loss", lambda seed: NewtonUnlearner("squared", random_state=seed)
+    ),
+    Target(
+        "certified",
+        "Certified removal",
+        lambda seed: CertifiedRemovalClassifier(random_state=seed),
+        curvature="logistic",
+    ),
+    Target(
+        "interpolated",
+        "Interpolated (Section 2.2)",
+        lambda seed: InterpolatedClassifier(
+            LeverageThreshold(0.06, capacity=0.02),
+            private_share=0.01,
+            epsilon=1.0,
+            alpha=1e-3,
+            random_state=seed,
+        ),
+        curvature="logistic",
+    ),
+    Target("plain", "Algorithm 1 in plain float64", lambda seed: PlainAlgorithm1(), control="a"),
+    Target("soft-delete", "A soft-delete store", lambda seed: SoftDeletes(), control="b"),
+    Target("forgets-nothing", "Control: forgets nothing", lambda seed: ForgetsNothing(), control="b"),
+    Target("forgets-late", "Control: forgets late", lambda seed: ForgetsLate(), control="b"),
+    Target("keeps-log", "Control: keeps a log", lambda seed: KeepsLog(), control="b"),
+    Target("tombstone", "Control: leaves a tombstone", lambda seed: LeavesTombstone(), control="b"),
+)
+
+
+def target_of(name: str) -> Target:
+    """The target of a name.
+
+    Raises
+    ------
+    ConfigurationError
+    """
+    if name not in TARGETS:
+        raise ConfigurationError(f"method must be one of {', '.join(TARGETS)}, or a model file; got another name.")
+    return TARGETS[name]
+
+
+def stored_ids(estimator: Any, offered: Sequence[Any]) -> list[Any]:
+    """Ids of the rows that an estimator stores, among those it was offered and not asked to forget."""
+    core = getattr(estimator, "core_ids_", None)
+    return list(offered) if core is None else list(np.asarray(core).tolist())
+
+
+def answers(estimator: Any, X: Float64s) -> Float64s:
+    """One number for each row: the score, the prediction, or the mean score of the voters."""
+    if hasattr(estimator, "_shards"):  # an attacker who reads the state sees each voter, not the vote alone
+        voters = [shard.voter for shard in estimator._shards if shard.voter is not None]
+        scores = [voter.decision_function(X) for voter in voters if hasattr(voter, "decision_function")]
+        return np.asarray(np.mean(scores, axis=0), np.float64)
+    ask = estimator.decision_function if hasattr(estimator, "decision_function") else estimator.predict
+    return np.asarray(ask(X), np.float64)
+
+
+def novelty(stored: Float64s, X: Float64s, ridge: float = 0.02) -> Float64s:
+    """How new each row is to the stored ones: its leverage ``x'(ridge I + sum zz')^-1 x``, rows scaled to norm one.
+
+    A row that was stored and has left leaves a hole: what lay near it was not kept while it was there.
+    """
+    Z, V = with_constant(stored), with_constant(X)
+    A = 2.0 * ridge * np.eye(V.shape[1]) + Z.T @ Z
+    found: Float64s = np.einsum("ij,ji->i", V, np.linalg.solve(A, V.T))
+    return found
+
+
+def weights_of(estimator: Any) -> Float64s:
+    """Weights of features and constant of the one function that two classes need."""
+    coef = np.atleast_2d(estimator.coef_)[0]
+    found: npt.NDArray[np.float64] = np.append(coef, np.atleast_1d(estimator.intercept_)[0]).astype(np.float64)
+    return found

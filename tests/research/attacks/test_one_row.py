@@ -1,0 +1,77 @@
+"""The game of one row: stores that forget badly are caught, ours is not, and what works against ours is told."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from erasable import ErasableClassifier
+from erasable.research.attacks.one_row import gaps_in_memory, one_row
+from erasable.research.attacks.targets import TARGETS, Target
+from erasable.research.controls import RidgeStore
+from tests.research.attacks.cases import make_pool, play
+
+NAMED = {
+    "plain": "residue",
+    "soft-delete": "row",
+    "forgets-nothing": "row",
+    "forgets-late": "row",
+    "keeps-log": "row",
+    "tombstone": "name",
+}
+OURS = [name for name, target in TARGETS.items() if target.ours]
+
+
+def test_every_control_has_an_attack_that_names_it():
+    assert set(NAMED) == {name for name, target in TARGETS.items() if target.control}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_a_control_is_caught_by_the_attack_that_names_it(name):
+    figures, _ = play(TARGETS[name])
+    assert figures[NAMED[name]].power[0.01].value >= 0.95
+    assert not figures[NAMED[name]].at_chance
+
+
+@pytest.mark.parametrize("name", [*OURS, "retrained"])
+def test_ours_shows_nothing_in_bits_memory_or_file(name):
+    figures, game = play(TARGETS[name], trials=5)
+    assert all(figures[attacker].tied for attacker in ("residue", "row", "name"))
+    assert game.same_as_refit == game.trials == 5
+
+
+def test_a_store_with_nothing_wrong_is_not_accused():
+    figures, _ = play(Target("store", "RidgeStore", lambda seed: RidgeStore()), trials=8)
+    assert all(figures[attacker].tied for attacker in ("residue", "row", "name", "selection"))
+
+
+def test_newton_steps_are_seen_in_what_they_store():
+    figures, game = play(TARGETS["newton"], trials=8)
+    assert figures["residue"].power[0.01].value >= 0.95
+    assert game.same_as_refit == 0
+
+
+def test_snapshots_before_and_after_give_the_row_away():
+    figures, game = play(TARGETS["linear"], trials=8)
+    assert figures["snapshots"].power[0.01].value == figures["weights"].power[0.01].value == 1.0
+    assert min(game.cosines) > 0.999
+
+
+def test_selection_leaks_with_leverage_and_not_with_a_sample_alone():
+    X, y = make_pool(400)
+    leaks = [sum(map(bool, one_row(TARGETS[name], X, y, 10).missing)) for name in ("linear", "sample")]
+    assert leaks[0] > 0
+    assert leaks[1] == 0
+
+
+def test_a_gap_in_memory_is_closed_by_a_snapshot():
+    X, y = make_pool()
+    names = [f"name {i}" for i in range(len(X))]
+    model = ErasableClassifier().fit(X, y, ids=names)
+    gone = model.core_ids_[7]
+    model.forget(ids=[gone])
+    fits = gaps_in_memory(model)
+    assert fits(gone)
+    assert np.mean([fits(f"other {i}") for i in range(200)]) < 0.1
+    model.state_digest()
+    assert not gaps_in_memory(model)(gone)
