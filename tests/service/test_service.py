@@ -253,6 +253,48 @@ def test_a_model_that_does_not_verify_signs_nothing_and_holds_up_no_other(servic
     assert service.receipts(name).keys() == {"left", "right"}
 
 
+def test_no_receipt_is_signed_for_a_state_that_stores_the_person_again(service, models):
+    backup = models["left"].read_bytes()
+    name = asked(service, "person-3")
+    other = asked(service, hashlib.sha256(b"person-4").hexdigest(), format="sha256")
+    service.worker.commit()
+    models["left"].write_bytes(backup)  # a restore, before anybody has signed
+    sign = next(rounds for rounds in service._rounds if rounds.what == "sign")
+    sign.once()
+    assert "stores rows again of whom 2 completed requests named" in service.health().problem
+    assert service.entry(name).receipts == service.entry(other).receipts == {"right"}
+    third = asked(service, "person-3")
+    service.worker.commit()
+    with pytest.raises(VerificationError, match="1 completed requests"):
+        service.worker.sign()
+    assert service.receipts(name).keys() == service.receipts(third).keys() == {"left", "right"}
+    ModelFile(models["left"]).forget(subjects=["person-4"])
+    sign.once()
+    assert service.health().ready
+    assert check_receipt(service.receipts(other)["left"], KEY.public).state_after == service.digest("left")
+    assert service.worker._unsigned == {}
+
+
+def test_a_model_that_does_not_verify_keeps_no_other_from_learning(service, monkeypatch):
+    asked(service)
+    service.worker.commit()
+    verify = service.worker._verify
+
+    def failing(path):
+        if path.endswith("left.erasable"):
+            raise VerificationError("not what learning its own rows gives.")
+        return verify(path)
+
+    monkeypatch.setattr(service.worker, "_verify", failing)
+
+    class Block:
+        X, y, ids, subjects, weights = np.ones((1, 3)), np.array([True]), ["new"], ["person-30"], None
+
+    assert service.learn("right", [Block]).rows == 1
+    with pytest.raises(VerificationError):
+        service.learn("left", [Block])
+
+
 def test_rounds_that_go_wrong_are_tried_less_and_less_often_and_say_no_names():
     moments, gate = [], threading.Event()
 
@@ -410,7 +452,7 @@ def test_learning_reads_first_then_signs_what_is_owed_then_takes_the_lock(servic
     service.worker.commit()
     order = []
     sign, learn = service.worker.sign, ModelFile.learn
-    monkeypatch.setattr(service.worker, "sign", lambda: (order.append("sign"), sign())[1])
+    monkeypatch.setattr(service.worker, "sign", lambda only: (order.append("sign"), sign(only))[1])
     monkeypatch.setattr(ModelFile, "learn", lambda *a, **o: (order.append("learn"), learn(*a, **o))[1])
 
     class Block:
@@ -425,6 +467,8 @@ def test_learning_reads_first_then_signs_what_is_owed_then_takes_the_lock(servic
     report = service.learn("left", blocks())
     assert order == ["read", "sign", "learn"]
     assert report.core_rows == 62
+    assert service.entry(name).receipts == {"left"}
+    sign()
     said = check_receipt(service.receipts(name)["left"], KEY.public)
     assert said.state_after != service.digest("left")
     assert service.snapshot("left").version != version

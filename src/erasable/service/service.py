@@ -245,15 +245,15 @@ class ErasureService:
     def learn(self, name: str, blocks: Iterable[Any], **options: Any) -> LearnReport:
         """Learn blocks, all of which are read before the lock is taken; options as in ``ModelFile.learn``.
 
-        Rows of people on the suppression list are passed over, and counted (``rows_suppressed``). Receipts that are
-        owed are signed first, so that none speaks of a state that has learnt more.
+        Rows of people on the suppression list are passed over, and counted (``rows_suppressed``). Receipts that the
+        model owes are signed first, so that none speaks of a state that has learnt more.
         """
         self._running()
         file, read = self._file(name), list(blocks)
         if self._suppression is not None:
             options["suppressed"] = self._suppression.rows_of
         with self.worker.turn:
-            self.worker.sign()
+            self.worker.sign(name)
             report = file.learn(read, **options)
         self._snapshots.refresh()
         return report
