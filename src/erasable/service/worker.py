@@ -32,7 +32,7 @@ Send = Callable[[str, Entry], None]
 
 _BACK = (
     "{name} stores rows again of whom {back} completed requests named: another program learnt them, or restored an "
-    "older file. No receipt is signed for these until the rows are forgotten: file requests again, or use erasable replay."
+    "older file. No receipt is signed for these until the rows are forgotten: file requests again, or replay a list."
 )
 _FIRST_PAUSE, _LONGEST_PAUSE = timedelta(seconds=1), timedelta(hours=1)
 
