@@ -388,6 +388,56 @@ def test_callbacks_go_on_after_a_restart_and_only_to_hosts_that_are_still_allowe
     assert service.health().callbacks_owed == 0
 
 
+def test_who_waits_long_is_told_that_it_is_in_progress_and_a_silent_host_holds_up_no_other(opened, monkeypatch):
+    tried = []
+
+    def send(url, entry):
+        tried.append((url, entry.state.value))
+        if "silent" in url:
+            raise TimeoutError
+
+    hosts = frozenset({"silent.example", "c.example"})
+    service = opened(settings=Settings(identity_types=TYPES, callback_hosts=hosts), send=send)
+    asked(service, callbacks=["https://silent.example/1", "https://c.example/1"])
+    asked(service, callbacks=["https://silent.example/2", "https://c.example/2"])
+    monkeypatch.setattr(ModelFile, "forget_together", lambda *a, **o: (_ for _ in ()).throw(StoreError("full")))
+    with pytest.raises(StoreError):
+        service.worker.commit()
+    monkeypatch.undo()
+    service.worker.tell()
+    service.worker.tell()
+    begun = [("https://silent.example/1", "in_progress"), ("https://c.example/1", "in_progress"),
+             ("https://c.example/2", "in_progress"), ("https://silent.example/2", "in_progress")]  # fmt: skip
+    assert tried == begun  # once each, and the second of the silent host a round later
+    tried.clear()
+    service.worker.commit()
+    assert service.worker.tell() == 2
+    assert tried == [
+        (url, "completed") for url in ("https://silent.example/1", *(f"https://c.example/{i}" for i in (1, 2)))
+    ]
+    service.worker.tell()
+    assert tried[-1] == ("https://silent.example/2", "completed")
+
+
+@pytest.mark.parametrize(
+    ("url", "allowed"),
+    [
+        ("https://c.example/a", True), ("HTTPS://C.EXAMPLE/a", True), ("https://c.example:8443/a?b=c", True),
+        ("http://localhost:9/a", True), ("http://[::1]:9/a", True),
+        ("http://c.example/a", False), ("https://c.example./a", False), ("https://x@c.example/a", False),
+        ("https://c.example@evil.example/a", False), ("https://c.example:x@evil.example/", False),
+        ("https://c.example\\@evil.example/", False), ("https://evil.example#@c.example/", False),
+        ("https://c.example:99999/", False), ("https://c.example:0/", False), ("https://c.ex\nample/", False),
+        ("https://c.example/\r\nX-A: b", False), ("https://127.0.0.1/", False), ("https://[::1/", False),
+        ("//c.example/a", False), ("file://c.example/a", False), ("https:///c.example", False), ("", False),
+        ("https://sub.c.example/", False), ("https://\uff43.example/", False),
+    ],
+)  # fmt: skip
+def test_callbacks_go_to_hosts_that_are_named_however_they_are_spelt(opened, url, allowed):
+    service = opened(settings=Settings(callback_hosts=frozenset({"c.example", "localhost", "::1"})))
+    assert service.worker.is_allowed(url) is allowed
+
+
 def test_what_was_accepted_resumes_and_a_lost_receipt_is_issued_again(opened, models):
     service = opened()
     name, other = asked(service, "person-1"), asked(service, "person-2")

@@ -106,6 +106,8 @@ class World:
         assert url == URL
         if not self.reachable:
             raise ConnectionError
+        if entry.settled is None:
+            return  # that it is in progress may be told again
         self.delivered[entry.request_id] += 1
         self.note(sent=next(letter for letter, name in IDS.items() if name == entry.request_id))
 

@@ -34,6 +34,7 @@ _BACK = (
     "{name} stores rows again of whom {back} completed requests named: another program learnt them, or restored an "
     "older file. No receipt is signed for these until the rows are forgotten: file requests again, or replay a list."
 )
+_THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
 _FIRST_PAUSE, _LONGEST_PAUSE = timedelta(seconds=1), timedelta(hours=1)
 
 
@@ -106,6 +107,7 @@ class Worker:
         self._access: dict[str, tuple[datetime, tuple[Identity, ...]]] = {}
         self._unsigned: dict[str, tuple[Identity, ...]] = {}  # whom erasures named that owe receipts; in memory alone
         self._tries: dict[tuple[str, str], _Tries] = {}
+        self._announced: set[tuple[str, str]] = set()  # whom it was told that a request is in progress
         self.turn = threading.RLock()  # held while models are changed
         self._signing = threading.RLock()
 
@@ -195,34 +197,59 @@ class Worker:
         return signed
 
     def tell(self) -> int:
-        """Try every callback that is due; how many were delivered."""
+        """Try every callback that is due; how many outcomes were delivered.
+
+        Outcomes are told until that succeeds, or was tried often enough. That a request is in progress is told once,
+        where it is so for longer than from one of these rounds to the next. Of a host that fails, the rest waits for
+        the next round, so that it holds up no other.
+        """
         delivered, now = 0, self._clock()
+        silent: set[str | None] = set()
+        for entry in self._ledger.under_way():
+            for url in entry.callbacks:
+                if (entry.request_id, url) not in self._announced and urlsplit(url).hostname not in silent:
+                    self._announced.add((entry.request_id, url))
+                    self._sent(url, entry, silent)
         for entry in self._ledger.owing():
             for url in entry.callbacks if entry.owes_callbacks else ():
                 tries = self._tries.setdefault((entry.request_id, url), _Tries(0, now))
-                if tries.due > now:
+                if tries.due > now or urlsplit(url).hostname in silent:
                     continue
                 tries.due = now + min(_FIRST_PAUSE * 2**tries.count, _LONGEST_PAUSE)
                 tries.count += 1
-                if self._send is not None and self.is_allowed(url):
-                    try:
-                        self._send(url, entry)
+                if self.is_allowed(url):
+                    if self._sent(url, entry, silent):
                         delivered += 1
-                    except Exception:  # of whatever kind: nobody was told
-                        if tries.count < self._settings.callback_tries:
-                            continue
+                    elif self._send is not None and tries.count < self._settings.callback_tries:
+                        continue
                 self._ledger.told(entry.request_id, url)
                 del self._tries[entry.request_id, url]
+                self._announced.discard((entry.request_id, url))
         return delivered
 
+    def _sent(self, url: str, entry: Entry, silent: set[str | None]) -> bool:
+        """Whether somebody was told; the host is silent where it failed."""
+        if self._send is None or not self.is_allowed(url):
+            return False
+        try:
+            self._send(url, entry)
+        except Exception:  # of whatever kind: nobody was told
+            silent.add(urlsplit(url).hostname)
+            return False
+        return True
+
     def is_allowed(self, url: str) -> bool:
-        """Whether callbacks may go there: to a host that the settings name, by HTTP or HTTPS, without a password."""
+        """Whether callbacks may go there: to a host that the settings name, without a password, by HTTPS.
+
+        By HTTP only to this machine, which a program beside the service may listen at.
+        """
         try:
             parts = urlsplit(url)
-            known = parts.hostname in self._settings.callback_hosts
+            known = parts.hostname in self._settings.callback_hosts and parts.port != 0
         except ValueError:
             return False
-        return known and parts.scheme in ("http", "https") and parts.username is None
+        safe = parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _THIS_MACHINE)
+        return known and safe and parts.username is None and url.isascii() and url.isprintable()
 
     def stored_of(self, request_id: str) -> dict[str, StoredRows]:
         """What each model stores now of whom a completed request for access named.

@@ -165,7 +165,7 @@ def test_callbacks_are_signed_and_go_nowhere_else(rsa_files):
     from cryptography.hazmat.primitives.asymmetric import padding
 
     now = datetime.now(UTC)
-    entry = Entry(str(uuid.uuid4()), "erasure", State.COMPLETED, now, now, now)
+    entry = Entry(str(uuid.uuid4()), "erasure", State.COMPLETED, now, now, now, controller="shop")
     seen = []
 
     def answer(request):
@@ -185,6 +185,7 @@ def test_callbacks_are_signed_and_go_nowhere_else(rsa_files):
     assert [str(one.url) for one in seen] == ["https://hook.example/a"] * 2
     body = json.loads(seen[0].content)
     assert body["status_callback_url"] == "https://hook.example/a"
+    assert (body["controller_id"], body["request_status"]) == ("shop", "completed")
     public = x509.load_pem_x509_certificate(rsa_files[0].read_bytes()).public_key()
     signature = base64.b64decode(seen[0].headers["X-OpenDSR-Signature"])
     public.verify(signature, seen[0].content, padding.PKCS1v15(), hashes.SHA256())

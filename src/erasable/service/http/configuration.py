@@ -164,7 +164,8 @@ def _value(name: str, kind: Any, value: Any) -> Any:
             parts = value.split(os.pathsep) if isinstance(value, str) else value
             return tuple(Path(part) for part in parts)
         if name == "callback_hosts":
-            return frozenset(value.replace(",", " ").split() if isinstance(value, str) else value)
+            hosts = value.replace(",", " ").split() if isinstance(value, str) else value
+            return frozenset(host.lower() for host in hosts)
         if name == "identity_types":
             pairs = [part.split("=", 1) for part in value.split(",")] if isinstance(value, str) else value.items()
             return {key.strip(): role.strip() for key, role in pairs}

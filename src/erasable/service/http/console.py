@@ -179,7 +179,7 @@ def add_routes(
             if not value:
                 raise Refused(400, "say who asks: the identity is empty.")
             identity = service.identity(told.get("type", ""), told.get("format", "raw"), value)
-            await run_in_threadpool(service.accept, request_id, kind, [identity], request_id.encode())
+            await run_in_threadpool(service.accept, request_id, kind, [identity], request_id.encode(), (), token.name)
         except (ErasableError, Refused) as error:
             refused = refusal_of(error)
             assert refused is not None

@@ -35,14 +35,15 @@ _SWITCH_SECONDS = 0.0005  # how long the writer may keep a prediction waiting fo
 
 
 def callbacks(signer: Signer, configuration: Configuration, client: httpx.Client | None = None) -> Callable[..., None]:
-    """Delivers callbacks, signed: over TLS, without following redirections."""
+    """Delivers callbacks, signed, without following redirections or reading what is answered."""
     client = client or httpx.Client(timeout=_CALLBACK_SECONDS, follow_redirects=False)
 
     def send(url: str, entry: Entry) -> None:
-        body = status_of(entry, configuration.processor_domain, configuration.url) | {"status_callback_url": url}
+        body = status_of(entry, configuration.url) | {"status_callback_url": url}
         raw = json.dumps(body, separators=(",", ":")).encode()
         headers = {"Content-Type": "application/json"} | signed_headers(raw, signer, configuration.processor_domain)
-        client.post(url, content=raw, headers=headers).raise_for_status()
+        with client.stream("POST", url, content=raw, headers=headers) as answer:
+            answer.raise_for_status()
 
     return send
 
