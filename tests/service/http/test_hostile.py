@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import concurrent.futures
+import contextlib
+import dataclasses
 import json
 import logging
 import re
@@ -12,8 +15,12 @@ import uuid
 import httpx
 import pytest
 
+from erasable.service.http.app import create_app
 from erasable.service.http.guard import Rates
-from tests.service.http.conftest import PEOPLE
+from erasable.service.http.server import Connection
+from erasable.service.http.signing import Signer
+from erasable.service.tokens import TokenFile
+from tests.service.http.conftest import PEOPLE, serving
 
 CANARY = "canary-3b1e@example.org"
 JSON, LINES = {"Content-Type": "application/json"}, {"Content-Type": "application/jsonl"}
@@ -87,6 +94,13 @@ def test_waiting_is_told_in_whole_seconds(site):
     assert site.service.health().waiting == 0
 
 
+def test_the_health_is_said_to_auditors(site):
+    said = site.as_("audit").get("/v1/health").json()
+    assert said["ready"] is True
+    assert said.keys() == {field.name for field in dataclasses.fields(site.service.health())}
+    assert site.as_("erase").get("/v1/health").status_code == 403
+
+
 def test_canaries_in_odd_places_come_back_nowhere(site, caplog):
     """Names of headers, queries, keys, models, columns, addresses of callbacks and parts of forms."""
     caplog.set_level(logging.DEBUG)
@@ -146,8 +160,6 @@ def test_an_upload_that_is_cut_off_is_no_error_of_the_service(site, caplog):
 
 
 def test_the_same_id_with_other_bodies_at_once_is_one_request(site):
-    import concurrent.futures
-
     bodies = [erasure(subject_request_id="0b0e7d54-7a4c-4b5e-8a54-0f6f3f8d2a11", note=i) for i in range(8)]
     with concurrent.futures.ThreadPoolExecutor(8) as pool, httpx.Client(base_url=site.base) as http:
         headers = {"Authorization": f"Bearer {site.tokens['erase']}"}
@@ -207,3 +219,54 @@ def test_a_damaged_file_of_tokens_lets_nobody_in_and_is_said(site, signed_in):
     finally:
         tokens.write_bytes(whole)
     assert site.as_("all").get("/v1/state").status_code == 200
+
+
+@contextlib.contextmanager
+def another(site, signer=None, **change):
+    """A second server around the same service, with other settings."""
+    options = {"http": change.pop("http")} if "http" in change else {}
+    configuration = dataclasses.replace(site.configuration, **change)
+    tokens = TokenFile(site.configuration.folder / "tokens.json")
+    with serving(create_app(site.service, tokens, configuration, site.service.receipt_key, signer), **options) as base:
+        headers = {"Authorization": f"Bearer {site.tokens['all']}"}
+        with httpx.Client(base_url=base, headers=headers, timeout=20) as http:
+            yield http
+
+
+def test_learning_that_waits_is_given_up_in_time_and_takes_no_thread_from_others(site, rsa_files):
+    def learn(i):
+        row = f"a,b,c,d,label,i\n1,2,3,4,yes,late-{i}\n"
+        return http.post("/v1/learn?model=named&id=i", content=row, headers={"Content-Type": "text/csv"}).status_code
+
+    with (
+        another(site, Signer(*rsa_files), deadline=1.0) as http,
+        concurrent.futures.ThreadPoolExecutor(60) as pool,
+        site.service.worker.turn,  # a long commit
+    ):
+        begun = time.monotonic()
+        waiting = [pool.submit(learn, i) for i in range(60)]
+        time.sleep(0.3)
+        assert http.post("/v2/requests", json=erasure()).status_code == 201
+        assert not all(one.done() for one in waiting)
+        assert {one.result() for one in waiting} == {504}
+        assert time.monotonic() - begun < 10
+
+
+def test_slow_bodies_and_slow_heads_are_given_up(site):
+    class Quick(Connection):
+        seconds = 0.2
+
+    with another(site, http=Quick, deadline=0.5) as http:
+        assert http.get("/v2/health/live").status_code == 200
+        host, port = http.base_url.host, http.base_url.port
+        token = site.tokens["predict"]
+        head = f"POST /models/named/invocations HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n"
+        for sent, answered in (
+            (b"", b""),
+            (b"GET / HTTP/1.1\r\nHost:", b""),
+            (f"{head}Content-Length: 100\r\n\r\n[".encode(), b"HTTP/1.1 504"),
+        ):
+            with socket.create_connection((host, port), timeout=5) as slow:
+                slow.sendall(sent)
+                assert slow.recv(12) == answered
+        assert http.get("/v2/health/live").status_code == 200  # a connection that was idle meanwhile is opened anew

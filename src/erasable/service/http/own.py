@@ -6,10 +6,12 @@ import io
 import json
 import re
 from collections.abc import Collection
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from anyio import CapacityLimiter, to_thread
 from fastapi import APIRouter, Depends, FastAPI, Query, Request
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from pydantic import AwareDatetime, BaseModel
@@ -33,6 +35,7 @@ from erasable.tables import stream_table
 
 ARROW, JSON_LINES = "application/vnd.apache.arrow.stream", "application/jsonl"
 Name = Annotated[str | None, Query(max_length=200)]
+_LEARNING = 2  # at once, one of which reads: those who wait for it take no thread from erasures
 _QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""")
 
 _ERRORS: dict[int | str, Any] = {
@@ -91,6 +94,19 @@ class Learnt(BaseModel):
     rows_suppressed: int
 
 
+class Well(BaseModel):
+    """How the service is."""
+
+    ready: bool
+    problem: str | None
+    doubts: list[str]
+    waiting: int
+    overdue: int
+    receipts_owed: int
+    callbacks_owed: int
+    resumed: int
+
+
 class Purged(BaseModel):
     """How many requests were erased from the ledger."""
 
@@ -136,6 +152,7 @@ def filed(entry: Entry) -> Filed:
 def add_routes(app: FastAPI, service: ErasureService, guard: Guard, metrics: Metrics, limits: Configuration) -> None:
     """Serve them under ``/v1``."""
     files = limits.model_files()
+    learning = CapacityLimiter(_LEARNING)
     router = APIRouter(tags=["Service"], responses=_ERRORS)
     auditing: Any = [Depends(guard.needs("audit"))]
 
@@ -159,7 +176,8 @@ def add_routes(app: FastAPI, service: ErasureService, guard: Guard, metrics: Met
         kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
         body = await request.body()
         columns = {"label": label, "id": id, "subject": subject, "targets": target or ()}
-        return await run_in_threadpool(_learn, service, name, kind, body, columns, skip_known, limits.rows)
+        given = service, name, kind, body, columns, skip_known, limits.rows
+        return await to_thread.run_sync(_learn, *given, limiter=learning)
 
     @router.get("/v1/state", dependencies=auditing)
     async def state(model: Name = None) -> list[ModelState]:
@@ -180,9 +198,14 @@ def add_routes(app: FastAPI, service: ErasureService, guard: Guard, metrics: Met
             raise Refused(404, "nothing was verified since the service started: POST to this address.")
         return checked(found)
 
+    @router.get("/v1/health", dependencies=auditing)
+    async def health() -> Well:
+        """How the service is, in words: a full disk, say, or a file system where overwritten bytes may stay."""
+        return Well(**asdict(service.health()))
+
     @router.get("/v1/requests", dependencies=[Depends(guard.needs("erase", "audit"))])
     async def requests() -> list[Filed]:
-        """All requests, the oldest first; receipts that are owed are shown to auditors alone."""
+        """All requests, the oldest first, with nobody's identity."""
         return [filed(entry) for entry in service.entries()]
 
     @router.get("/v1/receipts/{request_id}", dependencies=auditing, responses={202: {"description": "Not signed yet."}})
