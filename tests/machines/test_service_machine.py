@@ -81,7 +81,7 @@ class ServiceMachine(RuleBasedStateMachine):
     def send(self, url: str, entry) -> None:
         if not self.reachable:
             raise ConnectionError
-        self.sent[entry.request_id] += 1
+        self.sent[entry.request_id] += entry.settled is not None
 
     # -- what comes in -------------------------------------------------------------------------------------------
 

@@ -253,6 +253,48 @@ def test_a_model_that_does_not_verify_signs_nothing_and_holds_up_no_other(servic
     assert service.receipts(name).keys() == {"left", "right"}
 
 
+def test_no_receipt_is_signed_for_a_state_that_stores_the_person_again(service, models):
+    backup = models["left"].read_bytes()
+    name = asked(service, "person-3")
+    other = asked(service, hashlib.sha256(b"person-4").hexdigest(), format="sha256")
+    service.worker.commit()
+    models["left"].write_bytes(backup)  # a restore, before anybody has signed
+    sign = next(rounds for rounds in service._rounds if rounds.what == "sign")
+    sign.once()
+    assert "stores rows again of whom 2 completed requests named" in service.health().problem
+    assert service.entry(name).receipts == service.entry(other).receipts == {"right"}
+    third = asked(service, "person-3")
+    service.worker.commit()
+    with pytest.raises(VerificationError, match="1 completed requests"):
+        service.worker.sign()
+    assert service.receipts(name).keys() == service.receipts(third).keys() == {"left", "right"}
+    ModelFile(models["left"]).forget(subjects=["person-4"])
+    sign.once()
+    assert service.health().ready
+    assert check_receipt(service.receipts(other)["left"], KEY.public).state_after == service.digest("left")
+    assert service.worker._unsigned == {}
+
+
+def test_a_model_that_does_not_verify_keeps_no_other_from_learning(service, monkeypatch):
+    asked(service)
+    service.worker.commit()
+    verify = service.worker._verify
+
+    def failing(path):
+        if path.endswith("left.erasable"):
+            raise VerificationError("not what learning its own rows gives.")
+        return verify(path)
+
+    monkeypatch.setattr(service.worker, "_verify", failing)
+
+    class Block:
+        X, y, ids, subjects, weights = np.ones((1, 3)), np.array([True]), ["new"], ["person-30"], None
+
+    assert service.learn("right", [Block]).rows == 1
+    with pytest.raises(VerificationError):
+        service.learn("left", [Block])
+
+
 def test_rounds_that_go_wrong_are_tried_less_and_less_often_and_say_no_names():
     moments, gate = [], threading.Event()
 
@@ -346,6 +388,56 @@ def test_callbacks_go_on_after_a_restart_and_only_to_hosts_that_are_still_allowe
     assert service.health().callbacks_owed == 0
 
 
+def test_who_waits_long_is_told_that_it_is_in_progress_and_a_silent_host_holds_up_no_other(opened, monkeypatch):
+    tried = []
+
+    def send(url, entry):
+        tried.append((url, entry.state.value))
+        if "silent" in url:
+            raise TimeoutError
+
+    hosts = frozenset({"silent.example", "c.example"})
+    service = opened(settings=Settings(identity_types=TYPES, callback_hosts=hosts), send=send)
+    asked(service, callbacks=["https://silent.example/1", "https://c.example/1"])
+    asked(service, callbacks=["https://silent.example/2", "https://c.example/2"])
+    monkeypatch.setattr(ModelFile, "forget_together", lambda *a, **o: (_ for _ in ()).throw(StoreError("full")))
+    with pytest.raises(StoreError):
+        service.worker.commit()
+    monkeypatch.undo()
+    service.worker.tell()
+    service.worker.tell()
+    begun = [("https://silent.example/1", "in_progress"), ("https://c.example/1", "in_progress"),
+             ("https://c.example/2", "in_progress"), ("https://silent.example/2", "in_progress")]  # fmt: skip
+    assert tried == begun  # once each, and the second of the silent host a round later
+    tried.clear()
+    service.worker.commit()
+    assert service.worker.tell() == 2
+    assert tried == [
+        (url, "completed") for url in ("https://silent.example/1", *(f"https://c.example/{i}" for i in (1, 2)))
+    ]
+    service.worker.tell()
+    assert tried[-1] == ("https://silent.example/2", "completed")
+
+
+@pytest.mark.parametrize(
+    ("url", "allowed"),
+    [
+        ("https://c.example/a", True), ("HTTPS://C.EXAMPLE/a", True), ("https://c.example:8443/a?b=c", True),
+        ("http://localhost:9/a", True), ("http://[::1]:9/a", True),
+        ("http://c.example/a", False), ("https://c.example./a", False), ("https://x@c.example/a", False),
+        ("https://c.example@evil.example/a", False), ("https://c.example:x@evil.example/", False),
+        ("https://c.example\\@evil.example/", False), ("https://evil.example#@c.example/", False),
+        ("https://c.example:99999/", False), ("https://c.example:0/", False), ("https://c.ex\nample/", False),
+        ("https://c.example/\r\nX-A: b", False), ("https://127.0.0.1/", False), ("https://[::1/", False),
+        ("//c.example/a", False), ("file://c.example/a", False), ("https:///c.example", False), ("", False),
+        ("https://sub.c.example/", False), ("https://\uff43.example/", False),
+    ],
+)  # fmt: skip
+def test_callbacks_go_to_hosts_that_are_named_however_they_are_spelt(opened, url, allowed):
+    service = opened(settings=Settings(callback_hosts=frozenset({"c.example", "localhost", "::1"})))
+    assert service.worker.is_allowed(url) is allowed
+
+
 def test_what_was_accepted_resumes_and_a_lost_receipt_is_issued_again(opened, models):
     service = opened()
     name, other = asked(service, "person-1"), asked(service, "person-2")
@@ -410,7 +502,7 @@ def test_learning_reads_first_then_signs_what_is_owed_then_takes_the_lock(servic
     service.worker.commit()
     order = []
     sign, learn = service.worker.sign, ModelFile.learn
-    monkeypatch.setattr(service.worker, "sign", lambda: (order.append("sign"), sign())[1])
+    monkeypatch.setattr(service.worker, "sign", lambda only: (order.append("sign"), sign(only))[1])
     monkeypatch.setattr(ModelFile, "learn", lambda *a, **o: (order.append("learn"), learn(*a, **o))[1])
 
     class Block:
@@ -425,6 +517,8 @@ def test_learning_reads_first_then_signs_what_is_owed_then_takes_the_lock(servic
     report = service.learn("left", blocks())
     assert order == ["read", "sign", "learn"]
     assert report.core_rows == 62
+    assert service.entry(name).receipts == {"left"}
+    sign()
     said = check_receipt(service.receipts(name)["left"], KEY.public)
     assert said.state_after != service.digest("left")
     assert service.snapshot("left").version != version
@@ -523,7 +617,6 @@ def test_a_snapshot_never_changes_and_another_takes_its_place(service, models):
     ModelFile(models["left"]).forget(subjects=["person-2"])  # as the command line does
     assert service._snapshots.refresh() == ["left"]
     assert np.array_equal(service.snapshot("left").model.probabilities(X), load(models["left"]).predict_proba(X))
-    os.utime(models["left"])
-    assert service._snapshots.refresh() == []  # touched, not changed
+    assert service._snapshots.refresh() == []
     with pytest.raises(UnknownRequestError):
         service.snapshot("nowhere")

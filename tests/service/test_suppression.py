@@ -46,7 +46,8 @@ def test_the_list_lasts_holds_no_names_and_needs_its_key(listed, tmp_path):
     assert data.count(b"2026-01-02T00:00:00") == len(listed) == 2
     again = SuppressionList(tmp_path / "suppressed.list", KEY)
     assert again.holds("subject", "canary-ann")
-    assert not SuppressionList(tmp_path / "suppressed.list", b"x" * 32).holds("subject", "canary-ann")
+    with pytest.raises(InputError, match="another operator's key"):
+        SuppressionList(tmp_path / "suppressed.list", b"x" * 32)
 
 
 def test_rows_are_those_of_ids_or_of_any_subject(listed):
@@ -169,6 +170,8 @@ def test_the_commands_say_what_is_missing(files, capsys):
     assert run(["replay", "m.erasable", "--list", "none", "--key", "operator.key"]) == 5
     (files / "short.key").write_text("short")
     assert run(["replay", "m.erasable", "--list", "suppressed.list", "--key", "short.key"]) == 2
+    (files / "another.key").write_bytes(b"x" * 32)
+    assert run(["replay", "m.erasable", "--list", "suppressed.list", "--key", "another.key"]) == 2
     with pytest.raises(StoreError):
         read_key(files / "none")
     with pytest.raises(StoreError):

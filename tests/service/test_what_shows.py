@@ -35,6 +35,15 @@ def test_answers_and_traces_have_one_shape(service, models, clock, tmp_path):
     assert shapes[0][2:] == shapes[1][2:] == shapes[2][2:]
 
 
+def test_every_commit_gives_every_model_another_version_whether_it_changed_or_not(service):
+    seen = [[service.snapshot(name).version for name in service.models]]
+    for who in ("person-3", "never seen", "person-3", "person-4"):
+        asked(service, who)
+        service.worker.commit()
+        seen.append([service.snapshot(name).version for name in service.models])
+    assert all(len(set(versions)) == 5 for versions in zip(*seen, strict=True))
+
+
 def test_commits_take_as_long_for_the_stored_as_for_the_unknown(tmp_path):
     saved(tmp_path / "m", n=2000, people=[str(uuid.UUID(int=i)) for i in range(2000)])
     file = ModelFile(tmp_path / "m", rewrite_unchanged=True)

@@ -45,6 +45,7 @@ def serve(
     from erasable.service.http.server import serve as run
 
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(asctime)s %(message)s")
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # its lines would hold where callbacks go
     asked = read_configuration(configuration, models=models or None, folder=folder, host=host, port=port)
 
     def started(health: Health) -> None:

@@ -33,6 +33,7 @@ def arrived(
     identities: Sequence[Identity],
     body: bytes,
     callbacks: Sequence[str],
+    controller: str,
 ) -> Arrival:
     """A request that has just come, its body sealed with the operator's key.
 
@@ -46,7 +47,7 @@ def arrived(
         raise InputError("a request must be for erasure or access, and name at least one identity.")
     seal = hmac.new(key, name.encode() + b"\n" + body, hashlib.sha256).hexdigest()
     urls = tuple(dict.fromkeys(callbacks))
-    entry = Entry(name, kind, State.PENDING, now, now + settings.promise, callbacks=urls, seal=seal)
+    entry = Entry(name, kind, State.PENDING, now, now + settings.promise, None, (), frozenset(), urls, seal, controller)
     return Arrival(entry, tuple(identities))
 
 

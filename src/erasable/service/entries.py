@@ -49,6 +49,8 @@ class Entry:
         Where its outcome is still to be told.
     seal : str
         HMAC of the body under the operator's key.
+    controller : str
+        Who sent it, by the name of a token.
     """
 
     request_id: str
@@ -61,6 +63,7 @@ class Entry:
     receipts: frozenset[str] = frozenset()
     callbacks: tuple[str, ...] = field(default=(), repr=False)
     seal: str = field(default="", repr=False)
+    controller: str = ""
 
     @property
     def owes_receipts(self) -> bool:
@@ -106,6 +109,7 @@ def as_record(entry: Entry, identities: tuple[Identity, ...] = ()) -> dict[str, 
         "models": entry.models,
         "callbacks": entry.callbacks,
         "seal": entry.seal,
+        "controller": entry.controller,
     }
     if identities:
         record["identities"] = [[who.role, who.format, who.value] for who in identities]
@@ -125,6 +129,7 @@ def from_record(record: dict[str, Any]) -> tuple[Entry, tuple[Identity, ...]]:
         tuple(record["models"]),
         callbacks=tuple(record["callbacks"]),
         seal=record["seal"],
+        controller=record["controller"],
     )
     return entry, tuple(Identity(*who) for who in record.get("identities", ()))
 

@@ -84,7 +84,13 @@ class Ledger:
     # -- for everybody -------------------------------------------------------------------------------------------
 
     def accept(
-        self, request_id: str, kind: Kind, identities: Sequence[Identity], body: bytes, callbacks: Sequence[str] = ()
+        self,
+        request_id: str,
+        kind: Kind,
+        identities: Sequence[Identity],
+        body: bytes,
+        callbacks: Sequence[str] = (),
+        controller: str = "",
     ) -> Entry:
         """The entry of a request, durable on return; that which is there already where the same body comes again.
 
@@ -99,7 +105,8 @@ class Ledger:
         StoreError
             When it could not be made durable (a full disk): it is not accepted.
         """
-        arrival = arrived(self._key, self._clock(), self._settings, request_id, kind, identities, body, callbacks)
+        given = request_id, kind, identities, body, callbacks, controller
+        arrival = arrived(self._key, self._clock(), self._settings, *given)
         with self._door:
             self._arriving.append(arrival)
         with self._turn:
@@ -219,6 +226,11 @@ class Ledger:
         """Settled entries that owe receipts or callbacks, the oldest first."""
         with self._turn:
             return sorted((self._entries[name] for name in self._owing), key=lambda entry: entry.received)
+
+    def under_way(self) -> list[Entry]:
+        """Entries that are in progress, the oldest first."""
+        with self._turn:
+            return [self._entries[e] for e in self._open if self._entries[e].state is State.IN_PROGRESS]
 
     def put_receipts(self, receipts: Iterable[tuple[str, str, str]]) -> None:
         """Receipts (request id, model, text) made durable; the first of a request and model stays."""

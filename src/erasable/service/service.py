@@ -187,15 +187,21 @@ class ErasureService:
         return Identity(self.settings.role_of(type), format, value)
 
     def accept(
-        self, request_id: str, kind: Kind, identities: Iterable[Identity], body: bytes, callbacks: Sequence[str] = ()
+        self,
+        request_id: str,
+        kind: Kind,
+        identities: Iterable[Identity],
+        body: bytes,
+        callbacks: Sequence[str] = (),
+        controller: str = "",
     ) -> Entry:
         """See ``Ledger.accept``. Callbacks to hosts that are not allowed are refused with ``ConfigurationError``."""
         ledger = self._running()
         if not self._open:
             raise BusyError("the service is stopping and takes no more requests: try again later.")
         if not all(map(self.worker.is_allowed, callbacks)):
-            raise ConfigurationError("callbacks go only to hosts that the operator allows (callback_hosts).")
-        return ledger.accept(request_id, kind, tuple(identities), body, callbacks)
+            raise ConfigurationError("callbacks go only to hosts that the operator allows (callback_hosts), by HTTPS.")
+        return ledger.accept(request_id, kind, tuple(identities), body, callbacks, controller)
 
     def entry(self, request_id: str) -> Entry:
         """See ``Ledger.entry``."""
@@ -245,15 +251,15 @@ class ErasureService:
     def learn(self, name: str, blocks: Iterable[Any], **options: Any) -> LearnReport:
         """Learn blocks, all of which are read before the lock is taken; options as in ``ModelFile.learn``.
 
-        Rows of people on the suppression list are passed over, and counted (``rows_suppressed``). Receipts that are
-        owed are signed first, so that none speaks of a state that has learnt more.
+        Rows of people on the suppression list are passed over, and counted (``rows_suppressed``). Receipts that the
+        model owes are signed first, so that none speaks of a state that has learnt more.
         """
         self._running()
         file, read = self._file(name), list(blocks)
         if self._suppression is not None:
             options["suppressed"] = self._suppression.rows_of
         with self.worker.turn:
-            self.worker.sign()
+            self.worker.sign(name)
             report = file.learn(read, **options)
         self._snapshots.refresh()
         return report

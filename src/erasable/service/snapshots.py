@@ -21,7 +21,8 @@ class Snapshot:
     name : str
         Of the model.
     version : str
-        Drawn at random for this snapshot: it says nothing of what is stored.
+        Drawn at random for this snapshot, also where the file was rewritten as it was: it says nothing of what is
+        stored.
     model : Model
         To call ``predict`` and ``probabilities`` of; see ``erasable.models.model``. It is for nothing else.
     """
@@ -45,7 +46,7 @@ class Snapshots:
     def __init__(self, files: Mapping[str, ModelFile], draw: Callable[[], str]) -> None:
         self._files, self._draw = files, draw
         self._newest: dict[str, Snapshot] = {}
-        self._seen: dict[str, tuple[tuple[int, ...], str]] = {}  # what the system said of the file, and its checksum
+        self._seen: dict[str, tuple[int, ...]] = {}  # what the system said of the file
         self._turn = threading.Lock()
 
     def of(self, name: str) -> Snapshot:
@@ -62,19 +63,15 @@ class Snapshots:
         return found
 
     def refresh(self) -> list[str]:
-        """Take over what has changed on disk, by whomever; the names of those that did."""
-        changed = []
+        """Take over what was written to disk, by whomever; the names of what was."""
+        written = []
         with self._turn:
             for name, file in self._files.items():
-                facts, checksum = _facts(file.path), ""
-                if name in self._seen and facts == self._seen[name][0]:
-                    continue
-                model, checksum = file.predictor()
-                if name not in self._seen or checksum != self._seen[name][1]:
-                    self._newest[name] = Snapshot(name, self._draw(), model)
-                    changed.append(name)
-                self._seen[name] = facts, checksum
-        return changed
+                if (facts := _facts(file.path)) != self._seen.get(name):
+                    self._newest[name] = Snapshot(name, self._draw(), file.predictor()[0])
+                    self._seen[name] = facts
+                    written.append(name)
+        return written
 
 
 def _facts(path: str) -> tuple[int, ...]:

@@ -1,7 +1,8 @@
 """The suppression list: who was erased, as HMACs under the operator's key, so that nobody is learnt again.
 
 It is a trace, and an optional one: whoever has the list *and* the key can test whether a given identity is on it. It is
-kept outside of every model. A line has the HMAC of role, format and value of an identity, and the time.
+kept outside of every model. A line has the HMAC of role, format and value of an identity, and the time; the first has
+the HMAC of a fixed text, so that another key is refused, rather than find nobody.
 """
 
 from __future__ import annotations
@@ -61,12 +62,21 @@ class SuppressionList:
         The list; made when somebody is added.
     key : bytes
         The operator's.
+
+    Raises
+    ------
+    InputError
+        When the list was made with another key.
     """
 
     def __init__(self, path: str | os.PathLike[str], key: bytes) -> None:
         self._path, self._key = os.path.abspath(path), key
         self._turn = threading.Lock()
-        self._marks = {record["hmac"] for _, _, record in read_journal(self._path)}
+        found = [record for _, _, record in read_journal(self._path)]
+        self._marks = {record["hmac"] for record in found if "hmac" in record}
+        self._key_mark = hmac.new(key, b"the key of a suppression list", hashlib.sha256).hexdigest()
+        if any(record["key"] != self._key_mark for record in found if "key" in record):
+            raise InputError("the suppression list was made with another operator's key: give that one.")
 
     def __len__(self) -> int:
         return len(self._marks)
@@ -78,8 +88,9 @@ class SuppressionList:
             fresh = {mark: None for mark in fresh if mark not in self._marks}
             if fresh:
                 journal = Journal(self._path)
+                lines = [{"hmac": mark, "time": at.isoformat(timespec="seconds")} for mark in fresh]
                 try:
-                    journal.append({"hmac": mark, "time": at.isoformat(timespec="seconds")} for mark in fresh)
+                    journal.append(lines if self._marks else [{"key": self._key_mark}, *lines])
                 finally:
                     journal.close()
                 self._marks.update(fresh)

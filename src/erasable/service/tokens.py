@@ -23,6 +23,7 @@ from erasable.store import locked, read
 SCOPES = ("predict", "learn", "erase", "audit")
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 _LARGEST = 2**20  # bytes of a file of tokens
 _PREFIX = "erasable_"  # so that scanners of repositories and logs know one when they see it
 
@@ -164,15 +165,16 @@ def _text(tokens: list[Token]) -> bytes:
 
 def _parsed(head: bytes, _: Any) -> list[Token]:
     try:
-        return [
-            Token(
-                str(found["name"]),
-                tuple(scope for scope in SCOPES if scope in found["scopes"]),
-                datetime.fromisoformat(found["made"]),
-                None if found["expires"] is None else datetime.fromisoformat(found["expires"]),
-                str(found["sha256"]),
-            )
-            for found in json.loads(head)["tokens"]
-        ]
-    except (KeyError, TypeError, ValueError):
+        return [_token(found) for found in json.loads(head)["tokens"]]
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
         raise StateFormatError("this is no file of tokens: erasable token make writes one.") from None
+
+
+def _token(found: dict[str, Any]) -> Token:
+    made, expires = (found[name] and datetime.fromisoformat(found[name]) for name in ("made", "expires"))
+    if not isinstance(found["scopes"], list) or not _NAME.fullmatch(found["name"]):
+        raise ValueError
+    if not _SHA256.fullmatch(found["sha256"]) or (expires is not None and expires.tzinfo is None):
+        raise ValueError
+    scopes = tuple(scope for scope in SCOPES if scope in found["scopes"])
+    return Token(found["name"], scopes, made, expires, found["sha256"])

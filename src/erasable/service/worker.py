@@ -7,7 +7,7 @@ Three rounds, each of which can be repeated after a crash at any moment: :meth:`
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from erasable.audit.keys import PrivateKey
 from erasable.audit.receipts import make_receipt
-from erasable.errors import ConfigurationError, ErasableError, UnknownRequestError
+from erasable.errors import ConfigurationError, ErasableError, UnknownRequestError, VerificationError
 from erasable.models.access import StoredRows, rows_of
 from erasable.models.files import read_model
 from erasable.models.state import State as ModelState
@@ -30,13 +30,35 @@ from erasable.service.suppression import SuppressionList
 #: Tells one callback url what became of a request; whatever it raises is tried again later.
 Send = Callable[[str, Entry], None]
 
+_BACK = (
+    "{name} stores rows again of whom {back} completed requests named: another program learnt them, or restored an "
+    "older file. No receipt is signed for these until the rows are forgotten: file requests again, or replay a list."
+)
+_THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
 _FIRST_PAUSE, _LONGEST_PAUSE = timedelta(seconds=1), timedelta(hours=1)
 
 
-def verified(path: str) -> tuple[str, str]:
-    """Digest and guarantee of the model in a file, once it was found to be what learning its own rows gives."""
+@dataclass(frozen=True)
+class Verified:
+    """A state that was found to be what learning its own rows gives.
+
+    Attributes
+    ----------
+    digest, guarantee : str
+    stores : callable
+        Whether it stores anything of one of some identities.
+    """
+
+    digest: str
+    guarantee: str
+    stores: Callable[[Iterable[Identity]], bool]
+
+
+def verified(path: str) -> Verified:
+    """The model in a file, verified."""
     model, _ = read_model(path)
-    return model.verify().digest, " ".join(str(model.guarantee).split())
+    guarantee = " ".join(str(model.guarantee).split())
+    return Verified(model.verify().digest, guarantee, lambda named: any(keys_in(model, named)))
 
 
 @dataclass
@@ -64,7 +86,7 @@ class Worker:
     suppression : SuppressionList, optional
     send : callable, optional
     verify : callable
-        Verifies the model in a file: its digest, and its guarantee in words.
+        Verifies the model in a file.
     """
 
     def __init__(
@@ -77,13 +99,15 @@ class Worker:
         snapshots: Snapshots,
         suppression: SuppressionList | None = None,
         send: Send | None = None,
-        verify: Callable[[str], tuple[str, str]] = verified,
+        verify: Callable[[str], Verified] = verified,
     ) -> None:
         self._ledger, self._files, self._signer, self._settings = ledger, files, signer, settings
         self._clock, self._snapshots, self._suppression, self._send = clock, snapshots, suppression, send
         self._verify = verify
         self._access: dict[str, tuple[datetime, tuple[Identity, ...]]] = {}
+        self._unsigned: dict[str, tuple[Identity, ...]] = {}  # whom erasures named that owe receipts; in memory alone
         self._tries: dict[tuple[str, str], _Tries] = {}
+        self._announced: set[tuple[str, str]] = set()  # whom it was told that a request is in progress
         self.turn = threading.RLock()  # held while models are changed
         self._signing = threading.RLock()
 
@@ -112,6 +136,8 @@ class Worker:
             for entry, identities in work:
                 if entry.kind == "access":
                     self._access[entry.request_id] = now + self._settings.access_for, identities
+                else:
+                    self._unsigned[entry.request_id] = identities
             self._ledger.complete([entry.request_id for entry, _ in work], tuple(self._files))
         return len(work)
 
@@ -122,74 +148,108 @@ class Worker:
             file.forget_together([Erasure(identities=named)])
         self._snapshots.refresh()  # nobody predicts with somebody whose erasure is completed
 
-    def sign(self) -> int:
-        """Verify every model that owes receipts, as its file is now, and sign them; how many.
+    def sign(self, only: str | None = None) -> int:
+        """Verify every model that owes receipts, or only one, as its file is now, and sign them; how many.
 
-        A receipt names the state that was verified: that which the request left behind, or one after it, from which
-        more was erased. What the service learns waits for it.
+        A receipt names the state that was verified: that which the request left behind, or one after it. What the
+        service learns waits for it. Nothing is signed where that state stores somebody whom the request named, since
+        another program learnt or restored them meanwhile.
 
         Raises
         ------
         VerificationError
-            When a state is not what learning its own rows gives: nothing is signed for it.
+            When a state is not what learning its own rows gives, or stores somebody again.
         """
         signed, problems = 0, []
         with self._signing:
             for name, file in self._files.items():
+                if only not in (None, name):
+                    continue
                 owed = [e for e in self._ledger.owing() if name in e.models and name not in e.receipts]
                 if not owed:
                     continue
                 try:
-                    digest, guarantee = self._verify(file.path)
+                    found = self._verify(file.path)
                 except ErasableError as error:  # the other models sign all the same
                     problems.append(error)
                     continue
+                gone = [e for e in owed if not found.stores(self._unsigned.get(e.request_id, ()))]
+                if back := len(owed) - len(gone):
+                    problems.append(VerificationError(_BACK.format(name=name, back=back)))
                 sign = partial(
                     make_receipt,
                     self._signer,
                     state_before=None,
-                    state_after=digest,
-                    guarantee=guarantee,
+                    state_after=found.digest,
+                    guarantee=found.guarantee,
                     format_version=ModelState.VERSION,
                     completed_at=self._clock(),
                 )
                 self._ledger.put_receipts(
-                    (e.request_id, name, sign(requested_at=e.received, request_id=e.request_id)) for e in owed
+                    (e.request_id, name, sign(requested_at=e.received, request_id=e.request_id)) for e in gone
                 )
-                signed += len(owed)
+                signed += len(gone)
+                for e in gone:
+                    if not e.with_receipt(name).owes_receipts:
+                        self._unsigned.pop(e.request_id, None)
         if problems:
             raise problems[0]
         return signed
 
     def tell(self) -> int:
-        """Try every callback that is due; how many were delivered."""
+        """Try every callback that is due; how many outcomes were delivered.
+
+        Outcomes are told until that succeeds, or was tried often enough. That a request is in progress is told once,
+        where it is so for longer than from one of these rounds to the next. Of a host that fails, the rest waits for
+        the next round, so that it holds up no other.
+        """
         delivered, now = 0, self._clock()
+        silent: set[str | None] = set()
+        for entry in self._ledger.under_way():
+            for url in entry.callbacks:
+                if (entry.request_id, url) not in self._announced and urlsplit(url).hostname not in silent:
+                    self._announced.add((entry.request_id, url))
+                    self._sent(url, entry, silent)
         for entry in self._ledger.owing():
             for url in entry.callbacks if entry.owes_callbacks else ():
                 tries = self._tries.setdefault((entry.request_id, url), _Tries(0, now))
-                if tries.due > now:
+                if tries.due > now or urlsplit(url).hostname in silent:
                     continue
                 tries.due = now + min(_FIRST_PAUSE * 2**tries.count, _LONGEST_PAUSE)
                 tries.count += 1
-                if self._send is not None and self.is_allowed(url):
-                    try:
-                        self._send(url, entry)
+                if self.is_allowed(url):
+                    if self._sent(url, entry, silent):
                         delivered += 1
-                    except Exception:  # of whatever kind: nobody was told
-                        if tries.count < self._settings.callback_tries:
-                            continue
+                    elif self._send is not None and tries.count < self._settings.callback_tries:
+                        continue
                 self._ledger.told(entry.request_id, url)
                 del self._tries[entry.request_id, url]
+                self._announced.discard((entry.request_id, url))
         return delivered
 
+    def _sent(self, url: str, entry: Entry, silent: set[str | None]) -> bool:
+        """Whether somebody was told; the host is silent where it failed."""
+        if self._send is None or not self.is_allowed(url):
+            return False
+        try:
+            self._send(url, entry)
+        except Exception:  # of whatever kind: nobody was told
+            silent.add(urlsplit(url).hostname)
+            return False
+        return True
+
     def is_allowed(self, url: str) -> bool:
-        """Whether callbacks may go there: to a host that the settings name, by HTTP or HTTPS, without a password."""
+        """Whether callbacks may go there: to a host that the settings name, without a password, by HTTPS.
+
+        By HTTP only to this machine, which a program beside the service may listen at.
+        """
         try:
             parts = urlsplit(url)
-            known = parts.hostname in self._settings.callback_hosts
+            known = parts.hostname in self._settings.callback_hosts and parts.port != 0
         except ValueError:
             return False
-        return known and parts.scheme in ("http", "https") and parts.username is None
+        safe = parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _THIS_MACHINE)
+        return known and safe and parts.username is None and url.isascii() and url.isprintable()
 
     def stored_of(self, request_id: str) -> dict[str, StoredRows]:
         """What each model stores now of whom a completed request for access named.

@@ -108,9 +108,10 @@ def site(tmp_path_factory, rsa_files):
 
 
 @contextlib.contextmanager
-def serving(app):
+def serving(app, **options):
     """The address of a server in a thread, on a free port."""
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, access_log=False, server_header=False))
+    options = {"log_config": None, "access_log": False, "server_header": False, **options}
+    server = uvicorn.Server(uvicorn.Config(app, port=0, **options))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:

@@ -11,7 +11,7 @@ import sys
 import time
 import tomllib
 import uuid
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import httpx
@@ -130,6 +130,11 @@ def test_settings_come_from_the_command_line_the_environment_and_the_file(tmp_pa
     found = read_configuration(tmp_path / "serve.toml", environment, host="localhost")
     assert (found.host, found.port, found.service.tick) == ("localhost", 2, 0.5)
     assert found.service.callback_hosts == {"a.example", "b.example"}
+    (tmp_path / "serve.toml").write_text('public_url = "https://a.example/"\nkeep_for = 60\nreceipt_key = "k.pem"\n')
+    found = read_configuration(tmp_path / "serve.toml", {"ERASABLE_MODELS": f"a{os.pathsep}b"})
+    assert found.url == "https://a.example"
+    assert found.service.keep_for == timedelta(minutes=1)
+    assert (found.models, found.receipt_key) == ((Path("a"), Path("b")), Path("k.pem"))
     for wrong in (
         'models = ["a"]\nprot = 1',
         'models = ["a"]\nport = "x"',
@@ -144,7 +149,7 @@ def test_settings_come_from_the_command_line_the_environment_and_the_file(tmp_pa
 
 def test_the_files_to_deploy_with_name_settings_that_are_known():
     told = tomllib.loads((DEPLOY / "serve.toml").read_text())
-    read_configuration(DEPLOY / "serve.toml", {})
+    assert read_configuration(DEPLOY / "serve.toml", {}).url == told["public_url"]
     assert told["identity_types"]
     compose = (DEPLOY / "compose.yaml").read_text()
     for line in compose.splitlines() + (DEPLOY / "Containerfile").read_text().replace("=", "= ").split():
@@ -160,7 +165,7 @@ def test_callbacks_are_signed_and_go_nowhere_else(rsa_files):
     from cryptography.hazmat.primitives.asymmetric import padding
 
     now = datetime.now(UTC)
-    entry = Entry(str(uuid.uuid4()), "erasure", State.COMPLETED, now, now, now)
+    entry = Entry(str(uuid.uuid4()), "erasure", State.COMPLETED, now, now, now, controller="shop")
     seen = []
 
     def answer(request):
@@ -180,6 +185,7 @@ def test_callbacks_are_signed_and_go_nowhere_else(rsa_files):
     assert [str(one.url) for one in seen] == ["https://hook.example/a"] * 2
     body = json.loads(seen[0].content)
     assert body["status_callback_url"] == "https://hook.example/a"
+    assert (body["controller_id"], body["request_status"]) == ("shop", "completed")
     public = x509.load_pem_x509_certificate(rsa_files[0].read_bytes()).public_key()
     signature = base64.b64decode(seen[0].headers["X-OpenDSR-Signature"])
     public.verify(signature, seen[0].content, padding.PKCS1v15(), hashes.SHA256())

@@ -62,7 +62,7 @@ def create_app(
             domain=configuration.processor_domain,
             url=configuration.url,
         )
-    own.add_routes(app, service, guard, metrics, configuration.model_files())
+    own.add_routes(app, service, guard, metrics, configuration)
     console.add_routes(app, service, guard, configuration, receipt_key)
     app.add_middleware(Envelope, configuration=configuration, metrics=metrics, answer=answer)
 

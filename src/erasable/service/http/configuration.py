@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, get_type_hints
+from types import NoneType, UnionType
+from typing import Any, get_args, get_type_hints
 
 from erasable.errors import ConfigurationError
 from erasable.service.settings import Settings
@@ -44,7 +45,7 @@ class Configuration:
     suppression_list : path or None
         Keep a list of those who were erased (as HMACs), and pass over their rows when learning.
     body_bytes, rows : int
-        The largest body, and the most rows in one of predictions.
+        The largest body, and the most rows to learn or to predict in one.
     rate, burst : float and int
         Requests a second for each token, and how many at once.
     deadline : float
@@ -152,6 +153,8 @@ def read_configuration(
 
 def _value(name: str, kind: Any, value: Any) -> Any:
     """A value of a file, of the environment or of the command line as what the configuration holds."""
+    if isinstance(kind, UnionType):
+        (kind,) = (one for one in get_args(kind) if one is not NoneType)
     try:
         if kind is timedelta:
             return timedelta(seconds=float(value))
@@ -161,10 +164,12 @@ def _value(name: str, kind: Any, value: Any) -> Any:
             parts = value.split(os.pathsep) if isinstance(value, str) else value
             return tuple(Path(part) for part in parts)
         if name == "callback_hosts":
-            return frozenset(value.replace(",", " ").split() if isinstance(value, str) else value)
+            hosts = value.replace(",", " ").split() if isinstance(value, str) else value
+            return frozenset(host.lower() for host in hosts)
         if name == "identity_types":
             pairs = [part.split("=", 1) for part in value.split(",")] if isinstance(value, str) else value.items()
             return {key.strip(): role.strip() for key, role in pairs}
+        assert kind is Path
         return Path(value)
     except (AttributeError, OverflowError, TypeError, ValueError) as error:
         raise ConfigurationError(f"{name} has a value that cannot be used.") from error

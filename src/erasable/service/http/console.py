@@ -99,24 +99,27 @@ def add_routes(
     )
     pages.filters |= {"size": _size, "when": _shown}
 
-    def page(name: str, status: int = 200, **values: Any) -> HTMLResponse:
-        return HTMLResponse(pages.get_template(name).render(**values), status)
+    def page(name: str, status: int = 200, headers: dict[str, str] | None = None, **values: Any) -> HTMLResponse:
+        return HTMLResponse(pages.get_template(name).render(**values), status, headers)
 
     def who(request: Request, *scopes: str) -> tuple[Session, Token]:
         found = sessions.of(request)
         if found is None:
             raise _SignIn
+        guard.count(found[1])
         if scopes and set(scopes).isdisjoint(found[1].scopes):
             raise Refused(403, f"this token lacks the scope {' or '.join(scopes)}.")
         return found
 
     async def form_of(request: Request, session: Session | None) -> Mapping[str, str]:
         """The fields of a form that this service made; ``Refused`` where another site sent it."""
+        if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+            raise Refused(403, "this form was sent by a page of another site.")
         async with request.form(max_files=1, max_fields=16, max_part_size=_FORM_BYTES) as sent:
             told: dict[str, str] = {}
             for name, value in sent.items():
                 told[name] = value if isinstance(value, str) else (await value.read()).decode("utf-8", "replace")
-        if session is not None and not hmac.compare_digest(told.get("form", ""), session.form):
+        if session is not None and not hmac.compare_digest(told.get("form", "").encode(), session.form.encode()):
             raise Refused(403, "this form is out of date: go back, load the page again and send it once more.")
         return told
 
@@ -176,7 +179,7 @@ def add_routes(
             if not value:
                 raise Refused(400, "say who asks: the identity is empty.")
             identity = service.identity(told.get("type", ""), told.get("format", "raw"), value)
-            await run_in_threadpool(service.accept, request_id, kind, [identity], request_id.encode())
+            await run_in_threadpool(service.accept, request_id, kind, [identity], request_id.encode(), (), token.name)
         except (ErasableError, Refused) as error:
             refused = refusal_of(error)
             assert refused is not None
@@ -184,6 +187,7 @@ def add_routes(
             return page(
                 "requests.html",
                 refused.status,
+                refused.headers,
                 **shared(request, session, token),
                 entries=entries[:200],
                 total=len(entries),
@@ -298,7 +302,9 @@ def add_routes(
         try:
             name = sessions.begin(told.get("token", "").strip())
         except Refused as refused:
-            return page("login.html", refused.status, problem="this is no valid token.")
+            invalid = "This is no valid token, or it was revoked. Ask the operator for a new one."
+            problem = invalid if refused.status == 401 else refused.detail
+            return page("login.html", refused.status, refused.headers, problem=problem)
         answer = RedirectResponse("/", 303)
         secure = configuration.url.startswith("https")
         answer.set_cookie(COOKIE, name, max_age=int(_SECONDS), httponly=True, samesite="strict", secure=secure)
@@ -332,9 +338,13 @@ def add_routes(
     app.include_router(router)
 
     def as_page(request: Request, refused: Refused) -> Response:
-        found = sessions.of(request)
+        try:
+            found = sessions.of(request)
+        except ErasableError:  # tokens cannot be read: nobody is signed in
+            found = None
         common = {} if found is None else shared(request, *found)
-        return page("problem.html", refused.status, **common, signed_in=found is not None, refused=refused)
+        values = {**common, "signed_in": found is not None, "refused": refused}
+        return page("problem.html", refused.status, refused.headers, **values)
 
     app.state.as_page = as_page
 

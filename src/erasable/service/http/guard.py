@@ -81,11 +81,15 @@ class Guard:
         known = self.tokens.of(token)
         if known is None:
             raise Refused(401, "a valid bearer token is required.", {"WWW-Authenticate": "Bearer"})
-        if wait := self.rates.take(known.name):
-            raise Refused(429, "too many requests with this token: slow down.", {"Retry-After": str(1 + int(wait))})
+        self.count(known)
         if scopes and set(known.scopes).isdisjoint(scopes):
             raise Refused(403, f"this token lacks the scope {' or '.join(scopes)}.")
         return known
+
+    def count(self, token: Token) -> None:
+        """One more request with this token; ``Refused`` with 429 beyond the rate."""
+        if wait := self.rates.take(token.name):
+            raise Refused(429, "too many requests with this token: slow down.", {"Retry-After": str(1 + int(wait))})
 
 
 class Envelope:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Annotated, Any, Literal
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import APIRouter, Depends, FastAPI, Path, Request
 from fastapi.responses import JSONResponse, Response
@@ -35,10 +36,12 @@ from erasable.service.service import ErasureService
 from erasable.service.snapshots import Snapshot
 
 _AT_ONCE = 64  # rows: predicted in the loop, where a thread would cost more
+_READ_AT_ONCE = 2**16  # bytes: longer bodies are read in a thread, so that nobody waits for them
 Datatype = Literal[
     "BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64", "FP16", "FP32", "FP64", "BYTES"
 ]
 ModelName = Annotated[str, Path(max_length=200)]
+T = TypeVar("T")
 
 
 class Tensor(BaseModel):
@@ -179,23 +182,26 @@ def add_routes(app: FastAPI, service: ErasureService, guard: Guard, metrics: Met
         return Ready(ready=snapshot_of(name, version).model.n_core > 0)
 
     async def answered(snapshot: Snapshot, rows: Any, n: int) -> tuple[list[Any], list[list[float]] | None]:
-        if n > limits.rows:
-            raise Refused(413, f"at most {limits.rows:,} rows are predicted in one request.")
         metrics.predicted(snapshot.name, n)
         if n <= _AT_ONCE:
             return predicted(snapshot.model, rows)
         return await run_in_threadpool(predicted, snapshot.model, rows)
 
+    async def understood(call: Callable[..., T], model: Model, body: bytes) -> T:
+        if len(body) <= _READ_AT_ONCE:
+            return call(model, body, limits.rows)
+        return await run_in_threadpool(call, model, body, limits.rows)
+
     async def infer(request: Request, name: ModelName, version: str | None = None) -> Response:
         """Predict rows: outputs ``predict`` and, of a classifier, ``predict_proba``."""
-        asked = InferenceRequest.model_validate_json(await request.body())
+        body = await request.body()
         snapshot = snapshot_of(name, version)
         model = snapshot.model
+        asked, rows, n = await understood(_inferred, model, body)
         given = _outputs(model)
         wanted = [one.name for one in given] if asked.outputs is None else [one.name for one in asked.outputs]
         if set(wanted) - {one.name for one in given}:
             raise Refused(400, f"outputs of this model are {', '.join(one.name for one in given)}.")
-        rows, n = _rows(model, asked.inputs)
         answers, shares = await answered(snapshot, rows, n)
         outputs = []
         for one in given:
@@ -204,8 +210,8 @@ def add_routes(app: FastAPI, service: ErasureService, guard: Guard, metrics: Met
                 flat = data if one.name == "predict" and len(one.shape) == 1 else [v for row in data or [] for v in row]
                 shape = [n, *one.shape[1:]]
                 outputs.append({"name": one.name, "shape": shape, "datatype": one.datatype, "data": flat})
-        body = {"model_name": name, "model_version": snapshot.version, "id": asked.id, "outputs": outputs}
-        return JSONResponse({key: value for key, value in body.items() if value is not None})
+        told = {"model_name": name, "model_version": snapshot.version, "id": asked.id, "outputs": outputs}
+        return JSONResponse({key: value for key, value in told.items() if value is not None})
 
     def only_model() -> str:
         if len(service.models) > 1:
@@ -220,13 +226,10 @@ def add_routes(app: FastAPI, service: ErasureService, guard: Guard, metrics: Met
         """MLflow's form: ``dataframe_split``, ``dataframe_records``, ``instances``, ``inputs``, or CSV."""
         snapshot = service.snapshot(name)
         kind = request.headers.get("content-type", "application/json").split(";")[0].strip().lower()
-        body, method = await request.body(), "predict"
-        if kind == "text/csv":
-            rows, n = _csv(snapshot.model, body)
-        elif kind == "application/json":
-            rows, n, method = _invoked(snapshot.model, body)
-        else:
+        if kind not in ("application/json", "text/csv"):
             raise Refused(415, "give application/json or text/csv.")
+        read = _csv if kind == "text/csv" else _invoked
+        rows, n, method = await understood(read, snapshot.model, await request.body())
         answers, shares = await answered(snapshot, rows, n)
         if method == "predict_proba" and shares is None:
             raise Refused(400, "a regression has no probabilities.")
@@ -294,9 +297,22 @@ def _outputs(model: Model) -> list[TensorMetadata]:
     ]
 
 
-def _rows(model: Model, inputs: list[Tensor]) -> tuple[Any, int]:
-    """Tensors as rows, and how many there are."""
+def _few(n: int, most: int) -> int:
+    """A number of rows that is not too large; asked before anything is made of them."""
+    if n > most:
+        raise Refused(413, f"at most {most:,} rows are predicted in one request.")
+    return n
+
+
+def _inferred(model: Model, body: bytes, most: int) -> tuple[InferenceRequest, Any, int]:
+    """A request as it came, its tensors as rows, and how many there are."""
+    asked = InferenceRequest.model_validate_json(body)
+    return asked, *_rows(model, asked.inputs, most)
+
+
+def _rows(model: Model, inputs: list[Tensor], most: int) -> tuple[Any, int]:
     for one in inputs:
+        _few(one.shape[0], most)
         if math.prod(one.shape) != len(_flat(one)):
             raise Refused(400, "a tensor has not as many entries as its shape says.")
     names = columns_of(model)
@@ -319,15 +335,16 @@ def _flat(tensor: Tensor) -> list[Any]:
     return tensor.data
 
 
-def _csv(model: Model, body: bytes) -> tuple[Any, int]:
+def _csv(model: Model, body: bytes, most: int) -> tuple[Any, int, str]:
     try:
         table = table_of_csv(body.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise InputError("CSV must be in UTF-8.") from error
-    return rows_of_table(model, table), len(next(iter(table.values()), []))
+    n = _few(len(next(iter(table.values()), [])), most)
+    return rows_of_table(model, table), n, "predict"
 
 
-def _invoked(model: Model, body: bytes) -> tuple[Any, int, str]:
+def _invoked(model: Model, body: bytes, most: int) -> tuple[Any, int, str]:
     """The body of an invocation as rows, their number, and the method asked for."""
     try:
         asked = json.loads(body, parse_constant=_no_constant)
@@ -347,20 +364,24 @@ def _invoked(model: Model, body: bytes) -> tuple[Any, int, str]:
         data: Any = given.get("data") if isinstance(given, dict) else None
         if not _names(columns) or not isinstance(data, list) or not all(isinstance(row, list) for row in data):
             raise Refused(400, "dataframe_split needs columns, a list of names, and data, a list of lists.")
+        _few(len(data), most)
         if any(len(row) != len(columns) for row in data):
             raise Refused(400, "dataframe_split has rows with more or fewer cells than columns.")
         given = {name: [row[j] for row in data] for j, name in enumerate(columns)}
     elif form == "dataframe_records" or (form == "instances" and isinstance(given, list) and _objects(given)):
         if not isinstance(given, list):
             raise Refused(400, f"{form} must be a list.")
-        given = table_of_records(given)
+        _few(len(given), most)
+        given = table_of_records(model, given)
     if isinstance(given, dict):
         if not given or not all(isinstance(column, list) for column in given.values()):
             raise Refused(400, f"{form} must hold columns, each a list.")
-        return rows_of_table(model, given), len(next(iter(given.values()))), method
+        n = _few(len(next(iter(given.values()))), most)
+        return rows_of_table(model, given), n, method
     if not isinstance(given, list):
         raise Refused(400, f"{form} must be a list of rows, or an object of columns.")
-    return rows_of_numbers(model, given), len(given), method
+    n = _few(len(given), most)
+    return rows_of_numbers(model, given), n, method
 
 
 def _names(given: Any) -> bool:

@@ -140,10 +140,10 @@ def moment(time: datetime) -> str:
     return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def status_of(entry: Entry, controller: str, url: str) -> dict[str, Any]:
+def status_of(entry: Entry, url: str) -> dict[str, Any]:
     """The body that says how a request stands."""
     body = {
-        "controller_id": controller,
+        "controller_id": entry.controller,
         "expected_completion_time": moment(entry.expected),
         "subject_request_id": entry.request_id,
         "request_status": entry.state.value,
@@ -182,21 +182,19 @@ def add_routes(
         body = json.dumps(content, separators=(",", ":")).encode()
         return Response(body, status, signed_headers(body, signer, domain), media_type="application/json")
 
+    supported = {
+        "api_version": VERSION,
+        "supported_identities": [
+            {"identity_type": kind, "identity_format": form} for kind in sorted(identity_types) for form in FORMATS
+        ],
+        "supported_subject_request_types": ["erasure", "access"],
+        "processor_certificate": f"{url}/v2/certificate",
+    }
+    discovered = signed(supported, 200)  # once: anybody may ask, and a signature costs a millisecond
+
     async def discovery() -> Response:
         """What is supported: no token is needed."""
-        return signed(
-            {
-                "api_version": VERSION,
-                "supported_identities": [
-                    {"identity_type": kind, "identity_format": form}
-                    for kind in sorted(identity_types)
-                    for form in FORMATS
-                ],
-                "supported_subject_request_types": ["erasure", "access"],
-                "processor_certificate": f"{url}/v2/certificate",
-            },
-            200,
-        )
+        return Response(discovered.body, 200, dict(discovered.headers))
 
     async def certificate() -> _Pem:
         """The certificate that answers and callbacks are signed with: no token is needed."""
@@ -210,12 +208,10 @@ def add_routes(
             service.identity(one.identity_type, one.identity_format, one.identity_value)
             for one in asked.subject_identities
         ]
-        callbacks = asked.status_callback_urls
-        entry = await run_in_threadpool(
-            service.accept, asked.subject_request_id, asked.subject_request_type, identities, body, callbacks
-        )
+        given = asked.subject_request_id, asked.subject_request_type, identities, body, asked.status_callback_urls
+        entry = await run_in_threadpool(service.accept, *given, caller.name)
         answer = {
-            "controller_id": caller.name,
+            "controller_id": entry.controller,
             "expected_completion_time": moment(entry.expected),
             "received_time": moment(entry.received),
             "encoded_request": base64.b64encode(body).decode(),  # owed to the caller, kept nowhere
@@ -225,7 +221,7 @@ def add_routes(
 
     async def status(request_id: RequestId, caller: Token = erasing) -> Response:
         """How a request stands. ``results_url`` leads to the receipt, for those who may audit."""
-        return signed(status_of(service.entry(request_id), caller.name, url), 200)
+        return signed(status_of(service.entry(request_id), url), 200)
 
     async def cancel(request_id: RequestId, caller: Token = erasing) -> Response:
         """Cancel a request, while it is pending."""
@@ -233,7 +229,7 @@ def add_routes(
         assert entry.settled is not None
         return signed(
             {
-                "controller_id": caller.name,
+                "controller_id": entry.controller,
                 "received_time": moment(entry.settled),
                 "subject_request_id": entry.request_id,
                 "api_version": VERSION,

@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Collection
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from anyio import CapacityLimiter, to_thread
 from fastapi import APIRouter, Depends, FastAPI, Query, Request
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from pydantic import AwareDatetime, BaseModel
 from starlette.concurrency import run_in_threadpool
 
 from erasable.arrow import pyarrow
-from erasable.errors import InputError
+from erasable.errors import ErasableError, InputError
 from erasable.operations.inspect import stored_bytes
 from erasable.operations.schemas import schema_of
 from erasable.service.entries import Entry
+from erasable.service.http.configuration import Configuration
 from erasable.service.http.guard import Guard
 from erasable.service.http.metrics import CONTENT_TYPE, Metrics
 from erasable.service.http.opendsr import RequestId, moment
 from erasable.service.http.problems import Problem, Refused
+from erasable.service.http.tables import columns_of
 from erasable.service.service import ErasureService
 from erasable.service.snapshots import Snapshot
 from erasable.service.verifications import Verification
@@ -30,6 +35,8 @@ from erasable.tables import stream_table
 
 ARROW, JSON_LINES = "application/vnd.apache.arrow.stream", "application/jsonl"
 Name = Annotated[str | None, Query(max_length=200)]
+_LEARNING = 2  # at once, one of which reads: those who wait for it take no thread from erasures
+_QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""")
 
 _ERRORS: dict[int | str, Any] = {
     code: {"model": Problem, "description": "A problem.", "content": {"application/problem+json": {}}}
@@ -87,6 +94,19 @@ class Learnt(BaseModel):
     rows_suppressed: int
 
 
+class Well(BaseModel):
+    """How the service is."""
+
+    ready: bool
+    problem: str | None
+    doubts: list[str]
+    waiting: int
+    overdue: int
+    receipts_owed: int
+    callbacks_owed: int
+    resumed: int
+
+
 class Purged(BaseModel):
     """How many requests were erased from the ledger."""
 
@@ -129,10 +149,10 @@ def filed(entry: Entry) -> Filed:
     )
 
 
-def add_routes(
-    app: FastAPI, service: ErasureService, guard: Guard, metrics: Metrics, files: Mapping[str, Path]
-) -> None:
+def add_routes(app: FastAPI, service: ErasureService, guard: Guard, metrics: Metrics, limits: Configuration) -> None:
     """Serve them under ``/v1``."""
+    files = limits.model_files()
+    learning = CapacityLimiter(_LEARNING)
     router = APIRouter(tags=["Service"], responses=_ERRORS)
     auditing: Any = [Depends(guard.needs("audit"))]
 
@@ -156,7 +176,8 @@ def add_routes(
         kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
         body = await request.body()
         columns = {"label": label, "id": id, "subject": subject, "targets": target or ()}
-        return await run_in_threadpool(_learn, service, name, kind, body, columns, skip_known)
+        given = service, name, kind, body, columns, skip_known, limits.rows
+        return await to_thread.run_sync(_learn, *given, limiter=learning)
 
     @router.get("/v1/state", dependencies=auditing)
     async def state(model: Name = None) -> list[ModelState]:
@@ -177,9 +198,14 @@ def add_routes(
             raise Refused(404, "nothing was verified since the service started: POST to this address.")
         return checked(found)
 
+    @router.get("/v1/health", dependencies=auditing)
+    async def health() -> Well:
+        """How the service is, in words: a full disk, say, or a file system where overwritten bytes may stay."""
+        return Well(**asdict(service.health()))
+
     @router.get("/v1/requests", dependencies=[Depends(guard.needs("erase", "audit"))])
     async def requests() -> list[Filed]:
-        """All requests, the oldest first; receipts that are owed are shown to auditors alone."""
+        """All requests, the oldest first, with nobody's identity."""
         return [filed(entry) for entry in service.entries()]
 
     @router.get("/v1/receipts/{request_id}", dependencies=auditing, responses={202: {"description": "Not signed yet."}})
@@ -240,19 +266,26 @@ def model_state(service: ErasureService, name: str, file: Path) -> ModelState:
 
 
 def _learn(
-    service: ErasureService, name: str, kind: str, body: bytes, columns: dict[str, Any], skip_known: bool
+    service: ErasureService, name: str, kind: str, body: bytes, columns: dict[str, Any], skip_known: bool, most: int
 ) -> Learnt:
     model = service.snapshot(name).model
     schema = schema_of(model)
     if kind == JSON_LINES or kind == "application/x-ndjson":
-        body = _arrow_of_lines(body)
+        body = _arrow_of_lines(body, most)
     elif kind not in (ARROW, "text/csv"):
         raise Refused(415, f"give {JSON_LINES}, text/csv or {ARROW}.")
     columns = {key: value for key, value in columns.items() if value}
     if schema is None and model.classifies:
         columns.setdefault("label", "label")
-    with stream_table(io.BytesIO(body), schema=schema, features=model.feature_names, **columns) as stream:
-        blocks = list(stream)
+    blocks, rows = [], 0
+    try:
+        with stream_table(io.BytesIO(body), schema=schema, features=model.feature_names, **columns) as stream:
+            for block in stream:
+                rows += len(block.y)
+                _few(rows, most)
+                blocks.append(block)
+    except ErasableError as error:
+        raise InputError(_discreet(str(error), {*(columns_of(model) or ()), "label"})) from error
     report = service.learn(name, blocks, skip_known=skip_known)
     return Learnt(
         model=name,
@@ -264,19 +297,46 @@ def _learn(
     )
 
 
-def _arrow_of_lines(body: bytes) -> bytes:
-    """JSON Lines as an Arrow stream, so that one reader reads both."""
-    pa = pyarrow()
-    from pyarrow import json as arrow_json
+def _arrow_of_lines(body: bytes, most: int) -> bytes:
+    """JSON Lines as an Arrow stream, so that one reader reads both.
 
+    Not by pyarrow's own reader: objects within objects, deep enough, would be the end of the process.
+    """
+    lines = [line for line in body.splitlines() if line.strip()]
+    _few(len(lines), most)
+    pa, out = pyarrow(), io.BytesIO()
     try:
-        table = arrow_json.read_json(io.BytesIO(body))
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise InputError("JSON Lines could not be read: one object on each line, columns of one type.") from error
-    out = io.BytesIO()
-    with pa.ipc.new_stream(out, table.schema) as writer:
-        writer.write_table(table)
+        objects = [json.loads(line, parse_constant=_no_constant) for line in lines]
+        names = list(objects[0])
+        if any(not isinstance(one, dict) or not one.keys() <= objects[0].keys() for one in objects):
+            raise ValueError("other keys than the first line")
+        table = pa.table({name: pa.array([one.get(name) for one in objects]) for name in names})
+        with pa.ipc.new_stream(out, table.schema) as writer:
+            writer.write_table(table)
+    except (pa.ArrowException, ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
+        raise InputError(
+            "JSON Lines could not be read: one object on each line, with the keys of the first, columns of one type."
+        ) from error
     return out.getvalue()
+
+
+def _discreet(text: str, known: Collection[str]) -> str:
+    """What is wrong with a table, less names of columns that the model does not have.
+
+    Of a table without a line of names, its first row is taken for one.
+    """
+    shown = {repr(name) for name in known}
+    text = _QUOTED.sub(lambda found: found[0] if found[0] in shown else "'…'", text)
+    return text.replace("standard input", "the body")
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(name)
+
+
+def _few(n: int, most: int) -> None:
+    if n > most:
+        raise Refused(413, f"at most {most:,} rows are learnt in one request.")
 
 
 def _maybe(time: datetime | None) -> str | None:

@@ -6,6 +6,7 @@ No answer quotes what came in.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
 from http import HTTPStatus
 
@@ -14,6 +15,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from erasable.errors import (
     BusyError,
@@ -21,8 +23,10 @@ from erasable.errors import (
     ErasableError,
     NoRowsError,
     QueueFullError,
+    StateFormatError,
     StoreError,
     UnknownRequestError,
+    VerificationError,
 )
 
 log = logging.getLogger("erasable.service")
@@ -35,7 +39,17 @@ STATUS: tuple[tuple[type[Exception], int], ...] = (
     (NoRowsError, 409),
     (BusyError, 503),
     (StoreError, 503),
+    (StateFormatError, 503),
+    (VerificationError, 503),
     (ErasableError, 400),
+)
+
+#: What is said instead of texts that may name paths.
+_INSTEAD: tuple[tuple[type[Exception], str], ...] = (
+    (BusyError, "the service is stopping, or another process is changing the model; nothing was done: try again."),
+    (StoreError, "the disk of the service is full or failing, or a file is gone; nothing was accepted."),
+    (StateFormatError, "a file of the service is damaged: its operator has to put it right."),
+    (VerificationError, "a model does not verify: its operator has to put it right."),
 )
 
 
@@ -57,13 +71,16 @@ class Refused(Exception):  # noqa: N818 - an answer
 
 
 def refusal_of(error: Exception) -> Refused | None:
-    """An error of this package as an answer; of StoreError only that it failed, since it may name paths."""
+    """An error of this package as an answer; where the service is at fault, in words that name no paths."""
     if isinstance(error, Refused):
         return error
+    if isinstance(error, ClientDisconnect):
+        return Refused(400, "the body was cut off.")
     for kind, status in STATUS:
         if isinstance(error, kind):
-            wait = {"Retry-After": str(getattr(error, "retry_after", 1))} if status in (429, 503) else {}
-            text = "the disk of the service is full or failing; nothing was accepted" if status == 503 else str(error)
+            seconds = math.ceil(getattr(error, "retry_after", 1))
+            wait = {"Retry-After": str(max(1, seconds))} if status in (429, 503) else {}
+            text = next((said for cause, said in _INSTEAD if isinstance(error, cause)), str(error))
             return Refused(status, text, wait)
     return None
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import httpx
 import uvicorn
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from erasable.audit.keys import PrivateKey, new_key, read_private_key, write_key
 from erasable.errors import ConfigurationError
@@ -34,15 +35,42 @@ _CALLBACK_SECONDS = 10.0
 _SWITCH_SECONDS = 0.0005  # how long the writer may keep a prediction waiting for the interpreter
 
 
+class Connection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
+    """A connection that is closed when nothing whole comes over it for too long, however slowly something does.
+
+    What comes after the head of a request is under its deadline.
+    """
+
+    seconds = 30.0
+
+    def connection_made(self, transport: Any) -> None:
+        """Begin to look, now and then, whether a request is under way."""
+        super().connection_made(transport)
+        self._next_look = self.loop.call_later(self.seconds, self._look, self.cycle)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It is over."""
+        self._next_look.cancel()
+        super().connection_lost(exc)
+
+    def _look(self, before: Any) -> None:
+        idle = self.cycle is None or self.cycle.response_complete
+        if idle and self.cycle is before:
+            self.transport.close()
+        else:
+            self._next_look = self.loop.call_later(self.seconds, self._look, self.cycle if idle else self)
+
+
 def callbacks(signer: Signer, configuration: Configuration, client: httpx.Client | None = None) -> Callable[..., None]:
-    """Delivers callbacks, signed: over TLS, without following redirections."""
+    """Delivers callbacks, signed, without following redirections or reading what is answered."""
     client = client or httpx.Client(timeout=_CALLBACK_SECONDS, follow_redirects=False)
 
     def send(url: str, entry: Entry) -> None:
-        body = status_of(entry, configuration.processor_domain, configuration.url) | {"status_callback_url": url}
+        body = status_of(entry, configuration.url) | {"status_callback_url": url}
         raw = json.dumps(body, separators=(",", ":")).encode()
         headers = {"Content-Type": "application/json"} | signed_headers(raw, signer, configuration.processor_domain)
-        client.post(url, content=raw, headers=headers).raise_for_status()
+        with client.stream("POST", url, content=raw, headers=headers) as answer:
+            answer.raise_for_status()
 
     return send
 
@@ -104,6 +132,7 @@ def serve(configuration: Configuration, *, started: Callable[[Health], None] | N
                 port=configuration.port,
                 access_log=False,  # its lines would hold what clients put into addresses
                 log_config=None,
+                http=Connection,
                 server_header=False,
                 date_header=True,
                 timeout_graceful_shutdown=max(1, int(configuration.drain)),

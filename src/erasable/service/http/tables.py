@@ -58,7 +58,7 @@ def rows_of_numbers(model: Model, rows: Any) -> Any:
         return _encoded(model, {name: [row[j] for row in rows] for j, name in enumerate(names)})
     try:
         X = np.array(rows, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (OverflowError, TypeError, ValueError) as error:
         raise InputError("rows must be lists of numbers, all of one length.") from error
     if X.ndim != 2 or (width is not None and X.shape[1] != width):
         raise InputError(f"rows must be of {width} numbers each.")
@@ -69,7 +69,10 @@ def rows_of_numbers(model: Model, rows: Any) -> Any:
 
 def table_of_csv(text: str) -> Table:
     """CSV text with a line of names; cells that are numbers are numbers, empty ones are missing."""
-    lines = list(csv.reader(io.StringIO(text)))
+    try:
+        lines = list(csv.reader(io.StringIO(text)))
+    except csv.Error as error:
+        raise InputError("CSV could not be read: a cell is too long, or a line break stands alone.") from error
     if not lines or len(set(lines[0])) < len(lines[0]):
         raise InputError("CSV needs a first line of different names of columns.")
     if any(len(line) != len(lines[0]) for line in lines[1:]):
@@ -77,12 +80,20 @@ def table_of_csv(text: str) -> Table:
     return {name: [_cell(line[j]) for line in lines[1:]] for j, name in enumerate(lines[0])}
 
 
-def table_of_records(records: Sequence[Any]) -> Table:
-    """A list of objects with the same keys; a key that one lacks is missing there."""
+def table_of_records(model: Model, records: Sequence[Any]) -> Table:
+    """The columns that a model needs, or all, of a list of objects; a key that one lacks is missing there.
+
+    What no model needs is not copied: a key that only one of many objects has would be a column of its own.
+    """
     if not all(isinstance(record, dict) for record in records):
         raise InputError("records must be JSON objects.")
-    names = dict.fromkeys(name for record in records for name in record)
-    return {name: [record.get(name) for record in records] for name in names}
+    needed = columns_of(model)
+    if needed is None and any(record.keys() != records[0].keys() for record in records):
+        raise InputError("records must have the same keys, since the model knows no names of columns.")
+    names = list(records[0]) if needed is None and records else needed or []
+    return {
+        name: [record.get(name) for record in records] for name in names if any(name in record for record in records)
+    }
 
 
 def _encoded(model: Model, table: Table) -> Any:

@@ -1,0 +1,272 @@
+"""What nobody in good faith sends, and files that were changed under the service: an answer, and nothing else."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import dataclasses
+import json
+import logging
+import re
+import socket
+import time
+import uuid
+
+import httpx
+import pytest
+
+from erasable.service.http.app import create_app
+from erasable.service.http.guard import Rates
+from erasable.service.http.server import Connection
+from erasable.service.http.signing import Signer
+from erasable.service.tokens import TokenFile
+from tests.service.http.conftest import PEOPLE, serving
+
+CANARY = "canary-3b1e@example.org"
+JSON, LINES = {"Content-Type": "application/json"}, {"Content-Type": "application/jsonl"}
+
+
+def tensor(shape, data, name="X", datatype="FP64"):
+    return {"inputs": [{"name": name, "shape": shape, "datatype": datatype, "data": data}]}
+
+
+def erasure(**change):
+    who = {"identity_type": "email", "identity_value": CANARY, "identity_format": "raw"}
+    return {
+        "subject_request_id": str(uuid.uuid4()),
+        "subject_request_type": "erasure",
+        "submitted_time": "2026-01-02T15:00:00Z",
+        "subject_identities": [who],
+        **change,
+    }
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("/v2/models/credit/infer", tensor([10**15, 0], []), 413),
+        ("/v2/models/credit/infer", tensor([500, 0], []), 400),
+        ("/v2/models/credit/infer", tensor([1, 4], [10**400, 1, 1, 1]), 400),
+        ("/models/credit/invocations", {"inputs": [[10**400, 1, 1, 1]]}, 400),
+        ("/models/credit/invocations", {"inputs": [[{"a": 1}, 1, 1, 1]]}, 400),
+        ("/models/credit/invocations", {"dataframe_records": [{f"k{i}": 1} for i in range(1000)]}, 400),
+        ("/models/named/invocations", {"dataframe_records": [{f"k{i}": 1} for i in range(1000)]}, 400),
+        ("/models/credit/invocations", {"dataframe_records": [{"a": 1}] * 1001}, 413),
+        ("/models/credit/invocations", {"inputs": [[1, 2, 3, 4]] * 1001}, 413),
+    ],
+)  # fmt: skip
+def test_bodies_that_would_grow_are_refused_before_they_do(site, path, body, status):
+    answer = site.as_("predict").post(path, json=body, timeout=5)
+    assert answer.status_code == status
+
+
+@pytest.mark.parametrize("text", ["a,b\n1,\r2\n", "a\n" + "x" * 200_000 + "\n", "a,b\n1,\x002\n"])
+def test_csv_that_its_reader_refuses_is_a_problem_of_the_client(site, text):
+    answer = site.as_("predict").post("/models/credit/invocations", content=text, headers={"Content-Type": "text/csv"})
+    assert answer.status_code == 400
+
+
+@pytest.mark.parametrize("depth", [500, 100_000])
+def test_json_of_any_depth_is_read_or_refused(site, depth):
+    nested = "[" * depth + "]" * depth
+    http = site.as_("all")
+    text = json.dumps(erasure())[:-1] + f', "extensions": {{"erasable.example": {nested}}}}}'
+    assert http.post("/v2/requests", content=text, headers=JSON).status_code == 400
+    for path in ("/v2/models/credit/infer", "/models/credit/invocations"):
+        assert http.post(path, content=f'{{"inputs": {nested}}}', headers=JSON).status_code == 400
+    lines = f'{{"a": {nested}}}'
+    answer = http.post("/v1/learn?model=named", content=lines, headers=LINES)
+    assert answer.status_code == 400
+
+
+def test_waiting_is_told_in_whole_seconds(site):
+    http, seen = site.as_("erase"), None
+    with site.service.worker.turn:  # nothing is committed meanwhile
+        for _ in range(site.service.settings.queue + 1):
+            seen = http.post("/v2/requests", json=erasure())
+        assert seen.status_code == 429
+        assert seen.headers["Retry-After"] == "1"
+        assert seen.json()["error"]["code"] == 429
+    for _ in range(500):
+        if site.service.health().waiting == 0:
+            break
+        time.sleep(0.02)
+    assert site.service.health().waiting == 0
+
+
+def test_the_health_is_said_to_auditors(site):
+    said = site.as_("audit").get("/v1/health").json()
+    assert said["ready"] is True
+    assert said.keys() == {field.name for field in dataclasses.fields(site.service.health())}
+    assert site.as_("erase").get("/v1/health").status_code == 403
+
+
+def test_canaries_in_odd_places_come_back_nowhere(site, caplog):
+    """Names of headers, queries, keys, models, columns, addresses of callbacks and parts of forms."""
+    caplog.set_level(logging.DEBUG)
+    http = site.as_("all")
+    table = {"Content-Type": "text/csv"}
+    part = {"file": (CANARY, CANARY.encode(), CANARY), CANARY: (None, CANARY)}
+    answers = [
+        http.get(f"/v1/state?model={CANARY}", headers={"X-" + CANARY.replace("@", "-"): CANARY}),
+        http.get(f"/{CANARY}?{CANARY}={CANARY}"),
+        http.get(f"/static/{CANARY}"),
+        http.get(f"/static/..%2f{CANARY}"),
+        http.get(f"/requests/{CANARY}"),
+        http.post(f"/v1/learn?model=named&label={CANARY}", content=f"{CANARY},a\n1,{CANARY}\n", headers=table),
+        http.post("/v1/learn?model=named", content=f"a,b,c,d,label\n1,2,3,{CANARY},yes\n", headers=table),
+        http.post("/v1/learn?model=named", content=b'{"%b": "x"}' % CANARY.encode(), headers=LINES),
+        http.post("/v1/learn?model=named", content=CANARY, headers={"Content-Type": f"text/{CANARY}"}),
+        http.post("/models/named/invocations", content=f"{CANARY}\n1\n", headers=table),
+        http.post("/models/named/invocations", json={"dataframe_records": [{CANARY: CANARY}]}),
+        http.post("/v2/models/named/infer", json=tensor([1], [CANARY], CANARY, CANARY)),
+        http.post("/v2/requests", json=erasure(status_callback_urls=[f"https://{CANARY}/{CANARY}"])),
+        http.post("/v2/requests", json=erasure(subject_identities=[{CANARY: CANARY}])),
+        http.post("/v2/requests", json={CANARY: CANARY}),
+        http.post("/receipts", files=part, headers={"Cookie": f"erasable_session={CANARY}"}),
+        http.post("/login", files=part),
+        http.request(CANARY.split("@")[0].upper(), f"/v2/requests/{CANARY}"),
+        site.plain.get("/metrics", headers={"Authorization": f"Bearer {CANARY}"}),
+    ]  # fmt: skip
+    for answer in answers:
+        assert answer.status_code < 500, answer.request.url
+        assert CANARY not in answer.text + str(answer.headers), answer.request.url
+    ours = (record for record in caplog.records if record.name.startswith(("erasable", "uvicorn.error")))
+    logged = "\n".join(record.getMessage() + str(record.exc_info) for record in ours)
+    assert CANARY not in logged
+    assert CANARY not in http.get("/metrics").text
+
+
+def test_tokens_of_odd_characters_are_none(site):
+    for text in ("", " ", "é", "a" * 7000, "../../etc/passwd", "%00", "erasable_"):
+        headers = {"Authorization": b"Bearer ." + text.encode() + b"."}
+        assert site.plain.get("/v1/state", headers=headers).status_code == 401
+        assert site.plain.post("/login", data={"token": text}).status_code == 401
+
+
+def test_an_upload_that_is_cut_off_is_no_error_of_the_service(site, caplog):
+    caplog.set_level(logging.INFO)
+    host, port = site.base.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port))) as cut:
+        head = f"POST /v2/requests HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {site.tokens['erase']}\r\n"
+        cut.sendall(f"{head}Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n{{".encode())
+        time.sleep(0.1)
+    for _ in range(100):
+        if any("/v2/requests 400" in record.getMessage() for record in caplog.records):
+            break
+        time.sleep(0.02)
+    assert any("POST /v2/requests 400" in record.getMessage() for record in caplog.records)
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+def test_the_same_id_with_other_bodies_at_once_is_one_request(site):
+    bodies = [erasure(subject_request_id="0b0e7d54-7a4c-4b5e-8a54-0f6f3f8d2a11", note=i) for i in range(8)]
+    with concurrent.futures.ThreadPoolExecutor(8) as pool, httpx.Client(base_url=site.base) as http:
+        headers = {"Authorization": f"Bearer {site.tokens['erase']}"}
+        found = list(pool.map(lambda body: http.post("/v2/requests", json=body, headers=headers).status_code, bodies))
+    assert sorted(found) == [201] + [409] * 7
+
+
+@pytest.fixture
+def signed_in(site):
+    """A client with a cookie, and the secret of its forms."""
+    with httpx.Client(base_url=site.base, follow_redirects=False) as http:
+        answer = http.post("/login", data={"token": site.tokens["all"]})
+        http.headers["Cookie"] = answer.headers["set-cookie"].partition(";")[0]
+        http.form = re.search(r'name="form" value="([^"]+)"', http.get("/requests").text)[1]
+        yield http
+
+
+def test_forms_are_those_of_this_site_and_of_this_session(site, signed_in):
+    sent = {"type": "email", "format": "raw", "value": PEOPLE[0], "form": signed_in.form}
+    for change, headers in (
+        ({"form": "é"}, {}),
+        ({"form": ""}, {}),
+        ({}, {"Sec-Fetch-Site": "cross-site"}),
+        ({}, {"Sec-Fetch-Site": "same-site"}),
+    ):
+        assert signed_in.post("/requests", data=sent | change, headers=headers).status_code == 403
+    fixed = {"Cookie": "erasable_session=chosen-by-somebody-else"}
+    token = {"token": site.tokens["all"]}
+    assert site.plain.post("/login", data=token, headers={"Sec-Fetch-Site": "cross-site"}).status_code == 403
+    answer = site.plain.post("/login", data=token, headers=fixed)
+    assert "chosen" not in answer.headers["set-cookie"]
+
+
+def test_pages_are_shown_at_the_rate_of_their_token(site, signed_in, monkeypatch):
+    monkeypatch.setattr(Rates, "take", lambda *_: 2.5)
+    answer = signed_in.get("/requests")
+    assert answer.status_code == 429
+    assert answer.headers["Retry-After"] == "3"
+    assert "slow down" in signed_in.post("/login", data={"token": site.tokens["all"]}).text
+
+
+def test_a_damaged_file_of_tokens_lets_nobody_in_and_is_said(site, signed_in):
+    tokens = site.configuration.folder / "tokens.json"
+    whole = tokens.read_bytes()
+    other = json.loads(whole)
+    other["tokens"][0]["sha256"] = "é"
+    naive = json.loads(whole)
+    naive["tokens"][-1]["expires"] = "2020-01-01T00:00:00"
+    try:
+        for text in (whole[:-20], b"", b"{}", json.dumps(other).encode(), json.dumps(naive).encode()):
+            tokens.write_bytes(text)
+            for http, path in ((site.as_("all"), "/v1/state"), (signed_in, "/requests"), (signed_in, "/")):
+                answer = http.get(path)
+                assert answer.status_code == 503
+                assert "damaged" in answer.text
+            assert site.plain.get("/v2/health/live").status_code == 200
+    finally:
+        tokens.write_bytes(whole)
+    assert site.as_("all").get("/v1/state").status_code == 200
+
+
+@contextlib.contextmanager
+def another(site, signer=None, **change):
+    """A second server around the same service, with other settings."""
+    options = {"http": change.pop("http")} if "http" in change else {}
+    configuration = dataclasses.replace(site.configuration, **change)
+    tokens = TokenFile(site.configuration.folder / "tokens.json")
+    with serving(create_app(site.service, tokens, configuration, site.service.receipt_key, signer), **options) as base:
+        headers = {"Authorization": f"Bearer {site.tokens['all']}"}
+        with httpx.Client(base_url=base, headers=headers, timeout=20) as http:
+            yield http
+
+
+def test_learning_that_waits_is_given_up_in_time_and_takes_no_thread_from_others(site, rsa_files):
+    def learn(i):
+        row = f"a,b,c,d,label,i\n1,2,3,4,yes,late-{i}\n"
+        return http.post("/v1/learn?model=named&id=i", content=row, headers={"Content-Type": "text/csv"}).status_code
+
+    with (
+        another(site, Signer(*rsa_files), deadline=1.0) as http,
+        concurrent.futures.ThreadPoolExecutor(60) as pool,
+        site.service.worker.turn,  # a long commit
+    ):
+        begun = time.monotonic()
+        waiting = [pool.submit(learn, i) for i in range(60)]
+        time.sleep(0.3)
+        assert http.post("/v2/requests", json=erasure()).status_code == 201
+        assert not all(one.done() for one in waiting)
+        assert {one.result() for one in waiting} == {504}
+        assert time.monotonic() - begun < 10
+
+
+def test_slow_bodies_and_slow_heads_are_given_up(site):
+    class Quick(Connection):
+        seconds = 0.2
+
+    with another(site, http=Quick, deadline=0.5) as http:
+        assert http.get("/v2/health/live").status_code == 200
+        host, port = http.base_url.host, http.base_url.port
+        token = site.tokens["predict"]
+        head = f"POST /models/named/invocations HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n"
+        for sent, answered in (
+            (b"", b""),
+            (b"GET / HTTP/1.1\r\nHost:", b""),
+            (f"{head}Content-Length: 100\r\n\r\n[".encode(), b"HTTP/1.1 504"),
+        ):
+            with socket.create_connection((host, port), timeout=5) as slow:
+                slow.sendall(sent)
+                assert slow.recv(12) == answered
+        assert http.get("/v2/health/live").status_code == 200  # a connection that was idle meanwhile is opened anew
