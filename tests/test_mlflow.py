@@ -164,6 +164,8 @@ def test_a_registered_model_that_is_not_there_is_said(flavor, tmp_path):
     classifier().save(tmp_path / "live.erasable")
     with pytest.raises(ConfigurationError, match="registry"):
         flavor.stale(tmp_path / "live.erasable", "nobody")
+    with pytest.raises(ConfigurationError, match="registry"):
+        flavor.stale(tmp_path / "live.erasable", "nobody", tracking_uri="nowhere://at.all")
 
 
 def test_another_flavor_is_refused_by_name(flavor, tmp_path):

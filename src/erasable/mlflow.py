@@ -220,8 +220,8 @@ def stale(
         When the registry has no model of that name, or does not answer.
     """
     kept = _ids_in(live)[0]
-    client = mlflow.MlflowClient(tracking_uri, registry_uri)
     try:
+        client = mlflow.MlflowClient(tracking_uri, registry_uri)
         client.get_registered_model(name)
         versions = sorted(client.search_model_versions(f"name = '{_quoted(name)}'"), key=lambda v: int(v.version))
         found, seen = [], 0

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+import shlex
 from pathlib import Path
 
 import pyarrow.csv
@@ -98,6 +99,9 @@ def test_several_files_and_other_separators(folder, capsys):
         pyarrow.csv.write_csv(part, name, pyarrow.csv.WriteOptions(delimiter=";"))
     assert run(["schema", "*.csv", "--sep", ";", *OPTIONS, "--k", "5", "-o", "schema.toml"]) == 0
     assert Schema.load("schema.toml") == draft()
+    told = shlex.split(capsys.readouterr().out.splitlines()[-1])
+    assert told == ["erasable", "learn", "*.csv", *LEARN[:2], "--sep", ";", "-o", "model.erasable"]
+    assert run(told[1:]) == 0
     assert run(["learn", "a.csv", "b.csv", "--sep", ";", *LEARN]) == 0
     capsys.readouterr()
     assert run(["schema", "a.csv", "b.csv", "--sep", ";", "--check", "schema.toml", "--json"]) == 0
@@ -213,7 +217,7 @@ def test_types_that_change_between_files_are_refused(raw, capsys):
         refuse(["schema", "a.parquet", "b.parquet", "--check", "schema.toml"], 2, says)
         refuse(["schema", "a.parquet", "b.parquet", *OPTIONS, "-o", "n.toml"], 2, says)
         refuse(["schema", "raw.csv", "--target", "town", "-o", "n.toml"], 2, "'town' cannot be a target")
-        refuse(["learn", "raw.csv", "--schema", "n.toml", "-o", "m.erasable"], 2, "n.toml cannot be read")
+        refuse(["learn", "raw.csv", "--schema", "n.toml", "-o", "m.erasable"], 2, "n.toml does not exist")
 
 
 def test_scan_finds_rows_as_the_schema_encodes_them(raw, capsys):

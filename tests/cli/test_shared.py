@@ -8,7 +8,7 @@ import sys
 import pytest
 from rich.console import Console
 
-from erasable.cli._shared import Bars, print_json, text_table
+from erasable.cli._shared import Bars, print_json, print_whole, text_table
 
 
 class Terminal(io.StringIO):
@@ -87,6 +87,17 @@ def test_a_table_shows_brackets_as_they_are():
     text = page.file.getvalue()
     for cell in ("title [bold]", "[a]", "[red]", "│  1 │"):
         assert cell in text
+
+
+def test_a_table_that_is_too_wide_is_printed_whole():
+    head, row = [f"column {j}" for j in range(20)], [f"{j}.1234567" for j in range(20)]
+    narrow, wide = (Console(file=io.StringIO(), width=width, color_system=None) for width in (80, 500))
+    for page in (narrow, wide):
+        print_whole(page, text_table("", head, [row]))
+    for cell in (*head, *row):
+        assert cell in narrow.file.getvalue()
+    assert "│" in wide.file.getvalue()
+    assert "│" not in narrow.file.getvalue()
 
 
 def test_json_has_no_not_a_number(capsys):

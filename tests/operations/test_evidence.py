@@ -205,13 +205,14 @@ def test_results_of_scan_and_audit_are_tables(home):
     assert "TPR at 0.1% FPR" not in page
 
 
-def test_remains_are_a_reason_not_to_hold(home):
+def test_remains_are_a_reason_not_to_hold(home, capsys):
     found = scan_for(home, gone(home), id="row", exclude=["*.csv"]).as_json()
     (home / "scan.json").write_text(json.dumps(found))
     _, page = made(home, scan="scan.json")
     assert "of rows that should be gone" in page
     argued = ["evidence", "canary.erasable", "--receipts", "in", "--key", "signer.pub.pem", "--scan", "scan.json"]
     assert run([*argued, "-o", "again"]) == 1
+    assert "of rows that should be gone" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -130,6 +130,8 @@ BAD_CSV = {
     "booleans after numbers": ("a,label\n" + "1,0\n" * 300_000 + "true,1\n", "'a' must be numeric"),
     "a short line": (f"a,b,label\n1,2,3\n{SECRET},{SECRET_TEXT}\n", "cannot be read as CSV"),
     "a long line": (f"a,b,label\n1,2,3\n{SECRET},{SECRET_TEXT},1,1\n", "cannot be read as CSV"),
+    "another separator": ("a;label\n1,5;0\n2,5;1\n", "sep="),
+    "another separator, and quotes": ('a;b;label\n"x";y;0\n', "sep="),
     "a short line late": ("a,label\n" + "1,0\n" * 300_000 + f"{SECRET_TEXT}\n", "different numbers of cells"),
     "no line": ("\n\n", "bad.csv"),
     "only names": ("a,label", "bad.csv"),

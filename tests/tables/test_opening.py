@@ -93,6 +93,9 @@ def test_other_encodings_have_to_be_named(tmp_path):
     assert_same(load_table(tmp_path / "t.csv", id="id", dialect=Dialect(encoding="cp1252")), plain(tmp_path))
     with refused(InputError, "t.csv"):
         load_table(tmp_path / "t.csv", id="id")
+    (tmp_path / "names.csv").write_bytes("größe,label\n1,0\n".encode("latin-1"))
+    with refused(InputError, "names.csv", "encoding="):
+        load_table(tmp_path / "names.csv")
     (tmp_path / "u.csv").write_bytes(TEXT.encode("utf-16-le"))
     with refused(InputError, "u.csv", "bytes of zero", "encoding="):
         load_table(tmp_path / "u.csv", id="id")

@@ -212,6 +212,17 @@ def show_scores(scores: Any, *, aside: bool = False, title: str = "") -> None:
         page.print(text_table(table.title, table.head, table.rows))
 
 
+def print_whole(page: Console, table: Table) -> None:
+    """Print a table of which nothing is cut off: where the page is too narrow, in long lines without a frame."""
+    from rich.measure import Measurement
+
+    wide = page.options.update(max_width=10_000)
+    if Measurement.get(page, wide, table).minimum > page.width:
+        table.box, table.padding = None, (0, 2, 0, 0)
+        page = console(width=Measurement.get(page, wide, table).maximum, file=page.file)
+    page.print(table)
+
+
 def text_table(
     title: str,
     head: Sequence[str],

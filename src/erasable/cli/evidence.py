@@ -59,6 +59,7 @@ def evidence(
             found = make(model, receipts, out, **given, progress=bars.of("verifying"))
     except StateFormatError as error:  # as `verify` has it
         raise VerificationError(str(error)) from error
+    remains = 0 if found.scan is None else found.scan["found"]
     if as_json:
         print_json({"page": str(out / PAGE), **found.as_json()})
     else:
@@ -66,9 +67,10 @@ def evidence(
         say("the model verifies" if found.verified else "the model does NOT verify: see erasable verify")
         if found.wrong_receipts:
             say(f"{found.wrong_receipts:,} of the files are no receipts, or not signed with a key given")
+        if remains:
+            say(f"the scan found {remains:,} remains of rows that should be gone: the page says so")
         if not keys:
             say("note: signatures were not checked: give --key", aside=True)
-    remains = found.scan is not None and found.scan["found"]
     raise typer.Exit(
         UNVERIFIED if not found.verified else BAD_RECEIPT if found.wrong_receipts else FAILED if remains else DONE
     )

@@ -25,6 +25,7 @@ from erasable.cli._shared import (
     console,
     dialect_of,
     print_json,
+    print_whole,
     ranges_of,
     text_table,
     unmarked,
@@ -333,7 +334,8 @@ def _show(found: Plan, command: str | None, out: Path | None) -> None:
     page = console(highlight=True)
     for table in (found.table(), found.predictions()):
         marked = not table.head[0]  # the first column holds the arrow at what is recommended
-        page.print(text_table(table.title, table.head, table.rows, numbers=marked, bold=lambda row: row[0] == "→"))
+        shown = text_table(table.title, table.head, table.rows, numbers=marked, bold=lambda row: row[0] == "→")
+        print_whole(page, shown)
     for warning in found.warnings:
         page.print(f"[bold yellow]warning:[/] {unmarked(as_typed(warning))}", highlight=False, soft_wrap=True)
     for way in ([] if command is None else [command]) + [found.line]:

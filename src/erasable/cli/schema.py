@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -107,11 +108,19 @@ def schema(
         _check(check, source, dialect, as_json)
     else:
         options = {**roles, "subject": subject or (), "ignore": ignore or (), "k": k, "dialect": dialect}
-        _draft(data, source, from_public, out, options, as_json)
+        said = {"--sep": sep, "--encoding": encoding, "--decimal": decimal}
+        written = [word for option, value in said.items() if value is not None for word in (option, value)]
+        _draft(data, source, from_public, out, options, written, as_json)
 
 
 def _draft(
-    data: list[str], source: Any, public: Path | None, out: Path | None, options: dict[str, Any], as_json: bool
+    data: list[str],
+    source: Any,
+    public: Path | None,
+    out: Path | None,
+    options: dict[str, Any],
+    written: list[str],
+    as_json: bool,
 ) -> None:
     from erasable.errors import ConfigurationError
     from erasable.operations.schemas import check_names, draft_table, write_schema
@@ -133,7 +142,7 @@ def _draft(
     _show_draft(draft)
     n, kinds = draft.schema.n_features_out, len(draft.schema.features)
     say(f"{out}: {kinds:,} columns become {n:,} features. Read it, edit it, then:")
-    say(f"erasable learn {' '.join(data)} --schema {out}")
+    say(shlex.join(["erasable", "learn", *data, "--schema", str(out), *written, "-o", "model.erasable"]))
 
 
 def _head(draft: Draft, public: Path | None) -> str:
@@ -153,9 +162,9 @@ def _show_draft(draft: Draft) -> None:
     cells = [(name, kinds[name], "; ".join(entries)) for name, entries in rows.items()]
     title = "How many subjects would have to be absent for an entry to change (stored nowhere)"
     console().print(text_table(title, ("column", "kind", "entry: subjects"), cells, numbers=False))
-    frail = sum(margin < 2 for margin in least.values())
+    frail = [name for name, margin in least.items() if margin < 2]
     if frail:
-        say(f"Columns with an entry that one person could change: {frail:,}. Look at these.")
+        say(f"One person could change an entry of: {', '.join(frail)}. Look at these.")
 
 
 def _show(data: Any, k: int, dialect: Dialect | None, as_json: bool) -> None:

@@ -127,7 +127,15 @@ def _without_values(message: str, X: Any) -> str:
     if "could not convert" in message:
         texts = _columns_of_text(X)
         where = f" in {', '.join(texts)}," if texts else ""
-        return f"X holds text{where} where numbers are required: encode categories as numbers first."
+        return (
+            f"X holds text{where} where numbers are required: let a public schema encode it, with "
+            "feature_map=TableEncoder(schema), or encode it as numbers first."
+        )
+    if message.startswith("Input X contains NaN"):  # what follows recommends imputers, which remember rows
+        return (
+            "Input X contains NaN: fill missing entries with numbers that you know beforehand, or let a public schema "
+            "say what stands for them, with feature_map=TableEncoder(schema). An imputer remembers rows."
+        )
     if message.startswith("Unknown label type: continuous"):
         return (
             "Unknown label type: continuous. Labels are classes; numbers are for a regression, ErasableRegressor, with "

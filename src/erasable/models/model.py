@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from copy import deepcopy
+from os import PathLike
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -401,7 +402,9 @@ def model_behind(estimator: Any, purpose: str) -> Model:
     if isinstance(estimator, Model):
         return estimator
     if not is_model(estimator):
-        raise InputTypeError(f"{purpose} needs a model that can forget bit for bit; got {type(estimator).__name__}.")
+        path = ": read a file with load(path) first" if isinstance(estimator, str | PathLike) else ""
+        kind = type(estimator).__name__
+        raise InputTypeError(f"{purpose} needs a model that can forget bit for bit; got {kind}{path}.")
     model: Model = estimator.fitted_model(purpose)
     return model
 

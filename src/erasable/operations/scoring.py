@@ -175,14 +175,20 @@ class RegressionScores:
     def line(self) -> str:
         """The figures in a line of text."""
         r2 = "R² undefined" if self.r2 is None else f"R² {self.r2:.4f} (0 for a constant)"
-        return f"{r2}, mean absolute error {self.mean_absolute_error:.4g} ({self.mean_absolute_error_of_mean:.4g})"
+        model, constant = _amount(self.mean_absolute_error), _amount(self.mean_absolute_error_of_mean)
+        return f"{r2}, mean absolute error {model} ({constant})"
 
     def tables(self, title: str = "") -> list[TextTable]:
         """The figures."""
         errors = self.mean_absolute_error, self.mean_absolute_error_of_mean
         r2 = ("undefined", "undefined") if self.r2 is None else (f"{self.r2:.4f}", "0.0000")
-        figures = [("R²", *r2), ("mean absolute error", *(f"{error:.4g}" for error in errors))]
+        figures = [("R²", *r2), ("mean absolute error", *map(_amount, errors))]
         return [TextTable(title or f"{self.rows:,} rows with known targets", ("", "model", "a constant"), figures)]
+
+
+def _amount(error: float) -> str:
+    """An error in units of the target, as people write numbers of that size."""
+    return f"{error:,.0f}" if 1000 <= error < 1e15 else f"{error:.4g}"
 
 
 class Tally:

@@ -56,7 +56,11 @@ class Gathered:
         columns = Columns(table)
         absent = [name for name in needed if name not in columns.names]
         if absent:
-            raise ConfigurationError(f"the table has no column {' and no column '.join(map(repr, absent))}.")
+            one = " It has one column: sep= says what stands between cells of a CSV." if len(columns.names) == 1 else ""
+            raise ConfigurationError(
+                f"the table has no column {' and no column '.join(map(repr, absent))}: look at what it has with "
+                f"`erasable schema --show`, and name one of these.{one}"
+            )
         if not self.names:
             self.names = columns.names
             read = [n for n in self.names if n not in self._owners and not self._unread(n) and columns.holds_cells(n)]

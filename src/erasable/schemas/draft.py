@@ -221,7 +221,7 @@ class _Drafting:
         if facts.having(~np.isnan(numbers)) < self.k:
             raise InputError(
                 f"column {name!r} cannot be a target: fewer than k = {self.k} subjects have a number there. Name "
-                "another one, or give it as the label."
+                "another one, or give it as the label; numbers with decimal commas are read with decimal=."
             )
         found = draft_range(facts, numbers, _CELLS)
         ends, self.margins[name, "range", None] = (None, 1) if found is None else found

@@ -142,6 +142,8 @@ class Schema(FeatureMap):
             As :meth:`parse`; also where the file cannot be read.
         """
         file = Path(path)
+        if not file.exists():
+            raise ConfigurationError(f"{file} does not exist: check the path; `erasable schema` drafts a schema.")
         try:
             if file.stat().st_size > _LARGEST_FILE:
                 raise ConfigurationError(f"{file.name} has more than {_LARGEST_FILE:,} bytes: it is no schema.")

@@ -65,11 +65,10 @@ class CsvSource(ArrowSource):
         self._path, self._given, self.once = path, {**kinds, **weights}, pipe is not None
         self._dialect = dialect
         self._pipe: Iterator[bytes] | None = None if pipe is None else self._rows_of(pipe)
-        schema = self._first_block(roles)
-        self._names = schema.names
+        schema, self._names = self._first_block(roles)
         # By place when the first line may hold a row instead of names.
-        by_place = any(map(is_number, schema.names))
-        self._shown = [f"column {j}" if by_place else repr(n) for j, n in enumerate(schema.names)]
+        by_place = any(map(is_number, self._names))
+        self._shown = [f"column {j}" if by_place else repr(n) for j, n in enumerate(self._names)]
         columns = columns_of(schema, roles, path, self._shown)
         # What follows the first block has to be the same kind of number.
         kind_of = {f: "bool" if f in columns.booleans else "float64" for f in columns.features}
@@ -89,9 +88,11 @@ class CsvSource(ArrowSource):
                 self._pipe = chain([first], parts)
             else:
                 parts.close()
-            return self._table(first, convert).schema
+            schema = self._table(first, convert).schema
+            return schema, schema.names  # pyarrow decodes names when they are asked for
 
-        return read_or_refuse(look, self._path, f"CSV in {self._dialect.encoding or 'utf-8'}")
+        form = f"CSV in {self._dialect.encoding or 'utf-8'} with {self._dialect.sep!r} between cells"
+        return read_or_refuse(look, self._path, form, " Say how it is written with sep= and encoding=.")
 
     def _parts(self) -> Generator[bytes, None, None]:
         """The text in runs of whole rows. They are read here, since what pyarrow's threads read they may read late."""

@@ -107,7 +107,8 @@ class _Watch:
             else:
                 raise InputError(
                     f"{self.name}: in line {self._line_of(text, i):,} a quote is closed and its cell goes on, as where "
-                    "an earlier one is missing: put quotes around whole cells, and double those inside."
+                    "an earlier one is missing: put quotes around whole cells, and double those inside; or give sep=, "
+                    "where another character is between cells."
                 )
             turns.append(i)
         self.closed_last = closed == len(codes) - 2

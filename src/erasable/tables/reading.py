@@ -109,8 +109,17 @@ def existing_file(path: Path) -> Path:
     return path
 
 
-def read_or_refuse(read: Callable[[], T], path: Path, form: str) -> T:
+def read_or_refuse(read: Callable[[], T], path: Path, form: str, hint: str = "") -> T:
     """What ``read`` gives; when it fails, an error without the entries that the reader's own message may quote.
+
+    Parameters
+    ----------
+    read : callable
+    path : Path
+    form : str
+        What the file was taken for.
+    hint : str, optional
+        Ends the message.
 
     Raises
     ------
@@ -127,7 +136,7 @@ def read_or_refuse(read: Callable[[], T], path: Path, form: str) -> T:
     if not kind:
         raise InputError(f"{path.name} cannot be opened: permission was denied; check who may read it.")
     raise InputError(  # here and not above, where it would carry the original, and with it values, along
-        f"{path.name} cannot be read as {form} ({kind}): it may be cut short, damaged, or of another format."
+        f"{path.name} cannot be read as {form} ({kind}): it may be cut short, damaged, or of another format.{hint}"
     )
 
 
