@@ -1,6 +1,6 @@
 """Rows from Parquet that are more than memory holds, and workers that screen them: memory, speed, and the cost model.
 
-    python benchmarks/engines.py [--millions 1 2 5 10 20] [--folder DIR] [--picture FILE] [--only memory workers model]
+    python benchmarks/engines.py [--millions 1 2 5 10 20] [--folder DIR] [--picture FILE] [--only memory ...]
 
 Each measurement of memory is a process of its own. The files of 20 million rows x 64 take 5 GB in the folder.
 """
@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
@@ -23,12 +24,15 @@ import pyarrow.parquet as pq
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.tools import spread, table
 from erasable import ErasableClassifier
-from erasable.core.keyed_hash import keyed_hash
+from erasable.core.keyed_hash import hashed_order, keyed_hash
 from erasable.core.selector import RawRows
 from erasable.engines import Dask, Local
+from erasable.models import blocks as held_rows
+from erasable.models.blocks import Block
 from erasable.tables import stream_table
 
 MILLION, GROUP = 1_000_000, 125_000
+PARTS = ("memory", "workers", "model", "rounds")
 COLUMNS = {"label": "y", "id": "id", "subject": "who"}
 
 LEARNER = """
@@ -140,6 +144,35 @@ def workers(folder, d=256, millions=1, rounds=3, threshold=0.2):
     }
 
 
+def rounds_of(n=400_000, d=64, threshold=0.06, budgets=(2**20, 2**22, 2**24, 2**26)):
+    """Rounds and survivors against the formula of docs/scale.md, its c taken from the core set of one call."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n, d), dtype=np.float32) * np.arange(1, d + 1, dtype=np.float32) ** -0.5
+    y, turn = X[:, 0] > 0, np.empty(n, dtype=np.int64)
+    turn[hashed_order(range(n), 0)] = np.arange(n)
+    whole = ErasableClassifier(threshold=threshold).fit(X, y)
+    kept = np.sort(turn[whole.core_ids_])
+    found = []
+    with mock.patch.multiple(held_rows, _FIRST_BYTES=2**18, _FIRST_ROWS=10):  # else the first round holds most rows
+        for budget in budgets:
+            clf = ErasableClassifier(threshold=threshold)
+            blocks = [Block(X[low : low + 20_000], y[low : low + 20_000]) for low in range(0, n, 20_000)]
+            report = clf.learn_blocks(blocks, budget_bytes=budget)
+            assert clf.state_digest() == whole.state_digest()
+            first = report.rounds[0].survivors  # the rows of lowest hash: nothing screened them
+            c = (len(kept) - np.searchsorted(kept, first)) / np.log(n / first)
+            rows = 0.75 * budget / (4 * d + 24)  # what is left of a full budget, by the bytes that Held counts
+            found.append(
+                {
+                    "budget": budget,
+                    "c": float(c),
+                    "formula": float(1 + np.log(n / first) / np.log(1 + rows / c)),
+                    "survivors": [one.survivors for one in report.rounds],
+                }
+            )
+    return found
+
+
 STEPS = ("reading", "checking", "hashing", "screening")
 
 
@@ -205,7 +238,11 @@ def as_text(found):
             ],
         )
         beyond = [one["beyond"] for one in found["memory"].values()]
-        text += f"\nMost against least, beyond the core set: {max(beyond) / min(beyond):.3f}.\n"
+        base = next(iter(found["memory"].values()))["imports"]
+        text += (
+            f"\nMost against least, beyond the core set: {max(beyond) / min(beyond):.3f}; less the {base / 1e6:.0f} MB "
+        )
+        text += f"of a process that learns 100 rows, {(max(beyond) - base) / (min(beyond) - base):.3f}.\n"
     if "workers" in found:
         one = found["workers"]
         text += (
@@ -229,10 +266,26 @@ def as_text(found):
                 for one in found["model"]
             ],
         )
+    if "rounds" in found:
+        text += "\nRounds of 400,000 x 64 by the formula of docs/scale.md, and as they were:\n\n"
+        head = ["budget, MiB", "c", "formula", "rounds", "survivors by round"]
+        text += table(
+            head,
+            [
+                (
+                    one["budget"] >> 20,
+                    f"{one['c']:.0f}",
+                    f"{one['formula']:.2f}",
+                    len(one["survivors"]),
+                    ", ".join(f"{s:,}" for s in one["survivors"]),
+                )
+                for one in found["rounds"]
+            ],
+        )
     return text
 
 
-def measured(folder, where, millions=(1, 2, 5, 10, 20), only=("memory", "workers", "model"), rounds=3):
+def measured(folder, where, millions=(1, 2, 5, 10, 20), only=PARTS, rounds=3):
     """All figures; the picture is written."""
     found = {}
     if "memory" in only:
@@ -242,6 +295,8 @@ def measured(folder, where, millions=(1, 2, 5, 10, 20), only=("memory", "workers
         found["workers"] = workers(folder, rounds=rounds)
     if "model" in only:
         found["model"] = model(folder)
+    if "rounds" in only:
+        found["rounds"] = rounds_of()
     return found
 
 
@@ -249,7 +304,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--millions", type=int, nargs="+", default=[1, 2, 5, 10, 20])
     parser.add_argument("--folder", type=Path, help="where the files are, or are made; they stay")
-    parser.add_argument("--only", nargs="+", choices=["memory", "workers", "model"])
+    parser.add_argument("--only", nargs="+", choices=PARTS)
     parser.add_argument("--rounds", type=int, default=3, help="how often workers take turns")
     parser.add_argument("--out", type=Path, help="JSON of all figures")
     parser.add_argument("--picture", type=Path, default=Path("docs/img/scale.png"))
@@ -257,7 +312,7 @@ def main():
     with tempfile.TemporaryDirectory() as temporary:
         folder = given.folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        only = given.only or ("memory", "workers", "model")
+        only = given.only or PARTS
         found = measured(folder, given.picture, given.millions, only, given.rounds)
     if given.out is not None:
         given.out.write_text(json.dumps(found, indent=1, default=float))

@@ -270,6 +270,20 @@ def streamed(run):
     return found
 
 
+def hogged(run, left):
+    """Memory of the device that is taken, in ever smaller pieces, until next to so many bytes are left."""
+    taken, piece = [], 2**34
+    while piece >= 2**20:
+        free, _ = torch.cuda.mem_get_info()
+        try:
+            if free - piece < left:
+                raise torch.OutOfMemoryError
+            taken.append(torch.empty(piece, dtype=torch.uint8, device=run.device))
+        except torch.OutOfMemoryError:
+            piece //= 2
+    return taken
+
+
 def short_of_memory(run):
     """With little memory left on the device, the same answer in smaller chunks; with next to none, an error."""
     if not run.cuda:
@@ -284,9 +298,7 @@ def short_of_memory(run):
         again = DeviceScreen(screen.stale, run.name)
         ready = again.ready()
         torch.cuda.empty_cache()
-        free, _ = torch.cuda.mem_get_info()
-        torch.cuda.set_per_process_memory_fraction(1.0)
-        hog = torch.empty(max(0, free - left), dtype=torch.uint8, device=run.device)
+        hog = hogged(run, left)
         try:
             found[name] = {"same": bool((again(raw) == expected).all()), "rows_at_a_time": ready.step}
         except EngineError as error:

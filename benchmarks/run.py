@@ -35,6 +35,7 @@ from benchmarks.defaults import defaults
 from benchmarks.engines import as_text as as_engines_text
 from benchmarks.engines import measured as measured_engines
 from benchmarks.files import file_growth, measure, streaming
+from benchmarks.gpu_tables import gpu
 from benchmarks.kernel import kernel
 from benchmarks.logistic import logistic
 from benchmarks.models import models
@@ -44,6 +45,7 @@ from benchmarks.planning import cases, row
 from benchmarks.regression import regression
 from benchmarks.scan import main as print_scan_tables
 from benchmarks.schema import main as print_schema_tables
+from benchmarks.service import service
 from benchmarks.sparse import sparse
 from benchmarks.sparse_files import HEAD as SPARSE_HEAD
 from benchmarks.sparse_files import rows as sparse_file_rows
@@ -396,6 +398,8 @@ SECTIONS = {
     "files": files,
     "sparse_files": sparse_files,
     "engines": engines,
+    "gpu": gpu,
+    "service": service,
     "scan": scanning,
     "schema": schemas,
     "orders": orders,
@@ -415,6 +419,7 @@ def main():
     parser.add_argument("--only", nargs="+", choices=SECTIONS, help="sections to run; the others stay as they are")
     parser.add_argument("--rounds", type=int, default=5, help="rounds per comparison (default 5)")
     parser.add_argument("--data", help="folder with further data sets, for the sections that can use them")
+    parser.add_argument("--gpu", type=Path, help="what benchmarks/gpu.py wrote where there is a GPU")
     parser.add_argument("--runs", type=Path, default=Path("reproduction"), help="folder of `erasable reproduce` runs")
     parser.add_argument("--out", default=Path(__file__).with_name("RESULTS.md"), type=Path)
     options = parser.parse_args()

@@ -137,6 +137,7 @@ CODES = {
     "ExactnessError": 2,
     "NoRowsError": 2,
     "StateFormatError": 2,
+    "EngineError": 1,
     "ChangedMeanwhileError": 1,
     "StaleReportError": 1,
     "UnknownRequestError": 2,

@@ -199,6 +199,22 @@ def test_where_memory_is_short_chunks_are_halved_and_then_it_is_given_up(monkeyp
         screen(raw)
 
 
+def test_where_memory_is_short_from_the_beginning_too(monkeypatch):
+    screen, _, _ = screen_of(60, 0.1)
+    real, asked = device.probe, []
+
+    def scarce(made, where, n, d):
+        asked.append(n)
+        if n > 3000:
+            raise torch.OutOfMemoryError
+        return real(made, where, n, d)
+
+    monkeypatch.setattr(device, "probe", scarce)
+    ready = screen.ready()
+    assert ready.step == asked[-1] == 2048
+    assert asked[0] == 2**16
+
+
 def test_kernels_and_unknown_devices_are_refused():
     with pytest.raises(ConfigurationError, match="linear models"):
         ErasableKernelClassifier(threshold=0.5, engine=Torch("cpu")).fit(X, Y)

@@ -358,6 +358,28 @@ def schema_kinds() -> ErasableClassifier:
     return model
 
 
+TARGETS_SCHEMA = (
+    SCHEMA
+    + """
+[columns.rent]
+role = "target"
+range = [0, 2000]
+[columns.size]
+role = "target"
+range = [-1.5, 200]
+"""
+)
+
+
+def schema_targets() -> ErasableRegressor:
+    """A raw table with two targets whose ranges the schema declares."""
+    model = ErasableRegressor(threshold=0.05, feature_map=Schema.parse(TARGETS_SCHEMA))
+    y = np.stack([1000.0 + 100.0 * rows(20)[:, 0], 50.0 + 10.0 * rows(20)[:, 1]], axis=1)
+    model.fit(raw_rows(), y, ids=[f"r{i}" for i in range(20)], subjects=[f"s{i % 6}" for i in range(20)])
+    model.forget(ids=[model.core_ids_[2]])
+    return model
+
+
 MODELS = {
     "linear-v1": linear,
     "sparse-v1": sparse,
@@ -383,6 +405,7 @@ MODELS = {
     "core-set-sparse-v1": core_set_sparse,
     "mapped-texts-v1": mapped_texts,
     "schema-kinds-v1": schema_kinds,
+    "schema-targets-v1": schema_targets,
 }
 
 

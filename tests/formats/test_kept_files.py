@@ -20,7 +20,7 @@ from erasable.models import shards
 from erasable.models.files import KINDS
 from erasable.operations.inspect import inspect
 from erasable.schemas import Category, Date, Number, Ordered, Role, Schema, Text, Time, Vector, YesNo
-from tests.formats.make import KINDS_SCHEMA, LIMITS, MODELS, main, orders, raw_rows, wider_rows
+from tests.formats.make import KINDS_SCHEMA, LIMITS, MODELS, TARGETS_SCHEMA, main, orders, raw_rows, wider_rows
 from tests.formats.models import rows, texts, wide_rows
 from tests.formats.tampering import altered
 from verifier.erasable_verify import MEMBERS, ORDER, WIDTHS, read_container
@@ -52,6 +52,7 @@ KEPT = {
     "core-set-sparse-v1": "ba5fd0cdfc46f723d7230de9cf0b4c0b7afb219cf18fca84be339ceb8b3a0583",
     "mapped-texts-v1": "6dccd96f03b44f7e114b78056ff309a981cdcce4b96d820eda2d921fe4df373c",
     "schema-kinds-v1": "19e245f52ce6d9e058ffc6bfcdf25a0e78f78b65fb77d4bc4552be942cff81f8",
+    "schema-targets-v1": "927cb59e655e053c43e5175078991d666c3371eea96e03469f4e2488b1012ca5",
 }
 HEADS = {
     "sharded-v1": "6b8d615e39b5d5c5f1d6e7c072534ef5ab4083c68b8f372158c8490253091c17",
@@ -69,6 +70,7 @@ OFFERED = {
     "mapped-texts-v1": texts,
     "schema-v1": raw_rows,
     "schema-kinds-v1": orders,
+    "schema-targets-v1": raw_rows,
 }
 
 
@@ -219,5 +221,6 @@ def test_the_page_names_every_member_and_every_tensor():
 
 def test_there_is_a_schema_with_every_kind_and_role():
     columns = Schema.parse(KINDS_SCHEMA).columns
-    assert {c.role for c in columns if isinstance(c, Role)} == {"label", "id", "subject", "weight", "ignore"}
+    roles = {c.role for c in (*columns, *Schema.parse(TARGETS_SCHEMA).columns) if isinstance(c, Role)}
+    assert roles == {"label", "target", "id", "subject", "weight", "ignore"}
     assert {type(c) for c in columns} == {Role, Number, Category, Ordered, YesNo, Date, Time, Text, Vector}

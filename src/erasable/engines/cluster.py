@@ -16,7 +16,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from erasable.engines.device import on_device
-from erasable.engines.sending import packed, parts_of, sent_bytes
+from erasable.engines.sending import packed, parts_of
 from erasable.errors import ConfigurationError, EngineError, ErasableError
 from erasable.models.model import Model
 from erasable.models.passes import Engine, Limits, Screening, Seen, Sieve
@@ -171,6 +171,7 @@ class _Pass:
 
     def _send(self, part: bytes, low: int | None, tries: int) -> Any:
         self.sent += 1
+        self.engine.moved += len(part)
         work = _look, self.sieve, part, low, self.limits(), _version()
         future = self._submitted(*work, key=f"{self.name}-{self.sent}")
         self.under_way[future] = part, low, tries
@@ -180,7 +181,6 @@ class _Pass:
         coming = distributed().as_completed(loop=self.client.loop)
         try:
             for part, low in parts:
-                self.engine.moved += sent_bytes(part)
                 coming.add(self._send(packed(part, self.dumps), low, 1))
                 if len(self.under_way) >= width:
                     yield from self._next(coming)

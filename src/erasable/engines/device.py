@@ -29,6 +29,7 @@ from typing import Any
 
 import numpy as np
 
+from erasable.core.kernel_selector import StalePoints
 from erasable.core.leverage import Screen
 from erasable.core.selector import Mask, RawRows, StaleScreen
 from erasable.engines.local import Local
@@ -91,6 +92,7 @@ class Torch(Local):
 
     def screening(self, model: Model) -> Screening | None:
         """See :class:`~erasable.models.passes.Engine`."""
+        pytorch()  # refuses where it is not installed, before any row is read
         return on_device(super().screening(model), self.device)
 
     def seen(self, blocks: Any, sieve: Sieve, limits: Callable[[], Limits]) -> Iterator[Seen]:
@@ -113,12 +115,11 @@ def on_device(screening: Screening | None, device: str | None) -> Screening | No
     Raises
     ------
     ConfigurationError
-        When PyTorch is missing, or the screen is that of a kernel.
+        When the screen is that of a kernel.
     """
-    pytorch()
     if isinstance(screening, StaleScreen):
         return DeviceScreen(screening, device)
-    if hasattr(screening, "given"):
+    if isinstance(screening, StalePoints):
         raise ConfigurationError("engine= torch screens rows of linear models: for a kernel, leave it out.")
     return screening
 
@@ -186,6 +187,8 @@ class _Ready:
         try:
             self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
             self.M = torch.tensor(np.ascontiguousarray(screen.M.T), device=self.device)
+        except torch.OutOfMemoryError:
+            problem = "the device has too little free memory for the factor: end what else uses it."
         except (RuntimeError, AssertionError) as error:
             problem = f"PyTorch has no device {device!r} here ({type(error).__name__}): name another."
         else:
@@ -198,7 +201,12 @@ class _Ready:
         self.step = min(_MOST, max(_FEWEST, _CHUNK_BYTES // (4 * self.d)))
         self.slot, self.copiers = _Slot(), ThreadPoolExecutor(_COPIERS)
         torch.set_float32_matmul_precision("highest")
-        probe(torch, self.device, self.step, self.d)
+        while True:
+            try:
+                return probe(torch, self.device, self.step, self.d)
+            except torch.OutOfMemoryError:
+                pass
+            self.shrink()
 
     def shrink(self) -> None:
         """Fewer rows at a time.

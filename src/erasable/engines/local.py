@@ -12,7 +12,7 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from erasable.engines.sending import in_window, packed, parts_of, sent_bytes
+from erasable.engines.sending import in_window, packed, parts_of
 from erasable.errors import ConfigurationError, EngineError
 from erasable.models.passes import Engine, Limits, Seen, Sieve
 from erasable.validation import whole_number
@@ -77,8 +77,9 @@ class Local(Engine):
             memory[: len(data)] = data
 
             def submit(part: Any, low: int | None) -> Future[Seen]:
-                self.moved += sent_bytes(part)
-                return pool.submit(_look, shared.name, len(data), packed(part), low, limits())
+                sent = packed(part)
+                self.moved += len(sent)
+                return pool.submit(_look, shared.name, len(data), sent, low, limits())
 
             for seen in in_window(parts_of(blocks, n), submit, n + 1):
                 self.moved += seen.nbytes

@@ -8,7 +8,6 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import Any
 
 from erasable.errors import ConfigurationError
-from erasable.models.blocks import Block, Rows
 from erasable.models.passes import Seen
 
 
@@ -24,22 +23,11 @@ def parts_of(blocks: Any, least: int) -> Iterator[tuple[Any, int | None]]:
         for block in blocks:
             yield (block,), low
             assert low is not None
-            low += block.X.shape[0]
+            low += len(block.y)
         return
     for part in parts:
         yield part, low
         low = None if low is None or part.n_rows is None else low + part.n_rows
-
-
-def sent_bytes(part: Any) -> int:
-    """About how many bytes a part takes on its way: those of its rows, where it does not say where to read them."""
-    if not isinstance(part, tuple):
-        return 0
-    return int(sum(_rows(block).sizes().sum() for block in part))
-
-
-def _rows(block: Block) -> Rows:
-    return Rows(block.X, block.y, block.ids, block.subjects)
 
 
 def in_window(

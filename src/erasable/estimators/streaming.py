@@ -13,7 +13,7 @@ from erasable.core.arrays import Float64s
 from erasable.core.selector import Progress
 from erasable.engines import chosen
 from erasable.errors import ConfigurationError
-from erasable.estimators.checked_blocks import CheckedBlocks
+from erasable.estimators.checked_blocks import BlockCheck
 from erasable.estimators.faces import ModelClassifier, ModelFace
 from erasable.models.model import Model
 from erasable.models.reports import LearnReport
@@ -116,7 +116,7 @@ class StreamingFace(ModelFace):
         with chosen(getattr(self, "engine", None) if engine is None else engine) as where:
             report = learn_blocks(
                 face._model,
-                CheckedBlocks(face._without_model(), blocks),
+                blocks,
                 once=once,
                 budget_bytes=budget,
                 allow_no_subject=allow_no_subject,
@@ -125,6 +125,7 @@ class StreamingFace(ModelFace):
                 ahead=ahead,
                 engine=where,
                 offered=offered,
+                check=BlockCheck(face._without_model()),
             )
         offered.warn(face._model, new=fresh, stacklevel=2)
         if fresh:

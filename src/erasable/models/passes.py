@@ -155,6 +155,8 @@ class Sieve:
         What rows without ids are numbered from; in a first pass it shows here.
     shown_bytes : float or None
         The budget for rows that are shown; None for none.
+    check : callable or None
+        Makes of a block as it came one as :class:`~erasable.models.blocks.Block` has it, or refuses it.
     """
 
     model: Model
@@ -168,6 +170,7 @@ class Sieve:
     shown_bytes: float | None = None
     allow_no_subject: bool = False
     offered: Any = None
+    check: Callable[[Any], Block] | None = None
 
     def nothing(self, limits: Limits = _NO_LIMITS) -> Seen:
         """What is seen of no rows."""
@@ -177,7 +180,7 @@ class Sieve:
         shown = None if self.shown_bytes is None else Held(LAST_EIGHTH, self.shown_bytes, end=limits.shown)
         return Seen(held, shown, offered=deepcopy(self.offered))
 
-    def seen(self, blocks: Iterable[Block], low: int | None, limits: Limits) -> Seen:
+    def seen(self, blocks: Iterable[Any], low: int | None, limits: Limits) -> Seen:
         """What there is to be seen of blocks that follow each other.
 
         Parameters
@@ -192,7 +195,7 @@ class Sieve:
         """
         seen = self.nothing(limits)
         for block in blocks:
-            n = block.X.shape[0]
+            n = len(block.y)
             rows = self.checked(block, low, seen) if self.looking else self.again(block, low)
             seen.rows += n
             seen.weightless += n - len(rows)
@@ -229,8 +232,9 @@ class Sieve:
 
     # -- names -----------------------------------------------------------------------------------------------------
 
-    def checked(self, block: Block, low: int | None, seen: Seen) -> Rows:
+    def checked(self, block: Any, low: int | None, seen: Seen) -> Rows:
         """The rows that count of a block in a first pass, all of it checked; ``seen`` notes of which kind they are."""
+        block = block if self.check is None else self.check(block)
         n, model = block.X.shape[0], self.model
         model.answers(block.y)
         if model.classifies:
@@ -253,8 +257,9 @@ class Sieve:
             seen.note_encoding(block.X.report)
         return Rows(block.X, block.y, ids, subjects, model.checked_weights(block.weights, n)).that_count()
 
-    def again(self, block: Block, low: int | None) -> Rows:
+    def again(self, block: Any, low: int | None) -> Rows:
         """The same in a later pass."""
+        block = block if self.check is None else self.check(block)
         n = block.X.shape[0]
         ids = self._numbered(low, n) if block.ids is None else as_key_column(block.ids, "ids")
         owners = None if block.subjects is None else as_subject_column(block.subjects)
@@ -305,7 +310,7 @@ class Engine:
 
         Parameters
         ----------
-        blocks : iterable of Block
+        blocks : iterable of blocks
             Where it has ``parts``, a method, these are gone through in place of its blocks, each an iterable of blocks
             that can be sent, with ``n_rows``, the number of its rows or None; unless it gives None.
         sieve : Sieve
@@ -315,7 +320,7 @@ class Engine:
         low = 0
         for block in blocks:
             yield sieve.seen((block,), low, limits())
-            low += block.X.shape[0]
+            low += len(block.y)
 
     def close(self) -> None:
         """Let go of what this engine opened itself: threads, processes, clusters. It can be used again."""

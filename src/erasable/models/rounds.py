@@ -46,7 +46,7 @@ Ahead = Callable[[Model, Rows], None]
 
 def learn_blocks(
     model: Model,
-    blocks: Iterable[Block],
+    blocks: Iterable[Any],
     *,
     once: bool = False,
     budget_bytes: int = BUDGET_BYTES,
@@ -56,6 +56,7 @@ def learn_blocks(
     ahead: Ahead | None = None,
     engine: Engine | None = None,
     offered: Any = None,
+    check: Callable[[Any], Block] | None = None,
 ) -> LearnReport:
     """Learn the rows of all blocks as one call: in the order of their hashes, or as they come.
 
@@ -63,7 +64,7 @@ def learn_blocks(
     ----------
     model : Model
         Changed in place. Where this is refused or interrupted, it is not used again: part of the rows may be learnt.
-    blocks : iterable of Block
+    blocks : iterable of Block, or of what ``check`` makes one of
         Gone through several times, unless ``once``. Rows without ids are numbered through all blocks.
     once : bool, default=False
         Whether the blocks can be gone through but once: then all rows have to fit the budget, where order counts.
@@ -81,6 +82,8 @@ def learn_blocks(
         Where rows are screened: by default here, block by block. It changes the speed and nothing else.
     offered : OfferedLabels or OfferedTargets, optional
         Is given what all rows are to answer.
+    check : callable, optional
+        Checks a block as it came, wherever it is read; it has to be such as can be sent.
 
     Raises
     ------
@@ -94,10 +97,10 @@ def learn_blocks(
     rounds: _Rounds | _InTurn
     if model.order_key is None:
         engine.refuse_given()
-        rounds = _InTurn(model, blocks, once, allow_no_subject, ahead, _SHOWN * budget_bytes, offered)
+        rounds = _InTurn(model, blocks, once, allow_no_subject, ahead, _SHOWN * budget_bytes, offered, check)
     else:
         shown_bytes = None if ahead is None else _SHOWN * budget_bytes
-        rounds = _Rounds(model, blocks, engine, once, budget_bytes, allow_no_subject, shown_bytes, offered)
+        rounds = _Rounds(model, blocks, engine, once, budget_bytes, allow_no_subject, shown_bytes, offered, check)
     try:
         parts = list(rounds.learnt(progress, reading))
         if ahead is not None and isinstance(rounds, _Rounds) and rounds.shown is not None and rounds.shown.parts:
@@ -128,15 +131,16 @@ class _InTurn:
     def __init__(
         self,
         model: Model,
-        blocks: Iterable[Block],
+        blocks: Iterable[Any],
         once: bool,
         allow_no_subject: bool,
         ahead: Ahead | None,
         shown_bytes: float,
         offered: Any,
+        check: Any,
     ) -> None:
         self.model, self.blocks, self.once, self.ahead, self.shown_bytes = model, blocks, once, ahead, shown_bytes
-        self.sieve = Sieve(model, 0, allow_no_subject=allow_no_subject)
+        self.sieve = Sieve(model, 0, allow_no_subject=allow_no_subject, check=check)
         self.seen = self.sieve.nothing()
         self.seen.offered = offered
         self.n_rows = self.weightless = 0
@@ -162,15 +166,15 @@ class _InTurn:
                 done += wait
                 block = block.part(wait, len(block))
         if not self.once:
-            repeated.refuse(self.sieve.again(block, 0) for block in self.blocks)
+            repeated.refuse(_once_more(self.sieve, self.blocks))
         if model.one_by_one:
             runs.warn(stacklevel=2)
 
     def _checked(self) -> Iterator[Rows]:
         for block in self.blocks:
             rows = self.sieve.checked(block, self.n_rows, self.seen)
-            self.n_rows += block.X.shape[0]
-            self.weightless += block.X.shape[0] - len(rows)
+            self.n_rows += len(block.y)
+            self.weightless += len(block.y) - len(rows)
             yield rows
 
 
@@ -180,18 +184,19 @@ class _Rounds:
     def __init__(
         self,
         model: Model,
-        blocks: Iterable[Block],
+        blocks: Iterable[Any],
         engine: Engine,
         once: bool,
         budget_bytes: int,
         allow_no_subject: bool,
         shown_bytes: float | None,
         offered: Any,
+        check: Any,
     ) -> None:
         assert model.order_key is not None
         self.model, self.blocks, self.engine, self.key = model, blocks, engine, model.order_key
         self.once, self.budget, self.allow_no_subject = once, budget_bytes, allow_no_subject
-        self.shown_bytes, self.offered = shown_bytes, offered
+        self.shown_bytes, self.offered, self.check = shown_bytes, offered, check
         self.shown: Held | None = None
         self.repeated = _Repeated(self.key)
         self.furthest = 0  # how many rows' fate is known
@@ -240,6 +245,7 @@ class _Rounds:
             self.shown_bytes,
             self.allow_no_subject,
             self.offered,
+            self.check,
         )
         total = sieve.nothing()
 
@@ -278,7 +284,7 @@ class _Rounds:
         if total.encoding is not None and hasattr(self.blocks, "noted"):
             self.blocks.noted(total.encoding)
         if not self.once:
-            self.repeated.refuse(sieve.again(block, 0) for block in self.blocks)
+            self.repeated.refuse(_once_more(sieve, self.blocks))
 
 
 class _Repeated:
@@ -331,6 +337,12 @@ class _Repeated:
             counts.update(pick(block.ids, np.flatnonzero(np.isin(keyed_hash(block.ids, self.key), suspects))))
         if repeated := counts.total() - len(counts):
             raise InputError(f"ids must be distinct: {repeated} or more repeat an earlier one, in another block.")
+
+
+def _once_more(sieve: Sieve, blocks: Iterable[Any]) -> Iterator[Rows]:
+    """The rows of all blocks, which are not gone through before the first is asked for."""
+    for block in blocks:
+        yield sieve.again(block, 0)
 
 
 def copy_without(model: Model, keys: list[Any]) -> Model:
