@@ -25,8 +25,9 @@ demo: $(STAMP) ## train, forget, verify: the whole idea in one short run
 quick: $(STAMP) ## one of each kind of test, in less than a minute
 	HYPOTHESIS_PROFILE=smoke $(BIN)/python -m pytest -q $(QUICK) $(ARGS)
 
+# Files in their own order: sorted by how many tests they hold, the machines, one long test each, would come last.
 test: $(STAMP) ## every test and every doctest (ARGS='-k grid -x' passes options on)
-	$(BIN)/python -m pytest -q -n logical --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -q -n logical --dist loadfile --no-loadscope-reorder $(ARGS)
 
 check: $(STAMP) ## lint, format, types, import contracts
 	$(BIN)/ruff check .

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 from flint import arb, arb_mat, ctx, fmpq
@@ -108,6 +109,19 @@ class LogisticOracle:
                 for j in range(d):
                     hessian[i][j] += c * p * (1 - p) * row[i] * row[j]
         return gradient, hessian
+
+
+@lru_cache(maxsize=256)  # a function of these numbers alone, asked for over and over while nothing changes
+def logistic_bits(
+    rows: tuple[tuple[int, ...], ...],
+    signs: tuple[int, ...],
+    counts: tuple[float, ...],
+    bits: int,
+    units: int,
+    d: int,
+) -> tuple[int, ...]:
+    """The published bits of the weights of one problem."""
+    return tuple(LogisticOracle(rows, signs, counts, bits, units).weights(d))
 
 
 def dot(a: Sequence[Any], b: Sequence[Any]) -> Any:

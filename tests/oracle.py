@@ -13,6 +13,7 @@ import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 Vector = Sequence[int]
@@ -440,10 +441,9 @@ class OracleModel:
             return [[0] * self.grid.n_columns]
         if self.alpha_units is not None:
             return self._logistic_bits()
-        H = scaled_identity(self.grid.n_columns, 16 * self.units)
-        for r in self.core:
-            add_outer(H, r.g, r.weight)
-        return [[float32_bits(2**self.grid.bits * z) for z in solve(H, b)] for b in self.weighted_targets]
+        rows = tuple((tuple(r.g), r.weight) for r in self.core)
+        d, targets = self.grid.n_columns, self.weighted_targets
+        return [list(ridge_bits(rows, tuple(b), 16 * self.units, self.grid.bits, d)) for b in targets]
 
     def class_weights(self) -> list[float]:
         """The weight of each class: given, one, or balanced by the weights of the core rows."""
@@ -456,24 +456,24 @@ class OracleModel:
         return [min(max(w, 2.0**-16), 2.0**16) for w in nearest]
 
     def _logistic_bits(self) -> list[list[int]]:
-        from tests.logistic_oracle import LogisticOracle
+        from tests.logistic_oracle import logistic_bits
 
         assert self.alpha_units is not None
         weights = dict(zip(self.classes, self.class_weights(), strict=True))
         counts = [float(Fraction(weights[r.label]) * Fraction(r.weight, 16)) for r in self.core]
         positives = self.classes if len(self.classes) > 2 else self.classes[-1:]
-        signs = [[1 if label == c else -1 for label in self.labels] for c in positives]
-        how = self.grid.bits, self.alpha_units
-        return [LogisticOracle(self.rows, y, counts, *how).weights(self.grid.n_columns) for y in signs]
+        signs = [tuple(1 if label == c else -1 for label in self.labels) for c in positives]
+        rows, how = tuple(map(tuple, self.rows)), (self.grid.bits, self.alpha_units, self.grid.n_columns)
+        return [list(logistic_bits(rows, y, tuple(counts), *how)) for y in signs]
 
     # -- canonical bytes, as the docstring of ``core/state.py`` says ---------------------------------------------------
 
     def to_bytes(self) -> bytes:
-        blank = self._to_bytes("0" * 64)
-        return self._to_bytes(hashlib.sha256(blank).hexdigest())
-
-    def _to_bytes(self, checksum: str) -> bytes:
         tensors = self._tensors()
+        blank = self._to_bytes("0" * 64, tensors)
+        return self._to_bytes(hashlib.sha256(blank).hexdigest(), tensors)
+
+    def _to_bytes(self, checksum: str, tensors: list[tuple[str, str, list[int], bytes]]) -> bytes:
         entries = ['"__metadata__":{"erasable":' + json_string(self._metadata(checksum)) + "}"]
         offset = 0
         for name, dtype, shape, data in tensors:
@@ -558,6 +558,17 @@ class OracleModel:
         return sorted(tensors, key=lambda tensor: -WIDTHS[tensor[1]])  # stable
 
 
+@lru_cache(maxsize=256)  # a function of these numbers alone, asked for over and over while nothing changes
+def ridge_bits(
+    rows: tuple[tuple[tuple[int, ...], int], ...], targets: tuple[int, ...], units: int, bits: int, d: int
+) -> tuple[int, ...]:
+    """Bits of the weights of weighted rows and one vector of sums."""
+    H = scaled_identity(d, units)
+    for g, weight in rows:
+        add_outer(H, g, weight)
+    return tuple(float32_bits(2**bits * z) for z in solve(H, targets))
+
+
 WIDTHS = {"I64": 8, "F32": 4, "I32": 4, "I16": 2, "U16": 2, "U8": 1}
 
 
@@ -636,6 +647,8 @@ def json_value(value: Any) -> str:
 
 def json_string(text: str) -> str:
     """RFC 8785: only the quote, the backslash and control characters are escaped, the short way where there is one."""
-    short = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
-    escaped = [short.get(c) or (f"\\u{ord(c):04x}" if ord(c) < 32 else c) for c in text]
-    return '"' + "".join(escaped) + '"'
+    return f'"{text.translate(ESCAPED)}"'
+
+
+SHORT = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
+ESCAPED = str.maketrans({chr(i): f"\\u{i:04x}" for i in range(32)} | SHORT)

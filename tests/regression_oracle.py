@@ -9,15 +9,12 @@ from typing import Any
 from tests.oracle import (
     WIDTHS,
     OracleModel,
-    add_outer,
     flat,
-    float32_bits,
     json_string,
     key_tensors,
     packed,
+    ridge_bits,
     row_tensors,
-    scaled_identity,
-    solve,
 )
 from tests.strategies import Setting
 
@@ -58,10 +55,9 @@ class RegressionOracle(OracleModel):
     @property
     def weight_bits(self) -> list[list[int]]:
         """Bits of ``w = A^-1 b`` for targets ``t * 2**-bits``: ``H^-1 (sum of s t g)``, both in sixteenths."""
-        H = scaled_identity(self.grid.n_columns, 16 * self.units)
-        for r in self.core:
-            add_outer(H, r.g, r.weight)
-        return [[float32_bits(z) for z in solve(H, b)] for b in self.sums(weighted=True)]
+        rows = tuple((tuple(r.g), r.weight) for r in self.core)
+        sums = self.sums(weighted=True)
+        return [list(ridge_bits(rows, tuple(b), 16 * self.units, 0, self.grid.n_columns)) for b in sums]
 
     def _fields(self, checksum: str) -> dict[str, str]:
         fields = super()._fields(checksum)

@@ -7,6 +7,7 @@ import json
 import re
 
 import numpy as np
+import onnxruntime
 import pyarrow as pa
 import pytest
 
@@ -130,7 +131,6 @@ def test_what_a_file_says_of_itself(capsys):
 
 
 def test_an_export_predicts_the_same(capsys):
-    onnxruntime = pytest.importorskip("onnxruntime")
     put(homes(), "data.csv")
     X, _ = numbers(homes())
     for options, name in ((ONE, "one"), (TWO, "two")):

@@ -16,17 +16,9 @@ from hypothesis import strategies as st
 from safetensors import safe_open
 from safetensors.numpy import load as load_safetensors
 
-from erasable.core import layout
-from erasable.core.layout import (
-    canonical_json,
-    digest_of,
-    parse,
-    parts,
-    read_keys,
-    read_meta,
-    read_sealed,
-    same_bytes,
-)
+from erasable.core import layout, names
+from erasable.core.layout import canonical_json, digest_of, parse, parts, read_meta, read_sealed, same_bytes
+from erasable.core.names import read_keys
 from erasable.errors import ErasableError, StateFormatError
 from tests.formats.models import CASES, read_back
 from tests.formats.tampering import WRITTEN, altered, closed, opened, rebuilt, sealed, tensors, with_header
@@ -625,5 +617,5 @@ def test_same_bytes_is_equality(pieces, at, wrong):
 @pytest.mark.parametrize("past", [2**63, -(2**63) - 1, 10**30])
 def test_an_integer_label_past_64_bits_is_none(past):
     with pytest.raises(ValueError, match="64 bits"):
-        layout.read_label("int", str(past))
-    assert [layout.read_label("int", str(v)) for v in (-(2**63), 2**63 - 1)] == [-(2**63), 2**63 - 1]
+        names.read_label("int", str(past))
+    assert [names.read_label("int", str(v)) for v in (-(2**63), 2**63 - 1)] == [-(2**63), 2**63 - 1]

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from erasable import ErasableClassifier
-from erasable.core.layout import DTYPES, key_tensors, parse, parts, read_keys, subject_kind
+from erasable.core.layout import DTYPES, parse, parts
+from erasable.core.names import key_tensors, read_keys, subject_kind
 from erasable.errors import StateFormatError, VerificationError
 from erasable.models.linear_state import LinearState
 

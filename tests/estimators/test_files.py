@@ -13,6 +13,7 @@ import sys
 from unittest import mock
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -231,7 +232,6 @@ def test_parameters_come_back_as_those_in_force(path):
 
 
 def test_names_of_columns_are_kept_and_asked_for(path):
-    pd = pytest.importorskip("pandas")
     X = pd.DataFrame(rows(), columns=["a", "b", "c"])
     model = ErasableClassifier(threshold=0.1, feature_names=["a", "b", "c"]).fit(X, labels(rows()))
     model.save(path)

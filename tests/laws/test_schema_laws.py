@@ -11,6 +11,7 @@ import pytest
 from erasable import ErasableClassifier, ErasableRegressor, ModelFile, Schema, TableEncoder, load, verify
 from erasable.errors import ConfigurationError, InputError
 from erasable.operations.learn import learn_table
+from erasable.tables import stream_table
 from tests.schemas.raw import columns, draft, frames, table, write
 
 PARAMETERS = {"loss": "logistic", "threshold": 0.2}
@@ -47,7 +48,7 @@ def test_the_budget_and_the_rounds_change_nothing(tmp_path, monkeypatch):
     """Held to a few rows at a time, the file is read again and again, and each block encoded anew."""
     monkeypatch.setattr("erasable.models.blocks._FIRST_BYTES", 2_000)
     monkeypatch.setattr("erasable.models.blocks._FIRST_ROWS", 0)
-    monkeypatch.setattr("erasable.tables.stream.BLOCK_BYTES", 4_000)
+    monkeypatch.setitem(stream_table.__kwdefaults__, "block_bytes", 4_000)
     found, schema = table(), draft()
     path = write(found, str(tmp_path / "raw.csv"))
     assert learnt(tmp_path, path, schema, budget_bytes=3_000).state_digest() == in_memory(found, schema).state_digest()

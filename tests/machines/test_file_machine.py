@@ -274,21 +274,5 @@ class ModelFileMachine(RuleBasedStateMachine):
             assert not any(r.id.encode() in everything for r in rows)
 
 
-class ShardedModelFileMachine(ModelFileMachine):
-    """The same with models of more than five rows in several files."""
-
-    def __init__(self) -> None:
-        self.patch = pytest.MonkeyPatch()
-        self.patch.setattr(shards, "LARGEST_FILE", 5 * 2 * (D + 1))
-        self.patch.setattr(shards, "LARGEST_SHARD", 3 * 2 * (D + 1))
-        super().__init__()
-
-    def teardown(self) -> None:
-        super().teardown()
-        self.patch.undo()
-
-
 TestModelFile = ModelFileMachine.TestCase
-TestShardedModelFile = ShardedModelFileMachine.TestCase
 TestModelFile.settings = settings(max_examples=12, stateful_step_count=12, deadline=None)
-TestShardedModelFile.settings = TestModelFile.settings

@@ -8,6 +8,7 @@ import warnings
 from unittest import mock
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -86,8 +87,6 @@ def test_a_pipe_may_skip_what_is_known(path):
 
 
 def test_lists_and_frames_may_be_sent_again_too(tmp_path):
-    pd = pytest.importorskip("pandas")
-
     class Parts:
         def __init__(self, at):
             self.X, self.y = pd.DataFrame(X[at], columns=list("abc")), pd.Series(Y[at])

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from erasable.errors import InputError, InputTypeError
 from erasable.operations.schemas import draft_table, look_at
 from erasable.schemas import draft_blocks, draft_schema, gathered_blocks
+from erasable.tables import stream_table
 from tests.schemas.raw import table, write
 from tests.schemas.test_draft import K, tables
 
@@ -73,7 +74,7 @@ def test_a_subject_whose_name_looks_missing_is_one():
 
 
 def test_files_are_read_in_blocks(tmp_path, monkeypatch):
-    monkeypatch.setattr("erasable.tables.stream.BLOCK_BYTES", 256 * 50)
+    monkeypatch.setitem(stream_table.__kwdefaults__, "block_bytes", 256 * 50)
     monkeypatch.setattr("erasable.tables.csv_text.TEXT_BLOCK", 3000)
     found = table()
     whole = draft_schema(found, label="outcome", id="row_id", subject="person", k=5)

@@ -32,6 +32,20 @@ Encoding = Annotated[
 Decimal = Annotated[
     str | None, typer.Option(help="What stands before decimals in a CSV: `.` or `,`. [default: a point]")
 ]
+#: ``label: LabelColumn = None, subject: SubjectColumns = None, ignore: IgnoredColumns = None``: roles of columns.
+LabelColumn = Annotated[str | None, typer.Option(help="Column of the labels. [default: label, or as in --schema]")]
+SubjectColumns = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Column that says whose row it is; given again, a row is that of all whom it names.",
+        metavar="COLUMN",
+        show_default=False,
+    ),
+]
+IgnoredColumns = Annotated[
+    list[str] | None,
+    typer.Option(help="Column that is no feature; may be given again.", metavar="COLUMN", show_default=False),
+]
 #: ``target: TargetColumns = None, target_range: TargetRanges = None`` make a regression of what a command does.
 TargetColumns = Annotated[
     list[str] | None,

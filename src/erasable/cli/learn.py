@@ -12,8 +12,11 @@ from erasable.cli._shared import (
     Bars,
     Decimal,
     Encoding,
+    IgnoredColumns,
     Json,
+    LabelColumn,
     Sep,
+    SubjectColumns,
     TargetColumns,
     TargetRanges,
     Timeout,
@@ -57,20 +60,13 @@ def learn(
             readable=False,
         ),
     ] = None,
-    label: Annotated[str | None, typer.Option(help="Column of the labels. [default: label, or as in --schema]")] = None,
+    label: LabelColumn = None,
     target: TargetColumns = None,
     target_range: TargetRanges = None,
     id: Annotated[
         str | None, typer.Option(help="Column of the row ids. [default: rows are numbered; name them in earnest use]")
     ] = None,
-    subject: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Column that says whose row it is; given again, a row is that of all whom it names.",
-            metavar="COLUMN",
-            show_default=False,
-        ),
-    ] = None,
+    subject: SubjectColumns = None,
     weight: Annotated[
         str | None, typer.Option(help="Column that says how much a row counts, 0 to 16, in sixteenths.")
     ] = None,
@@ -84,10 +80,7 @@ def learn(
     allow_no_subject: Annotated[
         bool, typer.Option("--allow-no-subject", help="Learn rows that lack a subject, too: by id alone they can go.")
     ] = False,
-    ignore: Annotated[
-        list[str] | None,
-        typer.Option(help="Column that is no feature; may be given again.", metavar="COLUMN", show_default=False),
-    ] = None,
+    ignore: IgnoredColumns = None,
     id_type: Annotated[
         KeyType | None,
         typer.Option(metavar="TYPE", help="What ids in CSV are: int or str. [default: int if all in the table are]"),

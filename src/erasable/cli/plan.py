@@ -17,9 +17,12 @@ from erasable.cli._shared import (
     Bars,
     Decimal,
     Encoding,
+    IgnoredColumns,
     Json,
+    LabelColumn,
     RandomState,
     Sep,
+    SubjectColumns,
     TargetColumns,
     TargetRanges,
     console,
@@ -58,22 +61,12 @@ def plan(
             readable=False,
         ),
     ] = None,
-    label: Annotated[str | None, typer.Option(help="Column of the labels. [default: label, or as in --schema]")] = None,
+    label: LabelColumn = None,
     target: TargetColumns = None,
     target_range: TargetRanges = None,
     id: Annotated[str | None, typer.Option(help="Column of the row ids, which is then no feature.")] = None,
-    subject: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Column that says whose row it is; given again, a row is that of all whom it names.",
-            metavar="COLUMN",
-            show_default=False,
-        ),
-    ] = None,
-    ignore: Annotated[
-        list[str] | None,
-        typer.Option(help="Column that is no feature; may be given again.", metavar="COLUMN", show_default=False),
-    ] = None,
+    subject: SubjectColumns = None,
+    ignore: IgnoredColumns = None,
     weights: Annotated[
         str | None, typer.Option(help="Column that says how likely a row is to be deleted, up to a factor.")
     ] = None,

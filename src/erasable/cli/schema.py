@@ -8,7 +8,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from erasable.cli._shared import Bars, Decimal, Encoding, Json, Sep, console, dialect_of, print_json, say, text_table
+from erasable.cli._shared import (
+    Bars,
+    Decimal,
+    Encoding,
+    IgnoredColumns,
+    Json,
+    Sep,
+    console,
+    dialect_of,
+    print_json,
+    say,
+    text_table,
+)
 
 if TYPE_CHECKING:
     from erasable.schemas import Draft, EncodingReport
@@ -45,10 +57,7 @@ def schema(
         ),
     ] = None,
     weight: Annotated[str | None, typer.Option(help="Column that says how much a row counts.")] = None,
-    ignore: Annotated[
-        list[str] | None,
-        typer.Option(help="Column that is no feature; may be given again.", metavar="COLUMN", show_default=False),
-    ] = None,
+    ignore: IgnoredColumns = None,
     k: Annotated[int, typer.Option("--k", min=1, help="Nothing that fewer subjects have goes into the draft.")] = 20,
     from_public: Annotated[
         Path | None,

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from erasable.core.layout import Key
+from erasable.core.names import Key
 
 Hashes = npt.NDArray[np.uint64]
 _STARTS = (0x736F6D6570736575, 0x646F72616E646F6D, 0x6C7967656E657261, 0x7465646279746573)  # of SipHash

@@ -11,34 +11,23 @@ Bytes in memory alone: reading and writing files is for ``store``.
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
-import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from erasable.errors import ConfigurationError, ErasableError, StateFormatError, StoreError
+from erasable.errors import ErasableError, StateFormatError, StoreError
 
-Key = int | str | bytes
-Owners = Key | None | tuple[Key, ...]  # of a row: one subject, none, or two and more, sorted and distinct
-Label = bool | int | float | str
 Tensors = dict[str, tuple[str, Any]]
 Piece = bytes | bytearray | memoryview
 Buffer = bytes | bytearray | memoryview
 
 DTYPES = {"I64": "<i8", "F32": "<f4", "I32": "<i4", "I16": "<i2", "U16": "<u2", "U8": "|u1"}
-_KINDS: dict[type, str] = {bool: "bool", int: "int", float: "float", str: "str", bytes: "bytes"}
 LONGEST_HEADER = 2**23  # bytes; names and scales of a hundred thousand features fit
 MOST_VALUES = 2**19  # in the header: parsed, each takes up to a hundred bytes, however short it is written
 S = TypeVar("S")
-
-
-def kind_of(value: object) -> str:
-    """``"int"``, ``"str"``, ``"bytes"``, ``"bool"`` or ``"float"``."""
-    return _KINDS[type(value)]
 
 
 def canonical_json(value: Any) -> str:
@@ -267,181 +256,3 @@ def same_bytes(data: Buffer, pieces: Iterable[Piece]) -> bool:
             return False
         at += len(part)
     return at == len(whole)
-
-
-def write_label(value: Label) -> str:
-    """A label as text."""
-    match value:
-        case bool():
-            return "true" if value else "false"
-        case float():
-            return value.hex()
-        case _:
-            return str(value)
-
-
-def read_label(kind: str, text: str) -> Label:
-    """The label that a text stands for."""
-    match kind:
-        case "bool":
-            return {"true": True, "false": False}[text]
-        case "float":
-            return float.fromhex(text) + 0.0  # minus zero is then not canonical
-        case "int":
-            value = int(text)
-            if not -(2**63) <= value < 2**63:
-                raise ValueError("an integer label past 64 bits")
-            return value
-        case "str":
-            return text
-    raise KeyError(kind)
-
-
-def name_fields(
-    classes: Sequence[Label], ids: Sequence[Key], subjects: Sequence[Owners], *, fixed: bool
-) -> dict[str, Any]:
-    """What the header says of labels, ids and subjects: the classes, and of what kind each is."""
-    return {
-        "classes": [write_label(c) for c in classes],
-        "class_kind": kind_of(classes[0]) if classes else None,
-        "classes_fixed": fixed,
-        **owner_fields(ids, subjects),
-    }
-
-
-def owner_fields(ids: Sequence[Key], subjects: Sequence[Owners]) -> dict[str, Any]:
-    """What the header says of ids and subjects: of what kind they are."""
-    return {
-        "id_kind": kind_of(ids[0]) if ids else None,
-        "subject_kind": subject_kind(subjects),
-    }
-
-
-def subject_kind(subjects: Iterable[Owners]) -> str | None:
-    """Of what kind the subjects of some rows are; None where no row has one."""
-    return next((kind_of(owners_of(owners)[0]) for owners in subjects if owners is not None), None)
-
-
-def owners_of(owners: Owners) -> tuple[Key, ...]:
-    """The subjects of one row."""
-    return owners if isinstance(owners, tuple) else () if owners is None else (owners,)
-
-
-def each_owner(subjects: Sequence[Owners]) -> list[Any]:
-    """The subjects of all rows, one after the other."""
-    if tuple in set(map(type, subjects)):
-        return list(itertools.chain.from_iterable(map(owners_of, subjects)))
-    return [owner for owner in subjects if owner is not None]
-
-
-def are_several(owners: tuple[Key, ...]) -> bool:
-    """Whether these, of one type, are the subjects of a row that has several: sorted, distinct, no empty text."""
-    return len(owners) > 1 and all(map(operator.lt, owners, owners[1:])) and owners[0] not in ("", b"")
-
-
-def read_names(
-    meta: dict[str, Any], tensors: dict[str, npt.NDArray[Any]], classes: tuple[Label, ...], n: int
-) -> tuple[tuple[Key, ...], tuple[Owners, ...], tuple[Label, ...]]:
-    """Ids, subjects and labels of n rows.
-
-    Raises
-    ------
-    StateFormatError
-    """
-    codes = tensors["labels"]
-    if codes.shape != (n,) or (n and not (codes.min() >= 0 and codes.max() < len(classes))):
-        raise StateFormatError("its labels do not fit its rows or its classes.")
-    return *read_owners(meta, tensors, n), tuple(classes[i] for i in codes.tolist())
-
-
-def read_owners(
-    meta: dict[str, Any], tensors: dict[str, npt.NDArray[Any]], n: int
-) -> tuple[tuple[Key, ...], tuple[Owners, ...]]:
-    """Ids and subjects of n rows.
-
-    Raises
-    ------
-    StateFormatError
-    """
-    ids = read_keys(tensors, "ids", meta["id_kind"], n)
-    if (n and meta["id_kind"] is None) or {"ids.present", "ids.lengths"} & tensors.keys() or len(set(ids)) != n:
-        raise StateFormatError("its ids are not distinct.")
-    return ids, read_keys(tensors, "subjects", meta["subject_kind"], n)  # type: ignore[return-value]
-
-
-def check_fixed_classes(fixed: Sequence[Label] | None) -> None:
-    """Refuse classes of the caller's that are not in canonical order.
-
-    Raises
-    ------
-    ConfigurationError
-    """
-    if fixed is not None and (not fixed or len({type(c) for c in fixed}) > 1 or list(fixed) != sorted(set(fixed))):
-        raise ConfigurationError("fixed classes must be sorted, distinct and of one type.")
-
-
-def check_feature_names(names: Sequence[Any], n_features: int) -> None:
-    """Refuse names of columns that are not one text for each.
-
-    Raises
-    ------
-    ConfigurationError
-    """
-    if len(names) != n_features:
-        raise ConfigurationError(f"{len(names)} names of columns are given for {n_features} features.")
-    for name in names:
-        if not isinstance(name, str) or any("\ud800" <= c <= "\udfff" for c in name):
-            raise ConfigurationError("the names of columns must be texts in Unicode: rename those that are not.")
-
-
-def key_tensors(name: str, keys: Sequence[Owners]) -> Tensors:
-    """Ids or subjects; a subject may be missing, and so may all of them, and a row may have several."""
-    tensors: Tensors = {}
-    kinds = set(map(type, keys))
-    if tuple in kinds:
-        lengths = np.fromiter((len(owners_of(k)) for k in keys), dtype=np.int32, count=len(keys))
-        return {name + ".lengths": ("I32", lengths), **key_tensors(name, each_owner(keys))}
-    if not kinds - {type(None)}:
-        return tensors
-    if type(None) in kinds:
-        tensors[name + ".present"] = ("U8", [k is not None for k in keys])
-    if kinds <= {int, type(None)}:
-        tensors[name] = ("I64", np.array([k or 0 for k in keys], dtype=np.int64))
-    else:
-        texts: list[Any] = [b"" if k is None else k.encode() if isinstance(k, str) else k for k in keys]
-        tensors[name + ".ends"] = ("I64", np.cumsum([len(t) for t in texts], dtype=np.int64))
-        tensors[name] = ("U8", np.frombuffer(b"".join(texts), dtype=np.uint8))
-    return tensors
-
-
-def read_keys(tensors: dict[str, npt.NDArray[Any]], name: str, kind: str | None, n: int) -> tuple[Owners, ...]:
-    """The ids or subjects that :func:`key_tensors` wrote."""
-    if kind is None:
-        return (None,) * n
-    if name + ".lengths" in tensors:
-        return _read_several(tensors, name, kind, n)
-    if kind == "int":
-        keys: list[Any] = tensors[name].tolist()
-    else:
-        blob, ends = tensors[name].tobytes(), [0, *tensors[name + ".ends"].tolist()]
-        if any(a > b for a, b in itertools.pairwise(ends)) or ends[-1] != len(blob):
-            raise StateFormatError(f"its {name} do not fit together.")  # and might be cut out of it over and over
-        texts = [blob[a:b] for a, b in itertools.pairwise(ends)]
-        keys = [t.decode() for t in texts] if kind == "str" else texts
-    if name + ".present" not in tensors and len(keys) == n:
-        return tuple(keys)
-    return tuple(k if p else None for k, p in zip(keys, tensors[name + ".present"].tolist(), strict=True))
-
-
-def _read_several(tensors: dict[str, npt.NDArray[Any]], name: str, kind: str, n: int) -> tuple[Owners, ...]:
-    """Subjects of rows some of which have several; nothing is made of lengths that the keys do not add up to."""
-    lengths = tensors[name + ".lengths"]
-    m = int(lengths.sum(dtype=np.int64))
-    keys = read_keys({k: tensors[k] for k in (name, name + ".ends") if k in tensors}, name, kind, m)
-    ends = np.cumsum(lengths, dtype=np.int64).tolist()
-    if lengths.shape != (n,) or lengths.min(initial=0) < 0 or len(keys) != m:
-        raise StateFormatError(f"its {name} do not fit together.")
-    rows = [keys[a:b] for a, b in itertools.pairwise([0, *ends])]
-    if not all(len(row) < 2 or are_several(row) for row in rows):  # type: ignore[arg-type]
-        raise StateFormatError(f"its {name} are not in canonical form: those of a row sorted, distinct, none empty.")
-    return tuple(row if len(row) > 1 else row[0] if row else None for row in rows)  # type: ignore[misc]

@@ -8,7 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from erasable.core.arrays import Array, Positions
-from erasable.core.layout import Key
+from erasable.core.names import Key
 from erasable.errors import ConfigurationError, NoRowsError
 
 

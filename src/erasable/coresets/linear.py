@@ -11,8 +11,8 @@ from typing import Any
 
 from erasable.core.arrays import Array, Positions
 from erasable.core.grid import Grid
-from erasable.core.layout import Key
 from erasable.core.linear_selection import grid_of, selecting_units
+from erasable.core.names import Key
 from erasable.core.scaling import described_scaling
 from erasable.core.selector import RawRows, select
 from erasable.core.sums import empty_gram

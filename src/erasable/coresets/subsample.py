@@ -10,7 +10,7 @@ import numpy as np
 
 from erasable.core.arrays import Array, Positions
 from erasable.core.keyed_hash import keyed_hash
-from erasable.core.layout import Key
+from erasable.core.names import Key
 from erasable.validation import number_between, seed
 
 

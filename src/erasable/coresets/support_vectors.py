@@ -14,7 +14,7 @@ import numpy as np
 from scipy.optimize import linprog, nnls
 
 from erasable.core.arrays import Array, Float64s, Positions
-from erasable.core.layout import Key
+from erasable.core.names import Key
 from erasable.errors import InputError
 
 _HARD = 1e12  # the penalty: no row of separable data gets as much weight

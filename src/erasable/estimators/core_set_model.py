@@ -17,7 +17,8 @@ import scipy.sparse as sp
 from sklearn.base import clone
 
 from erasable.core.arrays import Float64s
-from erasable.core.layout import Buffer, Key, Label, Tensors, check_format, guarded, parse, read_label, read_names
+from erasable.core.layout import Buffer, Tensors, check_format, guarded, parse
+from erasable.core.names import Key, Label, read_label, read_names
 from erasable.core.selector import Decisions, Progress
 from erasable.coresets import CoreSetMap, core_positions
 from erasable.errors import (

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
 
-from erasable.core.layout import Key
+from erasable.core.names import Key
 from erasable.errors import ChangedMeanwhileError, NoRowsError
 from erasable.estimators.validated import check_rows
 from erasable.models.checks import check_ids, check_subjects

@@ -9,7 +9,7 @@ from erasable.core.layout import Buffer, canonical_json, read_sealed
 from erasable.coresets.single_pass import SinglePass
 from erasable.coresets.staged import Staged
 from erasable.errors import ConfigurationError, StateFormatError
-from erasable.estimators.faces import ErasableBase
+from erasable.estimators.streaming import ErasableBase
 from erasable.models.general import GeneralModel, general_guarantee
 from erasable.models.general_state import GeneralConfiguration, GeneralState
 from erasable.models.guarantee import Guarantee

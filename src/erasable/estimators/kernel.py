@@ -9,7 +9,7 @@ from erasable.core.kernels import KERNEL_BITS, Kernel, Points
 from erasable.core.layout import Buffer
 from erasable.core.scaling import plain_scaling
 from erasable.errors import ConfigurationError
-from erasable.estimators.faces import ErasableBase
+from erasable.estimators.streaming import ErasableBase
 from erasable.models.files import read_kernel
 from erasable.models.guarantee import Guarantee
 from erasable.models.kernel import KernelModel, kernel_guarantee

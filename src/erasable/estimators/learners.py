@@ -15,7 +15,8 @@ from sklearn.base import clone, is_regressor
 from sklearn.neighbors import BallTree, KDTree
 from sklearn.utils.validation import has_fit_parameter
 
-from erasable.core.layout import Key, Tensors, canonical_json, digest_of, key_tensors, kind_of, parts, write_label
+from erasable.core.layout import Tensors, canonical_json, digest_of, parts
+from erasable.core.names import Key, key_tensors, kind_of, write_label
 from erasable.coresets import CoreSetMap
 from erasable.errors import ConfigurationError
 from erasable.models.keys import array_of, encode, pick

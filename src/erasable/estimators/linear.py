@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Self
 
 from erasable.errors import ConfigurationError
-from erasable.estimators.faces import ErasableBase
 from erasable.estimators.linear_face import LinearFace, width_of
+from erasable.estimators.streaming import ErasableBase
 from erasable.models.linear import LinearModel
 from erasable.models.parameters import check_unchanged, configure, map_of, warn_of_signs
 

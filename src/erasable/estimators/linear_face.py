@@ -10,7 +10,7 @@ import numpy.typing as npt
 from erasable.core.arrays import Float64s
 from erasable.core.layout import Buffer
 from erasable.errors import InputError
-from erasable.estimators.faces import StreamingFace
+from erasable.estimators.streaming import StreamingFace
 from erasable.estimators.table_encoder import TableEncoder
 from erasable.features import TABLES, TEXTS, as_texts
 from erasable.models.guarantee import Guarantee

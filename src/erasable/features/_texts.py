@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from erasable.core.names import is_unicode
 from erasable.errors import ConfigurationError, InputError, InputTypeError
 from erasable.features._base import MOST_FEATURES, TEXTS, FeatureMap, set_field
 from erasable.validation import choice, switch, whole_number
@@ -116,17 +117,9 @@ def as_texts(X: Any) -> npt.NDArray[np.object_]:
             f"{count} of {len(values)} texts are no strings but {', '.join(sorted(kinds))}: this map takes texts. "
             "Decode bytes, fill in what is missing, and use another map for numbers."
         )
-    broken = sum(not _is_unicode(v) for v in values)
+    broken = sum(not is_unicode(v) for v in values)
     if broken:
         raise InputError(f"{broken} of {len(values)} texts are not valid Unicode (lone surrogates): decode them anew.")
     texts = np.empty(len(values), dtype=object)
     texts[:] = [str(v) for v in values]
     return texts
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

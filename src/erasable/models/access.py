@@ -19,7 +19,7 @@ import scipy.sparse as sp
 
 from erasable.core.arrays import Float64s
 from erasable.core.grid import Grid
-from erasable.core.layout import Key, Label, Owners, each_owner, owners_of
+from erasable.core.names import Key, Label, Owners, each_owner, owners_of
 from erasable.core.row_layout import read_rows
 from erasable.core.scaling import read_scaling
 from erasable.core.target_grid import off_grid

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from erasable.core.layout import Key, each_owner
+from erasable.core.names import Key, each_owner
 from erasable.errors import InputError
 from erasable.models.keys import Column, as_key_column, as_subject_column, label_type, same_kind
 

@@ -14,17 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from erasable.classes import FunctionClass
-from erasable.core.layout import (
-    Buffer,
-    Label,
-    Tensors,
-    check_fixed_classes,
-    check_format,
-    guarded,
-    parse,
-    read_label,
-    read_names,
-)
+from erasable.core.layout import Buffer, Tensors, check_format, guarded, parse
+from erasable.core.names import Label, check_fixed_classes, read_label, read_names
 from erasable.core.selector import Progress
 from erasable.coresets.single_pass import SinglePass
 from erasable.coresets.staged import Staged

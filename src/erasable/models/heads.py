@@ -14,8 +14,8 @@ import numpy as np
 from scipy.linalg import blas
 
 from erasable.core.arrays import Float32s, Float64s, Integers
-from erasable.core.layout import Label
 from erasable.core.logistic import logistic_weights
+from erasable.core.names import Label
 from erasable.core.weights import solve_weights
 from erasable.models.state import classes_of
 from erasable.models.weighting import ONE, RowWeights, class_weights_of

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from erasable.core.arrays import Float32s, Float64s, Integers
 from erasable.core.kernel_selector import StalePoints, kernel_matrix, select_points
 from erasable.core.kernels import KERNEL_BITS
-from erasable.core.layout import Key
+from erasable.core.names import Key
 from erasable.core.selector import Decisions, Progress
 from erasable.models.arrays import dense
 from erasable.models.guarantee import BITWISE, Guarantee

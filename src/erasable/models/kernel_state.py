@@ -13,18 +13,8 @@ import numpy.typing as npt
 from erasable.core.arrays import Float32s, Float64s
 from erasable.core.kernel_selector import check_points, kernel_matrix, select_points, smallest_eigenvalue
 from erasable.core.kernels import KERNEL_BITS, REACH, Kernel, Points
-from erasable.core.layout import (
-    Buffer,
-    Label,
-    Tensors,
-    check_feature_names,
-    check_fixed_classes,
-    check_format,
-    guarded,
-    parse,
-    read_label,
-    read_names,
-)
+from erasable.core.layout import Buffer, Tensors, check_format, guarded, parse
+from erasable.core.names import Label, check_feature_names, check_fixed_classes, read_label, read_names
 from erasable.core.scaling import described_scaling, read_scaling
 from erasable.core.selector import Progress
 from erasable.core.weights import solve_weights

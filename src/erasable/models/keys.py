@@ -12,7 +12,7 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from erasable.core.layout import Key
+from erasable.core.names import Key, is_unicode
 from erasable.errors import InputError, InputTypeError
 
 _PLURAL = {"int": "integers", "str": "strings", "bytes": "bytes"}
@@ -161,17 +161,9 @@ def as_keys(values: Any, name: str) -> list[Key]:
         )
     if int in types:
         _check_64_bits(min(keys), max(keys), name)
-    if str in types and not _is_unicode("".join(keys)):
+    if str in types and not is_unicode("".join(keys)):
         raise InputError(f"string {name} must be valid Unicode (no lone surrogates).")
     return keys
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _check_64_bits(smallest: int, largest: int, name: str) -> None:
@@ -279,7 +271,7 @@ def label_type(y: npt.NDArray[Any], name: str = "y") -> type:
         _check_64_bits(int(y.min()), int(y.max()), name if name == "classes" else "labels")
     if kind is float and bool((y != y).any()):
         raise InputError(f"{name} contains NaN.")
-    if kind is str and not _is_unicode("".join(set(y.tolist()))):
+    if kind is str and not is_unicode("".join(set(y.tolist()))):
         raise InputError(f"{name} must hold valid Unicode (no lone surrogates).")
     return kind
 

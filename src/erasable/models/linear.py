@@ -21,7 +21,8 @@ import scipy.sparse as sp
 
 from erasable.core.arrays import Float32s, Float64s
 from erasable.core.grid import scale_rows
-from erasable.core.layout import Key, canonical_json, read_json
+from erasable.core.layout import canonical_json, read_json
+from erasable.core.names import Key
 from erasable.core.row_layout import laid_out, row_sizes
 from erasable.core.selector import Decisions, Progress, RawRows, select, stale_screen
 from erasable.core.sums import add_rows, empty_gram

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from erasable.core.arrays import Float64s
 from erasable.core.grid import Grid
-from erasable.core.layout import Label, check_feature_names, check_fixed_classes
+from erasable.core.names import Label, check_feature_names, check_fixed_classes
 from erasable.core.scaling import described_scaling, read_scaling
 from erasable.core.sums import LARGEST_EXACT, sums_by_class, targets
 from erasable.errors import ConfigurationError

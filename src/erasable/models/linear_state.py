@@ -11,17 +11,8 @@ import scipy.sparse as sp
 
 from erasable.core.arrays import Float32s, Float64s
 from erasable.core.grid import Grid
-from erasable.core.layout import (
-    Buffer,
-    Key,
-    Owners,
-    Tensors,
-    check_format,
-    guarded,
-    parse,
-    read_label,
-    read_names,
-)
+from erasable.core.layout import Buffer, Tensors, check_format, guarded, parse
+from erasable.core.names import Key, Owners, read_label, read_names
 from erasable.core.row_layout import laid_out, read_rows, row_tensors
 from erasable.core.selector import GridRows, Progress, Selection, select
 from erasable.core.sums import LARGEST_EXACT, empty_gram, packed, unpacked

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from erasable.core.arrays import Float64s
 from erasable.core.keyed_hash import hashed_order
-from erasable.core.layout import Key, Label, Owners
+from erasable.core.names import Key, Label, Owners
 from erasable.core.selector import Decisions, Progress
 from erasable.errors import (
     ChangedMeanwhileError,

@@ -14,8 +14,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from erasable.core.grid import Grid
-from erasable.core.layout import Label, check_feature_names
 from erasable.core.linear_selection import grid_of, selecting_units
+from erasable.core.names import Label, check_feature_names
 from erasable.core.sums import regulariser
 from erasable.core.target_grid import Range, check_range
 from erasable.errors import ConfigurationError

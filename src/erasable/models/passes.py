@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from erasable.core.keyed_hash import Hashes, keyed_hash
-from erasable.core.layout import each_owner
+from erasable.core.names import each_owner
 from erasable.errors import ConfigurationError, InputError
 from erasable.models.blocks import Block, Held, Mask, Rows
 from erasable.models.checks import check_ids, check_subjects, next_id

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from erasable.core.arrays import Float64s
-from erasable.core.layout import Key, Label, Owners, Tensors, owner_fields, read_owners
+from erasable.core.layout import Tensors
+from erasable.core.names import Key, Label, Owners, owner_fields, read_owners
 from erasable.core.target_grid import Range, check_range, sums_by_target
 from erasable.errors import ConfigurationError, StateFormatError, VerificationError
 from erasable.models.linear_configuration import LinearConfiguration, read_selection

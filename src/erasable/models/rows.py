@@ -20,7 +20,7 @@ import numpy as np
 
 from erasable.core.arrays import Array
 from erasable.core.grid import Grid, sparse_rows
-from erasable.core.layout import Key, Label, Owners, owners_of
+from erasable.core.names import Key, Label, Owners, owners_of
 from erasable.core.row_layout import laid_out
 from erasable.errors import ChangedMeanwhileError, InputError
 from erasable.models.keys import as_keys, same_kind

@@ -19,21 +19,8 @@ import scipy.sparse as sp
 
 from erasable.core.arrays import Int64s
 from erasable.core.grid import Grid, sparse_rows
-from erasable.core.layout import (
-    Buffer,
-    Key,
-    Piece,
-    check_format,
-    digest_of,
-    guarded,
-    key_tensors,
-    kind_of,
-    parse,
-    parts,
-    read_keys,
-    read_meta,
-    subject_kind,
-)
+from erasable.core.layout import Buffer, Piece, check_format, digest_of, guarded, parse, parts, read_meta
+from erasable.core.names import Key, key_tensors, kind_of, read_keys, subject_kind
 from erasable.core.row_layout import laid_out, read_rows, row_sizes, row_tensors
 from erasable.core.sparse import stacked
 from erasable.errors import StateFormatError

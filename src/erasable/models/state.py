@@ -16,19 +16,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from erasable.core.layout import (
-    Key,
-    Label,
-    Owners,
-    Piece,
-    Tensors,
-    are_several,
-    digest_of,
-    each_owner,
-    key_tensors,
-    name_fields,
-    parts,
-)
+from erasable.core.layout import Piece, Tensors, digest_of, parts
+from erasable.core.names import Key, Label, Owners, are_several, each_owner, key_tensors, name_fields
 from erasable.errors import VerificationError
 from erasable.models.reports import VerifyReport
 

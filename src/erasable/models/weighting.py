@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from erasable.core.arrays import Float64s
 from erasable.core.grid import Grid
-from erasable.core.layout import Label, kind_of, read_label, write_label
+from erasable.core.names import Label, kind_of, read_label, write_label
 from erasable.core.sums import LARGEST_EXACT, add_rows
 from erasable.core.weights import to_float32
 from erasable.errors import ConfigurationError, ExactnessError, InputError, InputTypeError

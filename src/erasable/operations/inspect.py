@@ -13,15 +13,8 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from erasable.core.kernels import KERNEL_BITS
-from erasable.core.layout import (
-    Buffer,
-    digest_of,
-    read_keys,
-    read_label,
-    read_names,
-    read_owners,
-    read_sealed,
-)
+from erasable.core.layout import Buffer, digest_of, read_sealed
+from erasable.core.names import read_keys, read_label, read_names, read_owners
 from erasable.core.target_grid import Range, off_grid
 from erasable.errors import ConfigurationError, ErasableError, StateFormatError
 from erasable.models.access import StoredRows, stored_rows

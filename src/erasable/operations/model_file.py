@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace as with_counts
@@ -12,21 +10,11 @@ from typing import Any
 
 from erasable.audit.keys import PrivateKey
 from erasable.audit.receipts import make_receipt
-from erasable.core.layout import digest_of, read_meta
+from erasable.core.layout import read_meta
 from erasable.core.selector import Decisions
 from erasable.errors import ConfigurationError, InputTypeError, StateFormatError, StoreError, UnknownOutcomeError
 from erasable.models.access import StoredRows
-from erasable.models.files import (
-    checksum_at,
-    checksum_of,
-    head_of,
-    model_of,
-    naming,
-    needs_code,
-    read_model,
-    refuse_odd_size,
-    write,
-)
+from erasable.models.files import head_of, needs_code, read_model
 from erasable.models.model import Model
 from erasable.models.reports import (
     ForgetReport,
@@ -36,14 +24,14 @@ from erasable.models.reports import (
     warn_of_lost_classes,
 )
 from erasable.models.rounds import BUDGET_BYTES, Ahead
-from erasable.models.shards import files_of, shards_of
+from erasable.models.shards import shards_of
 from erasable.models.state import State
+from erasable.operations._held import HeldModel
 from erasable.operations.inspect import rows_of
 from erasable.operations.requests import Line, Request, Ticket
 from erasable.operations.sent_again import NewRows, Suppressed, stored_ids
 from erasable.operations.verify import code_in, verify_file
-from erasable.store import PRIVATE, Fetch, Writer, check_mode, locked
-from erasable.store import read as read_file
+from erasable.store import PRIVATE, Writer, check_mode, locked
 
 _KEY_TYPES = {"int": int, "str": str, "bytes": bytes, None: None}
 
@@ -112,10 +100,7 @@ class ModelFile:
         self._like = like
         self._key, self._after_only, self._verify_first = key, after_only, verify_first
         self._rewrite_unchanged = rewrite_unchanged
-        self._cached: Model | None = None
-        # Of the file when it held the model in memory: its SHA-256, where that is known, the checksum in its header,
-        # and whether it was only the head of several files.
-        self._seal, self._checksum, self._in_parts = "", "", False
+        self._held = HeldModel(self.path, like)
         self._line = Line(self.path, timeout)
 
     def __repr__(self) -> str:
@@ -144,9 +129,8 @@ class ModelFile:
     def is_done(self, request: Request, digest: str) -> bool:
         """Whether the file holds the state with this digest, and nothing that the request names is left in it."""
         with self._line.in_turn():
-            with naming(self.path):
-                model = read_file(self.path, self._same_or_loaded, parts_of=shards_of)
-            return self._digest(model) == digest and not request.named_in(model).found
+            model = self._held.read()
+            return self._held.digest(model) == digest and not request.named_in(model).found
 
     # -- changing ------------------------------------------------------------------------------------------------
 
@@ -297,7 +281,7 @@ class ModelFile:
         if skip_known and replace:
             raise ConfigurationError("skip_known= leaves stored rows as they are, and replace= does not: give one.")
         with self._line.in_turn(), self._locked() as writer:
-            model = self._current(writer) if writer.exists() else None
+            model = self._held.under_lock(writer) if writer.exists() else None
             blocks, new = prepare(model)
             if model is not None:
                 face = face_of(model, self._like)
@@ -311,7 +295,7 @@ class ModelFile:
                 blocks = offered = NewRows(blocks, model if skip_known else None, suppressed)
             replaced = stored_ids(blocks, model) if replace and model is not None else []
             classes = set() if model is None else set(model.classes)
-            self._cached = None  # until the file says the same as this model
+            self._held.model = None  # until the file says the same as this model
             if model is not None:
                 model.remove(replaced)
             try:
@@ -330,8 +314,8 @@ class ModelFile:
                 report = LearnReport(0, 0, len(model.core), Decisions())
                 writer.make_durable()
             else:
-                self._write(writer, face.model_.snapshot(), mode)
-            self._cached = face.model_
+                self._held.write(writer, face.model_.snapshot(), mode)
+            self._held.model = face.model_
         if len(face.model_.core):
             warn_of_lost_classes(len(classes - set(face.model_.classes)))
         known, listed = (0, 0) if offered is None else (offered.rows_known, offered.rows_suppressed)
@@ -355,11 +339,8 @@ class ModelFile:
         The model in memory is taken where the file is still its own, so that little is read after a change.
         """
         with self._line.in_turn():
-            if self._cached is None or checksum_at(self.path) != self._checksum:
-                with naming(self.path):
-                    read_file(self.path, self._same_or_loaded, parts_of=shards_of)
-            assert self._cached is not None
-            return self._cached.predictor(), self._checksum
+            model = self._held.unchanged() or self._held.read()
+            return model.predictor(), self._held.checksum
 
     def verify(self, *, progress: Callable[[int, int], None] | None = None) -> VerifyReport:
         """Recompute what the file holds from its own rows; see ``erasable.verify``."""
@@ -378,9 +359,9 @@ class ModelFile:
         try:
             with self._locked() as writer:
                 digests = any(t.digests for t in batch)
-                model = self._current(writer, whole=digests)
-                self._cached = None  # until the file says the same as this model
-                before = self._digest(model) if digests else None
+                model = self._held.under_lock(writer, whole=digests)
+                self._held.model = None  # until the file says the same as this model
+                before = self._held.digest(model) if digests else None
                 leaving: dict[Any, None] = {}
                 found = [t.found(model, leaving) for t in batch]
                 _, emptied = model.remove(list(leaving))
@@ -393,12 +374,12 @@ class ModelFile:
                 if signing:
                     model.verify(state=state)
                 if rewriting and state is not None:
-                    self._write(writer, state, digests=digests)
+                    self._held.write(writer, state, digests=digests)
                     if digests:  # otherwise gaps may stay in the copy in memory, which nobody is handed
                         model.settle()
                 else:
                     writer.make_durable()
-                self._cached = model
+                self._held.model = model
                 after = before if not leaving or state is None else state.digest if digests else None
             for ticket, counts in zip(batch, found, strict=True):
                 answer = (
@@ -419,7 +400,7 @@ class ModelFile:
     def _reports(
         self, ticket: Ticket, counts: list[tuple[int, int, int]], before: str | None, after: str | None, emptied: int
     ) -> list[ForgetReport]:
-        model = self._cached
+        model = self._held.model
         assert model is not None
         return [
             ForgetReport(
@@ -452,61 +433,6 @@ class ModelFile:
     def _locked(self) -> Iterator[Writer]:
         with locked(self.path, parts_of=shards_of, timeout=self._line.time_left()) as writer:
             yield writer
-
-    def _current(self, writer: Writer, *, whole: bool = True) -> Model:
-        """The model that the file holds.
-
-        Where nothing is to be said of the file's bytes, it is enough that its header is that of the model in memory:
-        a change then replaces all of them. Otherwise every byte is read.
-        """
-        if not whole and self._cached is not None and checksum_at(writer.path) == self._checksum:
-            return self._cached
-        with naming(self.path):
-            refuse_odd_size(self.path)
-            return writer.read(self._same_or_loaded)
-
-    def _same_or_loaded(self, head: bytes, fetch: Fetch) -> Model:
-        """The model in memory where these bytes, every one, are still those that it stands for; otherwise theirs."""
-        seal, parts = digest_of([head]), shards_of(head)
-        if self._cached is None or seal != self._seal:
-            self._cached = model_of(head, fetch, code_in(self._like))
-            self._seal, self._in_parts, self._checksum = seal, bool(parts), str(read_meta(head)["checksum"])
-        else:
-            for name in parts:
-                fetch(name)  # refused unless it has the bytes that the head names it by
-        return self._cached
-
-    def _digest(self, model: Model) -> str:
-        """The digest of the state that was last read or written, in this call, under the lock."""
-        return model.snapshot().digest if self._in_parts else self._seal
-
-    def _write(self, writer: Writer, state: State, mode: int = PRIVATE, *, digests: bool = False) -> None:
-        files = files_of(state)
-        with undisturbed():
-            write(writer, files, mode)
-        self._checksum, self._in_parts = checksum_of(files), bool(files.parts)
-        # Not hashed once more for nobody: who asks for digests next time reads the file anew.
-        self._seal = "" if not digests else digest_of(files.head) if files.parts else state.digest
-
-
-@contextmanager
-def undisturbed() -> Iterator[None]:
-    """A block that Ctrl-C does not cut in two: it takes effect at the end. Only the main thread gets it anyway."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    pressed: list[tuple[Any, ...]] = []
-    try:
-        before = signal.signal(signal.SIGINT, lambda *arguments: pressed.append(arguments))
-    except ValueError:  # an interpreter within another one
-        yield
-        return
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, signal.SIG_DFL if before is None else before)  # None: set by something else
-        if pressed and callable(before):
-            before(*pressed[0])
 
 
 def _check_alike(new: Any, face: Any, path: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from erasable.core.layout import Key
+from erasable.core.names import Key
 from erasable.errors import ConfigurationError, InputError
 from erasable.models.blocks import Block
 from erasable.models.keys import as_key_column

@@ -295,7 +295,7 @@ class _Drafting:
                 moments = facts.values if facts.kind == MOMENT else [v and moment_of(v, order) for v in facts.values]
                 seconds = np.array([np.nan if m is None or m == "" else m for m in moments], dtype=np.float64)
                 if self._fits(facts, ~np.isnan(seconds), decisions):
-                    return self._date(facts, seconds, order, decisions, extra)
+                    return self._date(facts, seconds, order, extra)
         if facts.kind in (TEXT, CLOCK):
             clocks = facts.values if facts.kind == CLOCK else [v and clock_of(v) for v in facts.values]
             if self._fits(facts, np.array([c is not None and c != "" for c in clocks], dtype=bool), decisions):
@@ -310,9 +310,7 @@ class _Drafting:
             return False
         return decisions.at_least(facts.having(fitting), self.k)
 
-    def _date(
-        self, facts: Facts, seconds: Any, order: str, decisions: Decisions, extra: dict[tuple[str, Any], float]
-    ) -> dict[str, Any]:
+    def _date(self, facts: Facts, seconds: Any, order: str, extra: dict[tuple[str, Any], float]) -> dict[str, Any]:
         low, high = facts.extremes(np.array([np.nan if np.isnan(s) else _year(s) for s in seconds]))
         span = Decisions()
         first = kth(lambda j: int(low[j]), len(low), self.k, span)

@@ -17,6 +17,7 @@ from typing import Any, Self
 import scipy.sparse as sp
 
 from erasable.core.arrays import Array
+from erasable.core.names import is_unicode
 from erasable.errors import ConfigurationError, InputError, InputTypeError
 from erasable.features import TABLES, FeatureMap
 from erasable.schemas import _toml
@@ -119,7 +120,7 @@ class Schema(FeatureMap):
         if width > MOST_PLACES:
             raise ConfigurationError(f"the schema makes {width:,} features, and at most {MOST_PLACES:,} are allowed.")
         object.__setattr__(self, "n_features_out", width)
-        if any("\ud800" <= c <= "\udfff" for c in self.text):
+        if not is_unicode(self.text):
             raise ConfigurationError("the names and values of a schema must be valid Unicode, without lone surrogates.")
 
     def _check_never_missing(self, column: Column) -> None:

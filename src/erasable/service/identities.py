@@ -12,7 +12,7 @@ import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
-from erasable.core.layout import Key
+from erasable.core.names import Key
 from erasable.errors import InputError
 from erasable.models.model import Model
 from erasable.models.rows import Named

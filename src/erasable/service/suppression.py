@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from erasable.core.layout import Key, owners_of
+from erasable.core.names import Key, owners_of
 from erasable.errors import InputError, StoreError
 from erasable.models.keys import as_key_column, as_subject_column
 from erasable.models.model import Model

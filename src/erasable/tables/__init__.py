@@ -8,9 +8,10 @@ Importing this loads neither pyarrow nor scikit-learn: a file that needs one of 
 from erasable.tables.collections import ArrayRows
 from erasable.tables.joined import files_of
 from erasable.tables.keys import read_keys
+from erasable.tables.loading import load_split, load_table
 from erasable.tables.opening import Dialect
 from erasable.tables.sources import nameless_form
-from erasable.tables.stream import TableStream, load_split, load_table, stream_table
+from erasable.tables.stream import TableStream, stream_table
 from erasable.tables.table import Split, Table
 
 __all__ = [

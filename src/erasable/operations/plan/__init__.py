@@ -124,8 +124,8 @@ def plan(
     --------
     >>> from erasable.research.sets import make_margin
     >>> from erasable.operations.plan import plan
-    >>> X, y = make_margin(5000, 10, return_X_y=True)
-    >>> plan(X, y, max_stored=0.2, deletions_per_month=100, months=12, effort="quick").line
+    >>> X, y = make_margin(1000, 10, return_X_y=True)
+    >>> plan(X, y, max_stored=0.2, deletions_per_month=20, months=12, effort="quick").line
     "ErasableClassifier(loss='...', capacity=..., threshold=...)"
     """
     if distribution is None:

@@ -13,7 +13,7 @@ from scipy.special import ndtri
 
 from erasable.core.arrays import Float64s
 from erasable.core.grid import Grid
-from erasable.core.layout import Key
+from erasable.core.names import Key
 from erasable.core.selector import RawRows
 from erasable.coresets import CoreSetMap, check_core_set, core_positions
 from erasable.errors import ConfigurationError

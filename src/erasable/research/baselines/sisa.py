@@ -14,7 +14,7 @@ from sklearn.base import clone
 from sklearn.linear_model import SGDClassifier
 
 from erasable.core.keyed_hash import keyed_hash
-from erasable.core.layout import Key
+from erasable.core.names import Key
 from erasable.estimators.forgetting import RowsClassifier
 from erasable.estimators.learners import check_estimator_parameter, fit_voter, fresh
 from erasable.models.arrays import n_bytes, overwrite

@@ -19,7 +19,7 @@ from scipy.special import expit, log_expit, softmax
 
 from erasable.core.arrays import Float64s
 from erasable.core.grid import Grid, scale_rows
-from erasable.core.layout import Key
+from erasable.core.names import Key
 from erasable.core.selector import RawRows
 from erasable.core.solve import alone, few_threads
 from erasable.errors import ConfigurationError

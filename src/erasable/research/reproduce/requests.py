@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from scipy.linalg import cho_factor, cho_solve
 from sklearn.preprocessing import normalize
 
-from erasable.core.layout import owners_of
+from erasable.core.names import owners_of
 from erasable.errors import ConfigurationError
 from erasable.research.reproduce.settings import Settings, class_to_delete
 from erasable.research.sets import load_bundled, load_purchase, make_margin, make_purchase_like
