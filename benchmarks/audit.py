@@ -68,7 +68,7 @@ def print_table(folder: Path) -> None:
     print("|---|" + "---|" * (len(COLUMNS) + 1))
     for found in audits:
         results = {result["name"]: result for result in found["results"]}
-        share = f"{found['same_as_refit']} of {found['trials']}"
+        share = "noise" if found["noisy"] else f"{found['same_as_refit']} of {found['trials']}"
         cells = [cell(results.get(title)) for title in COLUMNS.values()]
         print(f"| {found['title']} | {share} | {' | '.join(cells)} |")
 
