@@ -70,6 +70,9 @@ def print_table(folder: Path) -> None:
         results = {result["name"]: result for result in found["results"]}
         share = "noise" if found["noisy"] else f"{found['same_as_refit']} of {found['trials']}"
         cells = [cell(results.get(title)) for title in COLUMNS.values()]
+        if not found["sizes"]["shadows"]:
+            shadowed = ["c" in name.split(",")[0] or "shadows" in name for name in COLUMNS]
+            cells = ["not run" if late else text for late, text in zip(shadowed, cells, strict=True)]
         print(f"| {found['title']} | {share} | {' | '.join(cells)} |")
 
 

@@ -2,8 +2,8 @@
 
 Rows are decided in the order of a keyed hash, and key and threshold stand in the state. A known row that is not stored,
 although the stored rows before it would have let it in, was kept out by a row that is not there any more. A candidate
-that explains such absences was there; one that would have kept a stored row out was not; of one that would not have been
-kept itself nothing can be told.
+that explains such absences was there; one that would have kept a stored row out was not; of one that would not have
+been kept itself nothing can be told.
 """
 
 from __future__ import annotations

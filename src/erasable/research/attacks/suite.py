@@ -34,7 +34,7 @@ Watch = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is done."""
+    """How much is done; without shadows, (c) is left out."""
 
     rows: int
     trials: int
@@ -220,16 +220,18 @@ def audit(
         game = one_row(
             target, X, y, sizes.trials, random_state=random_state, progress=tick(f"{target.name}: one row leaves")
         )
-        shadows = train_shadows(
-            target,
-            X,
-            y,
-            sizes.shadows,
-            sizes.candidates,
-            random_state=random_state,
-            progress=tick(f"{target.name}: shadow models"),
-        )
-        outcomes = [*_of_one_row(game), *_of_shadows(shadows)]
+        outcomes = _of_one_row(game)
+        if sizes.shadows:
+            shadows = train_shadows(
+                target,
+                X,
+                y,
+                sizes.shadows,
+                sizes.candidates,
+                random_state=random_state,
+                progress=tick(f"{target.name}: shadow models"),
+            )
+            outcomes += _of_shadows(shadows)
         if target.surroundings:
             told = around(
                 X, y, min(sizes.trials, _AROUND), random_state=random_state, progress=tick("around the model")
