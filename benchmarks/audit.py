@@ -68,8 +68,11 @@ def print_table(folder: Path) -> None:
     print("|---|" + "---|" * (len(COLUMNS) + 1))
     for found in audits:
         results = {result["name"]: result for result in found["results"]}
-        share = f"{found['same_as_refit']} of {found['trials']}"
+        share = "noise" if found["noisy"] else f"{found['same_as_refit']} of {found['trials']}"
         cells = [cell(results.get(title)) for title in COLUMNS.values()]
+        if not found["sizes"]["shadows"]:
+            shadowed = ["c" in name.split(",")[0] or "shadows" in name for name in COLUMNS]
+            cells = ["not run" if late else text for late, text in zip(shadowed, cells, strict=True)]
         print(f"| {found['title']} | {share} | {' | '.join(cells)} |")
 
 

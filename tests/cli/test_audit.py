@@ -32,7 +32,7 @@ def table(tmp_path):
 def test_it_prints_verdicts_and_writes_page_and_figures(capsys, tmp_path):
     assert run(["audit", "linear", "--data", "digits", "--quick"]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "3 of 3 trials" in said
+    assert "3 of 3;" in said
     assert "forgetting left nothing behind" in said
     assert (tmp_path / "audit" / "audit.html").read_text(encoding="utf-8").startswith("<!doctype html>")
     found = json.loads((tmp_path / "audit" / "audit.json").read_text(encoding="utf-8"))

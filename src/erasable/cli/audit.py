@@ -66,7 +66,8 @@ def audit(
     `erasable evidence --audit` too. Both hold counts and shares, no rows and no ids.
 
     Exit code 0: the state after forgetting was that of learning the stored rows, bit for bit, and neither last bits nor
-    memory nor file held the row. Exit code 1: it was not, or they did.
+    memory nor file held the row. Exit code 1: it was not, or they did. Where noise is part of a method bits cannot be
+    compared; exit code 0 means that the others told nothing.
 
     For example:
 
@@ -113,10 +114,11 @@ def show(found: Audit, out: Path) -> None:
     title = f"{found.title} on {found.data}: {found.rows:,} rows × {found.features:,} features"
     page.print(text_table(title, head, rows))
     page.print(
-        f"state equal to learning the stored rows, bit for bit: {found.same_as_refit} of {found.trials} trials; "
+        f"states equal to learning the stored rows, bit for bit: {found.same_bits}; "
         f"{100 * found.stored_share:.3g}% of the rows offered are stored."
     )
-    page.print("[bold]forgetting left nothing behind[/]" if found.holds else "[bold]forgetting left a trace[/]")
+    nothing = "no trace was seen" if found.noisy else "forgetting left nothing behind"
+    page.print(f"[bold]{nothing if found.holds else 'forgetting left a trace'}[/]")
     page.print(f"{unmarked(out / 'audit.html')} has the curves, audit.json the figures.", soft_wrap=True)
 
 

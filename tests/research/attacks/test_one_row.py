@@ -57,6 +57,16 @@ def test_snapshots_before_and_after_give_the_row_away():
     assert min(game.cosines) > 0.999
 
 
+def test_rows_that_are_held_sparse_are_read_too():
+    rng = np.random.default_rng(0)
+    X = rng.random((240, 60)) * (rng.random((240, 60)) < 0.08)
+    X[np.arange(240), np.arange(240) % 60] += 0.1
+    target = Target("linear", "", lambda seed: ErasableClassifier(), ours=True)
+    game = one_row(target, X, np.where(X[:, 0] > X[:, 1], 1, -1), 6)
+    assert game.scores["snapshots"].left == [1.0] * 6  # it was found before
+    assert game.scores["row"].left == [0.0] * 6
+
+
 def test_selection_leaks_with_leverage_and_not_with_a_sample_alone():
     X, y = make_pool(400)
     leaks = [sum(map(bool, one_row(TARGETS[name], X, y, 10).missing)) for name in ("linear", "sample")]

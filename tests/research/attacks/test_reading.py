@@ -35,8 +35,9 @@ class Holder:
         np.column_stack([np.ones(3), -7.0 * ROW]),  # as a column, scaled
         b"some bytes before" + ROW.tobytes(),
         {"weights": [np.zeros(3), ROW]},
+        sp.csr_array(np.vstack([np.eye(3), 5.0 * ROW])),
     ],
-    ids=["float64", "float32", "grid", "constant", "column", "bytes", "list"],
+    ids=["float64", "float32", "grid", "constant", "column", "bytes", "list", "sparse"],
 )
 def test_a_row_is_found_in_any_form(where):
     assert read(Holder(where)).holds_row(ROW)

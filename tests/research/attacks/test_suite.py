@@ -30,7 +30,14 @@ def test_an_audit_of_ours_holds_and_tells_what_works(ours):
     assert verdicts["its id anywhere in memory or in the file"] == "at chance exactly"
 
 
-@pytest.mark.parametrize("name", ["plain", "tombstone", "certified"])
+def test_noise_is_no_trace():
+    found = audit(TARGETS["interpolated"], *make_pool(), data="made up", sizes=SMALL)
+    assert found.holds
+    assert found.same_as_refit == 0
+    assert "No trace was seen" in page(found)
+
+
+@pytest.mark.parametrize("name", ["plain", "tombstone", "newton-squared"])
 def test_an_audit_of_one_that_leaves_a_trace_does_not_hold(name):
     assert not audit(TARGETS[name], *make_pool(), data="made up", sizes=SMALL).holds
 

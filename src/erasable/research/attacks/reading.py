@@ -14,6 +14,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from erasable.core.arrays import Float64s
+from erasable.models.sparse_rows import SparseRows
 
 _CODE = (bool, type, ModuleType, FunctionType, BuiltinFunctionType, MethodType, np.random.Generator, np.dtype)
 SAME_DIRECTION = 1.0 - 1e-6  # a cosine above it: the row itself, rounded to a grid or scaled
@@ -33,12 +34,15 @@ class Contents:
         Texts, bytes and whole numbers that may be ids: keys and entries of containers.
     raw : dict from str to bytes
         Longer byte strings, such as checkpoints.
+    sparse : list of sparse matrices
+        Rows that are held sparse; their arrays are among ``arrays`` as well.
     """
 
     arrays: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
     numbers: dict[str, Any] = field(default_factory=dict)
     names: set[Any] = field(default_factory=set)
     raw: dict[str, bytes] = field(default_factory=dict)
+    sparse: list[Any] = field(default_factory=list)
 
     @cached_property
     def _tables(self) -> list[npt.NDArray[Any]]:
@@ -52,6 +56,13 @@ class Contents:
             if table.shape[1] in (len(x), len(x) + 1):
                 V = table[:, : len(x)].astype(np.float64)
                 if (np.abs(V @ unit) > SAME_DIRECTION * np.maximum(np.linalg.norm(V, axis=1), 1e-300)).any():
+                    return True
+        for held in self.sparse:
+            if held.shape[1] <= len(x) + 1:
+                width = min(held.shape[1], len(x))
+                V = held[:, :width].astype(np.float64)
+                length = np.sqrt(np.asarray(V.multiply(V).sum(axis=1)).ravel())
+                if (np.abs(V @ unit[:width]) > SAME_DIRECTION * np.maximum(length, 1e-300)).any():
                     return True
         needles = [x.astype(kind).tobytes() for kind in (np.float64, np.float32)]
         return any(needle in haystack for haystack in self.raw.values() for needle in needles)
@@ -120,6 +131,12 @@ def read(thing: Any) -> Contents:
             found.raw[path] = bytes(part)
         elif id(part) not in seen:
             seen.add(id(part))
+            if sp.issparse(part):
+                found.sparse.append(sp.csr_array(part, copy=True))
+            elif isinstance(part, SparseRows) and len(part.columns):
+                shape = (len(part), int(part.columns.max()) + 1)
+                parts = part.values.copy(), part.columns.astype(np.int64), part.starts - part.starts[0]
+                found.sparse.append(sp.csr_array(parts, shape=shape))
             waiting += _parts(path, part)
     return found
 

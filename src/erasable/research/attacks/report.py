@@ -99,6 +99,11 @@ def page(audit: Audit) -> str:
 
 
 def _verdict(audit: Audit) -> str:
+    if audit.holds and audit.noisy:
+        return (
+            '<div class="verdict"><b>No trace was seen.</b> Noise is part of the method, so that bits cannot be '
+            "compared; neither the last digits nor memory nor file told the row from others.</div>"
+        )
     if audit.holds:
         text = (
             "<b>Forgetting left nothing behind.</b> After it, everything stored was, bit for bit, what learning the "
@@ -109,11 +114,8 @@ def _verdict(audit: Audit) -> str:
         if others:
             text += " What works all the same is below: it is part of what the guarantee leaves open."
         return f'<div class="verdict">{text}</div>'
-    seen = [o.name for o in audit.outcomes if o.letter in "ab" and not o.figures.tied]
-    text = (
-        "<b>Forgetting left a trace.</b> The stored state was that of learning the stored rows in "
-        f"{audit.same_as_refit} of {audit.trials} trials."
-    )
+    seen = [o.name for o in audit.outcomes if o.letter in "ab" and not o.figures.at_chance]
+    text = f"<b>Forgetting left a trace.</b> The state was that of learning the stored rows: {audit.same_bits}."
     text += f" What showed the row: {html.escape('; '.join(seen))}." if seen else ""
     return f'<div class="verdict bad">{text}</div>'
 
@@ -122,7 +124,10 @@ def _tiles(audit: Audit) -> str:
     works = sum(outcome.verdict == "works" for outcome in audit.outcomes)
     little = sum(outcome.verdict == "tells a little" for outcome in audit.outcomes)
     tiles = [
-        (f"{audit.same_as_refit} / {audit.trials}", "states equal to learning the stored rows, bit for bit"),
+        (
+            "noise" if audit.noisy else f"{audit.same_as_refit} / {audit.trials}",
+            "states equal to learning the stored rows, bit for bit",
+        ),
         (percent(audit.stored_share), "of the rows offered are stored"),
         (f"{len(audit.outcomes) - works - little}", "attacks at chance"),
         (f"{little}", "tell a little"),

@@ -2,7 +2,8 @@
 
 Rows are decided in the order of a keyed hash, and key and threshold stand in the state. A known row that is not stored,
 although the stored rows before it would have let it in, was kept out by a row that is not there any more. A candidate
-that explains such absences was there; one before whom a stored row would have been kept out was not.
+that explains such absences was there; one that would have kept a stored row out was not; of one that would not have
+been kept itself nothing can be told.
 """
 
 from __future__ import annotations
@@ -75,9 +76,10 @@ def absences_explained(
         if candidate[i] < 0:
             ruled_out |= leverage[1:] < tau * (1.0 - _SLACK)
             joins = slice(None)
-        else:
-            ruled_out[candidate[i]] |= leverage[1 + candidate[i]] < tau * (1.0 - _SLACK)  # it would not have been kept
+        elif leverage[1 + candidate[i]] > tau:
             joins = slice(1 + candidate[i], 2 + candidate[i])
+        else:
+            continue  # it would not have been kept, and nothing would be different
         V, leverage = V[joins], leverage[joins]
         inverses[joins] -= V[:, :, None] * (V / (1.0 + leverage)[:, None])[:, None, :]
     return [-1.0 if out else float(count) for out, count in zip(ruled_out, explained, strict=True)]

@@ -59,6 +59,8 @@ class Target:
         weights of features.
     surroundings : bool
         Whether what may stand around a model is attacked too, which is the same for every method.
+    noisy : bool
+        Whether learning twice gives different bits, since noise is part of the method.
     """
 
     name: str
@@ -69,6 +71,7 @@ class Target:
     control: str | None = None
     curvature: str | None = "squared"
     surroundings: bool = False
+    noisy: bool = False
 
 
 def _listed(*targets: Target) -> dict[str, Target]:
@@ -114,6 +117,7 @@ TARGETS = _listed(
         "One Newton step and noise",
         lambda seed: NewtonUnlearner(alpha=0.1, max_deletions=200, random_state=seed),
         curvature="logistic",
+        noisy=True,
     ),
     Target(
         "newton-squared", "One Newton step, squared loss", lambda seed: NewtonUnlearner("squared", random_state=seed)
@@ -123,6 +127,7 @@ TARGETS = _listed(
         "Certified removal",
         lambda seed: CertifiedRemovalClassifier(random_state=seed),
         curvature="logistic",
+        noisy=True,
     ),
     Target(
         "interpolated",
@@ -135,6 +140,7 @@ TARGETS = _listed(
             random_state=seed,
         ),
         curvature="logistic",
+        noisy=True,
     ),
     Target("plain", "Algorithm 1 in plain float64", lambda seed: PlainAlgorithm1(), control="a"),
     Target("soft-delete", "A soft-delete store", lambda seed: SoftDeletes(), control="b"),
