@@ -209,6 +209,23 @@ def test_a_full_disk_is_a_clear_state_and_nothing_is_half_accepted(service, mode
     assert b"person" not in bytes_below(tmp_path / "ledger")
 
 
+def test_on_a_full_disk_it_starts_predicts_and_goes_on_when_there_is_room(opened, models, monkeypatch, tmp_path):
+    service = opened()
+    names = [asked(service, f"person-{i}") for i in (1, 2)]
+    service.cancel(names[0])
+    with monkeypatch.context() as full:
+        full.setattr(Disk, "write", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full")))
+        service = opened()
+        assert service.health().waiting == 1
+        assert len(service.snapshot("left").model.predict(np.ones((1, 3)))) == 1
+        service._rounds[0].once()
+        assert "the disk is full" in service.health().problem
+    service._rounds[0].once()
+    assert service.health().ready
+    assert service.entry(names[1]).state == "completed"
+    assert b"person" not in bytes_below(tmp_path / "ledger")
+
+
 def test_one_model_that_fails_holds_up_the_request_until_it_is_durable_in_all(service, models, monkeypatch):
     name = asked(service)
     forget, broken = ModelFile.forget_together, [True]
