@@ -205,7 +205,7 @@ async def all_completed(port, token, accepted, seconds=60):
     """How many are not, at the end, and how many receipts are missing."""
     http, end = Http(port, token), time.perf_counter() + seconds
     while time.perf_counter() < end:
-        _, body = await http.ask("GET", "/v1/requests")
+        _, body = await http.ask("GET", "/v1/requests?limit=10000")
         found = {one["request_id"]: one for one in json.loads(body)}
         left = [r for r in accepted if r not in found or found[r]["state"] != "completed"]
         owed = [r for r in accepted if r in found and found[r]["receipts"] != ["m"]]

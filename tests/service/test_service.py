@@ -209,6 +209,23 @@ def test_a_full_disk_is_a_clear_state_and_nothing_is_half_accepted(service, mode
     assert b"person" not in bytes_below(tmp_path / "ledger")
 
 
+def test_on_a_full_disk_it_starts_predicts_and_goes_on_when_there_is_room(opened, models, monkeypatch, tmp_path):
+    service = opened()
+    names = [asked(service, f"person-{i}") for i in (1, 2)]
+    service.cancel(names[0])
+    with monkeypatch.context() as full:
+        full.setattr(Disk, "write", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full")))
+        service = opened()
+        assert service.health().waiting == 1
+        assert len(service.snapshot("left").model.predict(np.ones((1, 3)))) == 1
+        service._rounds[0].once()
+        assert "the disk is full" in service.health().problem
+    service._rounds[0].once()
+    assert service.health().ready
+    assert service.entry(names[1]).state == "completed"
+    assert b"person" not in bytes_below(tmp_path / "ledger")
+
+
 def test_one_model_that_fails_holds_up_the_request_until_it_is_durable_in_all(service, models, monkeypatch):
     name = asked(service)
     forget, broken = ModelFile.forget_together, [True]
@@ -371,6 +388,25 @@ def test_callbacks_are_tried_again_later_and_later_then_given_up(opened, clock):
     assert service.worker.tell() == 0
 
 
+def test_a_clock_that_is_set_back_stops_no_callback(opened, clock):
+    sent = []
+
+    def send(url, entry):
+        sent.append(clock.now)
+        if len(sent) < 3:
+            raise ConnectionError
+
+    service = opened(send=send)
+    asked(service, callbacks=["https://c.example/status"])
+    service.worker.commit()
+    service.worker.tell()
+    clock.pass_by(-86_400)
+    service.worker.tell()
+    clock.pass_by(2)
+    assert service.worker.tell() == 1
+    assert service.health().callbacks_owed == 0
+
+
 def test_callbacks_go_on_after_a_restart_and_only_to_hosts_that_are_still_allowed(opened):
     sent = []
     service = opened(send=lambda url, entry: sent.append(url))
@@ -388,7 +424,7 @@ def test_callbacks_go_on_after_a_restart_and_only_to_hosts_that_are_still_allowe
     assert service.health().callbacks_owed == 0
 
 
-def test_who_waits_long_is_told_that_it_is_in_progress_and_a_silent_host_holds_up_no_other(opened, monkeypatch):
+def test_who_waits_long_is_told_that_it_is_in_progress_and_a_silent_host_holds_up_no_other(opened, clock, monkeypatch):
     tried = []
 
     def send(url, entry):
@@ -399,6 +435,7 @@ def test_who_waits_long_is_told_that_it_is_in_progress_and_a_silent_host_holds_u
     hosts = frozenset({"silent.example", "c.example"})
     service = opened(settings=Settings(identity_types=TYPES, callback_hosts=hosts), send=send)
     asked(service, callbacks=["https://silent.example/1", "https://c.example/1"])
+    clock.pass_by(1)
     asked(service, callbacks=["https://silent.example/2", "https://c.example/2"])
     monkeypatch.setattr(ModelFile, "forget_together", lambda *a, **o: (_ for _ in ()).throw(StoreError("full")))
     with pytest.raises(StoreError):

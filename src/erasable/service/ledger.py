@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 
@@ -75,7 +76,8 @@ class Ledger:
             for entry in past.values():
                 self._known(entry)
             self._read_open()
-            self._tidy()
+            with suppress(StoreError):  # on a full disk it is for the next commit, which says so
+                self._tidy()
         except BaseException:
             self._epochs.close()
             disk.close(self._lock)

@@ -213,7 +213,8 @@ class Worker:
         for entry in self._ledger.owing():
             for url in entry.callbacks if entry.owes_callbacks else ():
                 tries = self._tries.setdefault((entry.request_id, url), _Tries(0, now))
-                if tries.due > now or urlsplit(url).hostname in silent:
+                waits = now < tries.due <= now + _LONGEST_PAUSE  # not for a clock that was set back
+                if waits or urlsplit(url).hostname in silent:
                     continue
                 tries.due = now + min(_FIRST_PAUSE * 2**tries.count, _LONGEST_PAUSE)
                 tries.count += 1

@@ -201,6 +201,19 @@ def test_pages_are_shown_at_the_rate_of_their_token(site, signed_in, monkeypatch
     assert "slow down" in signed_in.post("/login", data={"token": site.tokens["all"]}).text
 
 
+def test_forms_are_short_and_one_token_signs_nobody_else_out(site, signed_in):
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    assert site.plain.post("/login", content="a&" * 5000, headers=form).status_code == 413
+    long = {"form": signed_in.form, "text": "x" * 2**18}
+    assert signed_in.post("/receipts", data=long).status_code == 413
+    for _ in range(25):
+        assert site.plain.post("/login", data={"token": site.tokens["audit"]}).status_code == 303
+    assert signed_in.get("/requests").status_code == 200
+    for _ in range(25):
+        site.plain.post("/login", data={"token": site.tokens["all"]})
+    assert signed_in.get("/requests").headers["location"] == "/login"  # the oldest session of the same token
+
+
 def test_a_damaged_file_of_tokens_lets_nobody_in_and_is_said(site, signed_in):
     tokens = site.configuration.folder / "tokens.json"
     whole = tokens.read_bytes()

@@ -98,6 +98,9 @@ def test_requests_are_listed_with_nobodys_identity_and_counted(site):
     listed = http.get("/v1/requests")
     assert request_id in listed.text
     assert PEOPLE[3] not in listed.text
+    assert [one["request_id"] for one in http.get("/v1/requests?limit=1").json()] == [listed.json()[-1]["request_id"]]
+    assert http.get("/v1/requests?limit=2&skip=1").json() == listed.json()[-3:-1]
+    assert http.get(f"/v1/requests?skip={len(listed.json())}").json() == []
     figures = site.as_("audit").get("/metrics").text
     assert 'erasable_http_answers_total{method="POST",route="/v2/requests",status="201"}' in figures
     assert "erasable_ready 1.0" in figures

@@ -64,7 +64,9 @@ def create_app(
         )
     own.add_routes(app, service, guard, metrics, configuration)
     console.add_routes(app, service, guard, configuration, receipt_key)
-    app.add_middleware(Envelope, configuration=configuration, metrics=metrics, answer=answer)
+    app.add_middleware(
+        Envelope, configuration=configuration, metrics=metrics, answer=answer, form_bytes=console.form_bytes
+    )
 
     @app.get("/openapi.json", include_in_schema=False, dependencies=[Depends(guard.needs())])
     async def description() -> dict[str, Any]:

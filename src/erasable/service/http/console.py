@@ -38,7 +38,8 @@ from erasable.service.tokens import Token
 
 COOKIE = "erasable_session"
 _SECONDS = 8 * 3600.0
-_FORM_BYTES, _MOST_SESSIONS = 2**20, 1000
+_FORM_BYTES, _LOGIN_BYTES = 2**18, 2**13  # forms are read in the loop, and that to sign in from anybody
+_MOST_SESSIONS, _MOST_OF_ONE = 1000, 20
 _HERE = Path(__file__).parent
 _STATIC = {"console.css": "text/css", "console.js": "text/javascript", "icon.svg": "image/svg+xml"}
 
@@ -64,6 +65,9 @@ class Sessions:
         token = self.guard.admitted(text)
         now = time.monotonic()
         self._open = {name: one for name, one in self._open.items() if one.until > now}
+        own = [name for name, one in self._open.items() if one.hash == token.hash]
+        for name in own[: len(own) + 1 - _MOST_OF_ONE]:  # the oldest
+            del self._open[name]
         if len(self._open) >= _MOST_SESSIONS:
             raise Refused(429, "too many people are signed in.", {"Retry-After": "600"})
         name = secrets.token_urlsafe(32)
@@ -358,6 +362,11 @@ def is_page(path: str) -> bool:
     return path in ("/", "/login", "/logout", "/api", "/receipts", "/requests") or path.startswith(
         ("/requests/", "/verify/", "/static/")
     )
+
+
+def form_bytes(path: str) -> int | None:
+    """How long a body may be that is sent to a page; None for what is no page."""
+    return (_LOGIN_BYTES if path == "/login" else _FORM_BYTES) if is_page(path) else None
 
 
 def _steps(entry: Entry) -> list[dict[str, Any]]:

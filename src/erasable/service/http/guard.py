@@ -101,8 +101,10 @@ class Envelope:
         configuration: Configuration,
         metrics: Metrics,
         answer: Callable[[Request, Exception], Response],
+        form_bytes: Callable[[str], int | None],
     ) -> None:
         self.app, self.limits, self.metrics, self.answer = app, configuration, metrics, answer
+        self.form_bytes = form_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -110,13 +112,14 @@ class Envelope:
             await self.app(scope, receive, send)
             return
         began, status, read = time.perf_counter(), 0, 0
+        most = min(self.limits.body_bytes, self.form_bytes(scope["path"]) or self.limits.body_bytes)
 
         async def limited() -> Message:
             nonlocal read
             message = await receive()
             read += len(message.get("body", b""))
-            if read > self.limits.body_bytes:
-                raise Refused(413, f"the body is longer than the {self.limits.body_bytes:,} bytes that are read.")
+            if read > most:
+                raise Refused(413, f"the body is longer than the {most:,} bytes that are read.")
             return message
 
         async def dressed(message: Message) -> None:

@@ -149,7 +149,7 @@ def add_routes(app: FastAPI, service: ErasureService, guard: Guard, metrics: Met
         """Whether the server lives: no token is needed."""
         return Live(live=True)
 
-    async def ready() -> JSONResponse:
+    def ready() -> JSONResponse:
         """Whether it predicts and takes requests: no token is needed."""
         well = service.health().ready
         return JSONResponse({"ready": well}, 200 if well else 503)
@@ -235,7 +235,7 @@ def add_routes(app: FastAPI, service: ErasureService, guard: Guard, metrics: Met
             raise Refused(400, "a regression has no probabilities.")
         return JSONResponse({"predictions": answers if method == "predict" else shares})
 
-    async def ping() -> Response:
+    def ping() -> Response:
         """MLflow's health check: no token is needed."""
         return Response("\n", 200 if service.health().ready else 503)
 

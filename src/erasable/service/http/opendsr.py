@@ -32,6 +32,7 @@ from erasable.service.service import ErasureService
 from erasable.service.tokens import Token
 
 VERSION = "2.0"
+_LONGEST_BODY = 2**22  # a thousand of the longest identities, and as much again
 _UUID = r"^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$"
 RequestId = Annotated[str, Path(pattern=_UUID, description="UUID v4 in lower case.")]
 
@@ -203,6 +204,8 @@ def add_routes(
     async def receive(request: Request, caller: Token = erasing) -> Response:
         """Accept a request: it is durable when this is answered. The same again gives the same answer."""
         body = await request.body()
+        if len(body) > _LONGEST_BODY:
+            raise Refused(413, f"a request may have {_LONGEST_BODY:,} bytes.")
         asked = DataSubjectRequest.model_validate_json(body)
         identities = [
             service.identity(one.identity_type, one.identity_format, one.identity_value)
@@ -237,7 +240,7 @@ def add_routes(
             202,
         )
 
-    async def all_well(caller: Token = erasing) -> Response:
+    def all_well(caller: Token = erasing) -> Response:
         """Whether requests are taken."""
         health = service.health()
         return signed({"api_version": VERSION, "status": "ready" if health.ready else "not ready"}, 200)

@@ -199,14 +199,17 @@ def add_routes(app: FastAPI, service: ErasureService, guard: Guard, metrics: Met
         return checked(found)
 
     @router.get("/v1/health", dependencies=auditing)
-    async def health() -> Well:
+    def health() -> Well:
         """How the service is, in words: a full disk, say, or a file system where overwritten bytes may stay."""
         return Well(**asdict(service.health()))
 
     @router.get("/v1/requests", dependencies=[Depends(guard.needs("erase", "audit"))])
-    async def requests() -> list[Filed]:
-        """All requests, the oldest first, with nobody's identity."""
-        return [filed(entry) for entry in service.entries()]
+    def requests(
+        limit: Annotated[int, Query(ge=1, le=10_000)] = 1000, skip: Annotated[int, Query(ge=0, le=2**31)] = 0
+    ) -> list[Filed]:
+        """The last requests, the oldest of them first, with nobody's identity; ``skip`` leaves out the newest."""
+        entries = service.entries()
+        return [filed(entry) for entry in entries[: max(0, len(entries) - skip)][-limit:]]
 
     @router.get("/v1/receipts/{request_id}", dependencies=auditing, responses={202: {"description": "Not signed yet."}})
     async def receipts(request_id: RequestId) -> list[Receipt]:

@@ -24,7 +24,6 @@ from erasable.errors import (
     NoRowsError,
     QueueFullError,
     StateFormatError,
-    StoreError,
     UnknownRequestError,
     VerificationError,
 )
@@ -38,7 +37,7 @@ STATUS: tuple[tuple[type[Exception], int], ...] = (
     (ConflictError, 409),
     (NoRowsError, 409),
     (BusyError, 503),
-    (StoreError, 503),
+    (OSError, 503),
     (StateFormatError, 503),
     (VerificationError, 503),
     (ErasableError, 400),
@@ -47,7 +46,7 @@ STATUS: tuple[tuple[type[Exception], int], ...] = (
 #: What is said instead of texts that may name paths.
 _INSTEAD: tuple[tuple[type[Exception], str], ...] = (
     (BusyError, "the service is stopping, or another process is changing the model; nothing was done: try again."),
-    (StoreError, "the disk of the service is full or failing, or a file is gone; nothing was accepted."),
+    (OSError, "the disk of the service is full or failing, or a file is gone; nothing was accepted."),
     (StateFormatError, "a file of the service is damaged: its operator has to put it right."),
     (VerificationError, "a model does not verify: its operator has to put it right."),
 )
