@@ -218,7 +218,7 @@ def test_both_names_of_the_random_state_reach_the_plan(command, tmp_path, monkey
             ["homes.csv", "--target", "cost", "--target-range", "0:9", "--subject", "seller", "--subject", "buyer"],
             "'cost'",
         ),
-        (["homes.csv", *PRICE, "--schema", "schema.toml"], "schema.toml cannot be read as a schema"),
+        (["homes.csv", *PRICE, "--schema", "schema.toml"], "schema.toml does not exist"),
         (["homes.csv", *PRICE, "--subject", "seller", "--subject", "buyer", "--metric", "mae"], "so --max-loss has no"),
         (["homes.csv", *PRICE, "--subject", "seller", "--subject", "buyer", "--metric", "auc"], "'r2', 'mae'"),
         (["homes.csv", "--label", "price", "--subject", "seller", "--ignore", "buyer"], "with --target-range"),

@@ -289,7 +289,7 @@ def test_other_bad_input_is_one_line_and_changes_nothing(raw, capsys):
     out = ["-o", "m.erasable"]
     with refused(capsys, raw) as refuse:
         refuse(["learn", "raw.csv", "--schema", "newer.toml", *out], 2, "version = 2", "install a newer erasable")
-        refuse(["learn", "raw.csv", "--schema", "none.toml", *out], 2, "none.toml cannot be read")
+        refuse(["learn", "raw.csv", "--schema", "none.toml", *out], 2, "none.toml does not exist")
         refuse(["learn", "wide.csv", "--schema", "wide.toml", *out], 2, "GiB for matrices")
         refuse(["learn", "raw.csv", "--schema", "schema.toml", "--label", "town", *out], 2, "--label is 'town'")
         refuse(["learn", "raw.csv", "--schema", "schema.toml", "--kernel", "rbf", *out], 2, "linear models")

@@ -116,6 +116,9 @@ def test_nothing_reachable_from_the_estimator_holds_a_forgotten_row(by, count):
     assert not names & strings(clf)
 
 
+@pytest.mark.filterwarnings(
+    "ignore"
+)  # other packages, which other tests imported, warn when their objects are looked at
 def test_no_array_in_the_process_holds_a_forgotten_row():
     clf = fitted()
     key = clf.core_ids_[5].item()

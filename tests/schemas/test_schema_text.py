@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from erasable import TableEncoder
 from erasable.errors import ConfigurationError
 from erasable.schemas import Category, Cross, Number, Role, Schema, Time, _toml
 from erasable.schemas._base import Column
@@ -225,3 +226,9 @@ def test_files_that_are_no_schemas_are_refused(tmp_path, content):
 def test_a_cross_has_a_feature_for_each_pair():
     schema = Schema([Category(name="a", values=["x"]), Category(name="b", values=["y"])], [Cross(columns=("a", "b"))])
     assert schema.n_features_out == 3 + 3 + 9
+
+
+def test_a_schema_shows_counts_and_no_values():
+    schema = Schema.parse('version = 1\n[columns.town]\nkind = "category"\nvalues = ["Bern", "Oslo"]\n')
+    assert repr(schema) == f"Schema(1 columns, {schema.n_features_out} features)"
+    assert "Bern" not in repr(TableEncoder(schema))

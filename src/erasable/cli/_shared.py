@@ -226,6 +226,18 @@ def show_scores(scores: Any, *, aside: bool = False, title: str = "") -> None:
         page.print(text_table(table.title, table.head, table.rows))
 
 
+def counted(many: int, what: str) -> str:
+    """How many there are, with an s where that is not one.
+
+    Examples
+    --------
+    >>> from erasable.cli._shared import counted
+    >>> counted(1, "core row"), counted(2000, "core row")
+    ('1 core row', '2,000 core rows')
+    """
+    return f"{many:,} {what}{'' if many == 1 else 's'}"
+
+
 def print_whole(page: Console, table: Table) -> None:
     """Print a table of which nothing is cut off: where the page is too narrow, in long lines without a frame."""
     from rich.measure import Measurement

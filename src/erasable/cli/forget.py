@@ -8,7 +8,7 @@ from warnings import catch_warnings, simplefilter
 
 import typer
 
-from erasable.cli._shared import Json, Timeout, note_doubt, print_json, say
+from erasable.cli._shared import Json, Timeout, counted, note_doubt, print_json, say
 
 if TYPE_CHECKING:
     from erasable.audit.keys import PrivateKey
@@ -122,7 +122,8 @@ def forget(
             "were not kept, or are gone already.",
             aside=True,
         )
-    say(f"{report.requested:,} named; {report.core_rows_removed:,} core rows forgotten, {report.core_rows:,} left.")
+    gone = counted(report.core_rows_removed, "core row")
+    say(f"{report.requested:,} named; {gone} forgotten, {report.core_rows:,} left.")
     say(f"state digest {report.digest}")
     if done.receipt_kept:
         say(f"{receipt} was there already, from a run that was cut short, and speaks of this state: it was kept.")

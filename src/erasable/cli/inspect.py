@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from erasable.cli._shared import Json, print_json, say, say_cells, visible
+from erasable.cli._shared import Json, counted, print_json, say, say_cells, visible
 
 if TYPE_CHECKING:
     from erasable.models.access import StoredRows
@@ -130,7 +130,7 @@ def _show_rows_of(
     if not stored.rows:
         say("Nothing is stored: no core row has such a subject or id.")
         return
-    say(f"{len(stored.rows):,} stored rows. Of their values: {stored.values_are}.")
+    say(f"{counted(len(stored.rows), 'stored row')}. Of their values: {stored.values_are}.")
     for row in stored.rows:
         told = row.as_json()
         say()

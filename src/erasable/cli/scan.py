@@ -67,7 +67,8 @@ def scan(
     subject: Annotated[
         list[str] | None,
         typer.Option(
-            help="Column of the subjects, when nothing of them should be left; may be given again.",
+            help="Column of the subjects, when nothing of them should be left; may be given again. Not taken from a "
+            "schema.",
             metavar="COLUMN",
             show_default=False,
         ),

@@ -42,6 +42,7 @@ def serve(
     """
     from erasable.service.health import Health
     from erasable.service.http.configuration import read_configuration
+    from erasable.service.http.server import TOKENS
     from erasable.service.http.server import serve as run
 
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(asctime)s %(message)s")
@@ -51,6 +52,11 @@ def serve(
     def started(health: Health) -> None:
         for doubt in health.doubts:
             say(f"note: {doubt}", aside=True)
+        if asked.opendsr_certificate is None or asked.opendsr_key is None:
+            say("note: without opendsr_certificate and opendsr_key, OpenDSR is not served; the console is.", aside=True)
+        if not (tokens := asked.folder / TOKENS).exists():
+            maker = "erasable token make officer --scope erase --scope audit --file"
+            say(f"note: nobody has a token yet: {maker} {tokens}", aside=True)
         if health.resumed:
             say(f"{health.resumed} requests of an earlier run go on.", aside=True)
         if health.problem:

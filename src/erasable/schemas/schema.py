@@ -38,7 +38,7 @@ MISSING_SPELLINGS = ("", "#n/a", "<na>", "?", "n/a", "na", "nan", "nat", "none",
 _LARGEST_FILE = 2**24
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Schema(FeatureMap):
     """The kinds and public parameters of the columns of a table.
 
@@ -122,6 +122,9 @@ class Schema(FeatureMap):
         object.__setattr__(self, "n_features_out", width)
         if not is_unicode(self.text):
             raise ConfigurationError("the names and values of a schema must be valid Unicode, without lone surrogates.")
+
+    def __repr__(self) -> str:
+        return f"Schema({len(self.features)} columns, {self.n_features_out} features)"
 
     def _check_never_missing(self, column: Column) -> None:
         listed = [*(getattr(column, "values", None) or ()), *getattr(column, "levels", ())]

@@ -7,13 +7,16 @@ import json
 import logging
 import time
 import uuid
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from erasable import load
+from erasable import ErasableClassifier, TableEncoder, load
 from erasable.service.http.guard import HEADERS, Rates
+from erasable.service.http.own import model_state
+from tests.schemas.raw import draft, table
 from tests.service.http.conftest import PEOPLE, TYPES, X, Y
 
 NEW = np.random.default_rng(3).standard_normal((40, 4)) * 5
@@ -230,3 +233,16 @@ def test_settled_requests_can_be_purged(site):
     assert http.post("/v1/purge", params={"before": "2999-01-01T00:00:00Z"}).json()["purged"] >= 1
     assert http.get(f"/v2/requests/{request_id}").status_code == 404
     assert site.as_("erase").post("/v1/purge", params={"before": "2999-01-01T00:00:00Z"}).status_code == 403
+
+
+def test_a_model_with_a_schema_has_as_many_features_as_the_schema_makes(tmp_path):
+    raw, schema = table(), draft()
+    labels = raw.column("outcome").to_pylist()
+    ErasableClassifier(feature_map=TableEncoder(schema)).fit(raw, labels).save(tmp_path / "raw.erasable")
+    model = load(tmp_path / "raw.erasable").model_
+    service = SimpleNamespace(
+        snapshot=lambda name: SimpleNamespace(model=model, version="1"),
+        verification=lambda name: None,
+        digest=lambda name: "0" * 64,
+    )
+    assert model_state(service, "raw", tmp_path / "raw.erasable").features == schema.n_features_out

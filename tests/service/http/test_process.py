@@ -49,7 +49,8 @@ def home(tmp_path, rsa_files):
         port = free.getsockname()[1]
     (tmp_path / "serve.toml").write_text(
         f'models = ["{tmp_path}/credit.erasable"]\nfolder = "{tmp_path}/service"\nport = {port}\ntick = 0.05\n'
-        f'opendsr_certificate = "{rsa_files[0]}"\nopendsr_key = "{rsa_files[1]}"\n[identity_types]\nemail = "subject"\n'
+        f'opendsr_certificate = "{rsa_files[0]}"\nopendsr_key = "{rsa_files[1]}"\n'
+        'processor_domain = "erasable.example"\n[identity_types]\nemail = "subject"\n'
     )
     return tmp_path, port
 
@@ -122,6 +123,13 @@ def test_it_does_not_speak_to_the_world_in_the_clear(tmp_path):
     with pytest.raises(ConfigurationError, match="in the clear"):
         made_of(open_to_all)
     assert not (tmp_path / "service").exists()
+
+
+@pytest.mark.parametrize("domain", ["localhost", "erasable.example.org", "www.erasable.example"])
+def test_a_certificate_that_is_issued_to_somebody_else_is_refused(tmp_path, rsa_files, domain):
+    signed = {"opendsr_certificate": rsa_files[0], "opendsr_key": rsa_files[1], "processor_domain": domain}
+    with pytest.raises(ConfigurationError, match="not issued to"):
+        made_of(Configuration((tmp_path / "m.erasable",), tmp_path / "service", **signed))
 
 
 def test_settings_come_from_the_command_line_the_environment_and_the_file(tmp_path):

@@ -256,11 +256,12 @@ def model_state(service: ErasureService, name: str, file: Path) -> ModelState:
     snapshot: Snapshot = service.snapshot(name)
     found = service.verification(name)
     model = snapshot.model
+    schema = schema_of(model)
     return ModelState(
         model=name,
         version=snapshot.version,
         rows_stored=model.n_core,
-        features=model.n_features,
+        features=model.n_features if schema is None else schema.n_features_out,
         classes=len(model.classes) if model.classifies else 0,
         bytes=stored_bytes(file),
         digest=service.digest(name),

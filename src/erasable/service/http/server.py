@@ -89,6 +89,11 @@ def made_of(configuration: Configuration) -> tuple[ErasureService, TokenFile, Si
     signer = None
     if configuration.opendsr_certificate is not None and configuration.opendsr_key is not None:
         signer = Signer(configuration.opendsr_certificate, configuration.opendsr_key)
+        if not signer.is_issued_to(configuration.processor_domain):
+            raise ConfigurationError(
+                f"the OpenDSR certificate is not issued to {configuration.processor_domain}: set processor_domain to "
+                "the domain that it names, since that is what controllers check."
+            )
     operator = _operator_key(configuration.operator_key or folder / "operator.key")
     suppression = None
     if configuration.suppression_list is not None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from cryptography import x509
@@ -14,6 +15,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from cryptography.x509.oid import NameOID
 
 from erasable.errors import ConfigurationError
 
@@ -49,7 +51,15 @@ class Signer:
             raise ConfigurationError(
                 "the OpenDSR certificate is not that of the key: give the two that belong together."
             )
-        self._private = private
+        self._private, self._certificate = private, shown
+
+    def is_issued_to(self, domain: str) -> bool:
+        """Whether the certificate names a domain, by itself or as ``*.`` and what follows its first point."""
+        names = {str(name.value) for name in self._certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)}
+        with suppress(x509.ExtensionNotFound):
+            others = self._certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+            names.update(others.get_values_for_type(x509.DNSName))
+        return not names.isdisjoint({domain, f"*.{domain.partition('.')[2]}"})
 
     def signature(self, body: bytes) -> str:
         """Base64 of the signature over the body's bytes."""

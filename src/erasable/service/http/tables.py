@@ -35,7 +35,9 @@ def rows_of_table(model: Model, table: Mapping[str, Sequence[Any]]) -> Any:
     """
     names = columns_of(model) or list(table)
     if missing := [name for name in names if name not in table]:
-        raise InputError(f"{len(missing)} of {len(names)} columns that the model needs are missing.")
+        raise InputError(
+            f"{len(missing)} of {len(names)} columns that the model needs are missing: /v2/models/{{name}} lists them."
+        )
     if len({len(table[name]) for name in names}) > 1:
         raise InputError("the columns are of different lengths.")
     if schema_of(model) is not None:
