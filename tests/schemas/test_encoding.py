@@ -305,6 +305,16 @@ def test_the_bound_is_close():
     assert schema.bound == math.ceil(math.sqrt(2) * 1024) / 1024
 
 
+def test_features_are_as_many_as_their_names():
+    """Counted without making the names: of every kind of column, with and without an indicator, and of crosses."""
+    assert [c.width for c in FULL.features] == [len(c.feature_names()) for c in FULL.features]
+    assert [c.own_width for c in FULL.features] == [len(c.names()) for c in FULL.features]
+    assert sum(FULL.widths) == FULL.n_features_out == len(FULL.feature_names_out())
+    assert {c.indicator for c in FULL.features} == {True, False}
+    kinds = {type(c).__name__ for c in FULL.features}
+    assert kinds >= {"Number", "Category", "Ordered", "YesNo", "Date", "Time", "Text", "Vector"}, kinds
+
+
 def test_names_fit_the_features():
     names = FULL.feature_names_out()
     assert len(names) == len(set(names)) == FULL.n_features_out

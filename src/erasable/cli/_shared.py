@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -67,6 +68,18 @@ TargetRanges = Annotated[
 ]
 #: ``timeout: Timeout = 60`` gives a command that changes a file its ``--timeout``.
 Timeout = Annotated[float, typer.Option("--timeout", "--wait", help="Seconds to wait for another change of the file.")]
+
+
+def passphrase_of(file: Path | None, ask: bool, *, twice: bool = False) -> bytes | None:
+    """The passphrase of a private key, from a file or typed in; None where neither was asked for."""
+    from erasable.audit.keys import read_passphrase
+    from erasable.errors import ConfigurationError
+
+    if file is not None and ask:
+        raise ConfigurationError("--passphrase-file and --ask-passphrase both name a passphrase: give one of them.")
+    if ask:
+        return str(typer.prompt("Passphrase", hide_input=True, confirmation_prompt=twice, err=True)).encode()
+    return None if file is None else read_passphrase(file)
 
 
 def dialect_of(sep: str | None, encoding: str | None, decimal: str | None) -> Dialect | None:

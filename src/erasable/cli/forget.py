@@ -8,7 +8,7 @@ from warnings import catch_warnings, simplefilter
 
 import typer
 
-from erasable.cli._shared import Json, Timeout, counted, note_doubt, print_json, say
+from erasable.cli._shared import Json, Timeout, counted, note_doubt, passphrase_of, print_json, say
 
 if TYPE_CHECKING:
     from erasable.audit.keys import PrivateKey
@@ -147,11 +147,6 @@ def _signer(
         raise ConfigurationError("--receipt needs --key, the private key that signs: erasable keys new makes one.")
     if not receipt.absolute().parent.is_dir():
         raise StoreError(f"{receipt.absolute().parent} is no folder: the receipt could not be written there.")
-    from erasable.audit.keys import read_passphrase, read_private_key
+    from erasable.audit.keys import read_private_key
 
-    if ask and passphrase_file is not None:
-        raise ConfigurationError("--passphrase-file and --ask-passphrase both name a passphrase: give one of them.")
-    passphrase = None if passphrase_file is None else read_passphrase(passphrase_file)
-    if ask:
-        passphrase = typer.prompt("Passphrase", hide_input=True, err=True).encode()
-    return read_private_key(key, passphrase=passphrase)
+    return read_private_key(key, passphrase=passphrase_of(passphrase_file, ask))

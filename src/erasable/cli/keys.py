@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from erasable.cli._shared import Json, print_json, say
+from erasable.cli._shared import Json, passphrase_of, print_json, say
 
 app = typer.Typer(name="keys", help="Keys to sign receipts with.", no_args_is_help=True)
 
@@ -38,16 +38,9 @@ def new(
 
     - `erasable receipt verify out.json --key signer.pub.pem`
     """
-    from erasable.audit.keys import new_key, read_passphrase, write_key
-    from erasable.errors import ConfigurationError
+    from erasable.audit.keys import new_key, write_key
 
-    if passphrase_file is not None and ask_passphrase:
-        raise ConfigurationError("--passphrase-file and --ask-passphrase both name a passphrase: give one of them.")
-    passphrase = None
-    if passphrase_file is not None:
-        passphrase = read_passphrase(passphrase_file)
-    elif ask_passphrase:
-        passphrase = typer.prompt("Passphrase", hide_input=True, confirmation_prompt=True, err=True).encode()
+    passphrase = passphrase_of(passphrase_file, ask_passphrase, twice=True)
     key = new_key()
     files = write_key(key, out, passphrase=passphrase)
     if as_json:

@@ -160,7 +160,7 @@ class RawRows:
             gone = self._step("Less", [code, self._constant("no code", 0, np.int64)], f"{here} is nowhere")
             last = self._constant(f"{here} last", column.n_codes, np.int64)
             self._codes[column.name] = self._step("Where", [gone, last, code], f"{here} in crosses")
-        width = len(column.names())
+        width = column.own_width
         if isinstance(column, YesNo):
             return self._one_hot(here, code, np.array([1]))
         if isinstance(column, Ordered) or getattr(column, "bins", "") == "thermometer":

@@ -146,6 +146,16 @@ class Column(ABC):
         """How many places a cell may have in a cross, that of missing ones left out; None where it has no place."""
         return None
 
+    @property
+    def own_width(self) -> int:
+        """How many features, without the indicator."""
+        return len(self.names())
+
+    @property
+    def width(self) -> int:
+        """How many features."""
+        return int(self.own_width) + self.indicator
+
     def feature_names(self) -> list[str]:
         """The names of the features."""
         return [*self.names(), f"{self.name}=(missing)"] if self.indicator else self.names()
@@ -173,7 +183,7 @@ class Column(ABC):
         block = self.encode(values, flags)
         block.flags = flags
         if self.indicator:
-            block.entries = _with_indicator(block.entries, empty, len(self.names()), alone=self.fill is None)
+            block.entries = _with_indicator(block.entries, empty, self.own_width, alone=self.fill is None)
         return block
 
     def fill_cell(self) -> Cells:

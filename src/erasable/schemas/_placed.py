@@ -124,6 +124,11 @@ class Category(Placed):
         """The list and the others, or the places."""
         return self.hashed if self.values is None else len(self.values) + 1  # type: ignore[return-value]
 
+    @property
+    def own_width(self) -> int:
+        """As many as there are codes: millions of names are not made to be counted."""
+        return self.n_codes
+
     def names(self) -> list[str]:
         """Name and value."""
         if self.values is None:

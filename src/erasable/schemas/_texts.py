@@ -82,6 +82,11 @@ class Text(Column):
             raise self.refused("fill must be a text.")
         return self.fill
 
+    @property
+    def own_width(self) -> int:
+        """The places: millions of names are not made to be counted."""
+        return self.places
+
     def names(self) -> list[str]:
         """Name and place."""
         return [f"{self.name}#{j}" for j in range(self.places)]

@@ -250,7 +250,7 @@ class Schema(FeatureMap):
     @cached_property
     def widths(self) -> list[int]:
         """How many features each column has, and then each cross."""
-        return [*(len(c.feature_names()) for c in self.features), *(c.width(self.by_name) for c in self.crosses)]
+        return [*(c.width for c in self.features), *(c.width(self.by_name) for c in self.crosses)]
 
     def feature_names_out(self) -> list[str]:
         """The names of the features."""
