@@ -28,6 +28,7 @@ COLUMNS = {
     "e, all known": "somebody who knows every other row compares which rows are stored",
     "e, half known": "somebody who knows half of the other rows looks which are missing",
     "e, a tenth known": "somebody who knows a tenth of the other rows looks which are missing",
+    "e, none known": "somebody who knows no other row looks whether a stored one rules it out",
     "e, shadows": "how new the row is to the stored ones, with shadow models",
 }
 

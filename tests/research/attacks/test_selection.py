@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from erasable import ErasableClassifier, ErasableKernelClassifier
-from erasable.research.attacks.selection import absences_explained
+from erasable.research.attacks.selection import absences_explained, would_be_kept
 from tests.research.attacks.cases import make_pool
 
 
@@ -47,6 +47,18 @@ def test_where_nothing_was_forgotten_nothing_has_to_be_explained():
     stored = np.array([int(name.split()[1]) for name in model.core_ids_])
     told = absences_explained(model, X, names, stored, np.setdiff1d(np.arange(400), stored), range(400, 410))
     assert max(told) <= 0
+
+
+def test_who_would_be_kept_is_who_is_kept_when_learnt_with_the_stored_rows():
+    model, X, y, names, stored, _, _ = forgotten(0)
+    decoys = np.arange(400, 430)
+    told = would_be_kept(model, X, names, stored, decoys)
+    for one in decoys:
+        rows = np.append(stored, one)
+        again = ErasableClassifier().fit(X[rows], y[rows], ids=names[rows])
+        assert (names[one] in again.core_ids_) == (one in told)
+        out = set(names[stored]) - set(again.core_ids_)
+        assert (absences_explained(model, X, names, stored, stored[:0], [one]) == [-1.0]) == bool(out)
 
 
 def test_other_ways_to_select_are_left_alone():

@@ -16,11 +16,11 @@ import numpy.typing as npt
 from erasable.core.arrays import Float64s
 from erasable.core.keyed_hash import keyed_hash
 from erasable.research.attacks.reading import SAME_DIRECTION, Contents, read, read_stored
-from erasable.research.attacks.selection import absences_explained
+from erasable.research.attacks.selection import absences_explained, would_be_kept
 from erasable.research.attacks.targets import Target, stored_ids, weights_of
 from erasable.research.controls import with_constant
 
-KNOWN = {"half": 0.5, "tenth": 0.1}  # of the other rows, to those who do not know all of them
+KNOWN = {"half": 0.5, "tenth": 0.1, "none": 0.0}  # of the other rows, to those who do not know all of them
 ATTACKERS = ("residue", "row", "name", "gap", "snapshots", "weights", "selection", *KNOWN)
 _TRIES = 25  # decoys that are drawn before one is found that could have been there
 
@@ -152,12 +152,15 @@ def _trial(
     found.missing.append(different)
     found.scores["selection"].add(float(different > 0), 0.0)  # without the row, it is what it would be
 
+    # and those who know some of them, or none; about rows that would be stored, since of others nothing can be told
     absent = np.setdiff1d(offered, stored)
-    for name, share in KNOWN.items():  # and those who know some of them
-        known = absent[rng.random(len(absent)) < share]
-        told = absences_explained(model, X, names, survivors, known, (gone, decoy))
-        if told is not None:
-            found.scores[name].add(*told)
+    likely = would_be_kept(model, X, names, survivors, rng.permutation(others[alone[others]])[:50])
+    if likely is not None and len(likely):
+        for name, share in KNOWN.items():
+            known = absent[rng.random(len(absent)) < share]
+            told = absences_explained(model, X, names, survivors, known, (gone, int(likely[0])))
+            if told is not None:
+                found.scores[name].add(*told)
 
     # the definition itself: is it the state that learning the stored rows gives?
     found.same_as_refit += after.share_that_differs(read_stored(learnt(survivors, y, X, seed + 2))) == 0.0

@@ -265,6 +265,7 @@ _ONE_ROW = {
     "snapshots": ("d", "whole states before and after"),
     "weights": ("d", "weights before and after, and the state that is left"),
     "selection": ("e", "somebody who knows every other row compares which rows are stored"),
+    "none": ("e", "somebody who knows no other row looks whether a stored one rules it out"),
     "half": ("e", "somebody who knows half of the other rows looks which are missing"),
     "tenth": ("e", "somebody who knows a tenth of the other rows looks which are missing"),
 }
