@@ -33,6 +33,10 @@ PEOPLE = {"A": "canary-ann", "B": "canary-bob"}
 OTHER = "canary-cyd"
 
 
+#: Who was stored in each state that was verified, by its digest.
+VERIFIED: dict[str, list[str]] = {}
+
+
 class Line:
     """A model that is a list of people."""
 
@@ -53,6 +57,7 @@ class Line:
     def verified(self) -> Verified:
         people = self.people()
         digest = hashlib.sha256(" ".join(people).encode()).hexdigest()
+        VERIFIED[digest] = people
         return Verified(digest, "exact", lambda named: any(who.value in people for who in named))
 
 
@@ -230,6 +235,7 @@ def check_laws(world: World, before: Said) -> None:
                 receipt = check_receipt(ledger.receipt(name, model), KEY.public)
                 assert receipt.request_id == name
                 assert receipt.state_before is None
+                assert PEOPLE[letter] not in VERIFIED[receipt.state_after]  # signed for a state without the person
         assert letter in said.sent  # by this process, or by one before it
         assert world.delivered[name] <= (letter not in before.told)  # once it is noted, never again
         assert ledger.accept(name, "erasure", [Identity("subject", "raw", "x")], b"body of " + letter.encode()) == entry
