@@ -160,6 +160,7 @@ def test_the_command_for_a_raw_table_learns_what_it_says(command, tmp_path):
     status, shown, said = command("plan", "raw.csv", *options)
     assert status == 0, said
     found = json.loads(shown)
+    assert "feature_map=TableEncoder(Schema.load('schema.toml')))" in found["line"]
     status, shown, said = command(*shlex.split(found["command"])[1:], "--json")
     assert status == 0, said
     assert json.loads(shown)["core_rows"] == found["recommended"]["stored_rows"]

@@ -200,7 +200,9 @@ def plan(
         "--decimal": [decimal],
     }
     command = None if _is_named(file) else _command(file, columns, found)
-    written = {**found.as_json(), "command": command}
+    encoding = "" if schema is None else f", feature_map=TableEncoder(Schema.load({str(schema)!r}))"
+    line = f"{found.line[:-1]}{encoding})"
+    written = {**found.as_json(), "line": line, "command": command}
     if out is not None:
         draw_frontier(found, out)
         text = json.dumps(written, indent=1, allow_nan=False)
@@ -208,7 +210,7 @@ def plan(
     if as_json:
         print_json(written)
         return
-    _show(found, command, out)
+    _show(found, command, line, out)
 
 
 @contextmanager
@@ -323,7 +325,7 @@ def _read(
     return load_table(paths, **roles, weight=weights, targets=targets or (), dialect=dialect)
 
 
-def _show(found: Plan, command: str | None, out: Path | None) -> None:
+def _show(found: Plan, command: str | None, line: str, out: Path | None) -> None:
     page = console(highlight=True)
     for table in (found.table(), found.predictions()):
         marked = not table.head[0]  # the first column holds the arrow at what is recommended
@@ -331,7 +333,7 @@ def _show(found: Plan, command: str | None, out: Path | None) -> None:
         print_whole(page, shown)
     for warning in found.warnings:
         page.print(f"[bold yellow]warning:[/] {unmarked(as_typed(warning))}", highlight=False, soft_wrap=True)
-    for way in ([] if command is None else [command]) + [found.line]:
+    for way in ([] if command is None else [command]) + [line]:
         page.print(f"\n[bold]{unmarked(way)}[/]", highlight=False, soft_wrap=True)
     if out is not None:
         picture = unmarked(str(out / "frontier.png"))
