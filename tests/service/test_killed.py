@@ -1,4 +1,4 @@
-"""A process that is killed again and again, while it erases and learns: what it acknowledged is done by the last one."""
+"""A process that is killed again and again while it erases and learns: what it acknowledged is done by the last one."""
 
 from __future__ import annotations
 

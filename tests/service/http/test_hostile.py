@@ -94,6 +94,35 @@ def test_waiting_is_told_in_whole_seconds(site):
     assert site.service.health().waiting == 0
 
 
+def test_who_may_only_erase_is_not_shown_what_receipts_wait_for(site, monkeypatch):
+    """They wait, among other things, where somebody is stored again."""
+    body = erasure()
+    assert site.as_("erase").post("/v2/requests", json=body).status_code == 201
+    name = body["subject_request_id"]
+    until = time.monotonic() + 20
+    while site.service.entry(name).owes_receipts or not site.service.entry(name).settled:
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    done = site.service.entry(name)
+    unwell = dataclasses.replace(site.service.health(), ready=False, problem="canary")
+    seen = {}
+    for owed in (False, True):
+        shown = dataclasses.replace(done, receipts=frozenset()) if owed else done
+        with monkeypatch.context() as patch, httpx.Client(base_url=site.base) as http:
+            patch.setattr(site.service, "entry", lambda _, shown=shown: shown)
+            patch.setattr(site.service, "entries", lambda shown=shown: [shown])
+            patch.setattr(site.service, "health", lambda: unwell)
+            listed = site.as_("erase").get("/v1/requests").json()
+            cookie = http.post("/login", data={"token": site.tokens["erase"]}).headers["set-cookie"].partition(";")[0]
+            paths = (f"/requests/{name}", f"/requests/{name}/state.json", "/")
+            pages = [http.get(path, headers={"Cookie": cookie}).text for path in paths]
+            pages = [re.sub(r'name="form" value="[^"]+"', "", page) for page in pages]
+            assert not any("canary" in page for page in pages)
+            seen[owed] = listed, pages
+            assert site.as_("audit").get("/v1/requests").json()[0]["receipts_owed"] == 2 * owed
+    assert seen[False] == seen[True]
+
+
 def test_the_health_is_said_to_auditors(site):
     said = site.as_("audit").get("/v1/health").json()
     assert said["ready"] is True
