@@ -293,6 +293,8 @@ def _learn(
                 rows += len(block.y)
                 _few(rows, most)
                 blocks.append(block)
+    except UnicodeError:  # in names of columns; its text quotes them
+        raise InputError("the table could not be read: it has names that are not UTF-8.") from None
     except ErasableError as error:
         raise InputError(_discreet(str(error), {*(columns_of(model) or ()), "label"})) from error
     report = service.learn(name, blocks, skip_known=skip_known)
