@@ -12,7 +12,7 @@ import pytest
 
 from erasable import ErasableClassifier, ModelFile, verify
 from erasable.cli.app import run
-from erasable.errors import ConfigurationError, InputError, StoreError
+from erasable.errors import ConfigurationError, InputError, StoreError, VerificationError
 from erasable.operations.inspect import inspect
 from erasable.service.identities import FORMATS, Identity, in_format
 from erasable.service.suppression import SuppressionList, read_key, read_list, replay
@@ -132,6 +132,22 @@ def test_the_service_fills_the_list_and_learns_by_it(opened, tmp_path):
     block = Block(X, ["new-1", "new-2", "new-3"], ["person-3", "a stranger", "person-4"])
     assert service.learn("left", [block]).rows_suppressed == 2
     assert {"new-3"} == {row["id"] for row in inspect(tmp_path / "left.erasable", rows=True).rows if "new" in row["id"]}
+
+
+def test_after_a_restore_and_a_start_nothing_is_signed_until_the_list_was_replayed(opened, tmp_path):
+    listed = SuppressionList(tmp_path / "suppressed.list", KEY)
+    service, model = opened(suppression=listed), tmp_path / "left.erasable"
+    backup = model.read_bytes()
+    name = asked(service, "person-3")
+    service.worker.commit()
+    model.write_bytes(backup)
+    service = opened(suppression=listed)
+    with pytest.raises(VerificationError, match="left stores rows again of whom 1 completed"):
+        service.worker.sign()
+    assert service.entry(name).receipts == {"right"}
+    replay(model, listed)
+    assert service.worker.sign() == 1
+    assert service.receipts(name).keys() == {"left", "right"}
 
 
 @pytest.fixture

@@ -47,18 +47,26 @@ class Verified:
     digest, guarantee : str
     stores : callable
         Whether it stores anything of one of some identities.
+    stores_listed : callable
+        Whether it stores anything of somebody on a suppression list.
     """
 
     digest: str
     guarantee: str
     stores: Callable[[Iterable[Identity]], bool]
+    stores_listed: Callable[[SuppressionList], bool]
 
 
 def verified(path: str) -> Verified:
     """The model in a file, verified."""
     model, _ = read_model(path)
     guarantee = " ".join(str(model.guarantee).split())
-    return Verified(model.verify().digest, guarantee, lambda named: any(keys_in(model, named)))
+    return Verified(
+        model.verify().digest,
+        guarantee,
+        lambda named: any(keys_in(model, named)),
+        lambda listed: any(listed.stored_in(model)),
+    )
 
 
 @dataclass
@@ -173,7 +181,7 @@ class Worker:
                 except ErasableError as error:  # the other models sign all the same
                     problems.append(error)
                     continue
-                gone = [e for e in owed if not found.stores(self._unsigned.get(e.request_id, ()))]
+                gone = self._without(found, owed)
                 if back := len(owed) - len(gone):
                     problems.append(VerificationError(_BACK.format(name=name, back=back)))
                 sign = partial(
@@ -195,6 +203,15 @@ class Worker:
         if problems:
             raise problems[0]
         return signed
+
+    def _without(self, found: Verified, owed: list[Entry]) -> list[Entry]:
+        """Erasures whose people a state does not store; of those before the last start, a list says so."""
+        known = [e for e in owed if e.request_id in self._unsigned]
+        gone = [e for e in known if not found.stores(self._unsigned[e.request_id])]
+        earlier = [e for e in owed if e.request_id not in self._unsigned]
+        if earlier and (self._suppression is None or not found.stores_listed(self._suppression)):
+            gone += earlier
+        return gone
 
     def tell(self) -> int:
         """Try every callback that is due; how many outcomes were delivered.

@@ -5,8 +5,10 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import dataclasses
+import io
 import json
 import logging
+import random
 import re
 import socket
 import time
@@ -24,6 +26,7 @@ from tests.service.http.conftest import PEOPLE, serving
 
 CANARY = "canary-3b1e@example.org"
 JSON, LINES = {"Content-Type": "application/json"}, {"Content-Type": "application/jsonl"}
+ARROW = {"Content-Type": "application/vnd.apache.arrow.stream"}
 
 
 def tensor(shape, data, name="X", datatype="FP64"):
@@ -79,6 +82,23 @@ def test_json_of_any_depth_is_read_or_refused(site, depth):
     assert answer.status_code == 400
 
 
+def test_arrow_streams_that_were_tampered_with_are_refused(site):
+    pa = pytest.importorskip("pyarrow")
+    table, out = pa.table({name: [1.0, 2.0] for name in ("canary-a", "b", "c", "d", "label")}), io.BytesIO()
+    with pa.ipc.new_stream(out, table.schema) as writer:
+        writer.write_table(table)
+    draw, http = random.Random(0), site.as_("learn")
+    bodies = [out.getvalue().replace(b"canary-a", b"canary-\xff"), out.getvalue()[:200]]
+    for _ in range(60):
+        torn = bytearray(out.getvalue())
+        torn[draw.randrange(len(torn))] = draw.randrange(256)
+        bodies.append(bytes(torn))
+    for body in bodies:
+        answer = http.post("/v1/learn?model=named", content=body, headers=ARROW)
+        assert answer.status_code == 400
+        assert "canary" not in answer.text
+
+
 def test_waiting_is_told_in_whole_seconds(site):
     http, seen = site.as_("erase"), None
     with site.service.worker.turn:  # nothing is committed meanwhile
@@ -92,6 +112,35 @@ def test_waiting_is_told_in_whole_seconds(site):
             break
         time.sleep(0.02)
     assert site.service.health().waiting == 0
+
+
+def test_who_may_only_erase_is_not_shown_what_receipts_wait_for(site, monkeypatch):
+    """They wait, among other things, where somebody is stored again."""
+    body = erasure()
+    assert site.as_("erase").post("/v2/requests", json=body).status_code == 201
+    name = body["subject_request_id"]
+    until = time.monotonic() + 20
+    while site.service.entry(name).owes_receipts or not site.service.entry(name).settled:
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    done = site.service.entry(name)
+    unwell = dataclasses.replace(site.service.health(), ready=False, problem="canary")
+    seen = {}
+    for owed in (False, True):
+        shown = dataclasses.replace(done, receipts=frozenset()) if owed else done
+        with monkeypatch.context() as patch, httpx.Client(base_url=site.base) as http:
+            patch.setattr(site.service, "entry", lambda _, shown=shown: shown)
+            patch.setattr(site.service, "entries", lambda shown=shown: [shown])
+            patch.setattr(site.service, "health", lambda: unwell)
+            listed = site.as_("erase").get("/v1/requests").json()
+            cookie = http.post("/login", data={"token": site.tokens["erase"]}).headers["set-cookie"].partition(";")[0]
+            paths = (f"/requests/{name}", f"/requests/{name}/state.json", "/")
+            pages = [http.get(path, headers={"Cookie": cookie}).text for path in paths]
+            pages = [re.sub(r'name="form" value="[^"]+"', "", page) for page in pages]
+            assert not any("canary" in page for page in pages)
+            seen[owed] = listed, pages
+            assert site.as_("audit").get("/v1/requests").json()[0]["receipts_owed"] == 2 * owed
+    assert seen[False] == seen[True]
 
 
 def test_the_health_is_said_to_auditors(site):

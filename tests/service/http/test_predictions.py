@@ -161,6 +161,9 @@ def test_raw_tables_go_to_models_with_a_schema_and_numbers_come_from_regressions
     records = [dict(zip(raw, cells, strict=True)) for cells in zip(*raw.values(), strict=True)]
     answer = http.post("/models/credit/invocations", json={"dataframe_records": records})
     assert answer.json()["predictions"] == clf.predict(raw).tolist()
+    for cell in (10**400, [], {}, "x" * 10_000, 1e308, True):
+        record = {"dataframe_records": [{"town": cell, "age": 1}, {"town": "Bern", "age": cell}]}
+        assert http.post("/models/credit/invocations", json=record).status_code in (200, 400)
     answer = infer(http, "named", [tensor(X[:3])]).json()
     assert [one["name"] for one in answer["outputs"]] == ["predict"]
     np.testing.assert_array_equal(answer["outputs"][0]["data"], reg.predict(X[:3]))

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import hmac
 import json
-import secrets
-import time
 import uuid
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -26,65 +24,22 @@ from erasable.audit.keys import PublicKey
 from erasable.audit.receipts import check_receipt
 from erasable.errors import ErasableError
 from erasable.service.entries import Entry, State
+from erasable.service.health import Health
 from erasable.service.http.charts import HEIGHT, WIDTH, Chart, line
 from erasable.service.http.configuration import Configuration
 from erasable.service.http.guard import Guard
 from erasable.service.http.history import History
 from erasable.service.http.opendsr import moment
-from erasable.service.http.own import checked, filed, model_state
+from erasable.service.http.own import Filed, checked, filed, model_state
 from erasable.service.http.problems import Refused, refusal_of
+from erasable.service.http.sessions import COOKIE, SECONDS, Session, Sessions
 from erasable.service.service import ErasureService
 from erasable.service.tokens import Token
 
-COOKIE = "erasable_session"
-_SECONDS = 8 * 3600.0
 _FORM_BYTES, _LOGIN_BYTES = 2**18, 2**13  # forms are read in the loop, and that to sign in from anybody
-_MOST_SESSIONS, _MOST_OF_ONE = 1000, 20
+_KEPT = "What was accepted is kept, and carried out as soon as all is well. The operator is told what is wrong."
 _HERE = Path(__file__).parent
 _STATIC = {"console.css": "text/css", "console.js": "text/javascript", "icon.svg": "image/svg+xml"}
-
-
-@dataclass
-class Session:
-    """Somebody who signed in with a token. Only its hash is held, and only in memory."""
-
-    hash: str
-    form: str = field(default_factory=lambda: secrets.token_urlsafe(24))
-    until: float = field(default_factory=lambda: time.monotonic() + _SECONDS)
-
-
-class Sessions:
-    """Those who are signed in."""
-
-    def __init__(self, guard: Guard) -> None:
-        self.guard = guard
-        self._open: dict[str, Session] = {}
-
-    def begin(self, text: str) -> str:
-        """The name of a new session; ``Refused`` where the token is none."""
-        token = self.guard.admitted(text)
-        now = time.monotonic()
-        self._open = {name: one for name, one in self._open.items() if one.until > now}
-        own = [name for name, one in self._open.items() if one.hash == token.hash]
-        for name in own[: len(own) + 1 - _MOST_OF_ONE]:  # the oldest
-            del self._open[name]
-        if len(self._open) >= _MOST_SESSIONS:
-            raise Refused(429, "too many people are signed in.", {"Retry-After": "600"})
-        name = secrets.token_urlsafe(32)
-        self._open[name] = Session(token.hash)
-        return name
-
-    def of(self, request: Request) -> tuple[Session, Token] | None:
-        """Who asks, where a session is open and its token has not been revoked."""
-        session = self._open.get(request.cookies.get(COOKIE, ""))
-        if session is None or session.until <= time.monotonic():
-            return None
-        token = self.guard.tokens.known(session.hash)
-        return None if token is None else (session, token)
-
-    def end(self, request: Request) -> None:
-        """Sign out."""
-        self._open.pop(request.cookies.get(COOKIE, ""), None)
 
 
 def add_routes(
@@ -133,7 +88,7 @@ def add_routes(
             "may_audit": "audit" in token.scopes,
             "may_erase": "erase" in token.scopes,
             "form": session.form,
-            "health": service.health(),
+            "health": _told(service.health(), token),
             "path": request.url.path,
         }
 
@@ -154,12 +109,12 @@ def add_routes(
             ]
             hours = await run_in_threadpool(history.hours)
             values["charts"] = _charts(hours, list(files))
-        return page("overview.html", **common, **values, width=WIDTH, height=HEIGHT, recent=_recent(entries))
+        return page("overview.html", **common, **values, width=WIDTH, height=HEIGHT, recent=_recent(entries, token))
 
     @router.get("/requests")
     async def requests(request: Request) -> Response:
         session, token = who(request, "erase", "audit")
-        entries = [filed(entry) for entry in reversed(service.entries())]
+        entries = _listed(service.entries(), token)
         return page(
             "requests.html",
             **shared(request, session, token),
@@ -187,7 +142,7 @@ def add_routes(
         except (ErasableError, Refused) as error:
             refused = refusal_of(error)
             assert refused is not None
-            entries = [filed(entry) for entry in reversed(service.entries())]
+            entries = _listed(service.entries(), token)
             return page(
                 "requests.html",
                 refused.status,
@@ -206,15 +161,12 @@ def add_routes(
         session, token = who(request, "erase", "audit")
         entry = service.entry(request_id)
         receipts = await run_in_threadpool(service.receipts, request_id) if "audit" in token.scopes else None
-        steps = _steps(entry)
-        going = entry.state in (State.PENDING, State.IN_PROGRESS) or entry.owes_receipts
         return page(
             "request.html",
             **shared(request, session, token),
-            entry=filed(entry),
-            steps=steps,
+            entry=filed(entry, audits=_audits(token)),
+            **_way(entry, token),
             receipts=sorted(receipts or ()),
-            going=going,
         )
 
     @router.post("/requests/{request_id}/cancel")
@@ -226,9 +178,8 @@ def add_routes(
 
     @router.get("/requests/{request_id}/state.json")
     async def state(request: Request, request_id: str) -> Response:
-        who(request, "erase", "audit")
-        entry = service.entry(request_id)
-        return JSONResponse({"steps": _steps(entry), "going": not entry.settled or entry.owes_receipts})
+        _, token = who(request, "erase", "audit")
+        return JSONResponse(_way(service.entry(request_id), token))
 
     @router.get("/requests/{request_id}/receipts/{model}")
     async def receipt(request: Request, request_id: str, model: str) -> Response:
@@ -311,7 +262,7 @@ def add_routes(
             return page("login.html", refused.status, refused.headers, problem=problem)
         answer = RedirectResponse("/", 303)
         secure = configuration.url.startswith("https")
-        answer.set_cookie(COOKIE, name, max_age=int(_SECONDS), httponly=True, samesite="strict", secure=secure)
+        answer.set_cookie(COOKIE, name, max_age=int(SECONDS), httponly=True, samesite="strict", secure=secure)
         return answer
 
     @router.post("/logout")
@@ -369,6 +320,23 @@ def form_bytes(path: str) -> int | None:
     return (_LOGIN_BYTES if path == "/login" else _FORM_BYTES) if is_page(path) else None
 
 
+def _audits(token: Token) -> bool:
+    return "audit" in token.scopes
+
+
+def _told(health: Health, token: Token) -> Health:
+    """How the service is; what exactly is wrong, which may be that somebody is stored again, is for auditors."""
+    return health if _audits(token) or health.problem is None else replace(health, problem=_KEPT)
+
+
+def _way(entry: Entry, token: Token) -> dict[str, Any]:
+    """How far a request has come, and whether it goes on; receipts are for those who may audit."""
+    steps, owed = _steps(entry), entry.owes_receipts and _audits(token)
+    if entry.kind == "erasure" and entry.state is not State.CANCELLED and not _audits(token):
+        steps = steps[:2]
+    return {"steps": steps, "going": entry.settled is None or owed}
+
+
 def _steps(entry: Entry) -> list[dict[str, Any]]:
     """The way of a request, each step done or not."""
     if entry.state is State.CANCELLED:
@@ -395,8 +363,12 @@ def _when(entry: Entry) -> str | None:
     return None if entry.settled is None else moment(entry.settled)
 
 
-def _recent(entries: list[Entry]) -> list[Any]:
-    return [filed(entry) for entry in reversed(entries[-5:])]
+def _listed(entries: list[Entry], token: Token) -> list[Filed]:
+    return [filed(entry, audits=_audits(token)) for entry in reversed(entries)]
+
+
+def _recent(entries: list[Entry], token: Token) -> list[Filed]:
+    return _listed(entries[-5:], token)
 
 
 def _charts(hours: list[Any], names: list[str]) -> list[tuple[str, Chart]]:

@@ -30,6 +30,7 @@ from erasable.service.http.problems import Problem, Refused
 from erasable.service.http.tables import columns_of
 from erasable.service.service import ErasureService
 from erasable.service.snapshots import Snapshot
+from erasable.service.tokens import Token
 from erasable.service.verifications import Verification
 from erasable.tables import stream_table
 
@@ -135,8 +136,8 @@ def checked(found: Verification) -> Checked:
     )
 
 
-def filed(entry: Entry) -> Filed:
-    """A request for JSON."""
+def filed(entry: Entry, *, audits: bool) -> Filed:
+    """A request for JSON; which receipts there are is for those who may audit."""
     return Filed(
         request_id=entry.request_id,
         kind=entry.kind,
@@ -144,8 +145,8 @@ def filed(entry: Entry) -> Filed:
         received=moment(entry.received),
         expected=moment(entry.expected),
         settled=_maybe(entry.settled),
-        receipts=sorted(entry.receipts),
-        receipts_owed=len(set(entry.models) - entry.receipts),
+        receipts=sorted(entry.receipts) if audits else [],
+        receipts_owed=len(set(entry.models) - entry.receipts) if audits else 0,
     )
 
 
@@ -203,13 +204,18 @@ def add_routes(app: FastAPI, service: ErasureService, guard: Guard, metrics: Met
         """How the service is, in words: a full disk, say, or a file system where overwritten bytes may stay."""
         return Well(**asdict(service.health()))
 
-    @router.get("/v1/requests", dependencies=[Depends(guard.needs("erase", "audit"))])
+    @router.get("/v1/requests")
     def requests(
-        limit: Annotated[int, Query(ge=1, le=10_000)] = 1000, skip: Annotated[int, Query(ge=0, le=2**31)] = 0
+        limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
+        skip: Annotated[int, Query(ge=0, le=2**31)] = 0,
+        caller: Token = Depends(guard.needs("erase", "audit")),  # noqa: B008
     ) -> list[Filed]:
-        """The last requests, the oldest of them first, with nobody's identity; ``skip`` leaves out the newest."""
-        entries = service.entries()
-        return [filed(entry) for entry in entries[: max(0, len(entries) - skip)][-limit:]]
+        """The last requests, the oldest of them first, with nobody's identity; ``skip`` leaves out the newest.
+
+        Which receipts there are is for those who may audit.
+        """
+        entries, audits = service.entries(), "audit" in caller.scopes
+        return [filed(entry, audits=audits) for entry in entries[: max(0, len(entries) - skip)][-limit:]]
 
     @router.get("/v1/receipts/{request_id}", dependencies=auditing, responses={202: {"description": "Not signed yet."}})
     async def receipts(request_id: RequestId) -> list[Receipt]:
@@ -288,6 +294,8 @@ def _learn(
                 rows += len(block.y)
                 _few(rows, most)
                 blocks.append(block)
+    except UnicodeError:  # in names of columns; its text quotes them
+        raise InputError("the table could not be read: it has names that are not UTF-8.") from None
     except ErasableError as error:
         raise InputError(_discreet(str(error), {*(columns_of(model) or ()), "label"})) from error
     report = service.learn(name, blocks, skip_known=skip_known)

@@ -138,6 +138,7 @@ def serve(configuration: Configuration, *, started: Callable[[Health], None] | N
                 access_log=False,  # its lines would hold what clients put into addresses
                 log_config=None,
                 http=Connection,
+                ws="none",
                 server_header=False,
                 date_header=True,
                 timeout_graceful_shutdown=max(1, int(configuration.drain)),

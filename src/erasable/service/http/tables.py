@@ -101,7 +101,10 @@ def table_of_records(model: Model, records: Sequence[Any]) -> Table:
 def _encoded(model: Model, table: Table) -> Any:
     schema = schema_of(model)
     assert schema is not None
-    return schema.prepared(table)
+    try:
+        return schema.prepared(table)
+    except OverflowError:
+        raise InputError("a cell is a number that is larger than float64 has.") from None
 
 
 def _cell(text: str) -> Any:
