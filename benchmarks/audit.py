@@ -64,15 +64,17 @@ def print_table(folder: Path) -> None:
     files = [folder / f"{method}.json" for method in TARGETS]
     audits = [json.loads(file.read_text(encoding="utf-8")) for file in files if file.exists()]
     first = audits[0]
+    held = {result["name"] for found in audits for result in found["results"]}
+    columns = {name: title for name, title in COLUMNS.items() if title in held}
     print(f"\n**{first['data']}**, {first['rows']:,} rows × {first['features']:,}\n")
-    print("| method | same bits as relearning | " + " | ".join(COLUMNS) + " |")
-    print("|---|" + "---|" * (len(COLUMNS) + 1))
+    print("| method | same bits as relearning | " + " | ".join(columns) + " |")
+    print("|---|" + "---|" * (len(columns) + 1))
     for found in audits:
         results = {result["name"]: result for result in found["results"]}
         share = "noise" if found["noisy"] else f"{found['same_as_refit']} of {found['trials']}"
-        cells = [cell(results.get(title)) for title in COLUMNS.values()]
+        cells = [cell(results.get(title)) for title in columns.values()]
         if not found["sizes"]["shadows"]:
-            shadowed = ["c" in name.split(",")[0] or "shadows" in name for name in COLUMNS]
+            shadowed = [name.startswith("c") or "shadows" in name for name in columns]
             cells = ["not run" if late else text for late, text in zip(shadowed, cells, strict=True)]
         print(f"| {found['title']} | {share} | {' | '.join(cells)} |")
 
