@@ -30,6 +30,7 @@ def own(tmp_path, rsa_files):
         tmp_path / "service",
         opendsr_certificate=rsa_files[0],
         opendsr_key=rsa_files[1],
+        processor_domain="erasable.example",
         suppression_list=tmp_path / "suppressed.list",
         service=Settings(identity_types=TYPES, tick=0.02),
     )
