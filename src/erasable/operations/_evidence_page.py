@@ -72,8 +72,9 @@ independent program does the same check.</li>
 </ul>
 <h3>Attacks that work</h3>
 <ul>
-<li><b>Selection.</b> Who knows a row that was offered, and sees that it is or is not stored, may learn something of a
-row that was there when it was decided. With an infinite threshold and a sample rate this does not exist.</li>
+<li><b>Selection.</b> Which rows are stored may have depended on one that left. Who reads the model and has a row with
+its id to test can often tell whether it was stored and left: it would have kept out a row that is there. It tells
+nothing else of the row. With an infinite threshold and a sample rate this does not exist.</li>
 <li><b>Before and after.</b> Who holds the model file from before a request reads the forgotten rows in it; from weights
 of before and after, much can be computed. Nothing that is done later undoes that: keep no old copies.</li>
 <li><b>Guessing against a digest.</b> A receipt that holds the digest of the state before confirms a complete and right
