@@ -54,6 +54,8 @@ def test_a_folder_is_all_parquet_files_below_it(tmp_path):
     (folder / "b").mkdir()
     (folder / "part-1.parquet").rename(folder / "b" / "part-1.parquet")
     (folder / "_metadata.parquet").write_bytes(b"no rows")
+    (folder / ".hidden").mkdir()
+    (folder / ".hidden" / "part-9.parquet").write_bytes(b"no rows")
     (folder / "notes.txt").write_text("nothing")
     found = load_table(folder, **COLUMNS)
     assert sorted(found.ids.tolist()) == sorted(IDS.tolist())
@@ -147,3 +149,8 @@ def test_dask_arrays_chunk_by_chunk():
         ArrayRows(rows, Y[:-1])
     with pytest.raises(InputTypeError, match="Dask array"):
         ArrayRows(X, Y)
+
+
+def test_an_empty_name_is_no_folder():
+    with pytest.raises(ConfigurationError, match="is empty"):
+        load_table("", **COLUMNS)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from erasable.arrow import pyarrow
-from erasable.errors import InputError
+from erasable.errors import ConfigurationError, InputError
 from erasable.schemas import EncodedTable
 from erasable.tables.collections import is_dask_frame
 from erasable.tables.reading import Source, as_path, compared, listed
@@ -51,6 +51,8 @@ def files_of(source: Any) -> list[Path]:
         given = list(source)
     if not given:
         raise InputError("there are no files: name one or more.")
+    if any(one == "" for one in given):
+        raise ConfigurationError("a name of a file is empty: give a path, a pattern or a folder.")
     if any(one == "-" for one in given):
         raise InputError("`-`, the standard input, has to be read alone: save it to a file to read others with it.")
     files = [file for one in given for file in (remote_files(one) if is_url(one) else _matched(as_path(one)))]
@@ -72,11 +74,15 @@ def _matched(path: Path) -> list[Path]:
 
 
 def _in_folder(folder: Path) -> list[Path]:
-    """The Parquet files below a folder, sorted by their paths as text; the folder itself where there are none."""
+    """The Parquet files below a folder, sorted by their paths as text; the folder itself where there are none.
+
+    Files and folders whose names begin with a point or an underscore are passed over, as other readers do.
+    """
     found = sorted(path for path in folder.rglob("*.parquet") if path.is_file())
-    kept = [path for path in found if not path.name.startswith(("_", "."))]
-    check_no_columns_in_names([str(path.relative_to(folder)) for path in kept], folder.name)
-    return kept or [folder]
+    inner = [path.relative_to(folder) for path in found]
+    kept = [path for path in inner if not any(part.startswith(("_", ".")) for part in path.parts)]
+    check_no_columns_in_names([str(path) for path in kept], folder.name)
+    return [folder / path for path in kept] or [folder]
 
 
 class JoinedSource(Source):
