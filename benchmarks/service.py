@@ -131,15 +131,18 @@ def erasure(person):
     return request_id, json.dumps(body).encode()
 
 
+def asked_of(x):
+    """A body that asks for the prediction of one row."""
+    tensor = {"name": "X", "shape": [1, FEATURES], "datatype": "FP32", "data": x.tolist()}
+    return json.dumps({"inputs": [tensor]}).encode()
+
+
 async def mixed(port, token, X, people, seconds, each=10):
     """Eight clients, each nine predictions and an erasure, over and over: times, and what was acknowledged."""
     times = {"predict": [], "accept": []}
     accepted = {}
     end = time.perf_counter() + seconds
-    rows = [
-        json.dumps({"inputs": [{"name": "X", "shape": [1, FEATURES], "datatype": "FP32", "data": x.tolist()}]}).encode()
-        for x in X[:64]
-    ]
+    rows = [asked_of(x) for x in X[:64]]
     queue = iter(people)
 
     async def client(k):
@@ -163,9 +166,9 @@ async def mixed(port, token, X, people, seconds, each=10):
     return times, accepted
 
 
-async def steady(port, token, people, seconds, rate=100):
-    """So many erasures a second: the times to acceptance and, seen every 20 ms, to completion."""
-    accept, complete, accepted, waiting = [], [], {}, {}
+async def steady(port, token, X, people, seconds, rate=100):
+    """So many erasures a second, and as many predictions: times to an answer and, seen every 20 ms, to completion."""
+    accept, complete, predict, accepted, waiting = [], [], [], {}, {}
     begin = time.perf_counter()
     queue = iter(people)
 
@@ -176,6 +179,16 @@ async def steady(port, token, people, seconds, rate=100):
         assert status == 201, status
         accept.append(time.perf_counter() - start)
         accepted[request_id], waiting[request_id] = person, start
+
+    async def predicting(k):
+        http = Http(port, token)
+        await asyncio.sleep(k / rate)
+        while time.perf_counter() < begin + seconds:
+            start = time.perf_counter()
+            status, _ = await http.ask("POST", "/v2/models/m/infer", asked_of(X[k]))
+            assert status == 200, status
+            predict.append(time.perf_counter() - start)
+            await asyncio.sleep(max(0.0, start + CLIENTS / rate - time.perf_counter()))
 
     async def watch():
         http = Http(port, token)
@@ -188,7 +201,7 @@ async def steady(port, token, people, seconds, rate=100):
                     continue
             await asyncio.sleep(0.02)
 
-    watching = asyncio.create_task(watch())
+    watching = asyncio.gather(watch(), *map(predicting, range(CLIENTS)))
     pool = [Http(port, token) for _ in range(CLIENTS)]
     tasks = []
     for k in range(int(seconds * rate)):
@@ -198,15 +211,18 @@ async def steady(port, token, people, seconds, rate=100):
             await tasks.pop(0)
     await asyncio.gather(*tasks)
     await watching
-    return accept, complete, accepted
+    return accept, complete, predict, accepted
 
 
 async def all_completed(port, token, accepted, seconds=60):
     """How many are not, at the end, and how many receipts are missing."""
     http, end = Http(port, token), time.perf_counter() + seconds
     while time.perf_counter() < end:
-        _, body = await http.ask("GET", "/v1/requests?limit=10000")
-        found = {one["request_id"]: one for one in json.loads(body)}
+        found, page = {}, [None] * 10_000
+        while len(page) == 10_000:
+            _, body = await http.ask("GET", f"/v1/requests?limit=10000&skip={len(found)}")
+            page = json.loads(body)
+            found |= {one["request_id"]: one for one in page}
         left = [r for r in accepted if r not in found or found[r]["state"] != "completed"]
         owed = [r for r in accepted if r in found and found[r]["receipts"] != ["m"]]
         if not left and not owed:
@@ -224,8 +240,8 @@ def service(options):
     text = [
         f"## The service under load\n\nA model of {CORE:,} x {FEATURES} rows in one process of `erasable serve`,",
         "squared loss, one BLAS thread; clients on the second processor, the server on both. Eight clients for 60",
-        "seconds, each nine predictions of one row and an erasure, over and over; then 100 erasures a second for 20",
-        "seconds; then 50 kills in the middle of erasures.\n\n",
+        "seconds, each nine predictions of one row and an erasure, over and over; then 100 erasures and 100",
+        "predictions a second for 20 seconds; then 50 kills in the middle of erasures.\n\n",
     ]
     return " ".join(text) + measured()
 
@@ -248,9 +264,10 @@ def measured(core=CORE, scale=1.0):
             rows.append([f"{what}, 8 clients", f"{len(times[what]) / (60 * scale):.0f}/s", *percentiles(times[what])])
         left = asyncio.run(all_completed(port, token, accepted))
         rows.append(["lost acknowledgements, missing receipts", f"{left[0]}, {left[1]} of {len(accepted)}", "", "", ""])
-        accept, complete, more = asyncio.run(steady(port, token, people[len(accepted) :], 20 * scale))
-        rows.append(["acceptance at 100/s", f"{len(accept)}", *percentiles(accept)])
-        rows.append(["completion at 100/s", f"{len(complete)}", *percentiles(complete)])
+        accept, complete, predict, more = asyncio.run(steady(port, token, X, people[len(accepted) :], 20 * scale))
+        rows.append(["predict, 100/s beside 100 erasures/s", f"{len(predict)}", *percentiles(predict)])
+        rows.append(["acceptance, 100/s", f"{len(accept)}", *percentiles(accept)])
+        rows.append(["completion, 100/s", f"{len(complete)}", *percentiles(complete)])
         accepted |= more
         asyncio.run(all_completed(port, token, accepted))
         process.send_signal(signal.SIGTERM)
