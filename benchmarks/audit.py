@@ -2,7 +2,7 @@
 
     python benchmarks/audit.py digits --out results/digits
     python benchmarks/audit.py margin --out results/margin --methods linear,plain
-    python benchmarks/audit.py ../shared/data/retail600_kmeans2_train.npz --rows 4000 --out results/retail600
+    python benchmarks/audit.py DIR/retail600_kmeans2_train.npz --rows 4000 --out results/retail600
     python benchmarks/audit.py --table results/digits results/margin results/retail600
 
 One JSON file for each method, written when it is done; what is there already is not run again.
