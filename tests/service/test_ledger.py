@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 
 import pytest
 
-from erasable.errors import ConflictError, NotErasedError, QueueFullError, StoreError
-from erasable.service.entries import State
+from erasable.errors import ConflictError, NotErasedError, QueueFullError, StoreError, UnknownRequestError
+from erasable.service.entries import State, key_of
 from erasable.service.epochs import Epochs
 from erasable.service.identities import Identity
 from erasable.service.ledger import Ledger
 from erasable.service.settings import Settings
-from erasable.store import Disk, Journal, Writer
+from erasable.store import Disk, Journal, Writer, read_journal
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 ANN = [Identity("subject", "raw", "canary-ann")]
@@ -104,11 +104,11 @@ def test_nobody_is_told_of_a_completion_before_identities_are_erased(ledger, mon
 
     monkeypatch.setattr(Writer, "remove", failing)
     with pytest.raises(NotErasedError):
-        ledger.complete([name], ["m"])
+        ledger.complete([key_of(name, "")], ["m"])
     assert ledger.entry(name).state is State.IN_PROGRESS
     assert [entry.request_id for entry, _ in ledger.begin()] == [name]
     broken[0] = False
-    ledger.complete([name], ["m"])
+    ledger.complete([key_of(name, "")], ["m"])
     assert ledger.entry(name).state is State.COMPLETED
     assert all(b"canary" not in path.read_bytes() for path in (tmp_path / "ledger").iterdir())
 
@@ -118,7 +118,7 @@ def test_what_was_accepted_while_a_commit_was_under_way_waits_for_the_next(ledge
     ledger.accept(first, "erasure", ANN, b"")
     assert [entry.request_id for entry, _ in ledger.begin()] == [first]
     ledger.accept(second, "erasure", ANN, b"")
-    ledger.complete([first], ["m"])
+    ledger.complete([key_of(first, "")], ["m"])
     assert (ledger.entry(first).state, ledger.entry(second).state) == (State.COMPLETED, State.PENDING)
     assert ledger.cancel(second).state is State.CANCELLED
 
@@ -149,3 +149,67 @@ def test_an_epoch_is_left_alone_while_all_of_it_is_open(tmp_path):
     assert epochs.doomed(["a"]) == {1: ["a"]}
     epochs.put({"a": {"request": "a"}})
     assert epochs.doomed(["a"]) == {1: []}
+
+
+def test_two_controllers_may_draw_one_id_and_neither_sees_the_others(tmp_path):
+    ledger = Ledger(tmp_path / "ledger", b"k" * 32, Settings(), lambda: NOW)
+    name = str(uuid.uuid4())
+    shop = ledger.accept(name, "erasure", ANN, b"body", controller="shop")
+    bank = ledger.accept(name, "access", ANN, b"another body", controller="bank")
+    assert ledger.accept(name, "erasure", ANN, b"body", controller="shop") == shop
+    with pytest.raises(ConflictError, match="another body"):
+        ledger.accept(name, "erasure", ANN, b"another body", controller="shop")
+    assert ledger.entry(name, "shop") == ledger.entry(name, "shop", others=False) == shop
+    assert ledger.entry(name, "bank") == bank
+    assert (ledger.entries("shop"), ledger.entries("bank"), ledger.entries("x")) == ([shop], [bank], [])
+    for call in (ledger.entry, ledger.cancel):
+        with pytest.raises(UnknownRequestError):
+            call(name, "x", others=False)
+        with pytest.raises(ConflictError, match="whose"):
+            call(name, "x")
+    ledger.cancel(name, "bank", others=False)
+    ledger.begin()
+    ledger.complete([shop.key], ["m"])
+    ledger.put_receipts([(shop.key, "m", "text")])
+    ledger.close()
+    again = Ledger(tmp_path / "ledger", b"k" * 32, Settings(), lambda: NOW)
+    assert [(e.controller, e.state) for e in again.entries()] == [("bank", "cancelled"), ("shop", "completed")]
+    assert again.receipt(again.entry(name, "shop"), "m") == "text"
+    assert again.receipt(again.entry(name, "bank"), "m") is None
+    assert again.purge(datetime(2027, 1, 1, tzinfo=UTC)) == 2
+    assert again.entries() == []
+    assert ledger_is_empty(tmp_path / "ledger" / "past")
+    again.close()
+
+
+def ledger_is_empty(path):
+    return list(read_journal(str(path))) == []
+
+
+def test_a_ledger_from_before_requests_had_owners_is_read(tmp_path):
+    """Its records name requests by their ids alone; those without a controller are nobody's, and auditors see them."""
+    folder = tmp_path / "ledger"
+    folder.mkdir()
+    mine, nobodys, waiting = (str(uuid.uuid4()) for _ in range(3))
+    record = {"kind": "erasure", "received": NOW.isoformat(), "expected": NOW.isoformat(), "callbacks": [], "seal": "s"}
+    done = {**record, "state": "completed", "settled": NOW.isoformat(), "models": ["m"]}
+    past = Journal(str(folder / "past"))
+    past.append([{"request": mine, "controller": "shop", **done}, {"request": nobodys, **done, "callbacks": ["u"]}])
+    past.append([{"request": mine, "model": "m", "text": "signed"}, {"request": nobodys, "told": "u"}])
+    past.close()
+    left = Journal(str(folder / "open-00000001"))
+    pending = {**record, "state": "pending", "settled": None, "models": []}
+    left.append([{"request": waiting, "controller": "shop", **pending, "identities": [["subject", "raw", "ann"]]}])
+    left.close()
+    ledger = Ledger(folder, b"k" * 32, Settings(), lambda: NOW)
+    assert ledger.receipt(ledger.entry(mine, "shop", others=False), "m") == "signed"
+    assert ledger.entry(nobodys, "shop").callbacks == ()
+    with pytest.raises(UnknownRequestError):
+        ledger.entry(nobodys, "shop", others=False)
+    ((entry, identities),) = ledger.begin()
+    assert (entry.request_id, entry.controller, identities[0].value) == (waiting, "shop", "ann")
+    ledger.complete([entry.key], [])
+    ledger.put_receipts([(ledger.entry(nobodys).key, "m", "signed")])
+    assert ledger.purge(datetime(2027, 1, 1, tzinfo=UTC)) == 3
+    ledger.close()
+    assert ledger_is_empty(folder / "past")

@@ -371,12 +371,15 @@ def test_callbacks_are_tried_again_later_and_later_then_given_up(opened, clock):
     assert service.worker.tell() == 0
     assert sent == []
     service.worker.commit()
-    for _ in range(20):
+    for _ in range(40):
         service.worker.tell()
         clock.pass_by(1)
     begun = sent[0][2]
-    assert [(moment - begun).total_seconds() for _, _, moment in sent] == [0, 1, 3, 7]
-    assert {(to, state) for to, state, _ in sent} == {(url, "completed")}
+    assert {to for to, _, _ in sent} == {url}
+    assert [(state, (moment - begun).total_seconds()) for _, state, moment in sent] == [
+        *(("in_progress", second) for second in (0, 1, 3, 7)),
+        *(("completed", second) for second in (8, 9, 11, 15)),
+    ]
     assert service.entry(name).callbacks == ()
     assert service.health().callbacks_owed == 0
     reachable[0] = True
@@ -415,13 +418,32 @@ def test_callbacks_go_on_after_a_restart_and_only_to_hosts_that_are_still_allowe
     service = opened(send=lambda url, entry: sent.append(url))
     assert service.health().callbacks_owed == 1
     service.worker.tell()
-    assert sent == ["https://c.example/1"]
+    assert sent == ["https://c.example/1"] * 2
     asked(service, "person-4", callbacks=["https://c.example/2"])
     service.worker.commit()
     service = opened(settings=Settings(identity_types=TYPES), send=lambda url, entry: sent.append(url))
     service.worker.tell()
-    assert sent == ["https://c.example/1"]
+    assert sent == ["https://c.example/1"] * 2
     assert service.health().callbacks_owed == 0
+
+
+def test_every_change_of_state_is_told_once_and_in_order_however_short_it_was(opened, clock):
+    """OpenDSR 2.0, section 8.5: callbacks must be invoked on every change of state."""
+    told = []
+    service = opened(send=lambda url, entry: told.append((entry.request_id, entry.state.value, entry.settled)))
+    url = "https://c.example/status"
+    first, second = asked(service, callbacks=[url]), asked(service, "person-4", callbacks=[url])
+    service.cancel(second)
+    service.worker.tell()
+    service.worker.commit()
+    assert service.worker.tell() == 1
+    assert service.worker.tell() == 0
+    assert told == [
+        (second, "cancelled", clock.now),
+        (first, "in_progress", None),
+        (first, "completed", clock.now),
+    ]
+    assert service.worker._tries == {}
 
 
 def test_who_waits_long_is_told_that_it_is_in_progress_and_a_silent_host_holds_up_no_other(opened, clock, monkeypatch):
@@ -449,11 +471,10 @@ def test_who_waits_long_is_told_that_it_is_in_progress_and_a_silent_host_holds_u
     tried.clear()
     service.worker.commit()
     assert service.worker.tell() == 2
-    assert tried == [
-        (url, "completed") for url in ("https://silent.example/1", *(f"https://c.example/{i}" for i in (1, 2)))
-    ]
+    assert tried == [(f"https://c.example/{i}", "completed") for i in (1, 2)]
+    clock.pass_by(1)
     service.worker.tell()
-    assert tried[-1] == ("https://silent.example/2", "completed")
+    assert tried[2:] == [("https://silent.example/1", "in_progress")]  # what was not heard is told again, in order
 
 
 @pytest.mark.parametrize(

@@ -175,7 +175,7 @@ class World:
         """What this process knows beside the disk."""
         ledger = self.ledger
         states = tuple((name, entry.state.value) for name, entry in sorted(ledger._entries.items()))
-        tries = tuple(sorted((name, t.count) for (name, _), t in self.worker._tries.items()))
+        tries = tuple(sorted((*key, t.count, t.over) for key, t in self.worker._tries.items()))
         held = ledger._epochs
         epochs = tuple((number in held._stale, *sorted(names)) for number, names in sorted(held._names.items()))
         return states, tries, epochs, held._journal is not None
@@ -220,7 +220,7 @@ def check_laws(world: World, before: Said) -> None:
             assert letter not in said.accepted  # no accepted request is lost
             continue
         stored = [PEOPLE[letter] in file.people() for file in world.files.values()]
-        signed = Counter(record["model"] for record in records if record["request"] == name and "text" in record)
+        signed = Counter(record["model"] for record in records if record["request"] == entry.key and "text" in record)
         if entry.state is State.CANCELLED:
             assert letter in said.asked_to_cancel  # only while it was pending
             assert letter not in said.completed
@@ -232,7 +232,7 @@ def check_laws(world: World, before: Said) -> None:
             assert not any(stored)  # none comes back
             assert signed == Counter(MODELS)  # exactly one receipt for each model
             for model in MODELS:
-                receipt = check_receipt(ledger.receipt(name, model), KEY.public)
+                receipt = check_receipt(ledger.receipt(entry, model), KEY.public)
                 assert receipt.request_id == name
                 assert receipt.state_before is None
                 assert PEOPLE[letter] not in VERIFIED[receipt.state_after]  # signed for a state without the person

@@ -54,7 +54,7 @@ def arrived(
 def judged(
     together: Iterable[Arrival], known: Mapping[str, Entry], waiting: int, settings: Settings
 ) -> dict[str, Arrival]:
-    """Those that are to be made durable, by their ids; all others have an outcome, but those that repeat one of these.
+    """Those that are to be made durable, by their keys; all others have an outcome, but those that repeat one of these.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def judged(
     """
     fresh: dict[str, Arrival] = {}
     for arrival in together:
-        name = arrival.entry.request_id
+        name = arrival.entry.key
         there = fresh[name].entry if name in fresh else known.get(name)
         if there is None and waiting + len(fresh) >= settings.queue:
             arrival.outcome = QueueFullError(f"{waiting:,} requests wait, and no more are taken: try again later.")

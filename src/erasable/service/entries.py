@@ -1,4 +1,8 @@
-"""What is known of a request, and how it is written down."""
+"""What is known of a request, and how it is written down.
+
+A request belongs to the controller that filed it, so two controllers that draw the same id have two requests. Records
+name a request by its :attr:`Entry.key`; in ledgers before that they name it by its id alone, which was its only one.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +54,7 @@ class Entry:
     seal : str
         HMAC of the body under the operator's key.
     controller : str
-        Who sent it, by the name of a token.
+        Who filed it and whose it is, by the name of a token. Nobody's where it is empty: then auditors alone see it.
     """
 
     request_id: str
@@ -64,6 +68,11 @@ class Entry:
     callbacks: tuple[str, ...] = field(default=(), repr=False)
     seal: str = field(default="", repr=False)
     controller: str = ""
+
+    @property
+    def key(self) -> str:
+        """What tells it from all others, also from those of another controller that drew the same id."""
+        return key_of(self.request_id, self.controller)
 
     @property
     def owes_receipts(self) -> bool:
@@ -84,6 +93,11 @@ class Entry:
         return replace(self, callbacks=tuple(other for other in self.callbacks if other != url))
 
 
+def key_of(request_id: str, controller: str) -> str:
+    """The key of a controller's request."""
+    return f"{request_id}/{controller}"
+
+
 def check_id(request_id: str) -> str:
     """The id in lower case.
 
@@ -100,7 +114,7 @@ def check_id(request_id: str) -> str:
 def as_record(entry: Entry, identities: tuple[Identity, ...] = ()) -> dict[str, Any]:
     """An entry in values that JSON has; identities only where they are given. Receipts are records of their own."""
     record: dict[str, Any] = {
-        "request": entry.request_id,
+        "request": entry.key,
         "kind": entry.kind,
         "state": entry.state.value,
         "received": entry.received.isoformat(),
@@ -120,7 +134,7 @@ def from_record(record: dict[str, Any]) -> tuple[Entry, tuple[Identity, ...]]:
     """What :func:`as_record` wrote."""
     settled = record["settled"]
     entry = Entry(
-        record["request"],
+        record["request"].partition("/")[0],
         record["kind"],
         State(record["state"]),
         datetime.fromisoformat(record["received"]),
@@ -129,22 +143,24 @@ def from_record(record: dict[str, Any]) -> tuple[Entry, tuple[Identity, ...]]:
         tuple(record["models"]),
         callbacks=tuple(record["callbacks"]),
         seal=record["seal"],
-        controller=record["controller"],
+        controller=record.get("controller", ""),
     )
     return entry, tuple(Identity(*who) for who in record.get("identities", ()))
 
 
 def read_past(records: Iterable[Record]) -> tuple[dict[str, Entry], dict[tuple[str, str], tuple[int, int]]]:
-    """The settled entries by id, and where the receipt of each request and model is.
+    """The settled entries by key, and where the receipt of each request and model is.
 
     Every record says all of one thing, so that one that is there twice says it once.
     """
     entries: dict[str, Entry] = {}
     places: dict[tuple[str, str], tuple[int, int]] = {}
+    by_id: dict[str, str] = {}  # of records that name a request by its id alone
     for start, end, record in records:
-        name = record["request"]
+        name = by_id.get(record["request"], record["request"])
         if "state" in record:
-            entries[name] = from_record(record)[0]
+            entry = from_record(record)[0]
+            entries[entry.key], by_id[record["request"]] = entry, entry.key
         elif name in entries and "told" in record:
             entries[name] = entries[name].without_callback(record["told"])
         elif name in entries and (name, record["model"]) not in places:

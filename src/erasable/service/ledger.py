@@ -18,7 +18,7 @@ from datetime import datetime
 
 from erasable.errors import ConflictError, StoreError, UnknownRequestError
 from erasable.service.arrivals import Arrival, arrived, judged
-from erasable.service.entries import Entry, Kind, State, as_record, check_id, from_record, read_past
+from erasable.service.entries import Entry, Kind, State, as_record, check_id, from_record, key_of, read_past
 from erasable.service.epochs import Epochs
 from erasable.service.folder import taken
 from erasable.service.identities import Identity
@@ -65,7 +65,8 @@ class Ledger:
         # Where both are taken, in this order. What is accepted waits for the second alone.
         self._past_turn, self._turn, self._door = threading.RLock(), threading.RLock(), threading.Lock()
         self._arriving: list[Arrival] = []
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, Entry] = {}  # by their keys, as everything below
+        self._of_id: dict[str, set[str]] = {}  # keys of the requests that have an id: one, unless controllers share it
         self._open: dict[str, tuple[Identity, ...]] = {}  # of all that is not settled
         self._places: dict[tuple[str, str], tuple[int, int]] = {}  # of receipts in ``past``
         self._owing: set[str] = set()  # receipts or callbacks
@@ -120,17 +121,17 @@ class Ledger:
             raise arrival.outcome or StoreError("whether the request was accepted is not known: send it again.")
         return arrival.outcome
 
-    def cancel(self, request_id: str) -> Entry:
+    def cancel(self, request_id: str, controller: str = "", *, others: bool = True) -> Entry:
         """The entry, cancelled for good; only while it is pending. Its identities are erased with the next commit.
 
         Raises
         ------
         UnknownRequestError
         ConflictError
-            When it is in progress or completed; a cancelled one stays so.
+            When it is in progress or completed; a cancelled one stays so. Or as in ``entry``.
         """
         with self._past_turn, self._turn:
-            entry = self.entry(request_id)
+            entry = self.entry(request_id, controller, others=others)
             if entry.state is State.CANCELLED:
                 return entry
             if entry.state is not State.PENDING:
@@ -140,26 +141,38 @@ class Ledger:
             self._settled(entry)
             return entry
 
-    def entry(self, request_id: str) -> Entry:
-        """The entry of a request.
+    def entry(self, request_id: str, controller: str = "", *, others: bool = True) -> Entry:
+        """The entry of a controller's request; where it has none of this id, and may see ``others``, of whosever is.
 
         Raises
         ------
         UnknownRequestError
+            When there is none, or only those of others, which do not show.
+        ConflictError
+            When several others have one.
         """
-        found = self._entries.get(check_id(request_id))
-        if found is None:
+        name = check_id(request_id)
+        own = self._entries.get(key_of(name, controller))
+        if own is not None:
+            return own
+        keys = tuple(self._of_id.get(name, ())) if others else ()
+        found = [entry for key in keys if (entry := self._entries.get(key)) is not None]
+        if not found:
             raise UnknownRequestError("no request of this id is known here: it was not accepted, or it was purged.")
-        return found
+        if len(found) > 1:
+            raise ConflictError("several controllers have filed a request of this id: say whose with ?controller=.")
+        return found[0]
 
-    def entries(self) -> list[Entry]:
-        """All entries, the oldest first."""
-        return sorted(self._entries.copy().values(), key=lambda entry: entry.received)
+    def entries(self, controller: str | None = None) -> list[Entry]:
+        """All entries, or those of one controller, the oldest first."""
+        entries = self._entries.copy().values()
+        seen = [entry for entry in entries if controller is None or entry.controller == controller]
+        return sorted(seen, key=lambda entry: entry.received)
 
-    def receipt(self, request_id: str, model: str) -> str | None:
+    def receipt(self, entry: Entry, model: str) -> str | None:
         """The text of a receipt; None while it is not there."""
         with self._past_turn:
-            place = self._places.get((check_id(request_id), model))
+            place = self._places.get((entry.key, model))
             record = None if place is None else read_record(self._journal.path, *place, disk=self._disk)
         return None if record is None else str(record["text"])
 
@@ -169,19 +182,24 @@ class Ledger:
         A request of that id is a new one afterwards.
         """
         with self._past_turn, self._turn:
-            settled = [e for e in self._entries.values() if e.settled is not None and e.settled < before]
-            gone = {e.request_id for e in settled} - self._owing
+            settled = {e.key: e for e in self._entries.values() if e.settled is not None and e.settled < before}
+            gone = settled.keys() - self._owing
             if not gone:
                 return 0
+            # Of records that name a request by its id alone, which were all of one controller.
+            gone |= {name for key in gone if self._of_id[name := settled[key].request_id] <= gone}
             self._journal.close()
             try:
                 rewrite_journal(self._journal.path, lambda record: record["request"] not in gone, disk=self._disk)
             finally:
                 self._journal = Journal(self._journal.path, disk=self._disk)
                 _, self._places = read_past(read_journal(self._journal.path, disk=self._disk))
-            for name in gone:
-                del self._entries[name]
-            return len(gone)
+            for entry in (settled[key] for key in gone & settled.keys()):
+                del self._entries[entry.key]
+                self._of_id[entry.request_id].discard(entry.key)
+                if not self._of_id[entry.request_id]:
+                    del self._of_id[entry.request_id]
+            return len(gone & settled.keys())
 
     # -- for the one writer --------------------------------------------------------------------------------------
 
@@ -202,7 +220,7 @@ class Ledger:
                 self._entries[name] = replace(self._entries[name], state=State.IN_PROGRESS)
             return [(self._entries[name], identities) for name, identities in self._open.items()]
 
-    def complete(self, request_ids: Collection[str] = (), models: Sequence[str] = ()) -> None:
+    def complete(self, keys: Collection[str] = (), models: Sequence[str] = ()) -> None:
         """These are durable in all models: completed for good, and identities erased, those of cancelled ones too.
 
         Raises
@@ -212,14 +230,14 @@ class Ledger:
         """
         models, now = tuple(models), self._clock()
         with self._turn:
-            asked = [self._entries[name] for name in request_ids]
+            asked = [self._entries[name] for name in keys]
         done = [
             replace(e, state=State.COMPLETED, settled=now, models=models if e.kind == "erasure" else ()) for e in asked
         ]
         if done:
             with self._past_turn:
                 self._journal.append(map(as_record, done))
-        self._tidy(frozenset(request_ids))
+        self._tidy(frozenset(keys))
         with self._turn:
             for entry in done:
                 self._settled(entry)
@@ -235,7 +253,7 @@ class Ledger:
             return [self._entries[e] for e in self._open if self._entries[e].state is State.IN_PROGRESS]
 
     def put_receipts(self, receipts: Iterable[tuple[str, str, str]]) -> None:
-        """Receipts (request id, model, text) made durable; the first of a request and model stays."""
+        """Receipts (key of a request, model, text) made durable; the first of a request and model stays."""
         with self._past_turn:
             fresh = {(name, model): text for name, model, text in receipts if (name, model) not in self._places}
             records = [{"request": name, "model": model, "text": text} for (name, model), text in fresh.items()]
@@ -245,12 +263,12 @@ class Ledger:
                     self._places[name, model] = place
                     self._known(self._entries[name].with_receipt(model))
 
-    def told(self, request_id: str, url: str) -> None:
+    def told(self, key: str, url: str) -> None:
         """A callback was delivered, or given up."""
         with self._past_turn:
-            self._journal.append([{"request": request_id, "told": url}])
+            self._journal.append([{"request": key, "told": url}])
             with self._turn:
-                self._known(self._entries[request_id].without_callback(url))
+                self._known(self._entries[key].without_callback(url))
 
     def close(self) -> None:
         """Let another process have it."""
@@ -262,23 +280,25 @@ class Ledger:
     # -- how -----------------------------------------------------------------------------------------------------
 
     def _known(self, entry: Entry) -> None:
-        self._entries[entry.request_id] = entry
+        self._entries[entry.key] = entry
+        self._of_id.setdefault(entry.request_id, set()).add(entry.key)
         if entry.owes_receipts or entry.owes_callbacks:
-            self._owing.add(entry.request_id)
+            self._owing.add(entry.key)
         else:
-            self._owing.discard(entry.request_id)
+            self._owing.discard(entry.key)
 
     def _settled(self, entry: Entry) -> None:
         self._known(entry)
-        self._open.pop(entry.request_id, None)
-        self._epochs.drop(entry.request_id)
+        self._open.pop(entry.key, None)
+        self._epochs.drop(entry.key)
 
     def _read_open(self) -> None:
         for record in self._epochs.found():
-            if (name := record["request"]) not in self._entries or name in self._open:
-                entry, self._open[name] = from_record(record)
-                self._entries[name] = replace(entry, state=State.IN_PROGRESS)
-                self._epochs.hold(name)
+            entry, identities = from_record(record)
+            if entry.key not in self._entries or entry.key in self._open:
+                self._open[entry.key] = identities
+                self._known(replace(entry, state=State.IN_PROGRESS))
+                self._epochs.hold(entry.key)
 
     def _let_in(self, together: list[Arrival]) -> None:
         """Those that can be accepted are made durable with one fsync; each gets an answer."""
@@ -289,13 +309,14 @@ class Ledger:
         except StoreError as error:
             failure = error
         for arrival in together:
-            arrival.outcome = arrival.outcome or failure or fresh[arrival.entry.request_id].entry
+            arrival.outcome = arrival.outcome or failure or fresh[arrival.entry.key].entry
 
     def _put(self, accepted: list[Open]) -> None:
         """Requests made durable, with their identities."""
-        self._epochs.put({entry.request_id: as_record(entry, identities) for entry, identities in accepted})
+        self._epochs.put({entry.key: as_record(entry, identities) for entry, identities in accepted})
         for entry, identities in accepted:
-            self._entries[entry.request_id], self._open[entry.request_id] = entry, identities
+            self._known(entry)
+            self._open[entry.key] = identities
 
     def _tidy(self, settled: Collection[str] = ()) -> None:
         """Erase what holds more than what is open; what is open moves elsewhere first."""

@@ -203,31 +203,30 @@ class ErasureService:
             raise ConfigurationError("callbacks go only to hosts that the operator allows (callback_hosts), by HTTPS.")
         return ledger.accept(request_id, kind, tuple(identities), body, callbacks, controller)
 
-    def entry(self, request_id: str) -> Entry:
+    def entry(self, request_id: str, controller: str = "", *, others: bool = True) -> Entry:
         """See ``Ledger.entry``."""
-        return self._running().entry(request_id)
+        return self._running().entry(request_id, controller, others=others)
 
-    def entries(self) -> list[Entry]:
-        """All requests, the oldest first."""
-        return self._running().entries()
+    def entries(self, controller: str | None = None) -> list[Entry]:
+        """All requests, or those of one controller, the oldest first."""
+        return self._running().entries(controller)
 
-    def cancel(self, request_id: str) -> Entry:
+    def cancel(self, request_id: str, controller: str = "", *, others: bool = True) -> Entry:
         """See ``Ledger.cancel``."""
-        return self._running().cancel(request_id)
+        return self._running().cancel(request_id, controller, others=others)
 
-    def receipts(self, request_id: str) -> dict[str, str] | None:
+    def receipts(self, request_id: str, controller: str = "") -> dict[str, str] | None:
         """The receipts of a completed erasure by model; None while one is owed (``results_url`` answers 202)."""
         ledger = self._running()
-        entry = ledger.entry(request_id)
+        entry = ledger.entry(request_id, controller)
         if entry.state is not State.COMPLETED or entry.owes_receipts:
             return None
-        texts = ((model, ledger.receipt(request_id, model)) for model in entry.models)
+        texts = ((model, ledger.receipt(entry, model)) for model in entry.models)
         return {model: text for model, text in texts if text is not None}
 
-    def stored_of(self, request_id: str) -> dict[str, StoredRows]:
+    def stored_of(self, request_id: str, controller: str = "") -> dict[str, StoredRows]:
         """The answer to a completed request for access, by model, as stored now; see ``Worker.stored_of``."""
-        self._running()
-        return self.worker.stored_of(request_id)
+        return self.worker.stored_of(self._running().entry(request_id, controller))
 
     def purge(self, before: datetime) -> int:
         """See ``Ledger.purge``."""

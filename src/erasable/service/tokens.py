@@ -35,7 +35,8 @@ class Token:
     Attributes
     ----------
     name : str
-        What people call it.
+        What people call it, and who is behind it: requests belong to the name that filed them. A token that is made
+        anew under the name of one that was revoked has its requests.
     scopes : tuple of str
         Of ``SCOPES``.
     made : datetime
@@ -49,6 +50,11 @@ class Token:
     made: datetime
     expires: datetime | None
     hash: str
+
+    @property
+    def audits(self) -> bool:
+        """Whether it sees everything: digests, receipts, and the requests of others."""
+        return "audit" in self.scopes
 
 
 def make_token(

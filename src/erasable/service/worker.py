@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from urllib.parse import urlsplit
@@ -71,10 +71,22 @@ def verified(path: str) -> Verified:
 
 @dataclass
 class _Tries:
-    """How often a callback was tried, and when it is to be tried again."""
+    """How often somebody was to be told of a change, when it is to be tried again, and what came of it."""
 
-    count: int
     due: datetime
+    count: int = 0
+    sent: bool = False
+    over: bool = False
+
+
+def changes_of(entry: Entry) -> list[Entry]:
+    """The entry at each change of its state so far, the first one first: what callbacks tell.
+
+    That it is pending is said by the answer to whoever filed it.
+    """
+    if entry.state is not State.COMPLETED:
+        return [entry]
+    return [replace(entry, state=State.IN_PROGRESS, settled=None), entry]
 
 
 class Worker:
@@ -114,8 +126,7 @@ class Worker:
         self._verify = verify
         self._access: dict[str, tuple[datetime, tuple[Identity, ...]]] = {}
         self._unsigned: dict[str, tuple[Identity, ...]] = {}  # whom erasures named that owe receipts; in memory alone
-        self._tries: dict[tuple[str, str], _Tries] = {}
-        self._announced: set[tuple[str, str]] = set()  # whom it was told that a request is in progress
+        self._tries: dict[tuple[str, str, State], _Tries] = {}
         self.turn = threading.RLock()  # held while models are changed
         self._signing = threading.RLock()
 
@@ -143,10 +154,10 @@ class Worker:
                 raise
             for entry, identities in work:
                 if entry.kind == "access":
-                    self._access[entry.request_id] = now + self._settings.access_for, identities
+                    self._access[entry.key] = now + self._settings.access_for, identities
                 else:
-                    self._unsigned[entry.request_id] = identities
-            self._ledger.complete([entry.request_id for entry, _ in work], tuple(self._files))
+                    self._unsigned[entry.key] = identities
+            self._ledger.complete([entry.key for entry, _ in work], tuple(self._files))
         return len(work)
 
     def _forget(self, named: tuple[Identity, ...], now: datetime) -> None:
@@ -194,21 +205,21 @@ class Worker:
                     completed_at=self._clock(),
                 )
                 self._ledger.put_receipts(
-                    (e.request_id, name, sign(requested_at=e.received, request_id=e.request_id)) for e in gone
+                    (e.key, name, sign(requested_at=e.received, request_id=e.request_id)) for e in gone
                 )
                 signed += len(gone)
                 for e in gone:
                     if not e.with_receipt(name).owes_receipts:
-                        self._unsigned.pop(e.request_id, None)
+                        self._unsigned.pop(e.key, None)
         if problems:
             raise problems[0]
         return signed
 
     def _without(self, found: Verified, owed: list[Entry]) -> list[Entry]:
         """Erasures whose people a state does not store; of those before the last start, a list says so."""
-        known = [e for e in owed if e.request_id in self._unsigned]
-        gone = [e for e in known if not found.stores(self._unsigned[e.request_id])]
-        earlier = [e for e in owed if e.request_id not in self._unsigned]
+        known = [e for e in owed if e.key in self._unsigned]
+        gone = [e for e in known if not found.stores(self._unsigned[e.key])]
+        earlier = [e for e in owed if e.key not in self._unsigned]
         if earlier and (self._suppression is None or not found.stores_listed(self._suppression)):
             gone += earlier
         return gone
@@ -216,34 +227,36 @@ class Worker:
     def tell(self) -> int:
         """Try every callback that is due; how many outcomes were delivered.
 
-        Outcomes are told until that succeeds, or was tried often enough. That a request is in progress is told once,
-        where it is so for longer than from one of these rounds to the next. Of a host that fails, the rest waits for
+        Every change of state is told, in order, until that succeeds or was tried often enough (OpenDSR, section 8.5):
+        that a request is in progress also where it has been completed since. Of a host that fails, the rest waits for
         the next round, so that it holds up no other.
         """
-        delivered, now = 0, self._clock()
+        delivered = 0
         silent: set[str | None] = set()
-        for entry in self._ledger.under_way():
+        for entry in [*self._ledger.under_way(), *self._ledger.owing()]:
+            changes = changes_of(entry)
             for url in entry.callbacks:
-                if (entry.request_id, url) not in self._announced and urlsplit(url).hostname not in silent:
-                    self._announced.add((entry.request_id, url))
-                    self._sent(url, entry, silent)
-        for entry in self._ledger.owing():
-            for url in entry.callbacks if entry.owes_callbacks else ():
-                tries = self._tries.setdefault((entry.request_id, url), _Tries(0, now))
-                waits = now < tries.due <= now + _LONGEST_PAUSE  # not for a clock that was set back
-                if waits or urlsplit(url).hostname in silent:
-                    continue
-                tries.due = now + min(_FIRST_PAUSE * 2**tries.count, _LONGEST_PAUSE)
-                tries.count += 1
-                if self.is_allowed(url):
-                    if self._sent(url, entry, silent):
-                        delivered += 1
-                    elif self._send is not None and tries.count < self._settings.callback_tries:
-                        continue
-                self._ledger.told(entry.request_id, url)
-                del self._tries[entry.request_id, url]
-                self._announced.discard((entry.request_id, url))
+                over = all(self._is_over(url, change, silent) for change in changes)
+                if over and entry.owes_callbacks:
+                    delivered += self._tries[entry.key, url, entry.state].sent
+                    self._ledger.told(entry.key, url)
+                    for change in changes:
+                        del self._tries[entry.key, url, change.state]
         return delivered
+
+    def _is_over(self, url: str, change: Entry, silent: set[str | None]) -> bool:
+        """Whether somebody was told of a change, now or before, or that is given up."""
+        now = self._clock()
+        tries = self._tries.setdefault((change.key, url, change.state), _Tries(now))
+        waits = now < tries.due <= now + _LONGEST_PAUSE  # not for a clock that was set back
+        if tries.over or waits or urlsplit(url).hostname in silent:
+            return tries.over
+        tries.due = now + min(_FIRST_PAUSE * 2**tries.count, _LONGEST_PAUSE)
+        tries.count += 1
+        tries.sent = self._sent(url, change, silent)
+        hopeless = self._send is None or not self.is_allowed(url) or tries.count >= self._settings.callback_tries
+        tries.over = tries.sent or hopeless
+        return tries.over
 
     def _sent(self, url: str, entry: Entry, silent: set[str | None]) -> bool:
         """Whether somebody was told; the host is silent where it failed."""
@@ -269,7 +282,7 @@ class Worker:
         safe = parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _THIS_MACHINE)
         return known and safe and parts.username is None and url.isascii() and url.isprintable()
 
-    def stored_of(self, request_id: str) -> dict[str, StoredRows]:
+    def stored_of(self, entry: Entry) -> dict[str, StoredRows]:
         """What each model stores now of whom a completed request for access named.
 
         Raises
@@ -279,10 +292,9 @@ class Worker:
         UnknownRequestError
             When it has expired, or was completed before the last start.
         """
-        entry = self._ledger.entry(request_id)
         if entry.kind != "access" or entry.state is not State.COMPLETED:
             raise ConfigurationError("only a completed request for access has an answer: wait for it.")
-        held = self._access.get(entry.request_id)
+        held = self._access.get(entry.key)
         if held is None or held[0] <= self._clock():
             raise UnknownRequestError("the answer is not held any more: ask again, with a new id.")
         answers = {}

@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding
 
 from erasable import load
+from erasable.service.tokens import make_token, revoke_token
 
 
 class Controller:
@@ -213,3 +214,40 @@ def test_access_shows_what_is_stored_to_auditors(site):
     found = site.as_("audit").get(path).json()
     assert found["credit"]["rows"]
     assert person in _stored(site)
+
+
+def test_controllers_see_and_cancel_their_own_requests_alone(site):
+    """For others there is no such request, and whoever files one of the same id has one of their own."""
+    tokens = site.configuration.folder / "tokens.json"
+
+    def controller(name):
+        site.tokens[name] = make_token(tokens, name, ["erase"])
+        return Controller(site.as_(name))
+
+    shop, bank, auditor = controller("shop"), controller("bank"), site.as_("audit")
+    with site.service.worker.turn:  # nothing is committed meanwhile
+        body = shop.body("somebody@example.net")
+        name = body["subject_request_id"]
+        address = f"/v2/requests/{name}"
+        unknown = bank.http.get(f"/v2/requests/{uuid.uuid4()}")
+        assert shop.post(body).status_code == 201
+        for answer in (bank.http.get(address), bank.http.delete(address)):
+            assert (answer.status_code, answer.content) == (404, unknown.content)
+        assert bank.http.get("/v1/requests").json() == []
+        assert [(one["request_id"], one["controller"]) for one in shop.http.get("/v1/requests").json()] == [
+            (name, "shop")
+        ]
+        listed = auditor.get("/v1/requests").json()
+        assert (listed[-1]["request_id"], listed[-1]["controller"]) == (name, "shop")
+        assert bank.post(bank.body("another@example.net", request_id=name)).status_code == 201  # and not 409
+        assert bank.checked(bank.http.get(address))["controller_id"] == "bank"
+        assert bank.http.delete(address).status_code == 202
+        assert shop.status(name)["request_status"] == "pending"
+    assert shop.completed(name)["controller_id"] == "shop"
+    assert auditor.get(f"/v1/receipts/{name}").status_code == 409
+    assert auditor.get(f"/v1/receipts/{name}?controller=shop").status_code in (200, 202)
+    revoke_token(tokens, "shop")
+    assert shop.http.get(address).status_code == 401
+    assert controller("shop").status(name)["controller_id"] == "shop"  # made anew under its name
+    site.tokens["both"] = make_token(tokens, "both", ["erase", "audit"])
+    assert {one["controller"] for one in site.as_("both").get("/v1/requests").json()} >= {"shop", "bank"}

@@ -8,12 +8,12 @@ from __future__ import annotations
 import hmac
 import json
 import uuid
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
@@ -56,7 +56,7 @@ def add_routes(
     pages = Environment(
         loader=PackageLoader("erasable.service.http"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
-    pages.filters |= {"size": _size, "when": _shown}
+    pages.filters |= {"size": _size, "when": _shown, "whose": _whose}
 
     def page(name: str, status: int = 200, headers: dict[str, str] | None = None, **values: Any) -> HTMLResponse:
         return HTMLResponse(pages.get_template(name).render(**values), status, headers)
@@ -85,20 +85,35 @@ def add_routes(
     def shared(request: Request, session: Session, token: Token) -> dict[str, Any]:
         return {
             "token": token,
-            "may_audit": "audit" in token.scopes,
+            "may_audit": token.audits,
             "may_erase": "erase" in token.scopes,
             "form": session.form,
             "health": _told(service.health(), token),
             "path": request.url.path,
         }
 
+    def seen(token: Token) -> list[Entry]:
+        """Requests that somebody may see: all, or those of their own."""
+        return service.entries(None if token.audits else token.name)
+
+    def whose(request: Request, token: Token) -> str:
+        """Whose request an address means where several have one of its id: the reader's, unless an auditor says so."""
+        return request.query_params.get("controller", token.name) if token.audits else token.name
+
     @router.get("/")
     async def overview(request: Request) -> Response:
         session, token = who(request, "erase", "audit")
         common = shared(request, session, token)
-        entries = service.entries()
-        states = Counter(entry.state.value for entry in entries)
-        values: dict[str, Any] = {"states": states, "total": len(entries), "models": [], "charts": []}
+        entries = seen(token)
+        waiting = [entry for entry in entries if entry.settled is None]
+        values: dict[str, Any] = {
+            "total": len(entries),
+            "completed": sum(entry.state is State.COMPLETED for entry in entries),
+            "waiting": len(waiting),
+            "overdue": sum(entry.expected < datetime.now(UTC) for entry in waiting),
+            "models": [],
+            "charts": [],
+        }
         if common["may_audit"]:
             values["models"] = [
                 {
@@ -114,7 +129,7 @@ def add_routes(
     @router.get("/requests")
     async def requests(request: Request) -> Response:
         session, token = who(request, "erase", "audit")
-        entries = _listed(service.entries(), token)
+        entries = _listed(seen(token), token)
         return page(
             "requests.html",
             **shared(request, session, token),
@@ -142,7 +157,7 @@ def add_routes(
         except (ErasableError, Refused) as error:
             refused = refusal_of(error)
             assert refused is not None
-            entries = _listed(service.entries(), token)
+            entries = _listed(seen(token), token)
             return page(
                 "requests.html",
                 refused.status,
@@ -159,32 +174,32 @@ def add_routes(
     @router.get("/requests/{request_id}")
     async def one(request: Request, request_id: str) -> Response:
         session, token = who(request, "erase", "audit")
-        entry = service.entry(request_id)
-        receipts = await run_in_threadpool(service.receipts, request_id) if "audit" in token.scopes else None
+        entry = service.entry(request_id, whose(request, token), others=token.audits)
+        receipts = await run_in_threadpool(service.receipts, request_id, entry.controller) if token.audits else None
         return page(
             "request.html",
             **shared(request, session, token),
-            entry=filed(entry, audits=_audits(token)),
+            entry=filed(entry, audits=token.audits),
             **_way(entry, token),
             receipts=sorted(receipts or ()),
         )
 
     @router.post("/requests/{request_id}/cancel")
     async def cancel(request: Request, request_id: str) -> Response:
-        session, _ = who(request, "erase")
+        session, token = who(request, "erase")
         await form_of(request, session)
-        await run_in_threadpool(service.cancel, request_id)
-        return RedirectResponse(f"/requests/{request_id}", 303)
+        entry = await run_in_threadpool(service.cancel, request_id, whose(request, token), others=token.audits)
+        return RedirectResponse(f"/requests/{entry.request_id}{_whose(entry, token)}", 303)
 
     @router.get("/requests/{request_id}/state.json")
     async def state(request: Request, request_id: str) -> Response:
         _, token = who(request, "erase", "audit")
-        return JSONResponse(_way(service.entry(request_id), token))
+        return JSONResponse(_way(service.entry(request_id, whose(request, token), others=token.audits), token))
 
     @router.get("/requests/{request_id}/receipts/{model}")
     async def receipt(request: Request, request_id: str, model: str) -> Response:
-        who(request, "audit")
-        found = await run_in_threadpool(service.receipts, request_id)
+        _, token = who(request, "audit")
+        found = await run_in_threadpool(service.receipts, request_id, whose(request, token))
         if not found or model not in found:
             raise Refused(404, "there is no such receipt, or not yet.")
         named = {"Content-Disposition": f'attachment; filename="receipt-{request_id}.json"'}
@@ -193,7 +208,7 @@ def add_routes(
     @router.get("/requests/{request_id}/stored")
     async def stored(request: Request, request_id: str) -> Response:
         session, token = who(request, "audit")
-        found = await run_in_threadpool(service.stored_of, request_id)
+        found = await run_in_threadpool(service.stored_of, request_id, whose(request, token))
         told = {name: rows.as_json() for name, rows in found.items()}
         return page("stored.html", **shared(request, session, token), request_id=request_id, stored=told)
 
@@ -225,7 +240,7 @@ def add_routes(
         try:
             found = check_receipt(told.get("file") or told.get("text", ""), receipt_key)
             now = {}
-            if "audit" in token.scopes:
+            if token.audits:
                 now = {name: await run_in_threadpool(service.digest, name) for name in files}
             result = {
                 "request_id": found.request_id,
@@ -320,19 +335,15 @@ def form_bytes(path: str) -> int | None:
     return (_LOGIN_BYTES if path == "/login" else _FORM_BYTES) if is_page(path) else None
 
 
-def _audits(token: Token) -> bool:
-    return "audit" in token.scopes
-
-
 def _told(health: Health, token: Token) -> Health:
     """How the service is; what exactly is wrong, which may be that somebody is stored again, is for auditors."""
-    return health if _audits(token) or health.problem is None else replace(health, problem=_KEPT)
+    return health if token.audits or health.problem is None else replace(health, problem=_KEPT)
 
 
 def _way(entry: Entry, token: Token) -> dict[str, Any]:
     """How far a request has come, and whether it goes on; receipts are for those who may audit."""
-    steps, owed = _steps(entry), entry.owes_receipts and _audits(token)
-    if entry.kind == "erasure" and entry.state is not State.CANCELLED and not _audits(token):
+    steps, owed = _steps(entry), entry.owes_receipts and token.audits
+    if entry.kind == "erasure" and entry.state is not State.CANCELLED and not token.audits:
         steps = steps[:2]
     return {"steps": steps, "going": entry.settled is None or owed}
 
@@ -364,7 +375,7 @@ def _when(entry: Entry) -> str | None:
 
 
 def _listed(entries: list[Entry], token: Token) -> list[Filed]:
-    return [filed(entry, audits=_audits(token)) for entry in reversed(entries)]
+    return [filed(entry, audits=token.audits) for entry in reversed(entries)]
 
 
 def _recent(entries: list[Entry], token: Token) -> list[Filed]:
@@ -386,6 +397,11 @@ def _forecast(model: Path) -> dict[str, Any] | None:
         return {"months": None if months is None else float(months)}
     except (OSError, ValueError, TypeError, KeyError):
         return None
+
+
+def _whose(entry: Filed | Entry, token: Token) -> str:
+    """What an address has to add to mean the request of another, whose id the reader may have used too."""
+    return "" if entry.controller in ("", token.name) else f"?controller={quote(entry.controller)}"
 
 
 def _shown(text: str) -> str:

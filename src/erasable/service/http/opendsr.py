@@ -8,6 +8,8 @@ Source: the frozen specification ``opengdpr/OpenDSR``. Where it does not agree w
 - Errors "must" be 400. Two are told apart where a client has to act otherwise: 409, an id that was used with another
   body or a request that can no longer be cancelled, and 429, too many waiting; and 401, 403, 404, 413, 503 as usual.
 - ``results_count`` is never given: it would say whether somebody was in the core set.
+- Whose a request is, it does not say: that of the controller that filed it (``controller_id``, the name of the token).
+  For others there is none of this id, and they may use it for one of their own.
 - Version 1 (OpenGDPR) has its routes, ``/v1/opengdpr_requests``, and its headers, beside those of version 2.
 """
 
@@ -223,12 +225,12 @@ def add_routes(
         return signed(answer, 201)
 
     async def status(request_id: RequestId, caller: Token = erasing) -> Response:
-        """How a request stands. ``results_url`` leads to the receipt, for those who may audit."""
-        return signed(status_of(service.entry(request_id), url), 200)
+        """How a request of the caller's stands. ``results_url`` leads to the receipt, for those who may audit."""
+        return signed(status_of(service.entry(request_id, caller.name, others=caller.audits), url), 200)
 
     async def cancel(request_id: RequestId, caller: Token = erasing) -> Response:
-        """Cancel a request, while it is pending."""
-        entry = await run_in_threadpool(service.cancel, request_id)
+        """Cancel a request of the caller's, while it is pending."""
+        entry = await run_in_threadpool(service.cancel, request_id, caller.name, others=caller.audits)
         assert entry.settled is not None
         return signed(
             {

@@ -75,6 +75,7 @@ class Filed(BaseModel):
     """A request, with nobody's identity."""
 
     request_id: str
+    controller: str
     kind: Literal["erasure", "access"]
     state: Literal["pending", "in_progress", "completed", "cancelled"]
     received: str
@@ -140,6 +141,7 @@ def filed(entry: Entry, *, audits: bool) -> Filed:
     """A request for JSON; which receipts there are is for those who may audit."""
     return Filed(
         request_id=entry.request_id,
+        controller=entry.controller,
         kind=entry.kind,
         state=entry.state.value,
         received=moment(entry.received),
@@ -155,7 +157,8 @@ def add_routes(app: FastAPI, service: ErasureService, guard: Guard, metrics: Met
     files = limits.model_files()
     learning = CapacityLimiter(_LEARNING)
     router = APIRouter(tags=["Service"], responses=_ERRORS)
-    auditing: Any = [Depends(guard.needs("audit"))]
+    auditor: Any = Depends(guard.needs("audit"))
+    auditing = [auditor]
 
     def one(name: str | None) -> str:
         if name is None and len(service.models) > 1:
@@ -212,25 +215,26 @@ def add_routes(app: FastAPI, service: ErasureService, guard: Guard, metrics: Met
     ) -> list[Filed]:
         """The last requests, the oldest of them first, with nobody's identity; ``skip`` leaves out the newest.
 
-        Which receipts there are is for those who may audit.
+        Those of others, and which receipts there are, is for those who may audit.
         """
-        entries, audits = service.entries(), "audit" in caller.scopes
-        return [filed(entry, audits=audits) for entry in entries[: max(0, len(entries) - skip)][-limit:]]
+        entries = service.entries(None if caller.audits else caller.name)
+        return [filed(entry, audits=caller.audits) for entry in entries[: max(0, len(entries) - skip)][-limit:]]
 
-    @router.get("/v1/receipts/{request_id}", dependencies=auditing, responses={202: {"description": "Not signed yet."}})
-    async def receipts(request_id: RequestId) -> list[Receipt]:
-        """The signed receipts of an erasure, one for each model; 202 until all are there."""
-        found = await run_in_threadpool(service.receipts, request_id)
+    @router.get("/v1/receipts/{request_id}", responses={202: {"description": "Not signed yet."}})
+    async def receipts(request_id: RequestId, controller: Name = None, caller: Token = auditor) -> list[Receipt]:
+        """The signed receipts of an erasure, one for each model; 202 until all are there.
+
+        ``controller`` says whose, where several have filed a request of this id.
+        """
+        found = await run_in_threadpool(service.receipts, request_id, controller or caller.name)
         if found is None:
             return JSONResponse([], 202, {"Retry-After": "1"})  # type: ignore[return-value]
         return [Receipt(model=name, receipt=json.loads(text)) for name, text in sorted(found.items())]
 
-    @router.get(
-        "/v1/receipts/{request_id}/{model}", dependencies=auditing, responses={202: {"description": "Not signed yet."}}
-    )
-    async def receipt(request_id: RequestId, model: str) -> Response:
+    @router.get("/v1/receipts/{request_id}/{model}", responses={202: {"description": "Not signed yet."}})
+    async def receipt(request_id: RequestId, model: str, controller: Name = None, caller: Token = auditor) -> Response:
         """One receipt as a file, for ``erasable receipt verify``."""
-        found = await run_in_threadpool(service.receipts, request_id)
+        found = await run_in_threadpool(service.receipts, request_id, controller or caller.name)
         if found is None:
             return Response(status_code=202, headers={"Retry-After": "1"})
         if model not in found:
@@ -238,10 +242,10 @@ def add_routes(app: FastAPI, service: ErasureService, guard: Guard, metrics: Met
         shown = {"Content-Disposition": f'attachment; filename="receipt-{request_id}.json"'}
         return Response(found[model], headers=shown, media_type="application/json")
 
-    @router.get("/v1/access/{request_id}", dependencies=auditing)
-    async def access(request_id: RequestId) -> dict[str, Any]:
+    @router.get("/v1/access/{request_id}")
+    async def access(request_id: RequestId, controller: Name = None, caller: Token = auditor) -> dict[str, Any]:
         """What is stored of somebody who asked, by model."""
-        found = await run_in_threadpool(service.stored_of, request_id)
+        found = await run_in_threadpool(service.stored_of, request_id, controller or caller.name)
         return {name: rows.as_json() for name, rows in found.items()}
 
     @router.post("/v1/purge", dependencies=auditing)

@@ -19,7 +19,7 @@ async function follow(url, going, change) {
 
 for (const card of document.querySelectorAll("[data-request][data-going=yes]")) {
   const list = card.querySelector(".steps");
-  follow(`/requests/${card.dataset.request}/state.json`, (found) => found.going, (found) => {
+  follow(card.dataset.request, (found) => found.going, (found) => {
     found.steps.forEach((step, i) => list.children[i]?.classList.toggle("done", step.done));
   });
 }
