@@ -6,11 +6,20 @@ import itertools
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
 
 from tests.service.world import ACTIONS, Said, World, finished, fresh_disk
 from tests.store.simulated import File, Inode, SimulatedDisk
 
 Moment = tuple[SimulatedDisk, Said]
+
+
+@pytest.fixture(autouse=True)
+def no_salt(monkeypatch):
+    """What happened twice has left the same bytes."""
+    monkeypatch.setattr("erasable.service.lineage.secrets", SimpleNamespace(token_hex=lambda n: "salt"))
 
 
 def key(disk: SimulatedDisk, *more: object) -> object:

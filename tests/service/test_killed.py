@@ -89,7 +89,7 @@ def test_no_acknowledged_request_is_lost_and_nobody_comes_back(tmp_path):
                 assert check_receipt(text, key.public).request_id == entry.request_id
     records = [record.content for record in read_journal(tmp_path / "ledger" / "past")]
     signed = Counter((r["request"], r["model"]) for r in records if "text" in r)
-    assert signed == Counter((entry.request_id, model) for entry in entries for model in models)
+    assert signed == Counter((entry.key, model) for entry in entries for model in models)
     for path in models.values():
         left = {row["subject"] for row in inspect(path, rows=True).rows}
         fresh = {line for line in said if line.startswith("fresh")}  # learnt, and said so

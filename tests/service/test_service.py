@@ -8,7 +8,7 @@ import os
 import threading
 import time
 import uuid
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
@@ -25,11 +25,12 @@ from erasable.errors import (
     UnknownRequestError,
     VerificationError,
 )
+from erasable.models.files import checksum_at
 from erasable.operations.inspect import inspect
 from erasable.service.rounds import Rounds
 from erasable.service.service import ErasureService
 from erasable.service.settings import Settings
-from erasable.store import Disk
+from erasable.store import Disk, read_journal
 from tests.service.conftest import KEY, OPERATOR, TYPES, asked, saved
 
 
@@ -290,6 +291,90 @@ def test_no_receipt_is_signed_for_a_state_that_stores_the_person_again(service, 
     assert service.health().ready
     assert check_receipt(service.receipts(other)["left"], KEY.public).state_after == service.digest("left")
     assert service.worker._unsigned == {}
+
+
+def test_a_model_restored_after_a_crash_is_not_signed_for_until_the_operator_vouches(opened, models):
+    """Nobody's identity is left by then; that the file is not the one of the last commit is."""
+    backup = models["left"].read_bytes()
+    service = opened()
+    name = asked(service, "person-3")
+    service.worker.commit()
+    models["left"].write_bytes(backup)
+    service = opened()  # the one before has signed nothing
+    sign = next(rounds for rounds in service._rounds if rounds.what == "sign")
+    sign.once()
+    assert "left is not the file that was last committed here" in service.health().problem
+    assert service.entry(name).receipts == {"right"}
+    later = asked(service, "person-4")
+    service.worker.commit()  # of a file that is not ours: what was in doubt stays so
+    with pytest.raises(VerificationError, match="for 1 requests that an earlier run completed"):
+        service.worker.sign()
+    assert service.entry(later).receipts == {"left", "right"}
+    service = opened()
+    with pytest.raises(VerificationError, match="not the file"):
+        service.worker.sign()
+    assert "person-3" in people(models["left"])
+    ModelFile(models["left"]).forget(subjects=["person-3"])
+    service = opened(settings=Settings(identity_types=TYPES, vouch=True))
+    service.worker.sign()
+    assert service.receipts(name).keys() == {"left", "right"}
+
+
+def test_a_model_restored_before_a_commit_and_a_crash_is_not_signed_for_either(opened, models):
+    backup = models["left"].read_bytes()
+    service = opened()
+    name = asked(service, "person-3")
+    service.worker.commit()
+    models["left"].write_bytes(backup)
+    other = asked(service, "person-4")
+    service.worker.commit()
+    service = opened()
+    with pytest.raises(VerificationError, match="for 1 requests"):
+        service.worker.sign()
+    assert service.entry(name).receipts == {"right"}
+    assert service.entry(other).receipts == {"left", "right"}
+
+
+def test_what_a_crash_left_is_signed_for_whenever_it_came(opened, models, monkeypatch):
+    """Between two commits, and while the second one had replaced only one of the files."""
+    service = opened()
+    first = asked(service, "person-3")
+    service.worker.commit()
+    second = asked(service, "person-4")
+    forget = ModelFile.forget_together
+
+    def dying(self, requests, **options):
+        if self.path.endswith("right.erasable"):
+            raise StoreError("killed.")
+        return forget(self, requests, **options)
+
+    with monkeypatch.context() as killed:
+        killed.setattr(ModelFile, "forget_together", dying)
+        with pytest.raises(StoreError):
+            service.worker.commit()
+    service = opened()
+    service.worker.sign()
+    assert service.receipts(first).keys() == {"left", "right"}
+    service.worker.commit()
+    service = opened()
+    service.worker.sign()
+    assert service.receipts(second).keys() == {"left", "right"}
+
+
+def test_marks_in_the_ledger_do_not_tell_whether_a_commit_changed_a_model(service, models, tmp_path):
+    for person in ("person-3", "nobody", "nobody else"):
+        asked(service, person)
+        service.worker.commit()
+    records = [record.content for record in read_journal(str(tmp_path / "ledger" / "past"))]
+    marks = [record for record in records if "mark" in record]
+    assert [mark["model"] for mark in marks] == ["left", "right"] * 3
+    assert len({mark["mark"] for mark in marks}) == 6
+    data = bytes_below(tmp_path / "ledger")
+    assert not any(checksum_at(path).encode() in data for path in models.values())
+    service.worker.sign()
+    assert service.purge(datetime(2999, 1, 1, tzinfo=UTC)) == 3
+    kept = [record.content for record in read_journal(str(tmp_path / "ledger" / "past"))]
+    assert kept == marks[-2:]
 
 
 def test_a_model_that_does_not_verify_keeps_no_other_from_learning(service, monkeypatch):

@@ -42,6 +42,7 @@ class Line:
 
     def __init__(self, name: str, disk: SimulatedDisk) -> None:
         self.path, self._disk = f"/{name}", disk
+        self.announce = lambda name, before, after: None
 
     def people(self) -> list[str]:
         return read(self.path, lambda head, _: head.decode().split(), disk=self._disk)
@@ -52,13 +53,20 @@ class Line:
 
     def forget_together(self, requests: list[Erasure]) -> None:
         gone = {who.value for request in requests for who in request.identities}
-        self.write([name for name in self.people() if name not in gone])
+        before = self.people()
+        after = [name for name in before if name not in gone]
+        self.announce(self.path.strip("/"), checksum(before), checksum(after))
+        self.write(after)
 
     def verified(self) -> Verified:
         people = self.people()
         digest = hashlib.sha256(" ".join(people).encode()).hexdigest()
         VERIFIED[digest] = people
         return Verified(digest, "exact", lambda named: any(who.value in people for who in named), lambda _: False)
+
+
+def checksum(people: list[str]) -> str:
+    return " ".join(people)
 
 
 class Nothing:
@@ -96,6 +104,9 @@ class World:
         self.files = {name: Line(name, disk) for name in MODELS}
         self.delivered: Counter[str] = Counter()
         self.ledger = Ledger("/ledger", b"k" * 32, SETTINGS, lambda: NOW, disk=disk)
+        for name, file in self.files.items():
+            file.announce = self.ledger.announce
+            self.ledger.found(name, checksum(file.people()))
         self.worker = Worker(
             self.ledger,
             self.files,
@@ -220,7 +231,9 @@ def check_laws(world: World, before: Said) -> None:
             assert letter not in said.accepted  # no accepted request is lost
             continue
         stored = [PEOPLE[letter] in file.people() for file in world.files.values()]
-        signed = Counter(record["model"] for record in records if record["request"] == entry.key and "text" in record)
+        signed = Counter(
+            record["model"] for record in records if record.get("request") == entry.key and "text" in record
+        )
         if entry.state is State.CANCELLED:
             assert letter in said.asked_to_cancel  # only while it was pending
             assert letter not in said.completed

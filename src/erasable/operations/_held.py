@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -73,9 +73,19 @@ class HeldModel:
         """The digest of the state that was last read or written, in this call, under the lock."""
         return model.snapshot().digest if self._in_parts else self._seal
 
-    def write(self, writer: Writer, state: State, mode: int = PRIVATE, *, digests: bool = False) -> None:
+    def write(
+        self,
+        writer: Writer,
+        state: State,
+        mode: int = PRIVATE,
+        *,
+        digests: bool = False,
+        announce: Callable[[str, str], None] | None = None,
+    ) -> None:
         """Replace the file by this state; whoever calls says when ``model`` is the one that has it."""
         files = files_of(state)
+        if announce is not None:
+            announce(self.checksum, checksum_of(files))
         with undisturbed():
             write(writer, files, mode)
         self.checksum, self._in_parts = checksum_of(files), bool(files.parts)

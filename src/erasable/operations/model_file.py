@@ -68,6 +68,9 @@ class ModelFile:
     rewrite_unchanged : bool, default=False
         Write the file anew also where a request names nothing that is stored, so that neither the time that it takes
         nor the time of the file tells.
+    announce : callable, optional
+        Called before ``forget`` replaces the file, under its lock, with the checksum in its header and the one that
+        the new file has. Where it raises, nothing is forgotten.
 
     Examples
     --------
@@ -95,11 +98,12 @@ class ModelFile:
         after_only: bool = False,
         verify_first: bool = True,
         rewrite_unchanged: bool = False,
+        announce: Callable[[str, str], None] | None = None,
     ) -> None:
         self.path = os.fspath(path)
         self._like = like
         self._key, self._after_only, self._verify_first = key, after_only, verify_first
-        self._rewrite_unchanged = rewrite_unchanged
+        self._rewrite_unchanged, self._announce = rewrite_unchanged, announce
         self._held = HeldModel(self.path, like)
         self._line = Line(self.path, timeout)
 
@@ -374,7 +378,7 @@ class ModelFile:
                 if signing:
                     model.verify(state=state)
                 if rewriting and state is not None:
-                    self._held.write(writer, state, digests=digests)
+                    self._held.write(writer, state, digests=digests, announce=self._announce)
                     if digests:  # otherwise gaps may stay in the copy in memory, which nobody is handed
                         model.settle()
                 else:

@@ -49,6 +49,8 @@ class Entry:
         Of a completed erasure: the models that it is durable in, each of which owes it a receipt.
     receipts : frozenset of str
         Those of them whose receipt is there.
+    doubted : frozenset of str
+        Those of the models whose file is not the one that a commit left: another program wrote it since.
     callbacks : tuple of str
         Where its outcome is still to be told.
     seal : str
@@ -68,6 +70,7 @@ class Entry:
     callbacks: tuple[str, ...] = field(default=(), repr=False)
     seal: str = field(default="", repr=False)
     controller: str = ""
+    doubted: frozenset[str] = frozenset()
 
     @property
     def key(self) -> str:
@@ -84,9 +87,17 @@ class Entry:
         """Whether it is settled and somebody has not been told."""
         return self.settled is not None and bool(self.callbacks)
 
+    def owes(self, model: str) -> bool:
+        """Whether this model has not signed for it yet."""
+        return model in self.models and model not in self.receipts
+
     def with_receipt(self, model: str) -> Entry:
         """The same, signed for by one more model."""
         return replace(self, receipts=self.receipts | {model})
+
+    def with_doubt(self, model: str) -> Entry:
+        """The same, with one more model whose file another program wrote."""
+        return replace(self, doubted=self.doubted | {model})
 
     def without_callback(self, url: str) -> Entry:
         """The same, with one fewer to tell."""
@@ -163,6 +174,8 @@ def read_past(records: Iterable[Record]) -> tuple[dict[str, Entry], dict[tuple[s
             entries[entry.key], by_id[record["request"]] = entry, entry.key
         elif name in entries and "told" in record:
             entries[name] = entries[name].without_callback(record["told"])
+        elif name in entries and "doubted" in record:
+            entries[name] = entries[name].with_doubt(record["doubted"])
         elif name in entries and (name, record["model"]) not in places:
             places[name, record["model"]] = (start, end)
             entries[name] = entries[name].with_receipt(record["model"])

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
 from erasable.errors import ConflictError, StoreError, UnknownRequestError
 from erasable.service.arrivals import Arrival, arrived, judged
@@ -22,6 +23,7 @@ from erasable.service.entries import Entry, Kind, State, as_record, check_id, fr
 from erasable.service.epochs import Epochs
 from erasable.service.folder import taken
 from erasable.service.identities import Identity
+from erasable.service.lineage import Lineage
 from erasable.service.settings import Settings
 from erasable.store import REAL_DISK, Disk, Journal, read_journal, read_record, rewrite_journal
 
@@ -70,10 +72,10 @@ class Ledger:
         self._open: dict[str, tuple[Identity, ...]] = {}  # of all that is not settled
         self._places: dict[tuple[str, str], tuple[int, int]] = {}  # of receipts in ``past``
         self._owing: set[str] = set()  # receipts or callbacks
-        self._epochs = Epochs(home, disk)
+        self._epochs, self._lineage = Epochs(home, disk), Lineage(operator_key)
         try:
             self._journal = Journal(os.path.join(home, "past"), disk=disk)
-            past, self._places = read_past(read_journal(self._journal.path, disk=disk))
+            past, self._places = self._read_past()
             for entry in past.values():
                 self._known(entry)
             self._read_open()
@@ -189,11 +191,15 @@ class Ledger:
             # Of records that name a request by its id alone, which were all of one controller.
             gone |= {name for key in gone if self._of_id[name := settled[key].request_id] <= gone}
             self._journal.close()
+
+            def stays(record: Mapping[str, Any]) -> bool:
+                return self._lineage.holds(record) if "mark" in record else record["request"] not in gone
+
             try:
-                rewrite_journal(self._journal.path, lambda record: record["request"] not in gone, disk=self._disk)
+                rewrite_journal(self._journal.path, stays, disk=self._disk)
             finally:
                 self._journal = Journal(self._journal.path, disk=self._disk)
-                _, self._places = read_past(read_journal(self._journal.path, disk=self._disk))
+                _, self._places = self._read_past()
             for entry in (settled[key] for key in gone & settled.keys()):
                 del self._entries[entry.key]
                 self._of_id[entry.request_id].discard(entry.key)
@@ -237,6 +243,7 @@ class Ledger:
         if done:
             with self._past_turn:
                 self._journal.append(map(as_record, done))
+                self._lineage.completed({model for e in done for model in e.models})
         self._tidy(frozenset(keys))
         with self._turn:
             for entry in done:
@@ -251,6 +258,32 @@ class Ledger:
         """Entries that are in progress, the oldest first."""
         with self._turn:
             return [self._entries[e] for e in self._open if self._entries[e].state is State.IN_PROGRESS]
+
+    def found(self, model: str, checksum: str | None) -> None:
+        """The file of a model has this checksum at the start; whoever it owes a receipt is in doubt if it is not ours.
+
+        That is known again at the next start, unless a commit comes before: then it goes into the ledger with its mark.
+        """
+        if not self._lineage.is_ours(model, checksum):
+            with self._turn:
+                for entry in self._owed_by(model):
+                    self._known(entry.with_doubt(model))
+
+    def announce(self, model: str, before: str, after: str) -> None:
+        """The file of a model is going to be replaced, by the checksums; durable on return, under the file's lock.
+
+        Raises
+        ------
+        StoreError
+            When that could not be written down: the file must not be replaced.
+        """
+        with self._past_turn:
+            self.found(model, before)
+            if not self._lineage.is_waiting_for(model, after):
+                doubted = [{"request": e.key, "doubted": model} for e in self._owed_by(model) if model in e.doubted]
+                mark = self._lineage.mark(model, after)
+                self._journal.append([*doubted, mark])
+                self._lineage.add(mark)
 
     def put_receipts(self, receipts: Iterable[tuple[str, str, str]]) -> None:
         """Receipts (key of a request, model, text) made durable; the first of a request and model stays."""
@@ -278,6 +311,12 @@ class Ledger:
             self._disk.close(self._lock)
 
     # -- how -----------------------------------------------------------------------------------------------------
+
+    def _read_past(self) -> tuple[dict[str, Entry], dict[tuple[str, str], tuple[int, int]]]:
+        return read_past(self._lineage.read(read_journal(self._journal.path, disk=self._disk)))
+
+    def _owed_by(self, model: str) -> list[Entry]:
+        return [entry for entry in self.owing() if entry.owes(model)]
 
     def _known(self, entry: Entry) -> None:
         self._entries[entry.key] = entry

@@ -8,11 +8,13 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from erasable.audit.keys import PrivateKey, PublicKey
 from erasable.errors import BusyError, ConfigurationError, UnknownRequestError
 from erasable.models.access import StoredRows
+from erasable.models.files import checksum_at
 from erasable.models.reports import LearnReport
 from erasable.models.shards import shards_of
 from erasable.operations.inspect import inspect
@@ -100,7 +102,8 @@ class ErasureService:
         if len(operator_key) < _SHORTEST_KEY:
             raise ConfigurationError(f"the operator's key must have at least {_SHORTEST_KEY} bytes.")
         self._files = {
-            name: ModelFile(path, timeout=_PATIENCE, rewrite_unchanged=True) for name, path in models.items()
+            name: ModelFile(path, timeout=_PATIENCE, rewrite_unchanged=True, announce=partial(self._announce, name))
+            for name, path in models.items()
         }
         self._folder, self._signer, self._operator_key = os.path.abspath(folder), signer, operator_key
         self.settings = settings or Settings()
@@ -139,6 +142,8 @@ class ErasureService:
             self._snapshots.refresh()
             ledger = Ledger(self._folder, self._operator_key, self.settings, self._clock)
             self._ledger, self._resumed = ledger, ledger.waiting
+            for name, file in self._files.items():
+                ledger.found(name, checksum_at(file.path))
             places = {os.path.dirname(file.path): file.path for file in self._files.values()}
             doubts = map(doubt_about_blocks, [*places.values(), self._folder])
             self._doubts = tuple(dict.fromkeys(doubt for doubt in doubts if doubt is not None))
@@ -294,6 +299,9 @@ class ErasureService:
     def figures(self) -> dict[str, tuple[int, float]]:
         """How often each round was gone through since the start, and how many seconds that took."""
         return {rounds.what: (rounds.calls, rounds.seconds) for rounds in self._rounds}
+
+    def _announce(self, name: str, before: str, after: str) -> None:
+        self._running().announce(name, before, after)
 
     def _running(self) -> Ledger:
         if self._ledger is None:

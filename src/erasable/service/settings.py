@@ -35,6 +35,9 @@ class Settings:
         How long the answer to a request for access can be fetched. It is held in memory alone.
     keep_for : timedelta, optional
         How long the ledger keeps requests that are settled and owe nothing; by default until somebody purges it.
+    vouch : bool
+        The operator's word that nobody who was erased is back, where a model file is not the one that was last
+        committed and receipts of an earlier run are owed. Say it once, and take it back.
     """
 
     identity_types: Mapping[str, Role] = field(default_factory=lambda: {"controller_customer_id": "subject"})
@@ -45,6 +48,7 @@ class Settings:
     callback_tries: int = 16
     access_for: timedelta = timedelta(hours=1)
     keep_for: timedelta | None = None
+    vouch: bool = False
 
     def __post_init__(self) -> None:
         if not self.tick > 0 or self.queue < 1 or self.callback_tries < 1:

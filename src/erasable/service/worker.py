@@ -34,6 +34,11 @@ _BACK = (
     "{name} stores rows again of whom {back} completed requests named: another program learnt them, or restored an "
     "older file. No receipt is signed for these until the rows are forgotten: file requests again, or replay a list."
 )
+_REPLACED = (
+    "{name} is not the file that was last committed here: another program wrote it since, or restored an older one. No "
+    "receipt is signed for {doubtful} requests that an earlier run completed. If nobody was brought back, say so once "
+    "with the setting vouch; otherwise file requests for them again first."
+)
 _THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
 _FIRST_PAUSE, _LONGEST_PAUSE = timedelta(seconds=1), timedelta(hours=1)
 
@@ -184,7 +189,7 @@ class Worker:
             for name, file in self._files.items():
                 if only not in (None, name):
                     continue
-                owed = [e for e in self._ledger.owing() if name in e.models and name not in e.receipts]
+                owed = [e for e in self._ledger.owing() if e.owes(name)]
                 if not owed:
                     continue
                 try:
@@ -192,9 +197,12 @@ class Worker:
                 except ErasableError as error:  # the other models sign all the same
                     problems.append(error)
                     continue
-                gone = self._without(found, owed)
-                if back := len(owed) - len(gone):
+                doubtful = [e for e in owed if self._is_doubtful(e, name)]
+                gone = self._without(found, [e for e in owed if e not in doubtful])
+                if back := len(owed) - len(doubtful) - len(gone):
                     problems.append(VerificationError(_BACK.format(name=name, back=back)))
+                if doubtful:
+                    problems.append(VerificationError(_REPLACED.format(name=name, doubtful=len(doubtful))))
                 sign = partial(
                     make_receipt,
                     self._signer,
@@ -214,6 +222,11 @@ class Worker:
         if problems:
             raise problems[0]
         return signed
+
+    def _is_doubtful(self, entry: Entry, model: str) -> bool:
+        """Whether nothing is known of whom it named, of an earlier run, and the file is not the one of its commit."""
+        vouched = self._suppression is not None or self._settings.vouch
+        return model in entry.doubted and entry.key not in self._unsigned and not vouched
 
     def _without(self, found: Verified, owed: list[Entry]) -> list[Entry]:
         """Erasures whose people a state does not store; of those before the last start, a list says so."""

@@ -15,6 +15,7 @@ from erasable.errors import ConfigurationError
 from erasable.service.settings import Settings
 
 PREFIX = "ERASABLE_"
+_YES_OR_NO = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False, "": False}
 
 
 @dataclass(frozen=True)
@@ -158,6 +159,8 @@ def _value(name: str, kind: Any, value: Any) -> Any:
     try:
         if kind is timedelta:
             return timedelta(seconds=float(value))
+        if kind is bool:
+            return value if isinstance(value, bool) else _YES_OR_NO[value.lower()]
         if kind in (int, float, str):
             return kind(value)
         if name == "models":
@@ -171,5 +174,5 @@ def _value(name: str, kind: Any, value: Any) -> Any:
             return {key.strip(): role.strip() for key, role in pairs}
         assert kind is Path
         return Path(value)
-    except (AttributeError, OverflowError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise ConfigurationError(f"{name} has a value that cannot be used.") from error
