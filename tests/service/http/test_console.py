@@ -161,6 +161,11 @@ def test_what_goes_wrong_is_said_on_the_page(open_page, site):
     page.goto("/requests/00000000-0000-4000-8000-000000000000")
     assert page.get_by_role("heading", name="That did not work").is_visible()
     shot(page, "problem")
+    page.goto("/nowhere")
+    assert page.get_by_role("heading", name="There is no such page").is_visible()
+    shot(page, "nowhere")
+    page.get_by_role("link", name="Back to the overview").click()
+    assert page.get_by_role("heading", name="Overview").is_visible()
 
 
 @pytest.fixture
@@ -186,6 +191,21 @@ def test_nobody_gets_in_without_a_token(visitor):
     assert http.post("/login", data={"token": "canary"}).status_code == 401
     assert "canary" not in http.post("/login", data={"token": "canary"}).text
     assert http.post("/requests", data={"value": "x"}).headers["location"] == "/login"
+
+
+def test_an_address_that_leads_nowhere_is_a_page_for_browsers_and_a_problem_for_programs(visitor):
+    browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+    for path in ("/nowhere", "/v1/nowhere", "/v2/requests/a/b/c"):
+        page = visitor.get(path, headers={"Accept": browser})
+        assert (page.status_code, page.headers["content-type"]) == (404, "text/html; charset=utf-8")
+        assert "There is no such page" in page.text
+        assert 'href="/login"' in page.text
+        assert "nowhere" not in page.text
+    for accept in ("*/*", "application/json"):
+        problem = visitor.get("/nowhere", headers={"Accept": accept})
+        assert (problem.status_code, problem.headers["content-type"]) == (404, "application/problem+json")
+    answer = visitor.get("/v1/state", headers={"Accept": browser})  # a route, for programs
+    assert (answer.status_code, answer.headers["content-type"]) == (401, "application/problem+json")
 
 
 def test_a_form_of_another_site_does_nothing(site, visitor):

@@ -22,7 +22,7 @@ from erasable import ErasableClassifier, load
 from erasable.errors import ConfigurationError
 from erasable.service.entries import Entry, State
 from erasable.service.http.configuration import Configuration, read_configuration
-from erasable.service.http.server import callbacks, made_of
+from erasable.service.http.server import callbacks, made_of, serve
 from erasable.service.http.signing import Signer
 from erasable.service.tokens import make_token
 from tests.service.http.conftest import IDS, PEOPLE, X, Y
@@ -115,6 +115,17 @@ def test_a_model_file_that_is_not_there_is_one_line(tmp_path):
     assert ended.returncode in (2, 5)
     assert "Traceback" not in ended.stderr
     assert "nothing.erasable" in ended.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("given", ["none.erasable", "nowhere", "empty", "m.erasable"])
+def test_what_cannot_be_served_is_refused_and_nothing_is_made(tmp_path, given):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "m.erasable").write_bytes(b"something else altogether")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(ConfigurationError):
+        serve(Configuration((tmp_path / given,), tmp_path / "deep" / "service"))
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_it_does_not_speak_to_the_world_in_the_clear(tmp_path):
@@ -139,7 +150,9 @@ def test_settings_come_from_the_command_line_the_environment_and_the_file(tmp_pa
     assert (found.host, found.port, found.service.tick) == ("localhost", 2, 0.5)
     assert found.service.callback_hosts == {"a.example", "b.example"}
     (tmp_path / "serve.toml").write_text('public_url = "https://a.example/"\nkeep_for = 60\nreceipt_key = "k.pem"\n')
-    found = read_configuration(tmp_path / "serve.toml", {"ERASABLE_MODELS": f"a{os.pathsep}b"})
+    found = read_configuration(tmp_path / "serve.toml", {"ERASABLE_MODELS": f"a{os.pathsep}b", "ERASABLE_VOUCH": "Yes"})
+    assert found.service.vouch
+    assert not read_configuration(None, {"ERASABLE_VOUCH": "no"}, models=["a"]).service.vouch
     assert found.url == "https://a.example"
     assert found.service.keep_for == timedelta(minutes=1)
     assert (found.models, found.receipt_key) == ((Path("a"), Path("b")), Path("k.pem"))
@@ -149,6 +162,7 @@ def test_settings_come_from_the_command_line_the_environment_and_the_file(tmp_pa
         "port = 1",
         "port = ",
         'models = ["a"]\nrate = 0',
+        'models = ["a"]\nvouch = "perhaps"',
     ):
         (tmp_path / "serve.toml").write_text(wrong)
         with pytest.raises(ConfigurationError):

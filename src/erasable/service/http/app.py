@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import Depends, FastAPI
+from fastapi import Depends, FastAPI, Request
 from fastapi.openapi.utils import get_openapi
 
 from erasable import __version__
@@ -50,7 +50,7 @@ def create_app(
         redirect_slashes=False,
     )
     guard, metrics = Guard(tokens, configuration), Metrics(service)
-    answer = install(app, lambda path: _shape(app, path))
+    answer = install(app, lambda request: _shape(app, request))
     inference.add_routes(app, service, guard, metrics, configuration)  # first: most calls
     if signer is not None:
         opendsr.add_routes(
@@ -77,9 +77,11 @@ def create_app(
     return app
 
 
-def _shape(app: FastAPI, path: str) -> Shape:
-    """The form of errors that a path speaks."""
-    if console.is_page(path):
+def _shape(app: FastAPI, request: Request) -> Shape:
+    """The form of errors that a path speaks; of one that leads nowhere, a page where a browser asks."""
+    path = request.url.path
+    lost = "route" not in request.scope and "text/html" in request.headers.get("accept", "")
+    if lost or console.is_page(path):
         return app.state.as_page  # type: ignore[no-any-return]
     if path.startswith(_DSR):
         return opendsr.as_error

@@ -101,10 +101,12 @@ class Configuration:
         Raises
         ------
         ConfigurationError
-            When there is none, or two have one name.
+            When there is none, one is not there, or two have one name.
         """
         found: dict[str, Path] = {}
         for given in self.models:
+            if not given.exists():
+                raise ConfigurationError(f"{given} does not exist: check the path, or make the model first.")
             for path in sorted(given.glob("*.erasable")) if given.is_dir() else [given]:
                 if path.stem in found:
                     raise ConfigurationError(f"two models are called {path.stem!r}: rename one of the files.")

@@ -313,7 +313,8 @@ def add_routes(
         except ErasableError:  # tokens cannot be read: nobody is signed in
             found = None
         common = {} if found is None else shared(request, *found)
-        values = {**common, "signed_in": found is not None, "refused": refused}
+        lost = refused.status == 404 and "route" not in request.scope
+        values = {**common, "signed_in": found is not None, "refused": refused, "lost": lost}
         return page("problem.html", refused.status, refused.headers, **values)
 
     app.state.as_page = as_page

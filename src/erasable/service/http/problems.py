@@ -110,8 +110,8 @@ def as_inference_error(request: Request, refused: Refused) -> Response:
     return JSONResponse({"error": refused.detail}, refused.status, refused.headers)
 
 
-def install(app: FastAPI, shape: Callable[[str], Shape]) -> Callable[[Request, Exception], Response]:
-    """Have every error of an app answered in the form that its path speaks; the function that does it."""
+def install(app: FastAPI, shape: Callable[[Request], Shape]) -> Callable[[Request, Exception], Response]:
+    """Have every error of an app answered in the form that its request speaks; the function that does it."""
 
     def answer(request: Request, error: Exception) -> Response:
         if isinstance(error, HTTPException):
@@ -125,7 +125,7 @@ def install(app: FastAPI, shape: Callable[[str], Shape]) -> Callable[[Request, E
             route = getattr(request.scope.get("route"), "path", "a route")
             log.error("unexpected %s in %s", type(error).__name__, route)  # its text may quote what came in
             found = Refused(500, "unexpected: the log of the service names the kind of error.")
-        return shape(request.url.path)(request, found)
+        return shape(request)(request, found)
 
     async def answered(request: Request, error: Exception) -> Response:
         return answer(request, error)

@@ -19,6 +19,7 @@ from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from erasable.audit.keys import PrivateKey, new_key, read_private_key, write_key
 from erasable.errors import ConfigurationError
+from erasable.models.files import checksum_at
 from erasable.service.entries import Entry
 from erasable.service.health import Health
 from erasable.service.http.app import create_app
@@ -84,8 +85,6 @@ def made_of(configuration: Configuration) -> tuple[ErasureService, TokenFile, Si
         When it would speak to the world in the clear, or files cannot be used.
     """
     _refuse_in_the_clear(configuration)
-    folder = configuration.folder
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     signer = None
     if configuration.opendsr_certificate is not None and configuration.opendsr_key is not None:
         signer = Signer(configuration.opendsr_certificate, configuration.opendsr_key)
@@ -94,12 +93,17 @@ def made_of(configuration: Configuration) -> tuple[ErasureService, TokenFile, Si
                 f"the OpenDSR certificate is not issued to {configuration.processor_domain}: set processor_domain to "
                 "the domain that it names, since that is what controllers check."
             )
+    models = configuration.model_files()
+    if wrong := [str(path) for path in models.values() if checksum_at(path) is None]:
+        raise ConfigurationError(f"{wrong[0]} is no model, or cannot be read: name a file that erasable has written.")
+    folder = configuration.folder  # nothing is made before this line
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     operator = _operator_key(configuration.operator_key or folder / "operator.key")
     suppression = None
     if configuration.suppression_list is not None:
         suppression = SuppressionList(configuration.suppression_list, operator)
     service = ErasureService(
-        configuration.model_files(),
+        models,
         folder / "requests",
         signer=_receipt_key(configuration.receipt_key or folder / "receipts.pem"),
         operator_key=operator,
