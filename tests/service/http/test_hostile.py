@@ -95,7 +95,7 @@ def test_arrow_streams_that_were_tampered_with_are_refused(site):
         bodies.append(bytes(torn))
     for body in bodies:
         answer = http.post("/v1/learn?model=named", content=body, headers=ARROW)
-        assert answer.status_code == 400
+        assert answer.status_code in (400, 413)  # what it says of its size may be what is wrong
         assert "canary" not in answer.text
 
 
@@ -129,8 +129,8 @@ def test_who_may_only_erase_is_not_shown_what_receipts_wait_for(site, monkeypatc
     for owed in (False, True):
         shown = dataclasses.replace(done, receipts=frozenset()) if owed else done
         with monkeypatch.context() as patch, httpx.Client(base_url=site.base) as http:
-            patch.setattr(site.service, "entry", lambda _, shown=shown: shown)
-            patch.setattr(site.service, "entries", lambda shown=shown: [shown])
+            patch.setattr(site.service, "entry", lambda *_, shown=shown, **__: shown)
+            patch.setattr(site.service, "entries", lambda _, shown=shown: [shown])
             patch.setattr(site.service, "health", lambda: unwell)
             listed = site.as_("erase").get("/v1/requests").json()
             cookie = http.post("/login", data={"token": site.tokens["erase"]}).headers["set-cookie"].partition(";")[0]

@@ -28,6 +28,7 @@ from erasable.service.http.metrics import CONTENT_TYPE, Metrics
 from erasable.service.http.opendsr import RequestId, moment
 from erasable.service.http.problems import Problem, Refused
 from erasable.service.http.tables import columns_of
+from erasable.service.http.unpacking import check_unpacked, is_arrow
 from erasable.service.service import ErasureService
 from erasable.service.snapshots import Snapshot
 from erasable.service.tokens import Token
@@ -36,6 +37,7 @@ from erasable.tables import stream_table
 
 ARROW, JSON_LINES = "application/vnd.apache.arrow.stream", "application/jsonl"
 Name = Annotated[str | None, Query(max_length=200)]
+_UNPACKED = 4  # times the longest body: what an Arrow stream may be once it is unpacked
 _LEARNING = 2  # at once, one of which reads: those who wait for it take no thread from erasures
 _QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""")
 
@@ -180,7 +182,7 @@ def add_routes(app: FastAPI, service: ErasureService, guard: Guard, metrics: Met
         kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
         body = await request.body()
         columns = {"label": label, "id": id, "subject": subject, "targets": target or ()}
-        given = service, name, kind, body, columns, skip_known, limits.rows
+        given = service, name, kind, body, columns, skip_known, limits
         return await to_thread.run_sync(_learn, *given, limiter=learning)
 
     @router.get("/v1/state", dependencies=auditing)
@@ -280,23 +282,31 @@ def model_state(service: ErasureService, name: str, file: Path) -> ModelState:
 
 
 def _learn(
-    service: ErasureService, name: str, kind: str, body: bytes, columns: dict[str, Any], skip_known: bool, most: int
+    service: ErasureService,
+    name: str,
+    kind: str,
+    body: bytes,
+    columns: dict[str, Any],
+    skip_known: bool,
+    limits: Configuration,
 ) -> Learnt:
     model = service.snapshot(name).model
     schema = schema_of(model)
     if kind == JSON_LINES or kind == "application/x-ndjson":
-        body = _arrow_of_lines(body, most)
+        body = _arrow_of_lines(body, limits.rows)
     elif kind not in (ARROW, "text/csv"):
         raise Refused(415, f"give {JSON_LINES}, text/csv or {ARROW}.")
     columns = {key: value for key, value in columns.items() if value}
     if schema is None and model.classifies:
         columns.setdefault("label", "label")
     blocks, rows = [], 0
+    if is_arrow(body):
+        check_unpacked(body, _UNPACKED * limits.body_bytes, limits.rows)
     try:
         with stream_table(io.BytesIO(body), schema=schema, features=model.feature_names, **columns) as stream:
             for block in stream:
                 rows += len(block.y)
-                _few(rows, most)
+                _few(rows, limits.rows)
                 blocks.append(block)
     except UnicodeError:  # in names of columns; its text quotes them
         raise InputError("the table could not be read: it has names that are not UTF-8.") from None
