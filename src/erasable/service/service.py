@@ -33,6 +33,7 @@ from erasable.store import doubt_about_blocks, locked
 
 _PATIENCE = 10.0  # seconds that a commit waits for another process with the model
 _PURGES = 600.0  # seconds
+_ASK_AGAIN = 0.1  # seconds: whether who waits for the writer's turn is to go on waiting
 _SHORTEST_KEY = 16  # bytes
 
 
@@ -252,19 +253,29 @@ class ErasureService:
         """What to predict with; costs nothing. ``UnknownRequestError`` where there is no such model."""
         return self._snapshots.of(name)
 
-    def learn(self, name: str, blocks: Iterable[Any], **options: Any) -> LearnReport:
+    def learn(
+        self, name: str, blocks: Iterable[Any], *, stop: Callable[[], None] = lambda: None, **options: Any
+    ) -> LearnReport:
         """Learn blocks, all of which are read before the lock is taken; options as in ``ModelFile.learn``.
 
         Rows of people on the suppression list are passed over, and counted (``rows_suppressed``). Receipts that the
         model owes are signed first, so that none speaks of a state that has learnt more.
+
+        ``stop`` is called again and again until the file is written; where it raises, the model is as it was.
         """
         self._running()
         file, read = self._file(name), list(blocks)
         if self._suppression is not None:
             options["suppressed"] = self._suppression.rows_of
-        with self.worker.turn:
+        while not self.worker.turn.acquire(timeout=_ASK_AGAIN):
+            stop()
+        try:
+            stop()
             self.worker.sign(name)
-            report = file.learn(read, **options)
+            stop()
+            report = file.learn(read, progress=lambda _: stop(), **options)
+        finally:
+            self.worker.turn.release()
         self._snapshots.refresh()
         return report
 

@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from erasable.service.http.configuration import Configuration
 from erasable.service.http.metrics import Metrics
+from erasable.service.http.patience import Patience
 from erasable.service.http.problems import Refused
 from erasable.service.tokens import Token, TokenFile
 
@@ -112,6 +113,7 @@ class Envelope:
             await self.app(scope, receive, send)
             return
         began, status, read = time.perf_counter(), 0, 0
+        scope["patience"] = patience = Patience()
         most = min(self.limits.body_bytes, self.form_bytes(scope["path"]) or self.limits.body_bytes)
 
         async def limited() -> Message:
@@ -138,9 +140,12 @@ class Envelope:
             if status:  # part of an answer is on its way
                 raise ConnectionError("an answer was cut off") from None
             late = isinstance(error, TimeoutError)
-            known = Refused(504, "the request took longer than its deadline; it may be carried out all the same.")
+            known = Refused(
+                504, "the request took longer than its deadline and is given up, unless it is being written."
+            )
             await self.answer(Request(scope, receive), known if late else error)(scope, receive, dressed)
         finally:
+            patience.end()
             route = getattr(scope.get("route"), "path", "none")
             seconds = time.perf_counter() - began
             self.metrics.answered(scope["method"], route, status, seconds)

@@ -23,6 +23,7 @@ from erasable.operations.schemas import schema_of
 from erasable.service.http.configuration import Configuration
 from erasable.service.http.guard import Guard
 from erasable.service.http.metrics import Metrics
+from erasable.service.http.patience import in_thread, patience_of
 from erasable.service.http.problems import Refused
 from erasable.service.http.tables import (
     columns_of,
@@ -181,11 +182,13 @@ def add_routes(app: FastAPI, service: ErasureService, guard: Guard, metrics: Met
         """Whether a model predicts."""
         return Ready(ready=snapshot_of(name, version).model.n_core > 0)
 
-    async def answered(snapshot: Snapshot, rows: Any, n: int) -> tuple[list[Any], list[list[float]] | None]:
+    async def answered(
+        request: Request, snapshot: Snapshot, rows: Any, n: int
+    ) -> tuple[list[Any], list[list[float]] | None]:
         metrics.predicted(snapshot.name, n)
         if n <= _AT_ONCE:
             return predicted(snapshot.model, rows)
-        return await run_in_threadpool(predicted, snapshot.model, rows)
+        return await in_thread(request, predicted, snapshot.model, rows, patience_of(request).check)
 
     async def understood(call: Callable[..., T], model: Model, body: bytes) -> T:
         if len(body) <= _READ_AT_ONCE:
@@ -202,7 +205,7 @@ def add_routes(app: FastAPI, service: ErasureService, guard: Guard, metrics: Met
         wanted = [one.name for one in given] if asked.outputs is None else [one.name for one in asked.outputs]
         if set(wanted) - {one.name for one in given}:
             raise Refused(400, f"outputs of this model are {', '.join(one.name for one in given)}.")
-        answers, shares = await answered(snapshot, rows, n)
+        answers, shares = await answered(request, snapshot, rows, n)
         outputs = []
         for one in given:
             if one.name in wanted:
@@ -230,7 +233,7 @@ def add_routes(app: FastAPI, service: ErasureService, guard: Guard, metrics: Met
             raise Refused(415, "give application/json or text/csv.")
         read = _csv if kind == "text/csv" else _invoked
         rows, n, method = await understood(read, snapshot.model, await request.body())
-        answers, shares = await answered(snapshot, rows, n)
+        answers, shares = await answered(request, snapshot, rows, n)
         if method == "predict_proba" and shares is None:
             raise Refused(400, "a regression has no probabilities.")
         return JSONResponse({"predictions": answers if method == "predict" else shares})

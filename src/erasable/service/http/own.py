@@ -5,13 +5,13 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from anyio import CapacityLimiter, to_thread
+from anyio import CapacityLimiter
 from fastapi import APIRouter, Depends, FastAPI, Query, Request
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from pydantic import AwareDatetime, BaseModel
@@ -26,6 +26,7 @@ from erasable.service.http.configuration import Configuration
 from erasable.service.http.guard import Guard
 from erasable.service.http.metrics import CONTENT_TYPE, Metrics
 from erasable.service.http.opendsr import RequestId, moment
+from erasable.service.http.patience import in_thread, patience_of
 from erasable.service.http.problems import Problem, Refused
 from erasable.service.http.tables import columns_of
 from erasable.service.http.unpacking import check_unpacked, is_arrow
@@ -182,8 +183,8 @@ def add_routes(app: FastAPI, service: ErasureService, guard: Guard, metrics: Met
         kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
         body = await request.body()
         columns = {"label": label, "id": id, "subject": subject, "targets": target or ()}
-        given = service, name, kind, body, columns, skip_known, limits
-        return await to_thread.run_sync(_learn, *given, limiter=learning)
+        given = service, name, kind, body, columns, skip_known, limits, patience_of(request).check
+        return await in_thread(request, _learn, *given, limiter=learning)
 
     @router.get("/v1/state", dependencies=auditing)
     async def state(model: Name = None) -> list[ModelState]:
@@ -289,11 +290,12 @@ def _learn(
     columns: dict[str, Any],
     skip_known: bool,
     limits: Configuration,
+    stop: Callable[[], None],
 ) -> Learnt:
     model = service.snapshot(name).model
     schema = schema_of(model)
     if kind == JSON_LINES or kind == "application/x-ndjson":
-        body = _arrow_of_lines(body, limits.rows)
+        body = _arrow_of_lines(body, limits.rows, stop)
     elif kind not in (ARROW, "text/csv"):
         raise Refused(415, f"give {JSON_LINES}, text/csv or {ARROW}.")
     columns = {key: value for key, value in columns.items() if value}
@@ -305,6 +307,7 @@ def _learn(
     try:
         with stream_table(io.BytesIO(body), schema=schema, features=model.feature_names, **columns) as stream:
             for block in stream:
+                stop()
                 rows += len(block.y)
                 _few(rows, limits.rows)
                 blocks.append(block)
@@ -312,7 +315,7 @@ def _learn(
         raise InputError("the table could not be read: it has names that are not UTF-8.") from None
     except ErasableError as error:
         raise InputError(_discreet(str(error), {*(columns_of(model) or ()), "label"})) from error
-    report = service.learn(name, blocks, skip_known=skip_known)
+    report = service.learn(name, blocks, stop=stop, skip_known=skip_known)
     return Learnt(
         model=name,
         rows=report.rows,
@@ -323,7 +326,7 @@ def _learn(
     )
 
 
-def _arrow_of_lines(body: bytes, most: int) -> bytes:
+def _arrow_of_lines(body: bytes, most: int, stop: Callable[[], None]) -> bytes:
     """JSON Lines as an Arrow stream, so that one reader reads both.
 
     Not by pyarrow's own reader: objects within objects, deep enough, would be the end of the process.
@@ -332,7 +335,10 @@ def _arrow_of_lines(body: bytes, most: int) -> bytes:
     _few(len(lines), most)
     pa, out = pyarrow(), io.BytesIO()
     try:
-        objects = [json.loads(line, parse_constant=_no_constant) for line in lines]
+        objects = []
+        for line in lines:
+            stop()
+            objects.append(json.loads(line, parse_constant=_no_constant))
         names = list(objects[0])
         if any(not isinstance(one, dict) or not one.keys() <= objects[0].keys() for one in objects):
             raise ValueError("other keys than the first line")

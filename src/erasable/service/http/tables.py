@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from erasable.models.model import Model
 from erasable.operations.schemas import schema_of
 
 Table = dict[str, list[Any]]
+_BLOCK = 4096  # rows predicted at a time
 
 
 def columns_of(model: Model) -> list[str] | None:
@@ -117,7 +118,15 @@ def _cell(text: str) -> Any:
     return number if math.isfinite(number) else text
 
 
-def predicted(model: Model, rows: Any) -> tuple[list[Any], list[list[float]] | None]:
-    """Answers, and the probability of every class where the model classifies."""
-    scores = model.decision(rows)
-    return model.chosen(scores).tolist(), model.chances(scores).tolist() if model.classifies else None
+def predicted(
+    model: Model, rows: Any, stop: Callable[[], None] = lambda: None
+) -> tuple[list[Any], list[list[float]] | None]:
+    """Answers, and the probability of every class where the model classifies; ``stop`` is called between blocks."""
+    answers: list[Any] = []
+    shares: list[list[float]] = []
+    for low in range(0, max(1, rows.shape[0]), _BLOCK):
+        stop()
+        scores = model.decision(rows[low : low + _BLOCK])
+        answers += model.chosen(scores).tolist()
+        shares += model.chances(scores).tolist() if model.classifies else []
+    return answers, shares if model.classifies else None
