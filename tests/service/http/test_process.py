@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -177,6 +178,21 @@ def test_the_files_to_deploy_with_name_settings_that_are_known():
     for line in compose.splitlines() + (DEPLOY / "Containerfile").read_text().replace("=", "= ").split():
         if (name := line.strip().partition(":")[0].rstrip("=")).startswith("ERASABLE_"):
             read_configuration(None, {name: "email=subject" if "TYPES" in name else "1"}, models=["m"])
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd is installed here")
+def test_systemd_finds_nothing_wrong_with_the_unit(tmp_path):
+    """Neither a name that it does not know nor much that the service could do to the machine."""
+    unit = (DEPLOY / "erasable.service").read_text()
+    assert unit.count("/opt/erasable/bin/erasable serve") == 1
+    unit = unit.replace("/opt/erasable/bin/erasable serve", f"{sys.executable} -m erasable serve")
+    (tmp_path / "erasable.service").write_text(unit)
+    for command in (["verify", "--man=no"], ["security", "--offline=yes", "--threshold=20", "--no-pager"]):
+        ended = subprocess.run(
+            ["systemd-analyze", *command, str(tmp_path / "erasable.service")], capture_output=True, text=True
+        )
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        assert "Unknown" not in ended.stderr
 
 
 def test_callbacks_are_signed_and_go_nowhere_else(rsa_files):
