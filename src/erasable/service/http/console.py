@@ -210,7 +210,9 @@ def add_routes(
         session, token = who(request, "audit")
         found = await run_in_threadpool(service.stored_of, request_id, whose(request, token))
         told = {name: rows.as_json() for name, rows in found.items()}
-        return page("stored.html", **shared(request, session, token), request_id=request_id, stored=told)
+        query = f"?{request.url.query}" if request.url.query else ""
+        values = {"request_id": request_id, "query": query, "stored": told}
+        return page("stored.html", **shared(request, session, token), **values)
 
     @router.post("/verify/{model}")
     async def verify(request: Request, model: str) -> Response:
