@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from erasable.audit.keys import PrivateKey, PublicKey
@@ -17,7 +18,9 @@ from erasable.models.reports import LearnReport
 from erasable.models.shards import shards_of
 from erasable.operations.inspect import inspect
 from erasable.operations.model_file import ModelFile
+from erasable.service.beside import Beside, Here
 from erasable.service.entries import Entry, Kind, State
+from erasable.service.files_beside import PATIENCE, FileBeside, load_all
 from erasable.service.health import Health
 from erasable.service.identities import Identity
 from erasable.service.ledger import Ledger
@@ -26,11 +29,11 @@ from erasable.service.settings import Settings
 from erasable.service.snapshots import Snapshot, Snapshots
 from erasable.service.suppression import SuppressionList
 from erasable.service.verifications import Verification, Verifications
-from erasable.service.worker import Send, Worker
+from erasable.service.worker import Send, Worker, verified
 from erasable.store import doubt_about_blocks, locked
 
-_PATIENCE = 10.0  # seconds that a commit waits for another process with the model
 _PURGES = 600.0  # seconds
+_WRITER_NICENESS, _VERIFIER_NICENESS = 10, 19
 _SHORTEST_KEY = 16  # bytes
 
 
@@ -56,6 +59,9 @@ class ErasureService:
         Delivers callbacks: called with a url on an allowed host, and the entry. It must not follow redirects.
     suppression : SuppressionList, optional
         Takes those who were erased, so that ``learn`` passes over them.
+    processes : bool, default=False
+        Change models in one process beside this one, and verify them in another, which stands back where processors
+        are few: nothing here waits for them. By default both happen here, which is as right and starts sooner.
     clock, draw : callables, optional
         The time in UTC, and random names.
 
@@ -92,6 +98,7 @@ class ErasureService:
         settings: Settings | None = None,
         send: Send | None = None,
         suppression: SuppressionList | None = None,
+        processes: bool = False,
         clock: Callable[[], datetime] = _now,
         draw: Callable[[], str] = lambda: secrets.token_hex(8),
     ) -> None:
@@ -99,14 +106,20 @@ class ErasureService:
             raise ConfigurationError("a service needs at least one model.")
         if len(operator_key) < _SHORTEST_KEY:
             raise ConfigurationError(f"the operator's key must have at least {_SHORTEST_KEY} bytes.")
-        self._files = {
-            name: ModelFile(path, timeout=_PATIENCE, rewrite_unchanged=True) for name, path in models.items()
-        }
+        self._files = {name: ModelFile(path, timeout=PATIENCE, rewrite_unchanged=True) for name, path in models.items()}
+        paths = {name: os.path.abspath(file.path) for name, file in self._files.items()}
+        self._writer: Beside | Here = Here()
+        self._verifier: Beside | Here = Here()
+        self._written: Mapping[str, ModelFile | FileBeside] = self._files
+        if processes:
+            self._writer = writer = Beside(_WRITER_NICENESS, (load_all, [*paths.values()]))
+            self._verifier = Beside(_VERIFIER_NICENESS)
+            self._written = {name: FileBeside(path, writer) for name, path in paths.items()}
         self._folder, self._signer, self._operator_key = os.path.abspath(folder), signer, operator_key
         self.settings = settings or Settings()
         self._send, self._suppression, self._clock = send, suppression, clock
-        self._snapshots = Snapshots(self._files, draw)
-        self._verifications = Verifications({name: file.path for name, file in self._files.items()}, clock)
+        self._snapshots = Snapshots(self._written, draw)
+        self._verifications = Verifications(paths, clock, self._verifier)
         self._ledger: Ledger | None = None
         self._rounds: list[Rounds] = []
         self._doubts: tuple[str, ...] = ()
@@ -134,16 +147,23 @@ class ErasureService:
             if self._ledger is not None:
                 raise BusyError("the service is running already.")
             for file in self._files.values():
-                with locked(file.path, parts_of=shards_of, timeout=_PATIENCE):
+                with locked(file.path, parts_of=shards_of, timeout=PATIENCE):
                     pass  # what an interrupted change left behind is erased
-            self._snapshots.refresh()
-            ledger = Ledger(self._folder, self._operator_key, self.settings, self._clock)
+            try:
+                for process in (self._writer, self._verifier):
+                    process.begin()
+                self._snapshots.refresh()
+                ledger = Ledger(self._folder, self._operator_key, self.settings, self._clock)
+            except BaseException:
+                self._end_processes()
+                raise
             self._ledger, self._resumed = ledger, ledger.waiting
             places = {os.path.dirname(file.path): file.path for file in self._files.values()}
             doubts = map(doubt_about_blocks, [*places.values(), self._folder])
             self._doubts = tuple(dict.fromkeys(doubt for doubt in doubts if doubt is not None))
             given = self._snapshots, self._suppression, self._send
-            self.worker = Worker(ledger, self._files, self._signer, self.settings, self._clock, *given)
+            verify = partial(self._verifier, verified)
+            self.worker = Worker(ledger, self._written, self._signer, self.settings, self._clock, *given, verify)
             tick = self.settings.tick
             self._rounds = [
                 Rounds("commit", tick, self.worker.commit),
@@ -176,9 +196,14 @@ class ErasureService:
             for rounds in running[:3]:
                 if not rounds.is_alive() and time.monotonic() < until:
                     rounds.once()
+            self._end_processes()
             with self.worker.turn:
                 self._ledger = None
                 ledger.close()
+
+    def _end_processes(self) -> None:
+        for process in (self._writer, self._verifier):
+            process.end()
 
     # -- requests ------------------------------------------------------------------------------------------------
 
