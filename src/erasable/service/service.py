@@ -188,6 +188,8 @@ class ErasureService:
             if ledger is None:
                 return
             until = time.monotonic() + timeout
+            late = threading.Timer(timeout, self._end_processes)  # nobody waits for them any longer
+            late.start()
             running = [rounds for rounds in self._rounds if rounds.is_alive()]
             for rounds in running:
                 rounds.end()
@@ -196,6 +198,7 @@ class ErasureService:
             for rounds in running[:3]:
                 if not rounds.is_alive() and time.monotonic() < until:
                     rounds.once()
+            late.cancel()
             self._end_processes()
             with self.worker.turn:
                 self._ledger = None
