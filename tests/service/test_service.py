@@ -254,10 +254,10 @@ def test_a_model_that_does_not_verify_signs_nothing_and_holds_up_no_other(servic
     service.worker.commit()
     verify = service.worker._verify
 
-    def failing(path):
+    def failing(path, *asked):
         if path.endswith("left.erasable"):
             raise VerificationError("not what learning its own rows gives.")
-        return verify(path)
+        return verify(path, *asked)
 
     monkeypatch.setattr(service.worker, "_verify", failing)
     sign = next(rounds for rounds in service._rounds if rounds.what == "sign")
@@ -382,10 +382,10 @@ def test_a_model_that_does_not_verify_keeps_no_other_from_learning(service, monk
     service.worker.commit()
     verify = service.worker._verify
 
-    def failing(path):
+    def failing(path, *asked):
         if path.endswith("left.erasable"):
             raise VerificationError("not what learning its own rows gives.")
-        return verify(path)
+        return verify(path, *asked)
 
     monkeypatch.setattr(service.worker, "_verify", failing)
 

@@ -58,11 +58,11 @@ class Line:
         self.announce(self.path.strip("/"), checksum(before), checksum(after))
         self.write(after)
 
-    def verified(self) -> Verified:
+    def verified(self, groups) -> Verified:
         people = self.people()
         digest = hashlib.sha256(" ".join(people).encode()).hexdigest()
         VERIFIED[digest] = people
-        return Verified(digest, "exact", lambda named: any(who.value in people for who in named), lambda _: False)
+        return Verified(digest, "exact", tuple(any(who.value in people for who in named) for named in groups), False)
 
 
 def checksum(people: list[str]) -> str:
@@ -115,7 +115,7 @@ class World:
             lambda: NOW,
             Nothing(),
             send=self.send,
-            verify=lambda path: self.files[path.strip("/")].verified(),
+            verify=lambda path, named, _: self.files[path.strip("/")].verified(named),
         )
 
     def send(self, url: str, entry) -> None:

@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Set
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import version
 from typing import Any
 
@@ -151,7 +152,7 @@ def make_receipt(
         state_before,
         state_after,
         guarantee,
-        version("erasable"),
+        _version(),
         format_version,
     )
     problem = _problem(receipt)
@@ -161,6 +162,11 @@ def make_receipt(
     signature = {"keyid": key.public.keyid, "sig": _base64(key.sign(pre_authentication(PAYLOAD_TYPE, payload)))}
     envelope: dict[str, Any] = {"payloadType": PAYLOAD_TYPE, "payload": _base64(payload), "signatures": [signature]}
     return rfc8785.dumps(envelope).decode() + "\n"
+
+
+@cache
+def _version() -> str:
+    return version("erasable")
 
 
 def check_request_id(text: str) -> str:

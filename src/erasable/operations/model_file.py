@@ -103,7 +103,7 @@ class ModelFile:
         self.path = os.fspath(path)
         self._like = like
         self._key, self._after_only, self._verify_first = key, after_only, verify_first
-        self._rewrite_unchanged, self._announce = rewrite_unchanged, announce
+        self._rewrite_unchanged, self.announce = rewrite_unchanged, announce
         self._held = HeldModel(self.path, like)
         self._line = Line(self.path, timeout)
 
@@ -378,7 +378,7 @@ class ModelFile:
                 if signing:
                     model.verify(state=state)
                 if rewriting and state is not None:
-                    self._held.write(writer, state, digests=digests, announce=self._announce)
+                    self._held.write(writer, state, digests=digests, announce=self.announce)
                     if digests:  # otherwise gaps may stay in the copy in memory, which nobody is handed
                         model.settle()
                 else:

@@ -19,7 +19,9 @@ from erasable.models.reports import LearnReport
 from erasable.models.shards import shards_of
 from erasable.operations.inspect import inspect
 from erasable.operations.model_file import ModelFile
+from erasable.service.beside import Beside, Here
 from erasable.service.entries import Entry, Kind, State
+from erasable.service.files_beside import PATIENCE, FileBeside, load_all
 from erasable.service.health import Health
 from erasable.service.identities import Identity
 from erasable.service.ledger import Ledger
@@ -28,12 +30,12 @@ from erasable.service.settings import Settings
 from erasable.service.snapshots import Snapshot, Snapshots
 from erasable.service.suppression import SuppressionList
 from erasable.service.verifications import Verification, Verifications
-from erasable.service.worker import Send, Worker
+from erasable.service.worker import Send, Worker, verified
 from erasable.store import doubt_about_blocks, locked
 
-_PATIENCE = 10.0  # seconds that a commit waits for another process with the model
 _PURGES = 600.0  # seconds
 _ASK_AGAIN = 0.1  # seconds: whether who waits for the writer's turn is to go on waiting
+_WRITER_NICENESS, _VERIFIER_NICENESS = 10, 19
 _SHORTEST_KEY = 16  # bytes
 
 
@@ -59,6 +61,9 @@ class ErasureService:
         Delivers callbacks: called with a url on an allowed host, and the entry. It must not follow redirects.
     suppression : SuppressionList, optional
         Takes those who were erased, so that ``learn`` passes over them.
+    processes : bool, default=False
+        Change models in one process beside this one, and verify them in another, which stands back where processors
+        are few: nothing here waits for them. By default both happen here, which is as right and starts sooner.
     clock, draw : callables, optional
         The time in UTC, and random names.
 
@@ -95,6 +100,7 @@ class ErasureService:
         settings: Settings | None = None,
         send: Send | None = None,
         suppression: SuppressionList | None = None,
+        processes: bool = False,
         clock: Callable[[], datetime] = _now,
         draw: Callable[[], str] = lambda: secrets.token_hex(8),
     ) -> None:
@@ -102,15 +108,24 @@ class ErasureService:
             raise ConfigurationError("a service needs at least one model.")
         if len(operator_key) < _SHORTEST_KEY:
             raise ConfigurationError(f"the operator's key must have at least {_SHORTEST_KEY} bytes.")
+        announce = {name: partial(self._announce, name) for name in models}
         self._files = {
-            name: ModelFile(path, timeout=_PATIENCE, rewrite_unchanged=True, announce=partial(self._announce, name))
+            name: ModelFile(path, timeout=PATIENCE, rewrite_unchanged=True, announce=announce[name])
             for name, path in models.items()
         }
+        paths = {name: os.path.abspath(file.path) for name, file in self._files.items()}
+        self._writer: Beside | Here = Here()
+        self._verifier: Beside | Here = Here()
+        self._written: Mapping[str, ModelFile | FileBeside] = self._files
+        if processes:
+            self._writer = writer = Beside(_WRITER_NICENESS, (load_all, [*paths.values()]))
+            self._verifier = Beside(_VERIFIER_NICENESS)
+            self._written = {name: FileBeside(path, writer, announce[name]) for name, path in paths.items()}
         self._folder, self._signer, self._operator_key = os.path.abspath(folder), signer, operator_key
         self.settings = settings or Settings()
         self._send, self._suppression, self._clock = send, suppression, clock
-        self._snapshots = Snapshots(self._files, draw)
-        self._verifications = Verifications({name: file.path for name, file in self._files.items()}, clock)
+        self._snapshots = Snapshots(self._written, draw)
+        self._verifications = Verifications(paths, clock, self._verifier)
         self._ledger: Ledger | None = None
         self._rounds: list[Rounds] = []
         self._doubts: tuple[str, ...] = ()
@@ -138,10 +153,16 @@ class ErasureService:
             if self._ledger is not None:
                 raise BusyError("the service is running already.")
             for file in self._files.values():
-                with locked(file.path, parts_of=shards_of, timeout=_PATIENCE):
+                with locked(file.path, parts_of=shards_of, timeout=PATIENCE):
                     pass  # what an interrupted change left behind is erased
-            self._snapshots.refresh()
-            ledger = Ledger(self._folder, self._operator_key, self.settings, self._clock)
+            try:
+                for process in (self._writer, self._verifier):
+                    process.begin()
+                self._snapshots.refresh()
+                ledger = Ledger(self._folder, self._operator_key, self.settings, self._clock)
+            except BaseException:
+                self._end_processes()
+                raise
             self._ledger, self._resumed = ledger, ledger.waiting
             for name, file in self._files.items():
                 ledger.found(name, checksum_at(file.path))
@@ -149,7 +170,8 @@ class ErasureService:
             doubts = map(doubt_about_blocks, [*places.values(), self._folder])
             self._doubts = tuple(dict.fromkeys(doubt for doubt in doubts if doubt is not None))
             given = self._snapshots, self._suppression, self._send
-            self.worker = Worker(ledger, self._files, self._signer, self.settings, self._clock, *given)
+            verify = partial(self._verifier, verified)
+            self.worker = Worker(ledger, self._written, self._signer, self.settings, self._clock, *given, verify)
             tick = self.settings.tick
             self._rounds = [
                 Rounds("commit", tick, self.worker.commit),
@@ -174,6 +196,8 @@ class ErasureService:
             if ledger is None:
                 return
             until = time.monotonic() + timeout
+            late = threading.Timer(timeout, self._end_processes)  # nobody waits for them any longer
+            late.start()
             running = [rounds for rounds in self._rounds if rounds.is_alive()]
             for rounds in running:
                 rounds.end()
@@ -182,9 +206,15 @@ class ErasureService:
             for rounds in running[:3]:
                 if not rounds.is_alive() and time.monotonic() < until:
                     rounds.once()
+            late.cancel()
+            self._end_processes()
             with self.worker.turn:
                 self._ledger = None
                 ledger.close()
+
+    def _end_processes(self) -> None:
+        for process in (self._writer, self._verifier):
+            process.end()
 
     # -- requests ------------------------------------------------------------------------------------------------
 

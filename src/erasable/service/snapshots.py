@@ -6,10 +6,19 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from erasable.errors import StoreError, UnknownRequestError
 from erasable.models.model import Model
-from erasable.operations.model_file import ModelFile
+
+
+class File(Protocol):
+    """What is needed of a model file."""
+
+    path: str
+
+    def predictor(self) -> tuple[Model, str]:
+        """What predicts as the file does now: see ``ModelFile``."""
 
 
 @dataclass(frozen=True)
@@ -37,13 +46,13 @@ class Snapshots:
 
     Parameters
     ----------
-    files : mapping of str to ModelFile
+    files : mapping of str to File
         By the names of their models.
     draw : callable
         Gives a random name.
     """
 
-    def __init__(self, files: Mapping[str, ModelFile], draw: Callable[[], str]) -> None:
+    def __init__(self, files: Mapping[str, File], draw: Callable[[], str]) -> None:
         self._files, self._draw = files, draw
         self._newest: dict[str, Snapshot] = {}
         self._seen: dict[str, tuple[int, ...]] = {}  # what the system said of the file

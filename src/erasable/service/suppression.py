@@ -78,6 +78,9 @@ class SuppressionList:
         if any(record["key"] != self._key_mark for record in found if "key" in record):
             raise InputError("the suppression list was made with another operator's key: give that one.")
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return SuppressionList, (self._path, self._key)  # for another process, which reads the list
+
     def __len__(self) -> int:
         return len(self._marks)
 

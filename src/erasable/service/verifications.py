@@ -10,6 +10,7 @@ from datetime import datetime
 from erasable.errors import ErasableError
 from erasable.models.reports import VerifyReport
 from erasable.operations.verify import verify_file
+from erasable.service.beside import Beside, Here
 
 
 @dataclass(frozen=True)
@@ -39,10 +40,20 @@ class Verification:
 
 
 class Verifications:
-    """The last verification of each model."""
+    """The last verification of each model.
 
-    def __init__(self, paths: Mapping[str, str], clock: Callable[[], datetime]) -> None:
-        self._paths, self._clock = paths, clock
+    Parameters
+    ----------
+    paths : mapping of str to str
+        Model files by name.
+    clock : callable
+        The time in UTC.
+    verifier : Beside or Here
+        Where they are carried out.
+    """
+
+    def __init__(self, paths: Mapping[str, str], clock: Callable[[], datetime], verifier: Beside | Here) -> None:
+        self._paths, self._clock, self._verifier = paths, clock, verifier
         self._last: dict[str, Verification] = {}
         self._turn = threading.Lock()
 
@@ -66,7 +77,7 @@ class Verifications:
 
         report, problem = None, None
         try:
-            report = verify_file(self._paths[name], progress=progress)
+            report = self._verifier(verify_file, self._paths[name], progress=progress)
         except ErasableError as error:
             problem = str(error)
         except Exception as error:  # its text may name somebody

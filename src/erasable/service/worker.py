@@ -7,10 +7,11 @@ Three rounds, each of which can be repeated after a crash at any moment: :meth:`
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
+from typing import Protocol
 from urllib.parse import urlsplit
 
 from erasable.audit.keys import PrivateKey
@@ -19,7 +20,6 @@ from erasable.errors import ConfigurationError, ErasableError, UnknownRequestErr
 from erasable.models.access import StoredRows, rows_of
 from erasable.models.files import read_model
 from erasable.models.state import State as ModelState
-from erasable.operations.model_file import ModelFile
 from erasable.service.entries import Entry, State
 from erasable.service.identities import Erasure, Identity, keys_in
 from erasable.service.ledger import Ledger
@@ -29,6 +29,16 @@ from erasable.service.suppression import SuppressionList
 
 #: Tells one callback url what became of a request; whatever it raises is tried again later.
 Send = Callable[[str, Entry], None]
+
+
+class File(Protocol):
+    """What is needed of a model file."""
+
+    path: str
+
+    def forget_together(self, requests: list[Erasure], /) -> object:
+        """Durable on return: see ``ModelFile``."""
+
 
 _BACK = (
     "{name} stores rows again of whom {back} completed requests named: another program learnt them, or restored an "
@@ -50,28 +60,29 @@ class Verified:
     Attributes
     ----------
     digest, guarantee : str
-    stores : callable
-        Whether it stores anything of one of some identities.
-    stores_listed : callable
-        Whether it stores anything of somebody on a suppression list.
+    stores : tuple of bool
+        Of each group of identities that was asked about, whether it stores anything of one of them.
+    stores_listed : bool
+        Whether it stores anything of somebody on the suppression list that was asked about.
     """
 
     digest: str
     guarantee: str
-    stores: Callable[[Iterable[Identity]], bool]
-    stores_listed: Callable[[SuppressionList], bool]
+    stores: tuple[bool, ...]
+    stores_listed: bool
 
 
-def verified(path: str) -> Verified:
-    """The model in a file, verified."""
+#: Verifies the model in a file, and asks it about groups of identities and a suppression list.
+Verify = Callable[[str, Sequence[Sequence[Identity]], SuppressionList | None], Verified]
+
+
+def verified(path: str, named: Sequence[Sequence[Identity]], listed: SuppressionList | None) -> Verified:
+    """The model in a file, read once: the state that is verified is that which is asked."""
     model, _ = read_model(path)
     guarantee = " ".join(str(model.guarantee).split())
-    return Verified(
-        model.verify().digest,
-        guarantee,
-        lambda named: any(keys_in(model, named)),
-        lambda listed: any(listed.stored_in(model)),
-    )
+    digest = model.verify().digest
+    stores = tuple(any(keys_in(model, group)) for group in named)
+    return Verified(digest, guarantee, stores, listed is not None and any(listed.stored_in(model)))
 
 
 @dataclass
@@ -100,7 +111,7 @@ class Worker:
     Parameters
     ----------
     ledger : Ledger
-    files : mapping of str to ModelFile
+    files : mapping of str to File
         Every model that an erasure has to reach, by name.
     signer : PrivateKey
     settings : Settings
@@ -117,14 +128,14 @@ class Worker:
     def __init__(
         self,
         ledger: Ledger,
-        files: Mapping[str, ModelFile],
+        files: Mapping[str, File],
         signer: PrivateKey,
         settings: Settings,
         clock: Callable[[], datetime],
         snapshots: Snapshots,
         suppression: SuppressionList | None = None,
         send: Send | None = None,
-        verify: Callable[[str], Verified] = verified,
+        verify: Verify = verified,
     ) -> None:
         self._ledger, self._files, self._signer, self._settings = ledger, files, signer, settings
         self._clock, self._snapshots, self._suppression, self._send = clock, snapshots, suppression, send
@@ -192,13 +203,12 @@ class Worker:
                 owed = [e for e in self._ledger.owing() if e.owes(name)]
                 if not owed:
                     continue
+                doubtful = [e for e in owed if self._is_doubtful(e, name)]
                 try:
-                    found = self._verify(file.path)
+                    found, gone = self._verified_without(file.path, [e for e in owed if e not in doubtful])
                 except ErasableError as error:  # the other models sign all the same
                     problems.append(error)
                     continue
-                doubtful = [e for e in owed if self._is_doubtful(e, name)]
-                gone = self._without(found, [e for e in owed if e not in doubtful])
                 if back := len(owed) - len(doubtful) - len(gone):
                     problems.append(VerificationError(_BACK.format(name=name, back=back)))
                 if doubtful:
@@ -213,7 +223,7 @@ class Worker:
                     completed_at=self._clock(),
                 )
                 self._ledger.put_receipts(
-                    (e.key, name, sign(requested_at=e.received, request_id=e.request_id)) for e in gone
+                    [(e.key, name, sign(requested_at=e.received, request_id=e.request_id)) for e in gone]
                 )
                 signed += len(gone)
                 for e in gone:
@@ -228,14 +238,14 @@ class Worker:
         vouched = self._suppression is not None or self._settings.vouch
         return model in entry.doubted and entry.key not in self._unsigned and not vouched
 
-    def _without(self, found: Verified, owed: list[Entry]) -> list[Entry]:
-        """Erasures whose people a state does not store; of those before the last start, a list says so."""
+    def _verified_without(self, path: str, owed: list[Entry]) -> tuple[Verified, list[Entry]]:
+        """A state, and the erasures whose people it does not store; of those before the last start, a list says so."""
         known = [e for e in owed if e.key in self._unsigned]
-        gone = [e for e in known if not found.stores(self._unsigned[e.key])]
         earlier = [e for e in owed if e.key not in self._unsigned]
-        if earlier and (self._suppression is None or not found.stores_listed(self._suppression)):
-            gone += earlier
-        return gone
+        named = [self._unsigned[e.key] for e in known]
+        found = self._verify(path, named, self._suppression if earlier else None)
+        gone = [e for e, stored in zip(known, found.stores, strict=True) if not stored]
+        return found, gone if found.stores_listed else gone + earlier
 
     def tell(self) -> int:
         """Try every callback that is due; how many outcomes were delivered.

@@ -16,17 +16,21 @@ from erasable.store._reading import LIMIT, read_all
 
 PartsOf = Callable[[bytes], Iterable[str]]
 
+# Bytes from one fsync to the next: whoever makes another file of that disk durable waits for what lies before it.
+_AT_ONCE = 1 << 22
 # One small buffer, used again and again: fresh pages for the zeros would cost more than writing them.
 _ZEROS = memoryview(bytes(1 << 20))
 
 
 def write_fully(disk: Disk, descriptor: int, data: memoryview) -> None:
-    """All of the bytes written: the system may take fewer at a time."""
+    """All of the bytes written, the last of them not durable yet: the system may take fewer at a time."""
     while data.nbytes:
-        taken = disk.write(descriptor, data)
+        taken = disk.write(descriptor, data[:_AT_ONCE])
         if taken <= 0:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         data = data[taken:]
+        if taken == _AT_ONCE:
+            disk.fsync(descriptor)
 
 
 def overwrite(disk: Disk, descriptor: int, path: str) -> None:
@@ -41,6 +45,8 @@ def overwrite(disk: Disk, descriptor: int, path: str) -> None:
         size = min(left, _ZEROS.nbytes)
         write_fully(disk, descriptor, _ZEROS[:size])
         left -= size
+        if left % _AT_ONCE == 0:
+            disk.fsync(descriptor)
     disk.fsync(descriptor)
 
 

@@ -245,6 +245,7 @@ def add_routes(app: FastAPI, service: ErasureService, guard: Guard, metrics: Met
     problems: dict[int | str, Any] = {code: {"description": "An error."} for code in (*_ERRORS, 415)}
     schema = InferenceRequest.model_json_schema(ref_template="#/components/schemas/{model}")
     defined = schema.pop("$defs")
+    often: dict[str, Any] = {"route_class_override": guard.direct("predict")}  # straight at the application
     add = router.add_api_route
     add("/v2/health/live", live, methods=["GET"])
     add("/v2/health/ready", ready, methods=["GET"], response_model=Ready, responses={503: {"model": Ready}})
@@ -258,7 +259,8 @@ def add_routes(app: FastAPI, service: ErasureService, guard: Guard, metrics: Met
         add(base, metadata, methods=["GET"], **more)
         add(f"{base}/ready", model_ready, methods=["GET"], **more)
         extra = {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
-        add(f"{base}/infer", infer, methods=["POST"], response_model=InferenceResponse, openapi_extra=extra, **more)
+        more |= {"methods": ["POST"], "response_model": InferenceResponse, "openapi_extra": extra, "tags": router.tags}
+        app.router.add_api_route(f"{base}/infer", infer, **more, **often)
     body: dict[str, Any] = {
         "requestBody": {
             "required": True,
@@ -270,9 +272,10 @@ def add_routes(app: FastAPI, service: ErasureService, guard: Guard, metrics: Met
         "dependencies": predicting,
         "responses": problems,
         "openapi_extra": body,
+        "tags": router.tags,
     }
-    add("/invocations", invocations, **common)
-    add("/models/{name}/invocations", invoked, **common)
+    app.router.add_api_route("/invocations", invocations, **common, **often)
+    app.router.add_api_route("/models/{name}/invocations", invoked, **common, **often)
     for path in ("/ping", "/health"):
         add(path, ping, methods=["GET"], include_in_schema=False)
     app.include_router(router)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import ipaddress
 import json
 import logging
@@ -110,6 +111,7 @@ def made_of(configuration: Configuration) -> tuple[ErasureService, TokenFile, Si
         settings=configuration.service,
         send=None if signer is None else callbacks(signer, configuration),
         suppression=suppression,
+        processes=True,
     )
     return service, TokenFile(folder / TOKENS), signer
 
@@ -150,6 +152,8 @@ def serve(configuration: Configuration, *, started: Callable[[Health], None] | N
                 **options,
             )
         )
+        gc.collect()
+        gc.freeze()  # what is there now stays: looking through it again would hold up everybody
         server.run()
     finally:
         service.stop(configuration.drain)

@@ -1,0 +1,211 @@
+"""A process beside this one: what it is asked comes back, and it may die, hang or be ended at any moment."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from erasable.errors import BusyError, InputError, UnknownOutcomeError
+from erasable.service.beside import Beside, Here
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks at /proc")
+CANARY = "canary-ann@example.org"
+
+
+class NotForOthersError(Exception):
+    """It cannot be sent."""
+
+    def __init__(self, one, two):
+        super().__init__(CANARY)
+
+
+def counted(*numbers, progress=None):
+    for i in range(3 if progress else 0):
+        progress(i, 3)
+    return sum(numbers), os.getpid(), os.nice(0)
+
+
+def failing(kind, text):
+    raise InputError(text) if kind == "ours" else NotForOthersError(1, 2) if kind == "odd" else ZeroDivisionError(text)
+
+
+def dying(folder, times):
+    """It dies so many times, and is done then."""
+    before = len(list(Path(folder).iterdir()))
+    if before < times:
+        (Path(folder) / str(before)).touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return before
+
+
+def working(folder, name, *_):
+    (Path(folder) / name).write_text(str(os.getpid()))
+    time.sleep(60)
+
+
+def seen(path):
+    """Once it is there and has something in it."""
+    until = time.monotonic() + 60
+    while not path.exists() or not path.read_text():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    return path.read_text()
+
+
+def is_there(pid):
+    """Whether a process is, and is not only remembered."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+def gone(pid):
+    until = time.monotonic() + 60
+    while is_there(pid):
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    return True
+
+
+@pytest.fixture
+def beside():
+    process = Beside(3, patience=60)
+    process.begin()
+    yield process
+    process.end()
+
+
+def test_what_a_function_gives_raises_and_says_comes_back(beside):
+    told = []
+    total, pid, niceness = beside(counted, 1, 2, progress=lambda *far: told.append(far))
+    assert (total, told) == (3, [(0, 3), (1, 3), (2, 3)])
+    assert pid == beside.pid != os.getpid()
+    assert niceness == os.nice(0) + 3
+    with pytest.raises(InputError, match=r"^text$"):
+        beside(failing, "ours", "text")
+    with pytest.raises(ZeroDivisionError):
+        beside(failing, "other", "text")
+    with pytest.raises(RuntimeError, match=r"^NotForOthersError$"):  # of what cannot be sent, its kind alone
+        beside(failing, "odd", "")
+    for number in (signal.SIGTERM, signal.SIGINT):  # which whoever stops the service sends to all of it
+        os.kill(pid, number)
+    assert beside(counted, 5) == (5, pid, niceness)
+    assert Here()(counted, 5)[:2] == (5, os.getpid())
+
+
+def test_what_cannot_be_sent_leaves_it_as_it_was(beside):
+    with pytest.raises(Exception, match="pickle"):
+        beside(counted, lambda: 0)
+    assert beside(counted, 5)[0] == 5
+
+
+def test_killed_while_it_works_another_is_asked_and_twice_it_says_so(beside, tmp_path):
+    first = beside(counted)[1]
+    assert beside(dying, tmp_path, 1) == 1
+    assert beside(counted)[1] != first
+    with pytest.raises(UnknownOutcomeError, match="ended while it worked"):
+        beside(dying, tmp_path, 3)
+    assert beside(dying, tmp_path, 3) == 3
+    os.kill(beside.pid, signal.SIGKILL)  # and while it does not
+    assert beside(counted, 5)[0] == 5
+
+
+def test_one_that_hangs_is_ended_and_the_next_call_has_another(tmp_path):
+    beside = Beside(0, patience=5)
+    beside.begin()
+    assert beside(counted, 1)[0] == 1
+    beside._patience = 0.3
+    with pytest.raises(UnknownOutcomeError, match=r"no sign of life for 0\.3 seconds"):
+        beside(working, tmp_path, "a")
+    assert gone(int(seen(tmp_path / "a")))
+    beside._patience = 60
+    assert beside(counted, 5)[0] == 5
+    beside.end()
+
+
+def test_ended_while_it_works_nobody_waits_and_nothing_is_left(beside, tmp_path):
+    raised = []
+
+    def ask():
+        try:
+            beside(working, tmp_path, "a")
+        except BusyError as error:
+            raised.append(error)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    pid = int(seen(tmp_path / "a"))
+    beside.end()
+    asking.join(60)
+    assert len(raised) == 1
+    assert gone(pid)
+    assert beside.pid is None
+    with pytest.raises(BusyError, match="start it"):
+        beside(counted)
+    beside.end()
+    beside.begin()
+    assert beside(counted, 5)[0] == 5
+
+
+def test_what_is_to_be_done_first_is_done_by_every_process_and_may_fail(tmp_path):
+    beside = Beside(0, (dying, tmp_path, 2))
+    beside.begin()
+    assert beside.is_starting()
+    with pytest.raises(UnknownOutcomeError):
+        beside(counted)
+    assert beside(counted, 5)[0] == 5
+    assert not beside.is_starting()
+    beside.end()
+    beside = Beside(0, (failing, "other", ""))
+    beside.begin()
+    assert beside(counted, 5)[0] == 5
+    beside.end()
+
+
+PARENT = """
+import sys
+from erasable.service.beside import Beside
+from tests.service.test_beside import working
+beside = Beside(0)
+beside.begin()
+beside(working, sys.argv[1], "a")
+"""
+
+
+def test_it_ends_with_whoever_began_it_whatever_it_does(tmp_path):
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen([sys.executable, "-c", PARENT, str(tmp_path)], env=environment) as parent:
+        pid = int(seen(tmp_path / "a"))
+        assert is_there(pid)
+        parent.kill()
+    assert gone(pid)
+
+
+def test_nothing_of_a_call_is_in_its_command_line_environment_or_output(beside, tmp_path, capfd):
+    def ask():
+        with pytest.raises(BusyError):
+            beside(working, tmp_path, "a", CANARY)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    pid = int(seen(tmp_path / "a"))
+    shown = [Path(f"/proc/{pid}/{name}").read_bytes() for name in ("cmdline", "environ", "comm")]
+    assert b"erasable.service.beside" in shown[0]
+    assert not any(CANARY.encode() in text for text in shown)
+    beside.end()
+    asking.join(60)
+    beside.begin()
+    with pytest.raises(ZeroDivisionError):
+        beside(failing, "other", CANARY)
+    with pytest.raises(RuntimeError):
+        beside(failing, "odd", CANARY)
+    beside.end()
+    assert CANARY not in "".join(capfd.readouterr())

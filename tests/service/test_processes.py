@@ -1,0 +1,268 @@
+"""Models are changed and verified by processes beside the service, which are killed, hang and find altered files."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+import sys
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from erasable import ErasableClassifier, ErasableKernelClassifier, ErasableRegressor, ModelFile
+from erasable.audit.receipts import check_receipt
+from erasable.errors import StoreError, VerificationError
+from erasable.models.files import read_model
+from erasable.service.beside import Beside
+from erasable.service.service import ErasureService
+from erasable.service.settings import Settings
+from erasable.service.suppression import SuppressionList
+from erasable.store import read_journal
+from tests.service.conftest import KEY, OPERATOR, TYPES, asked
+from tests.service.test_beside import gone, is_there
+from tests.service.test_service import people
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks at /proc")
+ROW = np.ones((1, 3))
+
+
+@pytest.fixture
+def aside(opened):
+    """A service with processes, both of which answer."""
+    service = opened(processes=True)
+    for process in (service._writer, service._verifier):
+        process(os.getpid)
+    return service
+
+
+def killed_after(process: Beside, seconds: float) -> threading.Timer:
+    """A thread that kills a process; not one that has begun since."""
+    timer = threading.Timer(seconds, process._process.kill)
+    timer.start()
+    return timer
+
+
+def signed(folder) -> Counter:
+    records = [record.content for record in read_journal(folder / "ledger" / "past")]
+    return Counter((r["request"], r["model"]) for r in records if "text" in r)
+
+
+def test_the_journey_is_that_of_one_process(aside, models, clock):
+    before = {name: aside.snapshot(name) for name in models}
+    name = asked(aside)
+    aside.worker.commit()
+    assert all("person-3" not in people(path) for path in models.values())
+    for model, path in models.items():
+        after = aside.snapshot(model)
+        assert after.version != before[model].version
+        assert after.model.decision(ROW) == read_model(path)[0].decision(ROW)
+        assert len(after.model.core) == len(before[model].model.core) - 3
+    assert aside.worker.sign() == 2
+    for model, text in aside.receipts(name).items():
+        said = check_receipt(text, KEY.public)
+        assert (said.request_id, said.state_after) == (name, ModelFile(models[model]).verify().digest)
+    assert aside._files["left"]._held.model is None  # the rows are in the memory of another process
+
+
+MOMENTS = (0.0, 0.006, 0.012, 0.03)  # seconds
+
+
+def test_the_verifier_is_killed_at_any_moment_and_every_receipt_comes_once_and_right(aside, models, tmp_path):
+    names = []
+    for i, seconds in enumerate(MOMENTS):
+        names += [asked(aside, f"person-{i}")]
+        aside.worker.commit()
+        killing = killed_after(aside._verifier, seconds)
+        assert aside.worker.sign() == 2
+        killing.join()
+        said = {model: check_receipt(text, KEY.public) for model, text in aside.receipts(names[-1]).items()}
+        assert {model: one.state_after for model, one in said.items()} == {
+            model: ModelFile(path).verify().digest for model, path in models.items()
+        }
+    assert signed(tmp_path) == Counter((name, model) for name in names for model in models)
+
+
+def test_the_writer_is_killed_at_any_moment_and_what_was_accepted_is_done(aside, models, tmp_path):
+    for i, seconds in enumerate(MOMENTS):
+        name = asked(aside, f"person-{i}")
+        killing = killed_after(aside._writer, seconds)
+        assert aside.worker.commit() == 1
+        killing.join()
+        assert aside.entry(name).state == "completed"
+        for model, path in models.items():
+            assert people(path) == {f"person-{k}" for k in range(i + 1, 20)}
+            assert ModelFile(path).verify().core_rows == len(aside.snapshot(model).model.core)
+            assert aside.snapshot(model).model.decision(ROW) == read_model(path)[0].decision(ROW)
+    assert aside.worker.sign() == 2 * len(MOMENTS)
+    assert b"person" not in b"".join(path.read_bytes() for path in (tmp_path / "ledger").iterdir())
+    assert not [path for path in tmp_path.iterdir() if path.suffix in (".new", ".old")]
+
+
+def test_one_that_hangs_holds_up_receipts_says_so_and_is_replaced(aside, models):
+    name = asked(aside)
+    aside.worker.commit()
+    pid = aside._verifier.pid
+    os.kill(pid, signal.SIGSTOP)
+    aside._verifier._patience = 0.3
+    sign = next(rounds for rounds in aside._rounds if rounds.what == "sign")
+    sign.once()
+    assert "could not sign: a process of the service gave no sign of life" in aside.health().problem
+    assert aside.receipts(name) is None
+    assert gone(pid)
+    aside._verifier._patience = 60.0
+    sign.once()
+    assert aside.health().ready
+    assert check_receipt(aside.receipts(name)["left"], KEY.public).state_after == aside.digest("left")
+
+
+def forged(path: Path) -> bytes:
+    """The file with one weight altered, and everything that is computed from its bytes made to fit."""
+    state = read_model(path)[0].snapshot()
+    weights = state.weights.copy()
+    weights[0, 0] += 1
+    return dataclasses.replace(state, weights=weights).to_bytes()
+
+
+def test_an_altered_file_is_not_signed_for(aside, models):
+    name = asked(aside)
+    aside.worker.commit()
+    good = models["left"].read_bytes()
+    models["left"].write_bytes(forged(models["left"]))
+    with pytest.raises(VerificationError, match="weights"):
+        aside.worker.sign()
+    assert aside.entry(name).receipts == {"right"}
+    models["left"].write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
+    with pytest.raises(ValueError, match=r"left\.erasable"):
+        aside.worker.sign()
+    models["left"].unlink()
+    with pytest.raises(StoreError, match=r"left\.erasable"):
+        aside.worker.sign()
+    assert aside.entry(name).receipts == {"right"}
+    models["left"].write_bytes(good)
+    assert aside.worker.sign() == 1
+    assert aside.receipts(name).keys() == {"left", "right"}
+
+
+def test_nobody_who_is_back_is_signed_for_also_after_a_start(opened, models, tmp_path):
+    backup = models["left"].read_bytes()
+    given = {"processes": True, "suppression": SuppressionList(tmp_path / "list", OPERATOR)}
+    service = opened(**given)
+    name = asked(service)
+    service.worker.commit()
+    models["left"].write_bytes(backup)
+    with pytest.raises(VerificationError, match="1 completed requests"):
+        service.worker.sign()
+    assert service.entry(name).receipts == {"right"}
+    service._rounds = []  # it stops without another try
+    service = opened(**given)  # now only the list knows
+    with pytest.raises(VerificationError, match="1 completed requests"):
+        service.worker.sign()
+    ModelFile(models["left"]).forget(subjects=["person-3"])
+    assert service.worker.sign() == 1
+
+
+def test_what_others_change_is_noticed_and_what_is_learnt_is_predicted_with_and_can_be_erased(aside, models):
+    class Block:
+        X, y, ids, subjects, weights = 5 * ROW, np.array([True]), ["new"], ["person-30"], None
+
+    ModelFile(models["right"]).forget(subjects=["person-1"])
+    assert aside._snapshots.refresh() == ["right"]
+    assert aside.learn("right", [Block]).rows == 1
+    assert aside.snapshot("right").model.decision(ROW) == read_model(models["right"])[0].decision(ROW)
+    asked(aside, "person-30")
+    aside.worker.commit()
+    assert people(models["right"]) == {f"person-{i}" for i in range(20) if i != 1}
+
+
+def test_a_verification_that_somebody_asks_for_is_carried_out_there_with_progress(aside):
+    begun = aside.verify("left")
+    until = time.monotonic() + 60
+    while (found := aside.verification("left")).ended is None:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    assert begun.model == "left"
+    assert found.problem is None
+    assert (found.report.digest, found.report.core_rows) == (aside.digest("left"), 60)
+    assert (found.done, found.total) == (60, 60)
+
+
+def test_told_to_stop_it_finishes_and_no_process_is_left(tmp_path, models):
+    settings = Settings(identity_types=TYPES, tick=0.02)
+    service = ErasureService(
+        models, tmp_path / "ledger", signer=KEY, operator_key=OPERATOR, settings=settings, processes=True
+    )
+    with service:
+        pids = [service._writer.pid, service._verifier.pid]
+        name = asked(service)
+    assert all(map(gone, pids))
+    assert set(signed(tmp_path)) == {(name, model) for model in models}
+    with service:  # once more
+        again = [service._writer.pid, service._verifier.pid]
+        assert all(map(is_there, again))
+        os.kill(again[1], signal.SIGSTOP)
+        late = asked(service, "person-4")
+        begin = time.monotonic()
+        service.stop(2.0)  # it does not wait for one that hangs
+        assert time.monotonic() - begin < 20
+    assert all(map(gone, again))
+    with service:
+        until = time.monotonic() + 60
+        while service.receipts(late) is None:
+            assert time.monotonic() < until
+            time.sleep(0.02)
+
+
+def test_a_start_that_fails_leaves_no_process(opened, models, tmp_path, monkeypatch):
+    begun = []
+    begin = Beside.begin
+    monkeypatch.setattr(Beside, "begin", lambda self: (begin(self), begun.append(self.pid)))
+    models["left"].write_bytes(b"no model")
+    with pytest.raises(ValueError, match=r"left\.erasable"):
+        opened(processes=True)
+    assert len(begun) == 2
+    assert all(map(gone, begun))
+
+
+def test_no_identity_is_in_command_lines_environments_or_output_of_the_processes(aside, capfd, tmp_path):
+    for i in range(3):
+        asked(aside, f"canary-{i}")
+        asked(aside, f"person-{i}")
+    aside.worker.commit()
+    aside.worker.sign()
+    for process in (aside._writer, aside._verifier):
+        for name in ("cmdline", "environ", "comm"):
+            shown = Path(f"/proc/{process.pid}/{name}").read_bytes()
+            assert b"canary" not in shown
+            assert b"person" not in shown
+    for process in (aside._writer, aside._verifier):
+        process.end()
+    said = "".join(capfd.readouterr())
+    assert "canary" not in said
+    assert "person" not in said
+    assert b"canary" not in b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize("kind", ["linear", "kernel", "regression"])
+def test_models_of_every_kind_predict_here_as_they_do_there(tmp_path, kind):
+    X = np.random.default_rng(0).standard_normal((40, 3))
+    made = {
+        "linear": lambda: ErasableClassifier(threshold=0.0).fit(X, X[:, 0] > 0, subjects=[*range(40)]),
+        "kernel": lambda: ErasableKernelClassifier(threshold=0.01).fit(X, X[:, 0] > 0, subjects=[*range(40)]),
+        "regression": lambda: ErasableRegressor((-5, 5), threshold=0.0).fit(X, X[:, 0], subjects=[*range(40)]),
+    }
+    made[kind]().save(tmp_path / "m")
+    given = {"signer": KEY, "operator_key": OPERATOR, "settings": Settings(identity_types=TYPES), "processes": True}
+    service = ErasureService({"m": tmp_path / "m"}, tmp_path / "ledger", **given)
+    service.start(threads=False)
+    for _ in range(2):
+        found = service.snapshot("m").model
+        assert found.decision(X).tobytes() == read_model(tmp_path / "m")[0].decision(X).tobytes()
+        asked(service, "7")
+        service.worker.commit()
+    assert service.worker.sign() == 2
+    service.stop()
