@@ -3,7 +3,8 @@
     PYTHONPATH=src python benchmarks/gpu.py [--out FILE] [--rows N] [--columns D] [--device cuda]
 
 Prints what it finds and writes it as JSON, section by section, so that a run that is cut short leaves what it has.
-Needs PyTorch, NumPy, SciPy and scikit-learn; with the defaults some 60 GB of memory, and less than eight minutes.
+Needs PyTorch, NumPy, SciPy and scikit-learn; with the defaults some 60 GB of memory here and 60 GB there, and some five
+minutes on an H200.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import sys
 import time
 import traceback
 import warnings
+from copy import deepcopy
 from fractions import Fraction
 from pathlib import Path
 
@@ -54,12 +56,17 @@ except ImportError:
     sys.modules["flint"] = type(sys)("flint")
     sys.modules["flint"].fmpz_mat = fmpz_mat
 
+from erasable.core import device_rows
+from erasable.core.device_rows import DeviceRows
 from erasable.core.selector import RawRows
 from erasable.engines import Torch
-from erasable.engines.device import DeviceScreen, probe
+from erasable.engines.device import DeviceScreen, _Ready, probe
 from erasable.errors import EngineError, WeakModelWarning
+from erasable.estimators import validated
 from erasable.estimators.linear import ErasableClassifier
 from erasable.features import RandomFourierFeatures
+from erasable.models import passes
+from erasable.models.blocks import Rows
 
 FOUND: dict[str, dict] = {}
 warnings.simplefilter("ignore", WeakModelWarning)  # rows are made to be hard, not to be learnt
@@ -72,6 +79,8 @@ class Run:
         self.name, self.n, self.d, self.out = given.device, given.rows, given.columns, given.out
         self.device = torch.device(given.device)
         self.cuda = self.device.type == "cuda"
+        if not self.cuda:
+            device_rows._SHARED = ()  # what a GPU would do is then done here
 
     def sync(self):
         """Wait for the device."""
@@ -147,12 +156,19 @@ def digests(run):
             return clf.partial_fit(X[first:], y[first:], ids=ids[first:])
 
         plain = learnt(None)
-        same = []
-        for block in (2**16, 2**22, 2**27):
-            engine = Torch(run.name)
+        same = {}
+        ways = [("arrays", run.name, 2**k) for k in (16, 22, 27)]
+        ways += [("arrays, screened by torch here", "cpu", 2**22), ("tensors", run.name, 2**18)]
+        for way, device, block in ways:
+            engine = Torch(device)
             engine.block_bytes = block
-            same.append(learnt(engine).state_digest() == plain.state_digest())
-        found[name] = {"same_digest": all(same), "core_rows": plain.n_core_, "rows": len(X)}
+            given = torch.tensor(rows, device=run.device) if way == "tensors" else rows
+            one = learnt(engine, X=given).state_digest() == plain.state_digest()
+            same[way] = same.get(way, True) and one
+        whole = ErasableClassifier(**how).fit(rows, y, ids=ids).state_digest()
+        there = ErasableClassifier(**how, engine=Torch(run.name)).fit(torch.tensor(rows, device=run.device), y, ids=ids)
+        same["tensors, one call"] = there.state_digest() == whole
+        found[name] = {"same_digest": all(same.values()), "ways": same, "core_rows": plain.n_core_, "rows": len(X)}
     found["all_same"] = all(case["same_digest"] for case in found.values())
     return found
 
@@ -242,14 +258,52 @@ def ceilings(run):
 
 
 def on_the_device(run):
-    """Rows that are on the device already."""
-    screen, _, rows = screen_of(run)
+    """Rows that are on the device already: the screen alone, and a whole call of ``learn`` into a model that is there.
+
+    Both against ``(X @ M).square().sum(1)`` in float32 on the same rows, in turns.
+    """
+    screen, model, rows = screen_of(run)
     ready, n = screen.ready(), 2**18 if run.cuda else 2**12
     X = rows(n)
     products = torch.empty_like(X)
-    seconds = run.timed(lambda: ready.test(X, None, products))
-    rate = n / seconds
-    return {"rows_per_s": rate, "of_float32_rate": rate / FOUND["ceilings"]["float32_rows_per_s"], "wanted": 0.5}
+    product = run.timed(lambda: (X @ ready.M).square().sum(1))
+    alone = run.timed(lambda: ready.test(X, None, products))
+    found = {
+        "product_rows_per_s": n / product,
+        "rows_per_s": n / alone,
+        "of_float32_rate": product / alone,
+        "wanted": 0.5,
+    }
+    X = products = None
+
+    n = min(run.n // 2, 2**22 if run.cuda else 2**14)
+    X = rows(n)
+    y = (X[:, 0] > 0).cpu().numpy()
+    started = ErasableClassifier(threshold=0.06)
+    some = rows(20 * run.d).cpu().numpy()
+    started.fit(some, some[:, 0] > 0)
+    best = run.timed(lambda: [(part @ ready.M).square().sum(1) for part in X.split(2**18)], 3)
+    raw = RawRows(DeviceRows(X), model.configuration.grid)
+    screened = run.timed(lambda: screen(raw), 3)
+    times, reports = [], []
+    for _ in range(3):
+        clf = deepcopy(started).set_params(engine=Torch(run.name, threads=4))
+        run.sync()
+        began = time.perf_counter()
+        reports.append(clf.learn(X, y))
+        times.append(time.perf_counter() - began)
+    passes = float(np.median([sum(one.screening_seconds for one in report.rounds) for report in reports]))
+    found["through_fit"] = {
+        "rows": n,
+        "product_rows_per_s": n / best,
+        "screen_rows_per_s": n / screened,
+        "screen_of_float32_rate": best / screened,
+        "pass_rows_per_s": n / passes,
+        "pass_of_float32_rate": best / passes,
+        "call_rows_per_s": n / float(np.median(times)),
+        "rounds": [vars(one) for one in reports[-1].rounds],
+    }
+    return found
 
 
 def streamed(run):
@@ -327,7 +381,8 @@ def ridge(run, X, y, capacity):
     b = torch.zeros(d + 1, dtype=torch.float64, device=run.device)
     step = max(1, 2**28 // (4 * d))
     for low in range(0, len(X), step):
-        part = torch.from_numpy(X[low : low + step]).to(run.device, non_blocking=True)
+        part = X[low : low + step]
+        part = part if isinstance(part, torch.Tensor) else torch.from_numpy(part).to(run.device, non_blocking=True)
         part = torch.nn.functional.normalize(part)
         part = torch.cat([part, torch.ones(len(part), 1, device=run.device)], dim=1) * 2**-0.5
         sign = torch.from_numpy(np.where(y[low : low + step], np.float32(1), np.float32(-1))).to(run.device)
@@ -338,49 +393,126 @@ def ridge(run, X, y, capacity):
     return weights
 
 
-def whole_fit(run):
-    """Ten million rows: learnt with the device, and ridge regression on all of them in the same run."""
-    n, d = run.n, run.d
+def made_rows(run, n):
+    """Rows whose columns fall in size, and noisy labels: arrays here, and a tensor on the device."""
     generator = torch.Generator(run.device).manual_seed(3)
-    spectrum = torch.arange(1, d + 1, device=run.device) ** -0.5
-    rule = torch.randn(d, generator=generator, device=run.device)
-    began = time.perf_counter()
-    X, y = np.empty((n + 2**16, d), dtype=np.float32), np.empty(n + 2**16, dtype=bool)
-    for low in range(0, len(X), 2**17):
-        part = torch.randn(min(2**17, len(X) - low), d, generator=generator, device=run.device) * spectrum
+    spectrum = torch.arange(1, run.d + 1, device=run.device) ** -0.5
+    rule = torch.randn(run.d, generator=generator, device=run.device)
+    there = torch.empty((n, run.d), device=run.device)
+    y = np.empty(n, dtype=bool)
+    for low in range(0, n, 2**17):
+        part = there[low : low + 2**17]
+        part.normal_(generator=generator).mul_(spectrum)
         score = part @ rule
         score += 0.3 * score.std() * torch.randn(len(part), generator=generator, device=run.device)
-        X[low : low + len(part)] = part.cpu().numpy()
         y[low : low + len(part)] = (score > 0).cpu().numpy()
-    found = {"rows": n, "columns": d, "making_s": time.perf_counter() - began}
+    return there, y
+
+
+class Stages:
+    """Seconds that a call spends in some functions, added up over all threads."""
+
+    def __init__(self, **functions):
+        self.functions, self.seconds, self.real = functions, dict.fromkeys(functions, 0.0), {}
+
+    def __enter__(self):
+        for name, (owner, attribute) in self.functions.items():
+            self.real[name] = getattr(owner, attribute)
+            setattr(owner, attribute, self._timed(name, self.real[name]))
+        return self
+
+    def _timed(self, name, real):
+        def timed(*given, **named):
+            began = time.perf_counter()
+            try:
+                return real(*given, **named)
+            finally:
+                self.seconds[name] += time.perf_counter() - began
+
+        return timed
+
+    def __exit__(self, *_):
+        for name, (owner, attribute) in self.functions.items():
+            setattr(owner, attribute, self.real[name])
+
+
+def stages():
+    """What a fit is made of."""
+    return Stages(
+        checking_rows=(validated, "validate_data"),
+        finite_here=(validated, "_seen_to_be_finite"),
+        finite_there=(DeviceRows, "unfit"),
+        checking_names=(passes.Sieve, "checked"),
+        hashing=(passes, "keyed_hash"),
+        setting_up_the_screen=(DeviceScreen, "ready"),
+        screening=(_Ready, "survivors"),
+        picking_rows=(Rows, "take"),
+        copying_survivors=(DeviceRows, "here"),
+        deciding=(Rows, "learnt_by"),
+    )
+
+
+def fitted(run, found, name, rows, answers, threads=4):
+    """A model of all rows, once as it is and once with a watch on its stages."""
+    clf = ErasableClassifier(threshold=0.1, engine=Torch(run.name, threads=threads))
+    run.sync()
     began = time.perf_counter()
-    found["pinned_in_place"] = run.cuda and registered(X)
-    found["pinning_s"] = time.perf_counter() - began
+    report = clf.learn(rows, answers)
+    took = time.perf_counter() - began
+    found[name] = {"fit_s": took, "threads": threads, "rounds": [vars(one) for one in report.rounds]}
+    clf.coef_  # noqa: B018
+    found[name] |= {"fit_and_weights_s": time.perf_counter() - began, "core_rows": clf.n_core_}
+    found[name]["digest"] = clf.state_digest()
+    with stages() as watched:
+        ErasableClassifier(threshold=0.1, engine=Torch(run.name, threads=threads)).learn(rows, answers)
+    found[name]["stages_s"] = watched.seconds
+    return clf
+
+
+def whole_fit(run):
+    """Ten million rows, on the device and in memory here, and ridge regression on all of them in the same run."""
+    n, found = run.n, {"rows": run.n, "columns": run.d}
+    began = time.perf_counter()
+    there, y = made_rows(run, n + 2**16)
+    X = np.empty(there.shape, dtype=np.float32)
+    for low in range(0, len(X), 2**17):
+        X[low : low + 2**17] = there[low : low + 2**17].cpu().numpy()
+    found["making_s"] = time.perf_counter() - began
     rows, answers, test, wanted = X[:n], y[:n], X[n:], y[n:]
 
     some = min(n, 300_000)
-    digests = {}
-    for name, engine in (("here", None), ("there", Torch(run.name, threads=4))):
+    for name, engine in (("here", None), ("there", Torch(run.name, threads=4)), ("resident", Torch(run.name))):
+        given = there[:some] if name == "resident" else rows[:some]
         began = time.perf_counter()
-        clf = ErasableClassifier(threshold=0.1, engine=engine).fit(rows[:some], answers[:some])
-        digests[name] = clf.state_digest()
+        clf = ErasableClassifier(threshold=0.1, engine=engine).fit(given, answers[:some])
         found[f"fit_of_{some}_{name}_s"] = time.perf_counter() - began
-    found["same_digest"] = digests["here"] == digests["there"]
+        found.setdefault("digests", {})[name] = clf.state_digest()
+    found["same_digest"] = len(set(found.pop("digests").values())) == 1
 
-    began = time.perf_counter()
-    clf = ErasableClassifier(threshold=0.1)
-    report = clf.set_params(engine=Torch(run.name, threads=4)).learn(rows, answers)
-    found["fit_s"] = time.perf_counter() - began
-    clf.coef_  # noqa: B018
-    found["fit_and_weights_s"] = time.perf_counter() - began
-    found["rounds"] = [vars(one) for one in report.rounds]
-    found["core_rows"] = clf.n_core_
+    clf = fitted(run, found, "from_the_device", there[:n], answers)
     found["accuracy"] = float(np.mean(clf.predict(test) == wanted))
+    run.sync()
+    began = time.perf_counter()
+    w = ridge(run, there[:n], answers, clf.capacity)
+    found["ridge_on_the_device_s"] = time.perf_counter() - began
+    there = there[n:].clone()
+    if run.cuda:
+        torch.cuda.empty_cache()
+
+    fitted(run, found, "from_pageable_memory", rows, answers)
+    began = time.perf_counter()
+    found["pinned_in_place"] = run.cuda and registered(X)
+    found["pinning_s"] = time.perf_counter() - began
+    fitted(run, found, "from_pinned_memory", rows, answers)
+    ways = ("from_the_device", "from_pageable_memory", "from_pinned_memory")
+    found["same_digest_of_all"] = len({found[way]["digest"] for way in ways}) == 1
+    found["fit_s"], found["rounds"] = found["from_pinned_memory"]["fit_s"], found["from_pinned_memory"]["rounds"]
+    found["core_rows"] = clf.n_core_
 
     began = time.perf_counter()
-    w = ridge(run, rows, answers, clf.capacity)
+    ridge(run, rows, answers, clf.capacity)
     found["ridge_on_all_rows_s"] = time.perf_counter() - began
-    part = torch.nn.functional.normalize(torch.from_numpy(test).to(run.device)).double()
+    part = torch.nn.functional.normalize(there).double()
     predicted = ((part @ w[:-1] + w[-1]) * 2**-0.5 > 0).cpu().numpy()
     found["accuracy_of_ridge"] = float(np.mean(predicted == wanted))
     return found
