@@ -276,7 +276,7 @@ def on_the_device(run):
     }
     X = products = None
 
-    n = min(run.n // 2, 2**22 if run.cuda else 2**14)
+    n = min(run.n, 2**23 if run.cuda else 2**14)
     X = rows(n)
     y = (X[:, 0] > 0).cpu().numpy()
     started = ErasableClassifier(threshold=0.06)
