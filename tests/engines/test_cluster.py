@@ -223,8 +223,8 @@ def test_persisted_collections_are_screened_where_they_lie(threads):
 
     with distributed.Client(threads, set_as_default=False) as client:
         frame, arrays = persisted(client)
-        with stream_table(frame, **COLUMNS) as stream:
-            for engine in (Dask(client), Dask(threads.scheduler_address), None, Local(threads=2)):
+        with stream_table(frame, **COLUMNS) as stream, Dask(threads.scheduler_address) as another:
+            for engine in (Dask(client), another, None, Local(threads=2)):
                 for rows in (stream, arrays):
                     clf = clone(CLASSIFIER)
                     report = clf.learn_blocks(rows, engine=engine, budget_bytes=25_000)

@@ -71,7 +71,8 @@ def check_rows(
             X, y = validate_data(stand_in, X, _numbers(y), multi_output=True, **options)
         else:
             X, y = validate_data(stand_in, X, plain_labels(y), **options)
-            check_classification_targets(y)
+            if y.dtype != bool:  # which are classes in any case
+                check_classification_targets(y)
         X = _finite(_narrow(X)) if there is None else _fit_to_learn(there)
         return X, y, {k: v for k, v in vars(stand_in).items() if k in SCHEMA}
     except (ValueError, OverflowError) as error:

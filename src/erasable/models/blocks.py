@@ -28,7 +28,8 @@ Mask = npt.NDArray[np.bool_]
 
 
 def first_rows(row_bytes: float, width: int, budget_bytes: float) -> float:
-    """How many rows of about so many bytes are held without a screen."""
+    """How many rows of about so many bytes, beside their names, are held without a screen."""
+    row_bytes += _NUMBER_BYTES
     return _KEPT * _sparing(row_bytes, width, budget_bytes) / row_bytes
 
 
