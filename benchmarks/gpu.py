@@ -79,6 +79,7 @@ class Run:
         self.name, self.n, self.d, self.out = given.device, given.rows, given.columns, given.out
         self.device = torch.device(given.device)
         self.cuda = self.device.type == "cuda"
+        self.made = None
         if not self.cuda:
             device_rows._SHARED = ()  # what a GPU would do is then done here
 
@@ -173,25 +174,27 @@ def digests(run):
     return found
 
 
-def screen_of(run, core=None, tau=0.06):
-    """A screen from so many core rows, and a generator of rows like them on the device."""
-    generator = torch.Generator(run.device).manual_seed(5)
-    spectrum = torch.arange(1, run.d + 1, device=run.device) ** -0.5
+def screen_of(run):
+    """A screen from the core rows of a model, the model, and a generator of rows like its own on the device."""
+    if run.made is None:
+        generator = torch.Generator(run.device).manual_seed(5)
+        spectrum = torch.arange(1, run.d + 1, device=run.device) ** -0.5
 
-    def rows(n):
-        return torch.randn(n, run.d, generator=generator, device=run.device) * spectrum
+        def rows(n):
+            return torch.randn(n, run.d, generator=generator, device=run.device) * spectrum
 
-    some = rows(core or 20 * run.d).cpu().numpy()
-    clf = ErasableClassifier(threshold=tau).fit(some, some[:, 0] > 0)
-    return DeviceScreen(clf.model_.screening(), run.name), clf.model_, rows
+        some = rows(20 * run.d).cpu().numpy()
+        run.made = ErasableClassifier(threshold=0.06).fit(some, some[:, 0] > 0), rows
+    clf, rows = run.made
+    return DeviceScreen(clf.model_.screening(), run.name), clf, rows
 
 
 def survivors(run):
     """Which rows are left here and there: at most a few whose leverage lies between two roundings may differ."""
-    screen, model, rows = screen_of(run)
+    screen, clf, rows = screen_of(run)
     X = rows(20_000).cpu().numpy()
-    raw = RawRows(X, model.configuration.grid)
-    here, there = model.screening()(raw), screen(raw)
+    raw = RawRows(X, clf.model_.configuration.grid)
+    here, there = clf.model_.screening()(raw), screen(raw)
     return {
         "rows": len(X),
         "left_here": int(here.sum()),
@@ -262,7 +265,7 @@ def on_the_device(run):
 
     Both against ``(X @ M).square().sum(1)`` in float32 on the same rows, in turns.
     """
-    screen, model, rows = screen_of(run)
+    screen, clf, rows = screen_of(run)
     ready, n = screen.ready(), 2**18 if run.cuda else 2**12
     X = rows(n)
     products = torch.empty_like(X)
@@ -279,18 +282,15 @@ def on_the_device(run):
     n = min(run.n, 2**23 if run.cuda else 2**14)
     X = rows(n)
     y = (X[:, 0] > 0).cpu().numpy()
-    started = ErasableClassifier(threshold=0.06)
-    some = rows(20 * run.d).cpu().numpy()
-    started.fit(some, some[:, 0] > 0)
     best = run.timed(lambda: [(part @ ready.M).square().sum(1) for part in X.split(2**18)], 3)
-    raw = RawRows(DeviceRows(X), model.configuration.grid)
+    raw = RawRows(DeviceRows(X), clf.model_.configuration.grid)
     screened = run.timed(lambda: screen(raw), 3)
     times, reports = [], []
     for _ in range(3):
-        clf = deepcopy(started).set_params(engine=Torch(run.name, threads=4))
+        more = deepcopy(clf).set_params(engine=Torch(run.name, threads=4))
         run.sync()
         began = time.perf_counter()
-        reports.append(clf.learn(X, y))
+        reports.append(more.learn(X, y))
         times.append(time.perf_counter() - began)
     passes = float(np.median([sum(one.screening_seconds for one in report.rounds) for report in reports]))
     found["through_fit"] = {
@@ -308,13 +308,13 @@ def on_the_device(run):
 
 def streamed(run):
     """Rows that lie in the memory of the host: pinned, and as arrays usually are."""
-    screen, model, rows = screen_of(run)
+    screen, clf, rows = screen_of(run)
     n, found = 2**21 if run.cuda else 2**13, {}
     for name in ("pinned", "pageable") if run.cuda else ("pageable",):
         host = torch.empty((n, run.d), pin_memory=name == "pinned")
         for low in range(0, n, n // 8):
             host[low : low + n // 8].copy_(rows(n // 8))
-        raw = RawRows(host.numpy(), model.configuration.grid)
+        raw = RawRows(host.numpy(), clf.model_.configuration.grid)
         seconds = run.timed(lambda raw=raw: screen(raw), 3)
         found[name] = {"rows_per_s": n / seconds, "bytes_per_s": 4 * n * run.d / seconds}
         if run.cuda:
@@ -342,9 +342,9 @@ def short_of_memory(run):
     """With little memory left on the device, the same answer in smaller chunks; with next to none, an error."""
     if not run.cuda:
         return {"left_out": "there is no GPU"}
-    screen, model, rows = screen_of(run)
+    screen, clf, rows = screen_of(run)
     X = rows(50_000).cpu().numpy()
-    raw = RawRows(X, model.configuration.grid)
+    raw = RawRows(X, clf.model_.configuration.grid)
     expected = screen(raw)
     torch.cuda.empty_cache()
     found = {}
@@ -518,7 +518,7 @@ def whole_fit(run):
     return found
 
 
-SECTIONS = (machine, probes, digests, survivors, ceilings, on_the_device, streamed, short_of_memory, whole_fit)
+SECTIONS = (machine, ceilings, on_the_device, streamed, whole_fit, digests, survivors, probes, short_of_memory)
 
 
 def main():

@@ -211,8 +211,8 @@ def test_a_driver_that_is_killed_leaves_nothing_and_the_next_one_learns_all(tmp_
 def persisted(client):
     """The rows as a dataframe and as arrays whose partitions are on the workers."""
     import dask.array as da
-    import dask.dataframe as dd
 
+    dd = pytest.importorskip("dask.dataframe", reason="Dask has no dataframes here")
     frame = client.persist(dd.from_pandas(arrow_table().to_pandas(), npartitions=5, sort=False))
     lazy = [da.from_array(part, chunks=(200, *part.shape[1:])) for part in (X, Y, IDS)]
     return frame, ArrayRows(client.persist(lazy[0]) * 1, lazy[1], client.persist(lazy[2]), OWNERS)
@@ -242,9 +242,9 @@ def test_persisted_collections_are_screened_where_they_lie(threads):
 
 def test_a_worker_that_dies_with_its_partition(processes):
     """It is made again where Dask knows how; else nothing is learnt."""
-    import dask.dataframe as dd
     import distributed
 
+    dd = pytest.importorskip("dask.dataframe", reason="Dask has no dataframes here")
     with distributed.Client(processes, set_as_default=False) as client:
         frame, arrays = persisted(client)
         kill_one(client)

@@ -134,9 +134,13 @@ def _seen_to_be_finite(X: Any) -> bool:
     if type(X) is not np.ndarray or X.dtype not in (np.float32, np.float64) or X.ndim != 2 or X.size < _MANY:
         return False
     step = max(1, _SUMMED // X.shape[1])
-    with np.errstate(over="ignore", invalid="ignore"), ThreadPoolExecutor(min(16, os.cpu_count() or 1)) as pool:
-        sums = pool.map(lambda low: float(np.sum(X[low : low + step])), range(0, len(X), step))
-        return all(np.isfinite(total) for total in sums)
+
+    def sums_up(low: int) -> bool:
+        with np.errstate(over="ignore", invalid="ignore"):
+            return bool(np.isfinite(np.sum(X[low : low + step])))
+
+    with ThreadPoolExecutor(min(16, os.cpu_count() or 1)) as pool:
+        return all(pool.map(sums_up, range(0, len(X), step)))
 
 
 def _columns_of_text(X: Any) -> list[str]:
