@@ -3,7 +3,8 @@
     PYTHONPATH=src python benchmarks/gpu.py [--out FILE] [--rows N] [--columns D] [--device cuda]
 
 Prints what it finds and writes it as JSON, section by section, so that a run that is cut short leaves what it has.
-Needs PyTorch, NumPy, SciPy and scikit-learn; with the defaults some 60 GB of memory, and less than eight minutes.
+Needs PyTorch and what the package needs; with the defaults some 60 GB of memory here and 60 GB there, and some five
+minutes on an H200.
 """
 
 from __future__ import annotations
@@ -16,44 +17,18 @@ import sys
 import time
 import traceback
 import warnings
-from fractions import Fraction
+from copy import deepcopy
 from pathlib import Path
 
 import numpy as np
 import torch
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 
-try:
-    import flint  # noqa: F401
-except ImportError:
-
-    class fmpz_mat:  # noqa: N801
-        """The little of python-flint that a tie is decided with, for machines that lack it."""
-
-        def __init__(self, n, m, entries):
-            self.rows = [[Fraction(int(v)) for v in entries[i * m : (i + 1) * m]] for i in range(n)]
-
-        def solve(self, other):
-            """Gauss-Jordan elimination in rationals."""
-            A = [[*row, *right] for row, right in zip(self.rows, other.rows, strict=True)]
-            for k in range(len(A)):
-                pivot = next(i for i in range(k, len(A)) if A[i][k])
-                A[k], A[pivot] = A[pivot], A[k]
-                A[k] = [v / A[k][k] for v in A[k]]
-                for i in range(len(A)):
-                    if i != k and A[i][k]:
-                        A[i] = [v - A[i][k] * w for v, w in zip(A[i], A[k], strict=True)]
-            found = fmpz_mat(0, 0, [])
-            found.rows = [row[len(A) :] for row in A]
-            return found
-
-        def __getitem__(self, at):
-            return self.rows[at[0]][at[1]]
-
-    sys.modules["flint"] = type(sys)("flint")
-    sys.modules["flint"].fmpz_mat = fmpz_mat
-
+from benchmarks.gpu_fit import whole_fit
+from erasable.core import device_rows
+from erasable.core.device_rows import DeviceRows
 from erasable.core.selector import RawRows
 from erasable.engines import Torch
 from erasable.engines.device import DeviceScreen, probe
@@ -61,6 +36,7 @@ from erasable.errors import EngineError, WeakModelWarning
 from erasable.estimators.linear import ErasableClassifier
 from erasable.features import RandomFourierFeatures
 
+SOURCE = Path(__file__).resolve().parent.parent / "src"
 FOUND: dict[str, dict] = {}
 warnings.simplefilter("ignore", WeakModelWarning)  # rows are made to be hard, not to be learnt
 
@@ -72,6 +48,9 @@ class Run:
         self.name, self.n, self.d, self.out = given.device, given.rows, given.columns, given.out
         self.device = torch.device(given.device)
         self.cuda = self.device.type == "cuda"
+        self.made = None
+        if not self.cuda:
+            device_rows._SHARED = ()  # what a GPU would do is then done here
 
     def sync(self):
         """Wait for the device."""
@@ -147,35 +126,44 @@ def digests(run):
             return clf.partial_fit(X[first:], y[first:], ids=ids[first:])
 
         plain = learnt(None)
-        same = []
-        for block in (2**16, 2**22, 2**27):
-            engine = Torch(run.name)
+        same = {}
+        ways = [("arrays", run.name, 2**k) for k in (16, 22, 27)]
+        ways += [("arrays, screened by torch here", "cpu", 2**22), ("tensors", run.name, 2**18)]
+        for way, device, block in ways:
+            engine = Torch(device)
             engine.block_bytes = block
-            same.append(learnt(engine).state_digest() == plain.state_digest())
-        found[name] = {"same_digest": all(same), "core_rows": plain.n_core_, "rows": len(X)}
+            given = torch.tensor(rows, device=run.device) if way == "tensors" else rows
+            one = learnt(engine, X=given).state_digest() == plain.state_digest()
+            same[way] = same.get(way, True) and one
+        whole = ErasableClassifier(**how).fit(rows, y, ids=ids).state_digest()
+        there = ErasableClassifier(**how, engine=Torch(run.name)).fit(torch.tensor(rows, device=run.device), y, ids=ids)
+        same["tensors, one call"] = there.state_digest() == whole
+        found[name] = {"same_digest": all(same.values()), "ways": same, "core_rows": plain.n_core_, "rows": len(X)}
     found["all_same"] = all(case["same_digest"] for case in found.values())
     return found
 
 
-def screen_of(run, core=None, tau=0.06):
-    """A screen from so many core rows, and a generator of rows like them on the device."""
-    generator = torch.Generator(run.device).manual_seed(5)
-    spectrum = torch.arange(1, run.d + 1, device=run.device) ** -0.5
+def screen_of(run):
+    """A screen from the core rows of a model, the model, and a generator of rows like its own on the device."""
+    if run.made is None:
+        generator = torch.Generator(run.device).manual_seed(5)
+        spectrum = torch.arange(1, run.d + 1, device=run.device) ** -0.5
 
-    def rows(n):
-        return torch.randn(n, run.d, generator=generator, device=run.device) * spectrum
+        def rows(n):
+            return torch.randn(n, run.d, generator=generator, device=run.device) * spectrum
 
-    some = rows(core or 20 * run.d).cpu().numpy()
-    clf = ErasableClassifier(threshold=tau).fit(some, some[:, 0] > 0)
-    return DeviceScreen(clf.model_.screening(), run.name), clf.model_, rows
+        some = rows(20 * run.d).cpu().numpy()
+        run.made = ErasableClassifier(threshold=0.06).fit(some, some[:, 0] > 0), rows
+    clf, rows = run.made
+    return DeviceScreen(clf.model_.screening(), run.name), clf, rows
 
 
 def survivors(run):
     """Which rows are left here and there: at most a few whose leverage lies between two roundings may differ."""
-    screen, model, rows = screen_of(run)
+    screen, clf, rows = screen_of(run)
     X = rows(20_000).cpu().numpy()
-    raw = RawRows(X, model.configuration.grid)
-    here, there = model.screening()(raw), screen(raw)
+    raw = RawRows(X, clf.model_.configuration.grid)
+    here, there = clf.model_.screening()(raw), screen(raw)
     return {
         "rows": len(X),
         "left_here": int(here.sum()),
@@ -211,7 +199,7 @@ def probes(run):
         found["set to TF32"] = "refused"
     torch.set_float32_matmul_precision("highest")
     for variable in ("NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"):
-        source = str(Path(__file__).resolve().parent.parent / "src")
+        source = str(SOURCE)
         environment = {**os.environ, variable: "1", "PYTHONPATH": source}
         command = [sys.executable, "-c", PROBE, run.name, str(run.d)]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
@@ -242,25 +230,60 @@ def ceilings(run):
 
 
 def on_the_device(run):
-    """Rows that are on the device already."""
-    screen, _, rows = screen_of(run)
+    """Rows that are on the device already: the screen alone, and a whole call of ``learn`` into a model that is there.
+
+    Both against ``(X @ M).square().sum(1)`` in float32 on the same rows, in turns.
+    """
+    screen, clf, rows = screen_of(run)
     ready, n = screen.ready(), 2**18 if run.cuda else 2**12
     X = rows(n)
     products = torch.empty_like(X)
-    seconds = run.timed(lambda: ready.test(X, None, products))
-    rate = n / seconds
-    return {"rows_per_s": rate, "of_float32_rate": rate / FOUND["ceilings"]["float32_rows_per_s"], "wanted": 0.5}
+    product = run.timed(lambda: (X @ ready.M).square().sum(1))
+    alone = run.timed(lambda: ready.test(X, None, products))
+    found = {
+        "product_rows_per_s": n / product,
+        "rows_per_s": n / alone,
+        "of_float32_rate": product / alone,
+        "wanted": 0.5,
+    }
+    X = products = None
+
+    n = min(run.n, 2**23 if run.cuda else 2**14)
+    X = rows(n)
+    y = (X[:, 0] > 0).cpu().numpy()
+    best = run.timed(lambda: [(part @ ready.M).square().sum(1) for part in X.split(2**18)], 3)
+    raw = RawRows(DeviceRows(X), clf.model_.configuration.grid)
+    screened = run.timed(lambda: screen(raw), 3)
+    times, reports = [], []
+    for _ in range(3):
+        more = deepcopy(clf).set_params(engine=Torch(run.name, threads=4))
+        run.sync()
+        began = time.perf_counter()
+        reports.append(more.learn(X, y))
+        times.append(time.perf_counter() - began)
+    passes = float(np.median([sum(one.screening_seconds for one in report.rounds) for report in reports]))
+    found["through_fit"] = {
+        "rows": n,
+        "product_rows_per_s": n / best,
+        "screen_rows_per_s": n / screened,
+        "screen_of_float32_rate": best / screened,
+        "pass_rows_per_s": n / passes,
+        "pass_of_float32_rate": best / passes,
+        "call_rows_per_s": n / float(np.median(times)),
+        "rounds": [vars(one) for one in reports[-1].rounds],
+    }
+    return found
 
 
 def streamed(run):
     """Rows that lie in the memory of the host: pinned, and as arrays usually are."""
-    screen, model, rows = screen_of(run)
+    screen, clf, rows = screen_of(run)
     n, found = 2**21 if run.cuda else 2**13, {}
     for name in ("pinned", "pageable") if run.cuda else ("pageable",):
         host = torch.empty((n, run.d), pin_memory=name == "pinned")
         for low in range(0, n, n // 8):
             host[low : low + n // 8].copy_(rows(n // 8))
-        raw = RawRows(host.numpy(), model.configuration.grid)
+        raw = RawRows(host.numpy(), clf.model_.configuration.grid)
         seconds = run.timed(lambda raw=raw: screen(raw), 3)
         found[name] = {"rows_per_s": n / seconds, "bytes_per_s": 4 * n * run.d / seconds}
         if run.cuda:
@@ -288,9 +311,9 @@ def short_of_memory(run):
     """With little memory left on the device, the same answer in smaller chunks; with next to none, an error."""
     if not run.cuda:
         return {"left_out": "there is no GPU"}
-    screen, model, rows = screen_of(run)
+    screen, clf, rows = screen_of(run)
     X = rows(50_000).cpu().numpy()
-    raw = RawRows(X, model.configuration.grid)
+    raw = RawRows(X, clf.model_.configuration.grid)
     expected = screen(raw)
     torch.cuda.empty_cache()
     found = {}
@@ -308,85 +331,7 @@ def short_of_memory(run):
     return found
 
 
-# -- a whole fit --------------------------------------------------------------------------------------------------
-
-
-def registered(X):
-    """Pin the memory of an array where it lies; whether that worked."""
-    try:
-        code = torch.cuda.cudart().cudaHostRegister(X.ctypes.data, X.nbytes, 0)
-    except (RuntimeError, AttributeError, TypeError):
-        return False
-    return int(code) == 0
-
-
-def ridge(run, X, y, capacity):
-    """Ridge regression on all rows of norm one, streamed through the device: Gram matrix, then ``torch.linalg``."""
-    d = run.d
-    G = torch.zeros((d + 1, d + 1), dtype=torch.float64, device=run.device)
-    b = torch.zeros(d + 1, dtype=torch.float64, device=run.device)
-    step = max(1, 2**28 // (4 * d))
-    for low in range(0, len(X), step):
-        part = torch.from_numpy(X[low : low + step]).to(run.device, non_blocking=True)
-        part = torch.nn.functional.normalize(part)
-        part = torch.cat([part, torch.ones(len(part), 1, device=run.device)], dim=1) * 2**-0.5
-        sign = torch.from_numpy(np.where(y[low : low + step], np.float32(1), np.float32(-1))).to(run.device)
-        G += (part.T @ part).double()
-        b += (part.T @ sign).double()
-    weights = torch.linalg.solve(G + capacity * torch.eye(d + 1, device=run.device), b)
-    run.sync()
-    return weights
-
-
-def whole_fit(run):
-    """Ten million rows: learnt with the device, and ridge regression on all of them in the same run."""
-    n, d = run.n, run.d
-    generator = torch.Generator(run.device).manual_seed(3)
-    spectrum = torch.arange(1, d + 1, device=run.device) ** -0.5
-    rule = torch.randn(d, generator=generator, device=run.device)
-    began = time.perf_counter()
-    X, y = np.empty((n + 2**16, d), dtype=np.float32), np.empty(n + 2**16, dtype=bool)
-    for low in range(0, len(X), 2**17):
-        part = torch.randn(min(2**17, len(X) - low), d, generator=generator, device=run.device) * spectrum
-        score = part @ rule
-        score += 0.3 * score.std() * torch.randn(len(part), generator=generator, device=run.device)
-        X[low : low + len(part)] = part.cpu().numpy()
-        y[low : low + len(part)] = (score > 0).cpu().numpy()
-    found = {"rows": n, "columns": d, "making_s": time.perf_counter() - began}
-    began = time.perf_counter()
-    found["pinned_in_place"] = run.cuda and registered(X)
-    found["pinning_s"] = time.perf_counter() - began
-    rows, answers, test, wanted = X[:n], y[:n], X[n:], y[n:]
-
-    some = min(n, 300_000)
-    digests = {}
-    for name, engine in (("here", None), ("there", Torch(run.name, threads=4))):
-        began = time.perf_counter()
-        clf = ErasableClassifier(threshold=0.1, engine=engine).fit(rows[:some], answers[:some])
-        digests[name] = clf.state_digest()
-        found[f"fit_of_{some}_{name}_s"] = time.perf_counter() - began
-    found["same_digest"] = digests["here"] == digests["there"]
-
-    began = time.perf_counter()
-    clf = ErasableClassifier(threshold=0.1)
-    report = clf.set_params(engine=Torch(run.name, threads=4)).learn(rows, answers)
-    found["fit_s"] = time.perf_counter() - began
-    clf.coef_  # noqa: B018
-    found["fit_and_weights_s"] = time.perf_counter() - began
-    found["rounds"] = [vars(one) for one in report.rounds]
-    found["core_rows"] = clf.n_core_
-    found["accuracy"] = float(np.mean(clf.predict(test) == wanted))
-
-    began = time.perf_counter()
-    w = ridge(run, rows, answers, clf.capacity)
-    found["ridge_on_all_rows_s"] = time.perf_counter() - began
-    part = torch.nn.functional.normalize(torch.from_numpy(test).to(run.device)).double()
-    predicted = ((part @ w[:-1] + w[-1]) * 2**-0.5 > 0).cpu().numpy()
-    found["accuracy_of_ridge"] = float(np.mean(predicted == wanted))
-    return found
-
-
-SECTIONS = (machine, probes, digests, survivors, ceilings, on_the_device, streamed, short_of_memory, whole_fit)
+SECTIONS = (machine, ceilings, on_the_device, streamed, whole_fit, digests, survivors, probes, short_of_memory)
 
 
 def main():

@@ -19,29 +19,56 @@ def as_text(found):
     """The tables."""
     machine, top, fit = found["machine"], found["ceilings"], found["whole_fit"]
     here, streamed = found["on_the_device"], found["streamed"]
+    inside, top_there = here["through_fit"], here["through_fit"]["product_rows_per_s"]
     rows = [
-        ["rows on the device", f"{here['rows_per_s'] / 1e6:.1f}", f"{top['float32_rows_per_s'] / 1e6:.1f} (product)"],
+        ["on the device: the screen", f"{here['rows_per_s'] / 1e6:.1f}", _best(here["product_rows_per_s"], "product")],
+        ["on the device: in `fit`, one round", f"{inside['pass_rows_per_s'] / 1e6:.1f}", _best(top_there, "product")],
         *(
-            [f"streamed, {name}", f"{one['rows_per_s'] / 1e6:.1f}", f"{top[f'{name}_rows_per_s'] / 1e6:.1f} (copy)"]
+            [f"streamed, {name}", f"{one['rows_per_s'] / 1e6:.1f}", _best(top[f"{name}_rows_per_s"], "copy")]
             for name, one in streamed.items()
             if isinstance(one, dict)
         ),
     ]
-    rounds = " and ".join(f"{one['survivors']:,}" for one in fit["rounds"])
     cases = [one for one in found["digests"].values() if isinstance(one, dict)]
     same = sum(one["same_digest"] for one in cases)
+    ways = {name.replace("_", " "): fit[name] for name in fit if name.startswith("from_")}
+    fits = [[name, f"{one['fit_s']:.1f}", *_of_rounds(one["rounds"]), _stages(one)] for name, one in ways.items()]
+    some = next(name for name in fit if name.startswith("fit_of_") and name.endswith("_here_s")).split("_")[2]
     text = [
         f"`PYTHONPATH=src python benchmarks/gpu.py`, on one {machine['gpu']} with {machine['cores']} processors,",
         f"PyTorch {machine['torch']}; {fit['columns']:,} columns. Full float32: {top['float32_tflops']:.0f} TFLOP/s",
         f"(TF32 {top['tf32_tflops']:.0f}, which the probe refuses, set by code or by environment).\n\nOne digest with",
-        f"the processor's in {same} of {len(cases)} cases of ties, near ties, scales and maps, each with three sizes",
-        f"of block. Of {found['survivors']['rows']:,} rows {found['survivors']['differ']} were screened otherwise than",
+        f"the processor's in {same} of {len(cases)} cases of ties, near ties, scales and maps: arrays in three sizes",
+        "of block, PyTorch on the processor, and tensors on the device.",
+        f"Of {found['survivors']['rows']:,} rows {found['survivors']['differ']} were screened otherwise than",
         f"here.\n\n{table(['screening, million rows a second', 'ours', 'at best'], rows)}\n\nWith 200 MiB of the",
         "device left, the same answer in chunks; with 2 MiB:",
         f"*{found['short_of_memory']['next to none'].get('error', 'it still fitted')}*\n\nA fit of {fit['rows']:,} x",
-        f"{fit['columns']:,} from pinned memory: {fit['fit_s']:.1f} s, {fit['core_rows']:,} core rows, accuracy",
-        f"{fit['accuracy']:.3f}, in rounds with {rounds} survivors. Ridge regression on all rows (`torch.linalg`, one",
-        f"pass): {fit['ridge_on_all_rows_s']:.1f} s, accuracy {fit['accuracy_of_ridge']:.3f}. A fit of 300,000:",
-        f"{fit['fit_of_300000_there_s']:.1f} s with the device, {fit['fit_of_300000_here_s']:.1f} s without.\n",
+        f"{fit['columns']:,}, {fit['core_rows']:,} core rows, accuracy {fit['accuracy']:.3f}, in seconds; stages are",
+        f"added up over four threads, in a second run:\n\n{table(_HEAD, fits)}\n\nOne digest for all of them:",
+        f"{'yes' if fit['same_digest_of_all'] else 'NO'}. Ridge regression on all rows (`torch.linalg`, one pass):",
+        f"{fit['ridge_on_the_device_s']:.2f} s on the device, {fit['ridge_on_all_rows_s']:.1f} s from pinned memory,",
+        f"accuracy {fit['accuracy_of_ridge']:.3f}. A fit of {int(some):,}: {fit[f'fit_of_{some}_resident_s']:.1f} s of",
+        f"rows on the device, {fit[f'fit_of_{some}_there_s']:.1f} s of rows in memory, and",
+        f"{fit[f'fit_of_{some}_here_s']:.1f} s without the device.\n",
     ]
     return " ".join(text)
+
+
+_HEAD = ["rows", "fit", "screening, by round", "deciding, by round", "survivors, by round", "stages"]
+
+
+def _best(rate, what):
+    return f"{rate / 1e6:.1f} ({what})"
+
+
+def _of_rounds(rounds):
+    return (
+        ", ".join(f"{one['screening_seconds']:.2f}" for one in rounds),
+        ", ".join(f"{one['deciding_seconds']:.2f}" for one in rounds),
+        ", ".join(f"{one['survivors']:,}" for one in rounds),
+    )
+
+
+def _stages(one):
+    return ", ".join(f"{name.replace('_', ' ')} {s:.2f}" for name, s in one["stages_s"].items() if s >= 0.005)

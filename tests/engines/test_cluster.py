@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 import time
@@ -13,11 +14,11 @@ import pytest
 from sklearn.base import clone
 
 from erasable import ErasableClassifier, ErasableKernelClassifier, ModelFile, verify
-from erasable.engines import Dask, cluster
-from erasable.errors import ConfigurationError, EngineError, InputError
+from erasable.engines import Dask, Local, cluster
+from erasable.errors import ConfigurationError, EngineError, ErasableError, InputError
 from erasable.features import FrozenMap
 from erasable.schemas import Category, Number, Role, Schema
-from erasable.tables import stream_table
+from erasable.tables import ArrayRows, stream_table
 from tests.engines.cases import (
     CLASSIFIER,
     COLUMNS,
@@ -202,6 +203,101 @@ def test_a_driver_that_is_killed_leaves_nothing_and_the_next_one_learns_all(tmp_
         assert (done.returncode != 0) == bool(kill), done.stderr
         assert out.exists() == (not kill)
     assert out.read_bytes() == (tmp_path / "plain.erasable").read_bytes()
+
+
+# -- what lies on the workers already ------------------------------------------------------------------------------
+
+
+def persisted(client):
+    """The rows as a dataframe and as arrays whose partitions are on the workers."""
+    import dask.array as da
+
+    dd = pytest.importorskip("dask.dataframe", reason="Dask has no dataframes here")
+    frame = client.persist(dd.from_pandas(arrow_table().to_pandas(), npartitions=5, sort=False))
+    lazy = [da.from_array(part, chunks=(200, *part.shape[1:])) for part in (X, Y, IDS)]
+    return frame, ArrayRows(client.persist(lazy[0]) * 1, lazy[1], client.persist(lazy[2]), OWNERS)
+
+
+def test_persisted_collections_are_screened_where_they_lie(threads):
+    import distributed
+
+    with distributed.Client(threads, set_as_default=False) as client:
+        frame, arrays = persisted(client)
+        with stream_table(frame, **COLUMNS) as stream, Dask(threads.scheduler_address) as another:
+            for engine in (Dask(client), another, None, Local(threads=2)):
+                for rows in (stream, arrays):
+                    clf = clone(CLASSIFIER)
+                    report = clf.learn_blocks(rows, engine=engine, budget_bytes=25_000)
+                    assert clf.state_digest() == WHOLE
+                    assert len(report.rounds) > 1
+            part = stream.parts()[0]
+            assert len(part.awaits()) == 1
+            assert not pickle.loads(pickle.dumps(part)).awaits()  # no row is sent with it
+        with cluster_of(1, processes=False, protocol="tcp://") as other, Dask(other.scheduler_address) as engine:
+            clf = clone(CLASSIFIER)
+            with pytest.raises(EngineError, match="persisted on another cluster"):
+                clf.learn_blocks(arrays, engine=engine)
+        assert not clf.__sklearn_is_fitted__()
+
+
+def test_a_worker_that_dies_with_its_partition(processes):
+    """It is made again where Dask knows how; else nothing is learnt."""
+    import distributed
+
+    dd = pytest.importorskip("dask.dataframe", reason="Dask has no dataframes here")
+    with distributed.Client(processes, set_as_default=False) as client:
+        frame, arrays = persisted(client)
+        kill_one(client)
+        with stream_table(frame, **COLUMNS) as stream:
+            for rows in (stream, arrays):
+                clf = clone(CLASSIFIER).set_params(engine=Dask(client))
+                clf.learn_blocks(rows, budget_bytes=25_000)
+                assert clf.state_digest() == WHOLE
+        pieces = [arrow_table(at).to_pandas() for at in np.array_split(np.arange(N), 4)]
+        scattered = client.persist(dd.from_delayed(client.scatter(pieces), meta=pieces[0].iloc[:0]))
+        client.compute(scattered).result()
+        for _ in range(2):
+            kill_one(client)
+        clf = clone(CLASSIFIER).set_params(engine=Dask(client))
+        with stream_table(scattered, **COLUMNS) as stream, pytest.raises(ErasableError, match=r"persist|cluster"):
+            clf.learn_blocks(stream, budget_bytes=25_000)
+        assert not clf.__sklearn_is_fitted__()
+
+
+def kill_one(client):
+    """SIGKILL for a worker; its nanny starts another."""
+    import os
+    import signal
+
+    address, pid = next(iter(client.run(os.getpid).items()))
+    os.kill(pid, signal.SIGKILL)
+    while address in client.scheduler_info(n_workers=-1)["workers"]:
+        time.sleep(0.05)
+    client.wait_for_workers(2, timeout=60)
+
+
+def test_files_of_csv_are_read_by_the_workers(tmp_path, engine):
+    import pyarrow.csv
+
+    for k, at in enumerate(np.array_split(np.arange(N), 4)):
+        pyarrow.csv.write_csv(arrow_table(at), tmp_path / f"part-{k}.csv")
+    for columns in (COLUMNS, {"label": "y", "ignore": ["id", "who"]}):  # rows without ids are numbered
+        with stream_table(str(tmp_path / "*.csv"), **columns) as stream:
+            plain = clone(CLASSIFIER)
+            plain.learn_blocks(stream)
+            clf = clone(CLASSIFIER).set_params(engine=engine)
+            report = clf.learn_blocks(stream, budget_bytes=25_000)
+            parts = pickle.loads(pickle.dumps(stream.parts()))
+        assert clf.state_digest() == plain.state_digest()
+        assert [sum(len(block.y) for block in part) for part in parts] == [225] * 4
+        rows_in_text = sum(path.stat().st_size for path in tmp_path.glob("*.csv"))
+        assert report.rounds[-1].bytes_moved < rows_in_text  # files were named, not sent
+    with stream_table(str(tmp_path / "*.csv"), **COLUMNS) as stream:
+        (tmp_path / "part-2.csv").unlink()
+        clf = clone(CLASSIFIER).set_params(engine=engine)
+        with pytest.raises(InputError, match=r"part-2\.csv"):
+            clf.learn_blocks(stream)
+        assert not clf.__sklearn_is_fitted__()
 
 
 # -- bad input ----------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from erasable import ErasableClassifier, ErasableKernelClassifier, ErasableRegre
 from erasable.engines import Engine, Local, engine_of
 from erasable.errors import ConfigurationError, EngineError, ErasableError, InputError
 from erasable.features import FrozenMap
+from erasable.models import blocks, passes, slices
 from erasable.models.blocks import Held
 from erasable.models.blocks import Rows as NamedRows
 from erasable.models.slices import Slices
@@ -149,6 +150,63 @@ def test_rows_without_ids_are_numbered_through_all_parts(tmp_path, processes):
         with stream_table(path, label="y") as stream:
             clf.learn_blocks(stream)
         assert clf.state_digest() == whole.state_digest()
+
+
+# -- rows that lie in memory ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def hashed(monkeypatch):
+    """How many ids were hashed by passes."""
+    counts, real = [], passes.keyed_hash
+    monkeypatch.setattr(passes, "keyed_hash", lambda ids, key: counts.append(len(ids)) or real(ids, key))
+    return counts
+
+
+@pytest.mark.parametrize("few", [100, 2000, 2**14])
+@pytest.mark.parametrize("names", ["texts", "numbers", "none"])
+def test_hashes_are_made_once_and_rounds_of_any_length_give_one_digest(hashed, monkeypatch, few, names):
+    """Ties, near ties, duplicates and zeros; in rounds of few rows and of many."""
+    ids = {"texts": IDS, "numbers": np.random.default_rng(1).permutation(N), "none": None}[names]
+    weights = 1 + np.arange(N) % 17 / 8 if names == "numbers" else None
+    whole = clone(CLASSIFIER).fit(X, Y, ids=ids, subjects=OWNERS, sample_weight=weights).state_digest()
+    monkeypatch.setattr(blocks, "_FIRST_BYTES", few)
+    monkeypatch.setattr(blocks, "_FIRST_ROWS", 0.0)
+    for engine in (small(Local()), small(Local(threads=2))):
+        hashed.clear()
+        clf = clone(CLASSIFIER).set_params(engine=engine)
+        report = clf.learn(X, Y, ids=ids, subjects=OWNERS, sample_weight=weights)
+        assert clf.state_digest() == whole
+        assert sum(hashed) == N
+        assert len(report.rounds) >= (1 if few == 2**14 else 2)
+
+
+def test_what_would_be_too_much_to_hold_and_what_may_change_is_hashed_again(hashed, monkeypatch, tmp_path):
+    monkeypatch.setattr(blocks, "_FIRST_BYTES", 2000)
+    monkeypatch.setattr(blocks, "_FIRST_ROWS", 0.0)
+    np.save(tmp_path / "X.npy", X)
+    mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
+    fortran = np.memmap(tmp_path / "F", X.dtype, "w+", shape=X.shape, order="F")
+    fortran[:] = X
+    zero = (np.arange(N) % 7 > 0).astype(float)  # rows that do not count: a copy of the others is not held
+    plain = clone(CLASSIFIER).fit(X, Y, ids=IDS, subjects=OWNERS, sample_weight=zero).state_digest()
+    clf = clone(CLASSIFIER).set_params(engine=small(Local()))
+    for rows, weights, digest in ((mapped, None, WHOLE), (fortran, None, WHOLE), (X, zero, plain)):
+        hashed.clear()
+        report = clone(clf).learn(rows, Y, ids=IDS, subjects=OWNERS, sample_weight=weights)
+        assert sum(hashed) >= np.count_nonzero(zero) * len(report.rounds) > np.count_nonzero(zero)
+        assert clone(clf).fit(rows, Y, ids=IDS, subjects=OWNERS, sample_weight=weights).state_digest() == digest
+    monkeypatch.setattr(slices, "_KNOWN_BYTES", 16 * N - 1)
+    hashed.clear()
+    report = clone(clf).learn(X, Y, ids=IDS, subjects=OWNERS)
+    assert sum(hashed) == N * len(report.rounds) > N
+
+
+def test_what_was_found_of_rows_is_not_sent_with_them():
+    model = clone(CLASSIFIER).fit(X, Y).model_
+    (block,) = Slices(model, X, Y, None, None, None, allow_no_subject=False, block_bytes=2**20)
+    block.known.note(NamedRows(X, Y, range(N), None), np.zeros(N, dtype=np.uint64))
+    assert pickle.loads(pickle.dumps(block)).known.rows is None
 
 
 # -- what adds up -------------------------------------------------------------------------------------------------

@@ -11,6 +11,8 @@ import scipy.sparse as sp
 
 from erasable import ErasableClassifier, ErasableGeneralClassifier, verify
 from erasable.classes import LinearBall
+from erasable.errors import InputError
+from erasable.estimators import validated
 from tests.estimators.cases import N, classifier, make_classes, make_rows
 
 X, Y = make_rows()
@@ -266,3 +268,20 @@ def test_one_row_one_feature_and_more_features_than_rows():
         assert clf.predict(rows).shape == (n,)
         clf.forget(ids=clf.core_ids_[:1])
         verify(clf)
+
+
+def test_of_many_rows_several_threads_look_whether_all_are_finite(monkeypatch):
+    monkeypatch.setattr(validated, "_MANY", 0)
+    monkeypatch.setattr(validated, "_SUMMED", 16)
+    plain = classifier().fit(X, Y).state_digest()
+    assert validated._seen_to_be_finite(X)
+    assert classifier().fit(X, Y).state_digest() == plain
+    assert classifier().fit(X32[:, ::-1], Y).n_core_ > 0  # in any layout
+    large = np.full_like(X32, 3e38)
+    assert not validated._seen_to_be_finite(large)  # their sums overflow: scikit-learn looks at each
+    assert classifier().fit(large, Y).n_core_ > 0
+    for value, message in ((np.nan, "contains NaN: fill"), (np.inf, "contains infinity"), (-np.inf, "infinity")):
+        wrong = X.copy()
+        wrong[7, 1] = value
+        with pytest.raises(InputError, match=message):
+            classifier().fit(wrong, Y)

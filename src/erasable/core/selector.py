@@ -30,6 +30,7 @@ import scipy.sparse as sp
 from erasable.core.arrays import Float64s
 from erasable.core.deciding import Decisions as Decisions
 from erasable.core.deciding import DenseRun, RowSource
+from erasable.core.device_rows import DeviceRows, here
 from erasable.core.grid import Grid, count_outside_ball, to_grid
 from erasable.core.leverage import Screen, factor, screen, survivors
 from erasable.core.sparse_deciding import SparseRun
@@ -69,7 +70,7 @@ class GridRows:
 
 @dataclass(frozen=True)
 class RawRows:
-    """Rows as the caller gave them: a dense array or anything sliceable with ``toarray`` (SciPy CSR).
+    """Rows as the caller gave them: a dense array, one on a device, or anything sliceable with ``toarray`` (SciPy CSR).
 
     ``order`` has the position of each row in learning order; None where that is the order of ``X``. Rows are gathered a
     block at a time: there is no other copy of ``X``.
@@ -86,15 +87,19 @@ class RawRows:
     @property
     def sparse(self) -> bool:
         """See :class:`RowSource`."""
-        return not isinstance(self.X, np.ndarray)
+        return not isinstance(self.X, np.ndarray | DeviceRows)
 
     def gathered(self, rows: Any) -> Any:
         """The named rows as the caller gave them; where there is an order, ``rows`` are turns in it."""
         return self.X[rows if self.order is None else self.order[rows]]
 
-    def numbers(self, rows: Any) -> Any:
-        """The named rows as numbers, dense or sparse."""
+    def lying(self, rows: Any) -> Any:
+        """The named rows as numbers, dense or sparse, where they are: here, or on a device."""
         return self.gathered(rows)
+
+    def numbers(self, rows: Any) -> Any:
+        """The named rows as numbers, dense or sparse, here."""
+        return here(self.lying(rows))
 
     def dense(self, rows: Any) -> npt.NDArray[Any]:
         """The named rows as a dense array."""
@@ -103,18 +108,7 @@ class RawRows:
 
     def approximate(self, low: int, high: int) -> tuple[npt.NDArray[np.float32], Float64s]:
         """See :class:`RowSource`."""
-        grid, part = self.grid, self.dense(slice(low, high))
-        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-            if not grid.normalises:
-                factor = np.ldexp(grid.unit, -grid.bits) / (1.0 if grid.scaling is None else grid.scaling)
-                return (part * factor).astype(np.float32, order="C"), np.ones(high - low)
-            if isinstance(grid.scaling, tuple):
-                part = part / np.array(grid.scaling)
-            X = part.astype(np.float32, order="C")
-            square = np.einsum("ij,ij->i", X, X).astype(np.float64)
-            # Outside this range float32 may have lost the row: NaN sends it on unscreened.
-            square[~((square > 1e-20) & (square < 1e20))] = np.nan
-            return X, np.ldexp(grid.reach, -grid.bits) / np.sqrt(square)
+        return approximated(self.dense(slice(low, high)), self.grid)
 
     def take(self, index: npt.NDArray[np.intp]) -> Any:
         """See :class:`RowSource`."""
@@ -130,13 +124,35 @@ class RawRows:
         if self.grid.normalises:
             return
         step = max(1, _BLOCK // self.grid.n_columns)
-        parts = (self.numbers(slice(low, low + step)) for low in range(0, len(self), step))
+        parts = (self._outermost(slice(low, low + step)) for low in range(0, len(self), step))
         outside = sum(count_outside_ball(part, self.grid) for part in parts)
         if outside:
             required = "1 when scaling=None" if self.grid.scaling is None else f"scaling={self.grid.scaling!r}"
             raise InputError(
                 f"{outside} of {len(self)} rows have a norm above {required}: use scaling='row', or a larger number."
             )
+
+    def _outermost(self, rows: Any) -> Any:
+        """The named rows; of those on a device the ones that may lie outside."""
+        part = self.lying(rows)
+        if isinstance(part, DeviceRows):
+            part = part.beyond(1.0 if self.grid.scaling is None else self.grid.scaling)  # type: ignore[arg-type]
+        return here(part)
+
+
+def approximated(part: npt.NDArray[Any], grid: Grid) -> tuple[npt.NDArray[np.float32], Float64s]:
+    """Dense rows up to a factor, which is NaN where a row must not be screened; see :class:`RowSource`."""
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        if not grid.normalises:
+            factor = np.ldexp(grid.unit, -grid.bits) / (1.0 if grid.scaling is None else grid.scaling)
+            return (part * factor).astype(np.float32, order="C"), np.ones(len(part))
+        if isinstance(grid.scaling, tuple):
+            part = part / np.array(grid.scaling)
+        X = part.astype(np.float32, order="C")
+        square = np.einsum("ij,ij->i", X, X).astype(np.float64)
+        # Outside this range float32 may have lost the row: NaN sends it on unscreened.
+        square[~((square > 1e-20) & (square < 1e20))] = np.nan
+        return X, np.ldexp(grid.reach, -grid.bits) / np.sqrt(square)
 
 
 class StaleScreen:

@@ -16,7 +16,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from erasable.engines.device import on_device
-from erasable.engines.sending import packed, parts_of
+from erasable.engines.sending import awaited, packed, parts_of
 from erasable.errors import ConfigurationError, EngineError, ErasableError
 from erasable.models.model import Model
 from erasable.models.passes import Engine, Limits, Screening, Seen, Sieve
@@ -109,7 +109,11 @@ class Dask(Engine):
             if self._client is None or self._client.status not in ("running", "connecting"):
                 self._client = self._connected(made)
             self._client.wait_for_workers(1, timeout=self.timeout)
-            facts = self._client.run(_facts)
+            told = self._client.run(_facts, on_error="return")
+            gone = [answer for answer in told.values() if not isinstance(answer, tuple)]  # died a moment ago
+            if len(gone) == len(told) or not all(isinstance(answer, OSError) for answer in gone):
+                raise gone[0] if gone else TimeoutError
+            facts = {worker: answer for worker, answer in told.items() if isinstance(answer, tuple)}
         strangers = sum(found != _version() for found, _ in facts.values())
         if strangers:
             raise EngineError(
@@ -156,7 +160,8 @@ class _Pass:
         self.engine, self.client, self.limits, self.dumps = engine, client, limits, cloudpickle.dumps
         self.name = f"erasable-{uuid.uuid4().hex}"
         self.data = packed(sieve, self.dumps)
-        self.under_way: dict[Any, tuple[bytes, int | None, int]] = {}
+        self.under_way: dict[Any, tuple[bytes, int | None, list[Any], int]] = {}
+        self.theirs: dict[Any, list[Any]] = {}  # what a part that is under way needs is not let go of
         self.sent = 0
         self._open_sieve()
 
@@ -169,19 +174,32 @@ class _Pass:
             warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
             return self.client.submit(*work, key=key, pure=False)
 
-    def _send(self, part: bytes, low: int | None, tries: int) -> Any:
+    def _send(self, part: bytes, low: int | None, waiting: list[Any], tries: int) -> Any:
         self.sent += 1
         self.engine.moved += len(part)
         work = _look, self.sieve, part, low, self.limits(), _version()
-        future = self._submitted(*work, key=f"{self.name}-{self.sent}")
-        self.under_way[future] = part, low, tries
+        theirs = [one.future() for one in waiting]
+        values = [self._ours(value) for value in theirs]  # looked at where they lie
+        future = self._submitted(*work, *values, key=f"{self.name}-{self.sent}")
+        self.under_way[future], self.theirs[future] = (part, low, waiting, tries), theirs
         return future
+
+    def _ours(self, future: Any) -> Any:
+        """What lies on the cluster, for this client."""
+        if future.client is self.client:
+            return future
+        if future.client.scheduler.address != self.client.scheduler.address:
+            raise EngineError(
+                "the rows were persisted on another cluster than that of engine=: name its scheduler, or give its "
+                "client, with engine=Dask(client)."
+            )
+        return distributed().Future(future.key, self.client)
 
     def seen(self, parts: Iterator[tuple[Any, int | None]], width: int) -> Iterator[Seen]:
         coming = distributed().as_completed(loop=self.client.loop)
         try:
             for part, low in parts:
-                coming.add(self._send(packed(part, self.dumps), low, 1))
+                coming.add(self._send(packed(part, self.dumps), low, awaited(part), 1))
                 if len(self.under_way) >= width:
                     yield from self._next(coming)
             while self.under_way:
@@ -194,15 +212,16 @@ class _Pass:
         from concurrent.futures import CancelledError
 
         future = next(coming)
-        part, low, tries = self.under_way.pop(future)
+        part, low, waiting, tries = self.under_way.pop(future)
         try:
             seen = future.result()
+            del self.theirs[future]
         except CancelledError:
             if tries == _TRIES:
                 raise
             if self.sieve.status in ("cancelled", "lost"):
                 self._open_sieve()
-            coming.add(self._send(part, low, tries + 1))
+            coming.add(self._send(part, low, waiting, tries + 1))
             return
         self.engine.moved += seen.nbytes
         yield seen
@@ -257,7 +276,8 @@ def _opened(data: bytes) -> Any:
     return pickle.loads(data)
 
 
-def _look(sieve: Sieve, part: bytes, low: int | None, limits: Limits, wanted: str) -> Seen:
+def _look(sieve: Sieve, part: bytes, low: int | None, limits: Limits, wanted: str, *values: Any) -> Seen:
     if wanted != _version():  # of a worker that came later
         raise EngineError("a worker has another version of erasable: install the same everywhere.")
-    return sieve.seen(pickle.loads(part), low, limits)
+    rows = pickle.loads(part)
+    return sieve.seen(rows.filled(values) if values else rows, low, limits)

@@ -17,6 +17,9 @@ changes nothing: the survivors are decided again.
 *What could break it* is a product that is not in float32: TF32 and bfloat16 keep 11 and 8 bits of the factors, and
 settings and environment variables can switch them on. So before each pass a product is asked for whose exact result
 only float32 gets, see :func:`probe`.
+
+*Rows that are there already*, in a tensor or made there by a feature map, stay: they become float32 as NumPy makes them
+of an array, entry by entry and correctly rounded, and the argument above holds for them. Those that survive are copied.
 """
 
 from __future__ import annotations
@@ -29,9 +32,11 @@ from typing import Any
 
 import numpy as np
 
+from erasable.core.device_rows import DeviceRows
+from erasable.core.grid import Grid
 from erasable.core.kernel_selector import StalePoints
 from erasable.core.leverage import Screen
-from erasable.core.selector import Mask, RawRows, StaleScreen
+from erasable.core.selector import Mask, RawRows, StaleScreen, approximated
 from erasable.engines.local import Local
 from erasable.errors import ConfigurationError, EngineError
 from erasable.models.model import Model
@@ -73,9 +78,10 @@ class Torch(Local):
 
     Notes
     -----
-    Rows that are float32 and lie one after the other in memory are copied as they are, those in pinned memory without
-    a detour. While one chunk is copied, another is multiplied. Where memory of the device is short, chunks are halved.
-    Sparse rows are screened by the processor.
+    Rows in a tensor of PyTorch are screened where they lie, and so is what a feature map makes on a device. Those that
+    are float32 and lie one after the other in memory are copied as they are, those in pinned memory without a detour.
+    While one chunk is copied, another is multiplied. Where memory of the device is short, chunks are halved. Sparse
+    rows are screened by the processor.
 
     Examples
     --------
@@ -156,7 +162,7 @@ class DeviceScreen:
             if self._setup is None:
                 screen = self.stale.of_dense
                 assert screen is not None
-                self._setup = _Ready(screen, self.stale.grid.stretch, self.device)
+                self._setup = _Ready(screen, self.stale.grid, self.device)
             return self._setup
 
 
@@ -175,14 +181,21 @@ class _Lane:
         self.stream: Any = torch.cuda.Stream(device) if cuda else None
         self.rows = torch.empty(shape, dtype=torch.float32, device=device)
         self.products = torch.empty(shape, dtype=torch.float32, device=device)
-        self.pinned: Any = torch.empty(shape, dtype=torch.float32, pin_memory=True) if cuda else None
         self.copied: Any = torch.cuda.Event() if cuda else None
+        self._torch, self._shape, self._pinned = torch, shape, None
+
+    @property
+    def pinned(self) -> Any:
+        """Memory of the host that the device copies from by itself; made when it is first needed."""
+        if self._pinned is None:
+            self._pinned = self._torch.empty(self._shape, dtype=self._torch.float32, pin_memory=True)
+        return self._pinned
 
 
 class _Ready:
     """A screen on a device."""
 
-    def __init__(self, screen: Screen, stretch: float, device: str | None) -> None:
+    def __init__(self, screen: Screen, grid: Grid, device: str | None) -> None:
         torch = self.torch = pytorch()
         try:
             self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
@@ -196,7 +209,7 @@ class _Ready:
         if problem:
             raise EngineError(problem)
         self.tail = None if screen.tail is None else torch.tensor(screen.tail, device=self.device)
-        self.offset, self.limit, self.stretch = screen.offset, screen.limit, stretch
+        self.offset, self.limit, self.grid = screen.offset, screen.limit, grid
         self.d = len(screen.M)
         self.step = min(_MOST, max(_FEWEST, _CHUNK_BYTES // (4 * self.d)))
         self.slot, self.copiers = _Slot(), ThreadPoolExecutor(_COPIERS)
@@ -233,26 +246,31 @@ class _Ready:
         alive = torch.empty(n, dtype=torch.bool, device=self.device)
         plain = _as_it_lies(rows)
         pinned = plain is not None and plain.flags.writeable and torch.from_numpy(plain).is_pinned()
-        lanes = self._lanes()
-        for i, low in enumerate(range(0, n, self.slot.rows)):
-            high, lane = min(n, low + self.slot.rows), lanes[i % len(lanes)]
-            if plain is None:
-                X, factors = rows.approximate(low, high)
-            else:
+        step = self.step
+        for i, low in enumerate(range(0, n, step)):
+            high = min(n, low + step)
+            if plain is not None:
                 X, factors = plain[low:high], None
-            self._queue(lane, X, factors, alive[low:high], pinned)
-        for lane in lanes:
+            else:
+                part = rows.lying(slice(low, high))
+                if isinstance(part, DeviceRows):
+                    alive[low:high] = self.test(*self.scaled(part.tensor))
+                    continue
+                X, factors = approximated(part if isinstance(part, np.ndarray) else part.toarray(), self.grid)
+            lanes = self._lanes(step)
+            self._queue(lanes[i % len(lanes)], X, factors, alive[low:high], pinned)
+        for lane in self.slot.lanes or ():
             if lane.stream is not None:
                 lane.stream.synchronize()
         left: Mask = alive.cpu().numpy()
         return left
 
-    def _lanes(self) -> list[_Lane]:
-        if self.slot.lanes is None or self.slot.rows != self.step:
+    def _lanes(self, step: int) -> list[_Lane]:
+        if self.slot.lanes is None or self.slot.rows != step:
             self.slot.lanes = None  # let go of before there are others
-            self.slot.rows = self.step
+            self.slot.rows = step
             n = 2 if self.device.type == "cuda" else 1
-            self.slot.lanes = [_Lane(self.torch, self.device, (self.step, self.d)) for _ in range(n)]
+            self.slot.lanes = [_Lane(self.torch, self.device, (step, self.d)) for _ in range(n)]
         return self.slot.lanes
 
     def _queue(self, lane: _Lane, X: Any, factors: Any, alive: Any, pinned: bool) -> None:
@@ -278,6 +296,16 @@ class _Ready:
 
     # -- rows that are there ---------------------------------------------------------------------------------------
 
+    def scaled(self, X: Any) -> tuple[Any, Any]:
+        """Rows of any floats, on any device, as :meth:`test` takes them: as ``core.selector.approximated`` has them."""
+        torch, grid, X = self.torch, self.grid, X.to(self.device)
+        if not grid.normalises:
+            factor = grid.stretch / (1.0 if grid.scaling is None else float(grid.scaling))  # type: ignore[arg-type]
+            return (X.double() * factor).float(), torch.ones(len(X), dtype=torch.float64, device=self.device)
+        if isinstance(grid.scaling, tuple):
+            X = X.double() / torch.tensor(grid.scaling, dtype=torch.float64, device=self.device)
+        return X.float(), None
+
     def test(self, X: Any, factors: Any = None, products: Any = None) -> Any:
         """Which rows on the device cannot be discarded: a tensor of booleans there.
 
@@ -294,7 +322,8 @@ class _Ready:
         if factors is None:
             norm = torch.linalg.vector_norm(X, dim=1).double()
             known = (norm > 1e-10) & (norm < 1e10)
-            factors = torch.where(known, self.stretch / norm, math.nan)  # float32 may have lost a row: not screened
+            # Outside this range float32 may have lost a row: not screened.
+            factors = torch.where(known, self.grid.stretch / norm, math.nan)
         square = (factors * torch.linalg.vector_norm(Y, dim=1).double()).square()
         if self.tail is not None:
             square += (factors * torch.mv(X, self.tail).double() + self.offset).square()
@@ -327,9 +356,10 @@ def probe(torch: Any, device: Any, rows: int, d: int) -> None:
     one[np.arange(_PROBE_ROWS), at] = rng.uniform(1.0, 2.0, _PROBE_ROWS)
     for A, B in ((odd, signs), (few, many), (one, long)):
         exact = (A.astype(np.float64) @ B.astype(np.float64)).astype(np.float32)  # of one product each, or integers
-        a = torch.tensor(np.resize(A, (rows, d)), dtype=torch.float32, device=device)
-        found = torch.mm(a, torch.tensor(B, dtype=torch.float32, device=device)).cpu().numpy()
-        if not np.array_equal(found, np.resize(exact, (rows, d))):
+        few_rows, wanted = (torch.tensor(part, dtype=torch.float32, device=device) for part in (A, exact))
+        times = -(-rows // _PROBE_ROWS)
+        found = torch.mm(few_rows.repeat(times, 1)[:rows], torch.tensor(B, dtype=torch.float32, device=device))
+        if not torch.equal(found, wanted.repeat(times, 1)[:rows]):
             raise EngineError(
                 "products on the device are not in full float32, so the screen would not be safe: switch TF32 and "
                 "other short formats off (NVIDIA_TF32_OVERRIDE, TORCH_ALLOW_TF32_CUBLAS_OVERRIDE)."
@@ -338,7 +368,9 @@ def probe(torch: Any, device: Any, rows: int, d: int) -> None:
 
 def _as_it_lies(rows: RawRows) -> Any:
     """The array of rows that can go to the device as they are; None where they have to be worked on first."""
-    plain = type(rows) is RawRows and rows.order is None and rows.grid.scaling == "row"
+    plain = (
+        type(rows) is RawRows and rows.order is None and rows.grid.scaling == "row" and isinstance(rows.X, np.ndarray)
+    )
     return rows.X if plain and rows.X.dtype == np.float32 and rows.X.flags.c_contiguous else None
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from erasable.engines.sending import in_window, packed, parts_of
+from erasable.engines.sending import awaited, in_window, packed, parts_of
 from erasable.errors import ConfigurationError, EngineError
 from erasable.models.passes import Engine, Limits, Seen, Sieve
 from erasable.validation import whole_number
@@ -77,6 +77,8 @@ class Local(Engine):
             memory[: len(data)] = data
 
             def submit(part: Any, low: int | None) -> Future[Seen]:
+                if waiting := awaited(part):
+                    part = part.filled([one.fetched() for one in waiting])
                 sent = packed(part)
                 self.moved += len(sent)
                 return pool.submit(_look, shared.name, len(data), sent, low, limits())

@@ -30,6 +30,12 @@ def parts_of(blocks: Any, least: int) -> Iterator[tuple[Any, int | None]]:
         low = None if low is None or part.n_rows is None else low + part.n_rows
 
 
+def awaited(part: Any) -> list[Any]:
+    """What of a part waits on a cluster and is not sent with it."""
+    found: list[Any] = part.awaits() if hasattr(part, "awaits") else []
+    return found
+
+
 def in_window(
     parts: Iterator[tuple[Any, int | None]], submit: Callable[[Any, int | None], Future[Seen]], width: int
 ) -> Iterator[Seen]:

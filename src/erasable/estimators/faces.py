@@ -40,6 +40,7 @@ class ModelFace(Savable, Forgetting):
     """
 
     _model: Model
+    _tensors = False  # whether rows in a tensor on a device are left there
 
     @abstractmethod
     def _start(self, X: Any, y: Any, classes: Any, *, streaming: bool) -> Model:
@@ -92,11 +93,11 @@ class ModelFace(Savable, Forgetting):
 
     def _check_learnt(self, X: Any, y: Any, *, first: bool) -> tuple[Any, npt.NDArray[Any], dict[str, Any]]:
         """Rows and labels to learn, checked, and the attributes that a first fit sets beside the model."""
-        return check_rows(self, X, y, first=first)
+        return check_rows(self, X, y, first=first, tensors=self._tensors)
 
     def _check_asked(self, X: Any) -> Any:
         """Rows to predict, checked."""
-        return check_rows(self, X, first=False)[0]
+        return check_rows(self, X, first=False, tensors=self._tensors)[0]
 
     # -- learning and forgetting ---------------------------------------------------------------------------------
 

@@ -177,7 +177,9 @@ class ErasableClassifier(LinearFace, ErasableBase):
 
         Parameters
         ----------
-        X : array, SciPy sparse matrix or dataframe of shape (n_samples, n_features)
+        X : array, SciPy sparse matrix, dataframe or tensor of PyTorch of shape (n_samples, n_features)
+            The state is that of the numbers, whatever they come in. A tensor on a GPU stays there, and rows are copied
+            as they are needed: with ``engine="torch"``, those that survive its screen. Gradients play no part.
         y : array of shape (n_samples,)
             Labels: integers, strings, booleans or floats, two or more classes (one is allowed).
         ids : array of shape (n_samples,), optional

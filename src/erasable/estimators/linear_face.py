@@ -24,6 +24,7 @@ class LinearFace(StreamingFace):
 
     MODEL: ClassVar[type[LinearModel]] = LinearModel
     _model: LinearModel
+    _tensors = True
 
     # -- rows ----------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
@@ -13,20 +15,24 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _get_feature_names, validate_data
 
+from erasable.core.device_rows import DeviceRows, here
 from erasable.core.sparse import checked_layout, summed
 from erasable.errors import InputError, InputTypeError
 from erasable.models.keys import plain_labels
 
 _NO_LABELS = object()
 SCHEMA = ("n_features_in_", "feature_names_in_")
+_SUMMED = 2**22  # numbers added up together
+_MANY = 8 * _SUMMED  # numbers: of more, several threads look whether all are finite
 
 
 def check_rows(
-    estimator: Any, X: Any, y: Any = _NO_LABELS, *, first: bool
+    estimator: Any, X: Any, y: Any = _NO_LABELS, *, first: bool, tensors: bool = False
 ) -> tuple[Any, npt.NDArray[Any], dict[str, Any]]:
     """Rows (dense float32/float64 or CSR), labels (1-d) and the schema (feature count and names) they came with.
 
-    For a regressor, targets (float64, 1-d or 2-d) in place of labels.
+    For a regressor, targets (float64, 1-d or 2-d) in place of labels. Rows in a tensor on a device become an array,
+    unless the caller takes ``tensors``: then they are checked there, and stay.
 
     No entry of CSR rows is listed twice: entries that were are added up, and their sums must be finite too.
 
@@ -46,10 +52,16 @@ def check_rows(
     options: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "reset": first}
     refusal: InputError | InputTypeError
     try:
+        there = DeviceRows.of(X) if tensors else None
+        X = np.broadcast_to(np.float32(0), there.shape) if there is not None else here(X)  # only its shape is looked at
+        if there is not None or _seen_to_be_finite(X):
+            options["ensure_all_finite"] = False
         if sp.issparse(X) and X.format in ("csr", "csc"):
             X = checked_layout(X)
         if y is _NO_LABELS:
-            return _finite(_narrow(validate_data(stand_in, X, **options))), np.empty(0), {}
+            X = validate_data(stand_in, X, **options)
+            return _finite(_narrow(X)) if there is None else _fit_to_learn(there), np.empty(0), {}
+        y = here(y)
         if isinstance(y, str | bytes):
             raise ValueError("y must be an array of labels, one per row; got a single text.")
         found = names_of_columns(X)
@@ -59,8 +71,10 @@ def check_rows(
             X, y = validate_data(stand_in, X, _numbers(y), multi_output=True, **options)
         else:
             X, y = validate_data(stand_in, X, plain_labels(y), **options)
-            check_classification_targets(y)
-        return _finite(_narrow(X)), y, {k: v for k, v in vars(stand_in).items() if k in SCHEMA}
+            if y.dtype != bool:  # which are classes in any case
+                check_classification_targets(y)
+        X = _finite(_narrow(X)) if there is None else _fit_to_learn(there)
+        return X, y, {k: v for k, v in vars(stand_in).items() if k in SCHEMA}
     except (ValueError, OverflowError) as error:
         refusal = InputError(_without_values(str(error), X))
     except TypeError as error:
@@ -106,6 +120,27 @@ def _finite(X: Any) -> Any:
     if not np.isfinite(X.data).all():
         raise ValueError("Input X contains infinity: entries that are listed several times are added up.")
     return X
+
+
+def _fit_to_learn(X: DeviceRows) -> DeviceRows:
+    """The rows, all of whose numbers are finite; in the words of scikit-learn."""
+    if X.unfit():
+        raise ValueError(f"Input X contains {'NaN' if X.holds_nan() else 'infinity or a value too large'}.")
+    return X
+
+
+def _seen_to_be_finite(X: Any) -> bool:
+    """Whether many numbers are known to be finite, since their sums are. Several threads add them up, not one."""
+    if type(X) is not np.ndarray or X.dtype not in (np.float32, np.float64) or X.ndim != 2 or X.size < _MANY:
+        return False
+    step = max(1, _SUMMED // X.shape[1])
+
+    def sums_up(low: int) -> bool:
+        with np.errstate(over="ignore", invalid="ignore"):
+            return bool(np.isfinite(np.sum(X[low : low + step])))
+
+    with ThreadPoolExecutor(min(16, os.cpu_count() or 1)) as pool:
+        return all(pool.map(sums_up, range(0, len(X), step)))
 
 
 def _columns_of_text(X: Any) -> list[str]:

@@ -46,6 +46,10 @@ class FeatureMap(ABC):
     def __call__(self, X: Any) -> Any:
         """Mapped rows: a float array of shape (n, n_features_out), or CSR."""
 
+    def mapped(self, X: Any) -> Any:
+        """The same rows, and where they were made: on a device they are ``core.device_rows.DeviceRows``."""
+        return self(X)
+
     @abstractmethod
     def describe(self) -> dict[str, Any]:
         """Everything that the map depends on, ready for JSON: plain strings, numbers and lists."""

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 
+from erasable.core.device_rows import DeviceRows, here
 from erasable.core.sparse import summed
 from erasable.errors import ConfigurationError, InputError
 from erasable.features._base import MOST_FEATURES, NUMBERS, TEXTS, FeatureMap, as_numbers, set_field
@@ -24,8 +25,9 @@ class FrozenMap(FeatureMap):
     ----------
     function : callable
         Gets raw rows (a float64 array or CSR matrix of rows, or a list of texts) and gives as many rows of
-        ``n_features_out`` finite numbers: an array, a sparse matrix, or what NumPy can make an array of. A model is
-        pickled with its map, so for that the function must be picklable: defined in a module, not a lambda.
+        ``n_features_out`` finite numbers: an array, a sparse matrix, a tensor of PyTorch, or what NumPy can make an
+        array of. A tensor on a GPU stays there for ``engine="torch"`` to screen; rows that are kept are copied. A model
+        is pickled with its map, so for that the function must be picklable: defined in a module, not a lambda.
     name : str
         Stands for the function in ``describe`` and in comparisons. Name the version too, and change it whenever the
         function changes: nothing else notices.
@@ -74,6 +76,10 @@ class FrozenMap(FeatureMap):
 
     def __call__(self, X: Any) -> Any:
         """Mapped rows, shape (n, n_features_out): float32, float64 or CSR."""
+        return here(self.mapped(X))
+
+    def mapped(self, X: Any) -> Any:
+        """The same, where the function leaves them."""
         X = as_texts(X) if self.takes == TEXTS else as_numbers(X)
         n = X.shape[0]
         if not n:
@@ -81,6 +87,8 @@ class FrozenMap(FeatureMap):
         if not self.one_at_a_time:
             return self._checked(X)
         parts = [self._checked(X[i : i + 1]) for i in range(n)]
+        if isinstance(parts[0], DeviceRows):
+            return DeviceRows.joined(parts)
         return sp.vstack(parts, format="csr") if sp.issparse(parts[0]) else np.concatenate(parts)
 
     def _checked(self, X: Any) -> Any:
@@ -89,7 +97,8 @@ class FrozenMap(FeatureMap):
         given = X.tolist() if self.takes == TEXTS else X.copy()  # the function may write to what it gets
         try:
             Z = self.function(given)
-            Z = Z.tocsr() if sp.issparse(Z) else np.asarray(Z)
+            made = DeviceRows.of(Z)
+            Z = Z.tocsr() if sp.issparse(Z) else np.asarray(here(Z)) if made is None else made
         except Exception as error:
             failure = type(error).__name__
         if failure is not None:  # raised here and not above, where it would carry the original, and with it rows, along
@@ -110,8 +119,10 @@ class FrozenMap(FeatureMap):
             with np.errstate(over="ignore"):  # of a longer type; found below
                 Z = Z.astype(np.float64)
         Z = summed(Z) if sp.issparse(Z) else Z
-        numbers = Z.data if sp.issparse(Z) else Z
-        unfit = int(np.count_nonzero(~np.isfinite(numbers)))
+        if isinstance(Z, DeviceRows):
+            unfit = Z.unfit()
+        else:
+            unfit = int(np.count_nonzero(~np.isfinite(Z.data if sp.issparse(Z) else Z)))
         if unfit:
             raise InputError(
                 f"the feature map {self.name!r} gave {unfit} entries that are NaN or infinite for a batch of {n} rows: "

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from erasable.core.device_rows import DeviceRows, here
 from erasable.core.keyed_hash import Hashes
 from erasable.models.keys import Column
 from erasable.models.model import Model
@@ -26,14 +27,43 @@ _KEPT = 0.75  # of the budget, when it is full: rows are not sorted again with e
 Mask = npt.NDArray[np.bool_]
 
 
+def first_rows(row_bytes: float, width: int, budget_bytes: float) -> float:
+    """How many rows of about so many bytes, beside their names, are held without a screen."""
+    row_bytes += _NUMBER_BYTES
+    return _KEPT * _sparing(row_bytes, width, budget_bytes) / row_bytes
+
+
+def _sparing(row_bytes: float, width: int, budget_bytes: float) -> float:
+    return min(budget_bytes, max(_FIRST_BYTES, _FIRST_ROWS * width * row_bytes))
+
+
 class Block(NamedTuple):
-    """Some rows: finite ``X`` as a model takes it, labels, and ids, subjects and weights where they have any."""
+    """Some rows: finite ``X`` as a model takes it, labels, and ids, subjects and weights where they have any.
+
+    ``known`` is where a first pass may leave what it found, for those after it: of rows that do not change meanwhile.
+    """
 
     X: Any
     y: npt.NDArray[Any]
     ids: Any = None
     subjects: Any = None
     weights: Any = None
+    known: Known | None = None
+
+
+class Known:
+    """What a first pass found of a block: its rows, checked, and their hashes. It stays where it was found."""
+
+    def __init__(self) -> None:
+        self.rows: Rows | None = None
+        self.hashes: Hashes | None = None
+
+    def note(self, rows: Rows, hashes: Hashes) -> None:
+        """These are the rows."""
+        self.rows, self.hashes = rows, hashes
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Known, ()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -59,6 +89,12 @@ class Rows:
         owners = None if self.subjects is None else _taken(self.subjects, mask)
         weights = None if self.weights is None else self.weights[mask]
         return Rows(self.X[mask], self.y[mask], _taken(self.ids, mask), owners, weights)
+
+    def here(self) -> Rows:
+        """The same, with none on a device."""
+        if not isinstance(self.X, DeviceRows):
+            return self
+        return Rows(here(self.X), self.y, self.ids, self.subjects, self.weights)
 
     def that_count(self) -> Rows:
         """Those of them that have a weight above zero."""
@@ -117,6 +153,7 @@ class Held:
         """Hold these rows, and let go of what no longer fits."""
         if not len(rows):
             return
+        rows = rows.here()
         self._hold([(rows, hashes, rows.sizes())])
 
     def take_over(self, other: Held) -> None:
@@ -141,7 +178,7 @@ class Held:
         if self.sparing:
             rows, _, sizes = parts[0]
             width = rows.X.shape[1] if rows.X.ndim > 1 else 0
-            self.budget = min(self.budget, max(_FIRST_BYTES, _FIRST_ROWS * width * float(sizes.mean())))
+            self.budget = _sparing(float(sizes.mean()), width, self.budget)
             self.sparing = False
         if self.bytes > self.budget:
             self._cut()

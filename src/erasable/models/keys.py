@@ -12,6 +12,7 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from erasable.core.device_rows import here
 from erasable.core.names import Key, is_unicode
 from erasable.errors import InputError, InputTypeError
 
@@ -28,6 +29,7 @@ def as_key_column(values: Any, name: str, *, optional: bool = False) -> Column:
 
     With ``optional`` a missing entry becomes None; otherwise it is refused.
     """
+    values = here(values)
     if isinstance(values, set | frozenset):
         raise InputTypeError(f"{name} must be in the order of the rows, which a set does not have: pass a list.")
     if type(values) is np.ndarray and values.ndim == 1 and values.dtype.kind in "iu":
@@ -50,6 +52,7 @@ def as_subject_column(values: Any, name: str = "subjects") -> Column:
     or arrays of keys, or an array or dataframe of two dimensions, a row of keys for each row. What is missing in an
     entry, and an empty text in it, is left out; what comes twice counts once, and their order does not count.
     """
+    values = here(values)
     if type(values) is np.ndarray and values.ndim == 1 and values.dtype != object:
         return as_key_column(values, name, optional=True)
     if isinstance(values, set | frozenset):
@@ -142,7 +145,7 @@ def as_keys(values: Any, name: str) -> list[Key]:
     """
     if type(values) is list and len(values) == 1 and type(values[0]) is int and -(2**63) <= values[0] < 2**63:
         return values  # one request after another: the most frequent call
-    keys = _as_list(values, name)
+    keys = _as_list(here(values), name)
     types = set(map(type, keys))
     if not types <= _NAMES.keys():
         keys = [_plain(v) for v in keys]

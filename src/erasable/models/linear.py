@@ -20,6 +20,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from erasable.core.arrays import Float32s, Float64s
+from erasable.core.device_rows import here
 from erasable.core.grid import scale_rows
 from erasable.core.layout import canonical_json, read_json
 from erasable.core.names import Key
@@ -46,11 +47,11 @@ class MappedRows(RawRows):
     @property
     def sparse(self) -> bool:
         """Whether the map gives sparse rows."""
-        return len(self) > 0 and bool(sp.issparse(self.numbers(slice(0, 1))))
+        return len(self) > 0 and bool(sp.issparse(self.lying(slice(0, 1))))
 
-    def numbers(self, rows: Any) -> Any:
-        """The named rows, mapped."""
-        return self.feature_map(self.gathered(rows))
+    def lying(self, rows: Any) -> Any:
+        """The named rows, mapped, where the map leaves them."""
+        return self.feature_map.mapped(here(self.gathered(rows)))
 
 
 def _all_ruled_out(rows: RawRows) -> npt.NDArray[np.bool_]:
@@ -316,7 +317,7 @@ class LinearModel(Model):
         return twin
 
     def _numbers(self, X: Any) -> Any:
-        return X if self.feature_map is None else self.feature_map(X)
+        return here(X) if self.feature_map is None else self.feature_map(here(X))
 
     def scores(self, X: Any) -> Float64s:
         """``w'x`` for each row."""

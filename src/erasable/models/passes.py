@@ -195,12 +195,17 @@ class Sieve:
         """
         seen = self.nothing(limits)
         for block in blocks:
-            n = len(block.y)
-            rows = self.checked(block, low, seen) if self.looking else self.again(block, low)
+            n, known = len(block.y), getattr(block, "known", None)
+            if known is None or known.rows is None:
+                rows = self.checked(block, low, seen) if self.looking else self.again(block, low)
+                hashes = keyed_hash(rows.ids, self.key)
+                if known is not None and len(rows) == n:  # of fewer there would be a copy to hold
+                    known.note(rows, hashes)
+            else:
+                rows, hashes = known.rows, known.hashes
             seen.rows += n
             seen.weightless += n - len(rows)
             low = None if low is None else low + n
-            hashes = keyed_hash(rows.ids, self.key)
             if self.looking:
                 self._look(rows, hashes, limits, seen)
             self._sift(rows, hashes, seen)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _FEW = 100  # rows offered: with fewer, nothing is said
 _TOO_FEW = 10  # core rows of a class
+_CLOSE = 2**16  # integers no further apart are counted one by one
 _FEW_STEPS = 32  # of the grid of targets, between the lowest and the highest
 REMEDY = (
     "lower threshold= or capacity= so that more rows are stored, keep a sample of the rows as well, or a larger one "
@@ -38,7 +39,13 @@ def label_counts(y: npt.NDArray[Any]) -> Counter[Any]:
     """How many rows have each label."""
     if y.dtype.kind not in "iufb":
         return Counter(y.tolist())
-    labels, counts = np.unique(y, return_counts=True)
+    low = int(y.min()) if len(y) and y.dtype.kind in "bi" else None
+    if low is not None and int(y.max()) - low < _CLOSE:  # sorting many would take longer
+        tallies = np.bincount(y.astype(np.int64) - low)
+        there = np.flatnonzero(tallies)
+        labels, counts = (there + low).astype(y.dtype), tallies[there]
+    else:
+        labels, counts = np.unique(y, return_counts=True)
     return Counter(dict(zip(labels.tolist(), counts.tolist(), strict=True)))
 
 

@@ -9,14 +9,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from erasable.core.device_rows import DeviceRows, here
 from erasable.core.selector import Progress
 from erasable.errors import InputError
-from erasable.models.blocks import Block
+from erasable.models.blocks import Block, Known, first_rows
 from erasable.models.checks import check_ids, check_subjects
 from erasable.models.model import Model
 from erasable.models.passes import Engine
 from erasable.models.reports import LearnReport
 from erasable.models.rounds import learn_blocks
+
+_KNOWN_BYTES, _ROW_KNOWN = 2**30, 16  # what is held of rows in memory between passes: in all, and id and hash of a row
+_DEVICE_BLOCKS = 4  # times the size: rows on a device are not copied
 
 
 def learn_slices(
@@ -68,27 +72,42 @@ class Slices:
         owners = None
         if subjects is not None:
             owners = check_subjects(subjects, n, None, allow_no_subject=allow_no_subject)
-        given = None if sample_weight is None else np.asarray(sample_weight)
-        self.columns = Block(X, y, keys, owners, given)
+        given = None if sample_weight is None else np.asarray(here(sample_weight))
+        self.columns = X, y, keys, owners, given
         width = X.shape[1] if X.ndim > 1 else 64
-        self.step = max(1, block_bytes // (getattr(X.dtype, "itemsize", 8) * max(1, width)))
+        self.row_bytes = getattr(X.dtype, "itemsize", 8) * max(1, width)
+        self.step = max(1, block_bytes * (_DEVICE_BLOCKS if isinstance(X, DeviceRows) else 1) // self.row_bytes)
+        at_hand = not isinstance(_whole(X), np.memmap) and _ROW_KNOWN * n <= _KNOWN_BYTES  # a file may change
+        self.known = [Known() for _ in range(0, n, self.step)] if at_hand else None
 
     def __iter__(self) -> Iterator[Block]:
-        for low in range(0, self.columns.X.shape[0], self.step):
+        for low in range(0, self.columns[0].shape[0], self.step):
             yield self._block(low)
 
     def _block(self, low: int) -> Block:
         cut = slice(low, low + self.step)
-        parts: list[Any] = [None if column is None else column[cut] for column in self.columns]
-        return Block(*parts)
+        parts: Any = [None if column is None else column[cut] for column in self.columns]
+        return Block(*parts)._replace(known=None if self.known is None else self.known[low // self.step])
+
+    def first_share(self, budget_bytes: float) -> float | None:
+        """The share of the rows that a first round takes within a budget; None where their size is not known."""
+        X = self.columns[0]
+        if not isinstance(X, np.ndarray | DeviceRows) or X.ndim != 2:
+            return None
+        return first_rows(self.row_bytes, X.shape[1], budget_bytes) / max(1, len(X))
+
+    @property
+    def at_hand(self) -> bool:
+        """Whether a pass was made here, and another one costs little."""
+        return bool(self.known) and all(one.rows is not None for one in self.known or ())
 
     def parts(self) -> list[Slice] | None:
         """Where the rows lie in a file: blocks that are read from it elsewhere."""
-        source = _mapped(self.columns.X)
+        source = _mapped(self.columns[0])
         if source is None:
             return None
-        blocks = ((low, self._block(low)) for low in range(0, self.columns.X.shape[0], self.step))
-        return [Slice(block, source, low) for low, block in blocks]
+        lows = range(0, self.columns[0].shape[0], self.step)
+        return [Slice(self._block(low), source, low) for low in lows]
 
 
 class Slice:
@@ -112,11 +131,16 @@ class Slice:
         return {**vars(self), "block": self.block._replace(X=None)}
 
 
+def _whole(X: Any) -> Any:
+    """What an array is a slice of: a slice of a memmap has the offset of the whole."""
+    while isinstance(X, np.ndarray) and isinstance(X.base, np.ndarray):
+        X = X.base
+    return X
+
+
 def _mapped(X: Any) -> tuple[str, str, int] | None:
     """File, type and place of rows that lie one after the other in a mapped file; None for others."""
-    whole = X
-    while isinstance(whole, np.ndarray) and isinstance(whole.base, np.ndarray):
-        whole = whole.base  # a slice of a memmap has the offset of the whole
+    whole = _whole(X)
     if not isinstance(whole, np.memmap) or whole.filename is None or not X.flags.c_contiguous or X.ndim != 2:
         return None
     ahead = X.__array_interface__["data"][0] - whole.__array_interface__["data"][0]

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from erasable.core.arrays import Float64s
+from erasable.core.device_rows import here
 from erasable.core.grid import Grid
 from erasable.core.names import Label, kind_of, read_label, write_label
 from erasable.core.sums import LARGEST_EXACT, add_rows
@@ -47,7 +48,7 @@ def check_row_weights(given: Any, n: int) -> RowWeights:
     InputError, InputTypeError
         When they are not one number for each row, finite, not negative and at most 16.
     """
-    plain = given.to_pylist() if hasattr(given, "to_pylist") else given  # pyarrow
+    plain = given.to_pylist() if hasattr(given, "to_pylist") else here(given)  # pyarrow, PyTorch
     try:
         values = np.asarray(plain)
         if values.dtype.kind not in "biufO":

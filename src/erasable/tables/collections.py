@@ -1,16 +1,17 @@
 """Dask dataframes and arrays as tables: their partitions are computed where their rows are read.
 
 Nothing of Dask is imported: what is asked of a collection are its own methods. A partition is computed by the process
-that reads it, alone, so what was persisted on a cluster is not taken.
+that reads it, alone; but what was persisted on a cluster is made by that cluster, and waits there until whoever screens
+it on a worker hands it in (``awaits``, ``filled``). Read elsewhere, it is fetched.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from copy import copy
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -34,7 +35,20 @@ class FrameSource(ArrowSource):
         schema = pyarrow().Schema.from_pandas(frame._meta, preserve_index=False)
         columns = typed_columns(schema, roles, path)
         super().__init__(path, path.name, columns, row_bytes(schema, columns))
-        self._partitions = list(frame.to_delayed())
+        self._partitions = _parts_in(frame)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_partitions": [] if self.awaits() else self._partitions}
+
+    def awaits(self) -> list[Any]:
+        """Partitions that lie on a cluster."""
+        return [part for part in self._partitions if isinstance(part, Persisted)]
+
+    def filled(self, values: Sequence[Any]) -> Self:
+        """The same rows, of which these are the partitions."""
+        part = copy(self)
+        part._partitions = list(values)
+        return part
 
     def parts(self) -> list[Source] | None:
         """One for each partition; how many rows it has shows when it is computed."""
@@ -85,7 +99,7 @@ class ArrayRows:
         if len(X.chunks) != 2 or len(X.chunks[1]) != 1:
             raise InputError("X must have two dimensions and chunks of whole rows: rechunk it with X.rechunk({1: -1}).")
         self._lengths = [None if math.isnan(n) else int(n) for n in X.chunks[0]]
-        self._X = X.to_delayed().ravel().tolist()
+        self._X = _parts_in(X)
         given = {"y": y, "ids": ids, "subjects": subjects, "weights": weights}
         self._columns = [self._cut(column, name) for name, column in given.items()]
 
@@ -96,8 +110,7 @@ class ArrayRows:
             lengths = [None if math.isnan(n) else int(n) for n in column.chunks[0]]
             if lengths != self._lengths:
                 raise InputError(f"{name} has other chunks than X: rechunk it with {name}.rechunk(X.chunks[0]).")
-            parts: list[Any] = column.to_delayed().ravel().tolist()
-            return parts
+            return _parts_in(column)
         known = [n for n in self._lengths if n is not None]
         if len(known) < len(self._lengths) or sum(known) != len(column):
             raise InputError(
@@ -116,18 +129,84 @@ class ArrayRows:
 
 
 class ChunkOfRows:
-    """The rows of a chunk, not computed yet; it can be sent."""
+    """The rows of a chunk, not computed yet; it can be sent, but for what lies on a cluster."""
 
     def __init__(self, n_rows: int | None, *columns: Any) -> None:
-        self.n_rows, self._columns = n_rows, columns
+        self.n_rows, self.columns = n_rows, columns
 
     def __iter__(self) -> Iterator[Block]:
-        columns: list[Any] = [_computed(column, Path("a chunk")) for column in self._columns]
+        columns: list[Any] = [_computed(column, Path("a chunk")) for column in self.columns]
         if len(columns[0]):
             yield Block(*columns)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "columns": [_WAITING if isinstance(c, Persisted) else c for c in self.columns]}
+
+    def awaits(self) -> list[Any]:
+        """Columns that lie on a cluster."""
+        return [column for column in self.columns if isinstance(column, Persisted)]
+
+    def filled(self, values: Sequence[Any]) -> ChunkOfRows:
+        """The same rows, of which these are the columns that were waited for."""
+        coming = iter(values)
+        waiting = (column is _WAITING or isinstance(column, Persisted) for column in self.columns)
+        columns = [next(coming) if wait else column for wait, column in zip(waiting, self.columns, strict=True)]
+        return ChunkOfRows(self.n_rows, *columns)
+
+
+class Persisted:
+    """A part of a collection that lies on a cluster, or is made there of what does.
+
+    Parameters
+    ----------
+    client : dask.distributed.Client
+        That of who persisted it.
+    part : Future or Delayed
+    """
+
+    def __init__(self, client: Any, part: Any) -> None:
+        self.client, self._part = client, part
+
+    def future(self) -> Any:
+        """What stands for it on the cluster."""
+        return self.client.compute(self._part) if hasattr(self._part, "__dask_graph__") else self._part
+
+    def fetched(self) -> Any:
+        """It, here.
+
+        Raises
+        ------
+        InputError
+        """
+        return read_or_refuse(lambda: self.future().result(), _PART, "a part of a Dask collection", _LOST)
+
+
+_WAITING = ...  # in place of a column that was not sent
+_PART = Path("a persisted part")
+_LOST = " It was persisted on a cluster: check that its workers still hold it, or persist it again."
+
+
+def _parts_in(collection: Any) -> list[Any]:
+    """The parts of a collection; those of one that was persisted as :class:`Persisted`."""
+    graph = dict(collection.__dask_graph__())
+    client = next((value.client for value in graph.values() if hasattr(value, "client")), None)
+    if client is None:
+        return _flat(collection.to_delayed())
+    found: list[Any] = []
+    for part in _flat(collection.to_delayed(optimize_graph=False)):  # else what was persisted is left out
+        entry = graph.get(part.key)
+        entry = graph.get(getattr(entry, "target", None), entry)  # another name for it
+        found.append(Persisted(client, entry if hasattr(entry, "client") else part))
+    return found
+
+
+def _flat(parts: Any) -> list[Any]:
+    return list(parts.ravel().tolist() if isinstance(parts, np.ndarray) else parts)
+
 
 def _computed(part: Any, path: Path) -> Any:
+    if isinstance(part, Persisted):
+        return part.fetched()
     if not hasattr(part, "compute"):
         return part
     return read_or_refuse(lambda: part.compute(scheduler="synchronous"), path, "a part of a Dask collection")

@@ -21,7 +21,7 @@ from erasable.tables.columns import Kinds, Roles, fitting_kinds, is_number, read
 from erasable.tables.encoding import encoded_bytes
 from erasable.tables.opening import Dialect, open_text
 from erasable.tables.quotes import whole_rows
-from erasable.tables.reading import read_or_refuse
+from erasable.tables.reading import Source, read_or_refuse
 from erasable.tables.table import Table
 
 TEXT_BLOCK = 2**20  # bytes that are parsed at once: a block of ours is put together from these
@@ -120,6 +120,15 @@ class CsvSource(ArrowSource):
         only = {"include_columns": list(kinds)} if include else {}
         options = {"decimal_point": self._dialect.decimal, "strings_can_be_null": False}
         return pyarrow().csv.ConvertOptions(column_types=kinds, **options, **only)
+
+    def parts(self) -> list[Source] | None:
+        """The file as one part; what labels, ids and subjects are, and how many rows without ids, is found before."""
+        if self.once:
+            return None
+        self.kinds()
+        if "id" not in self._columns.roles.given:
+            self.count_rows()
+        return [self]
 
     def count_rows(self) -> int | None:
         """The number of rows of a file, by a pass that converts no features."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -71,6 +71,14 @@ class Source(ABC):
         Parts put together, in their order, are this source.
         """
         return None
+
+    def awaits(self) -> list[Any]:
+        """What of the rows waits on a cluster and is not sent with this; see :mod:`erasable.tables.collections`."""
+        return []
+
+    def filled(self, values: Sequence[Any]) -> Source:
+        """The same rows, with what is awaited."""
+        return self
 
     def count_rows(self) -> int | None:
         """How many rows there are, if need be by reading the file; None where that is not possible."""

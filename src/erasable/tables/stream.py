@@ -106,7 +106,7 @@ class TableStream:
             yield block if self._targets is None else self._targets.split(block)
 
     def parts(self) -> list[TableStream] | None:
-        """The rows in parts that can be sent and read elsewhere: for Parquet, row groups. None for other formats.
+        """The rows in parts that can be sent and read elsewhere: row groups of Parquet, files of CSV, else None.
 
         The files must be there under the same paths.
         """
@@ -118,6 +118,16 @@ class TableStream:
         for stream, part in zip(streams, parts, strict=True):
             stream._source, stream._running = part, WeakSet()
         return streams
+
+    def awaits(self) -> list[Any]:
+        """What of this part waits on a cluster, and has to be handed in with ``filled`` where the part is read."""
+        return self._source.awaits()
+
+    def filled(self, values: Sequence[Any]) -> TableStream:
+        """The same part, with what it awaits."""
+        stream = copy(self)
+        stream._source, stream._running = self._source.filled(values), WeakSet()
+        return stream
 
     def noted(self, encoding: EncodingReport) -> None:
         """What became of cells of parts that were read elsewhere."""

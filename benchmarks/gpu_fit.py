@@ -1,0 +1,172 @@
+"""A whole fit on a GPU: of rows that are there, and of rows in memory here, by rounds and stages; and ridge regression.
+
+For ``benchmarks/gpu.py``.
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import torch
+
+from erasable.core.device_rows import DeviceRows
+from erasable.engines import Torch
+from erasable.engines.device import DeviceScreen, _Ready
+from erasable.estimators import validated
+from erasable.estimators.linear import ErasableClassifier
+from erasable.models import passes
+from erasable.models.blocks import Rows
+
+
+def registered(X):
+    """Pin the memory of an array where it lies; whether that worked."""
+    try:
+        code = torch.cuda.cudart().cudaHostRegister(X.ctypes.data, X.nbytes, 0)
+    except (RuntimeError, AttributeError, TypeError):
+        return False
+    return int(code) == 0
+
+
+def ridge(run, X, y, capacity):
+    """Ridge regression on all rows of norm one, streamed through the device: Gram matrix, then ``torch.linalg``."""
+    d = run.d
+    G = torch.zeros((d + 1, d + 1), dtype=torch.float64, device=run.device)
+    b = torch.zeros(d + 1, dtype=torch.float64, device=run.device)
+    step = max(1, 2**28 // (4 * d))
+    for low in range(0, len(X), step):
+        part = X[low : low + step]
+        part = part if isinstance(part, torch.Tensor) else torch.from_numpy(part).to(run.device, non_blocking=True)
+        part = torch.nn.functional.normalize(part)
+        part = torch.cat([part, torch.ones(len(part), 1, device=run.device)], dim=1) * 2**-0.5
+        sign = torch.from_numpy(np.where(y[low : low + step], np.float32(1), np.float32(-1))).to(run.device)
+        G += (part.T @ part).double()
+        b += (part.T @ sign).double()
+    weights = torch.linalg.solve(G + capacity * torch.eye(d + 1, device=run.device), b)
+    run.sync()
+    return weights
+
+
+def made_rows(run, n):
+    """Rows whose columns fall in size, and noisy labels: arrays here, and a tensor on the device."""
+    generator = torch.Generator(run.device).manual_seed(3)
+    spectrum = torch.arange(1, run.d + 1, device=run.device) ** -0.5
+    rule = torch.randn(run.d, generator=generator, device=run.device)
+    there = torch.empty((n, run.d), device=run.device)
+    y = np.empty(n, dtype=bool)
+    for low in range(0, n, 2**17):
+        part = there[low : low + 2**17]
+        part.normal_(generator=generator).mul_(spectrum)
+        score = part @ rule
+        score += 0.3 * score.std() * torch.randn(len(part), generator=generator, device=run.device)
+        y[low : low + len(part)] = (score > 0).cpu().numpy()
+    return there, y
+
+
+class Stages:
+    """Seconds that a call spends in some functions, added up over all threads."""
+
+    def __init__(self, **functions):
+        self.functions, self.seconds, self.real = functions, dict.fromkeys(functions, 0.0), {}
+
+    def __enter__(self):
+        for name, (owner, attribute) in self.functions.items():
+            self.real[name] = getattr(owner, attribute)
+            setattr(owner, attribute, self._timed(name, self.real[name]))
+        return self
+
+    def _timed(self, name, real):
+        def timed(*given, **named):
+            began = time.perf_counter()
+            try:
+                return real(*given, **named)
+            finally:
+                self.seconds[name] += time.perf_counter() - began
+
+        return timed
+
+    def __exit__(self, *_):
+        for name, (owner, attribute) in self.functions.items():
+            setattr(owner, attribute, self.real[name])
+
+
+def stages():
+    """What a fit is made of."""
+    return Stages(
+        checking_rows=(validated, "validate_data"),
+        finite_here=(validated, "_seen_to_be_finite"),
+        finite_there=(DeviceRows, "unfit"),
+        checking_names=(passes.Sieve, "checked"),
+        hashing=(passes, "keyed_hash"),
+        setting_up_the_screen=(DeviceScreen, "ready"),
+        screening=(_Ready, "survivors"),
+        picking_rows=(Rows, "take"),
+        copying_survivors=(DeviceRows, "here"),
+        deciding=(Rows, "learnt_by"),
+    )
+
+
+def fitted(run, found, name, rows, answers, threads=4):
+    """A model of all rows, once as it is and once with a watch on its stages."""
+    clf = ErasableClassifier(threshold=0.1, engine=Torch(run.name, threads=threads))
+    run.sync()
+    began = time.perf_counter()
+    report = clf.learn(rows, answers)
+    took = time.perf_counter() - began
+    found[name] = {"fit_s": took, "threads": threads, "rounds": [vars(one) for one in report.rounds]}
+    clf.coef_  # noqa: B018
+    found[name] |= {"fit_and_weights_s": time.perf_counter() - began, "core_rows": clf.n_core_}
+    found[name]["digest"] = clf.state_digest()
+    with stages() as watched:
+        ErasableClassifier(threshold=0.1, engine=Torch(run.name, threads=threads)).learn(rows, answers)
+    found[name]["stages_s"] = watched.seconds
+    return clf
+
+
+def whole_fit(run):
+    """Ten million rows, on the device and in memory here, and ridge regression on all of them in the same run."""
+    n, found = run.n, {"rows": run.n, "columns": run.d}
+    began = time.perf_counter()
+    there, y = made_rows(run, n + 2**16)
+    X = np.empty(there.shape, dtype=np.float32)
+    for low in range(0, len(X), 2**17):
+        X[low : low + 2**17] = there[low : low + 2**17].cpu().numpy()
+    found["making_s"] = time.perf_counter() - began
+    rows, answers, test, wanted = X[:n], y[:n], X[n:], y[n:]
+
+    some = min(n, 300_000)
+    for name, engine in (("here", None), ("there", Torch(run.name, threads=4)), ("resident", Torch(run.name))):
+        given = there[:some] if name == "resident" else rows[:some]
+        began = time.perf_counter()
+        clf = ErasableClassifier(threshold=0.1, engine=engine).fit(given, answers[:some])
+        found[f"fit_of_{some}_{name}_s"] = time.perf_counter() - began
+        found.setdefault("digests", {})[name] = clf.state_digest()
+    found["same_digest"] = len(set(found.pop("digests").values())) == 1
+
+    clf = fitted(run, found, "from_the_device", there[:n], answers)
+    found["accuracy"] = float(np.mean(clf.predict(test) == wanted))
+    run.sync()
+    began = time.perf_counter()
+    w = ridge(run, there[:n], answers, clf.capacity)
+    found["ridge_on_the_device_s"] = time.perf_counter() - began
+    there = there[n:].clone()
+    if run.cuda:
+        torch.cuda.empty_cache()
+
+    fitted(run, found, "from_pageable_memory", rows, answers)
+    began = time.perf_counter()
+    found["pinned_in_place"] = run.cuda and registered(X)
+    found["pinning_s"] = time.perf_counter() - began
+    fitted(run, found, "from_pinned_memory", rows, answers)
+    ways = ("from_the_device", "from_pageable_memory", "from_pinned_memory")
+    found["same_digest_of_all"] = len({found[way]["digest"] for way in ways}) == 1
+    found["fit_s"], found["rounds"] = found["from_pinned_memory"]["fit_s"], found["from_pinned_memory"]["rounds"]
+    found["core_rows"] = clf.n_core_
+
+    began = time.perf_counter()
+    ridge(run, rows, answers, clf.capacity)
+    found["ridge_on_all_rows_s"] = time.perf_counter() - began
+    part = torch.nn.functional.normalize(there).double()
+    predicted = ((part @ w[:-1] + w[-1]) * 2**-0.5 > 0).cpu().numpy()
+    found["accuracy_of_ridge"] = float(np.mean(predicted == wanted))
+    return found
