@@ -55,6 +55,9 @@ def audit(
             show_default=False,
         ),
     ] = None,
+    workers: Annotated[
+        int, typer.Option(min=1, help="Processes that models are dealt to; figures are the same for any number.")
+    ] = 1,
     random_state: RandomState = 0,
     as_json: Json = False,
 ) -> None:
@@ -89,7 +92,7 @@ def audit(
     name, X, y = rows_asked(data, label=label, id=id, ignore=ignore or (), most=sizes.rows)
     make_folder(out)
     with Bars(quiet=as_json, remaining=True) as bars:
-        found = run(target, X, y, data=name, sizes=sizes, random_state=random_state, watch=bars.tick)
+        found = run(target, X, y, data=name, sizes=sizes, random_state=random_state, workers=workers, watch=bars.tick)
     (out / "audit.html").write_text(page(found), encoding="utf-8")
     (out / "audit.json").write_text(json.dumps(found.as_json(), indent=1, allow_nan=False), encoding="utf-8")
     if as_json:

@@ -11,10 +11,11 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.base import clone
 
+from erasable.classes import LinearBall
 from erasable.core.arrays import Float64s
 from erasable.errors import ConfigurationError, InputError
 from erasable.estimators import ErasableGeneralClassifier, ErasableKernelClassifier, load
-from erasable.research.attacks.targets import TARGETS, Target, target_of
+from erasable.research.attacks.targets import TARGETS, Target, made, target_of
 from erasable.research.sets import load_bundled, load_sklearn, make_margin
 from erasable.tables import Table, load_split, load_table
 
@@ -41,14 +42,18 @@ def target_asked(method: str) -> Target:
     like = clone(held)
     like.set_params(**{name: value for name, value in plain.items() if name in like.get_params(deep=False)})
     slow = isinstance(like, ErasableKernelClassifier | ErasableGeneralClassifier)
-    logistic = getattr(like, "loss", "squared") == "logistic"
+    inversion: str | None = "logistic" if getattr(like, "loss", "squared") == "logistic" else "squared"
+    if isinstance(like, ErasableKernelClassifier):
+        inversion = "kernel" if like.kernel == "rbf" and like.scaling is None else None
+    elif isinstance(like, ErasableGeneralClassifier):
+        inversion = "squared" if isinstance(like.function_class, LinearBall | None) else None
     return Target(
         "model file",
         f"{type(like).__name__}, as in the file",
-        lambda seed: clone(like),
+        made(clone, estimator=like),
         most_rows=2000 if slow else None,
         ours=True,
-        curvature=None if slow else "logistic" if logistic else "squared",
+        inversion=inversion,
         surroundings=True,
     )
 

@@ -89,7 +89,8 @@ def page(audit: Audit) -> str:
             "<h2>What was promised</h2>",
             f"<p>{html.escape(audit.guarantee)}</p>",
             f'<p class="note">{sizes.trials} trials in which one row leaves; {sizes.shadows} shadow models, '
-            f"{sizes.candidates} candidates of each group; seed {audit.random_state}; {audit.seconds:.0f} s.</p>",
+            f"{sizes.candidates} candidates of each group; seed {audit.random_state}; {audit.seconds:.0f} s by the "
+            f"clock, {audit.processor_seconds:.0f} s of processor time.</p>",
             _reading(),
         ]
     )
