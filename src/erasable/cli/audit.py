@@ -30,7 +30,7 @@ def audit(
         str,
         typer.Option(
             help="Rows to learn and to forget: `digits`, `margin`, `breast_cancer`, or a table of numbers: .csv, "
-            ".parquet, .npz, .svmlight.",
+            ".parquet, .npz, .svmlight; of a model with a schema, a raw table that it encodes.",
             show_default=False,
         ),
     ],
@@ -38,7 +38,13 @@ def audit(
     quick: Annotated[
         bool, typer.Option("--quick", help="Fewer rows, trials and shadow models: under two minutes.")
     ] = False,
-    label: Annotated[str, typer.Option(help="Column of the labels in a file.")] = "label",
+    label: Annotated[
+        str | None,
+        typer.Option(
+            help="Column of the labels in a file; by default the one that the model's schema names, or `label`.",
+            show_default=False,
+        ),
+    ] = None,
     id: Annotated[str | None, typer.Option(help="Column of the row ids in a file; it is no feature.")] = None,
     ignore: Annotated[
         list[str] | None,
@@ -89,7 +95,7 @@ def audit(
 
     sizes = QUICK if quick else FULL
     target = target_asked(method)
-    name, X, y = rows_asked(data, label=label, id=id, ignore=ignore or (), most=sizes.rows)
+    name, X, y = rows_asked(data, label=label, id=id, ignore=ignore or (), most=sizes.rows, schema=target.schema)
     make_folder(out)
     with Bars(quiet=as_json, remaining=True) as bars:
         found = run(target, X, y, data=name, sizes=sizes, random_state=random_state, workers=workers, watch=bars.tick)

@@ -35,6 +35,7 @@ from erasable.research.controls import (
     SoftDeletes,
     with_constant,
 )
+from erasable.schemas import Schema
 
 SAMPLE_SHARE = 0.1  # of the target that keeps a sample and nothing else
 
@@ -61,6 +62,8 @@ class Target:
         Whether what may stand around a model is attacked too, which is the same for every method.
     noisy : bool
         Whether learning twice gives different bits, since noise is part of the method.
+    schema : Schema or None
+        Of a model file: what makes rows of a raw table, before they are offered.
     """
 
     name: str
@@ -72,6 +75,7 @@ class Target:
     inversion: str | None = "squared"
     surroundings: bool = False
     noisy: bool = False
+    schema: Schema | None = None
 
 
 def made(kind: Callable[..., Any], **parameters: Any) -> Callable[[int], Any]:
