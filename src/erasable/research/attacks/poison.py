@@ -89,10 +89,10 @@ class Ridge:
         learning: poisoning attacks and countermeasures for regression learning*, 2018, for this loss.
         """
         A = self._sums + poison.T @ poison
-        w: Float64s = np.linalg.solve(A, self._moments + poison.T @ signs)
+        w = np.asarray(np.linalg.solve(A, self._moments + poison.T @ signs), np.float64)
         wrong = expit(-_STEEP * self.signs * (self.rows @ w))
         g = -_STEEP * self.rows.T @ (self.signs * wrong * (1.0 - wrong)) / len(self.rows)
-        h: Float64s = np.linalg.solve(A, g)
+        h = np.asarray(np.linalg.solve(A, g), np.float64)
         slope: Float64s = (signs - poison @ w)[:, None] * h - np.outer(poison @ h, w)
         return Answer(w, float(wrong.mean()), h, slope)
 
