@@ -1,7 +1,8 @@
 """The worst that people may do who choose what is deleted; requests that read the state first; and who is stored.
 
     python benchmarks/worst_case.py                    # Markdown for docs/audit.md: digits and Margin
-    python benchmarks/worst_case.py --data DIR         # and retail600_kmeans2_{train,test,labels}.npz in DIR
+    python benchmarks/worst_case.py --data DIR         # and NAME_{train,test,labels}.npz in DIR: retail600_kmeans2,
+                                                       # and diabetes130 for who is stored
 
 Deletions are of core rows only, in the worst order that was found: a greedy adversary who knows the rows that accuracy
 is measured on, and deletes next those core rows whose absence hurts most, one hundredth of the core at a time.
@@ -180,20 +181,27 @@ def groups(name, folder):
     if name == "margin":
         X, y = make_margin(20_000, 100, return_X_y=True)
         return X, y, "label", np.where(y > 0, "1", "-1")
-    X, y, _, _ = data(name, folder)
-    items = (X > 0).sum(axis=1)
-    words = np.array(["1 to 2", "3 to 5", "6 to 10", "11 to 20", "more than 20"])
-    return X, y, "items in the basket", words[np.searchsorted([3, 6, 11, 21], items, side="right")]
+    whole = load_split(Path(folder) / f"{name}_train.npz").train
+    if name == "diabetes130":
+        _, at, stays = np.unique(np.asarray(whole.subjects), return_inverse=True, return_counts=True)
+        return whole.numbers, np.asarray(whole.y), "stays of the patient", banded(stays[at], "1", "2")
+    return whole.numbers, np.asarray(whole.y), "items in the basket", banded(np.diff(whole.numbers.indptr), "1 to 2")
+
+
+def banded(counts, *low):
+    """Counts in words; bands start at what follows ``low``."""
+    words = np.array([*low, "3 to 5", "6 to 10", "11 to 20", "more than 20"])
+    return words[np.searchsorted([2, 3, 6, 11, 21][-len(words) + 1 :], counts, side="right")]
 
 
 def groups_table(folder):
     """The share stored by group, with the interval of Clopper and Pearson."""
     rows = []
-    for name in names(folder):
+    for name in ("digits", "margin", *(("retail600_kmeans2", "diabetes130") if folder else ())):
         X, y, column, group = groups(name, folder)
         model = ErasableClassifier().fit(X, y)
-        overall = model.n_core_ / len(X)
-        for kept in kept_by_group(model.core_ids_.tolist(), range(len(X)), group.tolist()):
+        overall = model.n_core_ / X.shape[0]
+        for kept in kept_by_group(model.core_ids_.tolist(), range(X.shape[0]), group.tolist()):
             share = kept.share
             rows.append(
                 [
