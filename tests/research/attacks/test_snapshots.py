@@ -35,7 +35,7 @@ def test_weights_of_a_kernel_give_the_row_by_its_distances():
         before = weights_of(model)
         model.forget(ids=[name])
         found.append(cosine(row_from_weights(before, model, X, "kernel"), X[name]))
-    assert np.median(found) > 0.999
+    assert min(found) > 0.99
     assert cosine(row_from_weights(before[:-3], model, X, "kernel"), X[0]) == 0.0  # another model's weights
 
 

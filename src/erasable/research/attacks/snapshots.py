@@ -11,8 +11,7 @@ from erasable.core.arrays import Float64s
 from erasable.research.attacks.reading import Contents
 from erasable.research.controls import with_constant
 
-#: How weights before and after are turned into a row, see ``row_from_weights``.
-INVERSIONS = ("squared", "logistic", "kernel", "voters")
+_PLACES = 4  # in the order of rows, that are tried for the one that left
 
 
 def best_of_what_vanished(before: Contents, after: Contents, x: Float64s) -> float:
@@ -91,7 +90,7 @@ def row_from_weights(before: Float64s, model: Any, rows: Float64s, inversion: st
 
 
 def _from_kernel_weights(before: Float64s, model: Any) -> Float64s:
-    """Where in the order of rows it stood is not known: the place whose kernel values could be such is taken."""
+    """Where in the order of rows it stood is not known: of places whose kernel values could be such, the best fit."""
     held = model._model
     rows = held.core.rows() * 2.0**-model.grid_bits
     squares = (rows**2).sum(axis=1)
@@ -106,11 +105,16 @@ def _from_kernel_weights(before: Float64s, model: Any) -> Float64s:
     with np.errstate(divide="ignore", invalid="ignore"):
         values = np.nan_to_num((signs[:, None] - early - late) / before, nan=np.inf, posinf=np.inf, neginf=np.inf)
     outside = np.maximum(values - 1.0, -values).max(axis=0)
-    seen = np.clip(values[:, int(np.argmin(outside))], 1e-9, 1.0)
-    # 2 x'z - |z|^2 = |x|^2 + log(value) / gamma for every x that is left, small values being the least certain.
-    left = np.column_stack([2.0 * rows, -np.ones(len(rows))]) * seen[:, None]
-    solved: Float64s = np.linalg.lstsq(left, (squares + np.log(seen) / model.gamma) * seen, rcond=None)[0]
-    return solved[:-1]
+    best, misfit = np.zeros(rows.shape[1]), np.inf
+    for p in np.argsort(outside, kind="stable")[:_PLACES]:
+        seen = np.clip(values[:, p], 1e-9, 1.0)
+        # 2 x'z - |z|^2 = |x|^2 + log(value) / gamma for every x that is left, small values being the least certain.
+        left = np.column_stack([2.0 * rows, -np.ones(len(rows))]) * seen[:, None]
+        z = np.linalg.lstsq(left, (squares + np.log(seen) / model.gamma) * seen, rcond=None)[0][:-1]
+        away = float(np.abs(np.exp(-model.gamma * ((rows - z) ** 2).sum(axis=1)) - seen).max())
+        if away < misfit:
+            best, misfit = z, away
+    return best
 
 
 def cosine(found: Float64s, x: Float64s) -> float:
