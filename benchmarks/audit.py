@@ -24,7 +24,8 @@ COLUMNS = {
     "c, weights": "from the weights: all forgotten rows, pooled",
     "c, with rows": "from weights and stored rows: all forgotten rows",
     "c, rows that stay": "from the weights: rows that stay",
-    "d": "weights before and after, and the state that is left",
+    "d, states": "whole states: the best cosine with what was there before and is not now",
+    "d, weights": "weights before and after, and the state that is left",
     "e, all known": "somebody who knows every other row compares which rows are stored",
     "e, half known": "somebody who knows half of the other rows looks which are missing",
     "e, a tenth known": "somebody who knows a tenth of the other rows looks which are missing",
@@ -41,6 +42,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=FULL.rows)
     parser.add_argument("--trials", type=int, default=FULL.trials)
     parser.add_argument("--shadows", type=int, default=FULL.shadows)
+    parser.add_argument("--workers", type=int, default=2, help="processes; figures are the same for any number")
     parser.add_argument("--table", type=Path, nargs="+", help="folders of results: print their table")
     arguments = parser.parse_args()
     if arguments.table:
@@ -54,21 +56,22 @@ def main() -> None:
         file = arguments.out / f"{method}.json"
         if file.exists():
             continue
-        found = audit(TARGETS[method], X, y, data=name, sizes=sizes)
+        found = audit(TARGETS[method], X, y, data=name, sizes=sizes, workers=arguments.workers)
         file.write_text(json.dumps(found.as_json(), indent=1, allow_nan=False), encoding="utf-8")
-        print(f"{method}: {found.seconds:.0f} s, holds: {found.holds}", flush=True)
+        spent = f"{found.seconds:.0f} s by the clock, {found.processor_seconds:.0f} s of processor time"
+        print(f"{method}: {spent}, holds: {found.holds}", flush=True)
 
 
 def print_table(folder: Path) -> None:
     """One line for each method: areas under the curve with their intervals, a dash where an attack does not apply."""
     files = [folder / f"{method}.json" for method in TARGETS]
     audits = [json.loads(file.read_text(encoding="utf-8")) for file in files if file.exists()]
-    first = audits[0]
+    first = max(audits, key=lambda found: found["rows"])
     held = {result["name"] for found in audits for result in found["results"]}
     columns = {name: title for name, title in COLUMNS.items() if title in held}
     print(f"\n**{first['data']}**, {first['rows']:,} rows × {first['features']:,}\n")
-    print("| method | same bits as relearning | " + " | ".join(columns) + " |")
-    print("|---|" + "---|" * (len(columns) + 1))
+    print("| method | same bits as relearning | " + " | ".join(columns) + " | minutes: clock, processor |")
+    print("|---|" + "---|" * (len(columns) + 2))
     for found in audits:
         results = {result["name"]: result for result in found["results"]}
         share = "noise" if found["noisy"] else f"{found['same_as_refit']} of {found['trials']}"
@@ -76,7 +79,22 @@ def print_table(folder: Path) -> None:
         if not found["sizes"]["shadows"]:
             shadowed = [name.startswith("c") or "shadows" in name for name in columns]
             cells = ["not run" if late else text for late, text in zip(shadowed, cells, strict=True)]
-        print(f"| {found['title']} | {share} | {' | '.join(cells)} |")
+        rows = f", {found['rows']:,} rows" if found["rows"] != first["rows"] else ""
+        minutes = f"{found['seconds'] / 60:.1f}, {found['processor_seconds'] / 60:.1f}"
+        print(f"| {found['title']}{rows} | {share} | {' | '.join(cells)} | {minutes} |")
+    if any(TARGETS[found["method"]].control for found in audits):
+        print(f"\nControls, {caught(audits)}.")
+
+
+def caught(audits: list[dict]) -> str:
+    """The power of the attack that names each control, at false alarms of 1%."""
+    found = []
+    for one in audits:
+        letter = TARGETS[one["method"]].control
+        if letter is not None:
+            value, low, _ = max(r["tpr_at_1_percent"] for r in one["results"] if r["letter"] == letter)
+            found.append(f"{one['title'].removeprefix('Control: ')} by ({letter}) {value:.3f} (at least {low:.3f})")
+    return "power at 1% false alarms with the lower end of its 99% interval: " + "; ".join(found)
 
 
 def cell(result: dict | None) -> str:

@@ -42,6 +42,7 @@ from benchmarks.models import models
 from benchmarks.order import order
 from benchmarks.orders import orders
 from benchmarks.planning import cases, row
+from benchmarks.poison import poison
 from benchmarks.regression import regression
 from benchmarks.scan import main as print_scan_tables
 from benchmarks.schema import main as print_schema_tables
@@ -50,6 +51,7 @@ from benchmarks.sparse import sparse
 from benchmarks.sparse_files import HEAD as SPARSE_HEAD
 from benchmarks.sparse_files import rows as sparse_file_rows
 from benchmarks.tools import console, spread, table, take_turns
+from benchmarks.worst_case import worst_case
 from erasable import ErasableClassifier, learn, verify
 from erasable.research.measuring import clock, in_words, machine
 from erasable.research.reproduce import as_in_the_paper, in_detail, speed_ups
@@ -404,6 +406,8 @@ SECTIONS = {
     "schema": schemas,
     "orders": orders,
     "planning": planning,
+    "worst_case": worst_case,
+    "poison": poison,
     "reproduction": reproduction,
 }
 

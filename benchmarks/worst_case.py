@@ -1,35 +1,57 @@
-"""The worst that people may do who choose what is deleted, or send rows: accuracy, latency, and what is kept.
+"""The worst that people may do who choose what is deleted; requests that read the state first; and who is stored.
 
-    python benchmarks/worst_case.py            # Markdown for docs/audit.md
+    python benchmarks/worst_case.py                    # Markdown for docs/audit.md: digits and Margin
+    python benchmarks/worst_case.py --data DIR         # and NAME_{train,test,labels}.npz in DIR: retail600_kmeans2,
+                                                       # and diabetes130 for who is stored
 
 Deletions are of core rows only, in the worst order that was found: a greedy adversary who knows the rows that accuracy
-is measured on, and deletes next those core rows whose absence hurts most, one hundredth of the core at a time. Poison
-is sent by somebody who knows the direction of the weights.
+is measured on, and deletes next those core rows whose absence hurts most, one hundredth of the core at a time.
 """
 
 from __future__ import annotations
 
+import argparse
+import sys
 import time
 import warnings
+from pathlib import Path
 
 import numpy as np
-from sklearn.linear_model import RidgeClassifier
+from sklearn.datasets import load_digits
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.tools import table
 from erasable import ErasableClassifier
+from erasable.research.attacks.groups import kept_by_group
 from erasable.research.controls import with_constant
 from erasable.research.sets import load_bundled, make_margin
+from erasable.tables import load_split
 
 SHARES = (0.0, 0.05, 0.1, 0.25, 0.5, 0.75)
-POISON = (0.001, 0.01, 0.05)
+REQUESTS = 60
 
 
-def data(name):
-    """Rows to learn and rows to test with."""
+def data(name, folder=None):
+    """Rows to learn and rows to test with, labels -1 and 1; of retail600, 4,000 and 2,000 are drawn."""
+    if name == "retail600":
+        split, rng = load_split(Path(folder) / "retail600_kmeans2_train.npz"), np.random.default_rng(0)
+        found = []
+        for part, n in ((split.train, 4000), (split.test, 2000)):
+            at = np.sort(rng.permutation(part.n_rows)[:n])
+            found += [part.numbers[at].toarray().astype(np.float64), np.asarray(part.y)[at]]
+        return tuple(found)
     X, y = load_bundled(return_X_y=True) if name == "digits" else make_margin(20_000, 100, return_X_y=True)
     at = np.random.default_rng(0).permutation(len(X))
     cut = int(0.8 * len(X))
     return X[at[:cut]], y[at[:cut]], X[at[cut:]], y[at[cut:]]
+
+
+def names(folder):
+    """The sets that can be had."""
+    return ["digits", "margin", *(["retail600"] if folder else [])]
+
+
+# -- deletions ---------------------------------------------------------------------------------------------------
 
 
 def most_harmful(model, X, y, Xt, yt, wanted):
@@ -46,9 +68,8 @@ def most_harmful(model, X, y, Xt, yt, wanted):
     return ids[np.argsort(-harm)[:wanted]]
 
 
-def deletions(name, order):
+def deletions(X, y, Xt, yt, order):
     """Accuracy as core rows go, and milliseconds for one request with new weights."""
-    X, y, Xt, yt = data(name)
     model = ErasableClassifier(classes=[-1, 1]).fit(X, y)
     rng, core = np.random.default_rng(1), model.n_core_
     step, found, times = max(1, core // 100), [], []
@@ -71,50 +92,144 @@ def deletions(name, order):
     return core, found, 1e3 * float(np.median(times))
 
 
-def poisoned(kind, share, X, y, w, rng):
-    """Rows that somebody sends, and the labels that go with them: wrong ones."""
-    m = max(1, round(share * len(X)))
-    if kind == "genuine rows, labels turned":
-        at = rng.permutation(len(X))[:m]
-        return X[at], -y[at]
-    noise = rng.standard_normal((m, X.shape[1]))
-    noise /= np.linalg.norm(noise, axis=1, keepdims=True)
-    signs = rng.choice([-1, 1], m)
-    P = noise + (signs[:, None] * w / np.linalg.norm(w) if kind == "new directions along the weights" else 0.0)
-    return P, np.where(P @ w > 0, -1, 1)
+def deletions_table(folder):
+    """Accuracy under each order of deletions."""
+    rows = []
+    for name in names(folder):
+        sets = data(name, folder)
+        for order in ("core rows at random", "core rows of one class first", "most harmful core rows first"):
+            core, found, ms = deletions(*sets, order)
+            rows.append([f"{name}, {core:,} core rows", order, *(f"{a:.3f}" for a in found), f"{ms:.2f} ms"])
+    head = ["set", "order", *(f"{100 * s:.0f}% gone" for s in SHARES), "one request, weights included"]
+    return table(head, rows)
 
 
-def poisoning(name, kind, share):
-    """How much of the poison is kept, its share of the core set, and both accuracies."""
-    X, y, Xt, yt = data(name)
-    rng = np.random.default_rng(2)
-    w = ErasableClassifier(classes=[-1, 1]).fit(X, y).coef_[0]
-    P, s = poisoned(kind, share, X, y, w, rng)
-    rows, labels = np.vstack([X, P]), np.append(y, s)
-    model = ErasableClassifier(classes=[-1, 1]).fit(rows, labels)
-    kept = int((model.core_ids_ >= len(X)).sum())
-    ridge = RidgeClassifier(0.02).fit(with_constant(rows)[:, :-1], labels)
-    return kept / len(P), kept / model.n_core_, model.score(Xt, yt), ridge.score(with_constant(Xt)[:, :-1], yt)
+# -- requests that depend on the model ---------------------------------------------------------------------------
+
+
+def weightiest(model, X, y):
+    """The stored row of the largest leverage."""
+    Z = with_constant(X[model.core_ids_])
+    A = 2.0 * model.capacity * np.eye(Z.shape[1]) + Z.T @ Z
+    return np.argmax(np.einsum("ij,ji->i", Z, np.linalg.solve(A, Z.T)))
+
+
+def surest(model, X, y):
+    """The stored row that the model is surest of."""
+    return np.argmax(y[model.core_ids_] * model.decision_function(X[model.core_ids_]))
+
+
+def by_digest(model, X, y):
+    """One that every bit of the state has a say in."""
+    return int(model.state_digest()[:12], 16) % model.n_core_
+
+
+def newest(model, X, y):
+    """The row that was selected last."""
+    return model.n_core_ - 1
+
+
+CONFIGURATIONS = {
+    "defaults": {},
+    "and a sample of 10%": {"sample_rate": 0.1},
+    "a sample of 10% alone": {"threshold": np.inf, "sample_rate": 0.1},
+}
+
+
+def adaptive(X, y, configuration):
+    """After how many of the requests the state was, bitwise, that of learning its rows in order.
+
+    Half of the rows are learnt; then rows leave that are chosen by the state, the four ways taking turns, and before
+    each tenth of the requests a tenth of the other rows is learnt.
+    """
+
+    def fresh():
+        return ErasableClassifier(order="given", classes=[-1, 1], **configuration)
+
+    first, rest = np.split(np.random.default_rng(4).permutation(len(X)), [len(X) // 2])
+    model = fresh().fit(X[first], y[first], ids=first)
+    later, same = iter(np.array_split(rest, 10)), 0
+    for i in range(REQUESTS):
+        if i % (REQUESTS // 10) == 0:
+            some = next(later)
+            model.partial_fit(X[some], y[some], ids=some)
+        choose = (weightiest, surest, by_digest, newest)[i % 4]
+        model.forget(ids=[model.core_ids_[choose(model, X, y)]])
+        left = model.core_ids_
+        same += fresh().fit(X[left], y[left], ids=left).state_digest() == model.state_digest()
+    return same
+
+
+def adaptive_table(folder):
+    """Sequences of requests that read the state first."""
+    rows = []
+    for name in names(folder):
+        X, y, _, _ = data(name, folder)
+        for words, configuration in CONFIGURATIONS.items():
+            rows.append([name, words, f"{adaptive(X, y, configuration)} of {REQUESTS}"])
+    return table(["set", "ErasableClassifier", "states equal to learning the rows left, bit for bit"], rows)
+
+
+# -- who is stored -----------------------------------------------------------------------------------------------
+
+
+def groups(name, folder):
+    """Rows, labels, and a group for each row that means something."""
+    if name == "digits":
+        X, y = load_bundled(return_X_y=True)
+        return X, y, "digit", load_digits(return_X_y=True)[1].astype(str)
+    if name == "margin":
+        X, y = make_margin(20_000, 100, return_X_y=True)
+        return X, y, "label", np.where(y > 0, "1", "-1")
+    whole = load_split(Path(folder) / f"{name}_train.npz").train
+    if name == "diabetes130":
+        _, at, stays = np.unique(np.asarray(whole.subjects), return_inverse=True, return_counts=True)
+        return whole.numbers, np.asarray(whole.y), "stays of the patient", banded(stays[at], "1", "2")
+    return whole.numbers, np.asarray(whole.y), "items in the basket", banded(np.diff(whole.numbers.indptr), "1 to 2")
+
+
+def banded(counts, *low):
+    """Counts in words; bands start at what follows ``low``."""
+    words = np.array([*low, "3 to 5", "6 to 10", "11 to 20", "more than 20"])
+    return words[np.searchsorted([2, 3, 6, 11, 21][-len(words) + 1 :], counts, side="right")]
+
+
+def groups_table(folder):
+    """The share stored by group, with the interval of Clopper and Pearson."""
+    rows = []
+    for name in ("digits", "margin", *(("retail600_kmeans2", "diabetes130") if folder else ())):
+        X, y, column, group = groups(name, folder)
+        model = ErasableClassifier().fit(X, y)
+        overall = model.n_core_ / X.shape[0]
+        for kept in kept_by_group(model.core_ids_.tolist(), range(X.shape[0]), group.tolist()):
+            share = kept.share
+            rows.append(
+                [
+                    f"{name}, {overall:.1%} stored",
+                    f"{column}: {kept.group}",
+                    f"{kept.offered:,}",
+                    f"{share.value:.1%} ({share.low:.1%} to {share.high:.1%})",
+                    f"{share.value / overall:.2f}×",
+                ]
+            )
+    return table(["set", "group", "rows", "share stored (99% interval)", "of the average"], rows)
+
+
+def worst_case(options):
+    """The section: deletions, adaptive requests, who is stored."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return (
+            "## Worst cases\n\nCore rows leave in the worst order found; see docs/audit.md.\n\n"
+            + f"{deletions_table(options.data)}\n\nRequests that read the state first:\n\n"
+            + f"{adaptive_table(options.data)}\n\nWho is stored:\n\n{groups_table(options.data)}\n"
+        )
 
 
 def main():
-    warnings.simplefilter("ignore")
-    rows = []
-    for name in ("digits", "margin"):
-        for order in ("core rows at random", "core rows of one class first", "most harmful core rows first"):
-            core, found, ms = deletions(name, order)
-            rows.append([f"{name}, {core:,} core rows", order, *(f"{a:.3f}" for a in found), f"{ms:.2f} ms"])
-    print(table(["set", "order", *(f"{100 * s:.0f}% gone" for s in SHARES), "one request, weights included"], rows))
-    rows = []
-    for name in ("digits", "margin"):
-        for kind in ("genuine rows, labels turned", "random directions", "new directions along the weights"):
-            for share in POISON:
-                kept, part, ours, ridge = poisoning(name, kind, share)
-                rows.append(
-                    [name, kind, f"{100 * share:g}%", f"{kept:.0%}", f"{part:.1%}", f"{ours:.3f}", f"{ridge:.3f}"]
-                )
-    head = ["set", "what is sent", "of all rows", "kept of it", "its part of the core", "accuracy", "ridge on all rows"]
-    print(table(head, rows))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", help="folder with real sets")
+    print(worst_case(parser.parse_args()))
 
 
 if __name__ == "__main__":

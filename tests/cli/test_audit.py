@@ -6,11 +6,14 @@ import json
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from erasable import ErasableClassifier
 from erasable.cli.app import run
 from erasable.features import RandomFourierFeatures
 from erasable.research import attacks
+from erasable.schemas import Category, Number, Role, Schema
+from erasable.tables import load_table
 from tests.research.attacks.cases import make_pool
 
 SMALL = attacks.Sizes(rows=240, trials=3, shadows=16, candidates=4)
@@ -56,13 +59,58 @@ def test_a_model_file_is_audited_with_its_own_parameters(capsys, table, tmp_path
     assert 0.3 < found["stored_share"] < 0.7
 
 
+@pytest.fixture
+def raw(tmp_path):
+    """A raw table, and what a person knows of its columns."""
+    rng = np.random.default_rng(0)
+    colours, heights = rng.choice(["red", "green", "blue"], 300), rng.uniform(0, 2, 300)
+    cells = [
+        f"{name},{colour},{height:.3f},{'yes' if height > 1 else 'no'}"
+        for name, colour, height in zip(range(300), colours, heights, strict=True)
+    ]
+    (tmp_path / "raw.csv").write_text("\n".join(["name,colour,height,tall", *cells]), encoding="utf-8")
+    name = Role(name="name", role="id")
+    label = Role(name="tall", role="label", classes=("no", "yes"))
+    columns = (Category(name="colour", values=("red", "green", "blue")), Number(name="height", range=(0.0, 2.0)))
+    return Schema([name, *columns, label]), Schema([name, *columns])
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_model_with_a_schema_is_audited_over_its_raw_table(capsys, raw, named):
+    schema, unlabelled = raw
+    chosen = schema if named else unlabelled
+    table = load_table("raw.csv", label="tall", schema=chosen)
+    ErasableClassifier(feature_map=chosen).fit(table.X, table.y, ids=table.ids).save("raw.erasable")
+    label = [] if named else ["--label", "tall"]
+    assert run(["audit", "raw.erasable", "--data", "raw.csv", "--quick", "--json", *label]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["features"] == schema.n_features_out
+    assert found["holds"]
+
+
+def test_numbers_to_predict_are_split_at_their_median(tmp_path):
+    X, _ = make_pool()
+    np.savez(tmp_path / "numbers.npz", X=X, y=X[:, 0] * 3.0)
+    _, _, y = attacks.rows_asked("numbers.npz")
+    assert (y == np.where(X[:, 0] > np.median(X[:, 0]), 1, -1)).all()
+
+
+def test_of_sparse_rows_as_many_are_drawn_as_are_wanted(tmp_path):
+    X, y = make_pool()
+    sp.save_npz(tmp_path / "sparse.npz", sp.csr_matrix(X))
+    np.savez(tmp_path / "sparse_labels.npz", y=y)
+    _, rows, labels = attacks.rows_asked("sparse.npz", most=210)
+    assert rows.shape == (210, X.shape[1])
+    assert len(labels) == 210
+
+
 def test_what_cannot_be_audited_is_refused(capsys, table):
     assert run(["audit", "linea", "--data", table]) == 2
     assert "method must be one of linear" in capsys.readouterr().err
     X, y = make_pool()
     ErasableClassifier(feature_map=RandomFourierFeatures(20)).fit(X, y).save("mapped.erasable")
     assert run(["audit", "mapped.erasable", "--data", table]) == 2
-    assert "maps its rows" in capsys.readouterr().err
+    assert "a feature map, which a file cannot hold" in capsys.readouterr().err
     np.savez("one.npz", X=X, y=np.zeros(len(X)))
     assert run(["audit", "linear", "--data", "one.npz"]) == 2
     assert "two classes" in capsys.readouterr().err

@@ -30,7 +30,7 @@ def audit(
         str,
         typer.Option(
             help="Rows to learn and to forget: `digits`, `margin`, `breast_cancer`, or a table of numbers: .csv, "
-            ".parquet, .npz, .svmlight.",
+            ".parquet, .npz, .svmlight; of a model with a schema, a raw table that it encodes.",
             show_default=False,
         ),
     ],
@@ -38,7 +38,13 @@ def audit(
     quick: Annotated[
         bool, typer.Option("--quick", help="Fewer rows, trials and shadow models: under two minutes.")
     ] = False,
-    label: Annotated[str, typer.Option(help="Column of the labels in a file.")] = "label",
+    label: Annotated[
+        str | None,
+        typer.Option(
+            help="Column of the labels in a file; by default the one that the model's schema names, or `label`.",
+            show_default=False,
+        ),
+    ] = None,
     id: Annotated[str | None, typer.Option(help="Column of the row ids in a file; it is no feature.")] = None,
     ignore: Annotated[
         list[str] | None,
@@ -55,6 +61,9 @@ def audit(
             show_default=False,
         ),
     ] = None,
+    workers: Annotated[
+        int, typer.Option(min=1, help="Processes that models are dealt to; figures are the same for any number.")
+    ] = 1,
     random_state: RandomState = 0,
     as_json: Json = False,
 ) -> None:
@@ -86,10 +95,10 @@ def audit(
 
     sizes = QUICK if quick else FULL
     target = target_asked(method)
-    name, X, y = rows_asked(data, label=label, id=id, ignore=ignore or (), most=sizes.rows)
+    name, X, y = rows_asked(data, label=label, id=id, ignore=ignore or (), most=sizes.rows, schema=target.schema)
     make_folder(out)
     with Bars(quiet=as_json, remaining=True) as bars:
-        found = run(target, X, y, data=name, sizes=sizes, random_state=random_state, watch=bars.tick)
+        found = run(target, X, y, data=name, sizes=sizes, random_state=random_state, workers=workers, watch=bars.tick)
     (out / "audit.html").write_text(page(found), encoding="utf-8")
     (out / "audit.json").write_text(json.dumps(found.as_json(), indent=1, allow_nan=False), encoding="utf-8")
     if as_json:

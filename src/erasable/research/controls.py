@@ -11,6 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
+from scipy.linalg.blas import dger
 
 from erasable.core.arrays import Booleans, Float64s
 
@@ -161,15 +162,19 @@ class PlainAlgorithm1(RidgeStore):
         """Learn from nothing, row after row."""
         Z, s = with_constant(X), np.array(y, np.float64)
         d = Z.shape[1]
-        self.sums, self.inverse, self.moments = self.ridge * np.eye(d), np.eye(d) / self.ridge, np.zeros(d)
+        self.sums, self.inverse, self.moments = (
+            _scaled_eye(d, self.ridge),
+            _scaled_eye(d, 1.0 / self.ridge),
+            np.zeros(d),
+        )
         kept = []
         for i, z in enumerate(Z):
             v = self.inverse @ z
             leverage = float(z @ v)
             if leverage > self.threshold:  # Algorithm 1, line 4
-                self.sums += np.outer(z, z)
+                self.sums = dger(1.0, z, z, a=self.sums, overwrite_a=1)
                 self.moments += s[i] * z
-                self.inverse -= np.outer(v, v / (1.0 + leverage))
+                self.inverse = dger(-1.0 / (1.0 + leverage), v, v, a=self.inverse, overwrite_a=1)
                 kept.append(i)
         self.rows, self.labels = Z[kept], s[kept]
         self.ids = [i if ids is None else ids[i] for i in kept]
@@ -181,9 +186,9 @@ class PlainAlgorithm1(RidgeStore):
         gone = self._named(ids)
         for z, s in zip(self.rows[gone], self.labels[gone], strict=True):
             v = self.inverse @ z
-            self.sums -= np.outer(z, z)
+            self.sums = dger(-1.0, z, z, a=self.sums, overwrite_a=1)
             self.moments -= s * z
-            self.inverse += np.outer(v, v / (1.0 - float(z @ v)))
+            self.inverse = dger(1.0 / (1.0 - float(z @ v)), v, v, a=self.inverse, overwrite_a=1)
         super().forget(ids=ids)
 
     def _solve(self) -> None:
@@ -204,6 +209,10 @@ def with_constant(X: Any) -> Float64s:
     X = np.asarray(X, np.float64)
     X = X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), np.finfo(np.float64).tiny)
     return np.column_stack([X, np.ones(len(X))])
+
+
+def _scaled_eye(d: int, scale: float) -> Float64s:
+    return np.asfortranarray(scale * np.eye(d))  # as BLAS wants what it changes in place
 
 
 def _ridge(Z: Float64s, s: Float64s, ridge: float) -> Float64s:

@@ -28,16 +28,16 @@ def test_who_knows_all_rows_sees_what_learning_again_without_the_row_would_show(
     others = np.append(stored, absent)
     never = ErasableClassifier().fit(X[others], y[others], ids=names[others])
     differs = set(never.core_ids_) != set(names[stored])
-    (found,) = absences_explained(model, X, names, stored, absent, [gone])
+    ((found,),) = absences_explained(model, X, names, stored, [absent], [gone])
     assert (found > 0) == differs  # the first row that would be stored and is not is explained by the row that left
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_row_that_left_is_never_ruled_out_and_nothing_is_told_without_known_rows(seed):
     model, X, _, names, stored, absent, gone = forgotten(seed)
-    assert absences_explained(model, X, names, stored, absent, [gone])[0] >= 0
+    assert absences_explained(model, X, names, stored, [absent], [gone])[0][0] >= 0
     decoys = list(range(400, 420))
-    assert max(absences_explained(model, X, names, stored, absent[:0], [gone, *decoys])) == 0
+    assert max(absences_explained(model, X, names, stored, [absent[:0]], [gone, *decoys])[0]) == 0
 
 
 def test_where_nothing_was_forgotten_nothing_has_to_be_explained():
@@ -45,7 +45,7 @@ def test_where_nothing_was_forgotten_nothing_has_to_be_explained():
     names = np.array([f"name {i}" for i in range(len(X))])
     model = ErasableClassifier().fit(X[:400], y[:400], ids=names[:400])
     stored = np.array([int(name.split()[1]) for name in model.core_ids_])
-    told = absences_explained(model, X, names, stored, np.setdiff1d(np.arange(400), stored), range(400, 410))
+    (told,) = absences_explained(model, X, names, stored, [np.setdiff1d(np.arange(400), stored)], range(400, 410))
     assert max(told) <= 0
 
 
@@ -58,7 +58,7 @@ def test_who_would_be_kept_is_who_is_kept_when_learnt_with_the_stored_rows():
         again = ErasableClassifier().fit(X[rows], y[rows], ids=names[rows])
         assert (names[one] in again.core_ids_) == (one in told)
         out = set(names[stored]) - set(again.core_ids_)
-        assert (absences_explained(model, X, names, stored, stored[:0], [one]) == [-1.0]) == bool(out)
+        assert (absences_explained(model, X, names, stored, [stored[:0]], [one]) == [[-1.0]]) == bool(out)
 
 
 def test_other_ways_to_select_are_left_alone():
@@ -69,4 +69,4 @@ def test_other_ways_to_select_are_left_alone():
         ErasableClassifier(threshold=np.inf, sample_rate=0.5),
         ErasableKernelClassifier(),
     ):
-        assert absences_explained(model.fit(X, y, ids=names), X, names, some, some, [5]) is None
+        assert absences_explained(model.fit(X, y, ids=names), X, names, some, [some], [5]) is None

@@ -26,7 +26,7 @@ def test_an_audit_of_ours_holds_and_tells_what_works(ours):
     assert ours.holds
     assert sorted({outcome.letter for outcome in ours.outcomes}) == list(LETTERS)
     verdicts = {outcome.name: outcome.verdict for outcome in ours.outcomes}
-    assert verdicts["whole states before and after"] == "works"
+    assert verdicts["whole states: the best cosine with what was there before and is not now"] == "works"
     assert verdicts["its id anywhere in memory or in the file"] == "at chance exactly"
 
 

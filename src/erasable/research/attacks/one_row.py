@@ -1,6 +1,6 @@
 """The game of one row: a model learns rows, forgets one of them, and its whole state is asked about that row.
 
-A trial draws the rows, picks one that is stored, forgets it, and gives what is left to five attackers. Each of them is
+A trial draws the rows, picks one that is stored, forgets it, and gives what is left to the attackers. Each of them is
 also asked about a decoy, a row like it that was never learnt, under the same circumstances.
 """
 
@@ -15,14 +15,16 @@ import numpy.typing as npt
 
 from erasable.core.arrays import Float64s
 from erasable.core.keyed_hash import keyed_hash
-from erasable.research.attacks.reading import SAME_DIRECTION, Contents, read, read_stored
+from erasable.research.attacks.reading import SAME_DIRECTION, read, read_stored
 from erasable.research.attacks.selection import absences_explained, would_be_kept
-from erasable.research.attacks.targets import Target, stored_ids, weights_of
-from erasable.research.controls import with_constant
+from erasable.research.attacks.snapshots import best_of_what_vanished, cosine, row_from_weights, weights_of
+from erasable.research.attacks.targets import Target, stored_ids
+from erasable.research.attacks.work import repeat
 
 KNOWN = {"half": 0.5, "tenth": 0.1, "none": 0.0}  # of the other rows, to those who do not know all of them
 ATTACKERS = ("residue", "row", "name", "gap", "snapshots", "weights", "selection", *KNOWN)
-_TRIES = 25  # decoys that are drawn before one is found that could have been there
+_TRIES = 5  # decoys that are drawn before one is made that could have been there
+_BLENDS = (0.3, 0.1, 0.03, 0.01, 0.003)  # of a decoy, mixed into the row that left
 
 
 @dataclass
@@ -53,6 +55,8 @@ class OneRow:
         By attacker, in the order of ``ATTACKERS``.
     cosines : list of float
         Between the row that left and what was computed from the weights before and after.
+    plain : int
+        Trials in which the row itself stood in the state before and not in the state after.
     trials : int
     replays : int
         Trials in which a decoy was found that could have been there, so that a replay can be judged.
@@ -62,15 +66,38 @@ class OneRow:
         For each trial, how many rows are stored or not stored because the row had been there.
     stored_share : float
         The share of offered rows that was stored, on average.
+    elsewhere : float
+        Seconds of processor time that trials took in other processes.
     """
 
     scores: dict[str, Told]
     cosines: list[float] = field(default_factory=list)
+    plain: int = 0
     trials: int = 0
     replays: int = 0
     same_as_refit: int = 0
     missing: list[int] = field(default_factory=list)
     stored_share: float = 0.0
+    elsewhere: float = 0.0
+
+    def join(self, other: OneRow) -> None:
+        """Add what came out of other trials."""
+        for name, told in other.scores.items():
+            self.scores[name].left += told.left
+            self.scores[name].decoy += told.decoy
+        total = self.trials + other.trials
+        self.stored_share = (self.trials * self.stored_share + other.trials * other.stored_share) / total
+        self.trials = total
+        self.cosines += other.cosines
+        self.missing += other.missing
+        self.plain += other.plain
+        self.replays += other.replays
+        self.same_as_refit += other.same_as_refit
+
+
+def no_trials() -> OneRow:
+    """What came out of no trial."""
+    return OneRow({name: Told() for name in ATTACKERS})
 
 
 def one_row(
@@ -80,32 +107,46 @@ def one_row(
     trials: int,
     *,
     random_state: int = 0,
+    workers: int = 1,
     progress: Callable[[int, int], None] | None = None,
 ) -> OneRow:
     """Play the game; half of the rows are offered in each trial, and the others are decoys.
 
     Only rows without a twin are candidates: that a twin of somebody is stored says nothing about them.
     """
-    rng = np.random.default_rng(random_state)
-    found = OneRow({name: Told() for name in ATTACKERS})
-    alone = _without_twin(X)
-    for trial in range(trials):
-        _trial(found, target, X, y, alone, rng, seed=1000 * random_state + 10 * trial)
-        if progress is not None:
-            progress(trial + 1, trials)
-    found.stored_share /= max(trials, 1)
+    game = _Game(target, X, y, _without_twin(X), random_state)
+    done = repeat(game, trials, workers=workers, progress=progress)
+    found = no_trials()
+    for trial in done.results:
+        found.join(trial)
+    found.elsewhere = done.elsewhere
     return found
 
 
+@dataclass(frozen=True)
+class _Game:
+    """A trial by its number."""
+
+    target: Target
+    X: Float64s
+    y: npt.NDArray[Any]
+    alone: npt.NDArray[np.bool_]
+    random_state: int
+
+    def __call__(self, trial: int) -> OneRow:
+        rng = np.random.default_rng([self.random_state, trial])
+        return _trial(self.target, self.X, self.y, self.alone, rng, seed=1000 * self.random_state + 10 * trial)
+
+
 def _trial(
-    found: OneRow,
     target: Target,
     X: Float64s,
     y: npt.NDArray[Any],
     alone: npt.NDArray[np.bool_],
     rng: np.random.Generator,
     seed: int,
-) -> None:
+) -> OneRow:
+    found = no_trials()
     n = len(X)
     shuffled = rng.permutation(n)
     offered, others = np.sort(shuffled[: n // 2]), shuffled[n // 2 :]
@@ -118,12 +159,12 @@ def _trial(
     place = {name: i for i, name in enumerate(names.tolist())}
     stored = np.array([place[name] for name in stored_ids(model, names[offered].tolist())])
     gone = int(rng.choice(stored[alone[stored]]))
-    decoys = iter(rng.permutation(others[alone[others]]).tolist())
-    decoy = next(decoys)
-    found.trials += 1
-    found.stored_share += len(stored) / len(offered)
+    decoys = rng.permutation(others[alone[others]])
+    decoy = int(decoys[0])
+    found.trials = 1
+    found.stored_share = len(stored) / len(offered)
 
-    before, weights = read_stored(model), weights_of(model) if target.curvature else None
+    before, weights = read_stored(model), weights_of(model) if target.inversion else None
     model.forget(ids=[names[gone].item()])
     live = read(model)
     gaps = gaps_in_memory(model)
@@ -138,10 +179,12 @@ def _trial(
         found.scores["gap"].add(*(float(gaps(names[i].item())) for i in (gone, decoy)))
 
     # (d) what was there before and is not there now; then weights alone, with the state that is left
-    found.scores["snapshots"].add(*(_vanished(before, after, X[i]) for i in (gone, decoy)))
+    vanished = [best_of_what_vanished(before, after, X[i]) for i in (gone, decoy)]
+    found.scores["snapshots"].add(*vanished)
+    found.plain = int(vanished[0] > SAME_DIRECTION)
     if weights is not None:
-        row = _from_weights(weights, weights_of(model), with_constant(X[survivors]), str(target.curvature))
-        cosines = [_cosine(row, with_constant(X[[i]])[0]) for i in (gone, decoy)]
+        row = row_from_weights(weights, model, X[survivors], str(target.inversion))
+        cosines = [cosine(row, X[i]) for i in (gone, decoy)]
         found.scores["weights"].add(*cosines)
         found.cosines.append(cosines[0])
 
@@ -156,36 +199,36 @@ def _trial(
     absent = np.setdiff1d(offered, stored)
     likely = would_be_kept(model, X, names, survivors, rng.permutation(others[alone[others]])[:50])
     if likely is not None and len(likely):
-        for name, share in KNOWN.items():
-            known = absent[rng.random(len(absent)) < share]
-            told = absences_explained(model, X, names, survivors, known, (gone, int(likely[0])))
-            if told is not None:
-                found.scores[name].add(*told)
+        known = [absent[rng.random(len(absent)) < share] for share in KNOWN.values()]
+        told = absences_explained(model, X, names, survivors, known, (gone, int(likely[0])))
+        for name, scores in zip(KNOWN, told or (), strict=True):
+            found.scores[name].add(*scores)
 
     # the definition itself: is it the state that learning the stored rows gives?
-    found.same_as_refit += after.share_that_differs(read_stored(learnt(survivors, y, X, seed + 2))) == 0.0
+    found.same_as_refit = int(after.share_that_differs(read_stored(learnt(survivors, y, X, seed + 2))) == 0.0)
 
     # (a) put a candidate into the gap, forget it, and compare the last bits
-    at, gap = np.append(survivors, gone), len(survivors)
-    at = at[np.argsort(at, kind="stable")]
+    at, gap = np.sort(np.append(survivors, gone)), len(survivors)
 
-    def replayed(candidate: int) -> float | None:
-        rows, labels = X.copy() if candidate != gone else X, y.copy() if candidate != gone else y
-        if candidate != gone:
-            rows[gone], labels[gone] = X[candidate], y[candidate]
+    def replayed(x: Float64s, label: Any) -> float | None:
+        rows, labels = X.copy(), y.copy()
+        rows[gone], labels[gone] = x, label
         again = learnt(at, labels, rows, seed + 3)
         if len(stored_ids(again, names[at].tolist())) <= gap:
             return None  # it would not have been stored, or would have kept others out: no replay, see (e)
         again.forget(ids=[names[gone].item()])
         return -after.share_that_differs(read_stored(again))
 
-    true = replayed(gone)
-    for candidate in [decoy, *(next(decoys, decoy) for _ in range(_TRIES))]:
-        false = replayed(candidate)
+    true = replayed(X[gone], y[gone])
+    candidates = [(X[i], y[i]) for i in decoys[:_TRIES]]
+    candidates += [((1.0 - share) * X[gone] + share * X[decoy], y[gone]) for share in _BLENDS]
+    for x, label in candidates if true is not None else ():
+        false = replayed(x, label)
         if true is not None and false is not None:
             found.scores["residue"].add(true, false)
-            found.replays += 1
+            found.replays = 1
             break
+    return found
 
 
 def gaps_in_memory(model: Any) -> Callable[[Any], bool] | None:
@@ -208,31 +251,6 @@ def gaps_in_memory(model: Any) -> Callable[[Any], bool] | None:
             high = next((h for h in placed[i:] if h is not None), 2**64)
             gaps.append((low, high))
     return lambda name: any(low < int(keyed_hash([name], key)[0]) < high for low, high in gaps)
-
-
-def _vanished(before: Contents, after: Contents, x: Float64s) -> float:
-    """Whether the row was there before and is not there now."""
-    return float(before.holds_row(x) and not after.holds_row(x))
-
-
-def _from_weights(w1: Float64s, w0: Float64s, Z: Float64s, loss: str, ridge: float = 0.04) -> Float64s:
-    """The row, up to a factor: curvature over the rows that are left, times the step of the weights.
-
-    For the squared loss ``A w0 = b`` and ``(A + zz') w1 = b + s z``, so ``A (w1 - w0) = (s - z'w1) z``. For the
-    logistic loss it holds in the first order. ``ridge`` counts for rows of norm sqrt 2, the constant included.
-    """
-    weight = np.ones(len(Z))
-    if loss == "logistic":
-        share = 1.0 / (1.0 + np.exp(-np.clip(Z @ w0, -700, 700)))
-        weight = share * (1.0 - share)
-    step = w1 - w0
-    found: Float64s = ridge * step + Z.T @ (weight * (Z @ step))
-    return found
-
-
-def _cosine(a: Float64s, b: Float64s) -> float:
-    length = float(np.linalg.norm(a) * np.linalg.norm(b))
-    return abs(float(a @ b)) / length if length else 0.0
 
 
 def _without_twin(X: Float64s) -> npt.NDArray[np.bool_]:

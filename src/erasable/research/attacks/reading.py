@@ -67,6 +67,16 @@ class Contents:
         needles = [x.astype(kind).tobytes() for kind in (np.float64, np.float32)]
         return any(needle in haystack for haystack in self.raw.values() for needle in needles)
 
+    def rows_as_wide_as(self, width: int) -> list[Float64s]:
+        """Every table whose rows have this width, or one more for a constant, which is left out."""
+        found = [t[:, :width].astype(np.float64) for t in self._tables if t.shape[1] in (width, width + 1)]
+        for held in self.sparse:
+            if held.shape[1] <= width + 1:
+                rows = np.zeros((held.shape[0], width + 1))
+                rows[:, : held.shape[1]] = held.toarray()
+                found.append(rows[:, :width])
+        return found
+
     def holds_name(self, name: Any) -> bool:
         """Whether an id lies in here: as an entry, or as text within longer bytes."""
         text = str(name).encode()

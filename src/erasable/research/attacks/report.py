@@ -52,8 +52,9 @@ _MEANING = {
     "b": "Is the row, or its id, still lying somewhere: in the model, its buffers, its checkpoints, its file?",
     "c": "The attacker trains hundreds of models of its own, half of which learnt and forgot the row, and asks to "
     "which half this model is more alike. <i>Unusual</i> rows stand out most, <i>mislabelled</i> ones pull hardest.",
-    "d": "The attacker has the model from before the request as well. Nothing that is done afterwards can undo that: "
-    "old copies have to be deleted.",
+    "d": "The attacker has the model from before the request as well, whole or its weights alone. What stood in it and "
+    "does not now is the row, and weights can be turned into it. Nothing that is done afterwards can undo that: old "
+    "copies have to be deleted.",
     "e": "Which rows were kept may have depended on the row that left. The attacker knows other rows that were "
     "offered, and looks which of them are there.",
     "f": "The model forgets. A scaler, a threshold, a draft, a receipt or a list that was made from rows does not by "
@@ -89,7 +90,8 @@ def page(audit: Audit) -> str:
             "<h2>What was promised</h2>",
             f"<p>{html.escape(audit.guarantee)}</p>",
             f'<p class="note">{sizes.trials} trials in which one row leaves; {sizes.shadows} shadow models, '
-            f"{sizes.candidates} candidates of each group; seed {audit.random_state}; {audit.seconds:.0f} s.</p>",
+            f"{sizes.candidates} candidates of each group; seed {audit.random_state}; {audit.seconds:.0f} s by the "
+            f"clock, {audit.processor_seconds:.0f} s of processor time.</p>",
             _reading(),
         ]
     )

@@ -9,7 +9,7 @@ been kept itself nothing can be told.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,7 @@ from erasable.core.grid import Grid, to_grid
 from erasable.core.keyed_hash import keyed_hash
 from erasable.models.linear import LinearModel
 
+_BLOCK = 32  # rows that share one product with the inverse
 _SLACK = 1e-7  # of the threshold: rows are those of the grid, inverses are kept up to date in float64
 
 
@@ -34,17 +35,10 @@ def would_be_kept(
     way = _Way.of(model)
     if way is None:
         return None
-    asked = np.repeat([False, True], [len(stored), len(candidates)])
-    kept = []
-    inverse = way.start
-    for i, z in way.in_order(X, names, np.append(stored, candidates)):
-        v = inverse @ z
-        leverage = float(z @ v)
-        if not asked[i]:
-            inverse = inverse - np.outer(v, v / (1.0 + leverage))
-        elif leverage > way.threshold:
-            kept.append(i - len(stored))
-    return candidates[np.sort(kept)] if kept else candidates[:0]
+    rows, order = way.in_order(X, names, np.append(stored, candidates))
+    leverage, _ = _leverages(rows[order], order < len(stored), rows[:0], way.units)
+    kept = order[(order >= len(stored)) & (leverage > way.threshold)] - len(stored)
+    return candidates[np.sort(kept)]
 
 
 def absences_explained(
@@ -52,9 +46,9 @@ def absences_explained(
     X: Float64s,
     names: npt.NDArray[Any],
     stored: npt.NDArray[np.intp],
-    known: npt.NDArray[np.intp],
+    known: Sequence[npt.NDArray[np.intp]],
     candidates: Sequence[int],
-) -> list[float] | None:
+) -> list[list[float]] | None:
     """For each candidate, how many known absent rows its presence explains; -1 where a stored row rules it out.
 
     Parameters
@@ -63,47 +57,68 @@ def absences_explained(
         After forgetting; only its configuration is read.
     X, names
         All rows, and their ids.
-    stored, known, candidates : positions
-        Of the rows that are stored, of rows that the attacker knows were offered and are not stored, and of those asked
-        about.
+    stored, candidates : positions
+        Of the rows that are stored, and of those asked about.
+    known : sequence of positions
+        Of rows that an attacker knows were offered and are not stored: one entry for each attacker.
 
     Returns
     -------
-    list of float, or None
-        None where rows are not decided by leverage in hashed order.
+    list of lists of float, or None
+        For each attacker, one number for each candidate. None where rows are not decided by leverage in hashed order.
 
     Notes
     -----
-    *Cost*: one update of an inverse for each stored row and candidate, d^2 each.
+    A candidate c that joins takes ``(x'A^-1 c)^2 / (1 + c'A^-1 c)`` from the leverage of every row x after it.
+
+    *Cost*: one walk over all of these rows, d^2 each.
     """
     way = _Way.of(model)
     if way is None:
         return None
-    turns = np.concatenate([stored, known, np.asarray(candidates, np.intp)])
-    is_known = np.repeat([False, True, False], [len(stored), len(known), len(candidates)])
-    candidate = np.append(np.full(len(stored) + len(known), -1), np.arange(len(candidates)))
-    # One inverse without any candidate, and one with each of them from its turn on.
-    inverses = np.repeat(way.start[None], 1 + len(candidates), axis=0)
+    n, absent = len(stored), np.unique(np.concatenate([np.empty(0, np.intp), *known]))
+    at = np.concatenate([stored, absent, np.asarray(candidates, np.intp)])
+    rows, order = way.in_order(X, names, at)
+    turn = np.empty(len(at), np.intp)
+    turn[order] = np.arange(len(at))
+    leverage, taken = (
+        a[turn] for a in _leverages(rows[order], order < n, rows[len(at) - len(candidates) :], way.units)
+    )
     most, least = way.threshold * (1.0 + _SLACK), way.threshold * (1.0 - _SLACK)
-    explained = np.zeros(len(candidates))
-    ruled_out = np.zeros(len(candidates), bool)
-    for i, z in way.in_order(X, names, turns):
-        V = inverses @ z
-        leverage = V @ z
-        if is_known[i]:
-            if leverage[0] > most:
-                explained += leverage[1:] <= most
-            continue
-        if candidate[i] < 0:
-            ruled_out |= leverage[1:] < least
-            joins = slice(None)
-        elif leverage[1 + candidate[i]] > way.threshold:
-            joins = slice(1 + candidate[i], 2 + candidate[i])
-        else:
-            continue  # it would not have been kept, and nothing would be different
-        V, leverage = V[joins], leverage[joins]
-        inverses[joins] -= V[:, :, None] * (V / (1.0 + leverage)[:, None])[:, None, :]
-    return [-1.0 if out else float(count) for out, count in zip(ruled_out, explained, strict=True)]
+    own = np.arange(len(candidates)) + len(at) - len(candidates)
+    joins = (turn[:, None] > turn[own]) & (leverage[own] > way.threshold)  # one that is not kept changes nothing
+    with_it = leverage[:, None] - np.where(joins, taken, 0.0)
+    ruled_out = (joins & (with_it < least))[:n].any(axis=0)
+    explains = ((leverage[:, None] > most) & (with_it <= most))[n : n + len(absent)]
+    counts = [explains[np.isin(absent, each)].sum(axis=0) for each in known]
+    return [np.where(ruled_out, -1.0, count).tolist() for count in counts]
+
+
+def _leverages(
+    rows: Float64s, joins: npt.NDArray[np.bool_], asked: Float64s, units: float
+) -> tuple[Float64s, Float64s]:
+    """The leverage of each row against those before it that join, and what each row asked about would take from it.
+
+    Blocks of rows share one product with the inverse; within a block, a row that joins is taken out of the small matrix
+    of what is left.
+    """
+    n, k, d = len(rows), len(asked), rows.shape[1]
+    inverse = np.eye(d) / units
+    leverage, taken = np.empty(n), np.empty((n, k))
+    for low in range(0, n, _BLOCK):
+        block = np.vstack([rows[low : low + _BLOCK], asked])
+        solved = block @ inverse
+        G = solved @ block.T
+        size = len(block) - k
+        for i in range(size):
+            leverage[low + i] = G[i, i]
+            taken[low + i] = G[i, size:] ** 2 / (1.0 + np.diagonal(G)[size:])
+            if joins[low + i]:
+                G -= np.outer(G[i], G[i] / (1.0 + G[i, i]))
+        inside = np.flatnonzero(joins[low : low + _BLOCK])
+        V = solved[inside]
+        inverse -= V.T @ np.linalg.solve(np.eye(len(inside)) + V @ block[inside].T, V)
+    return leverage, taken
 
 
 @dataclass(frozen=True)
@@ -113,22 +128,18 @@ class _Way:
     key: int
     grid: Grid
     threshold: float
-    start: Float64s  # the inverse before any row
+    units: float  # the regulariser
 
     @classmethod
     def of(cls, model: Any) -> _Way | None:
         held = getattr(model, "_model", None)
         if not isinstance(held, LinearModel) or held.order_key is None or not 0.0 < model.threshold_ < math.inf:
             return None
-        grid = held.configuration.grid
-        return cls(
-            held.order_key, grid, float(model.threshold_), np.eye(grid.n_columns) / float(held.configuration.units)
-        )
+        return cls(held.order_key, held.configuration.grid, float(model.threshold_), float(held.configuration.units))
 
     def in_order(
         self, X: Float64s, names: npt.NDArray[Any], at: npt.NDArray[np.intp]
-    ) -> Iterator[tuple[int, Float64s]]:
-        """Places in ``at`` and rows on the grid, in the order in which rows are decided."""
-        rows = to_grid(X[at], self.grid).astype(np.float64)
-        for i in np.argsort(keyed_hash(names[at].tolist(), self.key), kind="stable").tolist():
-            yield i, rows[i]
+    ) -> tuple[Float64s, npt.NDArray[np.intp]]:
+        """Rows on the grid, and the order in which they are decided."""
+        hashes = keyed_hash(names[at].tolist(), self.key)
+        return to_grid(X[at], self.grid).astype(np.float64), np.argsort(hashes, kind="stable")

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from erasable.core.arrays import Float64s
 from erasable.research.attacks.targets import Target, answers, novelty, stored_ids
+from erasable.research.attacks.work import repeat
 
 GROUPS = ("random", "unusual", "mislabelled", "retained")  # the last are learnt and not forgotten
 STATISTICS = ("score", "novelty")  # the model's answer to the candidate; how new it is to the stored rows
@@ -38,12 +39,15 @@ class Shadows:
         Into ``GROUPS``.
     stores_all : bool
         Whether all remaining rows are stored.
+    elsewhere : float
+        Seconds of processor time that shadows took in other processes.
     """
 
     statistics: Float64s
     member: npt.NDArray[np.bool_]
     group: npt.NDArray[np.intp]
     stores_all: bool
+    elsewhere: float = 0.0
 
     def ratios(
         self, groups: Sequence[str], statistics: Sequence[str]
@@ -72,6 +76,7 @@ def train_shadows(
     candidates: int,
     *,
     random_state: int = 0,
+    workers: int = 1,
     progress: Callable[[int, int], None] | None = None,
 ) -> Shadows:
     """Train the shadows and measure each of them.
@@ -97,23 +102,35 @@ def train_shadows(
     member = np.zeros((n_shadows, len(at)), bool)
     for j in range(len(at)):  # each is in exactly half of the shadows
         member[rng.permutation(n_shadows)[: n_shadows // 2], j] = True
-    found = np.empty((n_shadows, len(at), 2))
-    stores_all = True
-    for i in range(n_shadows):
-        inside = rng.random(n) < 0.5
-        inside[at] = member[i]
+    task = _Shadow(target, X, y, at, member, group < GROUPS.index("retained"), random_state)
+    done = repeat(task, n_shadows, workers=workers, progress=progress)
+    found = np.array([statistics for statistics, _ in done.results])
+    return Shadows(found, member, group, all(stores_all for _, stores_all in done.results), done.elsewhere)
+
+
+@dataclass(frozen=True)
+class _Shadow:
+    """A shadow by its number: what is measured in it, and whether it stores all rows that are left."""
+
+    target: Target
+    X: Float64s
+    y: npt.NDArray[Any]
+    at: npt.NDArray[np.intp]
+    member: npt.NDArray[np.bool_]
+    leaves: npt.NDArray[np.bool_]
+    random_state: int
+
+    def __call__(self, i: int) -> tuple[Float64s, bool]:
+        X, y, at, member = self.X, self.y, self.at, self.member[i]
+        inside = np.random.default_rng([self.random_state, i]).random(len(X)) < 0.5
+        inside[at] = member
         offered = np.flatnonzero(inside)
-        model = target.build(1 + i).fit(X[offered], y[offered], ids=offered)
-        leaving = at[member[i] & (group < GROUPS.index("retained"))]
+        model = self.target.build(1 + i).fit(X[offered], y[offered], ids=offered)
+        leaving = at[member & self.leaves]
         model.forget(ids=leaving)
         left = np.setdiff1d(offered, leaving)
         stored = np.array(stored_ids(model, left.tolist()), np.intp)
-        stores_all = stores_all and len(stored) >= len(left)
-        found[i, :, 0] = answers(model, X[at])
-        found[i, :, 1] = novelty(X[stored], X[at])
-        if progress is not None:
-            progress(i + 1, n_shadows)
-    return Shadows(found, member, group, stores_all)
+        return np.column_stack([answers(model, X[at]), novelty(X[stored], X[at])]), len(stored) >= len(left)
 
 
 def _law(T: Float64s, wanted: npt.NDArray[np.bool_]) -> tuple[Float64s, Float64s]:

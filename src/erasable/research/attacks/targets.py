@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from erasable.core.arrays import Float64s
 from erasable.coresets import LeverageThreshold
@@ -35,6 +35,7 @@ from erasable.research.controls import (
     SoftDeletes,
     with_constant,
 )
+from erasable.schemas import Schema
 
 SAMPLE_SHARE = 0.1  # of the target that keeps a sample and nothing else
 
@@ -47,20 +48,22 @@ class Target:
     ----------
     name, title : str
     build : callable
-        An estimator from a seed. Only noise that is meant to be secret may come from the seed.
+        An estimator from a seed, see ``made``. Only noise that is meant to be secret may come from the seed.
     most_rows : int or None
         How many rows are offered at most, where more would take too long.
     ours : bool
         Whether the promise on trial is the house's: the state is that of learning the surviving core rows, bitwise.
     control : str or None
         For a store that forgets badly: the letter of the attack that must catch it.
-    curvature : {"squared", "logistic", None}
-        The loss of its weights, from which snapshots before and after are turned into a row; None where there are no
-        weights of features.
+    inversion : {"squared", "logistic", "kernel", "voters", None}
+        How its weights before and after are turned into a row, see ``snapshots.row_from_weights``; None where that
+        is not known.
     surroundings : bool
         Whether what may stand around a model is attacked too, which is the same for every method.
     noisy : bool
         Whether learning twice gives different bits, since noise is part of the method.
+    schema : Schema or None
+        Of a model file: what makes rows of a raw table, before they are offered.
     """
 
     name: str
@@ -69,9 +72,24 @@ class Target:
     most_rows: int | None = None
     ours: bool = False
     control: str | None = None
-    curvature: str | None = "squared"
+    inversion: str | None = "squared"
     surroundings: bool = False
     noisy: bool = False
+    schema: Schema | None = None
+
+
+def made(kind: Callable[..., Any], **parameters: Any) -> Callable[[int], Any]:
+    """How an estimator of these parameters is built from any seed; unlike a lambda, it can be sent to a process."""
+    return partial(_build, kind, parameters, False)
+
+
+def made_with_seed(kind: Callable[..., Any], **parameters: Any) -> Callable[[int], Any]:
+    """The same, with the seed as its ``random_state``."""
+    return partial(_build, kind, parameters, True)
+
+
+def _build(kind: Callable[..., Any], parameters: dict[str, Any], seeded: bool, seed: int) -> Any:
+    return kind(**parameters, **({"random_state": seed} if seeded else {}))
 
 
 def _listed(*targets: Target) -> dict[str, Target]:
@@ -79,75 +97,66 @@ def _listed(*targets: Target) -> dict[str, Target]:
 
 
 TARGETS = _listed(
-    Target("linear", "ErasableClassifier", lambda seed: ErasableClassifier(), ours=True, surroundings=True),
+    Target("linear", "ErasableClassifier", made(ErasableClassifier), ours=True, surroundings=True),
     Target(
         "logistic",
         "ErasableClassifier, logistic loss",
-        lambda seed: ErasableClassifier(loss="logistic"),
+        made(ErasableClassifier, loss="logistic"),
         ours=True,
-        curvature="logistic",
+        inversion="logistic",
     ),
     Target(
         "sample",
         "ErasableClassifier, a sample alone",
-        lambda seed: ErasableClassifier(threshold=math.inf, sample_rate=SAMPLE_SHARE),
+        made(ErasableClassifier, threshold=math.inf, sample_rate=SAMPLE_SHARE),
         ours=True,
     ),
-    Target("regressor", "ErasableRegressor", lambda seed: ErasableRegressor(target_range=(-1.5, 1.5)), ours=True),
+    Target("regressor", "ErasableRegressor", made(ErasableRegressor, target_range=(-1.5, 1.5)), ours=True),
     Target(
         "kernel",
         "ErasableKernelClassifier",
-        lambda seed: ErasableKernelClassifier(gamma=2.0),
+        made(ErasableKernelClassifier, gamma=2.0),
         most_rows=2000,
         ours=True,
-        curvature=None,
+        inversion="kernel",
     ),
-    Target(
-        "general",
-        "ErasableGeneralClassifier",
-        lambda seed: ErasableGeneralClassifier(),
-        most_rows=2000,
-        ours=True,
-        curvature=None,
-    ),
-    Target("retrained", "Exact retraining", lambda seed: RetrainedRidge()),
-    Target("sisa", "SISA", lambda seed: SISAClassifier(n_shards=5, n_slices=3), curvature=None),
+    Target("general", "ErasableGeneralClassifier", made(ErasableGeneralClassifier), most_rows=2000, ours=True),
+    Target("retrained", "Exact retraining", made(RetrainedRidge)),
+    Target("sisa", "SISA", made(SISAClassifier, n_shards=5, n_slices=3), inversion="voters"),
     Target(
         "newton",
         "One Newton step and noise",
-        lambda seed: NewtonUnlearner(alpha=0.1, max_deletions=200, random_state=seed),
-        curvature="logistic",
+        made_with_seed(NewtonUnlearner, alpha=0.1, max_deletions=200),
+        inversion="logistic",
         noisy=True,
     ),
-    Target(
-        "newton-squared", "One Newton step, squared loss", lambda seed: NewtonUnlearner("squared", random_state=seed)
-    ),
+    Target("newton-squared", "One Newton step, squared loss", made_with_seed(NewtonUnlearner, loss="squared")),
     Target(
         "certified",
         "Certified removal",
-        lambda seed: CertifiedRemovalClassifier(random_state=seed),
-        curvature="logistic",
+        made_with_seed(CertifiedRemovalClassifier),
+        inversion="logistic",
         noisy=True,
     ),
     Target(
         "interpolated",
         "Interpolated (Section 2.2)",
-        lambda seed: InterpolatedClassifier(
-            LeverageThreshold(0.06, capacity=0.02),
+        made_with_seed(
+            InterpolatedClassifier,
+            core_set=LeverageThreshold(0.06, capacity=0.02),
             private_share=0.01,
             epsilon=1.0,
             alpha=1e-3,
-            random_state=seed,
         ),
-        curvature="logistic",
+        inversion="logistic",
         noisy=True,
     ),
-    Target("plain", "Algorithm 1 in plain float64", lambda seed: PlainAlgorithm1(), control="a"),
-    Target("soft-delete", "A soft-delete store", lambda seed: SoftDeletes(), control="b"),
-    Target("forgets-nothing", "Control: forgets nothing", lambda seed: ForgetsNothing(), control="b"),
-    Target("forgets-late", "Control: forgets late", lambda seed: ForgetsLate(), control="b"),
-    Target("keeps-log", "Control: keeps a log", lambda seed: KeepsLog(), control="b"),
-    Target("tombstone", "Control: leaves a tombstone", lambda seed: LeavesTombstone(), control="b"),
+    Target("plain", "Algorithm 1 in plain float64", made(PlainAlgorithm1), control="a"),
+    Target("soft-delete", "A soft-delete store", made(SoftDeletes), control="b"),
+    Target("forgets-nothing", "Control: forgets nothing", made(ForgetsNothing), control="b"),
+    Target("forgets-late", "Control: forgets late", made(ForgetsLate), control="b"),
+    Target("keeps-log", "Control: keeps a log", made(KeepsLog), control="b"),
+    Target("tombstone", "Control: leaves a tombstone", made(LeavesTombstone), control="b"),
 )
 
 
@@ -187,11 +196,4 @@ def novelty(stored: Float64s, X: Float64s, ridge: float = 0.02) -> Float64s:
     Z, V = with_constant(stored), with_constant(X)
     A = 2.0 * ridge * np.eye(V.shape[1]) + Z.T @ Z
     found: Float64s = np.einsum("ij,ji->i", V, np.linalg.solve(A, V.T))
-    return found
-
-
-def weights_of(estimator: Any) -> Float64s:
-    """Weights of features and constant of the one function that two classes need."""
-    coef = np.atleast_2d(estimator.coef_)[0]
-    found: npt.NDArray[np.float64] = np.append(coef, np.atleast_1d(estimator.intercept_)[0]).astype(np.float64)
     return found

@@ -101,8 +101,8 @@ class NewtonUnlearner(UnitBallClassifier):
     ``0 = grad_R(w') = grad_R(w_hat) + H_R (w' - w_hat) + e``, ``|e| <= r M/2 |w' - w_hat|^2``, and ``H_R >= r alpha``,
     so the Newton step ends within ``|e| / (r alpha) <= M L^2 k^2 / (2 alpha^3 n^2)`` of ``w'``. That is a quarter of
     the paper's gamma, whose proof takes twice the distance; the rest covers rows longer than one by a grid step and a
-    gradient of ``1e-12`` per row left by training. No released code was found to compare with; the
-    guarantee rests on this proof, whatever the paper's constant, and a test holds the distance against a quarter of it.
+    gradient of ``1e-12`` per row left by training. The guarantee rests on this proof, whatever the paper's constant,
+    and a test holds the distance against a quarter of it; docs/definitions.md says what was compared with which source.
 
     *M and L*, for ``|x| <= 1``: the third derivative of the logistic loss is at most ``1 / (6 sqrt 3) = M``; the
     squared loss has M = 0. L bounds ``|grad f|`` at ``w'`` alone, by ``1 + alpha |w'|``; ``alpha |w'|`` is the norm of

@@ -1,0 +1,124 @@
+"""Reconstruction of a row that left by somebody who kept a copy from before: of the whole state, or of the weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from erasable.classes import LinearBall
+from erasable.core.arrays import Float64s
+from erasable.research.attacks.reading import Contents
+from erasable.research.controls import with_constant
+
+_PLACES = 4  # in the order of rows, that are tried for the one that left
+
+
+def best_of_what_vanished(before: Contents, after: Contents, x: Float64s) -> float:
+    """The best cosine of a row with anything that stood in the first state and does not stand in the second.
+
+    1 where rows are stored: the row itself is what vanished. Everything of its width counts, sums and weights too.
+    """
+    best = 0.0
+    left = {row.tobytes() for rows in after.rows_as_wide_as(len(x)) for row in rows}
+    unit = x / max(float(np.linalg.norm(x)), 1e-300)
+    for rows in before.rows_as_wide_as(len(x)):
+        gone = np.array([row.tobytes() not in left for row in rows], bool)
+        V = rows[gone]
+        length = np.linalg.norm(V, axis=1)
+        if (length > 0).any():
+            best = max(best, float((np.abs(V @ unit)[length > 0] / length[length > 0]).max()))
+    if before.holds_row(x) and not after.holds_row(x):  # as bytes, in a checkpoint
+        best = max(best, 1.0)
+    return min(best, 1.0)
+
+
+def weights_of(estimator: Any) -> Float64s:
+    """The weights of the one function that two classes need, as far as they can be read or asked for.
+
+    Weights of features and constant; of kernel models those of the core rows; of SISA one row for each voter. A linear
+    function that shows no weights is asked at the unit vectors.
+    """
+    if hasattr(estimator, "_shards"):
+        voters = [shard.voter for shard in estimator._shards]
+        nothing = np.zeros(estimator.n_features_in_ + 1)
+        return np.array([weights_of(voter) if hasattr(voter, "coef_") else nothing for voter in voters])
+    if hasattr(estimator, "dual_coef_"):
+        return np.asarray(estimator.dual_coef_[0], np.float64)
+    if not hasattr(estimator, "coef_"):
+        return np.asarray(estimator.decision_function(np.eye(estimator.n_features_in_)), np.float64)
+    coef = np.atleast_2d(estimator.coef_)[0]
+    return np.append(coef, np.atleast_1d(estimator.intercept_)[0]).astype(np.float64)
+
+
+def row_from_weights(before: Float64s, model: Any, rows: Float64s, inversion: str) -> Float64s:
+    """The row, up to a factor and perhaps with its constant, from the weights before and the state after.
+
+    Parameters
+    ----------
+    before : array
+        ``weights_of`` the model that still had the row.
+    model : estimator
+        After forgetting.
+    rows : array
+        Those that are left.
+    inversion : {"squared", "logistic", "kernel", "voters"}
+        - ``"squared"``, ``"logistic"``: curvature over the rows that are left, times the step of the weights. For the
+          squared loss ``A w0 = b`` and ``(A + zz') w1 = b + s z``, so ``A (w1 - w0) = (s - z'w1) z``. For the logistic
+          loss it holds in the first order.
+        - ``"kernel"``: rows of ``(H + mu I) a = s`` with the row in it give its kernel values with all that are left,
+          and those of a Gaussian kernel give its place.
+        - ``"voters"``: the step of those voters that changed, as it is: of one pass of stochastic gradients no more is
+          known in closed form.
+    """
+    if inversion == "kernel":
+        return _from_kernel_weights(before, model)
+    after = weights_of(model)
+    step = before - after
+    if inversion == "voters":
+        changed: Float64s = step[np.argmax(np.linalg.norm(step, axis=1))]
+        return changed
+    Z = with_constant(rows)[:, : len(after)]
+    # A capacity counts for rows of norm one; those of Z have norm sqrt 2 where the constant is among them.
+    ridge = 2.0 * 0.02 if len(after) > rows.shape[1] else (model.function_class or LinearBall()).capacity
+    weight = np.ones(len(Z))
+    if inversion == "logistic":
+        share = 1.0 / (1.0 + np.exp(-np.clip(Z @ after, -700, 700)))
+        weight = share * (1.0 - share)
+    found: Float64s = ridge * step + Z.T @ (weight * (Z @ step))
+    return found
+
+
+def _from_kernel_weights(before: Float64s, model: Any) -> Float64s:
+    """Where in the order of rows it stood is not known: of places whose kernel values could be such, the best fit."""
+    held = model._model
+    rows = held.core.rows() * 2.0**-model.grid_bits
+    squares = (rows**2).sum(axis=1)
+    if len(before) != len(rows) + 1:
+        return np.zeros(rows.shape[1])
+    H = np.exp(-model.gamma * np.maximum(squares[:, None] + squares - 2.0 * rows @ rows.T, 0.0))
+    H[np.diag_indices_from(H)] += model.capacity
+    signs = np.where(np.array([label == held.classes[-1] for label in held.core.labels()]), 1.0, -1.0)
+    # Column p: what the other rows' weights leave over, where the p-th weight is that of the row that left.
+    early = np.cumsum(np.column_stack([np.zeros(len(rows)), H * before[:-1]]), axis=1)
+    late = np.cumsum(np.column_stack([np.zeros(len(rows)), (H * before[1:])[:, ::-1]]), axis=1)[:, ::-1]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        values = np.nan_to_num((signs[:, None] - early - late) / before, nan=np.inf, posinf=np.inf, neginf=np.inf)
+    outside = np.maximum(values - 1.0, -values).max(axis=0)
+    best, misfit = np.zeros(rows.shape[1]), np.inf
+    for p in np.argsort(outside, kind="stable")[:_PLACES]:
+        seen = np.clip(values[:, p], 1e-9, 1.0)
+        # 2 x'z - |z|^2 = |x|^2 + log(value) / gamma for every x that is left, small values being the least certain.
+        left = np.column_stack([2.0 * rows, -np.ones(len(rows))]) * seen[:, None]
+        z = np.linalg.lstsq(left, (squares + np.log(seen) / model.gamma) * seen, rcond=None)[0][:-1]
+        away = float(np.abs(np.exp(-model.gamma * ((rows - z) ** 2).sum(axis=1)) - seen).max())
+        if away < misfit:
+            best, misfit = z, away
+    return best
+
+
+def cosine(found: Float64s, x: Float64s) -> float:
+    """Between what was found and a row, with its constant if that was found too; without its sign."""
+    row = with_constant(x[None])[0, : len(found)]
+    length = float(np.linalg.norm(found) * np.linalg.norm(row))
+    return min(abs(float(found @ row)) / length, 1.0) if length else 0.0
