@@ -25,6 +25,7 @@ from erasable.research.attacks.poison import ascending_rows, crowding_rows, earl
 from erasable.research.controls import with_constant
 
 SHARES = (0.01, 0.05)
+SPREADS = (0.0, 0.1, 0.2, 0.4, 0.7, 1.0)
 RIDGE = 0.02  # the default capacity; for rows of norm sqrt 2, twice that
 THRESHOLD = 0.06  # the default
 
@@ -83,6 +84,18 @@ def ridge(Z, y):
     return np.linalg.solve(2.0 * RIDGE * np.eye(Z.shape[1]) + Z.T @ Z, Z.T @ y)
 
 
+def best_spread(X, P, labels, ids, key):
+    """Rows of one direction keep each other out: the sender spreads them as far as hurts most, in a rehearsal."""
+    noise = with_constant(np.random.default_rng(5).standard_normal(P.shape))[:, :-1]
+    tried = [P + spread * noise for spread in SPREADS]
+    y = labels[: len(X)]
+    scores = [
+        ErasableClassifier(classes=[-1, 1], random_state=key).fit(np.vstack([X, Q]), labels, ids=ids).score(X, y)
+        for Q in tried
+    ]
+    return tried[int(np.argmin(scores))]
+
+
 def poisoned(sets, kind, share):
     """Shares kept of the poison and of the others, its part of the core set, and both accuracies."""
     X, y, Xt, yt, core = sets
@@ -90,7 +103,10 @@ def poisoned(sets, kind, share):
     m = max(1, round(share * len(X)))
     P, s = make(X, y, core, m, np.random.default_rng(2))
     ids = np.append(np.arange(len(X)), early_ids(len(X), m, key=0) if early else np.arange(len(X), len(X) + m))
-    rows, labels = np.vstack([X, P]), np.append(y, s)
+    labels = np.append(y, s)
+    if make is against_ours:
+        P = best_spread(X, P, labels, ids, key=0 if early else 1)
+    rows = np.vstack([X, P])
     model = ErasableClassifier(classes=[-1, 1]).fit(rows, labels, ids=ids)
     kept = int((model.core_ids_ >= len(X)).sum())
     other = RidgeClassifier(RIDGE).fit(with_constant(rows)[:, :-1], labels)

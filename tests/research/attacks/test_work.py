@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 
 from erasable.research.attacks import TARGETS, Sizes, audit
@@ -28,13 +30,15 @@ def test_figures_do_not_depend_on_the_number_of_processes():
     assert [stage.name for stage in one.stages] == [stage.name for stage in two.stages]
     assert all(stage.seconds > 0 for stage in two.stages)
     assert two.processor_seconds == sum(stage.processor_seconds for stage in two.stages)
+    said = two.as_json()
+    assert said["workers"] == 2
+    assert {"seconds", "processor_seconds"} <= said.keys()
+    assert [stage["name"] for stage in said["stages"]] == [stage.name for stage in two.stages]
     played = next(stage for stage in two.stages if stage.name == "one row leaves")
     assert played.processor_seconds > 0
 
 
 def test_every_target_can_be_sent_to_a_process():
-    import pickle
-
     for target in TARGETS.values():
         built = pickle.loads(pickle.dumps(target)).build(3)
         assert type(built) is type(target.build(3))
