@@ -402,7 +402,7 @@ class Letters:
         self.features: int = meta["n_features"]
         # The constant of an intercept, floor(2^p / sqrt 2), is the last column; c counts it.
         self.constant = [math.isqrt(2 ** (2 * self.p - 1))] if meta.get("intercept") else []
-        self.c = self.features + len(self.constant)
+        self.c: int = self.features + len(self.constant)
         self.k = len(meta["target_ranges"] if self.regression else meta["classes"])
         self.problems = self.k if self.regression or self.k > 2 else 1  # rows of weights
         self.units = digits(meta["capacity_units"])
@@ -1152,8 +1152,8 @@ def estimate(state: State) -> float:
     d = min(n, 40) if a.kernel else min(a.c, 60)
     H, g = identity(d, 2**30), [(37 * j) % 101 + 1 for j in range(d)]
     P = float_inverse(H)
-    work = (lambda: follow(P, g), lambda: next(approached(H, P, g)), lambda: add_outer(H, g))
-    guess, proof, add = (seconds_of(each) / (d * d) for each in work)
+    guess, proof = seconds_of(lambda: follow(P, g)) / d / d, seconds_of(lambda: next(approached(H, P, g))) / d / d
+    add = seconds_of(lambda: add_outer(H, g)) / d / d
     if a.kernel:
         a_pair = seconds_of(lambda: kernel_value(some[-1], some[0], meta))
         return n * n / 2 * a_pair + n * n * n / 3 * (guess + proof) + 6 * a.problems * n * n * proof
