@@ -214,7 +214,7 @@ def test_an_audit_that_found_a_trace_is_a_reason_not_to_hold(home, holds, code):
     found, page = made(home, audit="audit.json")
     assert found.holds is (code == 0)
     assert ("The audit says that forgetting left a trace." in page) is (code == 1)
-    assert ("left nothing behind" in page) is (holds is True)
+    assert ("no trace of what was forgotten" in page) is (holds is True)
     argued = ["evidence", "canary.erasable", "--receipts", "in", "--key", "signer.pub.pem", "--audit", "audit.json"]
     assert run([*argued, "-o", "again"]) == code
 

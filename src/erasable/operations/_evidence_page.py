@@ -36,7 +36,8 @@ thead { display: table-header-group; }
 .short { white-space: nowrap; }
 .audit td:first-child { width: 42%; }
 .audit small { font-size: 7pt; color: #5b6470; }
-.group th { border-bottom: .5pt solid #5b6470; padding-top: 3mm; color: #3c444e; break-after: avoid; }
+.group { break-after: avoid; }
+.group th { border-bottom: .5pt solid #5b6470; padding-top: 3mm; color: #3c444e; }
 .number { font-variant-numeric: tabular-nums; white-space: nowrap; }
 .time { white-space: nowrap; font-variant-numeric: tabular-nums; }
 .verdict { border: 1pt solid #2f6b46; border-left-width: 4pt; background: #f2f8f4; padding: 3mm 4mm; }
@@ -117,7 +118,7 @@ of 0 and an AUC of 0.5. <b>Tells a little</b>: better than guessing. <b>Works</b
 forgotten rows that are recognised while so few others (FPR) are taken for such. Small figures: the interval. What works
 in (d), (e) and (f) uses something else than what is stored of a forgotten row: section 5 says what.</p>"""
 _AUDIT_SAYS = {
-    True: "<p>The audit's own verdict: forgetting left nothing behind.</p>",
+    True: "<p>The audit's own verdict: no trace of what was forgotten was seen.</p>",
     False: '<p class="no">The audit\'s own verdict: forgetting left a trace.</p>',
     None: "",
 }

@@ -99,7 +99,7 @@ class Evidence:
     audit : tuple of dict, or None
         Name, verdict and figures of each check or attack.
     audit_holds : bool or None
-        Whether the audit says that forgetting left nothing behind; None where it does not say.
+        False where the audit says that forgetting left a trace; None where it does not say.
     copies : int
         Receipts that were copied into the pack.
     """
