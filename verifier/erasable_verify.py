@@ -194,9 +194,10 @@ def read_container(raw: bytes) -> tuple[Meta, Tensors]:
         meta = parsed(outer["erasable"], "the metadata")
         name, version = meta.get("format"), meta.get("version")
         need(isinstance(name, str) and name in ORDER, "layout", "the format is not known")
-        need(is_integer(version, 1, 1), "layout", "this program reads version 1 of the format, and no other")
+        need(is_integer(version, 1, 1), "layout", f"it is version {version!r:.20} of {name}, and this program reads 1")
         need(set(header) <= set(ORDER[str(name)]), "layout", "there is a tensor that is not known")
-        tensors = {key: read_tensor(entry, raw[8 + length :]) for key, entry in header.items()}
+        body = raw[8 + length :]
+        tensors = {key: read_tensor(entry, body) for key, entry in header.items()}
         same = written(meta, tensors) == raw
     except UnicodeError:  # the header is no UTF-8, or has half of a surrogate pair in a text
         same = False
@@ -535,11 +536,8 @@ def read_names(meta: Meta, tensors: Tensors, n: int) -> tuple[Keys, Owners]:
     need(all(map(ascend, several)), "names", "the subjects of a row do not ascend")
     need(not any(owners[0] in ("", b"") for owners in several), "names", "one of several subjects is an empty text")
     again = {**(write_keys("ids", id_kind, ids) if n else {}), **write_subjects(subject_kind, subjects)}
-    need(
-        again == {name: t for name, t in tensors.items() if name in NAMES},
-        "names",
-        "names are not written as they must be",
-    )
+    stored = {name: t for name, t in tensors.items() if name in NAMES}
+    need(again == stored, "names", "names are not written as docs/format.md says for such names")
     return ids, subjects
 
 
@@ -625,9 +623,12 @@ def joined(path: Path, head: Meta, tensors: Tensors) -> tuple[Meta, Tensors]:
     """Head and shards as the one file that they stand for, whose SHA-256 is the state digest."""
     parts = [read_shard(path.with_name(f".{path.name}.parts") / name, head) for name in head["shards"]]
     order = take(tensors, "order", "I32", [sum(len(part.ids) for part in parts)])
-    places = [[i for i, k in enumerate(order) if k == shard] for shard in range(len(parts))]
-    fit = list(map(len, places)) == [len(part.ids) for part in parts]
-    need(fit, "shards", "order does not fit the shards")
+    need(
+        Counter(order) == {k: len(part.ids) for k, part in enumerate(parts)}, "shards", "order does not fit the shards"
+    )
+    places: list[list[int]] = [[] for _ in parts]
+    for i, k in enumerate(order):
+        places[k].append(i)
     turns = [zip(*part, strict=True) for part in parts]  # the rows of a shard are in learning order
     rows = Rows(*map(list, zip(*(next(turns[k]) for k in order), strict=True)))
     sizes = layout_of(head, rows.grid)[1]
@@ -861,7 +862,8 @@ def check_shapes(meta: Meta, tensors: Tensors) -> None:
     a = Letters(meta)
     for name in [name for name in tensors if name in {*SUMS, *TARGET_SUMS}]:
         take(tensors, name, "I64", [a.c * (a.c + 1) // 2] if name.endswith("gram") else [a.k, a.c])
-    take(tensors, "weights", "F32", [a.problems, a.c])
+    n = tensors["labels"].shape[0] if "labels" in tensors else 0
+    take(tensors, "weights", "F32", [a.problems, n if a.kernel else a.c])
 
 
 def check_sums(meta: Meta, rows: Rows, tensors: Tensors, H: Matrix, names: list[str], times: Sequence[int]) -> Matrix:
@@ -910,8 +912,8 @@ def check_linear_model(state: State, tick: Tick) -> Iterator[tuple[str, str]]:
     """Decisions, sums and weights of a linear model or a regression; says what holds as it goes."""
     _, meta, tensors, rows, _ = state
     names, ones, units = sums_there(meta, tensors), [1] * len(rows.ids), Letters(meta).units
-    others = set(tensors) & {*SUMS, *TARGET_SUMS} - set(names)
-    need(not others, "rows", "there are sums that must not be there")
+    fit = set(tensors) & {*SUMS, *TARGET_SUMS} == set(names)
+    need(fit, "rows", "sums are missing, or there are some that must not be there")
     H = check_decisions(meta, rows, tick)
     yield "decisions", f"each of {len(rows.ids)} rows is kept, in the order in which they stand"
     sums = check_sums(meta, rows, tensors, H, names[:2], ones)
@@ -1193,8 +1195,7 @@ def read_state(path: Path) -> State:
         check_labels(meta, take(tensors, "labels", "I32", [n]))
         read_names(meta, tensors, n)
         raise NeedsCodeError(form)
-    if "kernel" not in meta:
-        check_shapes(meta, tensors)  # first, since it bounds the number of columns by the length of the file
+    check_shapes(meta, tensors)  # first, since it bounds the number of columns by the length of the file
     if "shards" in meta:
         meta, tensors = joined(path, meta, tensors)
         raw = written(meta, tensors)
