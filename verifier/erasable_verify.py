@@ -63,9 +63,10 @@ again from nothing, in their order, each of them is kept, and every sum and ever
 stored. So sums and weights hold no trace of any row that is not stored."""
 NOT_PROVED = """Not proved, because no program can see it in the file alone: that the rows are true, that they are those
 of the people named, or that none was invented or taken out together with its share of the sums; that no copy lies
-elsewhere; which rows were passed over. Nothing stored follows from names (ids, subjects, columns, classes), from
-scaling, order_key, feature_map or target_ranges, nor from class_weight with the squared loss: others would verify as
-well, and so would a lower threshold or a higher sample_rate. Compare the digest with that in a signed receipt."""
+elsewhere; which rows were passed over, and what the choice of those that are stored tells of others. Nothing stored
+follows from names (subjects, columns, classes; ids, unless a row was drawn by its id), from scaling, order_key,
+feature_map or target_ranges, nor from class_weight with the squared loss: others would verify as well, and so would a
+lower threshold or a higher sample_rate. Compare the digest with that in a signed receipt."""
 
 
 class WrongError(Exception):
@@ -282,12 +283,6 @@ def class_values(texts: list[str], kind: Any) -> list[Any]:
     )
 
 
-def fits_classes(classes: Any, meta: Meta) -> bool:
-    """Texts whose values ascend, of a kind; none of either where there are no rows and none are fixed."""
-    kind = meta["class_kind"]
-    return are_texts(classes) and (kind is None) == (not classes) and ascend(class_values(classes, kind))
-
-
 def fits_scaling(scaling: Any, meta: Meta) -> bool:
     """Null, "row" (of linear models), a positive float, or one for each column."""
     if scaling is None or (scaling == "row" and "kernel" not in meta):
@@ -342,7 +337,9 @@ KERNELS = ("rbf", "matern", "poly", "linear", "custom")
 RULES: dict[str, Callable[[Any, Meta], Any]] = {  # format, version and checksum: see read_container
     "n_features": lambda v, m: is_integer(v, 1, 2**53 - 1),
     "class_kind": lambda v, m: v in KINDS_OF_CLASSES,
-    "classes": fits_classes,
+    "classes": lambda v, m: (
+        are_texts(v) and bool(v) is bool(m["class_kind"]) and ascend(class_values(v, m["class_kind"]))
+    ),
     "classes_fixed": lambda v, m: v is False or (v is True and m["classes"]),
     "id_kind": lambda v, m: v in KINDS,
     "subject_kind": lambda v, m: v in KINDS,

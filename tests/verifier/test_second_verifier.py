@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import erasable
 from erasable import ErasableClassifier, ErasableRegressor, load
 from erasable.models import shards
 from tests.formats.make import LIMITS
@@ -28,6 +29,19 @@ def test_it_imports_the_standard_library_and_nothing_else():
     imported = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
     imported |= {node.module or "." for node in nodes if isinstance(node, ast.ImportFrom)}
     assert {name.partition(".")[0] for name in imported} <= set(sys.stdlib_module_names)
+
+
+def test_no_three_lines_of_it_stand_in_the_package():
+    """Written from the pages: what the two have in common is single lines of plain Python."""
+
+    def threes(text):
+        lines = [line.strip() for line in text.splitlines()]
+        lines = [line for line in lines if len(line) > 12 and not line.startswith(("#", "import ", "from "))]
+        return set(zip(lines, lines[1:], lines[2:], strict=False))
+
+    own = threes(FILE.read_text())
+    package = Path(erasable.__file__).parent
+    assert [path.name for path in package.rglob("*.py") if own & threes(path.read_text())] == []
 
 
 @pytest.mark.parametrize("name", CASES)

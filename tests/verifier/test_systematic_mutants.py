@@ -14,7 +14,7 @@ from erasable.errors import StateFormatError, VerificationError
 from erasable.models import shards
 from tests.formats.tampering import altered, closed, opened, rebuilt, sealed, tensors
 from tests.verifier.pair import bytes_of, first, second
-from tests.verifier.test_mutants import KINDS, OTHERS, WIDTH, N, small
+from tests.verifier.test_mutants import KINDS, WIDTH, N, small
 from verifier import erasable_verify
 
 LETTER = {"I64": "q", "I32": "i", "I16": "h", "U16": "H", "U8": "B", "F32": "I"}
@@ -74,6 +74,13 @@ def test_they_agree_about_bits_of_the_header(kind, tmp_path):
         accepted(sealed(bytes(mutant)), tmp_path)
 
 
+OTHERS = [
+    *(None, 0, 1, 3, 21, -1, True, False, 2**53, "", "0", "5", "007", "inf", "nan", "row", "balanced", "logistic"),
+    *("0x0.0p+0", "-0x0.0p+0", "0x1.0p+0", "0x1.0000000000000p+0", "0x1.0000000000000p-4", "0x1.8000000000000p+1"),
+    *("int", "bytes", "float", "matern", "custom", [], {}, [[]], ["a"], ["0x1.0000000000000p+0"] * 2, ["b", "a"]),
+    *({"kind": "str", "weights": [["ape", w]]} for w in ("0x1.0000000000000p+1", "0x1.199999999999ap+0")),
+    *("99999999999999999999", str(2**128), "erasable-linear", "erasable-kernel", "erasable-shard"),
+]
 # Members of which some other value passes, and why. What is not here must have the value that it has.
 NOTHING_FOLLOWS = {
     "alpha_units": "by so little that every weight rounds alike",
@@ -150,14 +157,13 @@ def turning_point(raw, name, low, high, folder):
         low, high = (middle, high) if passes(middle) else (low, middle)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", sorted({*KINDS} - {"sample"}))
 def test_they_agree_to_the_last_bit_of_a_threshold(kind, tmp_path):
     turning_point(small(kind), "threshold", float.fromhex(opened(small(kind))[1]["threshold"]), 1e300, tmp_path)
 
 
 def test_they_agree_to_the_last_bit_of_a_rate(tmp_path):
-    model = ErasableClassifier(threshold=math.inf, sample_rate=0.9).fit(np.eye(N), np.arange(N) % 2, ids=range(N))
-    turning_point(bytes_of(model), "sample_rate", 0.9, 1e-9, tmp_path)
+    turning_point(small("sample"), "sample_rate", 0.7, 1e-9, tmp_path)
 
 
 # -- rows ----------------------------------------------------------------------------------------------------------
@@ -282,7 +288,7 @@ def test_they_agree_about_bits_of_shards(tmp_path, monkeypatch):
     verdicts = {}
     for name, raw in parts.items():
         length = 8 + int.from_bytes(raw[:8], "little")
-        for at in range(length, len(raw)):
+        for at in range(length, len(raw), 3):
             mutant = bytearray(raw)
             mutant[at] ^= 1 << at % 8
             shard = sealed(bytes(mutant))
