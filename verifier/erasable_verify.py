@@ -89,6 +89,8 @@ def need(condition: object, part: str, reason: str) -> None:
 
 # ----------------------------------------------------------------------------------------------- 2 The container
 # 8 bytes: the length of the header. The header: JSON, padded with spaces. Then the tensors, one after the other.
+# *Proves* that no byte is damaged, and that nothing stands between what is read: no gap, no second spelling. *Not* who
+# wrote it: whoever alters a file can make the checksum fit.
 
 LONGEST_HEADER = 8_388_608
 MOST_MARKS = 524_288  # of the characters , [ { in a text that is parsed as JSON: so parsing takes bounded memory
@@ -222,6 +224,8 @@ def read_tensor(entry: Any, body: bytes) -> Tensor:
 # -------------------------------------------------------------------------------------------------- 3 The metadata
 # Every format has its members, no others, and every member has one rule below: of which type it is, in which range,
 # and what it has to do with others. Floats are texts in hexadecimal, integers that may be large are decimal digits.
+# *Proves* that there is no setting but those of the page. *Not* that they are those in use when rows were learnt; where
+# decisions, sums and weights follow from one, the parts below find that out.
 
 
 def is_integer(value: Any, low: int, high: int) -> bool:
@@ -411,6 +415,7 @@ class Letters:
 # ------------------------------------------------------------------------------------------------------ 4 The rows
 # What belongs to each row: its grid integers, its label or targets, its weight, its id, and its subjects. They are
 # read, checked, and written again: the tensors must be those that the page gives for these rows, and no others.
+# *Proves* that how rows and names are laid out says nothing but what they are. *Not* that they are true.
 
 Keys = list[Any]  # integers, texts or byte strings
 Owners = list[tuple[Any, ...]]
@@ -581,6 +586,7 @@ def read_rows(meta: Meta, tensors: Tensors) -> Rows:
 
 # --------------------------------------------------------------------------------- 5 Shards: a state in several files
 # More than 200 MiB of rows are divided by hashes of their ids. The head says of each row in which shard it stands.
+# *Proves* that where a row stands follows from the rows that are there, and not from what was there before.
 
 LARGEST_FILE = 209_715_200
 LARGEST_SHARD = 16_777_216
@@ -778,6 +784,7 @@ def float32(bits: int) -> Fraction:
 # ------------------------------------------------------- 7 Linear models and regressions: decisions, sums and weights
 # H = L I + sum of g g' over the rows before, L being capacity_units: its eigenvalues are at least L. A row is kept if
 # its id is drawn (a sample), or if its leverage g'H^-1 g, how much is new in it, exceeds the threshold tau.
+# *Proves* that each stored row would be stored if these alone had been offered. *Not* that there were no others.
 
 Tick = Callable[[int, int], None]
 
@@ -846,6 +853,7 @@ def follow(P: Floats, g: Sequence[int]) -> None:
 
 # Sums: gram is the sum of g g', class_sums that of g for each class, target_sums that of t g for each target. Where
 # rows have weights s and the loss is squared, there are also the same sums with every row s times.
+# *Proves* that no row that is gone is left in a sum, not even in its last digit.
 
 
 def sums_there(meta: Meta, tensors: Tensors) -> list[str]:
@@ -886,6 +894,7 @@ def check_sums(meta: Meta, rows: Rows, tensors: Tensors, H: Matrix, names: list[
 
 # Weights of the squared loss: 2^p H^-1 (sum of y g), y = 1 for the rows of a class and -1 for all others; of the last
 # class alone where there are two or one. Regressions: H^-1 (sum of t g). Each entry is rounded to float32.
+# *Proves* that weights are those of the stored rows, however they were computed.
 
 
 def right_sides(meta: Meta, sums: Matrix) -> Matrix:
