@@ -196,7 +196,7 @@ def read_container(raw: bytes) -> tuple[Meta, Tensors]:
         need(fit, "layout", "there is no metadata of erasable")
         meta = parsed(outer["erasable"], "the metadata")
         name, version = meta.get("format"), meta.get("version")
-        need(isinstance(name, str) and name in ORDER, "layout", "the format is not known")
+        need(isinstance(name, str) and name in ORDER, "layout", f"the format {name!r:.40} is not known")
         need(is_integer(version, 1, 1), "layout", f"it is version {version!r:.20} of {name}, and this program reads 1")
         need(set(header) <= set(ORDER[str(name)]), "layout", "there is a tensor that is not known")
         body = raw[8 + length :]
@@ -1120,10 +1120,8 @@ def check_kernel_model(state: State, tick: Tick) -> Iterator[tuple[str, str]]:
         P = bordered(P, k, own + mu)
         tick(i + 1, n)
     yield "decisions", f"each of {n} rows is kept, in the order in which they stand"
-    sides = [
-        [(1 if label == c else -1) << KERNEL_BITS for (label,) in rows.answers]
-        for c in range(max(a.k, 1))[-a.problems :]
-    ]
+    positive = range(max(a.k, 1))[-a.problems :]
+    sides = [[(1 if label == c else -1) << KERNEL_BITS for (label,) in rows.answers] for c in positive]
     yield "weights", check_weights(tensors, [rounded_solution(H, P, b, floor) for b in sides])
 
 

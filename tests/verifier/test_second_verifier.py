@@ -17,6 +17,7 @@ from erasable import ErasableClassifier, ErasableRegressor, load
 from erasable.models import shards
 from tests.formats.make import LIMITS
 from tests.formats.models import CASES
+from tests.formats.tampering import altered
 from tests.verifier.pair import any_model, bytes_of, first, second
 from verifier import erasable_verify
 
@@ -212,6 +213,21 @@ def test_the_command_line_says_how_long_and_what_holds(tmp_path):
     found = json.loads(run("--json", "--estimate", path).stdout)
     assert (found["verified"], found["holds"]) == (None, [])
     assert found["estimated_seconds"] > 0
+
+
+def test_what_it_does_not_know_is_refused_by_name(tmp_path):
+    raw = (KEPT / "linear-v1.erasable").read_bytes()
+    for name, value, said in (
+        ("version", 2, "version 2 of erasable-linear"),
+        ("format", "erasable-tree", "'erasable-tree'"),
+    ):
+        code, found = second(altered(raw, lambda header, meta, n=name, v=value: meta.update({n: v})), tmp_path)
+        assert code == 4
+        assert said in found["reason"]
+    for kept, said in (("general-v1", "erasable-general"), ("kernel-function-v1", "function of the caller's")):
+        code, found = second((KEPT / f"{kept}.erasable").read_bytes(), tmp_path)
+        assert (code, found["verified"]) == (8, False)
+        assert said in found["reason"]
 
 
 def test_every_end_has_its_exit_code(tmp_path):
