@@ -3,35 +3,31 @@
 
     python erasable_verify.py model.erasable
 
-It follows two pages, docs/format.md (what stands in a file) and docs/exactness.md (what follows from what), and uses no
-code of the program that writes such files. Where the pages did not say enough, the answer was looked up in that program
-and its tests, and written into the pages: which places these were, docs/verifier.md says.
+It was written from two pages, docs/format.md (what stands in a file) and docs/exactness.md (what follows from what),
+and uses no code of the program that writes such files. It is meant to be read before it is believed, from top to
+bottom, in an hour.
 
-It reads the stored rows, learns them again from nothing, and compares all that is stored with what comes out. The claim
-that it checks:
+**What a model file is.** A model learns from rows and keeps some of them, the core rows. The file holds these rows,
+with their ids and to whom they belong; sums over them; weights, with which the model predicts; and configuration. To
+forget somebody is to take their rows out and to leave what learning the others alone would have made. So every honest
+file, whatever was forgotten before, has one property, and a file that kept a trace of a forgotten row in its sums or
+weights does not have it:
 
-    every sum, every decision to keep a row and every bit of the weights is what the stored rows, in their order, give.
+    all that is stored is what the stored rows, learnt again from nothing in the order in which they stand, give.
 
-How to read it, in an hour:
+**What is checked**, in this order:
 
-    1  Verdicts            the two ways in which a file can fail
-    2  The container       bytes to metadata and tensors, and back
-    3  Metadata            every member, its type and its range
-    4  Rows and names      what belongs to a row
-    5  Certified algebra   guess in floats, prove in integers
-    6  Linear models       sums, decisions, weights of the squared loss
-    7  Logistic weights    the minimiser enclosed
-    8  Kernel models       kernel values, decisions, weights
-    9  Shards              a state in several files
-    10 One file            all of it, in order; how long it takes; the command line
+    layout     the bytes are the only way to write what they hold, checksum included             parts 2 to 5
+    decisions  each row is kept at its turn: drawn by its id, or with enough that is new in it   parts 7 and 9
+    sums       every sum, as an integer                                                          part 7
+    weights    every bit                                                                         parts 7 to 9
 
-*Rational arithmetic.* Nothing is decided by a float. Rows, sums, thresholds and weights are integers or fractions.
-Floats serve to guess solutions of linear systems; what a guess is worth is then proved in integers, and a guess that
-proves nothing is replaced by exact determinants. Of transcendental functions there is one, exp, which Python's decimal
-module rounds correctly to as many digits as are asked for.
+**What that does not prove**: that the rows are true, whose they are, that there is no copy elsewhere, and parameters
+that nothing stored follows from. ``NOT_PROVED`` says it in full, and docs/verifier.md has a table.
 
-*What no program can see from a file alone* is listed in docs/verifier.md: that rows are true, whose they are, what was
-passed over, and parameters that nothing stored follows from.
+**Exact.** Nothing is decided by a float. Rows, sums, thresholds and weights are integers or fractions. Floats only
+guess solutions, and what a guess is worth is proved in integers (part 6). The one transcendental function is exp, which
+Python's decimal module rounds correctly to as many digits as one asks for.
 
 Exit codes: 0 all of it holds; 2 wrong usage; 4 it does not hold, or is no model file; 5 the file cannot be read; 8 this
 kind of model needs code that a file cannot hold: layout, checksum and names hold, and nothing else was checked.
@@ -51,13 +47,26 @@ import sys
 import time
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import timedelta
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
-# ---------------------------------------------------------------------------------------------------- 1 Verdicts
+Meta = dict[str, Any]
+
+# ----------------------------------------------------------------------------------- 1 What is said about a file
+
+PROVED = """Proved: the file is well formed, and all that follows from rows in it is what its own rows give: learnt
+again from nothing, in their order, each of them is kept, and every sum and every bit of the weights comes out as
+stored. So sums and weights hold no trace of any row that is not stored."""
+NOT_PROVED = """Not proved, because no program can see it in the file alone: that the rows are true, that they are those
+of the people named, or that none was invented or taken out together with its share of the sums; that no copy lies
+elsewhere; which rows were passed over, and what the choice of those that are stored tells of others. Nothing stored
+follows from names (subjects, columns, classes; ids, unless a row was drawn by its id), from scaling, order_key,
+feature_map or target_ranges, nor from class_weight with the squared loss: others would verify as well, and so would a
+lower threshold or a higher sample_rate. Compare the digest with that in a signed receipt."""
 
 
 class WrongError(Exception):
@@ -72,22 +81,19 @@ class NeedsCodeError(Exception):
     """A kind of model whose state follows from code that is not in the file."""
 
 
-def wrong(part: str, reason: str) -> NoReturn:
-    """The file fails."""
-    raise WrongError(part, reason)
-
-
 def need(condition: object, part: str, reason: str) -> None:
-    """Go on only if the condition holds."""
+    """Go on only if the condition holds; else the file fails."""
     if not condition:
-        wrong(part, reason)
+        raise WrongError(part, reason)
 
 
 # ----------------------------------------------------------------------------------------------- 2 The container
-# 8 bytes: the length of the header. The header: JSON, padded with spaces. Then the tensors, without gaps.
+# 8 bytes: the length of the header. The header: JSON, padded with spaces. Then the tensors, one after the other.
+# *Proves* that no byte is damaged, and that nothing stands between what is read: no gap, no second spelling. *Not* who
+# wrote it: whoever alters a file can make the checksum fit.
 
 LONGEST_HEADER = 8_388_608
-MOST_MARKS = 524_288  # of the characters , [ { in a text that is parsed as JSON
+MOST_MARKS = 524_288  # of the characters , [ { in a text that is parsed as JSON: so parsing takes bounded memory
 WIDTHS = {"I64": 8, "I32": 4, "I16": 2, "U16": 2, "U8": 1, "F32": 4}
 LETTERS = {"I64": "q", "I32": "i", "I16": "h", "U16": "H", "U8": "B", "F32": "I"}  # F32: the bits, compared as such
 
@@ -95,7 +101,7 @@ SUMS = ["gram", "class_sums", "weighted_gram", "weighted_class_sums"]
 TARGET_SUMS = ["gram", "target_sums", "weighted_gram", "weighted_target_sums"]
 ROWS = ["rows", "rows.lengths", "rows.columns", "rows.values", "row_weights"]
 NAMES = ["ids.ends", "ids", "subjects.lengths", "subjects.present", "subjects.ends", "subjects"]
-# The order of the tables of docs/format.md. In a file, wider entries come first, else as here.
+# Every format with its tensors, in the order of the tables of docs/format.md. In a file, wider entries come first.
 ORDER = {
     "erasable-linear": [*SUMS, "weights", "labels", *ROWS, *NAMES],
     "erasable-linear-sharded": [*SUMS, "weights", "order"],
@@ -108,502 +114,546 @@ ORDER = {
 }
 
 
-class Tensor:
-    """A type, a shape, and the numbers, one row after the other."""
+class Tensor(NamedTuple):
+    """A type, a shape, and the numbers as bytes: little endian, one row after the other."""
 
-    def __init__(self, dtype: str, shape: Sequence[int], values: Iterable[int]) -> None:
-        self.dtype, self.shape, self.values = dtype, list(shape), array(LETTERS[dtype], values)
+    dtype: str
+    shape: list[int]
+    body: bytes
 
-    def to_bytes(self) -> bytes:
-        """Little endian, whatever this machine is."""
-        numbers = array(self.values.typecode, self.values)
-        if sys.byteorder == "big":
-            numbers.byteswap()
-        return numbers.tobytes()
 
-    def lines(self) -> list[Sequence[int]]:
-        """The rows of a tensor of two dimensions."""
-        n, width = self.shape
-        return [self.values[i * width : (i + 1) * width] for i in range(n)]
+Tensors = dict[str, Tensor]
+
+
+def tensor(dtype: str, shape: list[int], numbers: Iterable[int]) -> Tensor:
+    """A tensor of these numbers."""
+    body = array(LETTERS[dtype], numbers)
+    if sys.byteorder == "big":
+        body.byteswap()
+    return Tensor(dtype, shape, body.tobytes())
+
+
+def take(tensors: Tensors, name: str, dtype: str, shape: list[int]) -> array[int]:
+    """The numbers of a tensor that must be there, of this type and shape."""
+    there = tensors.get(name, Tensor("", [], b""))
+    need((there.dtype, there.shape) == (dtype, shape), "rows", f"{name} is not there, or not of its type and shape")
+    numbers = array(LETTERS[dtype])
+    numbers.frombytes(there.body)
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers
 
 
 def compact(value: Any, *, sort: bool) -> str:
-    """JSON without white space, escaped only where JSON demands it.
-
-    All our member names are ASCII, so that sorting them by code points is the order of RFC 8785.
-    """
+    """JSON without white space, escaped only where JSON demands it. Names are ASCII, so sorting is as in RFC 8785."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False, sort_keys=sort)
 
 
 def parsed(text: str, what: str) -> dict[str, Any]:
-    """The object that a text holds, if it is within the limit of what may be parsed."""
+    """The JSON object that a text holds. Its numbers must be integers."""
     need(sum(map(text.count, ",[{")) <= MOST_MARKS, "layout", f"{what} has more than {MOST_MARKS} members")
 
     def refuse(number: str) -> NoReturn:
-        wrong("layout", f"{what} has a number that is no integer")
+        raise ValueError
 
     try:
         value = json.loads(text, parse_float=refuse, parse_constant=refuse)
     except (ValueError, RecursionError):
-        wrong("layout", f"{what} is no JSON")
-    need(isinstance(value, dict), "layout", f"{what} is no JSON object")
+        value = None
+    need(isinstance(value, dict), "layout", f"{what} is no JSON object, or has a number that is no integer")
     return value  # type: ignore[no-any-return]
 
 
-def written(meta: dict[str, Any], tensors: dict[str, Tensor]) -> bytes:
+def written(meta: Meta, tensors: Tensors) -> bytes:
     """The file that holds this: a pure function of it, checksum included."""
     listed = sorted((t for t in ORDER[meta["format"]] if t in tensors), key=lambda t: -WIDTHS[tensors[t].dtype])
-    entries, body = {}, bytearray()
+    entries, end = {}, 0
     for name in listed:
-        part = tensors[name].to_bytes()
-        offsets = [len(body), len(body) + len(part)]
-        entries[name] = {"dtype": tensors[name].dtype, "shape": tensors[name].shape, "data_offsets": offsets}
-        body += part
+        dtype, shape, body = tensors[name]
+        entries[name] = {"dtype": dtype, "shape": shape, "data_offsets": [end, end + len(body)]}
+        end += len(body)
 
     def whole(checksum: str) -> bytes:
         inner = compact({**meta, "checksum": checksum}, sort=True)
         header = compact({"__metadata__": {"erasable": inner}, **entries}, sort=False).encode()
         header += b" " * (-len(header) % 8)
-        return struct.pack("<Q", len(header)) + header + bytes(body)
+        return b"".join([struct.pack("<Q", len(header)), header, *(tensors[name].body for name in listed)])
 
     return whole(hashlib.sha256(whole("0" * 64)).hexdigest())
 
 
-def read_container(raw: bytes) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def read_container(raw: bytes) -> tuple[Meta, Tensors]:
     """Metadata and tensors of a file, which must be exactly what :func:`written` makes of them.
 
-    That one comparison finds damage, gaps, slack space, unknown members and every other way to write the same thing.
+    That one comparison finds damage, gaps, slack space and every other way to write the same thing.
     """
-    need(len(raw) >= 8, "layout", "the file is shorter than 8 bytes")
-    (length,) = struct.unpack("<Q", raw[:8])
-    need(length <= min(LONGEST_HEADER, len(raw) - 8), "layout", "the header does not fit the file or its limit")
+    length = int.from_bytes(raw[:8], "little")
+    need(8 + length <= len(raw) and length <= LONGEST_HEADER, "layout", "the header does not fit the file or its limit")
     try:
-        text = raw[8 : 8 + length].decode()
-    except UnicodeDecodeError:
-        wrong("layout", "the header is no UTF-8")
-    header = parsed(text, "the header")
-    outer = header.pop("__metadata__", None)
-    need(isinstance(outer, dict) and list(outer) == ["erasable"], "layout", "there is no metadata of erasable")
-    need(isinstance(outer["erasable"], str), "layout", "the metadata is no text")
-    meta = parsed(outer["erasable"], "the metadata")
-    name, version = meta.get("format"), meta.get("version")
-    if not isinstance(name, str) or name not in ORDER:
-        wrong("layout", "the format is not known")
-    need(type(version) is int and version == 1, "layout", "this program reads version 1 of the format, and no other")
-    tensors, body = {}, memoryview(raw)[8 + length :]
-    for tensor, entry in header.items():
-        need(tensor in ORDER[name], "layout", "there is a tensor that is not known")
-        tensors[tensor] = read_tensor(entry, body)
-    try:
+        header = parsed(raw[8 : 8 + length].decode(), "the header")
+        outer = header.pop("__metadata__", None)
+        fit = isinstance(outer, dict) and list(outer) == ["erasable"] and isinstance(outer["erasable"], str)
+        need(fit, "layout", "there is no metadata of erasable")
+        meta = parsed(outer["erasable"], "the metadata")
+        name, version = meta.get("format"), meta.get("version")
+        need(isinstance(name, str) and name in ORDER, "layout", f"the format {name!r:.40} is not known")
+        need(is_integer(version, 1, 1), "layout", f"it is version {version!r:.20} of {name}, and this program reads 1")
+        need(set(header) <= set(ORDER[str(name)]), "layout", "there is a tensor that is not known")
+        body = raw[8 + length :]
+        tensors = {key: read_tensor(entry, body) for key, entry in header.items()}
         same = written(meta, tensors) == raw
-    except UnicodeEncodeError:  # half of a surrogate pair in a text
+    except UnicodeError:  # the header is no UTF-8, or has half of a surrogate pair in a text
         same = False
     need(same, "layout", "writing what was read gives other bytes: the checksum does not fit, or it is not canonical")
     return meta, tensors
 
 
-def read_tensor(entry: Any, body: memoryview) -> Tensor:
+def read_tensor(entry: Any, body: bytes) -> Tensor:
     """One tensor, of the type and shape that its entry in the header says."""
     need(isinstance(entry, dict) and set(entry) == {"dtype", "shape", "data_offsets"}, "layout", "a tensor's entry")
     dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
     need(isinstance(dtype, str) and dtype in WIDTHS, "layout", "the type of a tensor is not known")
-    for numbers in (shape, offsets):
-        fit = isinstance(numbers, list) and all(type(i) is int and 0 <= i < 2**53 for i in numbers)
-        need(fit and len(numbers) in (1, 2), "layout", "shape or offsets of a tensor")
-    need(len(offsets) == 2, "layout", "offsets of a tensor")
-    begin, end = offsets
-    need(begin <= end <= len(body), "layout", "a tensor lies outside of the file")
-    need(end - begin == math.prod(shape) * WIDTHS[dtype], "layout", "a tensor is not as long as its shape says")
-    values = array(LETTERS[dtype])
-    values.frombytes(bytes(body[begin:end]))
-    if sys.byteorder == "big":
-        values.byteswap()
-    return Tensor(dtype, shape, values)
+    for numbers, lengths in ((shape, (1, 2)), (offsets, (2,))):
+        fit = isinstance(numbers, list) and len(numbers) in lengths
+        need(fit and all(is_integer(i, 0, 2**53 - 1) for i in numbers), "layout", "shape or offsets of a tensor")
+    part = body[offsets[0] : offsets[1]]
+    need(len(part) == math.prod(shape) * WIDTHS[dtype], "layout", "a tensor is not as long as its shape says")
+    return Tensor(dtype, shape, part)
 
 
-# ---------------------------------------------------------------------------------------------------- 3 Metadata
+# -------------------------------------------------------------------------------------------------- 3 The metadata
+# Every format has its members, no others, and every member has one rule below: of which type it is, in which range,
+# and what it has to do with others. Floats are texts in hexadecimal, integers that may be large are decimal digits.
+# *Proves* that there is no setting but those of the page. *Not* that they are those in use when rows were learnt; where
+# decisions, sums and weights follow from one, the parts below find that out.
 
 
-def hexadecimal(text: Any, what: str) -> Fraction:
-    """The number that a float's text stands for, exactly."""
+def is_integer(value: Any, low: int, high: int) -> bool:
+    """Whether it is a number of JSON (which true is not) within these ends."""
+    return type(value) is int and low <= value <= high
+
+
+def are_texts(values: Any) -> bool:
+    """Whether it is a list of texts."""
+    return isinstance(values, list) and all(isinstance(v, str) for v in values)
+
+
+def are_pairs(values: Any) -> bool:
+    """Whether it is a list of pairs, and not empty."""
+    return isinstance(values, list) and values != [] and all(isinstance(p, list) and len(p) == 2 for p in values)
+
+
+def ascend(values: Iterable[Any]) -> bool:
+    """Whether each value is greater than the one before it."""
+    return all(a < b for a, b in itertools.pairwise(values))
+
+
+def hexadecimal(text: Any) -> Fraction:
+    """The number that a float's text stands for, exactly. There is one text for each number, and no minus zero."""
     try:
         value = float.fromhex(text)
     except (TypeError, ValueError, OverflowError):
-        wrong("metadata", f"{what} is no float in hexadecimal")
+        value = math.nan
     fit = math.isfinite(value) and value.hex() == text and text != "-0x0.0p+0"
-    need(fit, "metadata", f"{what} is not written as floats are")
+    need(fit, "metadata", "a float is not written as floats are")
     return Fraction(value)
 
 
-def digits(text: Any, what: str) -> int:
-    """An integer that is written as decimal digits."""
+def digits(text: Any) -> int:
+    """The integer that is written as decimal digits."""
     fit = isinstance(text, str) and len(text) < 4000 and re.fullmatch(r"-?[0-9]+", text) and str(int(text)) == text
-    need(fit, "metadata", f"{what} is not written as decimal digits")
+    need(fit, "metadata", "an integer is not written as decimal digits")
     return int(text)
 
 
-def is_text(value: Any) -> bool:
-    """Whether it is a text."""
-    return isinstance(value, str)
+def sample_rate(meta: Meta) -> Fraction:
+    """The share of rows that are kept by their ids alone."""
+    return hexadecimal(meta["sample_rate"]) if "sample_rate" in meta else Fraction(0)
 
 
-def is_flag(value: Any) -> bool:
-    """Whether it is true or false."""
-    return value is True or value is False
-
-
-def one_of(*values: Any) -> Callable[[Any], bool]:
-    """Whether it is one of these."""
-    return lambda value: any(value is v or (is_text(v) and value == v) for v in values)
-
-
-def threshold_of(text: Any) -> Fraction | None:
-    """tau, or None where it is infinite."""
-    if text == "inf":
-        return None
-    value = hexadecimal(text, "the threshold")
-    need(value >= 0, "metadata", "the threshold is negative")
-    return value
-
-
-def check_scaling(meta: dict[str, Any]) -> None:
-    """Null, "row", a positive float, or one for each column."""
-    scaling = meta["scaling"]
-    if scaling is None or (scaling == "row" and "intercept" in meta):
-        return
-    scales = scaling if isinstance(scaling, list) else [scaling]
-    if isinstance(scaling, list):
-        need(len(scales) == meta["n_features"], "metadata", "there is not one scale for each column")
-    need(all(hexadecimal(s, "a scale") > 0 for s in scales), "metadata", "a scale is not positive")
-
-
-def check_feature_names(meta: dict[str, Any]) -> None:
-    """Null, or one text for each column."""
-    names = meta["feature_names"]
-    if names is not None:
-        need(isinstance(names, list) and all(map(is_text, names)), "metadata", "feature_names are no texts")
-        need(len(names) == meta["n_features"], "metadata", "there is not one name for each column")
-
-
-def check_feature_map(meta: dict[str, Any]) -> None:
-    """Null, or the canonical text of an object of a map and the number of columns before it.
-
-    The rows that are stored have gone through the map already, so nothing here follows from it.
-    """
-    text = meta["feature_map"]
-    if text is None:
-        return
-    need(is_text(text), "metadata", "feature_map is no text")
-    described = parsed(text, "feature_map")
-    need(set(described) == {"map", "n_features"}, "metadata", "feature_map has other members")
-    need(isinstance(described["map"], dict), "metadata", "the map is not described")
-    before = described["n_features"]
-    need(before is None or (type(before) is int and before > 0), "metadata", "the columns before the map")
-    need(compact(described, sort=True) == text, "metadata", "feature_map is not canonical")
-    need(meta["feature_names"] is None, "metadata", "there are feature_names beside a feature_map")
-
-
-def class_values(texts: list[str], kind: str) -> list[Any]:
-    """The classes as values that can be compared; their texts must be the only ones for them."""
-    if kind == "bool":
-        need(set(texts) <= {"true", "false"}, "metadata", "a class is neither true nor false")
-        return [text == "true" for text in texts]
+def class_values(texts: list[str], kind: Any) -> list[Any]:
+    """Classes, or labels of class_weight, as values that can be compared. Each value has one text."""
     if kind == "int":
-        values = [digits(text, "a class") for text in texts]
+        values = [digits(text) for text in texts]
         need(all(-(2**63) <= v < 2**63 for v in values), "metadata", "a class is no integer of 64 bits")
         return values
-    if kind == "float":
-        return [hexadecimal(text, "a class") for text in texts]
-    return texts
+    need(kind != "bool" or set(texts) <= {"true", "false"}, "metadata", "a class is neither true nor false")
+    return (
+        [text == "true" for text in texts]
+        if kind == "bool"
+        else list(map(hexadecimal, texts))
+        if kind == "float"
+        else texts
+    )
 
 
-def check_classes(meta: dict[str, Any]) -> None:
-    """Distinct, in ascending order, of one kind."""
-    classes, kind = meta["classes"], meta["class_kind"]
-    need(isinstance(classes, list) and all(map(is_text, classes)), "metadata", "classes are no list of texts")
-    need(one_of(None, "bool", "int", "float", "str")(kind), "metadata", "class_kind")
-    need((kind is None) == (not classes), "metadata", "class_kind is null if and only if there are no classes")
-    need(is_flag(meta["classes_fixed"]), "metadata", "classes_fixed is neither true nor false")
-    need(classes or not meta["classes_fixed"], "metadata", "no classes are fixed")
-    values = class_values(classes, kind) if kind else []
-    need(all(a < b for a, b in itertools.pairwise(values)), "metadata", "classes are not in ascending order")
+def fits_scaling(scaling: Any, meta: Meta) -> bool:
+    """Null, "row" (of linear models), a positive float, or one for each column."""
+    if scaling is None or (scaling == "row" and "kernel" not in meta):
+        return True
+    scales = scaling if isinstance(scaling, list) else [scaling]
+    return (scales is not scaling or len(scales) == meta["n_features"]) and all(hexadecimal(s) > 0 for s in scales)
 
 
-def class_weight_of(meta: dict[str, Any]) -> dict[Any, Fraction] | str | None:
-    """None, "balanced", or the weights of some classes by their values."""
-    given = meta["class_weight"]
+def fits_feature_map(text: Any, meta: Meta) -> bool:
+    """Null, or the canonical text of a description. Rows are stored as they came out of the map."""
+    if text is None:
+        return True
+    described = parsed(text, "feature_map") if isinstance(text, str) else {}
+    if set(described) != {"map", "n_features"} or not isinstance(described["map"], dict):
+        return False
+    before = described["n_features"]
+    fit = before is None or is_integer(before, 1, 2**53 - 1)
+    return fit and compact(described, sort=True) == text and meta["feature_names"] is None
+
+
+def fits_class_weight(given: Any, meta: Meta) -> bool:
+    """Null, "balanced", or pairs of a label and a float32 from 2^-16 to 2^16; of fixed classes, where these are."""
     if given is None or given == "balanced":
-        return given  # type: ignore[no-any-return]
-    need(isinstance(given, dict) and set(given) == {"kind", "weights"}, "metadata", "class_weight")
-    pairs = given["weights"]
-    fit = isinstance(pairs, list) and pairs and all(isinstance(p, list) and len(p) == 2 for p in pairs)
-    need(fit and all(is_text(label) for label, _ in pairs), "metadata", "class_weight is no list of pairs")
-    need(one_of("bool", "int", "float", "str")(given["kind"]), "metadata", "the kind of class_weight")
-    values = class_values([label for label, _ in pairs], given["kind"])
-    need(all(a < b for a, b in itertools.pairwise(values)), "metadata", "class_weight is not in ascending order")
-    if meta["classes_fixed"]:
-        fit = given["kind"] == meta["class_kind"] and {label for label, _ in pairs} <= set(meta["classes"])
-        need(fit, "metadata", "class_weight has a label that is none of the fixed classes")
-    weights = {value: hexadecimal(pair[1], "a class weight") for value, pair in zip(values, pairs, strict=True)}
-    fit = all(Fraction(1, 2**16) <= w <= 2**16 and is_float32(w) for w in weights.values())
-    need(fit, "metadata", "a class weight is no float32 from 2^-16 to 2^16")
-    return weights
+        return True
+    if not isinstance(given, dict) or set(given) != {"kind", "weights"} or not are_pairs(given["weights"]):
+        return False
+    kind, labels = given["kind"], [label for label, _ in given["weights"]]
+    if not are_texts(labels) or kind not in KINDS_OF_CLASSES[1:] or not ascend(class_values(labels, kind)):
+        return False
+    weights = [hexadecimal(weight) for _, weight in given["weights"]]
+    known = not meta["classes_fixed"] or (kind == meta["class_kind"] and set(labels) <= set(meta["classes"]))
+    return known and all(Fraction(1, 2**16) <= w <= 2**16 and float32(float32_bits(w)) == w for w in weights)
 
 
-def is_float32(value: Fraction) -> bool:
-    """Whether a float32 holds the number."""
-    return from_bits(bits_of_float32(value)) == value
+def fits_target_ranges(ranges: Any, meta: Meta) -> bool:
+    """Pairs of ends, at most 1e300 in size, the lower first; half of the width, a divisor, must not round to zero."""
+    ends = [list(map(hexadecimal, pair)) for pair in ranges] if are_pairs(ranges) else []
+    fit = all(max(-low, high) <= Fraction(1e300) and float(low) / 2 < float(high) / 2 for low, high in ends)
+    return fit and ends != []
 
 
-def from_bits(bits: int) -> Fraction:
-    """The number that a float32 holds, given its bits."""
-    return Fraction(struct.unpack("<f", struct.pack("<I", bits))[0])
+def fits_sample_key(key: Any, meta: Meta) -> bool:
+    """Null if and only if no sample is drawn; else digits, those of order_key unless that is null."""
+    if key is None or sample_rate(meta) == 0:
+        return key is None and sample_rate(meta) == 0
+    return 0 <= digits(key) < 2**128 and meta["order_key"] in (None, key)
 
 
+KINDS = (None, "int", "str", "bytes")
+KINDS_OF_CLASSES = (None, "bool", "int", "float", "str")
+KERNELS = ("rbf", "matern", "poly", "linear", "custom")
+RULES: dict[str, Callable[[Any, Meta], Any]] = {  # format, version and checksum: see read_container
+    "n_features": lambda v, m: is_integer(v, 1, 2**53 - 1),
+    "class_kind": lambda v, m: v in KINDS_OF_CLASSES,
+    "classes": lambda v, m: (
+        are_texts(v) and bool(v) is bool(m["class_kind"]) and ascend(class_values(v, m["class_kind"]))
+    ),
+    "classes_fixed": lambda v, m: v is False or (v is True and m["classes"]),
+    "id_kind": lambda v, m: v in KINDS,
+    "subject_kind": lambda v, m: v in KINDS,
+    "bits": lambda v, m: is_integer(v, 1 if "kernel" in m else 4, 20),
+    "intercept": lambda v, m: v is True or v is False,
+    "scaling": fits_scaling,
+    "capacity_units": lambda v, m: 2 <= digits(v) < 2**50 if "kernel" in m else 1 <= digits(v) < 2**52,
+    "sample_rate": lambda v, m: 0 <= hexadecimal(v) <= 1,
+    "threshold": lambda v, m: sample_rate(m) > 0 if v == "inf" else hexadecimal(v) >= 0,
+    "feature_names": lambda v, m: v is None or (are_texts(v) and len(v) == m["n_features"]),
+    "feature_map": fits_feature_map,
+    "order_key": lambda v, m: v is None or 0 <= digits(v) < 2**128,
+    "sample_key": fits_sample_key,
+    "loss": lambda v, m: v in ("squared", "logistic"),
+    "alpha_units": lambda v, m: v is None if m["loss"] == "squared" else 1 <= digits(v) < 2**52,
+    "class_weight": fits_class_weight,
+    "target_ranges": fits_target_ranges,
+    "kernel": lambda v, m: v in KERNELS and hexadecimal(m["threshold"]) > 0,
+    "function": lambda v, m: v is None or (isinstance(v, str) and m["kernel"] == "custom"),
+    "gamma": lambda v, m: Fraction(1e-100) <= hexadecimal(v) <= Fraction(1e100),
+    "nu": lambda v, m: hexadecimal(v) * 2 in (1, 3, 5),
+    "degree": lambda v, m: is_integer(v, 1, 64),
+    "coef0": lambda v, m: hexadecimal(v) >= 0,
+    "shards": lambda v, m: are_texts(v) and len({*v}) == len(v) > 0 and all(re.fullmatch("[0-9a-f]{64}", x) for x in v),
+}
 CLASSES = {"classes", "class_kind", "classes_fixed"}
 EVERY = {"format", "version", "checksum", "n_features", "id_kind", "subject_kind"}
-SELECTION = {"bits", "intercept", "scaling", "capacity_units", "threshold", "feature_names", "feature_map"}
-SELECTION |= {"order_key", "sample_rate", "sample_key"}
-LINEAR = EVERY | SELECTION | CLASSES | {"loss", "alpha_units", "class_weight"}
+GRID = {"bits", "scaling", "capacity_units", "threshold", "feature_names", "order_key"}
+SELECTION = GRID | {"intercept", "feature_map", "sample_rate", "sample_key"}
+LINEAR = EVERY | CLASSES | SELECTION | {"loss", "alpha_units", "class_weight"}
 REGRESSION = EVERY | SELECTION | {"target_ranges"}
-KERNEL = EVERY | CLASSES | {"bits", "scaling", "kernel", "function", "gamma", "nu", "degree", "coef0"}
-KERNEL |= {"capacity_units", "threshold", "feature_names", "order_key"}
 MEMBERS = {
     "erasable-linear": LINEAR,
     "erasable-linear-sharded": LINEAR | {"shards"},
     "erasable-regression": REGRESSION,
     "erasable-regression-sharded": REGRESSION | {"shards"},
-    "erasable-kernel": KERNEL,
+    "erasable-kernel": EVERY | CLASSES | GRID | {"kernel", "function", "gamma", "nu", "degree", "coef0"},
+    # Members without a rule describe code. Nothing follows from them here: these formats are not checked further.
     "erasable-general": EVERY | CLASSES | {"sampler", "rows", "order_key"},
     "erasable-core-set": EVERY | CLASSES | {"core_set", "learner", "one_shot", "reproducible", "layout"},
 }
 
 
-def check_metadata(meta: dict[str, Any]) -> None:
-    """All members that there must be and no others, each of its type and in its range."""
+def check_metadata(meta: Meta) -> None:
+    """All members that there must be and no others, each as its rule says."""
+    need(meta["format"] in MEMBERS, "layout", "this is a part of a model; give the file that names it")
     need(set(meta) == MEMBERS[meta["format"]], "metadata", "there are other members than the format has")
-    need(type(meta["n_features"]) is int and meta["n_features"] > 0, "metadata", "n_features is no positive integer")
-    for name in ("id_kind", "subject_kind"):
-        need(one_of(None, "int", "str", "bytes")(meta[name]), "metadata", f"{name} is not known")
-    if "classes" in meta:
-        check_classes(meta)
-    if meta["format"] in ("erasable-general", "erasable-core-set"):
-        return
-    least = (1, 2, 2**50) if "kernel" in meta else (4, 1, 2**52)  # of bits, of units; of units, the first too many
-    need(type(meta["bits"]) is int and least[0] <= meta["bits"] <= 20, "metadata", "bits are out of their range")
-    units = digits(meta["capacity_units"], "capacity_units")
-    need(least[1] <= units < least[2], "metadata", "capacity_units are out of their range")
-    need(threshold_of(meta["threshold"]) is not None or "sample_rate" in meta, "metadata", "an infinite threshold")
-    check_scaling(meta)
-    check_feature_names(meta)
-    if meta["order_key"] is not None:
-        need(0 <= digits(meta["order_key"], "order_key") < 2**128, "metadata", "order_key is out of its range")
-    if "kernel" in meta:
-        check_kernel(meta)
+    for name, rule in RULES.items():
+        need(name not in meta or rule(meta[name], meta), "metadata", f"{name} is not as docs/format.md says")
+
+
+class Letters:
+    """What the metadata says about numbers of rows and columns, and types: letters as in docs/format.md."""
+
+    def __init__(self, meta: Meta) -> None:
+        self.kernel, self.regression = "kernel" in meta, "target_ranges" in meta
+        self.p: int = meta["bits"]
+        self.features: int = meta["n_features"]
+        # The constant of an intercept, floor(2^p / sqrt 2), is the last column; c counts it.
+        self.constant = [math.isqrt(2 ** (2 * self.p - 1))] if meta.get("intercept") else []
+        self.c: int = self.features + len(self.constant)
+        self.k = len(meta["target_ranges"] if self.regression else meta["classes"])
+        self.problems = self.k if self.regression or self.k > 2 else 1  # rows of weights
+        self.units = digits(meta["capacity_units"])
+        self.grid_type = "I16" if not self.kernel and self.p <= 15 else "I32"  # v in the page
+        self.narrow = "U8" if self.features < 256 else "U16" if self.features < 65_536 else "I32"  # u in the page
+
+
+# ------------------------------------------------------------------------------------------------------ 4 The rows
+# What belongs to each row: its grid integers, its label or targets, its weight, its id, and its subjects. They are
+# read, checked, and written again: the tensors must be those that the page gives for these rows, and no others.
+# *Proves* that how rows and names are laid out says nothing but what they are. *Not* that they are true.
+
+Keys = list[Any]  # integers, texts or byte strings
+Owners = list[tuple[Any, ...]]
+
+
+class Rows(NamedTuple):
+    """All rows in learning order, one entry of each list for each."""
+
+    grid: list[array[int]]
+    answers: list[array[int]]  # the position of the class; or the targets on their grid
+    row_weights: list[int]  # in sixteenths
+    ids: Keys
+    subjects: Owners
+
+
+def cut(numbers: array[int], n: int, width: int) -> list[array[int]]:
+    """A tensor of n rows as a list of them."""
+    return [numbers[i * width : (i + 1) * width] for i in range(n)]
+
+
+def layout_of(meta: Meta, grid: list[array[int]]) -> tuple[bool, list[int]]:
+    """Whether rows must be sparse, and how many bytes each then takes: sparse if 2 S < D."""
+    a = Letters(meta)
+    v, u = WIDTHS[a.grid_type], WIDTHS[a.narrow]
+    dense = [a.c * v] * len(grid)
+    sparse = [u + sum(1 for x in g[: a.features] if x) * (u + v) for g in grid]
+    return (True, sparse) if 2 * sum(sparse) < sum(dense) and not a.kernel else (False, dense)
+
+
+def read_grid(meta: Meta, tensors: Tensors, n: int) -> list[array[int]]:
+    """The grid integers of each row, the constant of an intercept last."""
+    a = Letters(meta)
+    if "rows.lengths" not in tensors:
+        return cut(take(tensors, "rows", a.grid_type, [n, a.c]), n, a.c)
+    lengths = take(tensors, "rows.lengths", a.narrow, [n])
+    need(min(lengths, default=0) >= 0, "rows", "the length of a sparse row is negative")
+    columns = take(tensors, "rows.columns", a.narrow, [sum(lengths)])
+    need(all(0 <= j < a.features for j in columns), "rows", "a column of a sparse row is none of the features")
+    entries = zip(columns, take(tensors, "rows.values", a.grid_type, [sum(lengths)]), strict=True)
+    grid = []
+    for length in lengths:
+        grid.append(array(LETTERS[a.grid_type], [0] * a.features + a.constant))
+        for column, value in itertools.islice(entries, length):
+            grid[-1][column] = value
+    return grid
+
+
+def write_grid(meta: Meta, grid: list[array[int]]) -> Tensors:
+    """The tensors of grid integers: the constant as it must be, columns of sparse rows ascending and without zeros."""
+    a, n = Letters(meta), len(grid)
+    if not layout_of(meta, grid)[0]:
+        return {"rows": tensor(a.grid_type, [n, a.c], (v for g in grid for v in [*g[: a.features], *a.constant]))}
+    entries = [[(j, v) for j, v in enumerate(g[: a.features]) if v] for g in grid]
+    m = sum(map(len, entries))
+    return {
+        "rows.lengths": tensor(a.narrow, [n], map(len, entries)),
+        "rows.columns": tensor(a.narrow, [m], (j for line in entries for j, _ in line)),
+        "rows.values": tensor(a.grid_type, [m], (v for line in entries for _, v in line)),
+    }
+
+
+def read_keys(tensors: Tensors, what: str, kind: str, count: int) -> Keys:
+    """So many integers, texts or byte strings: ids, or subjects."""
+    if kind == "int":
+        return list(take(tensors, what, "I64", [count]))
+    ends = [0, *take(tensors, f"{what}.ends", "I64", [count])]
+    need(all(x <= y for x, y in itertools.pairwise(ends)), "names", f"{what}.ends do not ascend")
+    blob = take(tensors, what, "U8", [ends[-1]]).tobytes()
+    try:
+        return [blob[x:y].decode() if kind == "str" else blob[x:y] for x, y in itertools.pairwise(ends)]
+    except UnicodeDecodeError:
+        raise WrongError("names", f"{what} are no UTF-8") from None
+
+
+def write_keys(what: str, kind: str, keys: Keys) -> Tensors:
+    """The tensors of ids, or of subjects."""
+    if kind == "int":
+        return {what: tensor("I64", [len(keys)], keys)}
+    raw = [key.encode() if kind == "str" else key for key in keys]
+    ends = list(itertools.accumulate(map(len, raw)))
+    return {f"{what}.ends": tensor("I64", [len(ends)], ends), what: tensor("U8", [sum(map(len, raw))], b"".join(raw))}
+
+
+def read_subjects(tensors: Tensors, kind: str | None, n: int) -> Owners:
+    """The subjects of each row: none, one or several."""
+    if kind is None:
+        return [()] * n
+    if "subjects.lengths" in tensors:
+        lengths = take(tensors, "subjects.lengths", "I32", [n])
+        need(min(lengths, default=0) >= 0, "names", "a row has fewer than no subjects")
+        keys = iter(read_keys(tensors, "subjects", kind, sum(lengths)))
+        return [tuple(itertools.islice(keys, length)) for length in lengths]
+    named = read_keys(tensors, "subjects", kind, n)
+    present = take(tensors, "subjects.present", "U8", [n]) if "subjects.present" in tensors else [1] * n
+    return [(key,) if there else () for key, there in zip(named, present, strict=True)]
+
+
+def write_subjects(kind: str, subjects: Owners) -> Tensors:
+    """No tensor where nobody has any; lengths where a row has several; else present, where some have and some not."""
+    counts = list(map(len, subjects))
+    if not any(counts):
+        return {}
+    if max(counts) > 1:
+        keys = write_keys("subjects", kind, list(itertools.chain(*subjects)))
+        return {"subjects.lengths": tensor("I32", [len(counts)], counts), **keys}
+    nobody = {"int": 0, "str": "", "bytes": b""}[kind]
+    keys = write_keys("subjects", kind, [owners[0] if owners else nobody for owners in subjects])
+    return keys if all(counts) else {"subjects.present": tensor("U8", [len(counts)], counts), **keys}
+
+
+def read_names(meta: Meta, tensors: Tensors, n: int) -> tuple[Keys, Owners]:
+    """Ids and subjects of all rows, written as the page says, in any format."""
+    id_kind, subject_kind = meta["id_kind"], meta["subject_kind"]
+    need((id_kind is None) == (n == 0), "names", "id_kind is null if and only if there are no rows")
+    ids = read_keys(tensors, "ids", id_kind, n) if n else []
+    need(len(set(ids)) == n, "names", "two rows have one id")
+    subjects = read_subjects(tensors, subject_kind, n)
+    need((subject_kind is None) == (not any(subjects)), "names", "subject_kind is null without subjects, and only then")
+    several = [owners for owners in subjects if len(owners) > 1]
+    need(all(map(ascend, several)), "names", "the subjects of a row do not ascend")
+    need(not any(owners[0] in ("", b"") for owners in several), "names", "one of several subjects is an empty text")
+    again = {**(write_keys("ids", id_kind, ids) if n else {}), **write_subjects(subject_kind, subjects)}
+    stored = {name: t for name, t in tensors.items() if name in NAMES}
+    need(again == stored, "names", "names are not written as docs/format.md says for such names")
+    return ids, subjects
+
+
+def check_labels(meta: Meta, labels: Iterable[int]) -> None:
+    """Each label is a class; classes that the caller did not fix are those of the rows."""
+    there, k = set(labels), len(meta["classes"])
+    need(there <= set(range(k)), "rows", "a label is none of the classes")
+    need(meta["classes_fixed"] or len(there) == k, "rows", "a class has no rows")
+
+
+def check_numbers(meta: Meta, rows: Rows) -> None:
+    """Every number in its range."""
+    a, most = Letters(meta), 2 ** meta["bits"] - 1
+    if a.regression:
+        need(all(abs(t) <= most for line in rows.answers for t in line), "rows", "a target lies outside of its grid")
     else:
-        check_linear(meta)
+        check_labels(meta, (label for (label,) in rows.answers))
+    longest = 2**25 if a.kernel else most  # a row, constant included: so the sums of the program stay exact
+    need(all(dot(g, g) <= longest**2 for g in rows.grid), "rows", "a row is longer than rows may be")
+    need(all(1 <= s <= 256 for s in rows.row_weights), "rows", "the weight of a row is not from 1 to 256")
 
 
-def check_linear(meta: dict[str, Any]) -> None:
-    """What linear models and regressions have besides."""
-    need(is_flag(meta["intercept"]), "metadata", "intercept is neither true nor false")
-    check_feature_map(meta)
-    rate = hexadecimal(meta["sample_rate"], "sample_rate")
-    need(0 <= rate <= 1, "metadata", "sample_rate is not between 0 and 1")
-    need((rate == 0) == (meta["sample_key"] is None), "metadata", "sample_key is null if and only if the rate is 0")
-    if meta["sample_key"] is not None:
-        need(0 <= digits(meta["sample_key"], "sample_key") < 2**128, "metadata", "sample_key is out of its range")
-        need(meta["order_key"] in (None, meta["sample_key"]), "metadata", "sample_key is not order_key")
-    need(meta["threshold"] != "inf" or rate > 0, "metadata", "an infinite threshold without a sample keeps nothing")
-    if "target_ranges" in meta:
-        ranges = meta["target_ranges"]
-        fit = isinstance(ranges, list) and ranges and all(isinstance(r, list) and len(r) == 2 for r in ranges)
-        need(fit, "metadata", "target_ranges are no pairs")
-        ends = [[hexadecimal(end, "the end of a range") for end in pair] for pair in ranges]
-        fit = all(-Fraction(1e300) <= low < high <= Fraction(1e300) for low, high in ends)
-        need(fit and all(float(high) / 2 > float(low) / 2 for low, high in ends), "metadata", "a range of targets")
-        return
-    need(one_of("squared", "logistic")(meta["loss"]), "metadata", "the loss is not known")
-    need((meta["alpha_units"] is None) == (meta["loss"] == "squared"), "metadata", "alpha_units do not fit the loss")
-    if meta["alpha_units"] is not None:
-        need(0 < digits(meta["alpha_units"], "alpha_units") < 2**52, "metadata", "alpha_units are out of their range")
-    class_weight_of(meta)
+def write_rows(meta: Meta, rows: Rows) -> Tensors:
+    """All tensors of rows, names excepted, that a file with these rows has."""
+    a, n = Letters(meta), len(rows.ids)
+    weights = {} if set(rows.row_weights) <= {16} else {"row_weights": tensor("I16", [n], rows.row_weights)}
+    name, dtype, shape = ("targets", a.grid_type, [n, a.k]) if a.regression else ("labels", "I32", [n])
+    return {name: tensor(dtype, shape, itertools.chain(*rows.answers)), **write_grid(meta, rows.grid), **weights}
 
 
-# ------------------------------------------------------------------------------------------------ 4 Rows and names
+def read_rows(meta: Meta, tensors: Tensors) -> Rows:
+    """The rows of a linear, regression or kernel model or of a shard, each number in its range, and nothing else."""
+    a, name = Letters(meta), "targets" if "target_ranges" in meta else "labels"
+    n = tensors[name].shape[0] if name in tensors else 0
+    dtype, shape = (a.grid_type, [n, a.k]) if a.regression else ("I32", [n])
+    answers = cut(take(tensors, name, dtype, shape), n, a.k if a.regression else 1)
+    weights = list(take(tensors, "row_weights", "I16", [n])) if "row_weights" in tensors else [16] * n
+    rows = Rows(read_grid(meta, tensors, n), answers, weights, *read_names(meta, tensors, n))
+    check_numbers(meta, rows)
+    stored = {name: t for name, t in tensors.items() if name in [*ROWS, "labels", "targets"]}
+    need(write_rows(meta, rows) == stored, "rows", "rows are not written as docs/format.md says for such rows")
+    return rows
 
 
-class Names:
-    """What all files say of their rows, in learning order: labels, or targets on their grid; ids; subjects."""
+# --------------------------------------------------------------------------------- 5 Shards: a state in several files
+# More than 200 MiB of rows are divided by hashes of their ids. The head says of each row in which shard it stands.
+# *Proves* that where a row stands follows from the rows that are there, and not from what was there before.
 
-    def __init__(self, meta: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-        self.expected: set[str] = set()  # every tensor that was asked for
-        self.meta, self.tensors = meta, tensors
-        self.numeric = "target_ranges" in meta
-        self.integers = "I16" if meta.get("bits", 0) <= 15 and "kernel" not in meta else "I32"
-        self.width: int = meta["n_features"] + bool(meta.get("intercept"))
-        first = tensors.get("targets" if self.numeric else "labels")
-        need(first is not None and first.shape, "rows", "there are no labels or targets")
-        self.n: int = first.shape[0]  # type: ignore[union-attr]
-        self.answers = self.read_answers()
-        self.ids = self.read_names("ids", meta["id_kind"])
-        self.subjects = self.read_names("subjects", meta["subject_kind"])
-
-    def take(self, name: str, dtype: str, shape: list[int]) -> Sequence[int]:
-        """The numbers of a tensor that must be there, of this type and shape."""
-        self.expected.add(name)
-        tensor = self.tensors.get(name)
-        fit = tensor is not None and tensor.dtype == dtype and tensor.shape == shape
-        need(fit, "rows", f"the tensor {name} is not there, or not of its type and shape")
-        return tensor.values  # type: ignore[union-attr]
-
-    def read_answers(self) -> list[Any]:
-        """The position of each row's class, or the targets of each row."""
-        if not self.numeric:
-            labels = list(self.take("labels", "I32", [self.n]))
-            k = len(self.meta["classes"])
-            need(all(0 <= label < k for label in labels), "rows", "a label is none of the classes")
-            return labels
-        k, most = len(self.meta["target_ranges"]), 2 ** self.meta["bits"] - 1
-        values = self.take("targets", self.integers, [self.n, k])
-        need(all(abs(t) <= most for t in values), "rows", "a target lies outside of its grid")
-        return [tuple(values[i * k : (i + 1) * k]) for i in range(self.n)]
-
-    def read_names(self, what: str, kind: str | None) -> list[Any]:
-        """For each row its id, or the tuple of its subjects."""
-        if kind is None:
-            need(what == "subjects" or self.n == 0, "names", "rows have no ids")
-            return [()] * self.n
-        need(self.n, "names", f"there is a kind of {what} without rows")
-        lengths, present = self.tensors.get("subjects.lengths"), self.tensors.get("subjects.present")
-        if what == "ids" or (lengths is None and present is None):
-            keys = self.read_keys(what, kind, self.n)
-            if what == "subjects":
-                return [(key,) for key in keys]
-            need(len(set(keys)) == self.n, "names", "two rows have one id")
-            return keys
-        if lengths is None:
-            there = self.take("subjects.present", "U8", [self.n])
-            need(set(there) == {0, 1}, "names", "subjects.present is not 0 for some rows and 1 for others")
-            keys = self.read_keys(what, kind, self.n)
-            need(all(t or not key for t, key in zip(there, keys, strict=True)), "names", "an absent subject is named")
-            return [(key,) if t else () for t, key in zip(there, keys, strict=True)]
-        counts = self.take("subjects.lengths", "I32", [self.n])
-        need(min(counts) >= 0 and max(counts) > 1, "names", "subjects.lengths without a row that has several")
-        left = iter(self.read_keys(what, kind, sum(counts)))
-        owners = [tuple(itertools.islice(left, count)) for count in counts]
-        for several in owners:
-            fit = all(a < b for a, b in itertools.pairwise(several)) and (
-                len(several) < 2 or several[0] not in ("", b"")
-            )
-            need(fit, "names", "the subjects of a row do not ascend, or one is empty")
-        return owners
-
-    def read_keys(self, what: str, kind: str, count: int) -> list[Any]:
-        """So many integers, texts or byte strings."""
-        if kind == "int":
-            return list(self.take(what, "I64", [count]))
-        ends = list(self.take(f"{what}.ends", "I64", [count]))
-        need(all(a <= b for a, b in itertools.pairwise([0, *ends])), "names", f"{what}.ends do not ascend")
-        blob = bytes(self.take(what, "U8", [ends[-1] if ends else 0]))
-        keys: list[Any] = [blob[a:b] for a, b in itertools.pairwise([0, *ends])]
-        if kind == "bytes":
-            return keys
-        try:
-            return [key.decode() for key in keys]
-        except UnicodeDecodeError:
-            wrong("names", f"{what} are no UTF-8")
-
-    def check_classes_have_rows(self) -> None:
-        """Classes that the caller did not fix are those of the rows."""
-        if not self.numeric and not self.meta["classes_fixed"]:
-            need(set(self.answers) == set(range(len(self.meta["classes"]))), "rows", "a class has no rows")
+LARGEST_FILE = 209_715_200
+LARGEST_SHARD = 16_777_216
 
 
-class Rows(Names):
-    """The rows of a linear or kernel model: grid integers, and how much each counts."""
-
-    def __init__(self, meta: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-        super().__init__(meta, tensors)
-        self.rows = self.read_rows()
-        self.weights = self.read_weights()
-
-    def read_rows(self) -> list[Sequence[int]]:
-        """Grid integers of each row, the constant of an intercept last."""
-        sparse = "rows.lengths" in self.tensors
-        if sparse:
-            rows = self.read_sparse()
-        else:
-            self.take("rows", self.integers, [self.n, self.width])
-            rows = self.tensors["rows"].lines()
-        if "kernel" in self.meta:
-            need(all(sum(v * v for v in g) <= 4**25 for g in rows), "rows", "a row is longer than 2^25 steps")
-            return rows
-        most, constant = (2 ** self.meta["bits"] - 1) ** 2, self.constant()
-        need(all(sum(v * v for v in g) <= most for g in rows), "rows", "a row lies outside of the unit ball")
-        if self.meta["intercept"]:
-            need(all(g[-1] == constant for g in rows), "rows", "a row has another constant for the intercept")
-        need(
-            sparse == (2 * self.sizes(rows, sparse=True)[0] < self.sizes(rows, sparse=False)[0]),
-            "rows",
-            "rows are dense where they must be sparse, or sparse where they must be dense",
-        )
-        return rows
-
-    def constant(self) -> int:
-        """floor(2^p / sqrt 2)."""
-        return math.isqrt(2 ** (2 * self.meta["bits"] - 1))
-
-    def sizes(self, rows: list[Sequence[int]], *, sparse: bool) -> tuple[int, list[int]]:
-        """How many bytes all rows take in a layout, and how many each of them takes."""
-        v, u = WIDTHS[self.integers], WIDTHS[self.narrowest()]
-        if not sparse:
-            each = [self.width * v] * len(rows)
-        else:
-            features = self.meta["n_features"]
-            each = [u + sum(1 for x in itertools.islice(g, features) if x) * (u + v) for g in rows]
-        return sum(each), each
-
-    def narrowest(self) -> str:
-        """The type of lengths and columns of sparse rows."""
-        return "U8" if self.meta["n_features"] < 256 else "U16" if self.meta["n_features"] < 65_536 else "I32"
-
-    def read_sparse(self) -> list[Sequence[int]]:
-        """Whole rows from the entries that are not zero."""
-        d, small = self.meta["n_features"], self.narrowest()
-        lengths = self.take("rows.lengths", small, [self.n])
-        need(all(0 <= length <= d for length in lengths), "rows", "the length of a sparse row")
-        columns = self.take("rows.columns", small, [sum(lengths)])
-        values = self.take("rows.values", self.integers, [sum(lengths)])
-        rows, at = [], 0
-        for length in lengths:
-            g = [0] * d + [self.constant()] * self.meta["intercept"]
-            for column, value in zip(columns[at : at + length], values[at : at + length], strict=True):
-                need(0 <= column < d and value, "rows", "an entry of a sparse row")
-                g[column] = value
-            at += length
-            own = columns[at - length : at]
-            need(all(a < b for a, b in itertools.pairwise(own)), "rows", "columns of a sparse row do not ascend")
-            rows.append(array(LETTERS[self.integers], g))
-        return rows  # type: ignore[return-value]
-
-    def read_weights(self) -> list[int] | None:
-        """How much each row counts, in sixteenths; None where all count 16."""
-        if "row_weights" not in self.tensors or "kernel" in self.meta:
-            return None
-        weights = list(self.take("row_weights", "I16", [self.n]))
-        need(all(1 <= s <= 256 for s in weights), "rows", "the weight of a row is not from 1 to 256")
-        need(any(s != 16 for s in weights), "rows", "weights of rows are stored although all are 16")
-        return weights
+def read_shard(path: Path, head: Meta) -> Rows:
+    """The rows of one shard, whose name is the SHA-256 of its bytes."""
+    raw = path.read_bytes()
+    need(hashlib.sha256(raw).hexdigest() == path.name, "shards", "the name of a shard is not the SHA-256 of its bytes")
+    meta, tensors = read_container(raw)
+    members = {"format", "version", "checksum", "id_kind", "subject_kind"}
+    members |= {"n_features"} if "rows.lengths" in tensors else set()
+    need(meta["format"] == "erasable-shard" and set(meta) == members, "shards", "a shard is of another format")
+    for name, others in (("n_features", ()), ("id_kind", ()), ("subject_kind", (None,))):
+        need(meta.get(name, head[name]) in (head[name], *others), "shards", f"a shard has another {name}")
+    # A shard need not have rows of every class: classes_fixed is true here so that none is asked for.
+    rows = read_rows({**head, "subject_kind": meta["subject_kind"], "classes_fixed": True}, tensors)
+    need(rows.ids, "shards", "a shard has no rows")
+    return rows
 
 
-# -------------------------------------------------------------------------------------------- 5 Certified algebra
-# For a symmetric H whose eigenvalues are at least `floor`, a vector b and any vector z whatsoever, let r = b - Hz:
+def shard_hash(key: Any) -> int:
+    """The hash that sorts a row into the tree."""
+    text = b"i%d" % key if isinstance(key, int) else b"s" + key.encode() if isinstance(key, str) else b"b" + key
+    return int.from_bytes(hashlib.sha256(text).digest(), "big")
+
+
+def divided(rows: list[int], hashes: list[int], sizes: list[int], bit: int = 255) -> list[list[int]]:
+    """Which rows stand in which shard: a node that is too large is divided by the next bit of the hash."""
+    if len(rows) < 2 or sum(sizes[i] for i in rows) <= LARGEST_SHARD:
+        return [rows] if rows else []
+    halves = ([i for i in rows if hashes[i] >> bit & 1 == half] for half in (0, 1))
+    return [node for half in halves for node in divided(half, hashes, sizes, bit - 1)]
+
+
+def joined(path: Path, head: Meta, tensors: Tensors) -> tuple[Meta, Tensors]:
+    """Head and shards as the one file that they stand for, whose SHA-256 is the state digest."""
+    parts = [read_shard(path.with_name(f".{path.name}.parts") / name, head) for name in head["shards"]]
+    order = take(tensors, "order", "I32", [sum(len(part.ids) for part in parts)])
+    need(
+        Counter(order) == {k: len(part.ids) for k, part in enumerate(parts)}, "shards", "order does not fit the shards"
+    )
+    places: list[list[int]] = [[] for _ in parts]
+    for i, k in enumerate(order):
+        places[k].append(i)
+    turns = [zip(*part, strict=True) for part in parts]  # the rows of a shard are in learning order
+    rows = Rows(*map(list, zip(*(next(turns[k]) for k in order), strict=True)))
+    sizes = layout_of(head, rows.grid)[1]
+    need(sum(sizes) > LARGEST_FILE, "shards", "so few rows belong into one file")
+    tree = divided(list(range(len(order))), [shard_hash(key) for key in rows.ids], sizes)
+    need(places == tree, "shards", "rows stand in other shards than their ids say")
+    meta = {name: value for name, value in head.items() if name != "shards"}
+    meta["format"] = head["format"].removesuffix("-sharded")
+    names = {**write_keys("ids", meta["id_kind"], rows.ids), **write_subjects(meta["subject_kind"], rows.subjects)}
+    derived = {name: t for name, t in tensors.items() if name != "order"}
+    return meta, {**derived, **write_rows(meta, rows), **names}
+
+
+# ------------------------------------------------------------------------------------------------ 6 Exact arithmetic
+# Whether b'H^-1 b exceeds a limit, and to which float32 an entry of H^-1 b rounds, is decided without rounding. H is
+# symmetric with integer entries, its eigenvalues are at least `floor`. For any vector z whatsoever let r = b - Hz. Then
 #
 #     b'H^-1 b = b'z + z'r + r'H^-1 r,   0 <= r'H^-1 r <= |r|^2 / floor,       |(H^-1 b)_j - z_j| <= |r| / floor.
 #
-# z comes from floats and is worth nothing by itself. It is then taken as integers over a power of two, r is computed
-# without rounding, and both ends are fractions. While they do not decide, z is corrected by (H^-1 in floats) r.
+# So z may come from floats, worth nothing by themselves. It is taken as integers over a power of two, r is computed
+# without rounding, and both ends are fractions. While they do not decide, z is corrected by (H^-1 in floats) r. What
+# no correction decides, a tie, is solved in integers.
 
 Matrix = list[list[int]]
 Floats = list[list[float]]
@@ -615,6 +665,11 @@ def dot(a: Iterable[Any], b: Iterable[Any]) -> Any:
     return sum(map(operator.mul, a, b))
 
 
+def identity(d: int, times: int) -> Matrix:
+    """A multiple of the identity."""
+    return [[times * (i == j) for j in range(d)] for i in range(d)]
+
+
 def add_outer(H: Matrix, g: Sequence[int], times: int = 1) -> None:
     """H becomes H + times g g'."""
     there = [(j, v) for j, v in enumerate(g) if v]
@@ -624,7 +679,7 @@ def add_outer(H: Matrix, g: Sequence[int], times: int = 1) -> None:
             line[j] += u * x
 
 
-def float_inverse(H: Matrix) -> Floats:
+def float_inverse(H: Sequence[Sequence[float]]) -> Floats:
     """Something like H^-1, by Gauss and Jordan; entries may be anything where H is nearly singular."""
     d = len(H)
     size = max((abs(H[i][i]) for i in range(d)), default=1)
@@ -647,57 +702,64 @@ def to_integers(values: Iterable[float], shift: int) -> list[int]:
 
 def to_floats(values: Iterable[int], shift: int) -> list[float]:
     """Integers in units of 2^-shift as floats, however large they are."""
-    found = []
-    for v in values:
-        spare = max(0, v.bit_length() - 60)
-        found.append(math.ldexp(float(v >> spare), spare - shift))
-    return found
+    spares = ((v, max(0, v.bit_length() - 60)) for v in values)
+    return [math.ldexp(float(v >> spare), spare - shift) for v, spare in spares]
 
 
-def corrections(H: Matrix, P: Floats, b: Sequence[int]) -> Iterable[tuple[list[int], list[int], int]]:
-    """Better and better solutions of Hz = b: z and the residual b - Hz, exact, both in units of 2^-shift."""
-    z, residual, shift = [0] * len(b), list(b), 0
-    for step in range(CORRECTIONS):
-        finer = 90 if step == 0 else 30
-        error = to_floats(residual, shift)
-        shift += finer
-        guess = to_integers((dot(line, error) for line in P), shift)
-        z = [(x << finer) + y for x, y in zip(z, guess, strict=True)]
-        residual = [(x << shift) - dot(line, z) for x, line in zip(b, H, strict=True)]
-        yield z, residual, shift
+def approached(H: Matrix, P: Floats, b: Sequence[int]) -> Iterator[tuple[list[int], list[int], int]]:
+    """Better and better solutions of Hz = b: z and the residual r, exact, both in units of 2^-shift.
+
+    P is a guess of H^-1. Where it leads nowhere, a fresh one is tried.
+    """
+    for fresh in (False, True):
+        guess = float_inverse(H) if fresh else P
+        z, r, shift = [0] * len(b), list(b), 0
+        for finer in [90] + [30] * (CORRECTIONS - 1):
+            error = to_floats(r, shift)
+            shift += finer
+            step = to_integers((dot(line, error) for line in guess), shift)
+            z = [(x << finer) + y for x, y in zip(z, step, strict=True)]
+            r = [(x << shift) - dot(line, z) for x, line in zip(b, H, strict=True)]
+            yield z, r, shift
 
 
-def compare_form(H: Matrix, P: Floats, b: Sequence[int], limit: Fraction, floor: Fraction) -> int:
-    """Whether b'H^-1 b is below (-1), at (0) or above (1) the limit. Always decided, and never by a float."""
-    for again in (False, True):
-        for z, r, shift in corrections(H, float_inverse(H) if again else P, b):
-            low = Fraction((dot(b, z) << shift) + dot(z, r), 1 << 2 * shift)
-            if low > limit:
-                return 1
-            if low + Fraction(dot(r, r), 1 << 2 * shift) / floor < limit:
-                return -1
-    bordered = [[*line, x] for line, x in zip(H, b, strict=True)] + [[*b, 0]]
-    value = Fraction(-determinant(bordered), determinant(H))  # |H b; b' 0| = -|H| b'H^-1 b
-    return (value > limit) - (value < limit)
+def solved(H: Matrix, b: Sequence[int]) -> list[Fraction]:
+    """H^-1 b in integers: Gauss and Jordan with the divisions of Bareiss, which leave no remainder."""
+    M, last = [[*line, x] for line, x in zip(H, b, strict=True)], 1
+    for k in range(len(M)):
+        top = M[k]  # its k-th entry is a leading minor of H, which is not zero, since H is positive definite
+        for i in (i for i in range(len(M)) if i != k):
+            factor = M[i][k]
+            M[i] = [(top[k] * x - factor * y) // last for x, y in zip(M[i], top, strict=True)]
+        last = top[k]
+    return [Fraction(line[-1], last) for line in M]
 
 
-def determinant(H: Matrix) -> int:
-    """By elimination without fractions (Bareiss): every division is one without remainder."""
-    M, sign, last = [list(line) for line in H], 1, 1
-    for k in range(len(M) - 1):
-        if M[k][k] == 0:
-            other = next((i for i in range(k + 1, len(M)) if M[i][k]), None)
-            if other is None:
-                return 0
-            M[k], M[other], sign = M[other], M[k], -sign
-        for i in range(k + 1, len(M)):
-            a, b = M[k][k], M[i][k]
-            M[i] = [(a * x - b * y) // last for x, y in zip(M[i], M[k], strict=True)]
-        last = M[k][k]
-    return sign * M[-1][-1] if M else 1
+def compared(H: Matrix, P: Floats, b: Sequence[int], limit: Fraction, floor: Fraction) -> int:
+    """Whether b'H^-1 b is below (-1), at (0) or above (1) the limit."""
+    for z, r, shift in approached(H, P, b):
+        low = Fraction((dot(b, z) << shift) + dot(z, r), 1 << 2 * shift)
+        if low > limit:
+            return 1
+        if low + Fraction(dot(r, r), 1 << 2 * shift) / floor < limit:
+            return -1
+    value = dot(b, solved(H, b))
+    return int(value > limit) - int(value < limit)
 
 
-def bits_of_float32(value: Fraction) -> int:
+def rounded_solution(H: Matrix, P: Floats, b: Sequence[int], floor: Fraction) -> list[int]:
+    """The bits of each entry of H^-1 b, rounded to the nearest float32."""
+    if not any(b):
+        return [0] * len(b)
+    for z, r, shift in approached(H, P, b):
+        radius = Fraction(math.isqrt(dot(r, r)) + 1, 1 << shift) / floor
+        low, high = ([float32_bits(Fraction(x, 1 << shift) + side * radius) for x in z] for side in (-1, 1))
+        if low == high:
+            return low
+    return [float32_bits(x) for x in solved(H, b)]  # an entry lies halfway between two float32 numbers
+
+
+def float32_bits(value: Fraction) -> int:
     """The 32 bits of the float32 nearest to a number, halves to even; zero has no sign."""
     sign, value = (1 << 31, -value) if value < 0 else (0, value)
     # The exponent e with 2^e <= value < 2^(e+1); steps of float32 there are 2^(e-23), and 2^-149 at least.
@@ -714,100 +776,67 @@ def bits_of_float32(value: Fraction) -> int:
     return sign | (count if count < 2**23 else ((step + 150) << 23) + count - 2**23)
 
 
-def solved_bits(H: Matrix, P: Floats, b: Sequence[int], floor: Fraction) -> list[int]:
-    """The bits of each entry of H^-1 b, correctly rounded to float32."""
-    found: list[int | None] = [None] * len(b)
-    if not any(b):
-        return [0] * len(b)
-    for again in (False, True):
-        for z, r, shift in corrections(H, float_inverse(H) if again else P, b):
-            radius = Fraction(math.isqrt(dot(r, r)) + 1, 1 << shift) / floor
-            for j in (j for j, bits in enumerate(found) if bits is None):
-                low, high = (bits_of_float32(Fraction(z[j], 1 << shift) + side * radius) for side in (-1, 1))
-                found[j] = low if low == high else None
-            if None not in found:
-                return found  # type: ignore[return-value]
-    whole = determinant(H)
-    for j in (j for j, bits in enumerate(found) if bits is None):  # halfway between two float32: Cramer's rule
-        replaced = [[b[i] if k == j else x for k, x in enumerate(line)] for i, line in enumerate(H)]
-        found[j] = bits_of_float32(Fraction(determinant(replaced), whole))
-    return found  # type: ignore[return-value]
+def float32(bits: int) -> Fraction:
+    """The number that a finite float32 holds, given its bits."""
+    return Fraction(struct.unpack("<f", struct.pack("<I", bits))[0])
 
 
-# ----------------------------------------------------------------------------------------------- 6 Linear models
-# H = L I + sum of g g'. A row is kept if its hash says so (a sample) or if g'H^-1 g > tau, H being that of the rows
-# before it. Weights are 2^p H^-1 (sum of y g), with the weights of rows where there are any.
+# ------------------------------------------------------- 7 Linear models and regressions: decisions, sums and weights
+# H = L I + sum of g g' over the rows before, L being capacity_units: its eigenvalues are at least L. A row is kept if
+# its id is drawn (a sample), or if its leverage g'H^-1 g, how much is new in it, exceeds the threshold tau.
+# *Proves* that each stored row would be stored if these alone had been offered. *Not* that there were no others.
+
+Tick = Callable[[int, int], None]
 
 
 def siphash(data: bytes, key: bytes) -> int:
     """SipHash-2-4 (Aumasson and Bernstein), 64 bits."""
     mask = 2**64 - 1
+    k0, k1 = struct.unpack("<2Q", key)
+    a, b, c, d = k0 ^ 0x736F6D6570736575, k1 ^ 0x646F72616E646F6D, k0 ^ 0x6C7967656E657261, k1 ^ 0x7465646279746573
 
     def rotated(x: int, by: int) -> int:
         return (x << by | x >> (64 - by)) & mask
 
-    def rounds(v: list[int], count: int) -> None:
-        a, b, c, d = v
-        for _ in range(count):
+    padded = data + b"\0" * (7 - len(data) % 8) + bytes([len(data) & 0xFF])
+    words = [word for (word,) in struct.iter_unpack("<Q", padded)]
+    for word, rounds in [*((word, 2) for word in words), (None, 4)]:  # two rounds for each word, four at the end
+        c, d = (c ^ 0xFF, d) if word is None else (c, d ^ word)
+        for _ in range(rounds):
             a, c = (a + b) & mask, (c + d) & mask
             b, d = rotated(b, 13) ^ a, rotated(d, 16) ^ c
             a = rotated(a, 32)
             c, a = (c + b) & mask, (a + d) & mask
             b, d = rotated(b, 17) ^ c, rotated(d, 21) ^ a
             c = rotated(c, 32)
-        v[:] = [a, b, c, d]
-
-    k0, k1 = struct.unpack("<2Q", key)
-    v: list[int] = [k0 ^ 0x736F6D6570736575, k1 ^ 0x646F72616E646F6D, k0 ^ 0x6C7967656E657261, k1 ^ 0x7465646279746573]
-    padded = data + b"\0" * (7 - len(data) % 8) + bytes([len(data) & 0xFF])
-    for (word,) in struct.iter_unpack("<Q", padded):
-        v[3] ^= word
-        rounds(v, 2)
-        v[0] ^= word
-    v[2] ^= 0xFF
-    rounds(v, 4)
-    return v[0] ^ v[1] ^ v[2] ^ v[3]
+        a ^= word or 0
+    return int(a ^ b ^ c ^ d)
 
 
-def hash_of(key: Any, random_state: str) -> int:
-    """The 64 bits that put rows in order and draw the sample."""
-    salt = hashlib.blake2b(random_state.encode(), digest_size=16).digest()
+def is_drawn(meta: Meta, key: Any) -> bool:
+    """Whether a row is kept by its id alone: 64 bits of a keyed hash of it, as a fraction, are below sample_rate."""
+    if sample_rate(meta) == 0:
+        return False
+    salt = hashlib.blake2b(meta["sample_key"].encode(), digest_size=16).digest()
     if isinstance(key, int):
-        return siphash(struct.pack("<q", key), salt)
+        return siphash(struct.pack("<q", key), salt) < sample_rate(meta) * 2**64
     data = key.encode() if isinstance(key, str) else key
-    return int.from_bytes(hashlib.blake2b(data, digest_size=8, key=salt).digest(), "little")
+    return int.from_bytes(hashlib.blake2b(data, digest_size=8, key=salt).digest(), "little") < sample_rate(meta) * 2**64
 
 
-def drawn(rows: Rows) -> list[bool]:
-    """Which rows are kept by their ids."""
-    rate = hexadecimal(rows.meta["sample_rate"], "sample_rate")
-    if rate == 0:
-        return [False] * rows.n
-    return [hash_of(key, rows.meta["sample_key"]) < rate * 2**64 for key in rows.ids]
-
-
-def triangle(H: Matrix, diagonal: int) -> list[int]:
-    """The lower triangle of H, the multiple of the identity taken off."""
-    return [x - diagonal * (i == j) for i, line in enumerate(H) for j, x in enumerate(line[: i + 1])]
-
-
-def identity(d: int, times: int) -> Matrix:
-    """A multiple of the identity."""
-    return [[times * (i == j) for j in range(d)] for i in range(d)]
-
-
-def replay(rows: Rows, tick: Callable[[int, int], None]) -> tuple[Matrix, Floats]:
-    """Learn the rows from nothing in their order: every one must be kept. H and a guess of its inverse."""
-    d, tau = rows.width, threshold_of(rows.meta["threshold"])
-    units = digits(rows.meta["capacity_units"], "capacity_units")
-    H, P = identity(d, units), [[float(i == j) / units for j in range(d)] for i in range(d)]
-    for i, (g, by_id) in enumerate(zip(rows.rows, drawn(rows), strict=True)):
-        kept = by_id or (tau is not None and compare_form(H, P, g, tau, Fraction(units)) > 0)
-        need(kept, "decisions", f"row {i + 1} of {rows.n} would not be kept: its leverage is not above the threshold")
+def check_decisions(meta: Meta, rows: Rows, tick: Tick) -> Matrix:
+    """Learn the rows from nothing in their order: each must be kept at its turn. Gives H of all rows."""
+    a, n = Letters(meta), len(rows.ids)
+    tau = None if meta["threshold"] == "inf" else hexadecimal(meta["threshold"])
+    H, P = identity(a.c, a.units), [[x / a.units**2 for x in line] for line in identity(a.c, a.units)]
+    for i, (g, key) in enumerate(zip(rows.grid, rows.ids, strict=True), 1):
+        kept = is_drawn(meta, key) or (tau is not None and compared(H, P, g, tau, Fraction(a.units)) > 0)
+        need(kept, "decisions", f"row {i} of {n} would not be kept: its leverage is not above the threshold")
         add_outer(H, g)
-        follow(P, g)
-        tick(i + 1, rows.n)
-    return H, P
+        if tau is not None:
+            follow(P, g)
+        tick(i, n)
+    return H
 
 
 def follow(P: Floats, g: Sequence[int]) -> None:
@@ -822,196 +851,195 @@ def follow(P: Floats, g: Sequence[int]) -> None:
             P[i] = [p - factor * y for p, y in zip(P[i], v, strict=True)]
 
 
-def sums_of(rows: Rows, weights: Sequence[int], groups: int) -> list[list[int]]:
-    """For each class the sum of s g, or for each target that of s t g."""
-    sums = [[0] * rows.width for _ in range(groups)]
-    for g, answer, s in zip(rows.rows, rows.answers, weights, strict=True):
-        factors = [(k, s * t) for k, t in enumerate(answer)] if rows.numeric else [(answer, s)]
-        for k, factor in factors:
-            sums[k] = [x + factor * v for x, v in zip(sums[k], g, strict=True)]
+# Sums: gram is the sum of g g', class_sums that of g for each class, target_sums that of t g for each target. Where
+# rows have weights s and the loss is squared, there are also the same sums with every row s times.
+# *Proves* that no row that is gone is left in a sum, not even in its last digit.
+
+
+def sums_there(meta: Meta, tensors: Tensors) -> list[str]:
+    """The names of all sums that the file must have."""
+    weighted = "row_weights" in tensors and meta.get("loss", "squared") == "squared"
+    return (TARGET_SUMS if "target_ranges" in meta else SUMS)[: 4 if weighted else 2]
+
+
+def check_shapes(meta: Meta, tensors: Tensors) -> None:
+    """Sums and weights have their types and shapes."""
+    a = Letters(meta)
+    for name in [name for name in tensors if name in {*SUMS, *TARGET_SUMS}]:
+        take(tensors, name, "I64", [a.c * (a.c + 1) // 2] if name.endswith("gram") else [a.k, a.c])
+    n = tensors["labels"].shape[0] if "labels" in tensors else 0
+    take(tensors, "weights", "F32", [a.problems, n if a.kernel else a.c])
+
+
+def check_sums(meta: Meta, rows: Rows, tensors: Tensors, H: Matrix, names: list[str], times: Sequence[int]) -> Matrix:
+    """Gram matrix and sums by class or target, each row so many times; the latter are returned.
+
+    H is the Gram matrix with a multiple of the identity added, which is taken off again.
+    """
+    a = Letters(meta)
+    diagonal = a.units * (16 if names[0] == "weighted_gram" else 1)
+    # No sum can exceed 2^53, up to which the program that wrote the file counts without rounding.
+    fit = diagonal + sum(times) * (2**a.p - 1) ** 2 <= 2**53
+    need(fit, "sums", "there are more rows, or heavier ones, than the sums can hold")
+    gram = [x - diagonal * (i == j) for i, line in enumerate(H) for j, x in enumerate(line[: i + 1])]
+    need(take(tensors, names[0], "I64", [len(gram)]).tolist() == gram, "sums", f"{names[0]} is not that of the rows")
+    sums = [[0] * a.c for _ in range(a.k)]
+    for g, answer, s in zip(rows.grid, rows.answers, times, strict=True):
+        for k, factor in enumerate(answer) if a.regression else [(answer[0], 1)]:
+            sums[k] = [x + s * factor * v for x, v in zip(sums[k], g, strict=True)]
+    stored = take(tensors, names[1], "I64", [a.k, a.c]).tolist()
+    need(stored == list(itertools.chain(*sums)), "sums", f"{names[1]} are not those of the rows")
     return sums
 
 
-def right_sides(sums: list[list[int]], numeric: bool) -> list[list[int]]:
-    """The sum of y g for each row of weights.
+# Weights of the squared loss: 2^p H^-1 (sum of y g), y = 1 for the rows of a class and -1 for all others; of the last
+# class alone where there are two or one. Regressions: H^-1 (sum of t g). Each entry is rounded to float32.
+# *Proves* that weights are those of the stored rows, however they were computed.
 
-    y is 1 for the rows of a class and -1 for the rest: of each class where there are more than two, else of the last.
-    """
-    if numeric:
+
+def right_sides(meta: Meta, sums: Matrix) -> Matrix:
+    """The right-hand side for each row of weights, from the sums by class or target."""
+    a = Letters(meta)
+    if a.regression:
         return sums
     total = [sum(column) for column in zip(*sums, strict=True)]
-    against = [[2 * x - t for x, t in zip(line, total, strict=True)] for line in sums]
-    return against if len(sums) > 2 else against[-1:]
+    against = [[(2 * x - t) << a.p for x, t in zip(line, total, strict=True)] for line in sums]
+    return against[-a.problems :] or [[0] * a.c]
 
 
-def check_linear_model(rows: Rows, tick: Callable[[int, int], None], say: Callable[[str, str], None]) -> None:
-    """Sums, decisions and weights of a linear model or a regression."""
-    meta, bits = rows.meta, rows.meta["bits"]
-    units = digits(meta["capacity_units"], "capacity_units")
-    groups = len(meta["target_ranges"] if rows.numeric else meta["classes"])
-    by_group = "target_sums" if rows.numeric else "class_sums"
-    need(units + rows.n * (2**bits - 1) ** 2 <= 2**53, "sums", "there are more rows than the sums can hold")
-    d, squared = rows.width, rows.numeric or meta["loss"] == "squared"
-    triangular = [d * (d + 1) // 2]
-    # Tensors must be there before anything long is begun.
-    stored = {name: rows.take(name, "I64", shape) for name, shape in ((by_group, [groups, d]), ("gram", triangular))}
-    weighted = squared and rows.weights is not None
-    if weighted:
-        stored |= {
-            "weighted_gram": rows.take("weighted_gram", "I64", triangular),
-            f"weighted_{by_group}": rows.take(f"weighted_{by_group}", "I64", [groups, d]),
-        }
-    count = groups if rows.numeric or groups > 2 else 1
-    weights = rows.take("weights", "F32", [count, d])
-    nothing_else(rows)
+def check_weights(tensors: Tensors, found: Matrix) -> str:
+    """Every bit."""
+    stored = take(tensors, "weights", "F32", [len(found), len(found[0])]).tolist()
+    need(stored == list(itertools.chain(*found)), "weights", "they are not what the rows give, to the last bit")
+    return f"{len(stored)} weights are right to the last bit"
 
-    H, P = replay(rows, tick)
-    say("decisions", f"each of {rows.n} rows is kept, in the order in which they stand")
-    sums = sums_of(rows, [1] * rows.n, groups)
-    need(list(stored["gram"]) == triangle(H, units), "sums", "gram is not the sum over the rows")
-    need(list(stored[by_group]) == list(itertools.chain(*sums)), "sums", f"{by_group} are not the sums over the rows")
-    if weighted:
-        assert rows.weights is not None
-        need(16 * units + sum(rows.weights) * (2**bits - 1) ** 2 <= 2**53, "sums", "rows weigh more than sums can hold")
-        H, units = identity(d, 16 * units), 16 * units
-        for g, s in zip(rows.rows, rows.weights, strict=True):
+
+def check_linear_model(state: State, tick: Tick) -> Iterator[tuple[str, str]]:
+    """Decisions, sums and weights of a linear model or a regression; says what holds as it goes."""
+    _, meta, tensors, rows, _ = state
+    names, ones, units = sums_there(meta, tensors), [1] * len(rows.ids), Letters(meta).units
+    fit = set(tensors) & {*SUMS, *TARGET_SUMS} == set(names)
+    need(fit, "rows", "sums are missing, or there are some that must not be there")
+    H = check_decisions(meta, rows, tick)
+    yield "decisions", f"each of {len(rows.ids)} rows is kept, in the order in which they stand"
+    sums = check_sums(meta, rows, tensors, H, names[:2], ones)
+    if names[2:]:
+        units *= 16
+        H = identity(len(H), units)
+        for g, s in zip(rows.grid, rows.row_weights, strict=True):
             add_outer(H, g, s)
-        sums, P = sums_of(rows, rows.weights, groups), float_inverse(H)
-        need(list(stored["weighted_gram"]) == triangle(H, units), "sums", "weighted_gram is not the sum over the rows")
-        fit = list(stored[f"weighted_{by_group}"]) == list(itertools.chain(*sums))
-        need(fit, "sums", f"weighted_{by_group} are not the sums over the rows")
-    say("sums", f"{sum(map(len, stored.values()))} sums are those of the rows")
-
-    if squared:
-        sides = right_sides(sums, rows.numeric) or [[0] * d]
-        scale = 0 if rows.numeric else bits  # a target t stands for t 2^-p, where a label stands for 1 or -1
-        found = [solved_bits(H, P, [x << scale for x in side], Fraction(units)) for side in sides]
+        sums = check_sums(meta, rows, tensors, H, names[2:], rows.row_weights)
+    yield "sums", f"{', '.join(names)} are those of the rows"
+    if meta.get("loss") == "logistic":
+        found = logistic_weights(meta, rows, take(tensors, "weights", "F32", [Letters(meta).problems, len(H)]))
     else:
-        found = logistic_bits(rows, weights)
-    need(list(weights) == list(itertools.chain(*found)), "weights", "they are not what the rows give, to the last bit")
-    say("weights", f"{len(weights)} weights are right to the last bit")
+        P = float_inverse(H)
+        found = [rounded_solution(H, P, b, Fraction(units)) for b in right_sides(meta, sums)]
+    yield "weights", check_weights(tensors, found)
 
 
-def nothing_else(rows: Rows) -> None:
-    """No tensor may be there that nothing asks for."""
-    need(set(rows.tensors) == rows.expected, "rows", "there is a tensor that must not be there")
-
-
-# ------------------------------------------------------------------------------------------- 7 Logistic weights
-# F(w) = alpha/2 |w|^2 + sum of c_i log(1 + exp(-a_i.w)), a_i = y_i g_i / 2^p, |a_i| < 1, has one minimiser w*, and
+# ---------------------------------------------------------------------------------------------- 8 Logistic weights
+# F(w) = alpha/2 |w|^2 + sum of c_i log(1 + exp(-a_i.w)), a_i = y_i g_i / 2^p, |a_i| < 1, c_i the weight of the row
+# times that of its class. It has one minimiser w*, and for every w
 #
-#     |w* - w| <= |grad F(w)| / alpha   for every w,
-#     grad F(w) = alpha w - sum of c_i p_i a_i,   p_i = 1 / (1 + exp(a_i.w)).
+#     |w* - w| <= |grad F(w)| / alpha,     grad F(w) = alpha w - sum of c_i p_i a_i,     p_i = 1 / (1 + exp(a_i.w)).
 #
 # w is taken as integers over 2^K. Margins a_i.w are then exact, each p_i is known within 2^-K, sums are exact again.
+# As in part 6, w may come from anywhere: it starts at the stored weights, and Newton's method in floats moves it.
 
-WEIGHT_SCALE = 43  # weights of classes are float32 from 2^-16, 24 bits long, those of rows sixteenths: 16 + 23 + 4
+C_BITS = 43  # c_i in units of 2^-43: weights of classes are float32 from 2^-16, 24 bits long, those of rows sixteenths
 
 
-def class_weights(rows: Rows) -> list[Fraction]:
+def class_weights(meta: Meta, rows: Rows) -> list[Fraction]:
     """How much each class counts."""
-    given, classes = class_weight_of(rows.meta), rows.meta["classes"]
+    given, k = meta["class_weight"], len(meta["classes"])
     if given is None:
-        return [Fraction(1)] * len(classes)
-    if isinstance(given, dict):
-        values = class_values(classes, rows.meta["class_kind"]) if classes else []
-        return [given.get(value, Fraction(1)) for value in values]
+        return [Fraction(1)] * k
+    if given != "balanced":
+        labels = class_values([label for label, _ in given["weights"]], given["kind"])
+        weights = dict(zip(labels, (hexadecimal(weight) for _, weight in given["weights"]), strict=True))
+        return [weights.get(value, Fraction(1)) for value in class_values(meta["classes"], meta["class_kind"])]
     masses: Counter[int] = Counter()
-    for label, s in zip(rows.answers, rows.weights or [16] * rows.n, strict=True):
+    for (label,), s in zip(rows.answers, rows.row_weights, strict=True):
         masses[label] += s
-    low, high = Fraction(1, 2**16), Fraction(2**16)
-    total, present = sum(masses.values()), len(masses)
-    shares = [Fraction(total, present * masses[k]) if masses[k] else Fraction(1) for k in range(len(classes))]
-    return [min(max(from_bits(bits_of_float32(share)), low), high) for share in shares]
+    shares = [Fraction(masses.total(), len(masses) * masses[c]) if c in masses else Fraction(1) for c in range(k)]
+    return [min(max(float32(float32_bits(share)), Fraction(1, 2**16)), Fraction(2**16)) for share in shares]
 
 
-def logistic_bits(rows: Rows, stored: Sequence[int]) -> list[list[int]]:
-    """The published bits of each class against the rest where there are more than two classes, else of the last one."""
-    k, d = len(rows.meta["classes"]), rows.width
-    if rows.n == 0:
-        return [[0] * d] * (k if k > 2 else 1)
-    of_class, of_rows = class_weights(rows), rows.weights or [16] * rows.n
-    scale = Fraction(1 << WEIGHT_SCALE, 16)
-    counts = [int(of_class[label] * s * scale) for label, s in zip(rows.answers, of_rows, strict=True)]
-    problems = list(range(k)) if k > 2 else [k - 1]
+def logistic_weights(meta: Meta, rows: Rows, stored: Sequence[int]) -> Matrix:
+    """The bits of each class against the rest where there are more than two classes, else of the last one."""
+    a = Letters(meta)
+    if not rows.ids:
+        return [[0] * a.c] * a.problems
+    of_class, labels = class_weights(meta, rows), [label for (label,) in rows.answers]
+    counts = [int(of_class[label] * s * 2 ** (C_BITS - 4)) for label, s in zip(labels, rows.row_weights, strict=True)]
     found = []
-    for i, positive in enumerate(problems):
-        signed = [
-            list(g) if label == positive else [-v for v in g] for g, label in zip(rows.rows, rows.answers, strict=True)
-        ]
-        guess = [struct.unpack("<f", struct.pack("<I", bits))[0] for bits in stored[i * d : (i + 1) * d]]
-        found.append(Logistic(signed, counts, rows.meta, d).bits(guess))
+    for i, positive in enumerate(range(a.k)[-a.problems :]):
+        signed = [[v if label == positive else -v for v in g] for g, label in zip(rows.grid, labels, strict=True)]
+        start = [struct.unpack("<f", struct.pack("<I", bits))[0] for bits in stored[i * a.c : (i + 1) * a.c]]
+        found.append(Logistic(signed, counts, meta).published_bits(start))
     return found
 
 
 class Logistic:
-    """One problem: rows with the label multiplied in, and weights of rows in units of 2^-43."""
+    """One class against the rest: rows with the label multiplied in, and their weights c_i."""
 
-    def __init__(self, signed: list[list[int]], counts: list[int], meta: dict[str, Any], d: int) -> None:
-        self.signed, self.counts, self.grid, self.d = signed, counts, meta["bits"], d
-        self.alpha = Fraction(digits(meta["alpha_units"], "alpha_units"), 4 ** meta["bits"])
+    def __init__(self, signed: Matrix, counts: list[int], meta: Meta) -> None:
+        self.signed, self.counts, self.p, self.d = signed, counts, meta["bits"], len(signed[0])
+        self.alpha = Fraction(digits(meta["alpha_units"]), 4 ** meta["bits"])
 
-    def bits(self, guess: list[float]) -> list[int]:
-        """What is published: two roundings, both of which never turn the order of two numbers round."""
-        w, P = self.newton(guess)
-        for K in (128, 256, 512, 1024, 2048, 4096):
-            W, last = to_integers(w, K), None
-            while True:
-                gradient, slack = self.gradient(W, K)
-                length = math.isqrt(dot(gradient, gradient)) + 1 + slack
-                radius = Fraction(length, 1 << (2 * K + WEIGHT_SCALE)) / self.alpha
-                ends = [[self.published(Fraction(x, 1 << K) + s * radius) for s in (-1, 1)] for x in W]
-                if all(low == high for low, high in ends):
-                    return [low for low, _ in ends]
-                if last is not None and 2 * radius > last:
-                    break
-                last, slope = radius, to_floats(gradient, 2 * K + WEIGHT_SCALE)
-                W = [x - s for x, s in zip(W, to_integers((dot(line, slope) for line in P), K), strict=True)]
-        wrong("weights", "4096 bits do not decide a weight")
+    def published_bits(self, start: list[float]) -> list[int]:
+        """Both roundings of :meth:`published` keep order, so a weight is known once both ends have the same bits."""
+        for w in (start, [0.0] * self.d):
+            K = 128
+            W = to_integers(w, K)
+            for _ in range(100):
+                gradient, error = self.gradient(W, K)
+                length = math.isqrt(dot(gradient, gradient)) + 1
+                radius = Fraction(length + error, 1 << (2 * K + C_BITS)) / self.alpha
+                low, high = ([self.published(Fraction(x, 1 << K) + side * radius) for x in W] for side in (-1, 1))
+                if low == high:
+                    return low
+                # What is left may come from rounding, of the gradient or of W: then more bits, else another step.
+                if length >> 20 <= error + self.d * math.ceil(self.alpha * 2 ** (K + C_BITS)):
+                    W, K = [x << K for x in W], 2 * K
+                    need(K <= 4096, "weights", "4096 bits do not decide a weight")
+                else:
+                    step = self.newton_step(to_floats(W, K), to_floats(gradient, 2 * K + C_BITS))
+                    W = [x + s for x, s in zip(W, to_integers(step, K), strict=True)]
+        raise WrongError("weights", "no way was found from the stored weights, nor from zero, to the minimiser")
 
     def published(self, value: Fraction) -> int:
         """float32(rint(2^q value) / 2^q), q = 24 + max(0, ceil(log2 alpha))."""
         q = 24 + max(0, (math.ceil(self.alpha) - 1).bit_length())
-        return bits_of_float32(Fraction(round(value * 2**q), 2**q))
+        return float32_bits(Fraction(round(value * 2**q), 2**q))
 
     def gradient(self, W: list[int], K: int) -> tuple[list[int], int]:
-        """The gradient at W / 2^K in units of 2^-(2K + 43), and how wrong it may be."""
+        """The gradient at W / 2^K in units of 2^-(2K + 43), and how long its error may be."""
         sums = [0] * self.d
         for a, c in zip(self.signed, self.counts, strict=True):
-            factor = c * sigmoid(dot(a, W), K + self.grid, K)
+            factor = c * sigmoid(dot(a, W), K + self.p, K)
             sums = [x + factor * v for x, v in zip(sums, a, strict=True)]
-        up = 1 << (K + WEIGHT_SCALE)
-        exact = [self.alpha * x * up - Fraction(s << K, 1 << self.grid) for x, s in zip(W, sums, strict=True)]
+        up = 1 << (K + C_BITS)
+        exact = [self.alpha * x * up - Fraction(s << K, 1 << self.p) for x, s in zip(W, sums, strict=True)]
         # Each sigmoid is wrong by 2^-K at most, and |a_i| < 1; rounding the line below adds less than one to each.
         return [math.floor(x) for x in exact], (sum(self.counts) << K) + self.d
 
-    def newton(self, w: list[float]) -> tuple[list[float], Floats]:
-        """Something near the minimiser, and something like the inverse of the Hessian there. Nothing is promised.
-
-        It starts from the weights in the file: a guess may come from anywhere.
-        """
-        w = w if all(math.isfinite(x) and abs(x) < 1e6 for x in w) else [0.0] * self.d
-        unit, alpha = 2.0**-self.grid, float(self.alpha)
-        counts = [math.ldexp(c, -WEIGHT_SCALE) for c in self.counts]
-        for _ in range(200):
-            H = [[alpha * (i == j) for j in range(self.d)] for i in range(self.d)]
-            slope = [alpha * x for x in w]
-            for a, c in zip(self.signed, counts, strict=True):
-                there = [(j, v * unit) for j, v in enumerate(a) if v]
-                p = 1 / (1 + math.exp(min(700.0, max(-700.0, sum(w[j] * v for j, v in there)))))
-                for i, v in there:
-                    slope[i] -= c * p * v
-                    line, factor = H[i], c * p * (1 - p) * v
-                    for j, x in there:
-                        line[j] += factor * x
-            P = float_inverse(H)  # type: ignore[arg-type]
-            step = [-dot(line, slope) for line in P]
-            reach = max((abs(dot(a, step)) * unit for a in self.signed), default=0.0)
-            damped = math.log1p(reach) / reach if reach > 1e-3 else 1.0
-            w = [x + damped * s for x, s in zip(w, step, strict=True)]
-            if reach <= 1e-6 and max(map(abs, step)) <= 1e-6 * (1 + max(map(abs, w))):
-                break
-        return w, P
+    def newton_step(self, w: list[float], gradient: list[float]) -> list[float]:
+        """A step towards the minimiser, in floats, shortened where it is long. Nothing is promised."""
+        unit, alpha = 2.0**-self.p, float(self.alpha)
+        H = [[alpha * (i == j) for j in range(self.d)] for i in range(self.d)]
+        for a, c in zip(self.signed, self.counts, strict=True):
+            there = [(j, v * unit) for j, v in enumerate(a) if v]
+            p = 1 / (1 + math.exp(min(700.0, max(-700.0, sum(w[j] * v for j, v in there)))))
+            for i, v in there:
+                line, factor = H[i], math.ldexp(c, -C_BITS) * p * (1 - p) * v
+                for j, x in there:
+                    line[j] += factor * x
+        step = [-dot(line, gradient) for line in float_inverse(H)]
+        reach = max(abs(dot(a, step)) * unit for a in self.signed)
+        shorter = math.log1p(reach) / reach if 1e-3 < reach < math.inf else 1.0
+        return [shorter * s for s in step]
 
 
 def sigmoid(margin: int, scale: int, K: int) -> int:
@@ -1028,109 +1056,73 @@ def sigmoid(margin: int, scale: int, K: int) -> int:
     return int(context.multiply(value, Decimal(1 << K)))
 
 
-# ---------------------------------------------------------------------------------------------- 8 Kernel models
-# K has the kernel values of pairs of rows, each rounded to a multiple of 2^-30, as integers. H = K + mu I. A row is
-# kept if its pivot in H, h - k'H^-1 k, exceeds mu (1 + tau). Weights are 2^30 H^-1 y, y = 1 or -1.
+# ---------------------------------------------------------------------------------------------- 9 Kernel models
+# K has the kernel values of pairs of rows, each rounded to a multiple of 2^-30, as integers. H = K + mu I, mu being
+# capacity_units. A row is kept if its pivot in H, h - k'H^-1 k, exceeds mu (1 + tau). Weights are 2^30 H^-1 y, y = 1 or
+# -1. Rounding moves eigenvalues of K by n/2 at most, and n is at most mu: those of H are at least mu/2.
 
 KERNEL_BITS = 30
 LARGEST_KERNEL = 2**50
 
 
-def check_kernel(meta: dict[str, Any]) -> None:
-    """The kernel and its parameters."""
-    if meta["kernel"] == "custom":
-        raise NeedsCodeError("a kernel function of the caller's")
-    need(meta["function"] is None, "metadata", "a function is named beside a kernel that has a name")
-    need(one_of("rbf", "matern", "poly", "linear")(meta["kernel"]), "metadata", "the kernel is not known")
-    gamma, nu, coef0 = (hexadecimal(meta[name], name) for name in ("gamma", "nu", "coef0"))
-    need(Fraction(1e-100) <= gamma <= Fraction(1e100), "metadata", "gamma is not between 1e-100 and 1e100")
-    need(nu * 2 in (1, 3, 5), "metadata", "nu is none of 1/2, 3/2, 5/2")
-    need(coef0 >= 0, "metadata", "coef0 is negative")
-    need(type(meta["degree"]) is int and 1 <= meta["degree"] <= 64, "metadata", "degree is no integer from 1 to 64")
-    need(threshold_of(meta["threshold"]), "metadata", "the threshold of a kernel model is not positive")
-
-
-def kernel_value(x: Sequence[int], z: Sequence[int], meta: dict[str, Any]) -> int:
-    """The kernel of two rows in units of 2^-30, the nearest integer."""
-    name, unit = meta["kernel"], Fraction(1, 4 ** meta["bits"])
-    gamma = Fraction(1) if name == "linear" else hexadecimal(meta["gamma"], "gamma")
+def kernel_value(x: Sequence[int], z: Sequence[int], meta: Meta) -> int:
+    """The kernel of two rows in units of 2^-30, the nearest integer, halves to even."""
+    name, unit, gamma = meta["kernel"], Fraction(1, 4 ** meta["bits"]), hexadecimal(meta["gamma"])
     if name in ("linear", "poly"):
-        inner: Any = dot(x, z) * unit
-        if name == "poly":
-            inner = (gamma * inner + hexadecimal(meta["coef0"], "coef0")) ** int(meta["degree"])
-        return int(round(inner * 2**KERNEL_BITS))  # noqa: RUF046
+        inner: Fraction = dot(x, z) * unit
+        power = (gamma * inner + hexadecimal(meta["coef0"])) ** int(meta["degree"]) if name == "poly" else inner
+        return int(round(Fraction(power) * 2**KERNEL_BITS))  # noqa: RUF046
     square: Fraction = sum((a - b) ** 2 for a, b in zip(x, z, strict=True)) * unit
-    if square == 0:
-        return 1 << KERNEL_BITS
-    prec = 40
-    while True:  # exponentials of such numbers are transcendental, so this ends
-        value, error = kernel_of_distance(name, gamma, meta["nu"], square, Context(prec=prec))
-        ends: list[int] = [round((value + side * error) * 2**KERNEL_BITS) for side in (-1, 1)]
-        if ends[0] == ends[1]:
-            return ends[0]
-        prec *= 2
+    order, precision = 0 if name == "rbf" else int(hexadecimal(meta["nu"]) * 2), 40
+    while square:  # exponentials of such numbers are transcendental, never halfway: so this ends
+        value, error = kernel_of_distance(order, gamma, square, Context(prec=precision))
+        low, high = (int(round((value + side * error) * 2**KERNEL_BITS)) for side in (-1, 1))  # noqa: RUF046
+        if low == high:
+            return low
+        precision *= 2
+    return 1 << KERNEL_BITS
 
 
-def kernel_of_distance(
-    name: str, gamma: Fraction, nu: Any, square: Fraction, context: Context
-) -> tuple[Fraction, Fraction]:
-    """A kernel at a squared distance, and how wrong it may be.
+def kernel_of_distance(order: int, gamma: Fraction, square: Fraction, context: Context) -> tuple[Fraction, Fraction]:
+    """A kernel at a squared distance, and how wrong it may be: order 0 is rbf, else it is Matern's with 2 nu.
 
     Each operation is wrong by a share of 10^(1 - prec); the argument t of the exponential comes from two of them, so
     exp(-t) is wrong by (2t + 1) of these and what is multiplied with it by less than six more. That is less than 100 of
     them, since (2t + 7) (1 + t + t^2) e^-t is.
     """
-    error = Fraction(100, 10 ** (context.prec - 1))
-    if name == "rbf":
-        return as_fraction(context.exp(-as_decimal(gamma * square, context))), error
-    order = hexadecimal(nu, "nu") * 2
-    t = context.sqrt(as_decimal(gamma * gamma * order * square, context))
+    argument = gamma * square if order == 0 else gamma * gamma * order * square
+    t = context.divide(Decimal(argument.numerator), Decimal(argument.denominator))
+    t = t if order == 0 else context.sqrt(t)
     factor = Decimal(1)
     if order >= 3:
         factor = context.add(factor, t)
     if order == 5:
         factor = context.add(factor, context.divide(context.multiply(t, t), Decimal(3)))
-    return as_fraction(context.multiply(factor, context.exp(-t))), error
+    value = context.multiply(factor, context.exp(-t))
+    # A number far below all errors here would be a long fraction: zero stands in for it.
+    return Fraction(value) if value.adjusted() > -1000 else Fraction(0), Fraction(100, 10 ** (context.prec - 1))
 
 
-def as_fraction(value: Decimal) -> Fraction:
-    """A decimal number, exactly; zero in place of one far below all errors here, which would be a long fraction."""
-    return Fraction(value) if value.adjusted() > -1000 else Fraction(0)
-
-
-def as_decimal(value: Fraction, context: Context) -> Decimal:
-    """A fraction, rounded once."""
-    return context.divide(Decimal(value.numerator), Decimal(value.denominator))
-
-
-def check_kernel_model(rows: Rows, tick: Callable[[int, int], None], say: Callable[[str, str], None]) -> None:
-    """Decisions and weights of a kernel model."""
-    meta, n = rows.meta, rows.n
-    mu, tau = digits(meta["capacity_units"], "capacity_units"), threshold_of(meta["threshold"])
-    assert tau is not None
-    groups = len(meta["classes"])
-    count = groups if groups > 2 else 1
-    weights = rows.take("weights", "F32", [count, n])
-    nothing_else(rows)
+def check_kernel_model(state: State, tick: Tick) -> Iterator[tuple[str, str]]:
+    """Decisions and weights of a kernel model, which has no sums; says what holds as it goes."""
+    _, meta, tensors, rows, _ = state
+    a, n, tau = Letters(meta), len(rows.ids), hexadecimal(meta["threshold"])
+    mu, floor = a.units, Fraction(a.units, 2)
     need(n <= mu, "decisions", "there are more rows than the capacity allows")
-    floor = Fraction(mu, 2)  # rounding moves eigenvalues of K by n/2 at most
     H: Matrix = []
     P: Floats = []
-    for i, g in enumerate(rows.rows):
-        k = [kernel_value(other, g, meta) for other in rows.rows[:i]]
-        own = kernel_value(g, g, meta)
-        kept = compare_form(H, P, k, own - mu * tau, floor) < 0 if i else own > mu * tau
+    for i, g in enumerate(rows.grid):
+        k, own = [kernel_value(other, g, meta) for other in rows.grid[:i]], kernel_value(g, g, meta)
+        need(max(map(abs, [*k, own])) <= LARGEST_KERNEL, "decisions", "kernel values are larger than they may be")
+        kept = compared(H, P, k, own - mu * tau, floor) < 0  # that is, own + mu - k'H^-1 k > mu + mu tau
         need(kept, "decisions", f"row {i + 1} of {n} would not be kept: its pivot is not above the threshold")
         H = [[*line, x] for line, x in zip(H, k, strict=True)] + [[*k, own + mu]]
-        need(max(map(abs, [*k, own])) <= LARGEST_KERNEL, "decisions", "kernel values are larger than they may be")
         P = bordered(P, k, own + mu)
         tick(i + 1, n)
-    say("decisions", f"each of {n} rows is kept, in the order in which they stand")
-    positive = range(groups) if groups > 2 else [groups - 1]
-    signs = [[1 if label == c else -1 for label in rows.answers] for c in positive]
-    found = [solved_bits(H, P, [y << KERNEL_BITS for y in line], floor) for line in signs]
-    need(list(weights) == list(itertools.chain(*found)), "weights", "they are not what the rows give, to the last bit")
-    say("weights", f"{len(weights)} weights are right to the last bit")
+    yield "decisions", f"each of {n} rows is kept, in the order in which they stand"
+    positive = range(max(a.k, 1))[-a.problems :]
+    sides = [[(1 if label == c else -1) << KERNEL_BITS for (label,) in rows.answers] for c in positive]
+    yield "weights", check_weights(tensors, [rounded_solution(H, P, b, floor) for b in sides])
 
 
 def bordered(P: Floats, k: Sequence[int], own: int) -> Floats:
@@ -1138,205 +1130,15 @@ def bordered(P: Floats, k: Sequence[int], own: int) -> Floats:
     v = [dot(line, k) for line in P]
     pivot = own - dot(k, v)
     pivot = pivot if abs(pivot) > 1e-300 else 1e-300
-    grown = [[p + a * b / pivot for p, b in zip(line, v, strict=True)] for line, a in zip(P, v, strict=True)]
-    return [[*line, -a / pivot] for line, a in zip(grown, v, strict=True)] + [[*(-a / pivot for a in v), 1 / pivot]]
+    grown = [[p + x * y / pivot for p, y in zip(line, v, strict=True)] for line, x in zip(P, v, strict=True)]
+    return [[*line, -x / pivot] for line, x in zip(grown, v, strict=True)] + [[*(-x / pivot for x in v), 1 / pivot]]
 
 
-# ----------------------------------------------------------------------------------------------------- 9 Shards
-
-LARGEST_FILE = 209_715_200
-LARGEST_SHARD = 16_777_216
+# ----------------------------------------------------------------------------------------------- 10 How long it takes
+# What is done to one entry of a matrix is timed here and now; the rest is counting entries.
 
 
-def joined(path: Path, head: dict[str, Any], tensors: dict[str, Tensor]) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Head and shards as the one file that they stand for: its metadata and its tensors."""
-    names, order = head["shards"], tensors.get("order")
-    fit = isinstance(names, list) and names and all(is_text(s) and re.fullmatch("[0-9a-f]{64}", s) for s in names)
-    need(fit and len(set(names)) == len(names), "shards", "the names of shards")
-    need(order is not None and order.dtype == "I32" and len(order.shape) == 1, "shards", "the tensor order")
-    assert order is not None
-    parts = [read_shard(path.with_name(f".{path.name}.parts") / name, name, head) for name in names]
-    lengths = Counter(order.values)
-    need(lengths == {k: part.n for k, part in enumerate(parts)}, "shards", "order does not fit the shards")
-    turns = [iter(range(part.n)) for part in parts]
-    found = [(parts[k], next(turns[k])) for k in order.values]
-    meta = {name: value for name, value in head.items() if name != "shards"}
-    meta["format"] = head["format"].removesuffix("-sharded")
-    whole = {name: tensor for name, tensor in tensors.items() if name != "order"}
-    whole |= tensors_of(found, meta)
-    rows = Rows(meta, whole)
-    total, sizes = rows.sizes(rows.rows, sparse="rows.lengths" in whole)
-    need(total > LARGEST_FILE, "shards", "so few rows belong into one file")
-    hashes = [shard_hash(key) for key in rows.ids]
-    tree = divided(sorted(range(rows.n), key=hashes.__getitem__), hashes, sizes, 255)
-    held = [
-        sorted((i for i, k in enumerate(order.values) if k == s), key=hashes.__getitem__) for s in range(len(parts))
-    ]
-    need(tree == held, "shards", "rows stand in other shards than their ids say")
-    return meta, whole
-
-
-def read_shard(path: Path, name: str, head: dict[str, Any]) -> Rows:
-    """The rows of one shard, whose name is the SHA-256 of its bytes."""
-    raw = path.read_bytes()
-    need(hashlib.sha256(raw).hexdigest() == name, "shards", "the name of a shard is not the SHA-256 of its bytes")
-    meta, tensors = read_container(raw)
-    need(meta["format"] == "erasable-shard", "shards", "a shard is of another format")
-    members = {"format", "version", "checksum", "id_kind", "subject_kind"}
-    members |= {"n_features"} if "rows.lengths" in tensors else set()
-    need(set(meta) == members, "shards", "a shard has other members")
-    need(meta.get("n_features", head["n_features"]) == head["n_features"], "shards", "a shard has other columns")
-    rows = Rows({**head, "id_kind": meta["id_kind"], "subject_kind": meta["subject_kind"]}, tensors)
-    nothing_else(rows)
-    need(rows.n and meta["id_kind"] == head["id_kind"], "shards", "a shard has no rows, or ids of another kind")
-    need(meta["subject_kind"] in (None, head["subject_kind"]), "shards", "a shard has subjects of another kind")
-    return rows
-
-
-def shard_hash(key: Any) -> int:
-    """The hash that sorts a row into the tree."""
-    text = b"i%d" % key if isinstance(key, int) else b"s" + key.encode() if isinstance(key, str) else b"b" + key
-    return int.from_bytes(hashlib.sha256(text).digest(), "big")
-
-
-def divided(rows: list[int], hashes: list[int], sizes: list[int], bit: int) -> list[list[int]]:
-    """The shards of these rows: a node that is too large is divided by the next bit."""
-    if len(rows) < 2 or sum(sizes[i] for i in rows) <= LARGEST_SHARD:
-        return [rows] if rows else []
-    halves = ([i for i in rows if hashes[i] >> bit & 1 == half] for half in (0, 1))
-    return [node for half in halves for node in divided(half, hashes, sizes, bit - 1)]
-
-
-def tensors_of(places: list[tuple[Rows, int]], meta: dict[str, Any]) -> dict[str, Tensor]:
-    """The tensors of rows, names and answers that one file would have."""
-    n, one = len(places), places[0][0]
-    lines = [part.rows[i] for part, i in places]
-    dense, sparse = one.sizes(lines, sparse=False)[0], one.sizes(lines, sparse=True)[0]
-    found: dict[str, Tensor] = {}
-    if one.numeric:
-        answers = [t for part, i in places for t in part.answers[i]]
-        found["targets"] = Tensor(one.integers, [n, len(meta["target_ranges"])], answers)
-    else:
-        found["labels"] = Tensor("I32", [n], [part.answers[i] for part, i in places])
-    if 2 * sparse < dense:
-        entries = [[(j, v) for j, v in enumerate(g[: meta["n_features"]]) if v] for g in lines]
-        flat = list(itertools.chain(*entries))
-        found["rows.lengths"] = Tensor(one.narrowest(), [n], map(len, entries))
-        found["rows.columns"] = Tensor(one.narrowest(), [len(flat)], (j for j, _ in flat))
-        found["rows.values"] = Tensor(one.integers, [len(flat)], (v for _, v in flat))
-    else:
-        found["rows"] = Tensor(one.integers, [n, one.width], itertools.chain(*lines))
-    weights = [part.weights[i] if part.weights else 16 for part, i in places]
-    if any(s != 16 for s in weights):
-        found["row_weights"] = Tensor("I16", [n], weights)
-    put_keys(found, "ids", meta["id_kind"], [part.ids[i] for part, i in places])
-    owners = [part.subjects[i] for part, i in places]
-    if any(len(several) > 1 for several in owners):
-        found["subjects.lengths"] = Tensor("I32", [n], map(len, owners))
-        put_keys(found, "subjects", meta["subject_kind"], list(itertools.chain(*owners)))
-    elif any(owners):
-        if not all(owners):
-            found["subjects.present"] = Tensor("U8", [n], (len(several) for several in owners))
-        nobody = {"int": 0, "str": "", "bytes": b""}[meta["subject_kind"]]
-        put_keys(found, "subjects", meta["subject_kind"], [several[0] if several else nobody for several in owners])
-    return found
-
-
-def put_keys(found: dict[str, Tensor], what: str, kind: str, keys: list[Any]) -> None:
-    """The tensors of ids or subjects."""
-    if kind == "int":
-        found[what] = Tensor("I64", [len(keys)], keys)
-        return
-    raw = [key.encode() if kind == "str" else key for key in keys]
-    found[f"{what}.ends"] = Tensor("I64", [len(keys)], itertools.accumulate(map(len, raw)))
-    found[what] = Tensor("U8", [sum(map(len, raw))], b"".join(raw))
-
-
-# --------------------------------------------------------------------------------------------------- 10 One file
-
-
-class Check:
-    """All of it, in order. ``said`` holds what was found to be right."""
-
-    def __init__(self, path: Path, notify: Callable[[str], None], tick: Callable[[int, int], None]) -> None:
-        self.path, self.notify, self.tick = path, notify, tick
-        self.said: list[tuple[str, str]] = []
-        self.facts: dict[str, Any] = {}
-
-    def say(self, part: str, line: str) -> None:
-        """Remember, and tell, that a part holds."""
-        self.said.append((part, line))
-        self.notify(f"{part:<10} {line}")
-
-    def run(self, *, estimate_only: bool = False) -> None:
-        """Raises :class:`WrongError` or :class:`NeedsCodeError`, unless everything holds."""
-        if self.path.exists() and not self.path.is_file():
-            raise OSError(0, "it is no regular file")
-        raw = self.path.read_bytes()
-        meta, tensors = read_container(raw)
-        self.facts["format"] = meta["format"]
-        need(meta["format"] != "erasable-shard", "layout", "this is a part of a model; give the file that names it")
-        check_metadata(meta)
-        if meta["format"] in ("erasable-general", "erasable-core-set"):
-            Names(meta, tensors).check_classes_have_rows()
-            raise NeedsCodeError(meta["format"])
-        if meta["format"].endswith("-sharded"):
-            meta, tensors = joined(self.path, meta, tensors)
-            raw = written(meta, tensors)
-        rows = Rows(meta, tensors)
-        rows.check_classes_have_rows()
-        if "kernel" not in meta:
-            size = rows.sizes(rows.rows, sparse="rows.lengths" in tensors)[0]
-            sharded = self.facts["format"].endswith("-sharded")
-            need(sharded or size <= LARGEST_FILE, "layout", "so many rows must be written in several files")
-        self.facts |= {"core_rows": rows.n, "columns": rows.width, "digest": hashlib.sha256(raw).hexdigest()}
-        self.facts["estimated_seconds"] = estimate(rows)
-        self.notify(f"{self.path}: {self.facts['format']}, {rows.n} rows, {rows.width} columns")
-        about = spoken(self.facts["estimated_seconds"])
-        self.notify(f"This takes {about} of one processor, going by a small probe; longer where it is busy.")
-        if (
-            size := 100 * (rows.n if "kernel" in meta else rows.width) ** 2
-        ) > 2**29:  # two matrices of Python's numbers
-            self.notify(f"It needs some {size / 2**30:.1f} GiB of memory.")
-        if estimate_only:
-            return
-        self.say("layout", "layout, checksum and metadata are as docs/format.md says")
-        (check_kernel_model if "kernel" in meta else check_linear_model)(rows, self.tick, self.say)
-
-
-def estimate(rows: Rows) -> float:
-    """Seconds that the check will take: the same code timed on a few rows, and how its work grows."""
-    n, d = rows.n, rows.width
-    if n == 0:
-        return 0.0
-    problems = max(1, len(rows.meta["target_ranges"] if rows.numeric else rows.meta["classes"]))
-    some = rows.rows[:12]
-    if "kernel" in rows.meta:
-        a_pair = timed(lambda: [kernel_value(x, some[0], rows.meta) for x in some]) / len(some)
-        guess, proof, _ = seconds_a_step(min(n, 40))
-        return float(n * n / 2 * a_pair + n**3 / 3 * (guess + proof) + 6 * problems * n * n * proof)
-    guess, proof, sums = seconds_a_step(min(d, 60))
-    filled: float = sum(sum(1 for v in g if v) for g in some) / len(some)
-    decided = 0 if rows.meta["threshold"] == "inf" else n
-    seconds: float = decided * d * d * proof + n * d * d * guess + n * filled**2 * sums
-    if rows.weights is not None and rows.meta.get("loss") != "logistic":
-        seconds += n * filled**2 * sums + 2 * d**3 * guess
-    if rows.meta.get("loss") == "logistic":
-        probe = Logistic([list(g) for g in some], [1 << WEIGHT_SCALE] * len(some), rows.meta, d)
-        a_row = timed(lambda: probe.gradient([1 << 100] * d, 128)) / len(some)
-        return seconds + (problems if problems > 2 else 1) * (n * (3 * a_row + filled**2 * sums) + 2 * d**3 * guess)
-    return seconds + 5 * problems * d * d * proof
-
-
-def seconds_a_step(d: int) -> tuple[float, float, float]:
-    """Seconds, for each entry of a matrix, of following an inverse in floats, of a proof, and of a sum."""
-    H, g = identity(d, 2**30), [(37 * j) % 101 + 1 for j in range(d)]
-    P = float_inverse(H)
-    guess, sums = timed(lambda: follow(P, g)), timed(lambda: add_outer(H, g))
-    return guess / d**2, timed(lambda: next(iter(corrections(H, P, g)))) / d**2, sums / d**2
-
-
-def timed(work: Callable[[], Any]) -> float:
+def seconds_of(work: Callable[[], Any]) -> float:
     """Seconds of this processor that some work takes: the least of several times."""
     times: list[float] = []
     begin = time.process_time()
@@ -1347,77 +1149,129 @@ def timed(work: Callable[[], Any]) -> float:
     return min(times)
 
 
-def spoken(seconds: float) -> str:
-    """So many seconds, roughly, in words."""
-    if seconds < 1:
-        return "less than a second"
-    for unit, size in (("days", 86400), ("hours", 3600), ("minutes", 60)):
-        if seconds >= 2 * size:
-            return f"about {seconds / size:.0f} {unit}"
-    return f"about {seconds:.0f} seconds"
+def estimate(state: State) -> float:
+    """Seconds that the check will take."""
+    _, meta, tensors, rows, _ = state
+    a, n, some = Letters(meta), len(rows.ids), rows.grid[:12]
+    if n == 0:
+        return 0.0
+    d = min(n, 40) if a.kernel else min(a.c, 60)
+    H, g = identity(d, 2**30), [(37 * j) % 101 + 1 for j in range(d)]
+    P = float_inverse(H)
+    guess, proof = seconds_of(lambda: follow(P, g)) / d / d, seconds_of(lambda: next(approached(H, P, g))) / d / d
+    add = seconds_of(lambda: add_outer(H, g)) / d / d
+    if a.kernel:
+        a_pair = seconds_of(lambda: kernel_value(some[-1], some[0], meta))
+        return n * n / 2 * a_pair + n * n * n / 3 * (guess + proof) + 6 * a.problems * n * n * proof
+    filled = sum(1 for row in some for v in row if v) / len(some)
+    seconds = n * filled * filled * add * len(sums_there(meta, tensors)) / 2
+    seconds += 0.0 if meta["threshold"] == "inf" else n * a.c * a.c * (guess + proof)
+    if meta.get("loss") != "logistic":
+        return seconds + 2 * a.c * a.c * a.c * guess + 5 * a.problems * a.c * a.c * proof
+    probe = Logistic([list(row) for row in some], [1 << C_BITS] * len(some), meta)
+    a_row = seconds_of(lambda: probe.gradient([1 << 100] * a.c, 128)) / len(some)
+    return seconds + a.problems * (n * (2 * a_row + filled * filled * add) + 2 * a.c * a.c * a.c * guess)
 
 
-class Progress:
-    """A line on standard error that says how many rows are decided, where that is a terminal."""
+# -------------------------------------------------------------------------------------------- 11 All of it, in order
 
-    def __init__(self, quiet: bool) -> None:
-        self.shown, self.start, self.last = not quiet and sys.stderr.isatty(), time.monotonic(), 0.0
 
-    def tick(self, done: int, total: int) -> None:
-        """So many of all rows are decided."""
-        now = time.monotonic()
-        if self.shown and (now - self.last > 0.5 or done == total):
-            self.last = now
-            end = "\n" if done == total else ""
-            print(f"\r{done} of {total} rows decided, {now - self.start:.0f} s", end=end, file=sys.stderr, flush=True)
+class State(NamedTuple):
+    """What a model file, or a head with its shards, holds; and its digest."""
+
+    format: str  # that of the file given; of a head with shards, meta has the format of the one file
+    meta: Meta
+    tensors: Tensors
+    rows: Rows
+    digest: str
+
+
+def read_state(path: Path) -> State:
+    """Parts 2 to 5: the layout. Raises :class:`NeedsCodeError` for what a file cannot hold."""
+    if path.exists() and not path.is_file():
+        raise OSError(0, "it is no regular file")
+    raw = path.read_bytes()
+    meta, tensors = read_container(raw)
+    check_metadata(meta)
+    form = meta["format"]
+    if "bits" not in meta:  # erasable-general, erasable-core-set
+        n = tensors["labels"].shape[0] if "labels" in tensors else 0
+        check_labels(meta, take(tensors, "labels", "I32", [n]))
+        read_names(meta, tensors, n)
+        raise NeedsCodeError(form)
+    check_shapes(meta, tensors)  # first, since it bounds the number of columns by the length of the file
+    if "shards" in meta:
+        meta, tensors = joined(path, meta, tensors)
+        raw = written(meta, tensors)
+    elif "kernel" not in meta:
+        size = sum(len(tensors[name].body) for name in ROWS[:4] if name in tensors)
+        need(size <= LARGEST_FILE, "layout", "so many rows must be written in several files")
+    rows = read_rows(meta, tensors)
+    if meta.get("kernel") == "custom":
+        raise NeedsCodeError("erasable-kernel with a function of the caller's")
+    return State(form, meta, tensors, rows, hashlib.sha256(raw).hexdigest())
 
 
 HOLDS, USAGE, DOES_NOT_HOLD, UNREADABLE, NEEDS_CODE = 0, 2, 4, 5, 8
 
 
-def verdict(path: Path, notify: Callable[[str], None], tick: Callable[[int, int], None], estimate_only: bool) -> Any:
-    """The exit code and what is to be said about a file, as a dictionary."""
-    check, start = Check(path, notify, tick), time.process_time()
-    found: dict[str, Any] = {"model": str(path), "verified": False}
+def verdict(path: Path, say: Callable[[str], None], tick: Tick, estimate_only: bool) -> tuple[int, dict[str, Any]]:
+    """The exit code and what was found, as a dictionary; ``say`` is told as it goes."""
+    start, code = time.process_time(), DOES_NOT_HOLD
+    found: dict[str, Any] = {"model": str(path), "verified": False, "holds": []}
     try:
-        check.run(estimate_only=estimate_only)
-    except WrongError as error:
-        code, found["part"], found["reason"] = DOES_NOT_HOLD, error.part, str(error)
-    except NeedsCodeError as error:
-        code, found["part"] = NEEDS_CODE, "code"
-        found["reason"] = f"{error}: what is stored follows from code that a file cannot hold; layout and names hold"
-    except OSError as error:
-        code, found["part"], found["reason"] = UNREADABLE, "file", str(error.strerror)
-    else:
+        state = read_state(path)
+        meta, n, columns, seconds = state.meta, len(state.rows.ids), Letters(state.meta).c, estimate(state)
+        found |= {"format": state.format, "core_rows": n, "columns": columns, "digest": state.digest}
+        found["estimated_seconds"] = seconds
+        say(f"{path}: {state.format}, {n} rows, {columns} columns")
+        memory = 100 * (n if "kernel" in meta else columns) ** 2 / 2**30  # two matrices of Python's numbers
+        needs = f" It needs some {memory:.1f} GiB of memory." if memory > 0.5 else ""
+        about = timedelta(seconds=max(1, round(seconds)))
+        say(f"This takes about {about} (hours:minutes:seconds) of one processor, longer where it is busy.{needs}")
+        if not estimate_only:
+            check = check_kernel_model if "kernel" in meta else check_linear_model
+            layout = ("layout", "layout, checksum and metadata are as docs/format.md says")
+            for part, line in itertools.chain([layout], check(state, tick)):
+                found["holds"].append(part)
+                say(f"{part:<10} {line}")
         code, found["verified"] = HOLDS, None if estimate_only else True
-    found |= {"holds": [part for part, _ in check.said], **check.facts}
+    except WrongError as error:
+        found |= {"part": error.part, "reason": str(error)}
+    except NeedsCodeError as error:
+        reason = f"{error}: what is stored follows from code that a file cannot hold; layout, checksum and names hold"
+        code, found = NEEDS_CODE, {**found, "part": "code", "reason": reason}
+    except OSError as error:
+        code, found = UNREADABLE, {**found, "part": "file", "reason": str(error.strerror)}
     return code, {**found, "seconds": round(time.process_time() - start, 3), "exit": code}
+
+
+def progress(done: int, total: int) -> None:
+    """So many rows are decided: a line on standard error, where that is a terminal."""
+    if sys.stderr.isatty() and (done % 10 == 0 or done == total):
+        print(f"\r{done} of {total} rows decided", end="\n" if done == total else "", file=sys.stderr, flush=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line."""
-    words = (__doc__ or "").split("\n\n")
-    parser = argparse.ArgumentParser(
-        prog="erasable_verify.py",
-        description="Check a model file of erasable: learn its rows again from nothing, in exact arithmetic, and "
-        "compare sums, decisions and weights with what is stored. Independent of erasable; slow.",
-        epilog=words[-1].strip(),
-    )
+    about = (__doc__ or "").split("\n\n")
+    parser = argparse.ArgumentParser(prog="erasable_verify.py", description=about[0], epilog=about[-1].strip())
     parser.add_argument("model", type=Path, help="the model file; shards are found beside it")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of lines")
     parser.add_argument("--estimate", action="store_true", help="say how long it will take, and stop")
     options = parser.parse_args(arguments)
-    notify = (lambda line: None) if options.json else (lambda line: print(line, flush=True))
-    code, found = verdict(options.model, notify, Progress(options.json).tick, options.estimate)
     if options.json:
+        code, found = verdict(options.model, lambda line: None, lambda done, total: None, options.estimate)
         print(json.dumps(found))
-    elif code == HOLDS and not options.estimate:
-        print(f"It holds. State digest {found['digest']}, {found['seconds']:.1f} s.")
+        return code
+    code, found = verdict(options.model, lambda line: print(line, flush=True), progress, options.estimate)
+    if code == HOLDS and not options.estimate:
+        print(f"It holds. State digest {found['digest']}, {found['seconds']:.1f} s.\n\n{PROVED}\n\n{NOT_PROVED}")
     elif code == NEEDS_CODE:
         print(f"Not checked: {found['reason']}.")
     elif code:
         print(f"It does not hold, {found['part']}: {found['reason']}.")
-    return int(code)
+    return code
 
 
 if __name__ == "__main__":

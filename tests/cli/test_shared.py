@@ -100,6 +100,13 @@ def test_a_table_that_is_too_wide_is_printed_whole():
     assert "│" not in narrow.file.getvalue()
 
 
+def test_a_long_name_leaves_room_for_what_is_said_of_it():
+    page = Console(file=io.StringIO(), width=80, color_system=None)
+    page.print(text_table("", ("attack", "verdict"), [("somebody who knows " * 6, "works"), ("nobody", "at chance")]))
+    assert "works" in page.file.getvalue()
+    assert "at chance" in page.file.getvalue()
+
+
 def test_json_has_no_not_a_number(capsys):
     print_json({"a": [1, None]})
     assert capsys.readouterr().out == '{\n "a": [\n  1,\n  null\n ]\n}\n'

@@ -192,7 +192,7 @@ def test_results_of_scan_and_audit_are_tables(home):
     scan |= {name: [] for name in ("twins", "not_looked_into", "ids_only", "unreadable", "skipped")}
     (home / "scan.json").write_text(json.dumps(scan))
     results = [
-        {"name": "selection <leakage>", "verdict": "works", "auc": [0.61, 0.58, 0.64], "advantage": 0.1},
+        {"name": "selection <leakage>", "verdict": "works", "auc": [0.61, 0.58, 0.64], "advantage": 0.1, "letter": "e"},
         {"name": "replay", "verdict": "at chance", "tpr_at_1_percent": 0.01},
     ]
     (home / "audit.json").write_text(json.dumps({"results": results}))
@@ -200,9 +200,23 @@ def test_results_of_scan_and_audit_are_tables(home):
     assert found.holds
     assert "1,234 files" in page
     assert "selection &lt;leakage&gt;" in page
-    assert "0.610 (0.580 to 0.640)" in page
+    assert "0.610<br><small>0.580 to 0.640</small>" in page
+    assert page.count("(e) Selection") == 1
+    assert "<td>2 ids</td>" in page
     assert "TPR at 1% FPR" in page
     assert "TPR at 0.1% FPR" not in page
+
+
+@pytest.mark.parametrize(("holds", "code"), [(True, 0), (False, 1), (None, 0)])
+def test_an_audit_that_found_a_trace_is_a_reason_not_to_hold(home, holds, code):
+    results = [{"name": "replay", "verdict": "at chance"}]
+    (home / "audit.json").write_text(json.dumps({"results": results, **({} if holds is None else {"holds": holds})}))
+    found, page = made(home, audit="audit.json")
+    assert found.holds is (code == 0)
+    assert ("The audit says that forgetting left a trace." in page) is (code == 1)
+    assert ("no trace of what was forgotten" in page) is (holds is True)
+    argued = ["evidence", "canary.erasable", "--receipts", "in", "--key", "signer.pub.pem", "--audit", "audit.json"]
+    assert run([*argued, "-o", "again"]) == code
 
 
 def test_remains_are_a_reason_not_to_hold(home, capsys):
@@ -222,6 +236,7 @@ def test_remains_are_a_reason_not_to_hold(home, capsys):
         ("scan", '{"rows": 1}'),
         ("audit", "no"),
         ("audit", '{"results": [1]}'),
+        ("audit", '{"results": [], "holds": "yes"}'),
         ("audit", '{"results": [{"name": "x", "verdict": "y\\n"}]}'),
         ("audit", '{"results": [{"name": "x", "verdict": "y", "auc": "high"}]}'),
         ("audit", '{"results": [{"name": "x", "verdict": "y", "auc": [0.5, 0.4]}]}'),

@@ -286,9 +286,11 @@ def text_table(
     from rich.table import Table
     from rich.text import Text
 
+    rows = list(rows)
+    short = all(len(row[0]) <= 40 for row in rows)  # longer ones would leave nothing of a narrow terminal to the others
     table = Table(title=Text(visible(title)) if title else None, title_justify="left")
     for i, name in enumerate(head):
-        table.add_column(Text(visible(name)), justify="right" if numbers and i else "left", no_wrap=i == 0)
+        table.add_column(Text(visible(name)), justify="right" if numbers and i else "left", no_wrap=i == 0 and short)
     for row in rows:
         table.add_row(*(Text(visible(cell)) for cell in row), style="bold" if bold(row) else None)
     return table

@@ -41,7 +41,8 @@ def evidence(
     scan and an audit found, where their results are given; what all of it covers, what not, and which attacks work.
 
     It is written also where something does not hold, and says so. Exit code 4: the model does not verify, or is damaged
-    and gets no page. Exit code 3: a receipt is none, or its signature is wrong. Exit code 1: the scan found remains.
+    and gets no page. Exit code 3: a receipt is none, or its signature is wrong. Exit code 1: the scan found remains, or
+    the audit a trace.
 
     For example:
 
@@ -69,8 +70,10 @@ def evidence(
             say(f"{found.wrong_receipts:,} of the files are no receipts, or not signed with a key given")
         if remains:
             say(f"the scan found {remains:,} remains of rows that should be gone: the page says so")
+        if found.audit_holds is False:
+            say("the audit says that forgetting left a trace: the page says so")
         if not keys:
             say("note: signatures were not checked: give --key", aside=True)
     raise typer.Exit(
-        UNVERIFIED if not found.verified else BAD_RECEIPT if found.wrong_receipts else FAILED if remains else DONE
+        UNVERIFIED if not found.verified else BAD_RECEIPT if found.wrong_receipts else DONE if found.holds else FAILED
     )

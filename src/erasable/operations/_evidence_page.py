@@ -34,7 +34,11 @@ thead { display: table-header-group; }
 .facts td:first-child { width: 48mm; color: #5b6470; }
 .digest { font: 8pt/1.35 ui-monospace, "DejaVu Sans Mono", Consolas, monospace; overflow-wrap: anywhere; }
 .short { white-space: nowrap; }
-.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+.audit td:first-child { width: 42%; }
+.audit small { font-size: 7pt; color: #5b6470; }
+.group { break-after: avoid; }
+.group th { border-bottom: .5pt solid #5b6470; padding-top: 3mm; color: #3c444e; }
+.number { font-variant-numeric: tabular-nums; white-space: nowrap; }
 .time { white-space: nowrap; font-variant-numeric: tabular-nums; }
 .verdict { border: 1pt solid #2f6b46; border-left-width: 4pt; background: #f2f8f4; padding: 3mm 4mm; }
 .verdict.bad { border-color: #b3321f; background: #fdf3f0; }
@@ -72,11 +76,18 @@ independent program does the same check.</li>
 </ul>
 <h3>Attacks that work</h3>
 <ul>
-<li><b>Selection.</b> Which rows are stored may have depended on one that left. Who reads the model and has a row with
-its id to test can often tell whether it was stored and left: it would have kept out a row that is there. It tells
-nothing else of the row. With an infinite threshold and a sample rate this does not exist.</li>
-<li><b>Before and after.</b> Who holds the model file from before a request reads the forgotten rows in it; from weights
-of before and after, much can be computed. Nothing that is done later undoes that: keep no old copies.</li>
+<li><b>Before and after.</b> Who holds the model file from before a request reads the forgotten rows in it; from the
+weights of before and after, with the model that is left, a row can be computed. Nothing that is done later undoes that:
+keep no old copies and exports.</li>
+<li><b>Selection.</b> Which other rows are stored may have depended on one that left. Who reads the model, already has a
+row with its id, and asks whether it was ever there can often tell, on some data every time: a stored row that it would
+have kept out shows that it was not there, a known row that is missing shows that something kept it out. What was in a
+row nobody learns in this way. With an infinite threshold and a sample rate this does not exist.</li>
+<li><b>The rows that stay.</b> Who reads the file reads them, and weights tell about them as those of any model do.</li>
+<li><b>A gap in memory.</b> In a running program that forgot and has written nothing since, who reads its memory sees
+that there was a row. Model files never have gaps.</li>
+<li><b>What stands around.</b> A scaler fitted on all rows, a threshold named by the number of rows, and a list of whom
+not to learn again together with its key each tell, to who knows all other rows, that there was one more.</li>
 <li><b>Guessing against a digest.</b> A receipt that holds the digest of the state before confirms a complete and right
 guess of a forgotten row (id, label, values) to somebody who also holds the model after. Two receipts in a row with the
 same state afterwards tell that the second request found nothing stored.</li>
@@ -84,7 +95,6 @@ same state afterwards tell that the second request found nothing stored.</li>
 sees which. Requests that are done together hide each other.</li>
 <li><b>Gaps in ids.</b> Where rows are numbered, a missing number suggests that a row is gone, though not what was in
 it.</li>
-<li><b>The rows that stay.</b> Who reads the file reads them.</li>
 </ul>"""
 _HOW_TO_CHECK = """<section><h2>6. How to check this page</h2>
 <ul>
@@ -102,9 +112,32 @@ out, and of the state that it left behind. Later requests, and rows learnt since
 earlier state is no fault.</p>"""
 _SCANNED = """<p class="small">A scan finds whole rows and longer parts of them as numbers, and ids as text, in files as
 they lie. What is compressed, encrypted or held elsewhere it does not see.</p>"""
-_AUDITED = """<p class="small">
-An advantage of 0, and an AUC of 0.5, is what guessing has. TPR: the share of forgotten rows
-that are recognised while so few others (FPR) are taken for such. In brackets: the interval.</p>"""
+_AUDITED = """<p class="small">Each attacker gets all that is left after rows were forgotten, and one row at a time: was
+this one learnt and forgotten, or was it never there? <b>At chance</b>: no better than guessing, which has an advantage
+of 0 and an AUC of 0.5. <b>Tells a little</b>: better than guessing. <b>Works</b>: much better. TPR: the share of
+forgotten rows that are recognised while so few others (FPR) are taken for such. Small figures: the interval. What works
+in (d), (e) and (f) uses something else than what is stored of a forgotten row: section 5 says what.</p>"""
+_AUDIT_SAYS = {
+    True: "<p>The audit's own verdict: no trace of what was forgotten was seen.</p>",
+    False: '<p class="no">The audit\'s own verdict: forgetting left a trace.</p>',
+    None: "",
+}
+_ATTACKERS = {
+    "a": "Residue: computers round, and sums may keep last digits of what was taken out",
+    "b": "Presence: the row, its direction or its id, anywhere",
+    "c": "Membership: does the model look like one that learnt the row?",
+    "d": "Before and after: the attacker kept a copy from before the request",
+    "e": "Selection: which other rows are stored because this one was there",
+    "f": "What stands around: scalers, thresholds, schemas, receipts, lists",
+}
+_TOO_SHORT = {
+    "ids": "ids",
+    "subjects": "subjects",
+    "rows": "rows in some encoding",
+    "texts": "texts of cells",
+    "numbers": "single numbers",
+    "cells": "cells of long rows",
+}
 
 
 def page(found: Evidence) -> str:
@@ -145,12 +178,18 @@ def _verdict(found: Evidence) -> str:
         if not any(filed.of_this_state for filed in found.receipts):
             rest.append("No receipt speaks of this very state: the model has changed since, or is another one.")
         rest += [] if found.scan else ["No scan for remains elsewhere is part of this page."]
+        rest.append(
+            "The model file holds, bit for bit, what learning the rows that are left in it gives, and nothing more."
+        )
+        rest.append("What that covers, and what it does not, is in section 5.")
         return f'<div class="verdict"><b>{good}</b>{" ".join(rest)}</div>'
     problems = [] if found.verified else ["The model does not verify: it is not what learning its own rows gives."]
     if found.wrong_receipts:
         problems.append(f"{_count(found.wrong_receipts, 'file')} among the receipts cannot be relied on.")
     if found.scan and found.scan["found"]:
         problems.append(f"The scan found {_count(found.scan['found'], 'remain')} of rows that should be gone.")
+    if found.audit_holds is False:
+        problems.append("The audit says that forgetting left a trace.")
     return f'<div class="verdict bad"><b>This does not hold as it stands.</b>{" ".join(problems)}</div>'
 
 
@@ -173,7 +212,7 @@ def _asked_and_done(found: Evidence) -> str:
     lines.append(_facts(facts))
     lines.append(_ASKED)
     head = ("No.", "Request", "Asked (UTC)", "Completed (UTC)", "State afterwards", "Signature")
-    lines.append(_table(head, (_receipt_row(i, f) for i, f in enumerate(filed, 1))))
+    lines.append(_table(head, (_row(_receipt_row(i, f)) for i, f in enumerate(filed, 1))))
     notes = []
     if any(f.request is None for f in filed):
         notes.append("Request numbers that are not random are withheld, since they could name somebody.")
@@ -232,14 +271,15 @@ def _scan(found: Evidence) -> str:
         return title + "<p>No scan is part of this page. Copies outside of the model were not looked for.</p>"
     s = found.scan
     blind = s["not_looked_into"] + s["ids_only"] + s["unreadable"]
+    short = [f"{many:,} {_TOO_SHORT[what]}" for what, many in s["too_short"].items() if many]
     remains = f'<span class="no">{s["found"]:,}</span>' if s["found"] else "none"
     facts = [
         ("Rows looked for", f"{s['rows']:,}"),
         ("Looked at", f"{_count(s['files'], 'file')}, {s['bytes']:,} bytes"),
         ("Remains found", remains),
-        ("Alike, under another id", f"{s['twins']:,}"),
+        ("Same numbers, another id", f"{s['twins']:,}"),
         ("Not, or only partly, seen", f"{_count(blind, 'file')}; {_count(s['skipped'], 'file')} left out on request"),
-        ("Too short to look for", f"{s['too_short']:,} names or rows"),
+        ("Too short to look for as text", ", ".join(short) or "nothing"),
     ]
     return title + _facts(facts) + _SCANNED
 
@@ -257,16 +297,16 @@ def _audit(found: Evidence) -> str:
     if found.audit is None:
         return title + "<p>No audit by attack is part of this page.</p>"
     used = [name for name in _HEADINGS if any(name in result for result in found.audit)]
-    rows = [
-        [
-            html.escape(result["name"]),
-            html.escape(result["verdict"]),
-            *(f'<span class="number">{_figure(result.get(name))}</span>' for name in used),
-        ]
-        for result in found.audit
-    ]
+    lines, group = [], None
+    for result in found.audit:
+        letter = result.get("letter")
+        if letter != group and letter in _ATTACKERS:
+            lines.append(f'<tr class="group"><th colspan="{2 + len(used)}">({letter}) {_ATTACKERS[letter]}</th></tr>')
+        group = letter
+        figures = (f'<span class="number">{_figure(result.get(name))}</span>' for name in used)
+        lines.append(_row([html.escape(result["name"]), html.escape(result["verdict"]), *figures]))
     head = ("Check or attack", "Verdict", *(_HEADINGS[name] for name in used))
-    return title + _table(head, rows) + _AUDITED
+    return title + _AUDIT_SAYS[found.audit_holds] + _table(head, lines, "audit") + _AUDITED
 
 
 # -- words and tables ----------------------------------------------------------------------------------------------
@@ -277,17 +317,20 @@ def _facts(rows: Iterable[tuple[str, str]]) -> str:
     return f'<table class="facts"><tbody>{lines}</tbody></table>'
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def _table(head: Sequence[str], rows: Iterable[str], kind: str = "listed") -> str:
     top = "".join(f"<th>{name}</th>" for name in head)
-    body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
-    return f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
+    return f'<table class="{kind}"><thead><tr>{top}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
+
+
+def _row(cells: Iterable[str]) -> str:
+    return "<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
 
 
 def _figure(value: Any) -> str:
     if value is None:
         return "–"
     if isinstance(value, list):
-        return f"{value[0]:.3f} ({value[1]:.3f} to {value[2]:.3f})"
+        return f"{value[0]:.3f}<br><small>{value[1]:.3f} to {value[2]:.3f}</small>"
     return f"{value:.3f}"
 
 

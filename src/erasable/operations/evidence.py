@@ -36,6 +36,8 @@ _KEYID = re.compile(r"[0-9a-f]{64}|")
 _COUNTS = ("rows", "files", "bytes", "found")
 _LISTS = ("twins", "not_looked_into", "ids_only", "unreadable", "skipped")
 _FIGURES = ("advantage", "auc", "tpr_at_1_percent", "tpr_at_0.1_percent")
+_SHORT = ("ids", "subjects", "rows", "texts", "numbers", "cells")
+_LETTERS = ("a", "b", "c", "d", "e", "f")
 _LONGEST_TEXT = 120  # of the name of an audit, and of its verdict
 _LARGEST_JSON = 2**24
 
@@ -96,6 +98,8 @@ class Evidence:
         Counts of a scan, from its JSON; no names of files.
     audit : tuple of dict, or None
         Name, verdict and figures of each check or attack.
+    audit_holds : bool or None
+        False where the audit says that forgetting left a trace; None where it does not say.
     copies : int
         Receipts that were copied into the pack.
     """
@@ -117,6 +121,7 @@ class Evidence:
     keyids: tuple[str, ...] = ()
     scan: dict[str, Any] | None = None
     audit: tuple[dict[str, Any], ...] | None = None
+    audit_holds: bool | None = None
     copies: int = 0
 
     @property
@@ -127,7 +132,8 @@ class Evidence:
     @property
     def holds(self) -> bool:
         """Whether nothing that was looked at speaks against it."""
-        return self.verified and not self.wrong_receipts and not (self.scan and self.scan["found"])
+        remains = bool(self.scan and self.scan["found"])
+        return self.verified and not self.wrong_receipts and not remains and self.audit_holds is not False
 
     def as_json(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -197,12 +203,14 @@ def evidence(
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigurationError(f"{folder} is there already and not empty: give a new folder for the pack.")
     texts = _texts(Path(receipts))
+    audited = {} if audit is None else _json(audit, "the audit")
     found = replace(
         _checked_model(path, like, progress),
         made_at=(now or datetime.now(UTC)).astimezone(UTC).replace(microsecond=0),
         keyids=tuple(key.keyid for key in keys),
         scan=None if scan is None else _scan_counts(_json(scan, "the scan")),
-        audit=None if audit is None else _audit_results(_json(audit, "the audit")),
+        audit=None if audit is None else _audit_results(audited),
+        audit_holds=_audit_holds(audited),
     )
     read = [(text, *_read(text, keys)) for text in texts]
     filed = [(text, _filed(said, signature, found, request_ids)) for text, said, signature in read if said is not None]
@@ -322,12 +330,13 @@ def _scan_counts(found: dict[str, Any]) -> dict[str, Any]:
         all(_is_count(found.get(name)) for name in _COUNTS)
         and all(isinstance(found.get(name), list) for name in _LISTS)
         and isinstance(short, dict)
+        and set(short) <= set(_SHORT)
         and all(_is_count(count) for count in short.values())
     )
     if not fits or not isinstance(short, dict):
         raise InputError("the scan is of another form: give what `erasable scan --json` printed.")
     counts = {name: found[name] for name in _COUNTS} | {name: len(found[name]) for name in _LISTS}
-    return {**counts, "too_short": sum(short.values())}
+    return {**counts, "too_short": short}
 
 
 def _is_count(value: object) -> bool:
@@ -342,6 +351,14 @@ def _audit_results(found: dict[str, Any]) -> tuple[dict[str, Any], ...]:
     return tuple(map(_audit_result, listed))
 
 
+def _audit_holds(found: dict[str, Any]) -> bool | None:
+    """What the audit says of itself, where it does."""
+    holds = found.get("holds")
+    if holds is not None and not isinstance(holds, bool):
+        raise InputError("`holds` of the audit must be true or false: see docs/evidence.md.")
+    return holds
+
+
 def _audit_result(entry: dict[str, Any]) -> dict[str, Any]:
     for name in ("name", "verdict"):
         text = entry.get(name)
@@ -352,4 +369,5 @@ def _audit_result(entry: dict[str, Any]) -> dict[str, Any]:
         numbers = value if isinstance(value, list) and len(value) == 3 else [value]
         if not all(type(number) in (int, float) and abs(number) <= 1 for number in numbers):
             raise InputError(f"`{name}` in the audit must be a number from -1 to 1, or three (value, low, high).")
-    return {"name": entry["name"], "verdict": entry["verdict"], **figures}
+    letter = {"letter": entry["letter"]} if entry.get("letter") in _LETTERS else {}
+    return {**letter, "name": entry["name"], "verdict": entry["verdict"], **figures}
