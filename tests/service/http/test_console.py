@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import uuid
 
 import httpx
 import pytest
 
+from erasable.models.access import StoredRow, StoredRows
+from erasable.schemas import Told
 from tests.service.http.conftest import PEOPLE
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -206,6 +209,17 @@ def test_an_address_that_leads_nowhere_is_a_page_for_browsers_and_a_problem_for_
         assert (problem.status_code, problem.headers["content-type"]) == (404, "application/problem+json")
     answer = visitor.get("/v1/state", headers={"Accept": browser})  # a route, for programs
     assert (answer.status_code, answer.headers["content-type"]) == (401, "application/problem+json")
+
+
+def test_cells_of_a_model_with_a_schema_are_told_as_cells(site, visitor, monkeypatch):
+    row = StoredRow("row-1", "yes", 1.0, 0, {"encoded": 0.25}, {"town": Told("Ulm, or a town that is not listed")})
+    found = StoredRows(1, 0, [row], "each cell is told as far as it is stored", True)
+    monkeypatch.setattr(site.service, "stored_of", lambda *_: {"credit": found})
+    visitor.enter(site.tokens["audit"])
+    page = visitor.get(f"/requests/{uuid.uuid4()}/stored").text
+    assert "Ulm, or a town that is not listed" in page
+    assert "each cell is told as far as it is stored" in page
+    assert "encoded" not in page
 
 
 def test_a_form_of_another_site_does_nothing(site, visitor):

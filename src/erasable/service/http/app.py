@@ -92,6 +92,8 @@ def _described(app: FastAPI) -> dict[str, Any]:
     """The OpenAPI description, with the schemas of bodies that routes read themselves."""
     if app.openapi_schema is None:
         found = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
+        for described in (method for path in found["paths"].values() for method in path.values()):
+            described["responses"].pop("422", None)  # what FastAPI would answer: here it is 400
         found.setdefault("components", {}).setdefault("schemas", {}).update(app.state.further_schemas)
         app.openapi_schema = found
     return app.openapi_schema

@@ -211,7 +211,7 @@ def add_routes(
         found = await run_in_threadpool(service.stored_of, request_id, whose(request, token))
         told = {name: rows.as_json() for name, rows in found.items()}
         query = f"?{request.url.query}" if request.url.query else ""
-        values = {"request_id": request_id, "query": query, "stored": told}
+        values: dict[str, Any] = {"request_id": request_id, "query": query, "stored": told}
         return page("stored.html", **shared(request, session, token), **values)
 
     @router.post("/verify/{model}")
