@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import sys
 from dataclasses import asdict
@@ -40,11 +41,14 @@ def serve(
 
     - `erasable serve credit.erasable`
     """
+    gc.disable()  # it would look through what is being imported again and again, for nothing
     from erasable.service.health import Health
     from erasable.service.http.configuration import read_configuration
     from erasable.service.http.server import TOKENS
     from erasable.service.http.server import serve as run
 
+    gc.freeze()
+    gc.enable()
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(asctime)s %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)  # its lines would hold where callbacks go
     asked = read_configuration(configuration, models=models or None, folder=folder, host=host, port=port)

@@ -27,6 +27,11 @@ _PATIENCE = 600.0  # seconds without a sign of life
 _AGAIN = "It is begun anew, and asked again, with the next round."
 
 
+def processors() -> set[int]:
+    """Those that this process may run on; none where the system does not say."""
+    return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
+
+
 class _GoneError(Exception):
     """The process has ended."""
 
@@ -46,7 +51,7 @@ class Here:
 
 
 class Beside:
-    """A process that carries out calls.
+    """A process that carries out calls, on any processor but the first: that is left to those who are waited for.
 
     Parameters
     ----------
@@ -60,6 +65,7 @@ class Beside:
 
     def __init__(self, niceness: int, first: tuple[Any, ...] | None = None, patience: float = _PATIENCE) -> None:
         self._niceness, self._first, self._patience = niceness, first, patience
+        self._processors = sorted(processors())[1:]
         self._turn = threading.Lock()  # held by the thread whose call is carried out
         self._door = threading.Lock()  # held while a process begins or is ended
         self._open, self._answers = False, False
@@ -173,8 +179,9 @@ class Beside:
                 ours, theirs = socket.socketpair()
                 with theirs:
                     end = theirs.fileno()
+                    given = map(str, (end, self._niceness, *self._processors))
                     self._process = subprocess.Popen(
-                        [sys.executable, "-P", "-m", __name__, str(end), str(self._niceness)],
+                        [sys.executable, "-P", "-m", __name__, *given],
                         env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, sys.path))},
                         stdin=subprocess.DEVNULL,
                         stdout=subprocess.DEVNULL,
@@ -196,12 +203,12 @@ class Beside:
             process.wait()
 
 
-def carry_out_calls(descriptor: int, niceness: int) -> None:
+def carry_out_calls(descriptor: int, niceness: int, *allowed: int) -> None:
     """What the process does, until whoever began it is gone or has had enough of it."""
-    os.nice(niceness)
-    if hasattr(os, "sched_setaffinity"):  # one processor is left to those who wait for an answer
-        allowed = os.sched_getaffinity(0)
-        os.sched_setaffinity(0, allowed - {min(allowed)} or allowed)
+    with suppress(OSError):  # where it may not, it works all the same
+        os.nice(niceness)
+        if allowed:
+            os.sched_setaffinity(0, allowed)
     for number in (signal.SIGINT, signal.SIGTERM):  # meant for all processes of a terminal or a unit: the other drains
         signal.signal(number, signal.SIG_IGN)
     line: Connection[Any, Any] = Connection(descriptor)
@@ -246,4 +253,4 @@ def _plain(error: Exception) -> Exception:
 
 
 if __name__ == "__main__":
-    carry_out_calls(int(sys.argv[1]), int(sys.argv[2]))
+    carry_out_calls(*map(int, sys.argv[1:]))

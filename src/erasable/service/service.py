@@ -36,6 +36,7 @@ from erasable.store import doubt_about_blocks, locked
 _PURGES = 600.0  # seconds
 _ASK_AGAIN = 0.1  # seconds: whether who waits for the writer's turn is to go on waiting
 _WRITER_NICENESS, _VERIFIER_NICENESS = 10, 19
+_LONGEST_COMMIT = 3600.0  # seconds
 _SHORTEST_KEY = 16  # bytes
 
 
@@ -118,7 +119,7 @@ class ErasureService:
         self._verifier: Beside | Here = Here()
         self._written: Mapping[str, ModelFile | FileBeside] = self._files
         if processes:
-            self._writer = writer = Beside(_WRITER_NICENESS, (load_all, [*paths.values()]))
+            self._writer = writer = Beside(_WRITER_NICENESS, (load_all, [*paths.values()]), _LONGEST_COMMIT)
             self._verifier = Beside(_VERIFIER_NICENESS)
             self._written = {name: FileBeside(path, writer, announce[name]) for name, path in paths.items()}
         self._folder, self._signer, self._operator_key = os.path.abspath(folder), signer, operator_key
@@ -155,14 +156,8 @@ class ErasureService:
             for file in self._files.values():
                 with locked(file.path, parts_of=shards_of, timeout=PATIENCE):
                     pass  # what an interrupted change left behind is erased
-            try:
-                for process in (self._writer, self._verifier):
-                    process.begin()
-                self._snapshots.refresh()
-                ledger = Ledger(self._folder, self._operator_key, self.settings, self._clock)
-            except BaseException:
-                self._end_processes()
-                raise
+            self._snapshots.refresh()
+            ledger = Ledger(self._folder, self._operator_key, self.settings, self._clock)
             self._ledger, self._resumed = ledger, ledger.waiting
             for name, file in self._files.items():
                 ledger.found(name, checksum_at(file.path))
@@ -170,7 +165,7 @@ class ErasureService:
             doubts = map(doubt_about_blocks, [*places.values(), self._folder])
             self._doubts = tuple(dict.fromkeys(doubt for doubt in doubts if doubt is not None))
             given = self._snapshots, self._suppression, self._send
-            verify = partial(self._verifier, verified)
+            verify = partial(self._verifier, verified, progress=lambda *_: None)  # a sign of life
             self.worker = Worker(ledger, self._written, self._signer, self.settings, self._clock, *given, verify)
             tick = self.settings.tick
             self._rounds = [
@@ -180,6 +175,8 @@ class ErasureService:
                 Rounds("notice", max(tick, 1.0), self._snapshots.refresh),
                 Rounds("purge", _PURGES, self._purge_old),
             ]
+            for process in (self._writer, self._verifier):  # now that nothing can fail
+                process.begin()
             if threads:
                 for rounds in self._rounds:
                     rounds.start()
@@ -197,6 +194,7 @@ class ErasureService:
                 return
             until = time.monotonic() + timeout
             late = threading.Timer(timeout, self._end_processes)  # nobody waits for them any longer
+            late.daemon = True
             late.start()
             running = [rounds for rounds in self._rounds if rounds.is_alive()]
             for rounds in running:

@@ -7,6 +7,7 @@ Three rounds, each of which can be repeated after a crash at any moment: :meth:`
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -49,6 +50,7 @@ _REPLACED = (
     "receipt is signed for {doubtful} requests that an earlier run completed. If nobody was brought back, say so once "
     "with the setting vouch; otherwise file requests for them again first."
 )
+_BREATH = 0.0005  # seconds from one signature to the next, so that predictions do not wait for hundreds of them
 _THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
 _FIRST_PAUSE, _LONGEST_PAUSE = timedelta(seconds=1), timedelta(hours=1)
 
@@ -76,11 +78,16 @@ class Verified:
 Verify = Callable[[str, Sequence[Sequence[Identity]], SuppressionList | None], Verified]
 
 
-def verified(path: str, named: Sequence[Sequence[Identity]], listed: SuppressionList | None) -> Verified:
+def verified(
+    path: str,
+    named: Sequence[Sequence[Identity]],
+    listed: SuppressionList | None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Verified:
     """The model in a file, read once: the state that is verified is that which is asked."""
     model, _ = read_model(path)
     guarantee = " ".join(str(model.guarantee).split())
-    digest = model.verify().digest
+    digest = model.verify(progress).digest
     stores = tuple(any(keys_in(model, group)) for group in named)
     return Verified(digest, guarantee, stores, listed is not None and any(listed.stored_in(model)))
 
@@ -222,9 +229,11 @@ class Worker:
                     format_version=ModelState.VERSION,
                     completed_at=self._clock(),
                 )
-                self._ledger.put_receipts(
-                    [(e.key, name, sign(requested_at=e.received, request_id=e.request_id)) for e in gone]
-                )
+                receipts = []
+                for e in gone:
+                    receipts.append((e.key, name, sign(requested_at=e.received, request_id=e.request_id)))
+                    time.sleep(_BREATH)
+                self._ledger.put_receipts(receipts)
                 signed += len(gone)
                 for e in gone:
                     if not e.with_receipt(name).owes_receipts:

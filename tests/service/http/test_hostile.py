@@ -332,3 +332,25 @@ def test_slow_bodies_and_slow_heads_are_given_up(site):
                 slow.sendall(sent)
                 assert slow.recv(12) == answered
         assert http.get("/v2/health/live").status_code == 200  # a connection that was idle meanwhile is opened anew
+
+
+def test_heads_go_out_with_bodies_and_by_themselves_where_none_follows():
+    async def app(scope, receive, send):
+        if scope["type"] == "http":
+            await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"16")]})
+            for part, more in ((b"HTTP/1.1 ", True), (b"is here", False)):  # a body like a head
+                await send({"type": "http.response.body", "body": part, "more_body": more})
+
+    with serving(app, http=Connection, lifespan="off") as base:
+        host, port = base.removeprefix("http://").split(":")
+        line = socket.create_connection((host, int(port)), 10)
+        for method, body in (("HEAD", b""), ("GET", b"HTTP/1.1 is here")) * 2:
+            line.sendall(f"{method} / HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            answer = b""
+            while b"\r\n\r\n" not in answer or len(answer.partition(b"\r\n\r\n")[2]) < len(body):
+                part = line.recv(4096)
+                assert part
+                answer += part
+            assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+            assert answer.partition(b"\r\n\r\n")[2] == body
+        line.close()

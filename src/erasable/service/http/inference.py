@@ -10,9 +10,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any, Literal, TypeVar
 
-from fastapi import APIRouter, Depends, FastAPI, Path, Request
+from fastapi import Depends, FastAPI, Path, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
@@ -143,7 +144,6 @@ _ERRORS: dict[int | str, Any] = {
 
 def add_routes(app: FastAPI, service: ErasureService, guard: Guard, metrics: Metrics, limits: Configuration) -> None:
     """Serve both protocols."""
-    router = APIRouter(tags=["Predictions"])
     predicting: Any = [Depends(guard.needs("predict"))]
 
     async def live() -> Live:
@@ -245,22 +245,20 @@ def add_routes(app: FastAPI, service: ErasureService, guard: Guard, metrics: Met
     problems: dict[int | str, Any] = {code: {"description": "An error."} for code in (*_ERRORS, 415)}
     schema = InferenceRequest.model_json_schema(ref_template="#/components/schemas/{model}")
     defined = schema.pop("$defs")
-    often: dict[str, Any] = {"route_class_override": guard.direct("predict")}  # straight at the application
-    add = router.add_api_route
-    add("/v2/health/live", live, methods=["GET"])
-    add("/v2/health/ready", ready, methods=["GET"], response_model=Ready, responses={503: {"model": Ready}})
-    add("/v2", server, methods=["GET"], dependencies=predicting, responses=_ERRORS)
+    # At the application itself: a router within it would cost every request more.
+    add = partial(app.router.add_api_route, tags=["Predictions"])
+    direct = guard.direct("predict")
     for base in ("/v2/models/{name}", "/v2/models/{name}/versions/{version}"):
         more: dict[str, Any] = {
             "dependencies": predicting,
             "responses": _ERRORS,
             "include_in_schema": "version" not in base,
         }
+        extra = {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+        described: dict[str, Any] = {"response_model": InferenceResponse, "openapi_extra": extra}
+        add(f"{base}/infer", infer, methods=["POST"], route_class_override=direct, **described, **more)
         add(base, metadata, methods=["GET"], **more)
         add(f"{base}/ready", model_ready, methods=["GET"], **more)
-        extra = {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
-        more |= {"methods": ["POST"], "response_model": InferenceResponse, "openapi_extra": extra, "tags": router.tags}
-        app.router.add_api_route(f"{base}/infer", infer, **more, **often)
     body: dict[str, Any] = {
         "requestBody": {
             "required": True,
@@ -272,13 +270,15 @@ def add_routes(app: FastAPI, service: ErasureService, guard: Guard, metrics: Met
         "dependencies": predicting,
         "responses": problems,
         "openapi_extra": body,
-        "tags": router.tags,
+        "route_class_override": direct,
     }
-    app.router.add_api_route("/invocations", invocations, **common, **often)
-    app.router.add_api_route("/models/{name}/invocations", invoked, **common, **often)
+    add("/invocations", invocations, **common)
+    add("/models/{name}/invocations", invoked, **common)
+    add("/v2/health/live", live, methods=["GET"])
+    add("/v2/health/ready", ready, methods=["GET"], response_model=Ready, responses={503: {"model": Ready}})
+    add("/v2", server, methods=["GET"], dependencies=predicting, responses=_ERRORS)
     for path in ("/ping", "/health"):
         add(path, ping, methods=["GET"], include_in_schema=False)
-    app.include_router(router)
     app.state.further_schemas = {**getattr(app.state, "further_schemas", {}), **defined}
 
 

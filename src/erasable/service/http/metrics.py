@@ -16,6 +16,7 @@ class Metrics:
 
     def __init__(self, service: ErasureService) -> None:
         self.service, self.registry = service, CollectorRegistry()
+        self._found: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}  # looking them up takes long
         self._answers = Counter(
             "erasable_http_answers",
             "Answers by route and status.",
@@ -38,8 +39,14 @@ class Metrics:
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
         """An answer went out."""
         method = method if method in _METHODS else "other"
-        self._answers.labels(method, route, status).inc()
-        self._seconds.labels(method, route).observe(seconds)
+        if (method, route, status) not in self._found:
+            self._found[method, route, status] = (
+                self._answers.labels(method, route, status),
+                self._seconds.labels(method, route),
+            )
+        answers, times = self._found[method, route, status]
+        answers.inc()
+        times.observe(seconds)
 
     def predicted(self, model: str, rows: int) -> None:
         """Rows were predicted."""

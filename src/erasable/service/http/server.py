@@ -21,6 +21,7 @@ from uvicorn.protocols.http.auto import AutoHTTPProtocol
 from erasable.audit.keys import PrivateKey, new_key, read_private_key, write_key
 from erasable.errors import ConfigurationError
 from erasable.models.files import checksum_at
+from erasable.service.beside import processors
 from erasable.service.entries import Entry
 from erasable.service.health import Health
 from erasable.service.http.app import create_app
@@ -34,7 +35,36 @@ from erasable.service.tokens import TokenFile
 log = logging.getLogger("erasable.service")
 TOKENS = "tokens.json"
 _CALLBACK_SECONDS = 10.0
+_COLLECTIONS = 20_000, 20, 50  # a request makes hardly any rubbish that has to be looked for
 _SWITCH_SECONDS = 0.0005  # how long the writer may keep a prediction waiting for the interpreter
+
+
+class _HeadWithBody:
+    """A transport that sends the head of an answer together with what follows, and not by itself."""
+
+    def __init__(self, transport: Any) -> None:
+        self._transport, self._head = transport, b""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        """Send, unless a head begins here."""
+        if data.startswith(b"HTTP/1.1 ") and not self._head:
+            self._head = data
+        else:
+            data, self._head = self._head + data, b""
+            self._transport.write(data)
+
+    def flush(self) -> None:
+        """Send a head that nothing followed."""
+        if self._head:
+            self.write(b"")
+
+    def close(self) -> None:
+        """Send what is left, and no more."""
+        self.flush()
+        self._transport.close()
 
 
 class Connection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
@@ -48,7 +78,13 @@ class Connection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
     def connection_made(self, transport: Any) -> None:
         """Begin to look, now and then, whether a request is under way."""
         super().connection_made(transport)
+        self.transport = _HeadWithBody(transport)
         self._next_look = self.loop.call_later(self.seconds, self._look, self.cycle)
+
+    def on_response_complete(self) -> None:
+        """An answer is over, perhaps without a body."""
+        self.transport.flush()
+        super().on_response_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It is over."""
@@ -129,6 +165,8 @@ def serve(configuration: Configuration, *, started: Callable[[Health], None] | N
     # uvicorn raises the signal once more when it has stopped: that must not be the end before all is done.
     signal.signal(signal.SIGTERM, lambda *_: None)
     sys.setswitchinterval(_SWITCH_SECONDS)
+    if len(both := processors()) == 2:  # a thread that waits for the second one, which is busy, would hold up all
+        os.sched_setaffinity(0, {min(both)})
     health = service.start()
     try:
         if started is not None:
@@ -152,8 +190,8 @@ def serve(configuration: Configuration, *, started: Callable[[Health], None] | N
                 **options,
             )
         )
-        gc.collect()
         gc.freeze()  # what is there now stays: looking through it again would hold up everybody
+        gc.set_threshold(*_COLLECTIONS)
         server.run()
     finally:
         service.stop(configuration.drain)
