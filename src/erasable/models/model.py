@@ -113,7 +113,7 @@ class Model(ABC):
 
     def release(self, keys: list[Key]) -> None:
         """Take these rows out of the core, and out of whatever is derived; called while the change is written."""
-        self.core.remove(keys)
+        self.core.remove(self.core.find(keys))
 
     @abstractmethod
     def drop_caches(self) -> None:
@@ -121,7 +121,7 @@ class Model(ABC):
 
     @abstractmethod
     def state(self) -> State:
-        """The state as a frozen record; the core rows are settled."""
+        """The state as a frozen record."""
 
     @abstractmethod
     def scores(self, X: Any) -> Float64s:
@@ -276,19 +276,10 @@ class Model(ABC):
 
     # -- looking -------------------------------------------------------------------------------------------------
 
-    def settle(self) -> None:
-        """All that is held as if the surviving rows had been the only ones: no gaps, tables in their order."""
-        self.core.settle()
-
-    def snapshot(self, *, settle: bool = True) -> State:
-        """The state as a frozen record, with its bytes and its digest.
-
-        The model is settled first, unless the caller does that: the state is the same.
-        """
+    def snapshot(self) -> State:
+        """The state as a frozen record, with its bytes and its digest."""
         self.check_whole()
         moment = self.moment
-        if settle:
-            self.settle()
         state = self.state()
         if self.moment is not moment:
             raise ChangedMeanwhileError("the model changed while its state was being read: read it again.")
@@ -300,9 +291,8 @@ class Model(ABC):
         ``state`` is a snapshot of this moment, where there is one already.
         """
         self.check_whole()
-        agree = self.core.tables_agree()  # before a snapshot, which makes tables anew
         report = (state or self.snapshot()).verify(progress)
-        if not agree:
+        if not self.core.tables_agree():
             raise VerificationError("the tables that find rows by id, subject or class do not name the stored rows.")
         return report
 
