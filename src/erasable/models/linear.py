@@ -23,7 +23,7 @@ from erasable.core.arrays import Float32s, Float64s
 from erasable.core.grid import scale_rows
 from erasable.core.layout import canonical_json, read_json
 from erasable.core.names import Key
-from erasable.core.row_layout import laid_out, row_sizes
+from erasable.core.row_layout import row_sizes
 from erasable.core.selector import Decisions, Progress, RawRows, select, stale_screen
 from erasable.core.sums import add_rows, empty_gram
 from erasable.errors import ConfigurationError, StateFormatError
@@ -283,7 +283,7 @@ class LinearModel(Model):
     def nbytes(self) -> int:
         """Bytes of numbers held: rows, sums and weights."""
         grid = self.configuration.grid
-        rows = int(row_sizes(laid_out(self.core.rows(), grid), grid).sum())
+        rows = int(row_sizes(self.core.rows(), grid).sum())
         k, functions = self.widths
         if self.core.uneven:
             rows += 2 * len(self.core)

@@ -30,6 +30,7 @@ from erasable.errors import (
 )
 from erasable.models.checks import check_ids, check_labels, check_subjects
 from erasable.models.guarantee import Guarantee
+from erasable.models.heads import nearest_probabilities
 from erasable.models.keys import array_of, pick
 from erasable.models.reports import ForgetReport, LearnReport, VerifyReport
 from erasable.models.rows import CoreRows, Named, Outline
@@ -403,13 +404,3 @@ def in_blocks(X: Any, width: int) -> Any:
     """Slices of rows, so many at a time that a block has about a million numbers of this width."""
     step = max(1, _PREDICT_BLOCK // max(1, width))
     return (slice(low, low + step) for low in range(0, X.shape[0], step))
-
-
-def nearest_probabilities(P: Float64s) -> Float64s:
-    """Euclidean projection of each row onto the probability simplex."""
-    ordered = -np.sort(-P, axis=1)
-    excess = (np.cumsum(ordered, axis=1) - 1.0) / np.arange(1, P.shape[1] + 1)
-    last = np.count_nonzero(ordered > excess, axis=1) - 1
-    projected: Float64s = np.maximum(P - excess[np.arange(len(P)), last][:, None], 0.0)
-    projected /= projected.sum(axis=1, keepdims=True)
-    return projected
