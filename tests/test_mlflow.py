@@ -168,6 +168,18 @@ def test_a_registered_model_that_is_not_there_is_said(flavor, tmp_path):
         flavor.stale(tmp_path / "live.erasable", "nobody", tracking_uri="nowhere://at.all")
 
 
+def test_a_setting_of_mlflow_that_cannot_be_read_is_said(flavor, tmp_path, monkeypatch, capsys):
+    classifier().save(tmp_path / "live.erasable")
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "")
+    live, files = str(tmp_path / "live.erasable"), (tmp_path / "files").as_uri()
+    with pytest.raises(ConfigurationError, match="not set up as it must be: MLFLOW_ALLOW_FILE_STORE"):
+        flavor.stale(live, "credit", tracking_uri=files)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", files)
+    flavor.mlflow.set_tracking_uri(files)
+    assert run(["mlflow", "stale", live, "--name", "credit"]) == 2
+    assert "Correct the setting" in capsys.readouterr().err
+
+
 def test_another_flavor_is_refused_by_name(flavor, tmp_path):
     from mlflow.models import Model
 

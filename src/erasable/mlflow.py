@@ -20,7 +20,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from erasable.errors import ConfigurationError, InputTypeError
+from erasable.errors import ConfigurationError, ErasableError, InputTypeError
 from erasable.estimators.faces import ModelFace
 from erasable.estimators.files import load
 from erasable.models.model import model_behind
@@ -217,7 +217,7 @@ def stale(
     Raises
     ------
     ConfigurationError
-        When the registry has no model of that name, or does not answer.
+        When the registry has no model of that name, or does not answer, or MLflow is not set up as it must be.
     """
     kept = _ids_in(live)[0]
     try:
@@ -236,6 +236,10 @@ def stale(
                 progress(done, len(versions))
     except MlflowException as error:
         raise ConfigurationError(f"the registry did not give what was asked for: {error.message}") from error
+    except ErasableError:
+        raise
+    except ValueError as error:  # an environment variable of MLflow that is empty, or none of its values
+        raise ConfigurationError(f"MLflow is not set up as it must be: {error}. Correct the setting.") from error
     return found, seen
 
 

@@ -66,7 +66,7 @@ def test_nothing_found_is_exit_code_0(command, folder):
     forget(folder)
     code, shown, said = command("models", "--for", "gone.csv", "--id", "row_id")
     assert code == 0
-    assert shown.startswith("nothing found (1 rows, 1 files")
+    assert shown.startswith("nothing found (1 row, 1 file")
     assert said == ""
 
 
@@ -104,8 +104,8 @@ def test_notes_name_what_the_scan_did_not_see(command, folder):
     for text in (
         "not looked into: old.zip",
         "only ids compared",
-        "1 ids are too short",
-        "1 rows have",
+        "1 id is too short",
+        "1 row has",
         "not opened: 1",
     ):
         assert text in shown
@@ -120,7 +120,7 @@ def test_what_was_not_looked_into_is_said_and_with_strict_exit_code_5(command, f
     (models / "new.gz").write_bytes(b"\x1f\x8b" + bytes(50))
     code, shown, _ = command(*asked)
     assert code == 0
-    assert "nothing found in what could be looked into; 2 files could not (1 rows, 3 files" in shown
+    assert "nothing found in what could be looked into; 2 files could not (1 row, 3 files" in shown
     code, strict, _ = command(*asked, "--strict")
     assert code == 5
     assert strict == shown
@@ -129,7 +129,7 @@ def test_what_was_not_looked_into_is_said_and_with_strict_exit_code_5(command, f
     assert (json.loads(shown)["clean"], json.loads(shown)["complete"]) == (True, False)
     code, shown, _ = command(*asked, "--strict", "--exclude", "*.zip", "--exclude", "*.gz")
     assert code == 0
-    assert "nothing found (1 rows" in shown
+    assert "nothing found (1 row," in shown
     code, shown, _ = command(*asked, "--strict", "--exclude", "*.zip", "--exclude", "*.gz", "--label", "none")
     assert code == 5  # with the label as a feature, only ids could be compared
     assert "looked into; 1 file could not (" in shown
@@ -149,7 +149,7 @@ def test_a_subject_that_is_a_fixed_class_is_found(command, folder):
     (where / "gone.csv").write_text("\n".join(lines) + "\n")
     code, shown, _ = command("models", "--for", "gone.csv", "--subject", "who")
     assert code == 1
-    assert "found 1 remains" in shown
+    assert "found 1 remain " in shown
     assert "customer" not in shown
 
 

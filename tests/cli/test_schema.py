@@ -87,10 +87,18 @@ def test_a_first_look_at_the_columns(folder, capsys):
     assert found["town"]["different"] == 4
     assert found["town"]["cells"] == columns()["town"][:5]
     assert found["joined"]["kind"] == "date"
+    held = {"age": "string: whole numbers", "joined": "string: dates", "town": "string"}
+    assert {name: found[name]["holds"] for name in held} == held
     assert found["row_id"]["kind"] == "(ignore)"
     write(table(8), "few.parquet")
     assert run(["schema", "few.parquet", "--show", "--json"]) == 0  # too few for a draft
-    assert {c["kind"] for c in said(capsys)} == {""}
+    found = said(capsys)
+    assert {c["kind"] for c in found} == {""}
+    assert not any("numbers" in c["holds"] for c in found if c["name"] == "age")  # a type of its own
+    Path("cells.csv").write_text("a,b,c,d,e\n1.5,10:30,3.4.2020,7,x\n-2e3,9:05:01,28/2/2021,,4\n", encoding="utf-8")
+    assert run(["schema", "cells.csv", "--show", "--json"]) == 0
+    kinds = ["numbers", "times of day", "dates", "whole numbers"]
+    assert [c["holds"] for c in said(capsys)] == [*(f"string: {kind}" for kind in kinds), "string"]
 
 
 def test_several_files_and_other_separators(folder, capsys):

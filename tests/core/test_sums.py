@@ -15,6 +15,7 @@ from erasable.core.selector import GridRows, select
 from erasable.core.sums import (
     LARGEST_EXACT,
     add_rows,
+    capacity_of,
     empty_gram,
     exact_rows,
     guard_exactness,
@@ -235,3 +236,14 @@ def test_a_classifier_refuses_the_row_too_many_and_stays_as_it_was():
     clf.forget(ids=[0])
     clf.partial_fit([[0.5]], [0])
     assert clf.n_core_ == limit
+
+
+@given(st.integers(1, 2**52), st.sampled_from([4**10, 4**15, 4**18, 2**30]))
+def test_a_capacity_is_shown_by_the_shortest_decimal_that_is_held_alike(units, steps):
+    shown = capacity_of(units, steps)
+    assert round(shown * steps) == units
+
+
+@pytest.mark.parametrize("given", [0.02, 0.1, 1.0, 0.3, 0.0625, 12.5])
+def test_what_was_given_in_few_digits_is_shown_again(given):
+    assert capacity_of(regulariser(given, Grid(3)), 4**15) == given

@@ -190,7 +190,6 @@ def test_a_forgotten_row_is_nowhere_in_what_is_held(container, name):
     assert holds(vars(model._model), X[17].tobytes())
     assert holds(vars(model._model), b"name-0017")
     model.forget(ids=[ids[17], ids[40]])
-    model._model.core.settle()  # as a pickle or a file does
     assert not holds(vars(model._model), X[17].tobytes())
     assert not holds(vars(model._model), b"name-0017")
     assert not holds(old, X[17].tobytes())

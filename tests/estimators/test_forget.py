@@ -12,6 +12,7 @@ from sklearn.base import clone
 from erasable import learn, verify
 from erasable.errors import NoRowsError, StaleReportError
 from tests.estimators.cases import SECRET_ID, N, assert_no_traces, classifier, make_classes, make_rows, refused
+from tests.memory import held_rows
 
 X, Y = make_rows()
 TEXTS = [f"row-{i}" for i in range(N)]
@@ -78,19 +79,17 @@ def test_an_id_named_twice_is_removed_once():
 
 
 def test_a_hundred_thousand_ids_outside_the_core_touch_nothing():
-    """Each costs one look-up: no array, page or sum is read or written."""
+    """Each costs one look-up: no row or sum is read or written."""
     clf = classifier().fit(X, Y)
     memory, before = clf._model, clf.state_digest()
-    pages = [(p, p.rows, p.ids, p.labels) for p in memory.core.pages]
-    for array in [memory.H, memory.weights(), *memory.class_sums.values(), *(p.rows for p in memory.core.pages)]:
+    rows, tables = held_rows(memory.core), list(memory.core.place._parts)
+    for array in [memory.H, memory.weights(), *memory.class_sums.values()]:
         array.setflags(write=False)
     strangers = np.arange(N, N + 100_000)
     report = clf.forget(ids=strangers)
     assert (report.requested, report.core_rows_removed) == (100_000, 0)
-    assert all(
-        p is q and p.rows is r and p.ids is i and p.labels is v
-        for p, (q, r, i, v) in zip(memory.core.pages, pages, strict=True)
-    )
+    assert all(a is b for a, b in zip(held_rows(memory.core), rows, strict=True))
+    assert all(a is b for a, b in zip(memory.core.place._parts, tables, strict=True))
     assert clf.state_digest() == report.digest == before
 
 

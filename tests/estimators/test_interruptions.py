@@ -78,10 +78,9 @@ def test_an_interrupt_within_the_change_makes_the_model_refuse(room, where, monk
 
 
 def test_tables_do_not_tell_of_forgotten_rows():
-    """Once a state was taken, the tables in memory are those of a refit, in order too."""
+    """The tables in memory are those of a refit, in order too."""
     clf = ErasableClassifier(threshold=0.0).fit(X, Y, subjects=np.arange(N) % 7)
     clf.forget(ids=range(0, N, 2))
-    clf.state_digest()
     kept = clf.core_ids_
     refit = ErasableClassifier(threshold=0.0).fit(X[kept], Y[kept], ids=kept, subjects=kept % 7)
     for table in ("place", "of_subject", "class_counts"):

@@ -23,6 +23,7 @@ from erasable import ErasableClassifier, learn, verify
 from erasable.errors import ConfigurationError, InputError, InputTypeError, NoRowsError, VerificationError
 from erasable.features import FrozenMap, HashedText, NystroemFeatures, RandomFourierFeatures
 from tests.estimators.cases import SECRET, make_classes, make_rows, refused
+from tests.memory import pieces
 from tests.strategies import splits
 
 X, Y = make_rows()
@@ -444,10 +445,10 @@ def test_labels_ids_and_subjects_are_checked():
 def test_a_refit_overwrites_what_was_there():
     clf = mapped().fit(X, Y)
     old = clf._model
-    rows = [page.rows for page in old.core.pages]
+    rows = pieces(old.core)
     clf.fit(X[:20], Y[:20])
     assert not old.H.any()
-    assert not any(block.any() for block in rows)
+    assert not any(map(any, rows))
 
 
 @pytest.mark.parametrize("rows", ["SECRET", [b"SECRET"], [], np.array([["SECRET"]])])

@@ -269,7 +269,7 @@ def test_reprs_show_parameters_and_no_rows():
     html = clf._repr_html_()
     assert "capacity" in html
     assert "capacity=2.0" in repr(clf)
-    for text in (repr(clf), str(clf), html, repr(clf._model), repr(clf._model.snapshot()), repr(clf._model.core.pages)):
+    for text in (repr(clf), str(clf), html, repr(clf._model), repr(clf._model.snapshot()), repr(clf._model.core.first)):
         assert_no_traces(text)
     for name in ("coef_", "intercept_", "core_ids_", "classes_"):  # rows of the table that notebooks show
         row = re.search(rf">{name}<.*?</tr>", html, re.DOTALL)

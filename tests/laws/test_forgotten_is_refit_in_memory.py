@@ -1,4 +1,4 @@
-"""After a snapshot, all that a model holds is a function of its state: tables, their order, pages, pickles.
+"""At every moment, all that a model holds is a function of its state: rows, tables, their order, pickles.
 
 The digest cannot see these: two models of equal digests may still tell, by the order of a table, what was forgotten.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import pickle
+import sys
 from typing import Any
 
 import numpy as np
@@ -28,8 +29,7 @@ from erasable.classes import LinearBall
 from erasable.coresets import LeverageThreshold, RandomSubsample
 from erasable.estimators.core_set import CoreSetUnlearner
 from erasable.features import RandomFourierFeatures
-from erasable.models import rows as rows_module
-from erasable.models.sparse_rows import SparseRows
+from erasable.models.name_table import NameTable
 from erasable.research.baselines import RetrainedRidge, SISAClassifier
 from erasable.research.baselines.interpolated import InterpolatedClassifier
 from tests.estimators.cases import make_classes, make_rows
@@ -96,17 +96,32 @@ def positions(model: Any) -> list[int]:
     return [int(key.split()[1]) for key in keys]
 
 
+def plain(value: Any) -> Any:
+    """Facts of a value; of tables all that can be seen of them, with their order and how much memory they take."""
+    if isinstance(value, NameTable):
+        parts = [(sys.getsizeof(part), [(k, getattr(v, "id", v)) for k, v in part.items()]) for part in value._parts]
+        return len(value), sys.getsizeof(value._parts), parts
+    if isinstance(value, dict):
+        return sys.getsizeof(value), [(facts(k), plain(v)) for k, v in value.items()]
+    return facts(value)
+
+
 def held(model: Any) -> dict[str, Any]:
-    """All attributes of a model but its token, in their order; dictionaries are lists of their entries."""
+    """All attributes of a model but its token, in their order, and all that is in its rows."""
     core = model.core
-    number = {id(page): k for k, page in enumerate(core.pages)}
     parts = {name: value for name, value in vars(model).items() if name not in ("configuration", "moment", "core")}
     parts |= {f"core.{name}": value for name, value in vars(core).items()}
-    parts["core.pages"] = [vars(page) for page in core.pages]
-    parts["core.place"] = {key: (number[id(page)], i) for key, (page, i) in core.place.items()}
-    return {
-        name: facts(value) for name, value in parts.items() if name not in ("_coefficients", "_predictors", "_shifts")
-    }
+    for name in ("_coefficients", "_predictors", "_fitted_to", "_shifts"):  # caches of what is derived
+        parts.pop(name, None)
+    parts["core.last"] = core.last and core.last.id
+    parts["core._order"] = core._order and [row.id for row in core._order]
+    parts["core.first"], row = [], core.first
+    while row is not None:
+        assert core.place[row.id] is row
+        numbers = (bytes(row.numbers), sys.getsizeof(row.numbers))
+        parts["core.first"].append((numbers, row.id, row.subject, row.label, row.weight, row.before))
+        row = row.after
+    return {name: plain(value) for name, value in parts.items()}
 
 
 def leaving(share: str) -> list[list[int]]:
@@ -126,15 +141,18 @@ shares = pytest.mark.parametrize("share", ["one", "some", "most", "most at once"
 @pytest.mark.parametrize("name", ERASABLE)
 @containers
 @shares
-@pytest.mark.parametrize("page", [7, 512])
-def test_tables_pages_and_pickles_are_those_of_a_refit(monkeypatch, name, container, share, page):
-    monkeypatch.setattr(rows_module, "_PAGE", page)
+@pytest.mark.parametrize("looked", [False, True])
+def test_rows_tables_and_pickles_are_those_of_a_refit(name, container, share, looked):
+    """Right after the last request; before any of them the model may have been used, or not."""
     model = taken(name, np.arange(N), container)
     for request in leaving(share):
+        if looked:
+            model.state_digest()
         model.forget(ids=IDS[request])
-    digest = model.state_digest()
+    found = held(model._model)
     again = taken(name, positions(model), container)
-    assert again.state_digest() == digest
+    assert {**found, "_H": None} == {**held(again._model), "_H": None}  # of a kernel model, kept as far as it is left
+    assert model.state_digest() == again.state_digest()
     assert held(model._model) == held(again._model)
     assert pickle.dumps(model) == pickle.dumps(again)
 
@@ -172,15 +190,13 @@ def wide(at: Any, container: Any) -> Any:
 
 @containers
 @shares
-@pytest.mark.parametrize("page", [7, 512])
-def test_sparse_rows_are_held_as_a_refit_holds_them(monkeypatch, container, share, page):
-    monkeypatch.setattr(rows_module, "_PAGE", page)
+def test_sparse_rows_are_held_as_a_refit_holds_them(container, share):
     model = wide(np.arange(N), container)
-    model.state_digest()
-    assert all(isinstance(page.rows, SparseRows) for page in model._model.core.pages)
+    assert sp.issparse(model._model.core.rows())
     for request in leaving(share):
         model.forget(ids=IDS[request])
-    digest = model.state_digest()
+    found, digest = held(model._model), model.state_digest()
+    assert found == held(wide(positions(model), container)._model)
     for again in (wide(positions(model), container), wide(positions(model), np.array)):
         assert again.state_digest() == digest
         assert held(model._model) == held(again._model)
@@ -208,9 +224,9 @@ def test_forgetting_turns_the_layout_of_the_others_and_back(container):
 
 
 def test_a_table_does_not_tell_in_which_order_classes_came():
-    """Three of five rows leave, so that the only page is closed up before the snapshot."""
     model = ErasableClassifier(threshold=0.01, order="given").fit(np.eye(5), list("bbbab"))
     model.forget(ids=[0, 1, 2])
+    assert list(model._model.class_sums) == list(model._model.core.class_counts) == ["a", "b"]
     digest = model.state_digest()
     again = ErasableClassifier(threshold=0.01, order="given").fit(np.eye(5)[3:], list("ab"), ids=[3, 4])
     assert again.state_digest() == digest
@@ -231,14 +247,10 @@ def test_learning_and_forgetting_in_turns_leaves_what_one_fit_leaves():
     assert pickle.dumps(again) == pickle.dumps(model)
 
 
-def test_a_page_is_full_but_for_the_last(monkeypatch):
-    monkeypatch.setattr(rows_module, "_PAGE", 7)
+def test_the_last_row_of_a_subject_leaves_no_gap_among_the_others():
+    """A dictionary would keep its slot, between those of the subjects that came before it and after it."""
     model = taken("linear", np.arange(N), np.array)
-    old = model._model.core.pages
-    model.forget(ids=IDS[:20])
-    model.state_digest()
-    lengths = [len(page.ids) for page in model._model.core.pages]
-    assert set(lengths[:-1]) == {7}
-    assert 0 < lengths[-1] <= 7
-    current = {id(page.rows) for page in model._model.core.pages}
-    assert not any(page.rows.any() for page in old if id(page.rows) not in current)  # moved, and overwritten
+    for owner in ("owner 4", "owner 0"):
+        model.forget(subjects=owner)
+        found = held(model._model)
+        assert found == held(taken("linear", positions(model), np.array)._model)

@@ -10,6 +10,7 @@ import pytest
 from erasable import ErasableClassifier, ErasableKernelClassifier, verify
 from erasable.errors import VerificationError
 from tests.estimators.cases import N, assert_no_traces, classifier, everything_said, make_classes, make_rows
+from tests.memory import held_rows, numbers
 
 X, Y = make_rows()
 LABELS = np.array(["SECRET-a", "SECRET-b", "SECRET-c"])[make_classes(3)]
@@ -82,20 +83,20 @@ def test_an_interrupted_check_changes_nothing():
 
 
 def change_row(model):
-    page = model.core.pages[0]
-    page.rows[3, 1] += 1 if page.rows[3, 1] < 0 else -1
+    row = numbers(model.core, 3)
+    row[1] += 1 if row[1] < 0 else -1
 
 
 def leave_the_grid(model):
-    model.core.pages[0].rows[4, 0] = 2**15 - 1
+    numbers(model.core, 4)[0] = 2**15 - 1
 
 
 def change_the_constant(model):
-    model.core.pages[0].rows[2, -1] += 1
+    numbers(model.core, 2)[-1] += 1
 
 
 def zero_a_row(model):
-    model.core.pages[0].rows[6] = 0
+    held_rows(model.core)[6].erase()
 
 
 def change_gram(model):
@@ -140,41 +141,33 @@ def lose_weights(model):
 
 
 def change_label(model):
-    labels = model.core.pages[0].labels
-    labels[0] = "SECRET-a" if labels[0] != "SECRET-a" else "SECRET-b"
+    row = model.core.first
+    row.label = "SECRET-a" if row.label != "SECRET-a" else "SECRET-b"
 
 
 def invent_label(model):
-    model.core.pages[0].labels[0] = "SECRET-z"
+    model.core.first.label = "SECRET-z"
 
 
 def mistype_label(model):
-    model.core.pages[0].labels[0] = 5
+    model.core.first.label = 5
 
 
 def repeat_id(model):
-    model.core.pages[0].ids[1] = model.core.pages[0].ids[0]
+    model.core.first.after.id = model.core.first.id
 
 
 def mistype_id(model):
-    model.core.pages[0].ids[1] = 5
-
-
-def lose_id(model):
-    model.core.pages[0].ids.pop()
+    model.core.first.after.id = 5
 
 
 def lose_row(model):
-    model.core.pages[0].rows = model.core.pages[0].rows[:-1]
+    held_rows(model.core)[-2].after = model.core._order = None
 
 
-def lose_page(model):
-    model.core.pages.pop()
-
-
-def repeat_page(model):
-    page = model.core.pages[0]
-    model.core.pages.append(dataclasses.replace(page, ids=[f"SECRET-{i}-again" for i in range(len(page.ids))]))
+def repeat_rows(model):
+    model.core.last.after = dataclasses.replace(model.core.first, id="SECRET-again", after=None)
+    model.core._order = None
 
 
 def raise_threshold(model):
@@ -201,10 +194,8 @@ TAMPERINGS = [
     (mistype_label, r"label|class"),
     (repeat_id, r"two core rows have the same id"),
     (mistype_id, r"id"),
-    (lose_id, r"different lengths"),
-    (lose_row, r"different lengths"),
-    (lose_page, r"^A differs .* first at entry \(0, 0\)"),
-    (repeat_page, r"^A differs|not selected again"),
+    (lose_row, r"^A differs .* first at entry \(0, 0\)"),
+    (repeat_rows, r"^A differs|not selected again"),
     (raise_threshold, r"^core row \d+ of \d+ is not selected again .*\(\d+ such rows"),
 ]
 
@@ -241,10 +232,7 @@ def test_rows_in_another_order_are_not_selected_again():
     clf = small_then_big()
     assert clf.core_ids_.tolist() == [1, 2]
     verify(clf)
-    page = clf._model.core.pages[0]
-    page.rows[:] = page.rows[::-1].copy()
-    page.ids.reverse()
-    page.labels.reverse()
+    clf._model.core._order = held_rows(clf._model.core)[::-1]
     with pytest.raises(VerificationError, match=r"^core row 2 of 2 is not selected again .*\(1 such row"):
         verify(clf)
 
@@ -254,12 +242,11 @@ def test_the_first_row_that_is_not_selected_is_named():
     clf = ErasableClassifier(1.0, threshold=0.15, scaling=None, fit_intercept=False, order="given")
     clf.partial_fit(rows[[1, 0, 3, 2, 4]], np.arange(5) % 2)
     assert clf.n_core_ == 5
-    clf.state_digest()  # after a snapshot the rows stand where they will stay
-    page = clf._model.core.pages[0]
-    page.rows[:] = page.rows[[0, 1, 3, 2, 4]].copy()
+    order = held_rows(clf._model.core)
+    clf._model.core._order = [order[i] for i in (0, 1, 3, 2, 4)]
     with pytest.raises(VerificationError, match=r"^core row 4 of 5 is not selected again .*\(1 such row"):
         verify(clf)
-    page.rows[:] = page.rows[[1, 0, 2, 3, 4]].copy()
+    clf._model.core._order = [order[i] for i in (1, 0, 3, 2, 4)]
     with pytest.raises(VerificationError, match=r"^core row 2 of 5 is not selected again .*\(2 such rows"):
         verify(clf)
 
@@ -279,11 +266,11 @@ def test_every_number_of_a_state_is_checked(part):
 
 
 def ghost_id(model):
-    model.core.place["SECRET-ghost"] = model.core.place[next(iter(model.core.place))]
+    model.core.place.put({"SECRET-ghost": model.core.first})
 
 
 def ghost_subject(model):
-    model.core.of_subject["SECRET-ghost"] = {next(iter(model.core.place)): None}
+    model.core.of_subject.put({"SECRET-ghost": (model.core.first.id,)})
 
 
 def miscount(model):

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from erasable.cli._shared import Json, Timeout, note_doubt, print_json, say
+from erasable.cli._shared import Json, Timeout, counted, note_doubt, print_json, say
 
 
 def replay(
@@ -39,7 +39,7 @@ def replay(
         print_json({"model": str(model), "listed": len(listed), **counts, "digest": report.digest})
         return
     say(
-        f"{len(listed):,} on the list; {report.core_rows_removed:,} core rows forgotten, {report.core_rows:,} left in "
-        f"{model}."
+        f"{len(listed):,} on the list; {counted(report.core_rows_removed, 'core row')} forgotten, "
+        f"{report.core_rows:,} left in {model}."
     )
     say(f"state digest {report.digest}")

@@ -16,6 +16,7 @@ from erasable.cli._shared import (
     Json,
     Sep,
     console,
+    counted,
     dialect_of,
     print_json,
     text_table,
@@ -28,14 +29,14 @@ if TYPE_CHECKING:
     from erasable.audit.scan import Remain, ScanReport
 
 _MOST_SHOWN = 40
-_COMPARED = "[/] there, only models were compared with them"
-_NOT_TOLD = {
-    "ids": f"ids are too short for text:{_COMPARED}",
-    "subjects": f"subjects are too short for text:{_COMPARED}",
-    "rows": f"rows have too little to tell them by in some encoding:{_COMPARED}",
-    "texts": "texts of cells are too short to tell a row:[/] not looked for by themselves",
-    "numbers": "numbers have too few digits to tell a row:[/] not looked for as text",
-    "cells": "cells are more than are looked for:[/] of each row, the first ones were",
+_COMPARED = "[/] there, only models were compared"
+_NOT_TOLD = {  # of one, of several, and what that means
+    "ids": ("id is", "ids are", f"too short for text:{_COMPARED}"),
+    "subjects": ("subject is", "subjects are", f"too short for text:{_COMPARED}"),
+    "rows": ("row has", "rows have", f"too little to be told by in some encoding:{_COMPARED}"),
+    "texts": ("text of a cell is", "texts of cells are", "too short to tell a row:[/] not looked for alone"),
+    "numbers": ("number has", "numbers have", "too few digits to tell a row:[/] not looked for as text"),
+    "cells": ("cell is", "cells are", "more than are looked for:[/] of each row, the first ones were"),
 }
 
 
@@ -137,7 +138,7 @@ def _show(report: ScanReport) -> None:
         counts = Counter(r.file for r in report.remains).most_common()
         least = "at least " if report.found > len(report.remains) else ""  # not all are listed
         for file, many in counts[:_MOST_SHOWN]:
-            page.print(f"{least}{many:,} remain{'s' if many > 1 else ''} in {unmarked(file)}")
+            page.print(f"{least}{counted(many, 'remain')} in {unmarked(file)}")
         if len(counts) > _MOST_SHOWN:
             page.print(f"and some in {len(counts) - _MOST_SHOWN:,} more files")
         _table(page, "Remains", report.remains, report.found)
@@ -155,14 +156,15 @@ def _show(report: ScanReport) -> None:
             page.print(f"[yellow]{name}:[/] {len(files) - _MOST_SHOWN:,} more")
     for what, many in report.too_short.items():
         if many:
-            page.print(f"[yellow]{many:,} {_NOT_TOLD[what]}")
+            one, several, why = _NOT_TOLD[what]
+            page.print(f"[yellow]{many:,} {one if many == 1 else several} {why}")
     if report.links:
         page.print(f"[yellow]not opened:[/] {report.links:,} links, pipes, sockets or devices")
-    size = f"{report.rows:,} rows, {report.files:,} files, {report.bytes / 1e6:,.1f} MB"
+    size = f"{counted(report.rows, 'row')}, {counted(report.files, 'file')}, {report.bytes / 1e6:,.1f} MB"
     if report.found:
-        page.print(f"[bold red]found {report.found:,} remains[/] ({size})")
+        page.print(f"[bold red]found {counted(report.found, 'remain')}[/] ({size})")
     elif n := len(report.unseen):
-        could_not = f"{n:,} file{'s' if n > 1 else ''} could not"
+        could_not = f"{counted(n, 'file')} could not"
         page.print(f"[bold yellow]nothing found in what could be looked into; {could_not}[/] ({size})")
     else:
         page.print(f"[bold green]nothing found[/] ({size})")

@@ -40,25 +40,38 @@ def dense_bytes(n_rows: int, grid: Grid) -> int:
     return n_rows * grid.n_columns * grid.dtype.itemsize
 
 
+def is_sparse(n_rows: int, n_entries: int, grid: Grid) -> bool:
+    """The rule: rows are sparse where that takes less than half the bytes."""
+    return 2 * sparse_bytes(n_rows, n_entries, grid) < dense_bytes(n_rows, grid)
+
+
+def count_entries(rows: Any, grid: Grid) -> int:
+    """Numbers of grid rows, in either layout, that are not zero; the constant is none of them."""
+    if sp.issparse(rows):
+        return int(rows.nnz)
+    if rows.size <= _BLOCK:
+        return int(np.count_nonzero(rows[:, : grid.n_features]))
+    step = max(1, _BLOCK // grid.n_columns)
+    parts = (rows[low : low + step, : grid.n_features] for low in range(0, len(rows), step))
+    return sum(int(np.count_nonzero(part)) for part in parts)
+
+
+def has_constant(rows: Any, grid: Grid) -> bool:
+    """Whether every row has the constant of the grid in its place: a sparse one always does."""
+    return sp.issparse(rows) or bool((rows[:, grid.n_features :] == grid.constant).all())
+
+
 def laid_out(rows: Any, grid: Grid) -> Any:
-    """The rows in the layout that they have by the rule: sparse where that takes less than half the bytes.
+    """The rows in the layout that they have by the rule.
 
     A row that is none of the grid's, by its constant, is held as it is, for ``verify`` to see.
 
-    *Law*: a pure function of the rows, in whichever layout they come. *Cost*: dense rows are counted until it is known.
+    *Law*: a pure function of the rows, in whichever layout they come.
     """
-    n = rows.shape[0]
-    most = (dense_bytes(n, grid) - 1) // 2  # bytes that the sparse layout may take
-    if sp.issparse(rows):
-        return rows if sparse_bytes(n, rows.nnz, grid) <= most else dense_rows(rows, grid)
-    found, step = 0, max(1, _BLOCK // grid.n_columns)
-    for low in range(0, n, step):
-        found += int(np.count_nonzero(rows[low : low + step, : grid.n_features]))
-        if sparse_bytes(n, found, grid) > most:
-            return rows
-    if not n or (rows[:, grid.n_features :] != grid.constant).any():
+    wanted = is_sparse(rows.shape[0], count_entries(rows, grid), grid)
+    if wanted == sp.issparse(rows) or (wanted and not has_constant(rows, grid)):
         return rows
-    return sparse_rows(rows, grid)
+    return sparse_rows(rows, grid) if wanted else dense_rows(rows, grid)
 
 
 def row_sizes(rows: Any, grid: Grid) -> Int64s:

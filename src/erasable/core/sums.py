@@ -43,6 +43,19 @@ def regulariser(capacity: float, grid: Grid, name: str = "capacity") -> int:
     return units
 
 
+def capacity_of(units: int, steps: int) -> float:
+    """The shortest decimal that is these units when it is multiplied by ``steps`` and rounded.
+
+    Examples
+    --------
+    >>> from erasable.core.sums import capacity_of
+    >>> capacity_of(round(0.02 * 4**15), 4**15), 21474836 / 4**15
+    (0.02, 0.019999999552965164)
+    """
+    short = (float(f"{units / steps:.{digits}g}") for digits in range(1, 17))
+    return next((number for number in short if round(number * steps) == units), units / steps)
+
+
 def exact_rows(grid: Grid, units: int) -> int:
     """How many core rows the sums hold exactly: every partial sum stays at or below ``2**53``."""
     return (LARGEST_EXACT - units) // grid.radius**2

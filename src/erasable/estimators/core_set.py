@@ -156,7 +156,6 @@ class CoreSetUnlearner(ModelClassifier):
 
     def _bytes(self) -> Any:
         self._model.check_whole()
-        self._model.core.settle()
         return self._model  # with its learner, which bytes of a state cannot hold
 
     def _from_bytes(self, data: Any) -> CoreSetModel:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import os
 from typing import Any
 
 from sklearn.base import clone
 
 from erasable.core.kernels import KERNEL_BITS
+from erasable.core.sums import capacity_of
 from erasable.errors import ConfigurationError, InputTypeError, StateFormatError
 from erasable.estimators.faces import ModelFace
 from erasable.estimators.kernel import ErasableKernelClassifier
@@ -103,7 +103,7 @@ def _made_for(model: Any) -> ModelFace:
     if isinstance(model, KernelModel):
         return ErasableKernelClassifier(
             c.kernel.name,
-            math.ldexp(c.units, -KERNEL_BITS),
+            capacity_of(c.units, 2**KERNEL_BITS),
             c.threshold,
             gamma=c.kernel.gamma,
             nu=c.kernel.nu,
@@ -117,7 +117,7 @@ def _made_for(model: Any) -> ModelFace:
         )
     assert isinstance(model, LinearModel)
     selecting = {
-        "capacity": math.ldexp(c.units, -2 * c.grid.bits),
+        "capacity": capacity_of(c.units, 4**c.grid.bits),
         "threshold": c.threshold,
         "fit_intercept": c.grid.intercept,
         "scaling": c.grid.scaling,
@@ -133,7 +133,7 @@ def _made_for(model: Any) -> ModelFace:
     return ErasableClassifier(
         classes=c.classes,
         loss=c.loss,
-        alpha=None if c.alpha_units in (None, c.units) else math.ldexp(c.alpha_units, -2 * c.grid.bits),
+        alpha=None if c.alpha_units in (None, c.units) else capacity_of(c.alpha_units, 4**c.grid.bits),
         class_weight=dict(c.class_weight) if isinstance(c.class_weight, tuple) else c.class_weight,
         **selecting,
     )

@@ -194,7 +194,7 @@ class RowsClassifier(ForgettingClassifier):
         if found:
             self._whole = False
             retrained = self._remove(found)
-            self._names.remove(found)
+            self._names.remove(self._names.find(found))
             self._whole = True
         emptied = before - len(self.classes_) if len(self._names) else 0
         counts = requested, len(found), len(self._names), not_stored
@@ -221,9 +221,3 @@ class RowsClassifier(ForgettingClassifier):
 
     def __sklearn_is_fitted__(self) -> bool:
         return "_names" in vars(self)
-
-    def __getstate__(self) -> dict[str, Any]:
-        if self.__sklearn_is_fitted__():
-            self._names.settle()  # a pickle shows no gaps
-        attributes: dict[str, Any] = super().__getstate__()
-        return attributes

@@ -118,3 +118,13 @@ def sigmoids(scores: Float64s) -> Float64s:
 def _log_sigmoid(scores: Float64s) -> Float64s:
     found: Float64s = np.minimum(scores, 0.0) - np.log1p(np.exp(-np.abs(scores)))
     return found
+
+
+def nearest_probabilities(P: Float64s) -> Float64s:
+    """Euclidean projection of each row onto the probability simplex."""
+    ordered = -np.sort(-P, axis=1)
+    excess = (np.cumsum(ordered, axis=1) - 1.0) / np.arange(1, P.shape[1] + 1)
+    last = np.count_nonzero(ordered > excess, axis=1) - 1
+    projected: Float64s = np.maximum(P - excess[np.arange(len(P)), last][:, None], 0.0)
+    projected /= projected.sum(axis=1, keepdims=True)
+    return projected

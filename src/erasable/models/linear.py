@@ -9,7 +9,7 @@ Learning works on a copy of ``H`` and swaps it in at the end, so a refused call 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, KeysView
+from collections.abc import Callable, Collection, KeysView
 from copy import copy
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -24,7 +24,7 @@ from erasable.core.device_rows import here
 from erasable.core.grid import scale_rows
 from erasable.core.layout import canonical_json, read_json
 from erasable.core.names import Key
-from erasable.core.row_layout import laid_out, row_sizes
+from erasable.core.row_layout import row_sizes
 from erasable.core.selector import Decisions, Progress, RawRows, select, stale_screen
 from erasable.core.sums import add_rows, empty_gram
 from erasable.errors import ConfigurationError, StateFormatError
@@ -160,20 +160,19 @@ class LinearModel(Model):
             if self.weighted is not None:
                 self.weighted.add(batch, labels[cut], weights[cut], c)
             low = cut.stop
+        self._order_sums(self.class_sums.keys())
 
     def release(self, keys: list[Key]) -> None:
         """Downdate the sums."""
-        rows, labels = self.core.gather(keys)
-        weights = self.core.weights_of(keys)
-        super().release(keys)
+        leaving = self.core.find(keys)
+        rows, labels, weights = self.core.gather(leaving)
+        self.core.remove(leaving)
         add_rows(self.H, rows, -1.0, self.configuration.grid)  # Algorithm 1, line 14
         self.take_off(rows, labels)
         if self.weighted is not None:
             self.weighted.add(rows, labels, weights, self.configuration, -1)
-        for answer in set(self.configuration.answered(labels)).difference(self.answered()):
-            del self.class_sums[answer]
-            if self.weighted is not None:
-                del self.weighted.class_sums[answer]
+        if emptied := set(self.configuration.answered(labels)).difference(self.answered()):
+            self._order_sums(self.class_sums.keys() - emptied)
         if self.weighted is not None and not self.core.uneven:  # the plain sums say it all
             self.weighted.erase()
             self.weighted = None
@@ -181,7 +180,7 @@ class LinearModel(Model):
             array.fill(0)
 
     def answered(self) -> KeysView[Any]:
-        """What there are sums by: the classes of the core rows, in the order in which they were learnt."""
+        """What there are sums by: the classes of the core rows."""
         return self.core.class_counts.keys()
 
     def take_off(self, rows: Any, labels: list[Any]) -> None:
@@ -260,14 +259,11 @@ class LinearModel(Model):
         constants: Float64s = W[:, -1].astype(np.float64) * math.ldexp(grid.constant, -grid.bits) - self._shifts
         return constants
 
-    def settle(self) -> None:
-        """See :class:`Model`."""
-        super().settle()
-        order = {answer: i for i, answer in enumerate(self.answered())}  # of the rows, as in a refit
+    def _order_sums(self, there: Collection[Any]) -> None:
+        """Sums stand in the order of what they are by, of which some may be no longer there."""
         for sums in (self, self.weighted):
             if sums is not None:
-                by_class = sorted(sums.class_sums.items(), key=lambda entry: order.get(entry[0], len(order)))
-                sums.class_sums = dict(by_class)
+                sums.class_sums = {answer: sums.class_sums[answer] for answer in sorted(there)}
 
     def state(self) -> LinearState:
         """See :class:`Model`."""
@@ -288,7 +284,7 @@ class LinearModel(Model):
     def nbytes(self) -> int:
         """Bytes of numbers held: rows, sums and weights."""
         grid = self.configuration.grid
-        rows = int(row_sizes(laid_out(self.core.rows(), grid), grid).sum())
+        rows = int(row_sizes(self.core.rows(), grid).sum())
         k, functions = self.widths
         if self.core.uneven:
             rows += 2 * len(self.core)

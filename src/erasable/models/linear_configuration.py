@@ -87,7 +87,7 @@ class LinearConfiguration:
         return classes_of(self.classes, labels)
 
     def answered(self, labels: Iterable[Any]) -> Collection[Any]:
-        """Those of them that core rows with these labels have, in the order in which they were learnt."""
+        """Those of them that core rows with these labels have."""
         return dict.fromkeys(labels)
 
     def sums_of(self, rows: Any, labels: Sequence[Any]) -> dict[Any, Float64s]:

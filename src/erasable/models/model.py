@@ -30,6 +30,7 @@ from erasable.errors import (
 )
 from erasable.models.checks import check_ids, check_labels, check_subjects
 from erasable.models.guarantee import Guarantee
+from erasable.models.heads import nearest_probabilities
 from erasable.models.keys import array_of, pick
 from erasable.models.reports import ForgetReport, LearnReport, VerifyReport
 from erasable.models.rows import CoreRows, Named, Outline
@@ -113,7 +114,7 @@ class Model(ABC):
 
     def release(self, keys: list[Key]) -> None:
         """Take these rows out of the core, and out of whatever is derived; called while the change is written."""
-        self.core.remove(keys)
+        self.core.remove(self.core.find(keys))
 
     @abstractmethod
     def drop_caches(self) -> None:
@@ -121,7 +122,7 @@ class Model(ABC):
 
     @abstractmethod
     def state(self) -> State:
-        """The state as a frozen record; the core rows are settled."""
+        """The state as a frozen record."""
 
     @abstractmethod
     def scores(self, X: Any) -> Float64s:
@@ -276,19 +277,10 @@ class Model(ABC):
 
     # -- looking -------------------------------------------------------------------------------------------------
 
-    def settle(self) -> None:
-        """All that is held as if the surviving rows had been the only ones: no gaps, tables in their order."""
-        self.core.settle()
-
-    def snapshot(self, *, settle: bool = True) -> State:
-        """The state as a frozen record, with its bytes and its digest.
-
-        The model is settled first, unless the caller does that: the state is the same.
-        """
+    def snapshot(self) -> State:
+        """The state as a frozen record, with its bytes and its digest."""
         self.check_whole()
         moment = self.moment
-        if settle:
-            self.settle()
         state = self.state()
         if self.moment is not moment:
             raise ChangedMeanwhileError("the model changed while its state was being read: read it again.")
@@ -300,9 +292,8 @@ class Model(ABC):
         ``state`` is a snapshot of this moment, where there is one already.
         """
         self.check_whole()
-        agree = self.core.tables_agree()  # before a snapshot, which makes tables anew
         report = (state or self.snapshot()).verify(progress)
-        if not agree:
+        if not self.core.tables_agree():
             raise VerificationError("the tables that find rows by id, subject or class do not name the stored rows.")
         return report
 
@@ -413,13 +404,3 @@ def in_blocks(X: Any, width: int) -> Any:
     """Slices of rows, so many at a time that a block has about a million numbers of this width."""
     step = max(1, _PREDICT_BLOCK // max(1, width))
     return (slice(low, low + step) for low in range(0, X.shape[0], step))
-
-
-def nearest_probabilities(P: Float64s) -> Float64s:
-    """Euclidean projection of each row onto the probability simplex."""
-    ordered = -np.sort(-P, axis=1)
-    excess = (np.cumsum(ordered, axis=1) - 1.0) / np.arange(1, P.shape[1] + 1)
-    last = np.count_nonzero(ordered > excess, axis=1) - 1
-    projected: Float64s = np.maximum(P - excess[np.arange(len(P)), last][:, None], 0.0)
-    projected /= projected.sum(axis=1, keepdims=True)
-    return projected

@@ -1,9 +1,9 @@
 """Core rows of one model with their names, in learning order, and the tables that find them.
 
-Truth: the pages. Tables made from them: ``place``, ``of_subject``, ``class_counts``, ``id_type``, ``subject_type``. A
-row that leaves is overwritten and leaves a gap in its page; :meth:`CoreRows.settle` closes the gaps and makes pages and
-tables anew, so that they look as if the surviving rows had been the only ones. ``_unsettled`` is a fresh token while a
-change has not been settled: it counts nothing.
+Truth: the rows, each of which knows the next. Tables made from them: ``place``, ``of_subject``, ``class_counts``,
+``id_type``, ``subject_type``. All of it looks at every moment as if the rows that are there had been the only ones: a
+row that leaves is overwritten, the one before it leads to the one after it, and tables have no gaps
+(:mod:`erasable.models.name_table`).
 """
 
 from __future__ import annotations
@@ -13,44 +13,37 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import repeat
+from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from erasable.core.arrays import Array
-from erasable.core.grid import Grid, sparse_rows
+from erasable.core.grid import Grid, dense_rows, sparse_rows
 from erasable.core.names import Key, Label, Owners, owners_of
-from erasable.core.row_layout import laid_out
-from erasable.errors import ChangedMeanwhileError, InputError
+from erasable.core.row_layout import count_entries, has_constant, is_sparse
+from erasable.errors import InputError
+from erasable.models import pieces
+from erasable.models.arrays import overwrite
 from erasable.models.keys import as_keys, same_kind
-from erasable.models.sparse_rows import SparseRows
+from erasable.models.name_table import NameTable
 from erasable.models.weighting import ONE
 
-_PAGE = 512  # rows: closing a gap copies a page
 
+@dataclass(eq=False, repr=False, slots=True)
+class Row:
+    """One core row."""
 
-@dataclass(eq=False, repr=False)
-class Page:
-    """A run of core rows. A forgotten row's slot is zeroed and has no label until the page is closed up."""
+    numbers: bytearray  # a piece of memory of its own: see :mod:`erasable.models.pieces`
+    id: Key
+    subject: Owners
+    label: Any
+    weight: int  # in sixteenths
+    before: Key | None  # by name, so that no two rows hold on to each other
+    after: Row | None = None
 
-    rows: Array | SparseRows
-    ids: list[Any]
-    subjects: list[Any]
-    labels: list[Any]
-    weights: list[int]  # in sixteenths
-    gaps: int = 0
-
-    def close_up(self) -> None:
-        """Remove the gaps; the rows move to a fresh array and the old one is overwritten."""
-        kept = [i for i, label in enumerate(self.labels) if label is not None]
-        old, self.rows = self.rows, self.rows[kept]
-        old.fill(0)
-        self.ids = [self.ids[i] for i in kept]
-        self.subjects = [self.subjects[i] for i in kept]
-        self.labels = [self.labels[i] for i in kept]
-        self.weights = [self.weights[i] for i in kept]
-        self.gaps = 0
+    def erase(self) -> None:
+        """Overwrite the numbers."""
+        self.numbers[:] = bytes(len(self.numbers))
 
 
 @contextmanager
@@ -75,26 +68,31 @@ class Named(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class Outline:
-    """What is asked about core rows by who checks others: their names, and no row. When it is sent, only that is."""
+    """What is asked about core rows by who checks others, their names, or who predicts, their number; and no row.
+
+    When it is sent, only that is.
+    """
 
     place: Any = ()
     subject_type: type | None = None
     class_counts: dict[Label, int] = field(default_factory=dict)
+    class_totals: dict[Label, int] = field(default_factory=dict)
+    n: int | None = None  # how many rows there are, where their names are not here
 
     def __len__(self) -> int:
-        return len(self.place)
+        return len(self.place) if self.n is None else self.n
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "place": frozenset(self.place)}
 
 
 class CoreRows:
-    """Core rows in pages.
+    """Core rows, each linked to the next.
 
     Parameters
     ----------
     rows : array of shape (n, n_columns), or sparse grid rows
-        Becomes this object's own: it is overwritten when rows leave.
+        Overwritten: the rows are copied to pieces of memory that can be overwritten one by one.
     ids, subjects, labels : sequences of length n
     grid : Grid, optional
         Of rows that are held in the layout that the rule names (see ``core.row_layout``); without it, all are dense.
@@ -118,35 +116,24 @@ class CoreRows:
         self._grid: Any = grid
         self._classed = classed
         self._none = rows[:0].copy() if grid is None else np.empty((0, grid.n_columns), dtype=grid.dtype)
-        stored = self._held(rows if grid is None else laid_out(rows, grid))
-        self._fill(stored, list(ids), list(subjects), list(labels), list(weights or [ONE] * len(ids)))
-
-    def _held(self, rows: Any) -> Any:
-        """Rows as a page holds them."""
-        return rows if isinstance(rows, np.ndarray) else SparseRows.of(rows, self._grid)
-
-    def _fill(
-        self, rows: Array | SparseRows, ids: list[Any], subjects: list[Any], labels: list[Any], weights: list[int]
-    ) -> None:
-        cuts = [slice(low, low + _PAGE) for low in range(0, len(ids), _PAGE)]
-        self.pages = [Page(rows[c], ids[c], subjects[c], labels[c], weights[c]) for c in cuts]
-        self._make_tables()
-
-    def _make_tables(self) -> None:
-        self.place: dict[Key, tuple[Page, int]] = {}
-        self.of_subject: dict[Key, dict[Key, None]] = {}
-        self.class_counts: dict[Label, int] = {}
-        self.class_totals: dict[Label, int] = {}  # the weights of their rows, added up
-        self.uneven = 0  # rows whose weight is not one
-        self.id_type: type | None = None  # of the ids and subjects held: the first key of a dictionary is slow to find
-        self.subject_type: type | None = None  # after many others before it were deleted
-        with _collector_at_rest():
-            for page in self.pages:
-                self._enter(page)
-        self._unsettled: object | None = None
+        self._sparse = False
+        self._entries = 0  # numbers in rows that are not zero, where there is a grid
+        self.first: Row | None = None
+        self.last: Row | None = None
+        self._order: list[Row] | None = None  # cache, dropped on every change
+        self._start_tables()
+        self.append([rows], list(ids), list(subjects), list(labels), list(weights or ()))
 
     def __len__(self) -> int:
         return len(self.place)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All that the rows and their names are: tables are made anew, for hashes are others in another process."""
+        names = {"ids": self.ids(), "subjects": self.subjects(), "labels": self.labels(), "weights": self.weights()}
+        return {"rows": self.rows(), **names, "grid": self._grid, "classed": self._classed}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(**{**state, "rows": state["rows"].copy()})  # type: ignore[misc]
 
     # -- changing ------------------------------------------------------------------------------------------------
 
@@ -158,81 +145,62 @@ class CoreRows:
         labels: list[Any],
         weights: list[int] | None = None,
     ) -> None:
-        """Rows join, in order, in either layout; the batches become this object's own."""
-        self._unsettled, low = object(), 0
-        weights = weights or [ONE] * len(ids)
+        """Rows join, in order, in either layout; the batches are overwritten."""
+        weights, batches = weights or [ONE] * len(ids), list(batches)
         with _collector_at_rest():
-            for batch in batches:
-                held = self._held(batch)
-                for first in range(0, len(held), _PAGE):
-                    rows = held[first : first + _PAGE]
-                    cut = slice(low, low + len(rows))
-                    page = Page(rows, ids[cut], subjects[cut], labels[cut], weights[cut])
-                    self.pages.append(page)
-                    self._enter(page)
-                    low = cut.stop
+            if self._grid is not None:
+                self._entries += sum(count_entries(batch, self._grid) for batch in batches)
+                self._lay_out(len(self) + len(ids), batches)
+            numbers = chain.from_iterable(pieces.cut(self._laid_out(batch), self._grid) for batch in batches)
+            joining = list(map(Row, numbers, ids, subjects, labels, weights, [None, *ids[:-1]]))
+            for one, other in pairwise([self.last, *joining] if self.last else joining):
+                one.after, other.before = other, one.id
+            if joining:
+                self.first, self.last, self._order = self.first or joining[0], joining[-1], None
+            self.place.put(dict(zip(ids, joining, strict=True)))
+            self._enter(ids, subjects, labels, weights)
 
-    def gather(self, keys: Sequence[Key]) -> tuple[Any, list[Any]]:
-        """The rows of these ids and their labels, in that order: dense float64; sparse where all of several are."""
-        places = [self.place[key] for key in keys]
-        labels = [page.labels[i] for page, i in places]
-        parts = [page.rows[i : i + 1] for page, i in places if isinstance(page.rows, SparseRows)]
-        if len(parts) == len(places) > 1:
-            return SparseRows.joined(parts).csr(self._grid), labels
-        found = np.zeros((len(places), self._none.shape[1]))
-        for row, (page, i) in zip(found, places, strict=True):
-            if isinstance(page.rows, SparseRows):
-                page.rows.scatter(i, row)
-                row[self._grid.n_features :] = self._grid.constant
+    def find(self, keys: Sequence[Key]) -> list[Row]:
+        """The rows of these ids, all of which are here, in that order."""
+        return [self.place[key] for key in keys]
+
+    def gather(self, found: Sequence[Row]) -> tuple[Any, list[Any], list[int]]:
+        """The numbers of these rows, their labels and weights: dense float64; sparse where several are."""
+        labels, weights = [row.label for row in found], [row.weight for row in found]
+        if self._sparse and len(found) == 1:
+            return pieces.spread_out(found[0].numbers, self._grid), labels, weights
+        rows = self._whole(found)
+        if self._sparse:
+            return rows, labels, weights
+        numbers = rows.astype(np.float64)
+        overwrite(rows)
+        return numbers, labels, weights
+
+    def remove(self, leaving: Sequence[Row]) -> None:
+        """These rows leave, and are overwritten."""
+        if self._grid is not None:
+            self._entries -= self._entries_in(leaving)
+        self._order = None
+        for row in leaving:
+            before = None if row.before is None else self.place[row.before]
+            if before is None:
+                self.first = row.after
             else:
-                row[:] = page.rows[i]
-        return found, labels
-
-    def weights_of(self, keys: Sequence[Key]) -> list[int]:
-        """The weights of the rows of these ids, in sixteenths, in that order."""
-        places = (self.place[key] for key in keys)
-        return [page.weights[i] for page, i in places]
-
-    def remove(self, keys: Sequence[Key]) -> None:
-        """Rows of these ids, all of which are here, leave; their slots are overwritten."""
-        self._unsettled = object()
-        touched = {}
-        for key in keys:
-            page, i = self.place.pop(key)
-            self._leave(page, i)
-            touched[id(page)] = page
-        for page in touched.values():
-            if 2 * page.gaps > len(page.ids):
-                page.close_up()
-                self._place_rows(page)
-        self.id_type = self.id_type if self.place else None
-        self.subject_type = self.subject_type if self.of_subject else None
-        if not all(page.ids for page in touched.values()):
-            self.pages = [p for p in self.pages if p.ids]
-
-    def settle(self) -> None:
-        """Pages and tables as if only the surviving rows had ever been entered.
-
-        Raises
-        ------
-        ChangedMeanwhileError
-            When rows came or left meanwhile: what was made of the others is dropped.
-        """
-        before = self._unsettled
-        if before is None:
-            return
-        fresh = self.copy()
-        if self._unsettled is not before:
-            raise ChangedMeanwhileError("the model changed while its state was being read: read it again.")
-        old = self.pages
-        vars(self).update(vars(fresh))  # in one step: an interrupt tears nothing
-        for page in old:
-            page.rows.fill(0)
+                before.after = row.after
+            if row.after is None:
+                self.last = before
+            else:
+                row.after.before = row.before
+            row.erase()
+        self.place.drop([row.id for row in leaving])
+        self._leave(leaving)
+        if self._grid is not None:
+            self._lay_out(len(self))
 
     def erase(self) -> None:
         """Overwrite the rows."""
-        for page in self.pages:
-            page.rows.fill(0)
+        for row in self._in_order():
+            row.erase()
 
     # -- looking -------------------------------------------------------------------------------------------------
 
@@ -247,126 +215,157 @@ class CoreRows:
         owners = [] if subjects is None else as_keys(subjects, "subjects")
         same_kind(owners, self.subject_type, "subjects")
         theirs = [key for owner in owners for key in self.of_subject.get(owner, ())]
-        absent = sum(key not in self.place for key in keys) + sum(owner not in self.of_subject for owner in owners)
-        found = [key for key in dict.fromkeys([*keys, *theirs]) if key in self.place]
+        here = [key for key in keys if key in self.place]
+        absent = len(keys) - len(here) + sum(owner not in self.of_subject for owner in owners)
+        found = list(dict.fromkeys([*here, *theirs]))
         return Named(len(keys) + len(owners), absent, found)
 
     def copy(self) -> CoreRows:
-        """The same rows under the same names, in other memory and without gaps."""
+        """The same rows under the same names, in other memory."""
         names = self.ids(), self.subjects(), self.labels()
         return CoreRows(self.rows(), *names, self._grid, self.weights(), classed=self._classed)
 
-    def counted(self) -> CoreRows:
+    def counted(self) -> Any:
         """How many rows there are, of which classes and weights, and none of them."""
-        return _Counted(self)
+        return Outline((), None, dict(self.class_counts), dict(self.class_totals), len(self))
 
     def rows(self) -> Any:
-        """A copy of all rows in learning order; dense where all are held so."""
-        kept = [
-            [i for i, label in enumerate(p.labels) if label is not None] if p.gaps else slice(None) for p in self.pages
-        ]
-        parts = [page.rows[index] for page, index in zip(self.pages, kept, strict=True)]
-        if not any(isinstance(part, SparseRows) for part in parts):
-            return np.concatenate([self._none, *parts])
-        sparse = [p if isinstance(p, SparseRows) else self._held(sparse_rows(p, self._grid)) for p in parts]
-        return SparseRows.joined(sparse).csr(self._grid)
+        """A copy of all rows in learning order, in the layout that they are held in."""
+        return self._whole(self._in_order())
 
     def ids(self) -> list[Key]:
         """Ids in learning order."""
-        return self._column("ids")
+        return [row.id for row in self._in_order()]
 
     def subjects(self) -> list[Owners]:
         """Subjects in learning order; None for a row without one, a sorted tuple for a row with several."""
-        return self._column("subjects")
+        return [row.subject for row in self._in_order()]
 
     def labels(self) -> list[Any]:
         """Labels in learning order: classes, or targets."""
-        return self._column("labels")
+        return [row.label for row in self._in_order()]
 
     def weights(self) -> list[int]:
         """Weights in learning order, in sixteenths."""
-        return self._column("weights")
+        return [row.weight for row in self._in_order()]
 
-    def _column(self, name: str) -> list[Any]:
-        found: list[Any] = []
-        for page in self.pages:
-            column = getattr(page, name)
-            if page.gaps:
-                column = [v for v, label in zip(column, page.labels, strict=True) if label is not None]
-            found += column
-        return found
+    def _in_order(self) -> list[Row]:
+        if self._order is None:
+            self._order = list(_from(self.first))[:]  # no room to spare
+        return self._order
+
+    def _whole(self, rows: Sequence[Row]) -> Any:
+        held = [row.numbers for row in rows]
+        return pieces.whole_sparse(held, self._grid) if self._sparse else pieces.whole(held, self._none)
 
     def tables_agree(self) -> bool:
-        """Whether the tables by id, subject and class name exactly the rows in the pages.
-
-        To be asked before a snapshot, which makes them anew.
-        """
+        """Whether the tables by id, subject and class name exactly the rows that follow one another."""
         fresh = CoreRows(self._none, grid=self._grid, classed=self._classed)
-        fresh.pages = self.pages
-        try:
-            fresh._make_tables()
-        except (IndexError, ValueError):  # a page with fewer names than rows
-            return False
+        fresh.place.put({row.id: row for row in _from(self.first)})
+        fresh._enter(self.ids(), self.subjects(), self.labels(), self.weights())
         tables = "place", "of_subject", "class_counts", "class_totals", "uneven"
         return all(getattr(self, name) == getattr(fresh, name) for name in tables)
 
+    # -- layout --------------------------------------------------------------------------------------------------
+
+    def _lay_out(self, n: int, more: Iterable[Any] = ()) -> None:
+        """Rows are held in the layout that n of them have by the rule, if these are to come beside those here."""
+        wanted = is_sparse(n, self._entries, self._grid)
+        if wanted == self._sparse:
+            return
+        rows = self.rows()
+        if wanted and not all(has_constant(part, self._grid) for part in (rows, *more)):
+            return  # none of the grid's: held as it is, for verify to see
+        self._sparse = wanted
+        held = pieces.cut(self._laid_out(rows), self._grid)
+        for row, numbers in zip(self._in_order(), held, strict=True):
+            row.erase()
+            row.numbers = numbers
+
+    def _laid_out(self, rows: Any) -> Any:
+        """Rows in the layout that rows are held in; where it is another, those given are overwritten."""
+        if isinstance(rows, np.ndarray) != self._sparse:
+            return rows
+        turned = sparse_rows(rows, self._grid) if self._sparse else dense_rows(rows, self._grid)
+        overwrite(rows)
+        return turned
+
     # -- tables --------------------------------------------------------------------------------------------------
 
-    def _enter(self, page: Page) -> None:
-        """Put a page's rows into the tables by id, subject and class."""
-        self._place_rows(page)
-        ids, subjects, labels, weights = page.ids, page.subjects, page.labels, page.weights
-        if page.gaps:
-            kept = [i for i, label in enumerate(labels) if label is not None]
-            ids, subjects, labels, weights = ([column[i] for i in kept] for column in (ids, subjects, labels, weights))
+    def _start_tables(self) -> None:
+        self.place: NameTable[Row] = NameTable()
+        self.of_subject: NameTable[tuple[Key, ...]] = NameTable()
+        self.class_counts: dict[Label, int] = {}  # in the order of the classes
+        self.class_totals: dict[Label, int] = {}  # the weights of their rows, added up
+        self.uneven = 0  # rows whose weight is not one
+        self.id_type: type | None = None  # of the ids and subjects held
+        self.subject_type: type | None = None
+
+    def _enter(self, ids: list[Key], subjects: list[Owners], labels: list[Any], weights: list[int]) -> None:
+        """Rows that come after the others are put into the tables by subject and by class."""
         self.id_type = type(ids[0]) if ids else self.id_type
         if subjects.count(None) < len(subjects):
+            theirs: dict[Key, list[Key]] = {}
             for key, subject in zip(ids, subjects, strict=True):
                 for owner in owners_of(subject):
-                    self.of_subject.setdefault(owner, {})[key] = None
-                    self.subject_type = type(owner)
+                    theirs.setdefault(owner, []).append(key)
+            self.of_subject.put({owner: (*self.of_subject.get(owner, ()), *more) for owner, more in theirs.items()})
+            self.subject_type = type(next(iter(theirs)))
+        self._count(labels, weights, 1)
+
+    def _leave(self, leaving: Sequence[Row]) -> None:
+        """Rows are taken out of the tables by subject and by class."""
+        gone: dict[Key, list[Key]] = {}
+        for row in leaving:
+            if row.subject is not None:
+                for owner in owners_of(row.subject):
+                    gone.setdefault(owner, []).append(row.id)
+        if gone:
+            self._disown(gone)
+        self._count([row.label for row in leaving], [row.weight for row in leaving], -1)
+        self.id_type = self.id_type if self.place else None
+
+    def _disown(self, gone: dict[Key, list[Key]]) -> None:
+        """Rows of these ids are no longer those of these subjects."""
+        left, nobody = {}, []
+        for owner, keys in gone.items():
+            theirs = self.of_subject[owner]
+            if len(keys) == len(theirs):
+                nobody.append(owner)
+            else:
+                without = keys if len(keys) < 4 else set(keys)
+                left[owner] = tuple([key for key in theirs if key not in without])
+        if left:
+            self.of_subject.put(left)
+        if nobody:
+            self.of_subject.drop(nobody)
+        self.subject_type = self.subject_type if self.of_subject else None
+
+    def _count(self, labels: list[Any], weights: list[int], sign: int) -> None:
+        """Rows of these labels and weights come, or leave."""
         uneven = len(weights) - weights.count(ONE)
-        self.uneven += uneven
+        self.uneven += sign * uneven
         if not self._classed:
             return
+        before = list(self.class_counts)
         for label, count in Counter(labels).items():
-            self.class_counts[label] = self.class_counts.get(label, 0) + count
-            self.class_totals[label] = self.class_totals.get(label, 0) + count * ONE
+            self.class_counts[label] = self.class_counts.get(label, 0) + sign * count
+            self.class_totals[label] = self.class_totals.get(label, 0) + sign * count * ONE
         if uneven:
             for label, weight in zip(labels, weights, strict=True):
-                self.class_totals[label] += weight - ONE
+                self.class_totals[label] += sign * (weight - ONE)
+        there = sorted(label for label, count in self.class_counts.items() if count)
+        if there != before:
+            self.class_counts = {label: self.class_counts[label] for label in there}
+            self.class_totals = {label: self.class_totals[label] for label in there}
 
-    def _place_rows(self, page: Page) -> None:
-        places = zip(page.ids, zip(repeat(page), range(len(page.ids)), strict=False), strict=True)
-        self.place.update(entry for entry in places if entry[0] is not None) if page.gaps else self.place.update(places)
-
-    def _leave(self, page: Page, i: int) -> None:
-        """Take one row out of its page and out of the tables by subject and by class."""
-        label = page.labels[i]
-        for owner in owners_of(page.subjects[i]):
-            rest = self.of_subject[owner]
-            del rest[page.ids[i]]
-            if not rest:
-                del self.of_subject[owner]
-        self.uneven -= page.weights[i] != ONE
-        if self._classed:
-            self.class_counts[label] -= 1
-            self.class_totals[label] -= page.weights[i]
-            if not self.class_counts[label]:
-                del self.class_counts[label], self.class_totals[label]
-        page.rows[i] = 0
-        page.weights[i] = 0
-        page.ids[i] = page.subjects[i] = page.labels[i] = None
-        page.gaps += 1
+    def _entries_in(self, rows: Sequence[Row]) -> int:
+        if self._sparse:
+            return sum(len(row.numbers) for row in rows) // pieces.entry_bytes(self._grid)
+        return count_entries(self._whole(rows), self._grid)
 
 
-class _Counted(CoreRows):
-    """As many rows as others, and none of them."""
-
-    def __init__(self, rows: CoreRows) -> None:
-        super().__init__(rows._none)
-        self._n = len(rows)
-        self.class_counts, self.class_totals = dict(rows.class_counts), dict(rows.class_totals)
-
-    def __len__(self) -> int:
-        return self._n
+def _from(row: Row | None) -> Iterator[Row]:
+    while row is not None:
+        yield row
+        row = row.after

@@ -200,7 +200,7 @@ class Graph:
             negative = self.step("Sub", [one, positive], "other")
             self.step("Concat", [negative, positive], "probabilities", axis=1)
             return
-        # The steps of nearest_probabilities in models/model.py.
+        # The steps of nearest_probabilities in models/heads.py.
         self._nodes.append(
             self._onnx.helper.make_node(
                 "TopK", [raw, self.constant("k", [k], np.int64)], ["ordered", "order"], name="ordered", axis=1

@@ -374,13 +374,11 @@ class ModelFile:
                 rewriting = bool(leaving) or self._rewrite_unchanged
                 if rewriting and not leaving:
                     model.drop_caches()  # weights are solved for again, as after a change
-                state = model.snapshot(settle=False) if rewriting or signing else None
+                state = model.snapshot() if rewriting or signing else None
                 if signing:
                     model.verify(state=state)
                 if rewriting and state is not None:
                     self._held.write(writer, state, digests=digests, announce=self.announce)
-                    if digests:  # otherwise gaps may stay in the copy in memory, which nobody is handed
-                        model.settle()
                 else:
                     writer.make_durable()
                 self._held.model = model

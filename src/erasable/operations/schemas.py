@@ -160,7 +160,7 @@ class LookedAt:
     ----------
     name : str
     holds : str
-        The type of its cells; those of CSV are text.
+        The type of its cells; those of CSV are text, and what all of them can be read as is said too.
     different : int or None
         How many different cells there are, by their canonical texts; of lists of numbers, how many different lengths.
         None of columns that can be no features.
@@ -201,6 +201,8 @@ def look_at(source: Any, *, k: int = 20, dialect: Dialect | None = None) -> list
         column = first[0].column(name)
         cells = tuple("" if cell is None else str(cell) for cell in column.to_pylist())
         holds = str(column.type).partition("<")[0]
+        if name in gathered and (read_as := gathered.read_as(name)):
+            holds = f"{holds}: {read_as}"
         different, missing = gathered.counts(name) if name in gathered else (None, nulls[name])
         looked.append(LookedAt(name, holds, different, missing, kinds.get(name, ""), cells))
     return looked

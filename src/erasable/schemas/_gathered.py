@@ -13,9 +13,10 @@ import numpy as np
 
 from erasable.core.arrays import Array, Int64s
 from erasable.errors import ConfigurationError, InputError, InputTypeError
-from erasable.schemas._cells import NUMBER, TEXT, VECTOR, Cells, canonical_text, texts_of
+from erasable.schemas._cells import NUMBER, TEXT, VECTOR, Cells, canonical_text, number_of, texts_of
 from erasable.schemas._containers import Columns
 from erasable.schemas._facts import NEVER, Facts, Having
+from erasable.schemas._moments import ORDERS, clock_of, moments_in
 
 _NOBODY = -1
 _LONG_AGO = -(2**60)  # seconds: earlier is no moment
@@ -110,6 +111,18 @@ class Gathered:
     def kind(self, name: str) -> str:
         """What the cells of a column are."""
         return self._columns[name].kind or TEXT
+
+    def read_as(self, name: str) -> str:
+        """What all texts of a column can be read as; empty where it holds no texts, or they are nothing but texts."""
+        texts = [value for value in self._columns[name].values if value is not None]
+        if self.kind(name) != TEXT or not texts:
+            return ""
+        numbers = [number_of(text) for text in texts]
+        if None not in numbers:
+            return "whole numbers" if all(x is not None and x.is_integer() for x in numbers) else "numbers"
+        if any(None not in map(moments_in(order), texts) for order in ORDERS):
+            return "dates"
+        return "times of day" if all(clock_of(text) is not None for text in texts) else ""
 
     def counts(self, name: str) -> tuple[int, int]:
         """How many different cells a column has, and how many are missing."""

@@ -30,6 +30,7 @@ _DATES = {
     "dmy": r"(?P<d>[0-9]{1,2})(?P<s>[-/.])(?P<m>[0-9]{1,2})(?P=s)(?P<y>[0-9]{4})",
     "mdy": r"(?P<m>[0-9]{1,2})(?P<s>[-/.])(?P<d>[0-9]{1,2})(?P=s)(?P<y>[0-9]{4})",
 }
+ORDERS = tuple(_DATES)
 _TIME = r"(?P<H>[0-9]{1,2}):(?P<M>[0-9]{2})(?::(?P<S>[0-9]{2})(?:\.[0-9]+)?)?"
 _ZONE = r" ?(?P<Z>Z|UTC|[+-][0-9]{2}(?::?[0-9]{2})?)"
 _MOMENTS = {order: re.compile(rf"{date}(?:[T ]{_TIME}(?:{_ZONE})?)?") for order, date in _DATES.items()}

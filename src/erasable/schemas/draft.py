@@ -30,7 +30,7 @@ from erasable.schemas._facts import (
     nearly_all_differ,
 )
 from erasable.schemas._gathered import Gathered
-from erasable.schemas._moments import DAY, Date, Time, clock_of, moment_of
+from erasable.schemas._moments import DAY, ORDERS, Date, Time, clock_of, moment_of
 from erasable.schemas._number import Number
 from erasable.schemas._others import Role
 from erasable.schemas._placed import Category, YesNo
@@ -291,7 +291,7 @@ class _Drafting:
                 decisions.took(max(margin for _, margin in found))  # without any edge it would be no number
                 return {"kind": Number, "edges": tuple(edge for edge, _ in found)}
         if facts.kind in (TEXT, MOMENT):
-            for order in ("ymd", "dmy", "mdy") if facts.kind == TEXT else ("ymd",):
+            for order in ORDERS if facts.kind == TEXT else ("ymd",):
                 moments = facts.values if facts.kind == MOMENT else [v and moment_of(v, order) for v in facts.values]
                 seconds = np.array([np.nan if m is None or m == "" else m for m in moments], dtype=np.float64)
                 if self._fits(facts, ~np.isnan(seconds), decisions):

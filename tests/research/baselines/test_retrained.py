@@ -18,6 +18,7 @@ from erasable import ErasableClassifier, verify
 from erasable.errors import ConfigurationError, InputError, NoRowsError, VerificationError
 from erasable.research.baselines import RetrainedRidge
 from tests.estimators.cases import make_classes, make_rows, refused
+from tests.memory import numbers
 from tests.strategies import assert_identical, problems, splits
 
 X, Y = make_rows()
@@ -224,7 +225,8 @@ def change_sum(memory):
 
 
 def change_row(memory):
-    memory.core.pages[0].rows[3, 1] += 1 if memory.core.pages[0].rows[3, 1] < 0 else -1
+    row = numbers(memory.core, 3)
+    row[1] += 1 if row[1] < 0 else -1
 
 
 def change_weight(memory):

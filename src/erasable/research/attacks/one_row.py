@@ -234,14 +234,14 @@ def _trial(
 def gaps_in_memory(model: Any) -> Callable[[Any], bool] | None:
     """Whether an id fits a gap in the memory of a model of ours: its hash lies between those of the gap's neighbours.
 
-    A row that leaves is overwritten at once, and its slot is closed when a snapshot is next made (a digest, a file, a
-    verification). Until then, who reads the memory of the process sees that there was a row, and between which others.
+    Who reads the memory of the process would see by a gap that there was a row, and between which others. There is
+    none: rows are linked, and the two beside one that leaves meet at once.
     """
     held = getattr(model, "_model", None)
     key = getattr(held, "order_key", None)
     if held is None or key is None:
         return None
-    slots = [name for page in held.core.pages for name in page.ids]
+    slots: list[Any] = held.core.ids()
     hashes = iter(keyed_hash([name for name in slots if name is not None], key).tolist())
     placed = [None if name is None else next(hashes) for name in slots]
     gaps = []

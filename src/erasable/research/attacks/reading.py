@@ -14,7 +14,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from erasable.core.arrays import Float64s
-from erasable.models.sparse_rows import SparseRows
+from erasable.models.rows import CoreRows
 
 _CODE = (bool, type, ModuleType, FunctionType, BuiltinFunctionType, MethodType, np.random.Generator, np.dtype)
 SAME_DIRECTION = 1.0 - 1e-6  # a cosine above it: the row itself, rounded to a grid or scaled
@@ -143,10 +143,8 @@ def read(thing: Any) -> Contents:
             seen.add(id(part))
             if sp.issparse(part):
                 found.sparse.append(sp.csr_array(part, copy=True))
-            elif isinstance(part, SparseRows) and len(part.columns):
-                shape = (len(part), int(part.columns.max()) + 1)
-                parts = part.values.copy(), part.columns.astype(np.int64), part.starts - part.starts[0]
-                found.sparse.append(sp.csr_array(parts, shape=shape))
+            elif isinstance(part, CoreRows):  # rows are held as bytes, each in a piece of memory of its own
+                waiting.append((f"{path}.numbers", part.rows()))
             waiting += _parts(path, part)
     return found
 

@@ -12,17 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from erasable.core.grid import Grid, dense_rows, sparse_rows
-from erasable.models import rows as rows_module
 from erasable.models.rows import CoreRows
-from erasable.models.sparse_rows import SparseRows
 
 GRID = Grid(40)
-
-
-@pytest.fixture(autouse=True)
-def small_pages(monkeypatch):
-    """Pages of five rows."""
-    monkeypatch.setattr(rows_module, "_PAGE", 5)
 
 
 def whole(index: Any, thin: int = 3) -> Any:
@@ -43,15 +35,18 @@ def fresh(index: Any) -> CoreRows:
     return CoreRows(whole(index), *names(index), GRID)
 
 
-def held(core: CoreRows) -> bytes:
-    """All that is held."""
-    return pickle.dumps([(vars(p), core._unsettled) for p in core.pages])
+def leave(core: CoreRows, keys: list[str]) -> None:
+    core.remove(core.find(keys))
+
+
+def held(core: CoreRows) -> Any:
+    """The rows as they are held."""
+    return [bytes(row.numbers) for row in core.find(core.ids())], core._entries, core._sparse
 
 
 def is_sparse(core: CoreRows) -> bool:
-    kinds = {type(page.rows) for page in core.pages}
-    assert len(kinds) < 2
-    return kinds == {SparseRows}
+    assert sp.issparse(core.rows()) == core._sparse
+    return core._sparse
 
 
 def rows_of(core: CoreRows) -> Any:
@@ -65,43 +60,63 @@ THIN = [i for i in range(40) if i % 5 != 4]
 def test_the_layout_is_that_of_the_rule():
     assert is_sparse(fresh(THIN))
     assert not is_sparse(fresh(range(4, 40, 5)))
-    assert fresh(THIN).pages[0].rows.columns.dtype == np.uint8
+    assert fresh(THIN).place["r2"].numbers == bytes([14, 25]) + np.array([102, 103], np.int16).tobytes()
 
 
-def test_a_row_that_leaves_is_overwritten_in_place():
+def test_rows_that_leave_are_overwritten():
     core = fresh(THIN)
-    page, i = core.place["r2"]
-    values, columns = page.rows.values, page.rows.columns
-    entries = slice(*page.rows.starts[i : i + 2].tolist())
-    assert values[entries].all()
-    core.remove(["r2"])
-    assert page.rows.values is values
-    assert not values[entries].any()
-    assert not columns[entries].any()
-    assert values.any()
-
-
-def test_settling_and_erasing_overwrite_what_was_held():
-    core = fresh(THIN)
-    core.remove(["r2"])
-    old = [page.rows for page in core.pages]
-    arrays = [(rows.values, rows.columns) for rows in old]
-    core.settle()
-    assert not any(a.any() or b.any() for a, b in arrays)
-    new = [page.rows for page in core.pages]
+    pieces = {row.id: row.numbers for row in core.find(core.ids())}
+    assert any(pieces["r2"])
+    leave(core, ["r2"])
+    assert not any(pieces["r2"])
+    assert all(core.place[key].numbers is pieces[key] for key in core.ids())  # the others stay where they are
     core.erase()
-    assert not any(rows.any() for rows in new)
+    assert not any(map(any, pieces.values()))
 
 
-@pytest.mark.parametrize("asked", [["r1"], ["r4"], ["r2", "r4", "r0", "r9", "r1"], ["r6", "r2"], []])
-def test_rows_are_gathered_from_pages_of_either_layout(asked):
-    core = fresh(THIN[:12])
-    core.append([whole([4, 9])], *names([4, 9]))
-    rows, labels = core.gather(asked)
+@pytest.mark.parametrize("form", [lambda rows: rows, lambda rows: sparse_rows(rows, GRID)])
+def test_rows_are_overwritten_where_they_came_from(form):
+    given = form(whole(THIN))
+    core = CoreRows(given, *names(THIN), GRID)
+    assert not (given.data if sp.issparse(given) else given).any()
+    assert rows_of(core).tolist() == whole(THIN).tolist()
+
+
+@pytest.mark.parametrize("asked", [["r1"], ["r2"], ["r4"], ["r2", "r0", "r1"], ["r2", "r4", "r0", "r1"], ["r6", "r2"]])
+@pytest.mark.parametrize("sparse", [True, False])
+def test_rows_are_gathered_from_either_layout(asked, sparse):
+    core = fresh([*THIN[:12], 4] if sparse else [*range(10), 14, 19, 24])
+    assert is_sparse(core) == sparse
+    rows, labels, weights = core.gather(core.find(asked))
     at = [int(key[1:]) for key in asked]
-    assert sp.issparse(rows) == (len(asked) > 1 and not {"r4", "r9"} & set(asked))
+    assert sp.issparse(rows) == (sparse and len(asked) > 1)
     assert (dense_rows(rows, GRID) if sp.issparse(rows) else rows).tolist() == whole(at).tolist()
-    assert labels == names(at)[2]
+    assert (labels, weights) == (names(at)[2], [16] * len(at))
+
+
+def test_rows_turn_to_the_other_layout_as_soon_as_the_rule_says_so():
+    """What they were held as is overwritten."""
+    core = fresh([*THIN[:6], 4])
+    assert is_sparse(core)
+    pieces = [row.numbers for row in core.find(core.ids())]
+    core.append([whole([9, 14])], *names([9, 14]))
+    assert not is_sparse(core)
+    assert not any(map(any, pieces))
+    pieces = [row.numbers for row in core.find(core.ids())]
+    leave(core, ["r9", "r14"])
+    assert is_sparse(core)
+    assert not any(map(any, pieces))
+    assert rows_of(core).tolist() == whole([*THIN[:6], 4]).tolist()
+
+
+def test_a_row_that_is_none_of_the_grids_is_held_as_it_is():
+    rows = whole(THIN)
+    rows[3, -1] += 1
+    core = CoreRows(rows.copy(), *names(THIN), GRID)
+    assert not is_sparse(core)
+    assert core.rows().tolist() == rows.tolist()
+    leave(core, [f"r{THIN[3]}"])
+    assert is_sparse(core)
 
 
 @given(st.data())
@@ -110,7 +125,7 @@ def test_any_history_leaves_what_the_surviving_rows_alone_would(data):
     for _ in range(data.draw(st.integers(1, 8))):
         if alive and data.draw(st.booleans()):
             gone = data.draw(st.lists(st.sampled_from(alive), unique=True, max_size=len(alive)))
-            core.remove([f"r{i}" for i in gone])
+            leave(core, [f"r{i}" for i in gone])
             alive = [i for i in alive if i not in gone]
         else:
             more = range(n, n + data.draw(st.integers(1, 9)))
@@ -121,8 +136,7 @@ def test_any_history_leaves_what_the_surviving_rows_alone_would(data):
         assert core.ids() == [f"r{i}" for i in alive]
         assert rows_of(core).tolist() == whole(alive).tolist()
         assert core.tables_agree()
+        assert held(core) == held(fresh(alive))
         if data.draw(st.booleans()):
-            core.settle()
+            core = pickle.loads(pickle.dumps(core))
             assert held(core) == held(fresh(alive))
-    core.settle()
-    assert held(core) == held(fresh(alive))

@@ -1,0 +1,86 @@
+"""A table by name in which nothing shows that a name was in it and left.
+
+A dictionary keeps the slot of an entry that was deleted, between those that came before it and after it, and does not
+get smaller. Here names are spread over small dictionaries by their hashes: how many there are depends on the number of
+names alone, each is in the order of its names, and one that a name leaves is made anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import chain
+from typing import Any, TypeVar
+
+from erasable.core.names import Key
+
+V = TypeVar("V")
+
+_SHARE = 4  # names of a small dictionary, at most on average
+_MIXED = 20  # the lower bits of the hash of a tuple may be the same for many numbers; a whole number is its own hash
+
+
+class NameTable(Mapping[Key, V]):
+    """Values by name. It is iterated in no order that means anything."""
+
+    def __init__(self) -> None:
+        self._n = 0
+        self._parts: list[dict[Key, V]] = [{} for _ in range(1)]  # as large as :meth:`_fit` would make it
+
+    def __len__(self) -> int:
+        return self._n
+
+    def __iter__(self) -> Iterator[Key]:
+        return chain.from_iterable(self._parts)
+
+    def __contains__(self, name: Any) -> bool:
+        return name in self._parts[(hash((name,)) >> _MIXED) % len(self._parts)]
+
+    def __getitem__(self, name: Key) -> V:
+        return self._parts[(hash((name,)) >> _MIXED) % len(self._parts)][name]
+
+    def put(self, entries: Mapping[Key, V]) -> None:
+        """Names come, or have another value."""
+        parts, n = self._parts, len(self._parts)
+        new = {}
+        for name, value in entries.items():
+            part = parts[(hash((name,)) >> _MIXED) % n]
+            if name in part:
+                part[name] = value
+            else:
+                new[name] = value
+        if new:
+            self._n += len(new)
+            self._fit()
+            self._insert(new.items())
+
+    def drop(self, names: Collection[Key]) -> None:
+        """These names, all of which are here and distinct, leave."""
+        parts, n = self._parts, len(self._parts)
+        touched = set()
+        for name in names:
+            at = (hash((name,)) >> _MIXED) % n
+            touched.add(at)
+            del parts[at][name]
+        for at in touched:
+            parts[at] = {name: value for name, value in parts[at].items()}  # noqa: C416 (dict() would copy the gap)
+        self._n -= len(names)
+        self._fit()
+
+    def _fit(self) -> None:
+        """As many small dictionaries as there are for so many names."""
+        wanted = 1 << (self._n // _SHARE).bit_length()
+        if wanted != len(self._parts):
+            old, self._parts = self._parts, [{} for _ in range(wanted)]
+            self._insert(chain.from_iterable(part.items() for part in old))
+
+    def _insert(self, entries: Iterable[tuple[Key, V]]) -> None:
+        """New names come; a dictionary that has some of them is made anew, in order."""
+        parts, n = self._parts, len(self._parts)
+        touched = set()
+        for name, value in entries:
+            at = (hash((name,)) >> _MIXED) % n
+            touched.add(at)
+            parts[at][name] = value
+        for at in touched:
+            part = parts[at]
+            parts[at] = {name: part[name] for name in sorted(part)}
