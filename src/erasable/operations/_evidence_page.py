@@ -84,8 +84,6 @@ row with its id, and asks whether it was ever there can often tell, on some data
 have kept out shows that it was not there, a known row that is missing shows that something kept it out. What was in a
 row nobody learns in this way. With an infinite threshold and a sample rate this does not exist.</li>
 <li><b>The rows that stay.</b> Who reads the file reads them, and weights tell about them as those of any model do.</li>
-<li><b>A gap in memory.</b> In a running program that forgot and has written nothing since, who reads its memory sees
-that there was a row. Model files never have gaps.</li>
 <li><b>What stands around.</b> A scaler fitted on all rows, a threshold named by the number of rows, and a list of whom
 not to learn again together with its key each tell, to who knows all other rows, that there was one more.</li>
 <li><b>Guessing against a digest.</b> A receipt that holds the digest of the state before confirms a complete and right

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from erasable import ErasableClassifier
-from erasable.research.attacks.one_row import gaps_in_memory, one_row
+from erasable.research.attacks.one_row import one_row
 from erasable.research.attacks.targets import TARGETS, Target
 from erasable.research.controls import RidgeStore
 from tests.research.attacks.cases import make_pool, play
@@ -74,10 +74,11 @@ def test_selection_leaks_with_leverage_and_not_with_a_sample_alone():
     assert leaks[1] == 0
 
 
-def test_forgetting_leaves_no_gap_in_memory():
-    X, y = make_pool()
-    names = [f"name {i}" for i in range(len(X))]
-    model = ErasableClassifier().fit(X, y, ids=names)
-    gone = model.core_ids_[7]
-    model.forget(ids=[gone])
-    assert not gaps_in_memory(model)(gone)
+def test_sums_that_look_like_a_row_are_no_presence_of_it():
+    rng = np.random.default_rng(1)  # baskets of one or two things: of sums of few rows, many are in their directions
+    X = np.zeros((200, 60))
+    for row in X:
+        row[rng.choice(60, size=rng.integers(1, 3), replace=False)] = 1.0
+    target = Target("linear", "", lambda seed: ErasableClassifier(threshold=np.inf, sample_rate=0.3), ours=True)
+    game = one_row(target, X, np.where(X[:, :30].any(axis=1), 1, -1), 12)
+    assert game.scores["row"].left + game.scores["row"].decoy == [0.0] * 24

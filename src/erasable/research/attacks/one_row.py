@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 
 from erasable.core.arrays import Float64s
-from erasable.core.keyed_hash import keyed_hash
 from erasable.research.attacks.reading import SAME_DIRECTION, read, read_stored
 from erasable.research.attacks.selection import absences_explained, would_be_kept
 from erasable.research.attacks.snapshots import best_of_what_vanished, cosine, row_from_weights, weights_of
@@ -22,7 +21,7 @@ from erasable.research.attacks.targets import Target, stored_ids
 from erasable.research.attacks.work import repeat
 
 KNOWN = {"half": 0.5, "tenth": 0.1, "none": 0.0}  # of the other rows, to those who do not know all of them
-ATTACKERS = ("residue", "row", "name", "gap", "snapshots", "weights", "selection", *KNOWN)
+ATTACKERS = ("residue", "row", "name", "snapshots", "weights", "selection", *KNOWN)
 _TRIES = 5  # decoys that are drawn before one is made that could have been there
 _BLENDS = (0.3, 0.1, 0.03, 0.01, 0.003)  # of a decoy, mixed into the row that left
 
@@ -167,16 +166,21 @@ def _trial(
     before, weights = read_stored(model), weights_of(model) if target.inversion else None
     model.forget(ids=[names[gone].item()])
     live = read(model)
-    gaps = gaps_in_memory(model)
     after = read_stored(model)
     survivors = np.sort(stored[stored != gone])
 
-    # (b) the row or its name, anywhere in memory
+    # the definition itself: is it the state that learning the stored rows gives?
+    relearnt = learnt(survivors, y, X, seed + 2)
+    there_anyway = read(relearnt), read_stored(relearnt)
+    found.same_as_refit = int(after.share_that_differs(there_anyway[1]) == 0.0)
+
+    # (b) the row or its name, anywhere in memory; sums of few rows may look like another one, whoever was there
+    def present(i: int) -> bool:
+        return any(c.holds_row(X[i]) for c in (live, after)) and not any(c.holds_row(X[i]) for c in there_anyway)
+
+    found.scores["row"].add(*(float(present(i)) for i in (gone, decoy)))
     both = (live, after)
-    found.scores["row"].add(*(float(any(c.holds_row(X[i]) for c in both)) for i in (gone, decoy)))
     found.scores["name"].add(*(float(any(c.holds_name(names[i].item()) for c in both)) for i in (gone, decoy)))
-    if gaps is not None:
-        found.scores["gap"].add(*(float(gaps(names[i].item())) for i in (gone, decoy)))
 
     # (d) what was there before and is not there now; then weights alone, with the state that is left
     vanished = [best_of_what_vanished(before, after, X[i]) for i in (gone, decoy)]
@@ -204,9 +208,6 @@ def _trial(
         for name, scores in zip(KNOWN, told or (), strict=True):
             found.scores[name].add(*scores)
 
-    # the definition itself: is it the state that learning the stored rows gives?
-    found.same_as_refit = int(after.share_that_differs(read_stored(learnt(survivors, y, X, seed + 2))) == 0.0)
-
     # (a) put a candidate into the gap, forget it, and compare the last bits
     at, gap = np.sort(np.append(survivors, gone)), len(survivors)
 
@@ -229,28 +230,6 @@ def _trial(
             found.replays = 1
             break
     return found
-
-
-def gaps_in_memory(model: Any) -> Callable[[Any], bool] | None:
-    """Whether an id fits a gap in the memory of a model of ours: its hash lies between those of the gap's neighbours.
-
-    Who reads the memory of the process would see by a gap that there was a row, and between which others. There is
-    none: rows are linked, and the two beside one that leaves meet at once.
-    """
-    held = getattr(model, "_model", None)
-    key = getattr(held, "order_key", None)
-    if held is None or key is None:
-        return None
-    slots: list[Any] = held.core.ids()
-    hashes = iter(keyed_hash([name for name in slots if name is not None], key).tolist())
-    placed = [None if name is None else next(hashes) for name in slots]
-    gaps = []
-    for i, there in enumerate(placed):
-        if there is None:
-            low = max((h for h in placed[:i] if h is not None), default=-1)
-            high = next((h for h in placed[i:] if h is not None), 2**64)
-            gaps.append((low, high))
-    return lambda name: any(low < int(keyed_hash([name], key)[0]) < high for low, high in gaps)
 
 
 def _without_twin(X: Float64s) -> npt.NDArray[np.bool_]:

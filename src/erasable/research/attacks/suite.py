@@ -153,10 +153,9 @@ class Audit:
     def holds(self) -> bool:
         """Whether forgetting left nothing: the state is that of learning the stored rows, (a) and (b) see nothing.
 
-        Where noise is part of the method bits cannot be compared, and (a) and (b) have to be at chance. A gap in the
-        memory of a running process is told apart: it is gone with the next snapshot.
+        Where noise is part of the method bits cannot be compared, and (a) and (b) have to be at chance.
         """
-        looked = [o.figures for o in self.outcomes if o.letter in "ab" and o.name != GAP]
+        looked = [o.figures for o in self.outcomes if o.letter in "ab"]
         if self.noisy:
             return all(figures.at_chance for figures in looked)
         return self.same_as_refit == self.trials and all(figures.tied for figures in looked)
@@ -186,9 +185,6 @@ CONFIDENCE = 0.99  # of every interval: there are some twenty of them in an audi
 def measure(scores: Float64s, member: npt.NDArray[np.bool_], row: npt.NDArray[np.intp]) -> Figures:
     """Figures with the intervals of an audit."""
     return measure_scores(scores, member, row, confidence=CONFIDENCE, resamples=500)
-
-
-GAP = "a gap in the memory of the process, before the next snapshot"
 
 
 def audit(
@@ -299,7 +295,6 @@ _ONE_ROW = {
     "residue": ("a", "a candidate put into the gap and forgotten again leaves the same bits"),
     "row": ("b", "the row, or its direction, anywhere in memory or in the file"),
     "name": ("b", "its id anywhere in memory or in the file"),
-    "gap": ("b", GAP),
     "snapshots": ("d", "whole states: the best cosine with what was there before and is not now"),
     "weights": ("d", "weights before and after, and the state that is left"),
     "selection": ("e", "somebody who knows every other row compares which rows are stored"),
