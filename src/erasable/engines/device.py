@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -170,18 +170,18 @@ class _Slot(threading.local):
     """What each thread has on the device: two streams, each with memory for a chunk of rows."""
 
     lanes: list[_Lane] | None = None
+    streams: Sequence[Any] = ()  # kept where chunks get smaller: products in a new one would take memory of their own
     rows = 0
 
 
 class _Lane:
     """A queue of the device with memory of its own: what is queued in another is done at the same time."""
 
-    def __init__(self, torch: Any, device: Any, shape: tuple[int, int]) -> None:
-        cuda = device.type == "cuda"
-        self.stream: Any = torch.cuda.Stream(device) if cuda else None
+    def __init__(self, torch: Any, device: Any, shape: tuple[int, int], stream: Any) -> None:
+        self.stream = stream
         self.rows = torch.empty(shape, dtype=torch.float32, device=device)
         self.products = torch.empty(shape, dtype=torch.float32, device=device)
-        self.copied: Any = torch.cuda.Event() if cuda else None
+        self.copied: Any = None if stream is None else torch.cuda.Event()
         self._torch, self._shape, self._pinned = torch, shape, None
 
     @property
@@ -269,8 +269,11 @@ class _Ready:
         if self.slot.lanes is None or self.slot.rows != step:
             self.slot.lanes = None  # let go of before there are others
             self.slot.rows = step
-            n = 2 if self.device.type == "cuda" else 1
-            self.slot.lanes = [_Lane(self.torch, self.device, (step, self.d)) for _ in range(n)]
+            if not self.slot.streams:
+                cuda = self.device.type == "cuda"
+                self.slot.streams = [self.torch.cuda.Stream(self.device) for _ in range(2)] if cuda else [None]
+            shape = step, self.d
+            self.slot.lanes = [_Lane(self.torch, self.device, shape, stream) for stream in self.slot.streams]
         return self.slot.lanes
 
     def _queue(self, lane: _Lane, X: Any, factors: Any, alive: Any, pinned: bool) -> None:
