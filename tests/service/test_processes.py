@@ -49,7 +49,7 @@ def killed_after(process: Beside, seconds: float) -> threading.Timer:
 
 def signed(folder) -> Counter:
     records = [record.content for record in read_journal(folder / "ledger" / "past")]
-    return Counter((r["request"], r["model"]) for r in records if "text" in r)
+    return Counter((r["request"].partition("/")[0], r["model"]) for r in records if "text" in r)
 
 
 def test_the_journey_is_that_of_one_process(aside, models, clock):
