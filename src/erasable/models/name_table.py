@@ -39,16 +39,18 @@ class NameTable(Mapping[Key, V]):
     def __getitem__(self, name: Key) -> V:
         return self._parts[(hash((name,)) >> _MIXED) % len(self._parts)][name]
 
+    def _places(self, names: Collection[Key]) -> list[int]:
+        """Which of the small dictionaries each name is in, or would be."""
+        n = len(self._parts)
+        return [(mixed >> _MIXED) % n for mixed in map(hash, zip(names))]
+
     def put(self, entries: Mapping[Key, V]) -> None:
         """Names come, or have another value."""
-        parts, n = self._parts, len(self._parts)
-        new = {} if self._n else entries
-        for name, value in entries.items() if self._n else ():
-            part = parts[(hash((name,)) >> _MIXED) % n]
-            if name in part:
-                part[name] = value
-            else:
-                new[name] = value
+        new = dict(entries)
+        if self._n:
+            for at, name in zip(self._places(entries), entries, strict=True):
+                if name in self._parts[at]:
+                    self._parts[at][name] = new.pop(name)
         if new:
             self._n += len(new)
             self._fit()
@@ -56,13 +58,10 @@ class NameTable(Mapping[Key, V]):
 
     def drop(self, names: Collection[Key]) -> None:
         """These names, all of which are here and distinct, leave."""
-        parts, n = self._parts, len(self._parts)
-        touched = set()
-        for name in names:
-            at = (hash((name,)) >> _MIXED) % n
-            touched.add(at)
+        parts, places = self._parts, self._places(names)
+        for at, name in zip(places, names, strict=True):
             del parts[at][name]
-        for at in touched:
+        for at in set(places):
             parts[at] = {name: value for name, value in parts[at].items()}  # noqa: C416 (dict() would copy the gap)
         self._n -= len(names)
         self._fit()
@@ -79,10 +78,10 @@ class NameTable(Mapping[Key, V]):
 
     def _insert(self, new: Mapping[Key, V]) -> None:
         """New names come; a dictionary that has some of them is made anew, in order."""
-        parts, n = self._parts, len(self._parts)
-        of_part: defaultdict[int, list[Key]] = defaultdict(list)
-        for name in new:
-            of_part[(hash((name,)) >> _MIXED) % n].append(name)
-        for at, names in of_part.items():
+        parts = self._parts
+        coming: defaultdict[int, list[Key]] = defaultdict(list)
+        for at, name in zip(self._places(new), new, strict=True):
+            coming[at].append(name)
+        for at, names in coming.items():
             entries = {**parts[at], **{name: new[name] for name in names}} if parts[at] else new
             parts[at] = {name: entries[name] for name in sorted([*parts[at], *names])}

@@ -80,7 +80,7 @@ def entry_bytes(grid: Grid) -> int:
 
 def _pieces_of(text: Bytes, ends: Iterable[int]) -> list[bytearray]:
     """Copies of these bytes, from each end to the next."""
-    view = memoryview(text)  # cut faster than the array
+    view = text.data  # is cut faster than the array
     return [bytearray(view[a:b]) for a, b in pairwise(ends)]
 
 

@@ -171,7 +171,8 @@ class CoreRows:
         labels, weights = [row.label for row in found], [row.weight for row in found]
         if len(found) == 1:
             held = found[0].numbers
-            return pieces.spread_out(held, self._grid) if self._sparse else pieces.one(held, self._none), labels, weights
+            row = pieces.spread_out(held, self._grid) if self._sparse else pieces.one(held, self._none)
+            return row, labels, weights
         rows = self._whole(found)
         if self._sparse:
             return rows, labels, weights
