@@ -139,19 +139,20 @@ class CoreRows:
 
     def append(
         self,
-        batches: Iterable[Any],
+        batches: list[Any],
         ids: list[Key],
         subjects: list[Owners],
         labels: list[Any],
         weights: list[int] | None = None,
     ) -> None:
-        """Rows join, in order, in either layout; the batches are overwritten."""
-        weights, batches = weights or [ONE] * len(ids), list(batches)
+        """Rows join, in order, in either layout; the batches are overwritten, and taken out of their list."""
+        weights = weights or [ONE] * len(ids)
         with _collector_at_rest():
             if self._grid is not None:
                 self._entries += sum(count_entries(batch, self._grid) for batch in batches)
                 self._lay_out(len(self) + len(ids), batches)
-            numbers = chain.from_iterable(pieces.cut(self._laid_out(batch), self._grid) for batch in batches)
+            taken = (self._laid_out(batches.pop(0)) for _ in range(len(batches)))  # no two copies of all of them
+            numbers = chain.from_iterable(pieces.cut(batch, self._grid) for batch in taken)
             joining = list(map(Row, numbers, ids, subjects, labels, weights, [None, *ids[:-1]]))
             for one, other in pairwise(joining):
                 one.after = other
