@@ -166,7 +166,7 @@ class LinearModel(Model):
         """Downdate the sums."""
         leaving = self.core.find(keys)
         rows, labels, weights = self.core.gather(leaving)
-        self.core.remove(leaving)
+        self.core.remove(leaving, rows)
         add_rows(self.H, rows, -1.0, self.configuration.grid)  # Algorithm 1, line 14
         self.take_off(rows, labels)
         if self.weighted is not None:

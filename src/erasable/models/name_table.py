@@ -7,7 +7,8 @@ names alone, each is in the order of its names, and one that a name leaves is ma
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
 from itertools import chain
 from typing import Any, TypeVar
 
@@ -15,7 +16,7 @@ from erasable.core.names import Key
 
 V = TypeVar("V")
 
-_SHARE = 4  # names of a small dictionary, at most on average
+_SHARE = 8  # names of a small dictionary, at most on average
 _MIXED = 20  # the lower bits of the hash of a tuple may be the same for many numbers; a whole number is its own hash
 
 
@@ -38,30 +39,29 @@ class NameTable(Mapping[Key, V]):
     def __getitem__(self, name: Key) -> V:
         return self._parts[(hash((name,)) >> _MIXED) % len(self._parts)][name]
 
+    def _places(self, names: Collection[Key]) -> list[int]:
+        """Which of the small dictionaries each name is in, or would be."""
+        n = len(self._parts)
+        return [(mixed >> _MIXED) % n for mixed in map(hash, zip(names))]
+
     def put(self, entries: Mapping[Key, V]) -> None:
         """Names come, or have another value."""
-        parts, n = self._parts, len(self._parts)
-        new = {}
-        for name, value in entries.items():
-            part = parts[(hash((name,)) >> _MIXED) % n]
-            if name in part:
-                part[name] = value
-            else:
-                new[name] = value
+        new = dict(entries)
+        if self._n:
+            for at, name in zip(self._places(entries), entries, strict=True):
+                if name in self._parts[at]:
+                    self._parts[at][name] = new.pop(name)
         if new:
             self._n += len(new)
             self._fit()
-            self._insert(new.items())
+            self._insert(new)
 
     def drop(self, names: Collection[Key]) -> None:
         """These names, all of which are here and distinct, leave."""
-        parts, n = self._parts, len(self._parts)
-        touched = set()
-        for name in names:
-            at = (hash((name,)) >> _MIXED) % n
-            touched.add(at)
+        parts, places = self._parts, self._places(names)
+        for at, name in zip(places, names, strict=True):
             del parts[at][name]
-        for at in touched:
+        for at in set(places):
             parts[at] = {name: value for name, value in parts[at].items()}  # noqa: C416 (dict() would copy the gap)
         self._n -= len(names)
         self._fit()
@@ -71,16 +71,17 @@ class NameTable(Mapping[Key, V]):
         wanted = 1 << (self._n // _SHARE).bit_length()
         if wanted != len(self._parts):
             old, self._parts = self._parts, [{} for _ in range(wanted)]
-            self._insert(chain.from_iterable(part.items() for part in old))
+            everything: dict[Key, V] = {}
+            for part in old:
+                everything.update(part)
+            self._insert(everything)
 
-    def _insert(self, entries: Iterable[tuple[Key, V]]) -> None:
+    def _insert(self, new: Mapping[Key, V]) -> None:
         """New names come; a dictionary that has some of them is made anew, in order."""
-        parts, n = self._parts, len(self._parts)
-        touched = set()
-        for name, value in entries:
-            at = (hash((name,)) >> _MIXED) % n
-            touched.add(at)
-            parts[at][name] = value
-        for at in touched:
-            part = parts[at]
-            parts[at] = {name: part[name] for name in sorted(part)}
+        parts = self._parts
+        coming: defaultdict[int, list[Key]] = defaultdict(list)
+        for at, name in zip(self._places(new), new, strict=True):
+            coming[at].append(name)
+        for at, names in coming.items():
+            entries = {**parts[at], **{name: new[name] for name in names}} if parts[at] else new
+            parts[at] = {name: entries[name] for name in sorted([*parts[at], *names])}

@@ -5,7 +5,7 @@ The piece of a dense row is its numbers. That of a sparse one is the columns of 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -25,8 +25,7 @@ def cut(rows: Any, grid: Grid | None) -> list[bytearray]:
     if isinstance(rows, np.ndarray):
         flat = np.ascontiguousarray(rows)
         ends = range(0, flat.nbytes + 1, flat.nbytes // len(flat)) if flat.nbytes else [0] * (len(flat) + 1)
-        text = flat.reshape(-1).view(np.uint8)
-        pieces = [bytearray(text[a:b]) for a, b in pairwise(ends)]
+        pieces = _pieces_of(flat.reshape(-1).view(np.uint8), ends)
         given = [rows, flat]
     else:
         assert grid is not None
@@ -36,7 +35,7 @@ def cut(rows: Any, grid: Grid | None) -> list[bytearray]:
         of_columns = _columns_in(lengths, grid)
         text[of_columns] = columns.view(np.uint8)
         text[~of_columns] = rows.data.view(np.uint8)
-        pieces = [bytearray(text[a:b]) for a, b in pairwise([0, *np.cumsum(lengths * entry_bytes(grid)).tolist()])]
+        pieces = _pieces_of(text, [0, *np.cumsum(lengths * entry_bytes(grid)).tolist()])
         given = [rows.data, rows.indices, columns, text]
     for array in given:
         array.fill(0)
@@ -59,6 +58,11 @@ def whole_sparse(pieces: Sequence[bytearray], grid: Grid) -> sp.csr_array:
     return csr(values, columns, np.concatenate([[0], np.cumsum(lengths)]), grid)
 
 
+def one(piece: bytearray, none: Array) -> Float64s:
+    """One dense row, shape (1, n_columns); ``none`` as in :func:`whole`."""
+    return np.frombuffer(piece, dtype=none.dtype).astype(np.float64).reshape(1, -1)
+
+
 def spread_out(piece: bytearray, grid: Grid) -> Float64s:
     """One sparse row as a dense one, shape (1, n_columns)."""
     n = len(piece) // entry_bytes(grid)
@@ -72,6 +76,12 @@ def spread_out(piece: bytearray, grid: Grid) -> Float64s:
 def entry_bytes(grid: Grid) -> int:
     """Bytes of an entry of a sparse row: its column and its value."""
     return position_type(grid).itemsize + grid.dtype.itemsize
+
+
+def _pieces_of(text: Bytes, ends: Iterable[int]) -> list[bytearray]:
+    """Copies of these bytes, from each end to the next."""
+    view = text.data  # is cut faster than the array
+    return [bytearray(view[a:b]) for a, b in pairwise(ends)]
 
 
 def _columns_in(lengths: Int64s, grid: Grid) -> Booleans:

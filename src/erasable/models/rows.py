@@ -139,22 +139,25 @@ class CoreRows:
 
     def append(
         self,
-        batches: Iterable[Any],
+        batches: list[Any],
         ids: list[Key],
         subjects: list[Owners],
         labels: list[Any],
         weights: list[int] | None = None,
     ) -> None:
-        """Rows join, in order, in either layout; the batches are overwritten."""
-        weights, batches = weights or [ONE] * len(ids), list(batches)
+        """Rows join, in order, in either layout; the batches are overwritten, and taken out of their list."""
+        weights = weights or [ONE] * len(ids)
         with _collector_at_rest():
             if self._grid is not None:
                 self._entries += sum(count_entries(batch, self._grid) for batch in batches)
                 self._lay_out(len(self) + len(ids), batches)
-            numbers = chain.from_iterable(pieces.cut(self._laid_out(batch), self._grid) for batch in batches)
+            taken = (self._laid_out(batches.pop(0)) for _ in range(len(batches)))  # no two copies of all of them
+            numbers = chain.from_iterable(pieces.cut(batch, self._grid) for batch in taken)
             joining = list(map(Row, numbers, ids, subjects, labels, weights, [None, *ids[:-1]]))
-            for one, other in pairwise([self.last, *joining] if self.last else joining):
-                one.after, other.before = other, one.id
+            for one, other in pairwise(joining):
+                one.after = other
+            if joining and self.last:
+                self.last.after, joining[0].before = joining[0], self.last.id
             if joining:
                 self.first, self.last, self._order = self.first or joining[0], joining[-1], None
             self.place.put(dict(zip(ids, joining, strict=True)))
@@ -167,8 +170,10 @@ class CoreRows:
     def gather(self, found: Sequence[Row]) -> tuple[Any, list[Any], list[int]]:
         """The numbers of these rows, their labels and weights: dense float64; sparse where several are."""
         labels, weights = [row.label for row in found], [row.weight for row in found]
-        if self._sparse and len(found) == 1:
-            return pieces.spread_out(found[0].numbers, self._grid), labels, weights
+        if len(found) == 1:
+            held = found[0].numbers
+            row = pieces.spread_out(held, self._grid) if self._sparse else pieces.one(held, self._none)
+            return row, labels, weights
         rows = self._whole(found)
         if self._sparse:
             return rows, labels, weights
@@ -176,10 +181,10 @@ class CoreRows:
         overwrite(rows)
         return numbers, labels, weights
 
-    def remove(self, leaving: Sequence[Row]) -> None:
-        """These rows leave, and are overwritten."""
+    def remove(self, leaving: Sequence[Row], gathered: Any = None) -> None:
+        """These rows leave, and are overwritten; whoever gathered their numbers before gives them too."""
         if self._grid is not None:
-            self._entries -= self._entries_in(leaving)
+            self._entries -= self._entries_in(leaving, gathered)
         self._order = None
         for row in leaving:
             before = None if row.before is None else self.place[row.before]
@@ -347,22 +352,22 @@ class CoreRows:
         self.uneven += sign * uneven
         if not self._classed:
             return
-        before = list(self.class_counts)
-        for label, count in Counter(labels).items():
+        before = len(self.class_counts)
+        for label, count in Counter(labels).items() if len(labels) > 1 else zip(labels, [1], strict=False):
             self.class_counts[label] = self.class_counts.get(label, 0) + sign * count
             self.class_totals[label] = self.class_totals.get(label, 0) + sign * count * ONE
         if uneven:
             for label, weight in zip(labels, weights, strict=True):
                 self.class_totals[label] += sign * (weight - ONE)
-        there = sorted(label for label, count in self.class_counts.items() if count)
-        if there != before:
+        if len(self.class_counts) != before or 0 in self.class_counts.values():
+            there = sorted(label for label, count in self.class_counts.items() if count)
             self.class_counts = {label: self.class_counts[label] for label in there}
             self.class_totals = {label: self.class_totals[label] for label in there}
 
-    def _entries_in(self, rows: Sequence[Row]) -> int:
+    def _entries_in(self, rows: Sequence[Row], gathered: Any) -> int:
         if self._sparse:
             return sum(len(row.numbers) for row in rows) // pieces.entry_bytes(self._grid)
-        return count_entries(self._whole(rows), self._grid)
+        return count_entries(self._whole(rows) if gathered is None else gathered, self._grid)
 
 
 def _from(row: Row | None) -> Iterator[Row]:
