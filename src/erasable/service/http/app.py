@@ -82,6 +82,15 @@ def create_app(
     return app
 
 
+def warm(app: FastAPI) -> None:
+    """Have everything made that FastAPI makes when it is first asked for, for which everybody would wait."""
+    app.middleware_stack = app.build_middleware_stack()
+    nowhere = {"type": "http", "method": "GET", "path": "/-", "root_path": "", "headers": [], "query_string": b""}
+    for route in app.routes:
+        route.matches(nowhere)
+    _described(app)
+
+
 def _shape(app: FastAPI, request: Request) -> Shape:
     """The form of errors that a path speaks; of one that leads nowhere, a page where a browser asks."""
     path = request.url.path
