@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from fastapi import Depends, Request, Response
 from fastapi.routing import APIRoute
@@ -68,7 +68,9 @@ class Direct(APIRoute):
     router within it.
     """
 
-    admitted: ClassVar[Callable[[str], Token]]
+    def admitted(self, token: str) -> Token:
+        """Who sent a token; ``Refused`` where that must not ask."""
+        raise NotImplementedError
 
     def __init__(self, *given: Any, **options: Any) -> None:
         super().__init__(*given, **options)
@@ -110,9 +112,11 @@ class Guard:
 
     def direct(self, *scopes: str) -> type[Direct]:
         """Routes for callers that have one of these scopes; see :class:`Direct`."""
+        guard = self
 
         class Admitting(Direct):
-            admitted = staticmethod(lambda token: self.admitted(token, *scopes))
+            def admitted(self, token: str) -> Token:
+                return guard.admitted(token, *scopes)
 
         return Admitting
 
