@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import os
 import random
@@ -277,6 +278,7 @@ def measured(core=CORE, scale=1.0):
         asyncio.run(all_completed(port, token, accepted))
         process.send_signal(signal.SIGTERM)
         process.wait(60)
+        console.print("now the kills, after", rows)
         killed = killing(folder, port, token, people[len(accepted) :], round(50 * scale), accepted)
         rows.append(["kills under load", f"{killed}", "", "", ""])
         process, _ = started(folder, port)
@@ -295,8 +297,8 @@ def measured(core=CORE, scale=1.0):
 
 
 def killing(folder, port, token, people, kills, accepted):
-    """Kill the server in the middle of erasures, again and again."""
-    queue = iter(people)
+    """Kill the server in the middle of erasures, again and again; who was erased may be named once more."""
+    queue = itertools.cycle(people)
 
     async def until_gone(process, after):
         http, end = Http(port, token), time.perf_counter() + after

@@ -266,8 +266,9 @@ class Ledger:
         """
         if not self._lineage.is_ours(model, checksum):
             with self._turn:
-                for entry in self._owed_by(model):
-                    self._known(entry.with_doubt(model))
+                for entry in self.owing():
+                    if entry.owes(model):
+                        self._known(entry.with_doubt(model))
 
     def announce(self, model: str, before: str, after: str) -> None:
         """The file of a model is going to be replaced, by the checksums; durable on return, under the file's lock.
@@ -280,7 +281,7 @@ class Ledger:
         with self._past_turn:
             self.found(model, before)
             if not self._lineage.is_waiting_for(model, after):
-                doubted = [{"request": e.key, "doubted": model} for e in self._owed_by(model) if model in e.doubted]
+                doubted = [{"request": e.key, "doubted": model} for e in self._doubted(model) if e.owes(model)]
                 mark = self._lineage.mark(model, after)
                 self._journal.append([*doubted, mark])
                 self._lineage.add(mark)
@@ -315,8 +316,10 @@ class Ledger:
     def _read_past(self) -> tuple[dict[str, Entry], dict[tuple[str, str], tuple[int, int]]]:
         return read_past(self._lineage.read(read_journal(self._journal.path, disk=self._disk)))
 
-    def _owed_by(self, model: str) -> list[Entry]:
-        return [entry for entry in self.owing() if entry.owes(model)]
+    def _doubted(self, model: str) -> list[Entry]:
+        with self._turn:
+            found = [entry for name in self._owing if model in (entry := self._entries[name]).doubted]
+        return sorted(found, key=lambda entry: entry.received)
 
     def _known(self, entry: Entry) -> None:
         self._entries[entry.key] = entry

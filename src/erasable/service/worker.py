@@ -265,7 +265,8 @@ class Worker:
         """
         delivered = 0
         silent: set[str | None] = set()
-        for entry in [*self._ledger.under_way(), *self._ledger.owing()]:
+        waiting = [*self._ledger.under_way(), *self._ledger.owing()]
+        for entry in (entry for entry in waiting if entry.callbacks):
             changes = changes_of(entry)
             for url in entry.callbacks:
                 over = all(self._is_over(url, change, silent) for change in changes)

@@ -11,7 +11,7 @@ from erasable import __version__
 from erasable.audit.keys import PublicKey
 from erasable.service.http import console, inference, opendsr, own
 from erasable.service.http.configuration import Configuration
-from erasable.service.http.guard import Envelope, Guard
+from erasable.service.http.guard import Direct, Envelope, Guard
 from erasable.service.http.metrics import Metrics
 from erasable.service.http.problems import Shape, as_inference_error, as_problem, install
 from erasable.service.http.signing import Signer
@@ -65,7 +65,12 @@ def create_app(
     own.add_routes(app, service, guard, metrics, configuration)
     console.add_routes(app, service, guard, configuration, receipt_key)
     app.add_middleware(
-        Envelope, configuration=configuration, metrics=metrics, answer=answer, form_bytes=console.form_bytes
+        Envelope,
+        configuration=configuration,
+        metrics=metrics,
+        answer=answer,
+        form_bytes=console.form_bytes,
+        direct=[route for route in app.routes if isinstance(route, Direct)],
     )
 
     @app.get("/openapi.json", include_in_schema=False, dependencies=[Depends(guard.needs())])
@@ -75,6 +80,15 @@ def create_app(
 
     app.openapi = lambda: _described(app)  # type: ignore[method-assign]
     return app
+
+
+def warm(app: FastAPI) -> None:
+    """Have everything made that FastAPI makes when it is first asked for, for which everybody would wait."""
+    app.middleware_stack = app.build_middleware_stack()
+    nowhere = {"type": "http", "method": "GET", "path": "/-", "root_path": "", "headers": [], "query_string": b""}
+    for route in app.routes:
+        route.matches(nowhere)
+    _described(app)
 
 
 def _shape(app: FastAPI, request: Request) -> Shape:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, Any
 
 from fastapi import Depends, Request, Response
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from erasable.service.http.configuration import Configuration
@@ -59,6 +60,36 @@ class Rates:
         return 0.0
 
 
+class Direct(APIRoute):
+    """Routes whose handlers are called with the request and what stands in its path, once the caller is admitted.
+
+    What FastAPI makes of signatures and dependencies costs more than a prediction: here they describe alone. Errors
+    are for :class:`Envelope`, which calls these routes by itself. They must be added to the application, not to a
+    router within it.
+    """
+
+    def admitted(self, token: str) -> Token:
+        """Who sent a token; ``Refused`` where that must not ask."""
+        raise NotImplementedError
+
+    def __init__(self, *given: Any, **options: Any) -> None:
+        super().__init__(*given, **options)
+        self.app = self._answered
+
+    async def _answered(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive, send)
+        kind, _, token = request.headers.get("Authorization", "").partition(" ")
+        scope["caller"] = self.admitted(token.strip() if kind.lower() == "bearer" else "")
+        answer: Response = await self.endpoint(request, **scope["path_params"])
+        await answer(scope, receive, send)
+
+
+def caller_of(request: Request) -> Token:
+    """Whose request came to a direct route."""
+    found: Token = request.scope["caller"]
+    return found
+
+
 class Guard:
     """Tokens and rates, as dependencies of routes."""
 
@@ -79,26 +110,15 @@ class Guard:
 
         return caller
 
-    def direct(self, *scopes: str) -> type[APIRoute]:
-        """Routes whose handlers are called with the request and what stands in its path, once :meth:`admitted`.
+    def direct(self, *scopes: str) -> type[Direct]:
+        """Routes for callers that have one of these scopes; see :class:`Direct`."""
+        guard = self
 
-        What FastAPI makes of signatures and dependencies costs more than a prediction: here they describe alone.
-        """
-        admitted = self.admitted
+        class Admitting(Direct):
+            def admitted(self, token: str) -> Token:
+                return guard.admitted(token, *scopes)
 
-        class Direct(APIRoute):
-            def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-                endpoint = self.endpoint
-
-                async def handle(request: Request) -> Response:
-                    kind, _, token = request.headers.get("Authorization", "").partition(" ")
-                    admitted(token.strip() if kind.lower() == "bearer" else "", *scopes)
-                    answer: Response = await endpoint(request, **request.path_params)
-                    return answer
-
-                return handle
-
-        return Direct
+        return Admitting
 
     def admitted(self, token: str, *scopes: str) -> Token:
         """What is known of the token; see :meth:`needs`."""
@@ -126,9 +146,19 @@ class Envelope:
         metrics: Metrics,
         answer: Callable[[Request, Exception], Response],
         form_bytes: Callable[[str], int | None],
+        direct: Sequence[Direct],
     ) -> None:
         self.app, self.limits, self.metrics, self.answer = app, configuration, metrics, answer
-        self.form_bytes = form_bytes
+        self.form_bytes, self.direct = form_bytes, direct
+
+    def _inside(self, scope: Scope) -> ASGIApp:
+        """What answers a request: a direct route, or all that FastAPI puts before the others."""
+        for route in self.direct:
+            match, found = route.matches(scope)
+            if match is Match.FULL:
+                scope.update(found)
+                return route.app
+        return self.app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -157,7 +187,7 @@ class Envelope:
 
         try:
             async with asyncio.timeout(self.limits.deadline):
-                await self.app(scope, limited, dressed)
+                await self._inside(scope)(scope, limited, dressed)
         except Exception as error:
             if status:  # part of an answer is on its way
                 raise ConnectionError("an answer was cut off") from None

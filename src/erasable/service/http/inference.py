@@ -175,7 +175,10 @@ def add_routes(app: FastAPI, service: ErasureService, guard: Guard, metrics: Met
             versions=[snapshot.version],
             platform="erasable",
             inputs=_inputs(snapshot.model),
-            outputs=_outputs(snapshot.model),
+            outputs=[
+                TensorMetadata(name=output, datatype=kind, shape=shape)
+                for output, (kind, shape) in _outputs(snapshot.model).items()
+            ],
         )
 
     async def model_ready(name: ModelName, version: str | None = None) -> Ready:
@@ -202,17 +205,16 @@ def add_routes(app: FastAPI, service: ErasureService, guard: Guard, metrics: Met
         model = snapshot.model
         asked, rows, n = await understood(_inferred, model, body)
         given = _outputs(model)
-        wanted = [one.name for one in given] if asked.outputs is None else [one.name for one in asked.outputs]
-        if set(wanted) - {one.name for one in given}:
-            raise Refused(400, f"outputs of this model are {', '.join(one.name for one in given)}.")
+        wanted = given if asked.outputs is None else [one.name for one in asked.outputs]
+        if any(output not in given for output in wanted):
+            raise Refused(400, f"outputs of this model are {', '.join(given)}.")
         answers, shares = await answered(request, snapshot, rows, n)
         outputs = []
-        for one in given:
-            if one.name in wanted:
-                data = answers if one.name == "predict" else shares
-                flat = data if one.name == "predict" and len(one.shape) == 1 else [v for row in data or [] for v in row]
-                shape = [n, *one.shape[1:]]
-                outputs.append({"name": one.name, "shape": shape, "datatype": one.datatype, "data": flat})
+        for output, (kind, shape) in given.items():
+            if output in wanted:
+                data = answers if output == "predict" else shares
+                flat = data if output == "predict" and len(shape) == 1 else [v for row in data or [] for v in row]
+                outputs.append({"name": output, "shape": [n, *shape[1:]], "datatype": kind, "data": flat})
         told = {"model_name": name, "model_version": snapshot.version, "id": asked.id, "outputs": outputs}
         return JSONResponse({key: value for key, value in told.items() if value is not None})
 
@@ -290,17 +292,15 @@ def _inputs(model: Model) -> list[TensorMetadata]:
     return [TensorMetadata(name=name, datatype=kind, shape=[-1]) for name in names]
 
 
-def _outputs(model: Model) -> list[TensorMetadata]:
+def _outputs(model: Model) -> dict[str, tuple[Datatype, list[int]]]:
+    """The datatype and the shape of each output."""
     if not model.classifies:
         ranges = model.configuration.target_ranges
-        shape = [-1] if len(ranges) == 1 else [-1, len(ranges)]
-        return [TensorMetadata(name="predict", datatype="FP64", shape=shape)]
+        return {"predict": ("FP64", [-1] if len(ranges) == 1 else [-1, len(ranges)])}
     kinds: dict[type, Datatype] = {bool: "BOOL", int: "INT64", float: "FP64"}
-    kind = kinds.get(type(model.classes[0]), "BYTES") if model.classes else "BYTES"
-    return [
-        TensorMetadata(name="predict", datatype=kind, shape=[-1]),
-        TensorMetadata(name="predict_proba", datatype="FP64", shape=[-1, len(model.classes)]),
-    ]
+    classes = model.classes
+    kind = kinds.get(type(classes[0]), "BYTES") if classes else "BYTES"
+    return {"predict": (kind, [-1]), "predict_proba": ("FP64", [-1, len(classes)])}
 
 
 def _few(n: int, most: int) -> int:

@@ -27,6 +27,7 @@ class Metrics:
             "erasable_http_seconds", "Time to an answer.", ["method", "route"], registry=self.registry, buckets=_BUCKETS
         )
         self._rows = Counter("erasable_rows_predicted", "Rows predicted.", ["model"], registry=self.registry)
+        self._rows_of: dict[str, Counter] = {}
         gauges = {
             "ready": "Whether the service has recovered, takes requests and its last commit went well.",
             "waiting": "Requests that are not settled.",
@@ -50,7 +51,9 @@ class Metrics:
 
     def predicted(self, model: str, rows: int) -> None:
         """Rows were predicted."""
-        self._rows.labels(model).inc(rows)
+        if model not in self._rows_of:
+            self._rows_of[model] = self._rows.labels(model)
+        self._rows_of[model].inc(rows)
 
     def text(self) -> bytes:
         """All of it, as Prometheus reads it."""

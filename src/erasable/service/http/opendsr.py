@@ -26,7 +26,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
 from erasable.service.entries import Entry, State
-from erasable.service.http.guard import Guard
+from erasable.service.http.guard import Guard, caller_of
 from erasable.service.http.problems import Refused
 from erasable.service.http.signing import Signer
 from erasable.service.identities import FORMATS
@@ -180,6 +180,7 @@ def add_routes(
     """Serve the protocol under ``/v2``, and what version 1 called it under ``/v1``."""
     router = APIRouter(tags=["OpenDSR"])
     erasing: Any = Depends(guard.needs("erase"))
+    direct = guard.direct("erase")
 
     def signed(content: dict[str, Any], status: int) -> Response:
         body = json.dumps(content, separators=(",", ":")).encode()
@@ -203,7 +204,7 @@ def add_routes(
         """The certificate that answers and callbacks are signed with: no token is needed."""
         return _Pem(signer.certificate)
 
-    async def receive(request: Request, caller: Token = erasing) -> Response:
+    async def receive(request: Request) -> Response:
         """Accept a request: it is durable when this is answered. The same again gives the same answer."""
         body = await request.body()
         if len(body) > _LONGEST_BODY:
@@ -214,15 +215,19 @@ def add_routes(
             for one in asked.subject_identities
         ]
         given = asked.subject_request_id, asked.subject_request_type, identities, body, asked.status_callback_urls
-        entry = await run_in_threadpool(service.accept, *given, caller.name)
-        answer = {
-            "controller_id": entry.controller,
-            "expected_completion_time": moment(entry.expected),
-            "received_time": moment(entry.received),
-            "encoded_request": base64.b64encode(body).decode(),  # owed to the caller, kept nowhere
-            "subject_request_id": entry.request_id,
-        }
-        return signed(answer, 201)
+
+        def accepted() -> Response:  # signed in the thread that waits for the disk, so that no prediction waits for it
+            entry = service.accept(*given, caller_of(request).name)
+            answer = {
+                "controller_id": entry.controller,
+                "expected_completion_time": moment(entry.expected),
+                "received_time": moment(entry.received),
+                "encoded_request": base64.b64encode(body).decode(),  # owed to the caller, kept nowhere
+                "subject_request_id": entry.request_id,
+            }
+            return signed(answer, 201)
+
+        return await run_in_threadpool(accepted)
 
     async def status(request_id: RequestId, caller: Token = erasing) -> Response:
         """How a request of the caller's stands. ``results_url`` leads to the receipt, for those who may audit."""
@@ -259,9 +264,10 @@ def add_routes(
             route("/discovery", discovery, "GET", **common)
             route("/certificate", certificate, "GET", response_class=_Pem, **common)
             route("/status", all_well, "GET", responses=_ERRORS, **common)
-            route(
-                requests, receive, "POST",
-                status_code=201, response_model=Accepted, responses=_ERRORS, openapi_extra=body_of, **common,
+            app.router.add_api_route(
+                base + requests + end, receive, methods=["POST"], tags=["OpenDSR"], dependencies=[erasing],
+                status_code=201, response_model=Accepted, responses=_ERRORS, openapi_extra=body_of,
+                route_class_override=direct, **common,
             )  # fmt: skip
             route(requests + "/{request_id}", status, "GET", response_model=Status, responses=_ERRORS, **common)
             route(

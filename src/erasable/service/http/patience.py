@@ -7,7 +7,6 @@ stops there; nothing half-done stays, since a model is changed in memory and wri
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -23,15 +22,15 @@ class Patience:
     """Whether somebody still waits for the answer to a request."""
 
     def __init__(self) -> None:
-        self._over = threading.Event()
+        self._over = False
 
     def end(self) -> None:
         """Nobody waits any more."""
-        self._over.set()
+        self._over = True
 
     def check(self) -> None:
         """Nothing while somebody waits; ``Refused`` otherwise, in whichever thread asks."""
-        if self._over.is_set():
+        if self._over:
             raise Refused(504, "nobody waits for this any more: it was given up, and nothing was changed.")
 
 

@@ -24,7 +24,7 @@ from erasable.models.files import checksum_at
 from erasable.service.beside import processors
 from erasable.service.entries import Entry
 from erasable.service.health import Health
-from erasable.service.http.app import create_app
+from erasable.service.http.app import create_app, warm
 from erasable.service.http.configuration import Configuration
 from erasable.service.http.opendsr import signed_headers, status_of
 from erasable.service.http.signing import Signer
@@ -174,9 +174,11 @@ def serve(configuration: Configuration, *, started: Callable[[Health], None] | N
         options: dict[str, Any] = {}
         if configuration.tls_certificate is not None:
             options = {"ssl_certfile": configuration.tls_certificate, "ssl_keyfile": configuration.tls_key}
+        app = create_app(service, tokens, configuration, service.receipt_key, signer)
+        warm(app)
         server = uvicorn.Server(
             uvicorn.Config(
-                create_app(service, tokens, configuration, service.receipt_key, signer),
+                app,
                 host=configuration.host,
                 port=configuration.port,
                 access_log=False,  # its lines would hold what clients put into addresses
