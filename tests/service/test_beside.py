@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
+import weakref
 from pathlib import Path
 
 import pytest
 
-from erasable.errors import BusyError, InputError, UnknownOutcomeError
+from erasable.errors import BusyError, InputError, StoreError, UnknownOutcomeError
 from erasable.service.beside import Beside, Here
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks at /proc")
@@ -99,6 +101,52 @@ def test_what_a_function_gives_raises_and_says_comes_back(beside):
         os.kill(pid, number)
     assert beside(counted, 5) == (5, pid, niceness)
     assert Here()(counted, 5)[:2] == (5, os.getpid())
+
+
+def test_what_progress_raises_is_raised_there_too_and_the_process_goes_on(beside):
+    def full(*far):
+        raise StoreError("full")
+
+    pid = beside(counted)[1]
+    with pytest.raises(StoreError, match=r"^full$"):
+        beside(counted, 1, progress=full)
+    assert beside(counted, 5)[:2] == (5, pid)
+
+
+class Unreadable:
+    """Whoever reads it fails."""
+
+    def __reduce__(self):
+        return failing, ("ours", "it cannot be read")
+
+
+def test_what_cannot_be_read_there_is_told(beside):
+    pid = beside(counted)[1]
+    with pytest.raises(InputError, match="it cannot be read"):
+        beside(counted, Unreadable())
+    assert beside(counted, 5)[:2] == (5, pid)
+
+
+HELD = []
+
+
+class Named:
+    """Something that a call is about."""
+
+
+def hold(named):
+    HELD.append(weakref.ref(named))
+
+
+def is_held():
+    gc.collect()
+    return HELD[0]() is not None
+
+
+def test_what_a_call_was_about_does_not_stay(beside):
+    beside(hold, Named())
+    time.sleep(0.2)
+    assert not beside(is_held)
 
 
 def test_what_cannot_be_sent_leaves_it_as_it_was(beside):

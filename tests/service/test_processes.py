@@ -18,7 +18,9 @@ from erasable import ErasableClassifier, ErasableKernelClassifier, ErasableRegre
 from erasable.audit.receipts import check_receipt
 from erasable.errors import StoreError, VerificationError
 from erasable.models.files import read_model
+from erasable.operations.requests import Request
 from erasable.service.beside import Beside
+from erasable.service.files_beside import FileBeside
 from erasable.service.service import ErasureService
 from erasable.service.settings import Settings
 from erasable.service.suppression import SuppressionList
@@ -67,6 +69,46 @@ def test_the_journey_is_that_of_one_process(aside, models, clock):
         said = check_receipt(text, KEY.public)
         assert (said.request_id, said.state_after) == (name, ModelFile(models[model]).verify().digest)
     assert aside._files["left"]._held.model is None  # the rows are in the memory of another process
+
+
+class Block:
+    X, y = np.random.default_rng(9).standard_normal((5, 3)), np.array([True, False, True, False, True])
+    ids, subjects, weights = [f"new-{i}" for i in range(5)], ["person-new"] * 5, None
+
+
+def test_what_is_learnt_stays_in_the_process_that_forgets(aside, models):
+    aside.learn("left", [Block])
+    assert "person-new" in people(models["left"])
+    assert aside._files["left"]._held.model is None
+    asked(aside, "person-new")
+    aside.worker.commit()
+    assert "person-new" not in people(models["left"])
+
+
+def test_a_full_disk_of_the_ledger_leaves_the_models_and_the_processes(aside, models, monkeypatch):
+    asked(aside)
+    pid, before = aside._writer.pid, models["left"].read_bytes()
+    with monkeypatch.context() as full:
+        full.setattr(aside._ledger, "announce", lambda *_: (_ for _ in ()).throw(StoreError("full")))
+        with pytest.raises(StoreError, match="full"):
+            aside.worker.commit()
+    assert (models["left"].read_bytes(), aside._writer.pid) == (before, pid)
+    assert aside.worker.commit() == 1
+    assert aside._writer.pid == pid
+
+
+def test_nothing_is_said_where_the_last_row_of_a_class_goes(opened, tmp_path, capfd):
+    rows = np.random.default_rng(0).standard_normal((12, 3))
+    path = tmp_path / "few.erasable"
+    clf = ErasableClassifier(threshold=0.0)
+    clf.fit(rows, np.arange(12) == 5, ids=np.arange(12), subjects=[f"person-{i}" for i in range(12)])
+    clf.save(path)
+    file = FileBeside(str(path), writer := Beside(0), lambda *_: None)
+    writer.begin()
+    file.forget_together([Request(subjects=["person-5"])])
+    writer.end()
+    assert "person-5" not in people(path)
+    assert capfd.readouterr() == ("", "")
 
 
 MOMENTS = (0.0, 0.006, 0.012, 0.03)  # seconds

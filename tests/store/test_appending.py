@@ -33,6 +33,17 @@ def test_records_come_back_in_order_and_by_place(tmp_path):
     assert contents(tmp_path / "no such file") == []
 
 
+def test_a_closed_journal_writes_into_no_other_file(tmp_path):
+    journal = Journal(tmp_path / "j")
+    journal.close()
+    with open(tmp_path / "other", "wb") as other:  # it has the number that the journal had
+        with pytest.raises(StoreError):
+            journal.append(RECORDS)
+        journal.close()
+        other.write(b"whole")
+    assert (tmp_path / "other").read_bytes() == b"whole"
+
+
 def test_another_process_goes_on_where_the_last_one_stopped(tmp_path):
     for record in RECORDS:
         journal = Journal(tmp_path / "j")

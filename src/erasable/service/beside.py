@@ -114,8 +114,8 @@ class Beside:
         arguments
             Such as can be pickled.
         progress : callable, optional
-            Called here whenever the function calls the ``progress`` that it is handed there, which waits for it; where
-            it raises, so does this, and the process is ended.
+            Called here whenever the function calls the ``progress`` that it is handed there, which waits for it; what
+            it raises is raised there too.
 
         Raises
         ------
@@ -138,7 +138,7 @@ class Beside:
 
     def _asked(self, function: Any, arguments: Any, progress: Any) -> tuple[bool, Any]:
         """Whether it went well, and what came of it."""
-        line = self._begun()
+        line, raised = self._begun(), None
         try:
             if not self._answers:
                 self._news(line)
@@ -147,10 +147,13 @@ class Beside:
             while True:
                 went_well, told = self._news(line)
                 if went_well is not None:
-                    return went_well, told
-                if progress is not None:
-                    progress(*told)
-                self._say(line, None)
+                    return went_well, told if went_well or raised is None else raised
+                try:
+                    if progress is not None:
+                        progress(*told)
+                except Exception as error:
+                    raised = error
+                self._say(line, None if raised is None else _plain(raised))
         except BaseException:  # what it said next would be taken for an answer to something else
             self._drop()
             raise
@@ -180,15 +183,20 @@ class Beside:
                 with theirs:
                     end = theirs.fileno()
                     given = map(str, (end, self._niceness, *self._processors))
-                    self._process = subprocess.Popen(
-                        [sys.executable, "-P", "-m", __name__, *given],
-                        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, sys.path))},
-                        stdin=subprocess.DEVNULL,
-                        stdout=subprocess.DEVNULL,
-                        pass_fds=[end],
-                    )
+                    try:
+                        self._process = subprocess.Popen(
+                            [sys.executable, "-P", "-m", __name__, *given],
+                            env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, sys.path))},
+                            stdin=subprocess.DEVNULL,
+                            stdout=subprocess.DEVNULL,
+                            pass_fds=[end],
+                        )
+                    except OSError as error:
+                        ours.close()
+                        raise UnknownOutcomeError(f"a process of the service could not begin. {_AGAIN}") from error
                 self._line = Connection(ours.detach())
-                self._line.send(self._first)
+                with suppress(OSError):  # it is gone already, which whoever asks is told
+                    self._line.send(self._first)
             return self._line
 
     def _drop(self) -> None:
@@ -222,7 +230,8 @@ def carry_out_calls(descriptor: int, niceness: int, *allowed: int) -> None:
 
     def tell(*told: Any) -> None:
         line.send((None, told))
-        asked.get()  # that it was heard
+        if (problem := asked.get()) is not None:  # how it was taken
+            raise problem
 
     while True:
         function, arguments, tells = asked.get()
@@ -232,15 +241,25 @@ def carry_out_calls(descriptor: int, niceness: int, *allowed: int) -> None:
         except Exception as error:
             answer = False, _plain(error)
         line.send(answer)
+        del function, arguments, progress, answer  # nobody whom they name stays while nothing is asked
 
 
 def _listen(line: Connection[Any, Any], asked: queue.SimpleQueue[Any]) -> None:
     """Hand on what is asked; the end of the line is the end of the process, whatever it is doing."""
     try:
         while True:
-            asked.put(line.recv())
+            try:
+                asked.put(line.recv())
+            except (EOFError, OSError):
+                break
+            except Exception as error:  # it cannot be read here
+                asked.put((_failing, (_plain(error),), False))
     finally:
         os._exit(0)
+
+
+def _failing(error: Exception) -> None:
+    raise error
 
 
 def _plain(error: Exception) -> Exception:

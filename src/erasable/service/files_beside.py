@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable
 from functools import cache
 
+from erasable.errors import EmptiedClassWarning
 from erasable.models.files import read_model
 from erasable.models.model import Model
 from erasable.operations.model_file import ModelFile
@@ -56,7 +58,9 @@ def forget_in(path: str, requests: list[Request], progress: Callable[[str, str],
     """``ModelFile.forget_together``; what is said of it stays here, but for what is announced."""
     file = opened(path)
     file.announce = progress
-    file.forget_together(requests)
+    with warnings.catch_warnings():  # whether it took the last row of a class is for nobody who reads a log
+        warnings.simplefilter("ignore", EmptiedClassWarning)
+        file.forget_together(requests)
 
 
 def predictor_of(path: str) -> tuple[Model, str]:

@@ -120,7 +120,7 @@ class ErasureService:
         self._written: Mapping[str, ModelFile | FileBeside] = self._files
         if processes:
             self._writer = writer = Beside(_WRITER_NICENESS, (load_all, [*paths.values()]), _LONGEST_COMMIT)
-            self._verifier = Beside(_VERIFIER_NICENESS)
+            self._verifier = Beside(_VERIFIER_NICENESS, patience=_LONGEST_COMMIT)
             self._written = {name: FileBeside(path, writer, announce[name]) for name, path in paths.items()}
         self._folder, self._signer, self._operator_key = os.path.abspath(folder), signer, operator_key
         self.settings = settings or Settings()
@@ -249,18 +249,18 @@ class ErasureService:
         """See ``Ledger.cancel``."""
         return self._running().cancel(request_id, controller, others=others)
 
-    def receipts(self, request_id: str, controller: str = "") -> dict[str, str] | None:
+    def receipts(self, request_id: str, controller: str = "", *, others: bool = True) -> dict[str, str] | None:
         """The receipts of a completed erasure by model; None while one is owed (``results_url`` answers 202)."""
         ledger = self._running()
-        entry = ledger.entry(request_id, controller)
+        entry = ledger.entry(request_id, controller, others=others)
         if entry.state is not State.COMPLETED or entry.owes_receipts:
             return None
         texts = ((model, ledger.receipt(entry, model)) for model in entry.models)
         return {model: text for model, text in texts if text is not None}
 
-    def stored_of(self, request_id: str, controller: str = "") -> dict[str, StoredRows]:
+    def stored_of(self, request_id: str, controller: str = "", *, others: bool = True) -> dict[str, StoredRows]:
         """The answer to a completed request for access, by model, as stored now; see ``Worker.stored_of``."""
-        return self.worker.stored_of(self._running().entry(request_id, controller))
+        return self.worker.stored_of(self._running().entry(request_id, controller, others=others))
 
     def purge(self, before: datetime) -> int:
         """See ``Ledger.purge``."""
@@ -295,6 +295,7 @@ class ErasureService:
         file, read = self._file(name), list(blocks)
         if self._suppression is not None:
             options["suppressed"] = self._suppression.rows_of
+        self.worker.sign(name)  # mostly all that is owed, while others may still commit
         while not self.worker.turn.acquire(timeout=_ASK_AGAIN):
             stop()
         try:
@@ -303,6 +304,8 @@ class ErasureService:
             stop()
             report = file.learn(read, progress=lambda _: stop(), **options)
         finally:
+            if self._written is not self._files:
+                file.let_go()  # erasures would not reach this copy
             self.worker.turn.release()
         self._snapshots.refresh()
         return report

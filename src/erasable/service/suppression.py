@@ -78,8 +78,12 @@ class SuppressionList:
         if any(record["key"] != self._key_mark for record in found if "key" in record):
             raise InputError("the suppression list was made with another operator's key: give that one.")
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return SuppressionList, (self._path, self._key)  # for another process, which reads the list
+    def __getstate__(self) -> dict[str, Any]:
+        with self._turn:  # what is known here, for another process: the file may not be there any more
+            return {"_path": self._path, "_key": self._key, "_key_mark": self._key_mark, "_marks": set(self._marks)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _turn=threading.Lock())
 
     def __len__(self) -> int:
         return len(self._marks)

@@ -56,6 +56,12 @@ class Token:
         """Whether it sees everything: digests, receipts, and the requests of others."""
         return "audit" in self.scopes
 
+    def looks_for(self, controller: str | None) -> tuple[str, bool]:
+        """Whose request it asks about, and whether it may be that of whoever filed one, where nobody is named."""
+        if controller is not None and self.audits:
+            return controller, False
+        return self.name, self.audits
+
 
 def make_token(
     path: str | os.PathLike[str], name: str, scopes: Collection[str], *, expires: datetime | None = None

@@ -76,8 +76,10 @@ class Journal:
         return list(pairwise(ends))
 
     def close(self) -> None:
-        """No more records."""
-        close_quietly(self._disk, self._descriptor)
+        """No more records: whoever appends one is refused, whatever file has the number of the descriptor by then."""
+        if self._descriptor >= 0:
+            close_quietly(self._disk, self._descriptor)
+        self._descriptor = -1
 
 
 def read_journal(path: str | os.PathLike[str], *, disk: Disk = REAL_DISK) -> Iterator[Record]:

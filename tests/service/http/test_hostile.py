@@ -354,3 +354,20 @@ def test_heads_go_out_with_bodies_and_by_themselves_where_none_follows():
             assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
             assert answer.partition(b"\r\n\r\n")[2] == body
         line.close()
+
+
+def test_who_waits_to_be_told_to_go_on_is_told_before_the_body():
+    async def app(scope, receive, send):
+        if scope["type"] == "http":
+            await receive()
+            await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+            await send({"type": "http.response.body", "body": b"ok"})
+
+    with serving(app, http=Connection, lifespan="off") as base:
+        host, port = base.removeprefix("http://").split(":")
+        line = socket.create_connection((host, int(port)), 10)
+        line.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nExpect: 100-continue\r\n\r\n")
+        assert line.recv(4096).startswith(b"HTTP/1.1 100 ")
+        line.sendall(b"x")
+        assert line.recv(4096).startswith(b"HTTP/1.1 200 ")
+        line.close()

@@ -251,3 +251,10 @@ def test_controllers_see_and_cancel_their_own_requests_alone(site):
     assert controller("shop").status(name)["controller_id"] == "shop"  # made anew under its name
     site.tokens["both"] = make_token(tokens, "both", ["erase", "audit"])
     assert {one["controller"] for one in site.as_("both").get("/v1/requests").json()} >= {"shop", "bank"}
+    both = Controller(site.as_("both"))
+    assert both.http.get(address).status_code == 409
+    assert both.checked(both.http.get(f"{address}?controller=shop"))["controller_id"] == "shop"
+    assert both.http.delete(f"{address}?controller=bank").status_code == 202  # it is cancelled, and stays so
+    for other in (f"{address}?controller=nobody", f"/v1/receipts/{name}?controller=nobody"):
+        assert both.http.get(other).status_code == 404
+    assert bank.checked(bank.http.get(f"{address}?controller=shop"))["controller_id"] == "bank"

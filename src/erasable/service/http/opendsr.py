@@ -21,7 +21,7 @@ from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, FastAPI, Path, Request, Response
+from fastapi import APIRouter, Depends, FastAPI, Path, Query, Request, Response
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
@@ -37,6 +37,7 @@ VERSION = "2.0"
 _LONGEST_BODY = 2**22  # a thousand of the longest identities, and as much again
 _UUID = r"^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$"
 RequestId = Annotated[str, Path(pattern=_UUID, description="UUID v4 in lower case.")]
+Name = Annotated[str | None, Query(max_length=200)]
 
 
 class Identity(BaseModel):
@@ -229,13 +230,18 @@ def add_routes(
 
         return await run_in_threadpool(accepted)
 
-    async def status(request_id: RequestId, caller: Token = erasing) -> Response:
-        """How a request of the caller's stands. ``results_url`` leads to the receipt, for those who may audit."""
-        return signed(status_of(service.entry(request_id, caller.name, others=caller.audits), url), 200)
+    async def status(request_id: RequestId, controller: Name = None, caller: Token = erasing) -> Response:
+        """How a request of the caller's stands. ``results_url`` leads to the receipt, for those who may audit.
 
-    async def cancel(request_id: RequestId, caller: Token = erasing) -> Response:
-        """Cancel a request of the caller's, while it is pending."""
-        entry = await run_in_threadpool(service.cancel, request_id, caller.name, others=caller.audits)
+        They see those of others too; ``controller`` says whose, where several have filed a request of this id.
+        """
+        whose, others = caller.looks_for(controller)
+        return signed(status_of(service.entry(request_id, whose, others=others), url), 200)
+
+    async def cancel(request_id: RequestId, controller: Name = None, caller: Token = erasing) -> Response:
+        """Cancel a request of the caller's, while it is pending; ``controller`` as for its status."""
+        whose, others = caller.looks_for(controller)
+        entry = await run_in_threadpool(service.cancel, request_id, whose, others=others)
         assert entry.settled is not None
         return signed(
             {

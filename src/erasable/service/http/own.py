@@ -25,7 +25,7 @@ from erasable.service.entries import Entry
 from erasable.service.http.configuration import Configuration
 from erasable.service.http.guard import Guard
 from erasable.service.http.metrics import CONTENT_TYPE, Metrics
-from erasable.service.http.opendsr import RequestId, moment
+from erasable.service.http.opendsr import Name, RequestId, moment
 from erasable.service.http.patience import in_thread, patience_of
 from erasable.service.http.problems import Problem, Refused
 from erasable.service.http.tables import columns_of
@@ -37,7 +37,6 @@ from erasable.service.verifications import Verification
 from erasable.tables import stream_table
 
 ARROW, JSON_LINES = "application/vnd.apache.arrow.stream", "application/jsonl"
-Name = Annotated[str | None, Query(max_length=200)]
 _UNPACKED = 4  # times the longest body: what an Arrow stream may be once it is unpacked
 _LEARNING = 2  # at once, one of which reads: those who wait for it take no thread from erasures
 _QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""")
@@ -229,7 +228,8 @@ def add_routes(app: FastAPI, service: ErasureService, guard: Guard, metrics: Met
 
         ``controller`` says whose, where several have filed a request of this id.
         """
-        found = await run_in_threadpool(service.receipts, request_id, controller or caller.name)
+        whose, others = caller.looks_for(controller)
+        found = await run_in_threadpool(service.receipts, request_id, whose, others=others)
         if found is None:
             return JSONResponse([], 202, {"Retry-After": "1"})  # type: ignore[return-value]
         return [Receipt(model=name, receipt=json.loads(text)) for name, text in sorted(found.items())]
@@ -237,7 +237,8 @@ def add_routes(app: FastAPI, service: ErasureService, guard: Guard, metrics: Met
     @router.get("/v1/receipts/{request_id}/{model}", responses={202: {"description": "Not signed yet."}})
     async def receipt(request_id: RequestId, model: str, controller: Name = None, caller: Token = auditor) -> Response:
         """One receipt as a file, for ``erasable receipt verify``."""
-        found = await run_in_threadpool(service.receipts, request_id, controller or caller.name)
+        whose, others = caller.looks_for(controller)
+        found = await run_in_threadpool(service.receipts, request_id, whose, others=others)
         if found is None:
             return Response(status_code=202, headers={"Retry-After": "1"})
         if model not in found:
@@ -248,7 +249,8 @@ def add_routes(app: FastAPI, service: ErasureService, guard: Guard, metrics: Met
     @router.get("/v1/access/{request_id}")
     async def access(request_id: RequestId, controller: Name = None, caller: Token = auditor) -> dict[str, Any]:
         """What is stored of somebody who asked, by model."""
-        found = await run_in_threadpool(service.stored_of, request_id, controller or caller.name)
+        whose, others = caller.looks_for(controller)
+        found = await run_in_threadpool(service.stored_of, request_id, whose, others=others)
         return {name: rows.as_json() for name, rows in found.items()}
 
     @router.post("/v1/purge", dependencies=auditing)

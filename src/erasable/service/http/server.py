@@ -11,6 +11,7 @@ import secrets
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +50,8 @@ class _HeadWithBody:
         return getattr(self._transport, name)
 
     def write(self, data: bytes) -> None:
-        """Send, unless a head begins here."""
-        if data.startswith(b"HTTP/1.1 ") and not self._head:
+        """Send, unless the head of an answer begins here; one that only says to go on (1xx) is none."""
+        if data.startswith(b"HTTP/1.1 ") and not data.startswith(b"HTTP/1.1 1") and not self._head:
             self._head = data
         else:
             data, self._head = self._head + data, b""
@@ -166,7 +167,8 @@ def serve(configuration: Configuration, *, started: Callable[[Health], None] | N
     signal.signal(signal.SIGTERM, lambda *_: None)
     sys.setswitchinterval(_SWITCH_SECONDS)
     if len(both := processors()) == 2:  # a thread that waits for the second one, which is busy, would hold up all
-        os.sched_setaffinity(0, {min(both)})
+        with suppress(OSError):  # where it may not, it works all the same
+            os.sched_setaffinity(0, {min(both)})
     health = service.start()
     try:
         if started is not None:
