@@ -6,6 +6,7 @@ import hashlib
 import tempfile
 import uuid
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from unittest import mock
@@ -54,6 +55,7 @@ class ServiceMachine(RuleBasedStateMachine):
         self.next = 24
         self.sent: Counter[str] = Counter()
         self.reachable = True
+        self.touched = False  # by another program, whose operator says that it brought nobody back
 
     @initialize()
     def begin(self) -> None:
@@ -69,7 +71,7 @@ class ServiceMachine(RuleBasedStateMachine):
             self.home / "ledger",
             signer=KEY,
             operator_key=b"o" * 16,
-            settings=SETTINGS,
+            settings=replace(SETTINGS, vouch=self.touched),
             send=self.send,
             clock=lambda: self.now,
         )
@@ -188,6 +190,7 @@ class ServiceMachine(RuleBasedStateMachine):
     @rule(person=st.sampled_from(PEOPLE), name=st.sampled_from(MODELS))
     def forget_on_the_command_line(self, person, name):
         ModelFile(self.paths[name]).forget(subjects=[person])
+        self.touched = True
         self.stored[name] = {i: who for i, who in self.stored[name].items() if who != person}
         self.service._snapshots.refresh()
 

@@ -87,7 +87,7 @@ def proxied(folder, service_port):
         yield port
     finally:
         nginx.send_signal(signal.SIGQUIT)
-        nginx.wait(30)
+        nginx.wait(120)
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def front(home):
             yield SimpleNamespace(as_=as_, port=port, folder=folder, context=context, tokens=tokens)
     finally:
         service.send_signal(signal.SIGTERM)
-        service.wait(30)
+        service.wait(120)
 
 
 class _Here(httpx.HTTPTransport):
@@ -146,14 +146,14 @@ def test_the_whole_journey_goes_through_the_proxy(front):
     assert found.json()["processor_certificate"] == f"https://{HOST}/v2/certificate"
     body = erasure(PEOPLE[0])
     assert controller.post("/v2/requests", json=body).status_code == 201
-    for _ in range(300):
+    for _ in range(1200):
         status = controller.get(f"/v2/requests/{body['subject_request_id']}").json()
         if status["request_status"] == "completed":
             break
         time.sleep(0.05)
     address = status["results_url"]
     assert address.startswith(f"https://{HOST}/")
-    for _ in range(300):
+    for _ in range(1200):
         receipts = auditor.get(address.removeprefix(f"https://{HOST}"))
         if receipts.status_code == 200:
             break
