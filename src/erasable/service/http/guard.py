@@ -68,9 +68,8 @@ class Direct(APIRoute):
     router within it.
     """
 
-    def admitted(self, token: str) -> Token:
-        """Who sent a token; ``Refused`` where that must not ask."""
-        raise NotImplementedError
+    #: Who sent a token; ``Refused`` where that must not ask.
+    admitted: Callable[[str], Token]
 
     def __init__(self, *given: Any, **options: Any) -> None:
         super().__init__(*given, **options)
@@ -112,13 +111,7 @@ class Guard:
 
     def direct(self, *scopes: str) -> type[Direct]:
         """Routes for callers that have one of these scopes; see :class:`Direct`."""
-        guard = self
-
-        class Admitting(Direct):
-            def admitted(self, token: str) -> Token:
-                return guard.admitted(token, *scopes)
-
-        return Admitting
+        return type("Admitting", (Direct,), {"admitted": staticmethod(lambda token: self.admitted(token, *scopes))})
 
     def admitted(self, token: str, *scopes: str) -> Token:
         """What is known of the token; see :meth:`needs`."""
