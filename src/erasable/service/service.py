@@ -166,7 +166,8 @@ class ErasureService:
             self._doubts = tuple(dict.fromkeys(doubt for doubt in doubts if doubt is not None))
             given = self._snapshots, self._suppression, self._send
             verify = partial(self._verifier, verified, progress=lambda *_: None)  # a sign of life
-            self.worker = Worker(ledger, self._written, self._signer, self.settings, self._clock, *given, verify)
+            wait = lambda: self._rounds[0].until_next()  # noqa: E731
+            self.worker = Worker(ledger, self._written, self._signer, self.settings, self._clock, *given, verify, wait)
             tick = self.settings.tick
             self._rounds = [
                 Rounds("commit", tick, self.worker.commit),

@@ -130,6 +130,9 @@ class Worker:
     send : callable, optional
     verify : callable
         Verifies the model in a file.
+    wait : callable
+        Called when an erasure is durable in all models, before anybody is told: returns at a time that tells nothing of
+        how long that took, which depends on whether anybody was stored.
     """
 
     def __init__(
@@ -143,10 +146,11 @@ class Worker:
         suppression: SuppressionList | None = None,
         send: Send | None = None,
         verify: Verify = verified,
+        wait: Callable[[], object] = lambda: None,
     ) -> None:
         self._ledger, self._files, self._signer, self._settings = ledger, files, signer, settings
         self._clock, self._snapshots, self._suppression, self._send = clock, snapshots, suppression, send
-        self._verify = verify
+        self._verify, self._wait = verify, wait
         self._access: dict[str, tuple[datetime, tuple[Identity, ...]]] = {}
         self._unsigned: dict[str, tuple[Identity, ...]] = {}  # whom erasures named that owe receipts; in memory alone
         self._tries: dict[tuple[str, str, State], _Tries] = {}
@@ -189,6 +193,7 @@ class Worker:
         for file in self._files.values():
             file.forget_together([Erasure(identities=named)])
         self._snapshots.refresh()  # nobody predicts with somebody whose erasure is completed
+        self._wait()
 
     def sign(self, only: str | None = None) -> int:
         """Verify every model that owes receipts, or only one, as its file is now, and sign them; how many.
