@@ -1,6 +1,7 @@
 """Hypothesis profiles. Examples are a function of each test alone: a run today is a run tomorrow.
 
-``HYPOTHESIS_PROFILE=thorough`` tries twenty times as many, ``smoke``, which ``make quick`` uses, a tenth.
+``HYPOTHESIS_PROFILE=thorough`` tries twenty times as many, ``smoke``, which ``make quick`` uses, a tenth;
+``wandering`` draws others each time, or those of ``--hypothesis-seed``.
 """
 
 from __future__ import annotations
@@ -8,6 +9,13 @@ from __future__ import annotations
 import os
 
 from hypothesis import HealthCheck, Phase, settings
+from hypothesis.internal.conjecture import providers
+
+# Hypothesis draws constants from the sources of whatever modules are imported, and so examples would hang on which
+# tests ran before in the same process, and on every line of the package. There is no public way to say no.
+if hasattr(providers, "_get_local_constants"):
+    _NO_CONSTANTS = providers.Constants()
+    providers._get_local_constants = lambda: _NO_CONSTANTS
 
 _COMMON = {
     "derandomize": True,
@@ -18,6 +26,7 @@ _COMMON = {
 }
 settings.register_profile("standard", max_examples=100, stateful_step_count=20, **_COMMON)
 settings.register_profile("thorough", max_examples=2000, stateful_step_count=40, **_COMMON)
+settings.register_profile("wandering", max_examples=400, stateful_step_count=40, **(_COMMON | {"derandomize": False}))
 settings.register_profile("smoke", max_examples=10, stateful_step_count=10, **_COMMON)
 # For trying whether a test notices a change at all: the first failure will do.
 settings.register_profile(
