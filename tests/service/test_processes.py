@@ -240,6 +240,7 @@ def test_told_to_stop_it_finishes_and_no_process_is_left(tmp_path, models):
     with service:
         pids = [service._writer.pid, service._verifier.pid]
         name = asked(service)
+        service.stop(PATIENCE)
     assert all(map(gone, pids))
     assert set(signed(tmp_path)) == {(name, model) for model in models}
     with service:  # once more

@@ -703,6 +703,7 @@ def test_threads_do_the_rounds_and_a_stop_drains(models, tmp_path):
         until(lambda: service.receipts(name))
         assert service.receipts(name).keys() == models.keys()
         last = asked(service, "person-4")
+        service.stop(PATIENCE)
     with pytest.raises(BusyError, match="not running"):
         service.entry(last)
     service.start(threads=False)

@@ -32,6 +32,7 @@ def own(tmp_path, rsa_files):
         opendsr_key=rsa_files[1],
         processor_domain="erasable.example",
         suppression_list=tmp_path / "suppressed.list",
+        deadline=PATIENCE,
         service=Settings(identity_types=TYPES, tick=0.02),
     )
     service, tokens, signer = made_of(configuration)

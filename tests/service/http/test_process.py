@@ -57,9 +57,9 @@ def home(tmp_path, rsa_files):
     """A folder with a model and a configuration, and the port that is in it."""
     ErasableClassifier(threshold=0.05).fit(X, Y, ids=IDS, subjects=PEOPLE).save(tmp_path / "credit.erasable")
     (tmp_path / "service").mkdir()
-    port = free_port()
+    port, patient = free_port(), f"deadline = {PATIENCE}\ndrain = {PATIENCE}\n"
     (tmp_path / "serve.toml").write_text(
-        f'models = ["{tmp_path}/credit.erasable"]\nfolder = "{tmp_path}/service"\nport = {port}\ntick = 0.05\n'
+        f'models = ["{tmp_path}/credit.erasable"]\nfolder = "{tmp_path}/service"\nport = {port}\ntick = 0.05\n{patient}'
         f'opendsr_certificate = "{rsa_files[0]}"\nopendsr_key = "{rsa_files[1]}"\n'
         'processor_domain = "erasable.example"\n[identity_types]\nemail = "subject"\n'
     )
@@ -260,6 +260,7 @@ def test_the_ledger_of_a_service_that_does_not_run_is_purged_by_command(tmp_path
     with service:
         who = service.identity("controller_customer_id", "raw", PEOPLE[0])
         service.accept(str(uuid.uuid4()), "erasure", [who], b"body")
+        service.stop(PATIENCE)
     assert run(["purge", "--before", "2999-01-01", "--folder", str(tmp_path / "service"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"purged": 1}
     assert run(["purge", "--before", "2999-01-01", "--folder", str(tmp_path)]) == 2

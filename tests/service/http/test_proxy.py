@@ -90,8 +90,9 @@ def proxied(folder, service_port):
 def front(home, request):
     """A service behind a proxy; ``as_(scope)`` is a client that trusts the proxy's certificate and no other."""
     folder, service_port = home
-    settings = f'public_url = "https://{HOST}"\ndeadline = {getattr(request, "param", PATIENCE)}\n'
-    (folder / "serve.toml").write_text(settings + (folder / "serve.toml").read_text())
+    settings, deadline = (folder / "serve.toml").read_text(), getattr(request, "param", PATIENCE)
+    settings = settings.replace(f"deadline = {PATIENCE}\n", f'deadline = {deadline}\npublic_url = "https://{HOST}"\n')
+    (folder / "serve.toml").write_text(settings)
     tokens = {s: make_token(folder / "service" / "tokens.json", s, [s]) for s in ("predict", "erase", "audit", "learn")}
     context = ssl.create_default_context(cafile=certify(folder / "tls"))
     service = start(folder, service_port)
