@@ -7,7 +7,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.internal.conjecture import providers
 
@@ -33,3 +35,11 @@ settings.register_profile(
     "quick", max_examples=100, stateful_step_count=20, phases=[Phase.explicit, Phase.generate], **_COMMON
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "standard"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_waits_for_the_disk() -> Iterator[None]:
+    """What an fsync is for is tested on a simulated disk; that it is asked for, by counting; children do wait."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: None)
+        yield

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 import subprocess
 import sys
@@ -32,6 +33,7 @@ from tests.engines.cases import (
     arrow_table,
     in_two_calls,
     parquet_folder,
+    patient_clusters,
 )
 from tests.waiting import PATIENCE, until, with_longer
 
@@ -45,6 +47,13 @@ def cluster_of(n_workers, **how):
 
     how = {"threads_per_worker": 1, "dashboard_address": None, "silence_logs": 50, **cluster.NO_SPILLING, **how}
     return distributed.LocalCluster(n_workers=n_workers, **how)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def patience():
+    with patient_clusters():
+        yield
+    gc.collect()  # of what clusters leave behind, while nobody minds warnings of Dask
 
 
 @pytest.fixture(scope="module")
