@@ -1,6 +1,7 @@
 """The service under load: predictions while erasures commit, acceptance, completion, and kills in the middle of it.
 
-    python -m benchmarks.service             60 seconds of eight clients, then 100 erasures a second, then 50 kills
+    python -m benchmarks.service             60 seconds of eight clients, then 100 erasures a second, then whether times
+                                             tell who was stored, then 50 kills
     python -m benchmarks.service --quick     a tenth of each
 
 The clients are one process of plain sockets. On two processors, it and the two processes beside the one that answers
@@ -218,6 +219,24 @@ async def steady(port, token, X, people, seconds, rate=100):
     return accept, complete, predict, accepted
 
 
+async def told_apart(port, token, people, n):
+    """How often an erasure took longer for somebody who was stored than for a stranger: half, or it shows."""
+    http, times, accepted = Http(port, token), {"stored": [], "unknown": []}, {}
+    for k in range(n):
+        for kind in sorted(times, reverse=bool(k % 2)):
+            person = people[k] if kind == "stored" else f"stranger-{k}@example.org"
+            request_id, body = erasure(person)
+            start = time.perf_counter()
+            status, _ = await http.ask("POST", "/v2/requests", body)
+            assert status == 201, status
+            accepted[request_id] = person
+            while json.loads((await http.ask("GET", f"/v2/requests/{request_id}"))[1])["request_status"] != "completed":
+                await asyncio.sleep(0.002)
+            times[kind].append(time.perf_counter() - start)
+    stored, unknown = (np.array(times[kind])[:, None] for kind in ("stored", "unknown"))
+    return float((stored > unknown.T).mean()), accepted
+
+
 async def all_completed(port, token, accepted, seconds=60):
     """How many are not, at the end, and how many receipts are missing."""
     http, end = Http(port, token), time.perf_counter() + seconds
@@ -274,6 +293,9 @@ def measured(core=CORE, scale=1.0):
         rows.append(["predict, 100/s beside 100 erasures/s", f"{len(predict)}", *percentiles(predict)])
         rows.append(["acceptance, 100/s", f"{len(accept)}", *percentiles(accept)])
         rows.append(["completion, 100/s", f"{len(complete)}", *percentiles(complete)])
+        accepted |= more
+        longer, more = asyncio.run(told_apart(port, token, people[len(accepted) :], round(200 * scale)))
+        rows.append(["longer for the stored than for the unknown", f"{longer:.2f} of pairs", "", "", ""])
         accepted |= more
         asyncio.run(all_completed(port, token, accepted))
         process.send_signal(signal.SIGTERM)

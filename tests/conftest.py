@@ -1,13 +1,23 @@
 """Hypothesis profiles. Examples are a function of each test alone: a run today is a run tomorrow.
 
-``HYPOTHESIS_PROFILE=thorough`` tries twenty times as many, ``smoke``, which ``make quick`` uses, a tenth.
+``HYPOTHESIS_PROFILE=thorough`` tries twenty times as many, ``smoke``, which ``make quick`` uses, a tenth;
+``wandering`` draws others each time, or those of ``--hypothesis-seed``.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import HealthCheck, Phase, settings
+from hypothesis.internal.conjecture import providers
+
+# Hypothesis draws constants from the sources of whatever modules are imported, and so examples would hang on which
+# tests ran before in the same process, and on every line of the package. There is no public way to say no.
+if hasattr(providers, "_get_local_constants"):
+    _NO_CONSTANTS = providers.Constants()
+    providers._get_local_constants = lambda: _NO_CONSTANTS
 
 _COMMON = {
     "derandomize": True,
@@ -18,9 +28,18 @@ _COMMON = {
 }
 settings.register_profile("standard", max_examples=100, stateful_step_count=20, **_COMMON)
 settings.register_profile("thorough", max_examples=2000, stateful_step_count=40, **_COMMON)
+settings.register_profile("wandering", max_examples=400, stateful_step_count=40, **(_COMMON | {"derandomize": False}))
 settings.register_profile("smoke", max_examples=10, stateful_step_count=10, **_COMMON)
 # For trying whether a test notices a change at all: the first failure will do.
 settings.register_profile(
     "quick", max_examples=100, stateful_step_count=20, phases=[Phase.explicit, Phase.generate], **_COMMON
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "standard"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_waits_for_the_disk() -> Iterator[None]:
+    """What an fsync is for is tested on a simulated disk; that it is asked for, by counting; children do wait."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: None)
+        yield

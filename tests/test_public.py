@@ -16,7 +16,7 @@ import erasable
 def after(code: str) -> list[str]:
     """Heavy packages that are loaded after some code has run in a fresh process."""
     code += "\nimport sys\nprint(*[m for m in ('numpy', 'scipy', 'sklearn', 'typer') if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=True, timeout=300)
     return done.stdout.split()
 
 

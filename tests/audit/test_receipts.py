@@ -497,7 +497,7 @@ def test_the_commands_in_the_documentation_check_it(tmp_path):
     def run(text):
         (tmp_path / "receipt.json").write_text(text)
         arguments = ["bash", "-e", "-c", script]
-        return subprocess.run(arguments, cwd=tmp_path, capture_output=True, encoding="utf-8", timeout=30, check=False)
+        return subprocess.run(arguments, cwd=tmp_path, capture_output=True, encoding="utf-8", timeout=300, check=False)
 
     good = run(made())
     assert "Signature Verified Successfully" in good.stdout

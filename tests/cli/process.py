@@ -16,7 +16,7 @@ def erasable(*arguments, cwd):
         capture_output=True,
         encoding="utf-8",
         cwd=cwd,
-        timeout=120,
+        timeout=300,
         check=False,
         env={
             "PATH": "/usr/bin:/bin",

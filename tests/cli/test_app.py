@@ -40,7 +40,7 @@ def python(*arguments: str, **options: object) -> subprocess.CompletedProcess[st
         [sys.executable, *arguments],
         encoding="utf-8",
         stderr=subprocess.PIPE,
-        timeout=60,
+        timeout=300,
         check=False,
         env={**os.environ, **plain, **extra},
         **streams,

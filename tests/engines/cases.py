@@ -2,19 +2,38 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from erasable import ErasableClassifier
+from erasable.engines import Dask
 from erasable.models.blocks import Block
+from tests.waiting import PATIENCE
 
 N, D = 900, 6
 RNG = np.random.default_rng(17)
+
+
+@contextlib.contextmanager
+def patient_clusters() -> Iterator[None]:
+    """Nobody gives a cluster up because the machine is busy."""
+    import dask
+
+    limits = ("comm.timeouts.connect", "comm.timeouts.tcp", "deploy.lost-worker-timeout")
+    with (
+        dask.config.set({f"distributed.{limit}": f"{PATIENCE:.0f}s" for limit in limits}),
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setitem(Dask.__init__.__kwdefaults__, "timeout", PATIENCE)
+        yield
 
 
 def rows() -> np.ndarray:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +33,9 @@ from tests.engines.cases import (
     arrow_table,
     in_two_calls,
     parquet_folder,
+    patient_clusters,
 )
+from tests.waiting import PATIENCE, until, with_longer
 
 pytest.importorskip("distributed", reason="Dask is not installed")
 # Warnings of Dask about its own clusters and of what it is made of, while these come and go.
@@ -45,6 +47,13 @@ def cluster_of(n_workers, **how):
 
     how = {"threads_per_worker": 1, "dashboard_address": None, "silence_logs": 50, **cluster.NO_SPILLING, **how}
     return distributed.LocalCluster(n_workers=n_workers, **how)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def patience():
+    with patient_clusters():
+        yield
+    gc.collect()  # of what clusters leave behind, while nobody minds warnings of Dask
 
 
 @pytest.fixture(scope="module")
@@ -199,7 +208,7 @@ def test_a_driver_that_is_killed_leaves_nothing_and_the_next_one_learns_all(tmp_
         plain.learn(stream, new=ErasableClassifier(threshold=0.05, feature_names=stream.feature_names))
     for kill in (12, 0):  # in the second pass
         command = [sys.executable, "-c", DRIVER, threads.scheduler_address, str(folder), str(out), str(kill)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
         assert (done.returncode != 0) == bool(kill), done.stderr
         assert out.exists() == (not kill)
     assert out.read_bytes() == (tmp_path / "plain.erasable").read_bytes()
@@ -269,11 +278,13 @@ def kill_one(client):
     import os
     import signal
 
-    address, pid = next(iter(client.run(os.getpid).items()))
-    os.kill(pid, signal.SIGKILL)
-    while address in client.scheduler_info(n_workers=-1)["workers"]:
-        time.sleep(0.05)
-    client.wait_for_workers(2, timeout=60)
+    def folders():
+        return {one["local_directory"] for one in client.scheduler_info(n_workers=-1)["workers"].values()}
+
+    before = folders()
+    os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
+    until(lambda: not before <= folders())  # another one may have its address
+    client.wait_for_workers(2, timeout=PATIENCE)
 
 
 def test_files_of_csv_are_read_by_the_workers(tmp_path, engine):
@@ -304,17 +315,18 @@ def test_files_of_csv_are_read_by_the_workers(tmp_path, engine):
 
 
 def test_a_scheduler_that_does_not_answer():
-    began = time.monotonic()
     with pytest.raises(EngineError, match=r"does not answer.*address"):
         clone(CLASSIFIER).set_params(engine=Dask("tcp://127.0.0.1:9", timeout=1)).fit(X, Y)
-    assert time.monotonic() - began < 30
 
 
 def test_a_scheduler_without_workers():
-    with cluster_of(0, processes=False) as made, Dask(made.scheduler.address, timeout=0.5) as engine:
-        clf = clone(CLASSIFIER).set_params(engine=engine)
-        with pytest.raises(EngineError, match="has workers"):
-            clf.fit(X, Y)
+    def refused(seconds):
+        with Dask(made.scheduler.address, timeout=seconds) as engine, pytest.raises(EngineError) as caught:
+            clone(CLASSIFIER).set_params(engine=engine).fit(X, Y)
+        return "has workers" in str(caught.value)  # and not that it does not answer in time
+
+    with cluster_of(0, processes=False) as made:
+        with_longer(0.5, refused)
 
 
 def test_workers_of_another_version(engine, monkeypatch):

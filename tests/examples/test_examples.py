@@ -32,7 +32,7 @@ def run(script: Path, out: Path, *options: str) -> str:
         encoding="utf-8",
         env=environment,
         cwd=out,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import itertools
@@ -10,7 +11,6 @@ import stat
 import subprocess
 import sys
 import threading
-import time
 from datetime import UTC, datetime, timedelta, timezone
 from unittest import mock
 
@@ -40,6 +40,7 @@ from erasable.store._disk import Disk
 from erasable.tables import Table
 from tests.formats.models import CASES
 from tests.machines.mortal import CHANGES
+from tests.waiting import PATIENCE, until, with_longer
 
 RNG = np.random.default_rng(3)
 N, D, TAU = 400, 6, 0.01
@@ -135,8 +136,7 @@ def test_threads_that_wait_share_a_rewrite(path):
                 thread.start()
             together.wait()
             # The file is locked: whoever is first waits for that, and the others wait in line behind.
-            while sum(batches) + len(file._line.waiting) < 8:
-                threading.Event().wait(0.001)
+            until(lambda: sum(batches) + len(file._line.waiting) == 8, 0.001)
         for thread in threads:
             thread.join()
     assert sum(batches) == 8
@@ -188,7 +188,7 @@ def test_two_processes_at_once_lose_nothing(path):
         child.stdin.write("go\n")
         child.stdin.flush()
     for child, share in zip(children, shares, strict=True):
-        out, _ = child.communicate(timeout=120)
+        out, _ = child.communicate(timeout=PATIENCE)
         assert out.splitlines() == [f"acknowledged {key} 1" for key in share]
         assert child.returncode == 0
     assert load(path).core_ids_.tolist() == core[12:]
@@ -217,11 +217,11 @@ def busy_thread(file):
     def rows():
         yield Table(X[:1] * 2, Y[:1], ["late"], ["owner-late"])
         begun.set()
-        assert go_on.wait(30)
+        assert go_on.wait(PATIENCE)
 
     thread = threading.Thread(target=lambda: file.learn(rows()))
     thread.start()
-    assert begun.wait(30)
+    assert begun.wait(PATIENCE)
     return thread, go_on
 
 
@@ -240,7 +240,7 @@ def test_the_time_given_covers_waiting_for_a_thread_of_ones_own_process(path):
         assert path.read_bytes() == before
     finally:
         go_on.set()
-        thread.join(30)
+        thread.join(PATIENCE)
     assert set(core) <= set(load(path).core_ids_)  # who gave up is not served later
     file.forget(ids=core[:1])
     for timeout in (-1, float("nan"), float("inf")):
@@ -250,21 +250,29 @@ def test_the_time_given_covers_waiting_for_a_thread_of_ones_own_process(path):
 
 def test_who_is_being_served_by_another_thread_waits_for_the_outcome(path):
     """Its request can not be taken back any more: neither "busy" nor "nothing was changed" would be true."""
-    file, key = ModelFile(path, timeout=0.5), load(path).core_ids_[0]
-    reports = []
-    asking = threading.Thread(target=lambda: reports.append(file.forget(ids=[key])))
-    with file._line.turn:
-        asking.start()
-        for _ in range(80):
-            if file._line.waiting:
-                break
-            time.sleep(0.005)
-        batch, file._line.waiting = file._line.waiting, []  # this thread serves it
-        assert len(batch) == 1
-        asking.join(1)
-        assert asking.is_alive()
-        file._forget_all(batch)
-    asking.join(30)
+    key, reports = load(path).core_ids_[0], []
+
+    def served(seconds):
+        file = ModelFile(path, timeout=seconds)
+
+        def ask():
+            with contextlib.suppress(BusyError):
+                reports.append(file.forget(ids=[key]))
+
+        asking = threading.Thread(target=ask)
+        with file._line.turn:
+            asking.start()
+            until(lambda: file._line.waiting or not asking.is_alive(), 0.001)
+            batch, file._line.waiting = file._line.waiting, []  # this thread serves it
+            if not batch:
+                return False  # it has given up before this thread was let run
+            asking.join(2 * seconds)
+            assert asking.is_alive()
+            file._forget_all(batch)
+        asking.join(PATIENCE)
+        return True
+
+    with_longer(0.5, served)
     assert [r.core_rows_removed for r in reports] == [1]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,10 +16,12 @@ def no_pauses(monkeypatch):
 
 
 def test_a_clock_times_one_call_and_none_of_the_pause_before_it(monkeypatch):
-    monkeypatch.setattr(measuring, "settle", lambda: time.sleep(0.05))
-    calls = []
-    assert 0.0 < clock(lambda: calls.append(1)) < 0.05
-    assert calls == [1]
+    order = []
+    monkeypatch.setattr(measuring, "settle", lambda: order.append("pause"))
+    ticks = SimpleNamespace(perf_counter=lambda: order.append("look") or 10.0 * len(order))
+    monkeypatch.setattr(measuring, "time", ticks)
+    assert clock(lambda: order.append("call")) == 20.0
+    assert order == ["pause", "look", "call", "look"]
 
 
 def test_contestants_take_turns_each_after_an_untimed_call_of_its_own():

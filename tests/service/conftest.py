@@ -13,7 +13,6 @@ from erasable import ErasableClassifier
 from erasable.audit.keys import new_key
 from erasable.service.service import ErasureService
 from erasable.service.settings import Settings
-from erasable.store import Disk
 
 KEY = new_key()
 OPERATOR = b"o" * 32
@@ -31,13 +30,6 @@ class Clock:
 
     def pass_by(self, seconds: float) -> None:
         self.now += timedelta(seconds=seconds)
-
-
-@pytest.fixture(autouse=True)
-def nothing_waits_for_the_disk(monkeypatch):
-    """What an fsync is for is tested on a simulated disk."""
-    monkeypatch.setattr(Disk, "fsync", lambda *_: None)
-    monkeypatch.setattr(Disk, "fsync_folder", lambda *_: None)
 
 
 def saved(path, *, seed: int = 0, ids=None, people=None, n: int = 60) -> None:

@@ -28,6 +28,7 @@ from erasable.store import read_journal
 from tests.service.conftest import KEY, OPERATOR, TYPES, asked
 from tests.service.test_beside import gone, is_there
 from tests.service.test_service import people
+from tests.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks at /proc")
 ROW = np.ones((1, 3))
@@ -156,7 +157,7 @@ def test_one_that_hangs_holds_up_receipts_says_so_and_is_replaced(aside, models)
     assert "could not sign: a process of the service gave no sign of life" in aside.health().problem
     assert aside.receipts(name) is None
     assert gone(pid)
-    aside._verifier._patience = 60.0
+    aside._verifier._patience = PATIENCE
     sign.once()
     assert aside.health().ready
     assert check_receipt(aside.receipts(name)["left"], KEY.public).state_after == aside.digest("left")
@@ -223,10 +224,8 @@ def test_what_others_change_is_noticed_and_what_is_learnt_is_predicted_with_and_
 
 def test_a_verification_that_somebody_asks_for_is_carried_out_there_with_progress(aside):
     begun = aside.verify("left")
-    until = time.monotonic() + 60
-    while (found := aside.verification("left")).ended is None:
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    until(lambda: aside.verification("left").ended)
+    found = aside.verification("left")
     assert begun.model == "left"
     assert found.problem is None
     assert (found.report.digest, found.report.core_rows) == (aside.digest("left"), 60)
@@ -241,6 +240,7 @@ def test_told_to_stop_it_finishes_and_no_process_is_left(tmp_path, models):
     with service:
         pids = [service._writer.pid, service._verifier.pid]
         name = asked(service)
+        service.stop(PATIENCE)
     assert all(map(gone, pids))
     assert set(signed(tmp_path)) == {(name, model) for model in models}
     with service:  # once more
@@ -248,15 +248,14 @@ def test_told_to_stop_it_finishes_and_no_process_is_left(tmp_path, models):
         assert all(map(is_there, again))
         os.kill(again[1], signal.SIGSTOP)
         late = asked(service, "person-4")
+        service._verifier._patience = 10 * PATIENCE
         begin = time.monotonic()
         service.stop(2.0)  # it does not wait for one that hangs
-        assert time.monotonic() - begin < 20
+        assert time.monotonic() - begin < PATIENCE
     assert all(map(gone, again))
+    service._verifier._patience = PATIENCE
     with service:
-        until = time.monotonic() + 60
-        while service.receipts(late) is None:
-            assert time.monotonic() < until
-            time.sleep(0.02)
+        until(lambda: service.receipts(late))
 
 
 def test_a_start_that_fails_begins_no_process(opened, models, monkeypatch):

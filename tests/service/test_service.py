@@ -32,6 +32,7 @@ from erasable.service.service import ErasureService
 from erasable.service.settings import Settings
 from erasable.store import Disk, read_journal
 from tests.service.conftest import KEY, OPERATOR, TYPES, asked, saved
+from tests.waiting import PATIENCE, until
 
 
 def people(path) -> set[str]:
@@ -410,7 +411,7 @@ def test_rounds_that_go_wrong_are_tried_less_and_less_often_and_say_no_names():
     rounds.once()
     assert rounds.problem == "could not commit: RuntimeError."
     rounds.start()
-    assert gate.wait(10)
+    assert gate.wait(PATIENCE)
     rounds.end()
     rounds.join()
     assert rounds.problem is None
@@ -672,16 +673,14 @@ def test_learning_reads_first_then_signs_what_is_owed_then_takes_the_lock(servic
 def test_verification_runs_in_the_background_and_says_how_far_it_is(service):
     assert service.verification("left") is None
     assert service.verify("left").ended is None
-    for _ in range(200):
-        if service.verification("left").ended is not None:
-            break
-        time.sleep(0.02)
+    until(lambda: service.verification("left").ended)
     done = service.verification("left")
     assert done.problem is None
     assert (done.done, done.total, done.report.digest) == (60, 60, service.digest("left"))
 
 
 def test_the_start_names_file_systems_that_do_not_overwrite(opened, monkeypatch):
+    monkeypatch.setattr("erasable.service.service.doubt_about_blocks", lambda path: None)
     assert opened().health().doubts == ()
     monkeypatch.setattr("erasable.service.service.doubt_about_blocks", lambda path: "btrfs writes to new blocks")
     assert opened().health().doubts == ("btrfs writes to new blocks",)
@@ -701,12 +700,10 @@ def test_threads_do_the_rounds_and_a_stop_drains(models, tmp_path):
         with pytest.raises(BusyError, match="running already"):
             service.start()
         name = asked(service)
-        for _ in range(500):
-            if service.receipts(name) is not None:
-                break
-            time.sleep(0.01)
+        until(lambda: service.receipts(name))
         assert service.receipts(name).keys() == models.keys()
         last = asked(service, "person-4")
+        service.stop(PATIENCE)
     with pytest.raises(BusyError, match="not running"):
         service.entry(last)
     service.start(threads=False)

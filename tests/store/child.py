@@ -107,7 +107,7 @@ def main(action: str, path: Path, *rest: str) -> None:
         case "hold", ():
             with store.locked(path):
                 print("held", flush=True)
-                time.sleep(600)
+                time.sleep(3600)
     print("acknowledged", flush=True)
 
 

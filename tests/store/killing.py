@@ -35,7 +35,7 @@ def by_strace(argv: Sequence[str], prepare: Callable[[], None]) -> Series:
     prepare()
     # A question mark: not every machine has every call.
     trace = [*_STRACE, "-e", "trace=" + ",".join(f"?{call}" for call in WRITING)]
-    run = subprocess.run([*trace, *argv], capture_output=True, text=True, timeout=120, check=True)
+    run = subprocess.run([*trace, *argv], capture_output=True, text=True, timeout=300, check=True)
     calls = dict.fromkeys(re.findall(r"^(?:\[pid +\d+\] )?(\w+)\(", run.stderr, re.MULTILINE))
 
     def command(call: str, n: int) -> list[str]:
@@ -61,7 +61,7 @@ def sweep(series: Series, prepare: Callable[[], None], check: Callable[[bool, st
     for label, argv in series.items():
         for n in itertools.count(1):
             prepare()
-            run = subprocess.run(argv(n), capture_output=True, text=True, timeout=120, check=False)
+            run = subprocess.run(argv(n), capture_output=True, text=True, timeout=300, check=False)
             assert run.returncode in (0, -signal.SIGKILL), run.stderr
             check("acknowledged" in run.stdout, f"{label}, number {n}")
             if run.returncode == 0:

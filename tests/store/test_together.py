@@ -14,6 +14,7 @@ from erasable.errors import BusyError, StoreError
 from erasable.store import _reading
 from tests.store import child
 from tests.store.child import AFTER, BEFORE, parts_of
+from tests.waiting import PATIENCE
 
 
 def start(*arguments):
@@ -29,7 +30,7 @@ def test_two_processes_lose_nothing(tmp_path):
     path = tmp_path / "m"
     running = [start("add", path, prefix, 40) for prefix in "ab"]
     for process in running:
-        out, _ = process.communicate(timeout=60)
+        out, _ = process.communicate(timeout=PATIENCE)
         assert "acknowledged" in out
     words = store.read(path, raw).decode().split()
     assert sorted(words) == sorted(f"{prefix}{i}" for prefix in "ab" for i in range(40))
@@ -41,7 +42,7 @@ def test_two_threads_lose_nothing(tmp_path):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(PATIENCE)
     words = store.read(path, raw).decode().split()
     assert sorted(words) == sorted(f"{prefix}{i}" for prefix in "ab" for i in range(40))
 
@@ -67,8 +68,8 @@ def test_the_death_of_the_holder_frees_the_lock(tmp_path):
             pass
     finally:
         holder.kill()
-        holder.communicate(timeout=60)
-    with store.locked(path, timeout=30) as writer:
+        holder.communicate(timeout=PATIENCE)
+    with store.locked(path, timeout=PATIENCE) as writer:
         writer.replace([b"free"])
     assert store.read(path, raw) == b"free"
 

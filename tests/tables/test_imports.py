@@ -17,7 +17,7 @@ HEAVY = ("pyarrow", "sklearn", "pandas")
 def loaded_after(code):
     """Which of the heavy packages a fresh process has loaded after some code."""
     code += f"\nimport sys\nprint(*[m for m in {HEAVY!r} if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=True, timeout=300)
     return done.stdout.split()
 
 

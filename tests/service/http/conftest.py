@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import datetime
 import threading
-import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -28,6 +27,7 @@ from erasable.service.http.signing import Signer
 from erasable.service.service import ErasureService
 from erasable.service.settings import Settings
 from erasable.service.tokens import SCOPES, TokenFile, make_token
+from tests.waiting import PATIENCE, until
 
 RNG = np.random.default_rng(11)
 X = RNG.standard_normal((300, 4))
@@ -35,6 +35,15 @@ Y = np.where(X[:, 0] + X[:, 1] > 0, "yes", "no")
 IDS = [f"row-{i:03d}" for i in range(300)]
 PEOPLE = [f"person-{i % 60:02d}@example.org" for i in range(300)]
 TYPES = {"email": "subject", "row": "id"}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_goes_through_a_proxy():
+    """Whatever is set for the rest of this machine: the servers are on it."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("no_proxy", "NO_PROXY"):
+            patch.setenv(name, "*")
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -76,6 +85,7 @@ def site(tmp_path_factory, rsa_files):
         processor_domain="erasable.example",
         body_bytes=2**20,
         rows=1000,
+        deadline=PATIENCE,
         service=Settings(identity_types=TYPES, tick=0.02, queue=50),
     )
     configuration.folder.mkdir()
@@ -99,7 +109,7 @@ def site(tmp_path_factory, rsa_files):
 
         def as_(who):
             headers = {} if who is None else {"Authorization": f"Bearer {made[who]}"}
-            return stack.enter_context(httpx.Client(base_url=base, headers=headers))
+            return stack.enter_context(httpx.Client(base_url=base, headers=headers, timeout=PATIENCE))
 
         yield SimpleNamespace(
             service=service, configuration=configuration, plain=as_(None), as_=as_, told=told, tokens=made, base=base,
@@ -114,11 +124,10 @@ def serving(app, **options):
     server = uvicorn.Server(uvicorn.Config(app, port=0, **options))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
-    while not server.started:
-        time.sleep(0.005)
+    until(lambda: server.started)
     port = server.servers[0].sockets[0].getsockname()[1]
     try:
         yield f"http://127.0.0.1:{port}"
     finally:
         server.should_exit = True
-        thread.join(10)
+        thread.join(PATIENCE)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import time
 import uuid
 from types import SimpleNamespace
 
@@ -19,6 +18,7 @@ from erasable.service.http.server import made_of
 from erasable.service.settings import Settings
 from erasable.service.tokens import SCOPES, make_token
 from tests.service.http.conftest import IDS, PEOPLE, TYPES, X, Y, serving
+from tests.waiting import PATIENCE, until
 
 
 @pytest.fixture
@@ -32,23 +32,15 @@ def own(tmp_path, rsa_files):
         opendsr_key=rsa_files[1],
         processor_domain="erasable.example",
         suppression_list=tmp_path / "suppressed.list",
+        deadline=PATIENCE,
         service=Settings(identity_types=TYPES, tick=0.02),
     )
     service, tokens, signer = made_of(configuration)
     token = make_token(tmp_path / "service" / "tokens.json", "all", SCOPES)
     app = create_app(service, tokens, configuration, service.receipt_key, signer)
-    with service, serving(app) as base, httpx.Client(base_url=base, timeout=30) as http:
+    with service, serving(app) as base, httpx.Client(base_url=base, timeout=PATIENCE) as http:
         http.headers["Authorization"] = f"Bearer {token}"
         yield SimpleNamespace(http=http, path=tmp_path, configuration=configuration)
-
-
-def until(true):
-    """Wait until something is so."""
-    for _ in range(600):
-        if true():
-            return
-        time.sleep(0.05)
-    raise AssertionError("it never was")
 
 
 def stored(path):

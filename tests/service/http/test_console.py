@@ -13,6 +13,7 @@ import pytest
 from erasable.models.access import StoredRow, StoredRows
 from erasable.schemas import Told
 from tests.service.http.conftest import PEOPLE
+from tests.waiting import PATIENCE, until
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
@@ -37,13 +38,14 @@ def open_page(browser, site):
         context = browser.new_context(base_url=site.base, java_script_enabled=script, **options)
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(15_000)
+        page.set_default_timeout(1000 * PATIENCE)
         page.complaints = []
         page.on("console", lambda m: page.complaints.append(m.text) if m.type == "error" else None)
         page.on("pageerror", lambda e: page.complaints.append(str(e)))
         page.goto("/")
         page.get_by_label("Token").fill(site.tokens[who])
         page.get_by_role("button", name="Sign in").click()
+        page.get_by_role("heading", name="Overview").wait_for()
         return page
 
     yield opened
@@ -57,21 +59,23 @@ def shot(page, name):
         page.screenshot(path=f"{folder}/{name}.png", full_page=True)
 
 
+def shown(page, what, script):
+    """Once it is on the page, which without a script has to be asked for again."""
+    if script:
+        what.first.wait_for()
+    else:
+        until(lambda: what.count() or (page.reload() and False), 0.2)
+
+
 @pytest.mark.parametrize("script", [True, False], ids=["script", "no script"])
 def test_the_whole_journey_from_request_to_verified_receipt(open_page, tmp_path, script):
     page = open_page(script=script, accept_downloads=True)
-    assert page.get_by_role("heading", name="Overview").is_visible()
     page.get_by_role("link", name="File a request").click()
     page.get_by_label("Identity").select_option("email")
     page.get_by_label("Whose").fill(PEOPLE[5 if script else 6])
     shot(page, "file")
     page.get_by_role("button", name="File", exact=True).click()
-    for _ in range(50):
-        if page.get_by_role("link", name="Receipt of credit").count():
-            break
-        page.wait_for_timeout(200)
-        if not script:
-            page.reload()
+    shown(page, page.get_by_role("link", name="Receipt of credit"), script)
     shot(page, "request")
     assert PEOPLE[5 if script else 6] not in page.content()
     with page.expect_download() as download:
@@ -80,18 +84,13 @@ def test_the_whole_journey_from_request_to_verified_receipt(open_page, tmp_path,
     page.get_by_role("link", name="Check a receipt").first.click()
     page.get_by_label("A receipt from a file").set_input_files(tmp_path / "receipt.json")
     page.get_by_role("button", name="Check").click()
-    assert page.get_by_role("heading", name="The receipt holds").is_visible()
-    assert page.get_by_text("This is the state that").is_visible()
+    page.get_by_role("heading", name="The receipt holds").wait_for()
+    page.get_by_text("This is the state that").wait_for()
     shot(page, "receipt")
     page.get_by_role("link", name="Overview").click()
     page.locator("section", has_text="credit").get_by_role("button", name="Verify now").click()
-    for _ in range(50):
-        if page.get_by_text("every bit is what learning").count():
-            break
-        page.wait_for_timeout(200)
-        if not script:
-            page.reload()
-    assert page.get_by_text("verified", exact=True).first.is_visible()
+    shown(page, page.get_by_text("every bit is what learning"), script)
+    page.get_by_text("verified", exact=True).first.wait_for()
     shot(page, "overview" if script else "overview-without-script")
     assert page.complaints == []
 
@@ -131,7 +130,7 @@ def test_what_is_stored_of_somebody_is_shown_to_auditors(open_page):
     page.get_by_label("Whose").fill(PEOPLE[9])
     page.get_by_role("button", name="File", exact=True).click()
     page.get_by_role("link", name="Show what is stored").click()
-    assert page.get_by_role("heading", name="What is stored").is_visible()
+    page.get_by_role("heading", name="What is stored").wait_for()
     shot(page, "stored")
     assert page.complaints == []
 
@@ -154,27 +153,27 @@ def test_what_goes_wrong_is_said_on_the_page(open_page, site):
     page.get_by_label("Written as").select_option("sha256")
     page.get_by_label("Whose").fill("canary")
     page.get_by_role("button", name="File", exact=True).click()
-    assert page.get_by_role("alert").is_visible()
+    page.get_by_role("alert").wait_for()
     assert "canary" not in page.content()
     shot(page, "refused")
     page.goto("/receipts")
     page.get_by_label("or its text").fill("{}")
     page.get_by_role("button", name="Check").click()
-    assert page.get_by_text("This receipt does not hold").is_visible()
+    page.get_by_text("This receipt does not hold").wait_for()
     page.goto("/requests/00000000-0000-4000-8000-000000000000")
-    assert page.get_by_role("heading", name="That did not work").is_visible()
+    page.get_by_role("heading", name="That did not work").wait_for()
     shot(page, "problem")
     page.goto("/nowhere")
-    assert page.get_by_role("heading", name="There is no such page").is_visible()
+    page.get_by_role("heading", name="There is no such page").wait_for()
     shot(page, "nowhere")
     page.get_by_role("link", name="Back to the overview").click()
-    assert page.get_by_role("heading", name="Overview").is_visible()
+    page.get_by_role("heading", name="Overview").wait_for()
 
 
 @pytest.fixture
 def visitor(site):
     """A client that shows no page and follows no redirection; ``enter`` signs it in."""
-    with httpx.Client(base_url=site.base, follow_redirects=False) as http:
+    with httpx.Client(base_url=site.base, follow_redirects=False, timeout=PATIENCE) as http:
 
         def enter(text):
             answer = http.post("/login", data={"token": text})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,29 +11,28 @@ import pytest
 
 from erasable.estimators import streaming
 from erasable.models.linear import LinearModel
-from erasable.service.http import tables
+from erasable.service.http import inference, tables
+from erasable.service.http.problems import Refused
 from tests.service.http.test_hostile import another
+from tests.waiting import PATIENCE, until, with_longer
 
 ROW = "a,b,c,d,label,i\n9,-9,9,9,yes,slow\n"
 
 
 @pytest.fixture
 def slow_learning(monkeypatch):
-    """Learning takes ten seconds, once the model in memory is changed; how many of its hundred steps were done."""
+    """Learning has no end of its own, once the model in memory is changed; whether it has begun, and was given up."""
     learn = streaming.learn_blocks
-    seen = SimpleNamespace(steps=0, begun=threading.Event(), ended=threading.Event())
+    seen = SimpleNamespace(begun=threading.Event(), ended=threading.Event())
 
     def slow(*given, progress, **options):
         seen.begun.set()
         try:
-            report = learn(*given, progress=progress, **options)
-            for _ in range(100):
-                time.sleep(0.1)
-                seen.steps += 1
-                progress(0)
-            return report
-        finally:
+            learn(*given, progress=progress, **options)
+            until(lambda: progress(0))
+        except Refused:
             seen.ended.set()
+            raise
 
     monkeypatch.setattr(streaming, "learn_blocks", slow)
     return seen
@@ -42,11 +40,15 @@ def slow_learning(monkeypatch):
 
 def test_learning_past_its_deadline_stops_and_leaves_the_model_as_it_was(site, slow_learning):
     before = site.service.digest("named")
-    with another(site, deadline=0.5) as http:
-        answer = http.post("/v1/learn?model=named&id=i", content=ROW, headers={"Content-Type": "text/csv"})
-        assert answer.status_code == 504
-        assert slow_learning.ended.wait(5)
-        assert slow_learning.steps < 50
+
+    def given_up(deadline):
+        with another(site, deadline=deadline) as http:
+            answer = http.post("/v1/learn?model=named&id=i", content=ROW, headers={"Content-Type": "text/csv"})
+            assert answer.status_code == 504
+        return slow_learning.begun.is_set()
+
+    with_longer(0.5, given_up)
+    assert slow_learning.ended.wait(PATIENCE)
     assert site.service.digest("named") == before
     with site.service.worker.turn:  # which nobody holds
         pass
@@ -60,31 +62,41 @@ def test_learning_for_a_client_that_has_gone_stops(site, slow_learning):
             f"POST /v1/learn?model=named&id=i HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {site.tokens['learn']}\r\n"
             f"Content-Type: text/csv\r\nContent-Length: {len(ROW)}\r\n\r\n"
         )
-        with socket.create_connection((http.base_url.host, http.base_url.port), timeout=5) as leaving:
+        with socket.create_connection((http.base_url.host, http.base_url.port), PATIENCE) as leaving:
             leaving.sendall((head + ROW).encode())
-            assert slow_learning.begun.wait(5)
-        assert slow_learning.ended.wait(5)
-        assert slow_learning.steps < 50
+            assert slow_learning.begun.wait(PATIENCE)
+        assert slow_learning.ended.wait(PATIENCE)
     assert site.service.digest("named") == before
 
 
 def test_predicting_past_its_deadline_stops_between_blocks(site, monkeypatch):
-    calls, decision = [], LinearModel.decision
+    calls, decision, predicted = [], LinearModel.decision, inference.predicted
+    answered, ended = threading.Event(), threading.Event()
 
     def slow(self, X):
         calls.append(len(X))
-        time.sleep(0.1)
+        assert answered.wait(PATIENCE)
         return decision(self, X)
+
+    def watched(*given):
+        try:
+            return predicted(*given)
+        finally:
+            ended.set()
 
     body = {"instances": np.ones((1000, 4)).tolist()}
     whole = site.as_("predict").post("/models/credit/invocations", json=body).json()
     monkeypatch.setattr(tables, "_BLOCK", 10)
     assert site.as_("predict").post("/models/credit/invocations", json=body).json() == whole
     monkeypatch.setattr(LinearModel, "decision", slow)
-    with another(site, deadline=0.5) as http:
-        assert http.post("/models/credit/invocations", json=body).status_code == 504
-        time.sleep(0.3)
-        done = len(calls)
-        time.sleep(0.5)
-        assert len(calls) == done < 50
-        assert set(calls) == {10}
+    monkeypatch.setattr(inference, "predicted", watched)
+
+    def given_up(deadline):
+        with another(site, deadline=deadline) as http:
+            assert http.post("/models/credit/invocations", json=body).status_code == 504
+        return bool(calls)
+
+    with_longer(0.5, given_up)
+    answered.set()
+    assert ended.wait(PATIENCE)
+    assert calls == [10]

@@ -23,6 +23,7 @@ from erasable.service.http.server import Connection
 from erasable.service.http.signing import Signer
 from erasable.service.tokens import TokenFile
 from tests.service.http.conftest import PEOPLE, serving
+from tests.waiting import PATIENCE, until, with_longer
 
 CANARY = "canary-3b1e@example.org"
 JSON, LINES = {"Content-Type": "application/json"}, {"Content-Type": "application/jsonl"}
@@ -59,7 +60,7 @@ def erasure(**change):
     ],
 )  # fmt: skip
 def test_bodies_that_would_grow_are_refused_before_they_do(site, path, body, status):
-    answer = site.as_("predict").post(path, json=body, timeout=5)
+    answer = site.as_("predict").post(path, json=body)
     assert answer.status_code == status
 
 
@@ -107,11 +108,7 @@ def test_waiting_is_told_in_whole_seconds(site):
         assert seen.status_code == 429
         assert seen.headers["Retry-After"] == "1"
         assert seen.json()["error"]["code"] == 429
-    for _ in range(500):
-        if site.service.health().waiting == 0:
-            break
-        time.sleep(0.02)
-    assert site.service.health().waiting == 0
+    until(lambda: site.service.health().waiting == 0)
 
 
 def test_who_may_only_erase_is_not_shown_what_receipts_wait_for(site, monkeypatch):
@@ -119,16 +116,13 @@ def test_who_may_only_erase_is_not_shown_what_receipts_wait_for(site, monkeypatc
     body = erasure()
     assert site.as_("erase").post("/v2/requests", json=body).status_code == 201
     name = body["subject_request_id"]
-    until = time.monotonic() + 20
-    while site.service.entry(name).owes_receipts or not site.service.entry(name).settled:
-        assert time.monotonic() < until
-        time.sleep(0.02)
+    until(lambda: site.service.entry(name).settled and not site.service.entry(name).owes_receipts)
     done = site.service.entry(name)
     unwell = dataclasses.replace(site.service.health(), ready=False, problem="canary")
     seen = {}
     for owed in (False, True):
         shown = dataclasses.replace(done, receipts=frozenset()) if owed else done
-        with monkeypatch.context() as patch, httpx.Client(base_url=site.base) as http:
+        with monkeypatch.context() as patch, httpx.Client(base_url=site.base, timeout=PATIENCE) as http:
             patch.setattr(site.service, "entry", lambda *_, shown=shown, **__: shown)
             patch.setattr(site.service, "entries", lambda _, shown=shown: [shown])
             patch.setattr(site.service, "health", lambda: unwell)
@@ -199,18 +193,13 @@ def test_an_upload_that_is_cut_off_is_no_error_of_the_service(site, caplog):
     with socket.create_connection((host, int(port))) as cut:
         head = f"POST /v2/requests HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {site.tokens['erase']}\r\n"
         cut.sendall(f"{head}Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n{{".encode())
-        time.sleep(0.1)
-    for _ in range(100):
-        if any("/v2/requests 400" in record.getMessage() for record in caplog.records):
-            break
-        time.sleep(0.02)
-    assert any("POST /v2/requests 400" in record.getMessage() for record in caplog.records)
+    until(lambda: any("POST /v2/requests 400" in record.getMessage() for record in caplog.records))
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
 def test_the_same_id_with_other_bodies_at_once_is_one_request(site):
     bodies = [erasure(subject_request_id="0b0e7d54-7a4c-4b5e-8a54-0f6f3f8d2a11", note=i) for i in range(8)]
-    with concurrent.futures.ThreadPoolExecutor(8) as pool, httpx.Client(base_url=site.base) as http:
+    with concurrent.futures.ThreadPoolExecutor(8) as pool, httpx.Client(base_url=site.base, timeout=PATIENCE) as http:
         headers = {"Authorization": f"Bearer {site.tokens['erase']}"}
         found = list(pool.map(lambda body: http.post("/v2/requests", json=body, headers=headers).status_code, bodies))
     assert sorted(found) == [201] + [409] * 7
@@ -219,7 +208,7 @@ def test_the_same_id_with_other_bodies_at_once_is_one_request(site):
 @pytest.fixture
 def signed_in(site):
     """A client with a cookie, and the secret of its forms."""
-    with httpx.Client(base_url=site.base, follow_redirects=False) as http:
+    with httpx.Client(base_url=site.base, follow_redirects=False, timeout=PATIENCE) as http:
         answer = http.post("/login", data={"token": site.tokens["all"]})
         http.headers["Cookie"] = answer.headers["set-cookie"].partition(";")[0]
         http.form = re.search(r'name="form" value="([^"]+)"', http.get("/requests").text)[1]
@@ -291,47 +280,54 @@ def another(site, signer=None, **change):
     tokens = TokenFile(site.configuration.folder / "tokens.json")
     with serving(create_app(site.service, tokens, configuration, site.service.receipt_key, signer), **options) as base:
         headers = {"Authorization": f"Bearer {site.tokens['all']}"}
-        with httpx.Client(base_url=base, headers=headers, timeout=20) as http:
+        with httpx.Client(base_url=base, headers=headers, timeout=2 * PATIENCE) as http:
             yield http
 
 
 def test_learning_that_waits_is_given_up_in_time_and_takes_no_thread_from_others(site, rsa_files):
-    def learn(i):
+    def learn(http, i):
         row = f"a,b,c,d,label,i\n1,2,3,4,yes,late-{i}\n"
         return http.post("/v1/learn?model=named&id=i", content=row, headers={"Content-Type": "text/csv"}).status_code
 
-    with (
-        another(site, Signer(*rsa_files), deadline=1.0) as http,
-        concurrent.futures.ThreadPoolExecutor(60) as pool,
-        site.service.worker.turn,  # a long commit
-    ):
-        begun = time.monotonic()
-        waiting = [pool.submit(learn, i) for i in range(60)]
-        time.sleep(0.3)
-        assert http.post("/v2/requests", json=erasure()).status_code == 201
-        assert not all(one.done() for one in waiting)
-        assert {one.result() for one in waiting} == {504}
-        assert time.monotonic() - begun < 10
+    def answered_meanwhile(deadline):
+        with (
+            another(site, Signer(*rsa_files), deadline=deadline) as http,
+            concurrent.futures.ThreadPoolExecutor(60) as pool,
+            site.service.worker.turn,  # a commit that does not end
+        ):
+            waiting = [pool.submit(learn, http, i) for i in range(60)]
+            time.sleep(deadline / 3)
+            answer = http.post("/v2/requests", json=erasure()).status_code
+            in_time = answer == 201 and not all(one.done() for one in waiting)
+            assert {one.result() for one in waiting} == {504}
+        return in_time
+
+    with_longer(1.0, answered_meanwhile)
 
 
 def test_slow_bodies_and_slow_heads_are_given_up(site):
-    class Quick(Connection):
-        seconds = 0.2
+    token = site.tokens["predict"]
+    head = f"POST /models/named/invocations HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n"
 
-    with another(site, http=Quick, deadline=0.5) as http:
-        assert http.get("/v2/health/live").status_code == 200
-        host, port = http.base_url.host, http.base_url.port
-        token = site.tokens["predict"]
-        head = f"POST /models/named/invocations HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n"
-        for sent, answered in (
-            (b"", b""),
-            (b"GET / HTTP/1.1\r\nHost:", b""),
-            (f"{head}Content-Length: 100\r\n\r\n[".encode(), b"HTTP/1.1 504"),
-        ):
-            with socket.create_connection((host, port), timeout=5) as slow:
-                slow.sendall(sent)
-                assert slow.recv(12) == answered
-        assert http.get("/v2/health/live").status_code == 200  # a connection that was idle meanwhile is opened anew
+    def given_up(seconds):
+        quick = type("Quick", (Connection,), {"seconds": seconds})
+        with another(site, http=quick, deadline=2.5 * seconds) as http:
+            host, port = http.base_url.host, http.base_url.port
+            answers = []
+            try:
+                for sent in (b"", b"GET / HTTP/1.1\r\nHost:", f"{head}Content-Length: 100\r\n\r\n[".encode()):
+                    with socket.create_connection((host, port), PATIENCE) as slow:
+                        slow.sendall(sent)
+                        answers.append(slow.recv(12))
+                lives = [http.get("/v2/health/live").status_code]
+                time.sleep(3 * seconds)
+                lives += [http.get("/v2/health/live").status_code]  # what was idle meanwhile is opened anew
+            except (ConnectionError, httpx.NetworkError, httpx.RemoteProtocolError):
+                return False  # this thread was not let run between opening a connection and asking
+            assert answers[:2] == [b"", b""]
+            return lives == [200, 200] and answers[2] == b"HTTP/1.1 504"
+
+    with_longer(0.2, given_up)
 
 
 def test_heads_go_out_with_bodies_and_by_themselves_where_none_follows():
@@ -343,7 +339,7 @@ def test_heads_go_out_with_bodies_and_by_themselves_where_none_follows():
 
     with serving(app, http=Connection, lifespan="off") as base:
         host, port = base.removeprefix("http://").split(":")
-        line = socket.create_connection((host, int(port)), 10)
+        line = socket.create_connection((host, int(port)), PATIENCE)
         for method, body in (("HEAD", b""), ("GET", b"HTTP/1.1 is here")) * 2:
             line.sendall(f"{method} / HTTP/1.1\r\nHost: x\r\n\r\n".encode())
             answer = b""
@@ -365,7 +361,7 @@ def test_who_waits_to_be_told_to_go_on_is_told_before_the_body():
 
     with serving(app, http=Connection, lifespan="off") as base:
         host, port = base.removeprefix("http://").split(":")
-        line = socket.create_connection((host, int(port)), 10)
+        line = socket.create_connection((host, int(port)), PATIENCE)
         line.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nExpect: 100-continue\r\n\r\n")
         assert line.recv(4096).startswith(b"HTTP/1.1 100 ")
         line.sendall(b"x")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 
 import numpy as np
 import pytest
@@ -12,6 +11,7 @@ from erasable import ErasableClassifier, ErasableRegressor, load
 from erasable.estimators import TableEncoder
 from erasable.schemas import Category, Number, Schema
 from tests.service.http.conftest import IDS, X, Y
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -148,10 +148,8 @@ def test_raw_tables_go_to_models_with_a_schema_and_numbers_come_from_regressions
     reg = ErasableRegressor((-5, 5), threshold=0.05).fit(X, np.clip(X[:, 0], -5, 5), ids=IDS)
     clf.save(folder / "credit.erasable", overwrite=True)
     reg.save(folder / "named.erasable", overwrite=True)
-    for _ in range(200):
-        if http.get("/v2/models/credit").json()["inputs"][0]["name"] == "town":
-            break
-        time.sleep(0.02)
+    until(lambda: http.get("/v2/models/credit").json()["inputs"][0]["name"] == "town")
+    until(lambda: [one["name"] for one in http.get("/v2/models/named").json()["outputs"]] == ["predict"])
     columns = [
         {"name": "town", "shape": [3], "datatype": "BYTES", "data": ["Bern", "Rome", None]},
         {"name": "age", "shape": [3], "datatype": "FP64", "data": [30, 140, None]},

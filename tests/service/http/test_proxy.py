@@ -11,7 +11,6 @@ import signal
 import socket
 import ssl
 import subprocess
-import time
 from types import SimpleNamespace
 
 import httpx
@@ -24,7 +23,8 @@ from cryptography.x509.oid import NameOID
 
 from erasable.service.tokens import make_token
 from tests.service.http.conftest import PEOPLE, X
-from tests.service.http.test_process import DEPLOY, erasure, home, start
+from tests.service.http.test_process import DEPLOY, erasure, free_port, home, start
+from tests.waiting import PATIENCE, until
 
 NGINX = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
 HOST = "erase.example.org"
@@ -46,12 +46,6 @@ def certify(folder):
     pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     (folder / "privkey.pem").write_bytes(pem)
     return folder / "fullchain.pem"
-
-
-def free_port():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
 
 
 @contextlib.contextmanager
@@ -79,23 +73,26 @@ def proxied(folder, service_port):
             [NGINX, "-p", str(folder), "-c", str(folder / "nginx.conf"), "-e", "stderr"], stdout=said, stderr=said
         )
     try:
-        for _ in range(200):
+
+        def listens():
             assert nginx.poll() is None, (folder / "nginx-said").read_text()
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-                break
-            time.sleep(0.02)
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), PATIENCE):
+                return True
+
+        until(listens)
         yield port
     finally:
         nginx.send_signal(signal.SIGQUIT)
-        nginx.wait(120)
+        nginx.wait(PATIENCE)
 
 
 @pytest.fixture
-def front(home):
+def front(home, request):
     """A service behind a proxy; ``as_(scope)`` is a client that trusts the proxy's certificate and no other."""
     folder, service_port = home
-    toml = (folder / "serve.toml").read_text().replace("tick =", f'public_url = "https://{HOST}"\ndeadline = 2\ntick =')
-    (folder / "serve.toml").write_text(toml)
+    settings, deadline = (folder / "serve.toml").read_text(), getattr(request, "param", PATIENCE)
+    settings = settings.replace(f"deadline = {PATIENCE}\n", f'deadline = {deadline}\npublic_url = "https://{HOST}"\n')
+    (folder / "serve.toml").write_text(settings)
     tokens = {s: make_token(folder / "service" / "tokens.json", s, [s]) for s in ("predict", "erase", "audit", "learn")}
     context = ssl.create_default_context(cafile=certify(folder / "tls"))
     service = start(folder, service_port)
@@ -103,7 +100,7 @@ def front(home):
         with proxied(folder, service_port) as port, contextlib.ExitStack() as stack:
 
             def as_(scope=None):
-                http = httpx.Client(base_url=f"https://{HOST}", transport=_Here(context, port), timeout=30)
+                http = httpx.Client(base_url=f"https://{HOST}", transport=_Here(context, port), timeout=PATIENCE)
                 stack.enter_context(http)
                 if scope is not None:
                     http.headers["Authorization"] = f"Bearer {tokens[scope]}"
@@ -112,7 +109,7 @@ def front(home):
             yield SimpleNamespace(as_=as_, port=port, folder=folder, context=context, tokens=tokens)
     finally:
         service.send_signal(signal.SIGTERM)
-        service.wait(120)
+        service.wait(PATIENCE)
 
 
 class _Here(httpx.HTTPTransport):
@@ -146,20 +143,14 @@ def test_the_whole_journey_goes_through_the_proxy(front):
     assert found.json()["processor_certificate"] == f"https://{HOST}/v2/certificate"
     body = erasure(PEOPLE[0])
     assert controller.post("/v2/requests", json=body).status_code == 201
-    for _ in range(1200):
-        status = controller.get(f"/v2/requests/{body['subject_request_id']}").json()
-        if status["request_status"] == "completed":
-            break
-        time.sleep(0.05)
-    address = status["results_url"]
+    request = f"/v2/requests/{body['subject_request_id']}"
+    until(lambda: controller.get(request).json()["request_status"] == "completed")
+    address = controller.get(request).json()["results_url"]
     assert address.startswith(f"https://{HOST}/")
-    for _ in range(1200):
-        receipts = auditor.get(address.removeprefix(f"https://{HOST}"))
-        if receipts.status_code == 200:
-            break
-        assert receipts.status_code == 202
-        time.sleep(0.05)
-    assert [one["model"] for one in receipts.json()] == ["credit"]
+    receipts = address.removeprefix(f"https://{HOST}")
+    assert auditor.get(receipts).status_code in (200, 202)
+    until(lambda: auditor.get(receipts).status_code == 200)
+    assert [one["model"] for one in auditor.get(receipts).json()] == ["credit"]
 
     # The console.
     browser = front.as_()
@@ -178,25 +169,27 @@ def test_the_whole_journey_goes_through_the_proxy(front):
     for name in re.findall(r'(?:href|src)="(/static/[^"]+)"', overview.text):
         assert browser.get(name).status_code == 200
 
-    # Who sends too slowly is given up by the service, and what it says comes through.
-    head = (
-        f"POST /invocations HTTP/1.1\r\nHost: {HOST}\r\nAuthorization: Bearer {front.tokens['predict']}\r\n"
-        "Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n["
-    )
-    plain = socket.create_connection(("127.0.0.1", front.port), timeout=20)
-    with front.context.wrap_socket(plain, server_hostname=HOST) as slow:
-        slow.sendall(head.encode())
-        assert slow.recv(12) == b"HTTP/1.1 504"
-    assert app.get("/v2/health/ready").json() == {"ready": True}
-
     # Nothing of it is in files or logs of the proxy.
     assert [path for path in (front.folder / "kept").rglob("*") if path.is_file()] == []
     said = (front.folder / "nginx-said").read_text()
     assert not any(text in said for text in (PEOPLE[0], body["subject_request_id"], *front.tokens.values()))
 
 
+@pytest.mark.parametrize("front", [1.0], indirect=True)  # seconds until a request is given up
+def test_who_sends_too_slowly_is_given_up_by_the_service_and_what_it_says_comes_through(front):
+    head = (
+        f"POST /invocations HTTP/1.1\r\nHost: {HOST}\r\nAuthorization: Bearer {front.tokens['predict']}\r\n"
+        "Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n["
+    )
+    plain = socket.create_connection(("127.0.0.1", front.port), PATIENCE)
+    with front.context.wrap_socket(plain, server_hostname=HOST) as slow:
+        slow.sendall(head.encode())
+        assert slow.recv(12) == b"HTTP/1.1 504"
+    until(lambda: front.as_().get("/v2/health/ready").json() == {"ready": True})
+
+
 def test_it_speaks_tls_alone(front):
-    plain = httpx.get(f"http://127.0.0.1:{front.port}/v2/health/live")
+    plain = httpx.get(f"http://127.0.0.1:{front.port}/v2/health/live", timeout=PATIENCE)
     assert plain.status_code == 400
     with pytest.raises(httpx.ConnectError, match="certificate"):
-        httpx.get(f"https://127.0.0.1:{front.port}/v2/health/live")
+        httpx.get(f"https://127.0.0.1:{front.port}/v2/health/live", timeout=PATIENCE)

@@ -20,6 +20,7 @@ from erasable.service.http.problems import Refused
 from erasable.service.http.unpacking import check_unpacked
 from erasable.service.tokens import make_token
 from tests.service.http.test_process import home, start
+from tests.waiting import PATIENCE
 
 pa = pytest.importorskip("pyarrow")
 ARROW = {"Content-Type": "application/vnd.apache.arrow.stream"}
@@ -70,7 +71,7 @@ def test_a_bomb_takes_no_memory_of_a_service(home):
     assert max(map(len, bombs)) < 4 * 2**20
     process = start(folder, port)
     try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as http:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE) as http:
             http.headers["Authorization"] = f"Bearer {token}"
             row = streamed(pa.table({**{name: [0.5] for name in "abcd"}, "label": ["yes"], "id": ["new"]}), "zstd")
             learnt = http.post("/v1/learn?id=id", content=row, headers=ARROW)
@@ -85,7 +86,7 @@ def test_a_bomb_takes_no_memory_of_a_service(home):
             assert most_memory(process) - before < 100 * 2**20
     finally:
         process.send_signal(signal.SIGTERM)
-        process.wait(30)
+        process.wait(PATIENCE)
 
 
 def test_views_of_one_text_count_each():
