@@ -234,12 +234,14 @@ class LinearModel(Model):
     def weights(self) -> Float32s:
         """Weights of the current core rows, solved for when first asked."""
         if self._weights is None:
-            c, core = self.configuration, self.core
-            if c.loss == "logistic":
-                self._weights = logistic_weights_of(c, core.rows(), core.labels(), self._row_weights(), self.H)
-            else:
-                self._weights = squared_weights(c, *self._sums())
+            self._weights = self.read(self._solved)
         return self._weights
+
+    def _solved(self) -> Float32s:
+        c, core = self.configuration, self.core
+        if c.loss == "logistic":
+            return logistic_weights_of(c, core.rows(), core.labels(), self._row_weights(), self.H)
+        return squared_weights(c, *self._sums())
 
     def coefficients(self) -> Float64s:
         """Weights of the features for rows of norm one, shape (n_functions, n_features); a copy for the caller."""
