@@ -124,10 +124,10 @@ def _plain(value: Any) -> Any:
     match value:
         case np.bytes_() | np.str_():  # their own ``item`` drops trailing zeros
             return bytes(value) if isinstance(value, bytes) else str(value)
-        case np.datetime64() | np.timedelta64() | np.longdouble() | np.clongdouble():
-            return value
         case np.generic():
-            return _plain(value.item())
+            plain = value.item()
+            none = isinstance(value, np.datetime64 | np.timedelta64) or isinstance(plain, np.generic)
+            return value if none else _plain(plain)
         case float():
             return value + 0.0
         case _:

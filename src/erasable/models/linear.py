@@ -2,7 +2,7 @@
 
 Truth: the core rows, ``H`` and ``class_sums`` (sums of rows by what they answer: by class; in a regression, sums of
 rows times a target), and ``weighted`` where some row's weight is not one. Caches:
-``_weights``, ``_coefficients`` and ``_shifts``, dropped on every change.
+``_weights`` and ``_functions``, dropped on every change.
 Learning works on a copy of ``H`` and swaps it in at the end, so a refused call changes nothing.
 """
 
@@ -81,8 +81,7 @@ class LinearModel(Model):
         self.class_sums: dict[Any, Float64s] = {}
         self.weighted: WeightedSums | None = None
         self._weights: Float32s | None = None
-        self._coefficients: Float64s | None = None
-        self._shifts: Float64s | None = None
+        self._functions: tuple[Float64s, Float64s] | None = None  # coefficients and constants
         self.moment = object()
 
     @classmethod
@@ -198,10 +197,10 @@ class LinearModel(Model):
 
     def drop_caches(self) -> None:
         """Overwrite and drop the weights."""
-        for cache in (self._weights, self._coefficients, self._shifts):
-            if cache is not None:
+        if self._weights is not None:
+            for cache in (self._weights, *(self._functions or ())):
                 cache.fill(0.0)
-        self._weights = self._coefficients = self._shifts = None
+        self._weights = self._functions = None
 
     def erase(self) -> None:
         """Overwrite every array this model holds."""
@@ -245,21 +244,24 @@ class LinearModel(Model):
 
     def coefficients(self) -> Float64s:
         """Weights of the features for rows of norm one, shape (n_functions, n_features); a copy for the caller."""
-        if self._coefficients is None:
-            grid = self.configuration.grid
-            # 24 and 15 bits: exact
-            self._coefficients = self.weights()[:, : grid.n_features].astype(np.float64) * grid.stretch
-        return self._coefficients.copy()
+        return self._published()[0].copy()
 
     def intercepts(self) -> Float64s:
-        """The constant of each function: what the appended coordinate adds, less what class weights take off."""
+        """The constant of each function; a copy for the caller."""
+        return self._published()[1].copy()
+
+    def _published(self) -> tuple[Float64s, Float64s]:
+        if self._functions is None:
+            self._functions = self.read(self.functions)
+        return self._functions
+
+    def functions(self) -> tuple[Float64s, Float64s]:
+        """Coefficients and constants: what the appended coordinate adds, less what class weights take off."""
         c, grid, W = self.configuration, self.configuration.grid, self.weights()
-        if self._shifts is None:
-            self._shifts = shifts(c, self.classes, self.core.class_totals, W, *self._sums())
-        if not grid.intercept:
-            return 0.0 - self._shifts
-        constants: Float64s = W[:, -1].astype(np.float64) * math.ldexp(grid.constant, -grid.bits) - self._shifts
-        return constants
+        taken_off = shifts(c, self.classes, self.core.class_totals, W, *self._sums())
+        of_constant = W[:, -1].astype(np.float64) * math.ldexp(grid.constant, -grid.bits) if grid.intercept else 0.0
+        # 24 and 15 bits: exact
+        return W[:, : grid.n_features].astype(np.float64) * grid.stretch, of_constant - taken_off
 
     def _order_sums(self, there: Collection[Any]) -> None:
         """Sums stand in the order of what they are by, of which some may be no longer there."""
@@ -306,12 +308,8 @@ class LinearModel(Model):
         self.check_whole()
         twin = copy(self)
         twin.core, twin.H, twin.class_sums, twin.weighted = self.core.counted(), np.empty((0, 0)), {}, None
-        if len(self.core):
-            self.coefficients()
-            self.intercepts()
-        for name in ("_weights", "_coefficients", "_shifts"):
-            array = getattr(self, name)
-            setattr(twin, name, None if array is None else array.copy())
+        twin._weights = self.weights().copy()
+        twin._functions = (self.coefficients(), self.intercepts()) if len(self.core) else None
         return twin
 
     def _numbers(self, X: Any) -> Any:
