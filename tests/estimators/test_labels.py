@@ -116,8 +116,10 @@ class Fruit(enum.StrEnum):
         ((np.arange(N) % 2).astype(np.longdouble), InputTypeError),
         (list((np.arange(N) % 2).astype(np.longdouble)), InputTypeError),
     ],
-    ids=["enum", "mixed", "booleans and integers", "surrogate", "large", "NA", "null", "none", "structured", "dates"]
-    + ["times in a list", "wide", "wide numbers in a list"],
+    ids=[
+        *("enum", "mixed", "booleans and integers", "surrogate", "large", "NA", "null", "none", "structured", "dates"),
+        *("times in a list", "wide", "wide numbers in a list"),
+    ],
 )
 def test_labels_that_cannot_be_stored_are_refused(labels, error):
     with refused(clf := classifier(), error):

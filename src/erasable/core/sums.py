@@ -5,7 +5,7 @@ returns the same bits in any order, block size, thread count or machine, and sub
 
 The Gram matrix is kept as the lower triangle of a Fortran-ordered array; what stands above the diagonal is unspecified.
 
-:func:`add_rows` changes the sums it is given; all else is pure.
+:func:`add_rows` and :func:`add_sums` change the sums they are given; all else is pure.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def add_rows(H: Float64s, rows: Any, sign: float = 1.0, grid: Grid | None = None
     *Source*: Algorithm 1, line 6 (update) and line 14 (downdate).
     """
     k = rows.shape[0]
-    if sp.issparse(rows):
+    if not isinstance(rows, np.ndarray):
         assert grid is not None
         _add_sparse_rows(H, rows, sign, grid)
     elif k == 1:
@@ -134,7 +134,12 @@ def _add_sparse_rows(H: Float64s, rows: sp.csr_array, sign: float, grid: Grid) -
 
 
 def sums_by_class(rows: Any, labels: Sequence[L], grid: Grid | None = None) -> dict[L, Float64s]:
-    """For each label the sum of its rows, exact, as float64 of shape (d,); sparse rows need their grid."""
+    """For each label the sum of its rows, exact, as float64 of shape (d,); sparse rows need their grid.
+
+    Each is in memory of its own.
+    """
+    if len(labels) == 1 and isinstance(rows, np.ndarray):  # one request after another: the most frequent call
+        return {labels[0]: rows[0].astype(np.float64)}
     codes = {label: code for code, label in enumerate(dict.fromkeys(labels))}
     which = np.fromiter((codes[label] for label in labels), dtype=np.intp, count=len(labels))
     if not sp.issparse(rows):
@@ -146,6 +151,16 @@ def sums_by_class(rows: Any, labels: Sequence[L], grid: Grid | None = None) -> d
         constant = np.full(grid.n_columns - grid.n_features, float(grid.constant * mine.shape[0]))
         sums[c] = np.concatenate([added_up(mine.data, mine.indices, mine.shape[1]), constant])
     return sums
+
+
+def add_sums(sums: dict[L, Float64s], more: dict[L, Float64s], times: float = 1.0) -> None:
+    """``sums += times * more`` by label, in place, so that what a sum was is left nowhere; ``more`` is used up."""
+    for label, total in more.items():
+        total *= times
+        if label in sums:
+            sums[label] += total
+        else:
+            sums[label] = total
 
 
 def targets(class_sums: Float64s) -> Float64s:

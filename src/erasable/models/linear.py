@@ -12,7 +12,6 @@ import math
 from collections.abc import Callable, Collection, KeysView
 from copy import copy
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -26,9 +25,10 @@ from erasable.core.layout import canonical_json, read_json
 from erasable.core.names import Key
 from erasable.core.row_layout import row_sizes
 from erasable.core.selector import Decisions, Progress, RawRows, select, stale_screen
-from erasable.core.sums import add_rows, empty_gram
+from erasable.core.sums import add_rows, add_sums, empty_gram
 from erasable.errors import ConfigurationError, StateFormatError
 from erasable.features import AbsentMap, FeatureMap
+from erasable.models.arrays import overwrite
 from erasable.models.guarantee import BITWISE, Guarantee
 from erasable.models.heads import Sums, logistic_weights_of, shifts, sigmoids, squared_weights
 from erasable.models.linear_configuration import LinearConfiguration
@@ -151,11 +151,11 @@ class LinearModel(Model):
         """The sums with the new rows in them."""
         if self.weighted is None and self.configuration.loss == "squared" and weights.count(ONE) < len(weights):
             self.weighted = WeightedSums.of_equal(self.H, self.class_sums)
+        self.H.fill(0.0)
         self.H, low, c = extra, 0, self.configuration
         for batch in batches:
             cut = slice(low, low + batch.shape[0])
-            for label, total in c.sums_of(batch, labels[cut]).items():
-                self.class_sums[label] = self.class_sums[label] + total if label in self.class_sums else total
+            add_sums(self.class_sums, c.sums_of(batch, labels[cut]))
             if self.weighted is not None:
                 self.weighted.add(batch, labels[cut], weights[cut], c)
             low = cut.stop
@@ -163,37 +163,23 @@ class LinearModel(Model):
 
     def release(self, keys: list[Key]) -> None:
         """Downdate the sums."""
-        leaving = self.core.find(keys)
+        c, leaving = self.configuration, self.core.find(keys)
         rows, labels, weights = self.core.gather(leaving)
         self.core.remove(leaving, rows)
-        add_rows(self.H, rows, -1.0, self.configuration.grid)  # Algorithm 1, line 14
-        self.take_off(rows, labels)
+        add_rows(self.H, rows, -1.0, c.grid)  # Algorithm 1, line 14
+        add_sums(self.class_sums, c.sums_of(rows, labels), -1.0)
         if self.weighted is not None:
-            self.weighted.add(rows, labels, weights, self.configuration, -1)
-        if emptied := set(self.configuration.answered(labels)).difference(self.answered()):
+            self.weighted.add(rows, labels, weights, c, -1)
+        if emptied := set(c.answered(labels)).difference(self.answered()):
             self._order_sums(self.class_sums.keys() - emptied)
         if self.weighted is not None and not self.core.uneven:  # the plain sums say it all
             self.weighted.erase()
             self.weighted = None
-        for array in (rows.data, rows.indices) if sp.issparse(rows) else (rows,):
-            array.fill(0)
+        overwrite(rows)
 
     def answered(self) -> KeysView[Any]:
         """What there are sums by: the classes of the core rows."""
         return self.core.class_counts.keys()
-
-    def take_off(self, rows: Any, labels: list[Any]) -> None:
-        """Subtract rows that leave from the sums by class: row by row, the fastest way for one."""
-        grid = self.configuration.grid
-        if sp.issparse(rows):
-            for label, (low, high) in zip(labels, pairwise(rows.indptr.tolist()), strict=True):
-                total = self.class_sums[label]
-                total[rows.indices[low:high]] -= rows.data[low:high]
-                total[grid.n_features :] -= grid.constant
-        else:
-            for row, label in zip(rows, labels, strict=True):
-                total = self.class_sums[label]
-                total -= row
 
     def drop_caches(self) -> None:
         """Overwrite and drop the weights."""

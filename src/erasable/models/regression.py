@@ -49,11 +49,6 @@ class RegressionModel(LinearModel):
         """What there are sums by: all targets, where there are rows."""
         return dict.fromkeys(self.configuration.answered(self.core.place)).keys()
 
-    def take_off(self, rows: Any, labels: list[Any]) -> None:
-        """Subtract rows that leave, times their targets."""
-        for target, total in self.configuration.sums_of(rows, labels).items():
-            self.class_sums[target] -= total
-
     @property
     def widths(self) -> tuple[int, int]:
         """One sum and one function for each target."""
