@@ -58,10 +58,12 @@ class NameTable(Mapping[Key, V]):
 
     def drop(self, names: Collection[Key]) -> None:
         """These names, all of which are here and distinct, leave."""
-        parts, places = self._parts, self._places(names)
-        for at, name in zip(places, names, strict=True):
+        parts, n, left = self._parts, len(self._parts), set()
+        for name in names:
+            at = (hash((name,)) >> _MIXED) % n
             del parts[at][name]
-        for at in set(places):
+            left.add(at)
+        for at in left:
             parts[at] = {name: value for name, value in parts[at].items()}  # noqa: C416 (dict() would copy the gap)
         self._n -= len(names)
         self._fit()
