@@ -35,6 +35,7 @@ from erasable.errors import (
     VerificationError,
 )
 from erasable.estimators.core_set import CoreSetUnlearner
+from erasable.estimators.core_set_model import CoreSetModel
 from erasable.estimators.learners import Constant, described, fingerprint
 from erasable.models.guarantee import SAME_BITS_AGAIN
 from erasable.models.rows import CoreRows
@@ -173,6 +174,25 @@ def test_forgotten_rows_are_nowhere(name):
     assert not any(holds(model, X[IDS.index(key)].tobytes()) for key in gone)
     assert model._model.rows.base is None
     assert not old.any()  # overwritten
+
+
+def test_of_sparse_rows_the_columns_are_overwritten_too():
+    """Which words a text has is told by the columns alone."""
+    model = learnt(MAPS["subsample"], "ridge", rows=sp.csr_array(X))
+    for change in (lambda: model.forget(ids=model.core_ids_[::3]), lambda: model.fit(sp.csr_array(X), LABELS)):
+        old = model._model.rows
+        assert old.data.all()
+        assert old.indices.any()
+        change()
+        assert not old.data.any()
+        assert not old.indices.any()
+
+
+def test_a_model_that_has_learnt_nothing_can_be_erased():
+    model = CoreSetModel(learnt(MAPS["subsample"], "ridge")._model.configuration)
+    model.erase()
+    with pytest.raises(ChangedMeanwhileError):
+        model.snapshot()
 
 
 @every_learner

@@ -112,8 +112,14 @@ class Fruit(enum.StrEnum):
         ([None] * N, InputError),
         (np.zeros(N, dtype=[("a", int)]), InputTypeError),
         ((np.arange(N) % 2).astype("M8[D]"), InputTypeError),
+        (list((np.arange(N) % 2).astype("M8[ns]")), InputTypeError),
+        ((np.arange(N) % 2).astype(np.longdouble), InputTypeError),
+        (list((np.arange(N) % 2).astype(np.longdouble)), InputTypeError),
     ],
-    ids=["enum", "mixed", "booleans and integers", "surrogate", "large", "NA", "null", "none", "structured", "dates"],
+    ids=[
+        *("enum", "mixed", "booleans and integers", "surrogate", "large", "NA", "null", "none", "structured", "dates"),
+        *("times in a list", "wide", "wide numbers in a list"),
+    ],
 )
 def test_labels_that_cannot_be_stored_are_refused(labels, error):
     with refused(clf := classifier(), error):

@@ -84,6 +84,27 @@ def test_sums_and_weights_are_changed_in_place():
     np.testing.assert_array_equal(H, memory.configuration.units * np.eye(7))
 
 
+def test_weighted_sums_are_changed_in_place():
+    clf = classifier(threshold=0.01).fit(X, Y, ids=IDS, sample_weight=np.where(np.arange(N) % 3, 1.0, 2.0))
+    weighted = clf._model.weighted
+    H, sums = weighted.H, dict(weighted.class_sums)
+    clf.forget(ids=[key for key, label in zip(IDS, Y, strict=True) if label == 1])
+    assert clf._model.weighted is weighted
+    assert weighted.H is H
+    assert weighted.class_sums[0] is sums[0]
+    assert not sums[1].any()
+
+
+def test_learning_more_leaves_no_older_sums_behind():
+    clf = classifier(threshold=0.0).fit(X[:50], Y[:50], ids=IDS[:50], sample_weight=np.full(50, 2.0))
+    model = clf._model
+    H, sums, weighted = model.H, dict(model.class_sums), dict(model.weighted.class_sums)
+    clf.partial_fit(X[50:], Y[50:], ids=IDS[50:])
+    assert not H.any()
+    assert all(model.class_sums[label] is total for label, total in sums.items())
+    assert all(model.weighted.class_sums[label] is total for label, total in weighted.items())
+
+
 def test_fit_overwrites_what_it_replaces():
     clf = fitted()
     memory = clf._model

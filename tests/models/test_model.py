@@ -25,6 +25,8 @@ from erasable.errors import (
     VerificationError,
 )
 from erasable.features import RandomFourierFeatures
+from erasable.models import kernel as kernel_room
+from erasable.models import linear as linear_room
 from erasable.models.general import GeneralModel
 from erasable.models.general_state import GeneralConfiguration, GeneralState
 from erasable.models.kernel import KernelModel
@@ -237,6 +239,35 @@ def test_a_change_while_the_state_is_read_is_noticed(kind, monkeypatch):
         with pytest.raises(ChangedMeanwhileError, match="read it again"):
             model.snapshot()
     assert model.verify().core_rows == model.n_core
+
+
+@pytest.mark.parametrize(
+    ("kind", "room", "solving"),
+    [
+        ("linear", linear_room, "squared_weights"),
+        ("mapped", linear_room, "squared_weights"),
+        ("kernel", kernel_room, "kernel_weights"),
+        ("general", LinearBall, "fit"),
+    ],
+)
+def test_what_was_derived_while_rows_left_is_not_kept(kind, room, solving, monkeypatch):
+    """One thread predicts, another forgets: what the first one solved for is that of rows that are gone."""
+    model = learnt(kind)
+    real, once = getattr(room, solving), iter([True])
+
+    def meddle(*given: Any) -> Any:
+        found = real(*given)
+        if next(once, False):
+            model.forget(ids=model.core.ids()[:10])
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(room, solving, meddle)
+        with pytest.raises(ChangedMeanwhileError, match="read it again"):
+            model.predict(X)
+    again = learnt(kind, positions(model))
+    np.testing.assert_array_equal(model.decision(X), again.decision(X))
+    assert model.verify().digest == again.snapshot().digest
 
 
 # -- verifying ---------------------------------------------------------------------------------------------------

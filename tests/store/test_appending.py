@@ -124,3 +124,18 @@ def test_a_link_or_a_folder_is_refused(tmp_path):
         (tmp_path / "folder").mkdir(exist_ok=True)
         with pytest.raises(StoreError):
             Journal(tmp_path / name)
+
+
+def test_a_journal_that_cannot_be_made_durable_leaves_nothing_open(monkeypatch):
+    disk = SimulatedDisk()
+    Journal("/j", disk=disk).close()
+
+    def fails(path):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    for path in ("/j", "/new"):
+        with monkeypatch.context() as patch:
+            patch.setattr(disk, "fsync_folder", fails)
+            with pytest.raises(StoreError, match="could not open"):
+                Journal(path, disk=disk)
+        assert not any(inode for inode, _ in disk.open_files.values())

@@ -36,6 +36,7 @@ from erasable.errors import ConfigurationError, InputError
 from erasable.validation import whole_number
 
 MIN_BITS, MAX_BITS = 4, 20
+_NARROW, _WIDE = np.dtype(np.int16), np.dtype(np.int32)
 # ``reach`` is a multiple of this where there is room: rows with 4, 16, ..., 4096 entries of one size then never land
 # halfway between integers, which would have to be decided in exact arithmetic.
 _REACH_MULTIPLE = 64
@@ -131,7 +132,7 @@ class Grid:
     @property
     def dtype(self) -> np.dtype[Any]:
         """The narrowest integer type that holds every coordinate."""
-        return np.dtype(np.int16 if self.bits <= 15 else np.int32)
+        return _NARROW if self.bits <= 15 else _WIDE
 
 
 class _Entries:

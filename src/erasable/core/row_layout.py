@@ -20,13 +20,14 @@ from erasable.core.grid import Grid, dense_rows, sparse_rows
 from erasable.core.layout import Tensors
 from erasable.errors import StateFormatError
 
-_NAMES = {np.dtype(np.uint8): "U8", np.dtype(np.uint16): "U16", np.dtype(np.int16): "I16", np.dtype(np.int32): "I32"}
+_U8, _U16, _I16, _I32 = (np.dtype(kind) for kind in (np.uint8, np.uint16, np.int16, np.int32))
+_NAMES = {_U8: "U8", _U16: "U16", _I16: "I16", _I32: "I32"}
 _BLOCK = 2**20  # entries counted at once
 
 
 def position_type(grid: Grid) -> np.dtype[Any]:
     """The narrowest type that holds the number of features: of columns, and of how many entries a row has."""
-    return np.dtype(np.uint8 if grid.n_features < 2**8 else np.uint16 if grid.n_features < 2**16 else np.int32)
+    return _U8 if grid.n_features < 2**8 else _U16 if grid.n_features < 2**16 else _I32
 
 
 def sparse_bytes(n_rows: int, n_entries: int, grid: Grid) -> int:
@@ -47,7 +48,7 @@ def is_sparse(n_rows: int, n_entries: int, grid: Grid) -> bool:
 
 def count_entries(rows: Any, grid: Grid) -> int:
     """Numbers of grid rows, in either layout, that are not zero; the constant is none of them."""
-    if sp.issparse(rows):
+    if not isinstance(rows, np.ndarray):
         return int(rows.nnz)
     if rows.size <= _BLOCK:
         return int(np.count_nonzero(rows[:, : grid.n_features]))

@@ -5,7 +5,7 @@ returns the same bits in any order, block size, thread count or machine, and sub
 
 The Gram matrix is kept as the lower triangle of a Fortran-ordered array; what stands above the diagonal is unspecified.
 
-:func:`add_rows` changes the sums it is given; all else is pure.
+:func:`add_rows` and :func:`add_sums` change the sums they are given; all else is pure.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from erasable.errors import ConfigurationError, ExactnessError
 
 LARGEST_EXACT = 2**53
 _PAIRS_AT_ONCE = 2**16  # of entries of sparse rows
+_NUMBERS_AT_ONCE = 2**18  # of rows that are turned into float64
 L = TypeVar("L", bound=Hashable)
 
 
@@ -104,7 +105,7 @@ def add_rows(H: Float64s, rows: Any, sign: float = 1.0, grid: Grid | None = None
     *Source*: Algorithm 1, line 6 (update) and line 14 (downdate).
     """
     k = rows.shape[0]
-    if sp.issparse(rows):
+    if not isinstance(rows, np.ndarray):
         assert grid is not None
         _add_sparse_rows(H, rows, sign, grid)
     elif k == 1:
@@ -135,17 +136,46 @@ def _add_sparse_rows(H: Float64s, rows: sp.csr_array, sign: float, grid: Grid) -
 
 def sums_by_class(rows: Any, labels: Sequence[L], grid: Grid | None = None) -> dict[L, Float64s]:
     """For each label the sum of its rows, exact, as float64 of shape (d,); sparse rows need their grid."""
+    n = len(labels)
+    if n == 1 and isinstance(rows, np.ndarray):  # one request after another: the most frequent call
+        return {labels[0]: rows[0].astype(np.float64)}
     codes = {label: code for code, label in enumerate(dict.fromkeys(labels))}
-    which = np.fromiter((codes[label] for label in labels), dtype=np.intp, count=len(labels))
-    if not sp.issparse(rows):
-        return {c: rows[which == k].sum(axis=0, dtype=np.int64).astype(np.float64) for c, k in codes.items()}
-    assert grid is not None
-    sums = {}
-    for c, k in codes.items():
-        mine = rows[which == k]
-        constant = np.full(grid.n_columns - grid.n_features, float(grid.constant * mine.shape[0]))
-        sums[c] = np.concatenate([added_up(mine.data, mine.indices, mine.shape[1]), constant])
-    return sums
+    which = np.fromiter(map(codes.__getitem__, labels), dtype=np.intp, count=n)
+    counted = sp.csr_array((np.ones(n), which, np.arange(n + 1)), shape=(n, len(codes)))
+    return dict(zip(codes, combined(rows, counted, grid), strict=True))
+
+
+def combined(rows: Any, times: Any, grid: Grid | None = None) -> list[Float64s]:
+    """Sums in which row i counts ``times[i, k]`` times, for each k: exact, as float64, each in memory of its own.
+
+    Parameters
+    ----------
+    rows : array of shape (n, d), or sparse grid rows
+        Integer-valued rows of any dtype.
+    times : array of shape (n, k), float64 integers; or CSR
+    grid : Grid, optional
+        Needed with sparse rows: it has the constant that they leave out.
+    """
+    n, k = times.shape
+    width = rows.shape[1] if grid is None else grid.n_columns
+    total, step = np.zeros((k, width)), max(1, _NUMBERS_AT_ONCE // max(1, rows.shape[1]))
+    for low in range(0, n, step):
+        part, of_part = (rows, times) if n <= step else (rows[low : low + step], times[low : low + step])
+        product = of_part.T @ part
+        total[:, : rows.shape[1]] += product.toarray() if sp.issparse(product) else product
+    if width > rows.shape[1]:
+        total[:, -1] = times.sum(axis=0) * float(grid.constant)  # type: ignore[union-attr]
+    return [row.copy() for row in total]
+
+
+def add_sums(sums: dict[L, Float64s], more: dict[L, Float64s], times: float = 1.0) -> None:
+    """``sums += times * more`` by label, in place, so that what a sum was is left nowhere; ``more`` is used up."""
+    for label, total in more.items():
+        total *= times
+        if label in sums:
+            sums[label] += total
+        else:
+            sums[label] = total
 
 
 def targets(class_sums: Float64s) -> Float64s:

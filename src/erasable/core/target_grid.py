@@ -15,11 +15,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-import scipy.sparse as sp
 
 from erasable.core.arrays import Float64s, Integers
 from erasable.core.grid import Grid
+from erasable.core.sums import combined
 from erasable.errors import ConfigurationError
 
 Range = tuple[float, float]
@@ -80,13 +79,4 @@ def off_grid(t: int, ends: Range, grid: Grid) -> float:
 def sums_by_target(rows: Any, targets: Sequence[Sequence[int]], grid: Grid) -> dict[int, Float64s]:
     """For each target the sum of ``t g`` over the grid rows, dense or sparse; exact, as float64 of shape (d,)."""
     n = rows.shape[0]
-    if not n:
-        return {}
-    T: npt.NDArray[np.float64] = np.array(targets, dtype=np.float64).reshape(n, -1)
-    if not sp.issparse(rows):
-        sums = T.T @ rows.astype(np.float64)
-    else:
-        features = (sp.csr_array(rows, dtype=np.float64).T @ T).T
-        constant = np.full((T.shape[1], grid.n_columns - grid.n_features), float(grid.constant))
-        sums = np.hstack([features, constant * T.sum(axis=0)[:, None]])
-    return {k: total + 0.0 for k, total in enumerate(sums)}  # no negative zeros, and each in memory of its own
+    return dict(enumerate(combined(rows, np.array(targets, dtype=np.float64).reshape(n, -1), grid))) if n else {}

@@ -232,7 +232,8 @@ class CoreSetModel(Model):
     def erase(self) -> None:
         """Overwrite the rows."""
         super().erase()
-        overwrite(self.rows)
+        if self.rows is not None:
+            overwrite(self.rows)
 
     @property
     def selected(self) -> SelectedRows:

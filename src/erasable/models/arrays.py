@@ -19,5 +19,6 @@ def n_bytes(X: Any) -> int:
 
 
 def overwrite(X: Any) -> None:
-    """Zeros in place of the entries of a dense array or a CSR one."""
-    (X if isinstance(X, np.ndarray) else X.data).fill(0)
+    """Zeros in place of the entries of a dense array or a CSR one, and of where they stand."""
+    for array in [X] if isinstance(X, np.ndarray) else [X.data, X.indices]:
+        array.fill(0)

@@ -87,13 +87,13 @@ class GeneralModel(Model):
         Departure: Algorithm 2, line 4 refits at once; here the fit waits until it is asked for, and is not stored.
         """
         if self._predictors is None:
-            positive = self.classes if len(self.classes) > 2 else self.classes[-1:]
-            fit, labels = self.configuration.function_class.fit, self.core.labels()
-            self._fitted_to = rows = self.core.rows()
-            self._predictors = [
-                fit(rows, np.array([int(label == c) for label in labels], dtype=np.int64)) for c in positive
-            ]
+            self._fitted_to, self._predictors = self.read(self._fitted)
         return self._predictors
+
+    def _fitted(self) -> tuple[npt.NDArray[Any], list[Predictor]]:
+        positive = self.classes if len(self.classes) > 2 else self.classes[-1:]
+        fit, rows, labels = self.configuration.function_class.fit, self.core.rows(), self.core.labels()
+        return rows, [fit(rows, np.array([int(label == c) for label in labels], dtype=np.int64)) for c in positive]
 
     def state(self) -> GeneralState:
         """See :class:`Model`."""

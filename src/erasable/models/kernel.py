@@ -96,11 +96,14 @@ class KernelModel(Model):
     def weights(self) -> Float32s:
         """Weights of the core points, solved for when first asked."""
         if self._weights is None:
-            c = self.configuration
-            if self._H is None:
-                self._H = kernel_matrix(self.core.rows(), c.kernel, c.points, c.units)
-            self._weights = kernel_weights(c, self._H, tuple(self.core.labels()), self.classes)
+            self._H, self._weights = self.read(self._solved)
         return self._weights
+
+    def _solved(self) -> tuple[Float64s, Float32s]:
+        c, H = self.configuration, self._H
+        if H is None:
+            H = kernel_matrix(self.core.rows(), c.kernel, c.points, c.units)
+        return H, kernel_weights(c, H, tuple(self.core.labels()), self.classes)
 
     def state(self) -> KernelState:
         """See :class:`Model`."""

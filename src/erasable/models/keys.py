@@ -117,12 +117,17 @@ def pick(column: Sequence[T] | npt.NDArray[Any], index: npt.NDArray[np.intp]) ->
 
 
 def _plain(value: Any) -> Any:
-    """A NumPy scalar as the Python value it stands for; zero without a sign, since equal labels must be one label."""
+    """A NumPy scalar as the Python value it stands for; zero without a sign, since equal labels must be one label.
+
+    Dates and times, which would become numbers, and numbers wider than float64 stand for none, and stay as they are.
+    """
     match value:
         case np.bytes_() | np.str_():  # their own ``item`` drops trailing zeros
             return bytes(value) if isinstance(value, bytes) else str(value)
         case np.generic():
-            return _plain(value.item())
+            plain = value.item()
+            none = isinstance(value, np.datetime64 | np.timedelta64) or isinstance(plain, np.generic)
+            return value if none else _plain(plain)
         case float():
             return value + 0.0
         case _:

@@ -2,7 +2,7 @@
 
 Truth: the core rows, ``H`` and ``class_sums`` (sums of rows by what they answer: by class; in a regression, sums of
 rows times a target), and ``weighted`` where some row's weight is not one. Caches:
-``_weights``, ``_coefficients`` and ``_shifts``, dropped on every change.
+``_weights`` and ``_functions``, dropped on every change.
 Learning works on a copy of ``H`` and swaps it in at the end, so a refused call changes nothing.
 """
 
@@ -12,7 +12,6 @@ import math
 from collections.abc import Callable, Collection, KeysView
 from copy import copy
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -26,9 +25,10 @@ from erasable.core.layout import canonical_json, read_json
 from erasable.core.names import Key
 from erasable.core.row_layout import row_sizes
 from erasable.core.selector import Decisions, Progress, RawRows, select, stale_screen
-from erasable.core.sums import add_rows, empty_gram
+from erasable.core.sums import add_rows, add_sums, empty_gram
 from erasable.errors import ConfigurationError, StateFormatError
 from erasable.features import AbsentMap, FeatureMap
+from erasable.models.arrays import overwrite
 from erasable.models.guarantee import BITWISE, Guarantee
 from erasable.models.heads import Sums, logistic_weights_of, shifts, sigmoids, squared_weights
 from erasable.models.linear_configuration import LinearConfiguration
@@ -81,8 +81,7 @@ class LinearModel(Model):
         self.class_sums: dict[Any, Float64s] = {}
         self.weighted: WeightedSums | None = None
         self._weights: Float32s | None = None
-        self._coefficients: Float64s | None = None
-        self._shifts: Float64s | None = None
+        self._functions: tuple[Float64s, Float64s] | None = None  # coefficients and constants
         self.moment = object()
 
     @classmethod
@@ -152,11 +151,11 @@ class LinearModel(Model):
         """The sums with the new rows in them."""
         if self.weighted is None and self.configuration.loss == "squared" and weights.count(ONE) < len(weights):
             self.weighted = WeightedSums.of_equal(self.H, self.class_sums)
+        self.H.fill(0.0)
         self.H, low, c = extra, 0, self.configuration
         for batch in batches:
             cut = slice(low, low + batch.shape[0])
-            for label, total in c.sums_of(batch, labels[cut]).items():
-                self.class_sums[label] = self.class_sums[label] + total if label in self.class_sums else total
+            add_sums(self.class_sums, c.sums_of(batch, labels[cut]))
             if self.weighted is not None:
                 self.weighted.add(batch, labels[cut], weights[cut], c)
             low = cut.stop
@@ -164,44 +163,30 @@ class LinearModel(Model):
 
     def release(self, keys: list[Key]) -> None:
         """Downdate the sums."""
-        leaving = self.core.find(keys)
+        c, leaving = self.configuration, self.core.find(keys)
         rows, labels, weights = self.core.gather(leaving)
         self.core.remove(leaving, rows)
-        add_rows(self.H, rows, -1.0, self.configuration.grid)  # Algorithm 1, line 14
-        self.take_off(rows, labels)
+        add_rows(self.H, rows, -1.0, c.grid)  # Algorithm 1, line 14
+        add_sums(self.class_sums, c.sums_of(rows, labels), -1.0)
         if self.weighted is not None:
-            self.weighted.add(rows, labels, weights, self.configuration, -1)
-        if emptied := set(self.configuration.answered(labels)).difference(self.answered()):
+            self.weighted.add(rows, labels, weights, c, -1)
+        if emptied := set(c.answered(labels)).difference(self.answered()):
             self._order_sums(self.class_sums.keys() - emptied)
         if self.weighted is not None and not self.core.uneven:  # the plain sums say it all
             self.weighted.erase()
             self.weighted = None
-        for array in (rows.data, rows.indices) if sp.issparse(rows) else (rows,):
-            array.fill(0)
+        overwrite(rows)
 
     def answered(self) -> KeysView[Any]:
         """What there are sums by: the classes of the core rows."""
         return self.core.class_counts.keys()
 
-    def take_off(self, rows: Any, labels: list[Any]) -> None:
-        """Subtract rows that leave from the sums by class: row by row, the fastest way for one."""
-        grid = self.configuration.grid
-        if sp.issparse(rows):
-            for label, (low, high) in zip(labels, pairwise(rows.indptr.tolist()), strict=True):
-                total = self.class_sums[label]
-                total[rows.indices[low:high]] -= rows.data[low:high]
-                total[grid.n_features :] -= grid.constant
-        else:
-            for row, label in zip(rows, labels, strict=True):
-                total = self.class_sums[label]
-                total -= row
-
     def drop_caches(self) -> None:
         """Overwrite and drop the weights."""
-        for cache in (self._weights, self._coefficients, self._shifts):
-            if cache is not None:
+        if self._weights is not None:
+            for cache in (self._weights, *(self._functions or ())):
                 cache.fill(0.0)
-        self._weights = self._coefficients = self._shifts = None
+        self._weights = self._functions = None
 
     def erase(self) -> None:
         """Overwrite every array this model holds."""
@@ -234,30 +219,35 @@ class LinearModel(Model):
     def weights(self) -> Float32s:
         """Weights of the current core rows, solved for when first asked."""
         if self._weights is None:
-            c, core = self.configuration, self.core
-            if c.loss == "logistic":
-                self._weights = logistic_weights_of(c, core.rows(), core.labels(), self._row_weights(), self.H)
-            else:
-                self._weights = squared_weights(c, *self._sums())
+            self._weights = self.read(self._solved)
         return self._weights
+
+    def _solved(self) -> Float32s:
+        c, core = self.configuration, self.core
+        if c.loss == "logistic":
+            return logistic_weights_of(c, core.rows(), core.labels(), self._row_weights(), self.H)
+        return squared_weights(c, *self._sums())
 
     def coefficients(self) -> Float64s:
         """Weights of the features for rows of norm one, shape (n_functions, n_features); a copy for the caller."""
-        if self._coefficients is None:
-            grid = self.configuration.grid
-            # 24 and 15 bits: exact
-            self._coefficients = self.weights()[:, : grid.n_features].astype(np.float64) * grid.stretch
-        return self._coefficients.copy()
+        return self._published()[0].copy()
 
     def intercepts(self) -> Float64s:
-        """The constant of each function: what the appended coordinate adds, less what class weights take off."""
+        """The constant of each function; a copy for the caller."""
+        return self._published()[1].copy()
+
+    def _published(self) -> tuple[Float64s, Float64s]:
+        if self._functions is None:
+            self._functions = self.read(self.functions)
+        return self._functions
+
+    def functions(self) -> tuple[Float64s, Float64s]:
+        """Coefficients and constants: what the appended coordinate adds, less what class weights take off."""
         c, grid, W = self.configuration, self.configuration.grid, self.weights()
-        if self._shifts is None:
-            self._shifts = shifts(c, self.classes, self.core.class_totals, W, *self._sums())
-        if not grid.intercept:
-            return 0.0 - self._shifts
-        constants: Float64s = W[:, -1].astype(np.float64) * math.ldexp(grid.constant, -grid.bits) - self._shifts
-        return constants
+        taken_off = shifts(c, self.classes, self.core.class_totals, W, *self._sums())
+        of_constant = W[:, -1].astype(np.float64) * math.ldexp(grid.constant, -grid.bits) if grid.intercept else 0.0
+        # 24 and 15 bits: exact
+        return W[:, : grid.n_features].astype(np.float64) * grid.stretch, of_constant - taken_off
 
     def _order_sums(self, there: Collection[Any]) -> None:
         """Sums stand in the order of what they are by, of which some may be no longer there."""
@@ -304,12 +294,8 @@ class LinearModel(Model):
         self.check_whole()
         twin = copy(self)
         twin.core, twin.H, twin.class_sums, twin.weighted = self.core.counted(), np.empty((0, 0)), {}, None
-        if len(self.core):
-            self.coefficients()
-            self.intercepts()
-        for name in ("_weights", "_coefficients", "_shifts"):
-            array = getattr(self, name)
-            setattr(twin, name, None if array is None else array.copy())
+        twin._weights = self.weights().copy()
+        twin._functions = (self.coefficients(), self.intercepts()) if len(self.core) else None
         return twin
 
     def _numbers(self, X: Any) -> Any:

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from copy import deepcopy
 from os import PathLike
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +36,8 @@ from erasable.models.reports import ForgetReport, LearnReport, VerifyReport
 from erasable.models.rows import CoreRows, Named, Outline
 from erasable.models.state import State, classes_of
 from erasable.models.weighting import ONE, RowWeights, check_row_weights
+
+T = TypeVar("T")
 
 _PREDICT_BLOCK = 2**20  # numbers handled at once when predicting
 
@@ -280,11 +282,15 @@ class Model(ABC):
     def snapshot(self) -> State:
         """The state as a frozen record, with its bytes and its digest."""
         self.check_whole()
+        return self.read(self.state)
+
+    def read(self, derive: Callable[[], T]) -> T:
+        """What is derived from the rows, all of one moment: refused if the model changed meanwhile."""
         moment = self.moment
-        state = self.state()
+        found = derive()
         if self.moment is not moment:
-            raise ChangedMeanwhileError("the model changed while its state was being read: read it again.")
-        return state
+            raise ChangedMeanwhileError("the model changed while it was being read: read it again.")
+        return found
 
     def verify(self, progress: Progress | None = None, state: State | None = None) -> VerifyReport:
         """Recompute the state from its own rows and compare everything; see ``erasable.verify``.

@@ -44,6 +44,14 @@ class NameTable(Mapping[Key, V]):
         n = len(self._parts)
         return [(mixed >> _MIXED) % n for mixed in map(hash, zip(names))]
 
+    def among(self, names: Collection[Key]) -> list[Key]:
+        """Those of these names that are here."""
+        return [name for at, name in zip(self._places(names), names, strict=True) if name in self._parts[at]]
+
+    def values_of(self, names: Collection[Key]) -> list[V]:
+        """The values of these names, all of which are here."""
+        return [self._parts[at][name] for at, name in zip(self._places(names), names, strict=True)]
+
     def put(self, entries: Mapping[Key, V]) -> None:
         """Names come, or have another value."""
         new = dict(entries)
@@ -58,11 +66,12 @@ class NameTable(Mapping[Key, V]):
 
     def drop(self, names: Collection[Key]) -> None:
         """These names, all of which are here and distinct, leave."""
-        parts, places = self._parts, self._places(names)
-        for at, name in zip(places, names, strict=True):
-            del parts[at][name]
-        for at in set(places):
-            parts[at] = {name: value for name, value in parts[at].items()}  # noqa: C416 (dict() would copy the gap)
+        parts, n = self._parts, len(self._parts)
+        for name in names:
+            at = (hash((name,)) >> _MIXED) % n
+            part = parts[at]
+            del part[name]
+            parts[at] = {k: v for k, v in part.items()}  # noqa: C416 (dict() would copy the gap)
         self._n -= len(names)
         self._fit()
 

@@ -49,11 +49,6 @@ class RegressionModel(LinearModel):
         """What there are sums by: all targets, where there are rows."""
         return dict.fromkeys(self.configuration.answered(self.core.place)).keys()
 
-    def take_off(self, rows: Any, labels: list[Any]) -> None:
-        """Subtract rows that leave, times their targets."""
-        for target, total in self.configuration.sums_of(rows, labels).items():
-            self.class_sums[target] -= total
-
     @property
     def widths(self) -> tuple[int, int]:
         """One sum and one function for each target."""
@@ -71,19 +66,12 @@ class RegressionModel(LinearModel):
         """How many numbers are predicted for each row."""
         return len(self.configuration.target_ranges)
 
-    def _spans(self) -> Float64s:
-        c = self.configuration
-        return np.array([span_of(ends, c.grid) for ends in c.target_ranges])
-
-    def coefficients(self) -> Float64s:
-        """Weights of the features for rows of norm one, shape (n_targets, n_features), in the units of the targets."""
-        return super().coefficients() * self._spans()[:, None]
-
-    def intercepts(self) -> Float64s:
-        """The constant of each function: the centre of its range, and what the appended coordinate adds."""
-        centres = np.array([centre_of(ends) for ends in self.configuration.target_ranges])
-        constants: Float64s = super().intercepts() * self._spans() + centres
-        return constants
+    def functions(self) -> tuple[Float64s, Float64s]:
+        """Coefficients and constants in the units of the targets: each function begins at the centre of its range."""
+        coefficients, constants = super().functions()
+        ranges, grid = self.configuration.target_ranges, self.configuration.grid
+        spans, centres = np.array([span_of(r, grid) for r in ranges]), np.array([centre_of(r) for r in ranges])
+        return coefficients * spans[:, None], constants * spans + centres
 
     def chosen(self, scores: Float64s) -> Float64s:
         """The targets of each row, shape (n,) for one and (n, n_targets) for several; not cut off at their ranges."""

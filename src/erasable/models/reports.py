@@ -144,21 +144,18 @@ class ForgetReport:
         receipt: str | None = None,
         model: Any = None,
     ) -> None:
-        facts = {
-            "requested": requested,
-            "core_rows_removed": core_rows_removed,
-            "core_rows": core_rows,
-            "not_stored": not_stored,
-            "rows_retrained": rows_retrained,
-            "classes_emptied": classes_emptied,
-            "digest_before": digest_before,
-            "receipt": receipt,
-            "_digest": digest,
-            "_model": None if model is None else weakref.ref(model),
-            "_moment": None if model is None else model.moment,
-        }
-        for name, value in facts.items():
-            object.__setattr__(self, name, value)
+        put = object.__setattr__
+        put(self, "requested", requested)
+        put(self, "core_rows_removed", core_rows_removed)
+        put(self, "core_rows", core_rows)
+        put(self, "not_stored", not_stored)
+        put(self, "rows_retrained", rows_retrained)
+        put(self, "classes_emptied", classes_emptied)
+        put(self, "digest_before", digest_before)
+        put(self, "receipt", receipt)
+        put(self, "_digest", digest)
+        put(self, "_model", None if model is None else weakref.ref(model))
+        put(self, "_moment", None if model is None else model.moment)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("a report says what was done: it cannot be changed.")

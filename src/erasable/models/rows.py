@@ -165,7 +165,7 @@ class CoreRows:
 
     def find(self, keys: Sequence[Key]) -> list[Row]:
         """The rows of these ids, all of which are here, in that order."""
-        return [self.place[key] for key in keys]
+        return self.place.values_of(keys)
 
     def gather(self, found: Sequence[Row]) -> tuple[Any, list[Any], list[int]]:
         """The numbers of these rows, their labels and weights: dense float64; sparse where several are."""
@@ -220,7 +220,7 @@ class CoreRows:
         owners = [] if subjects is None else as_keys(subjects, "subjects")
         same_kind(owners, self.subject_type, "subjects")
         theirs = [key for owner in owners for key in self.of_subject.get(owner, ())]
-        here = [key for key in keys if key in self.place]
+        here = self.place.among(keys)
         absent = len(keys) - len(here) + sum(owner not in self.of_subject for owner in owners)
         found = list(dict.fromkeys([*here, *theirs]))
         return Named(len(keys) + len(owners), absent, found)
@@ -333,8 +333,7 @@ class CoreRows:
     def _disown(self, gone: dict[Key, list[Key]]) -> None:
         """Rows of these ids are no longer those of these subjects."""
         left, nobody = {}, []
-        for owner, keys in gone.items():
-            theirs = self.of_subject[owner]
+        for (owner, keys), theirs in zip(gone.items(), self.of_subject.values_of(gone), strict=True):
             if len(keys) == len(theirs):
                 nobody.append(owner)
             else:
@@ -367,7 +366,8 @@ class CoreRows:
     def _entries_in(self, rows: Sequence[Row], gathered: Any) -> int:
         if self._sparse:
             return sum(len(row.numbers) for row in rows) // pieces.entry_bytes(self._grid)
-        return count_entries(self._whole(rows) if gathered is None else gathered, self._grid)
+        # Zeros are zeros in either type, and integers are counted many times as fast.
+        return count_entries(self._whole(rows) if gathered is None else gathered.view(np.int64), self._grid)
 
 
 def _from(row: Row | None) -> Iterator[Row]:

@@ -19,7 +19,7 @@ from erasable.core.arrays import Float64s
 from erasable.core.device_rows import here
 from erasable.core.grid import Grid
 from erasable.core.names import Label, kind_of, read_label, write_label
-from erasable.core.sums import LARGEST_EXACT, add_rows
+from erasable.core.sums import LARGEST_EXACT, add_rows, add_sums
 from erasable.core.weights import to_float32
 from erasable.errors import ConfigurationError, ExactnessError, InputError, InputTypeError
 from erasable.models.keys import label_type, pick
@@ -117,8 +117,7 @@ class WeightedSums:
         for weight in np.unique(of_rows).tolist():
             at, times = np.flatnonzero(of_rows == weight), float(sign * weight)
             add_rows(self.H, rows[at], times, c.grid)
-            for label, total in c.sums_of(rows[at], [labels[i] for i in at.tolist()]).items():
-                self.class_sums[label] = self.class_sums.get(label, 0.0) + times * total
+            add_sums(self.class_sums, c.sums_of(rows[at], [labels[i] for i in at.tolist()]), times)
 
     def erase(self) -> None:
         """Overwrite them."""

@@ -52,8 +52,12 @@ class Journal:
             except FileExistsError:
                 self._place.check_writable_kind()
                 self._descriptor = disk.open_to_append(self.path)
-            disk.fsync_folder(self._place.folder)
-            self.size = disk.facts(self._descriptor).st_size
+            try:
+                disk.fsync_folder(self._place.folder)
+                self.size = disk.facts(self._descriptor).st_size
+            except BaseException:
+                self.close()
+                raise
 
     def append(self, contents: Iterable[Mapping[str, Any]]) -> list[tuple[int, int]]:
         """These records are durable once this returns; where each line begins and ends.
