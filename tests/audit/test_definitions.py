@@ -167,6 +167,8 @@ def test_what_cannot_be_compared_is_refused_without_names() -> None:
         check_exact(ErasableClassifier(), (X, y), [3, 4711])
     with pytest.raises(InputError, match="1 of 1 ids"):
         check_exact(Averages(), (X, y > 0), [4711])  # which its own forget would not survive
+    with pytest.raises(InputError, match="nothing that this estimator stores"):
+        check_exact(Hidden(), (X, y), [0])
     with pytest.raises(InputError, match="an id of its own"):
         check_exact(ErasableClassifier(), (X, y, [0] * 120), [0])
 
@@ -189,6 +191,17 @@ class Averages:
         for key in ids:
             label, value = self.rows.pop(key)
             self.sums[label] -= value
+
+
+class Hidden:
+    """One whose state cannot be read, as of a class written in C."""
+
+    __slots__ = ()
+
+    def fit(self, X: Any, y: Any, ids: Any) -> Self:
+        return self
+
+    def forget(self, *, ids: Any) -> None: ...
 
 
 @parametrize_with_checks([*EXACT, Averages(), RidgeStore()])

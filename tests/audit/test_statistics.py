@@ -93,6 +93,12 @@ def test_an_attack_without_error_has_no_more_certainty_than_its_rows_give() -> N
     assert (figures.rows, figures.pairs) == (20, 1000)
 
 
+def test_few_members_among_many_others_are_no_more_certain_than_they_are() -> None:
+    member = np.arange(500) < 10
+    figures = measure(np.where(member, 1.0, 0.0), member)
+    assert figures.power[0.01].low == figures.auc.low == pytest.approx(0.025 ** (1 / 10))
+
+
 def test_a_rare_rate_is_told_where_enough_pairs_are_pooled() -> None:
     rng = np.random.default_rng(0)
     member = np.arange(100_000) % 2 == 0

@@ -223,5 +223,9 @@ def _verdict(
     gone: Collection[Any],
     left: int,
 ) -> Verdict:
+    if not stored and not right:
+        raise InputError(
+            "nothing that this estimator stores can be read, so nothing can be compared: see audit_state()."
+        )
     differing = tuple(name for name in {**stored, **right} if stored.get(name) != right.get(name))
     return Verdict(not differing, definition, differing, len(rows.named()), len(core), len(set(gone)), left)
