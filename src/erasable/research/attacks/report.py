@@ -43,7 +43,13 @@ tr.kind td { background: #f4f1eb; font-weight: 600; text-align: left; }
 figure { margin: 0; background: #fff; border: 1px solid #e3e0da; border-radius: .6rem; padding: .8rem; }
 figure svg { width: 100%; height: auto; display: block; }
 code { font-size: .9em; background: #f1eee8; padding: .1em .3em; border-radius: .25em; }
-@media print { body { background: #fff; font-size: 11pt; } section, figure, tr { break-inside: avoid; } }
+@page { margin: 14mm; }
+@media print {
+  html { font-size: 11px; } body { background: #fff; font-size: 10pt; } main { padding: 0; max-width: none; }
+  .scroll { overflow: visible; border: 0; } table { font-size: 8pt; } td .aside, .tag { font-size: 7.5pt; }
+  th, td { padding: .25rem .4rem; } th:first-child { width: 40%; } .plots { grid-template-columns: repeat(3, 1fr); }
+  figure, tr, .verdict, .big { break-inside: avoid; } h2, h3, tr.kind { break-after: avoid; } h2 { margin-top: 2rem; }
+}
 """
 
 _MEANING = {
@@ -108,9 +114,9 @@ def _verdict(audit: Audit) -> str:
         )
     if audit.holds:
         text = (
-            "<b>Forgetting left nothing behind.</b> After it, everything stored was, bit for bit, what learning the "
-            f"rows still stored gives, in all {audit.trials} trials; neither the last digits nor memory nor file held "
-            "the row or its id."
+            "<b>The state holds nothing of the row that left.</b> After forgetting, everything stored was, bit for "
+            f"bit, what learning the rows still stored gives, in all {audit.trials} trials; neither the last digits "
+            "nor memory nor file held the row or its id."
         )
         others = [o for o in audit.outcomes if not o.figures.at_chance]
         if others:

@@ -64,6 +64,10 @@ class Target:
         Whether learning twice gives different bits, since noise is part of the method.
     schema : Schema or None
         Of a model file: what makes rows of a raw table, before they are offered.
+    divisor : float or array of floats
+    by_norm : bool
+        Of a model file: what its ``scaling`` divides rows by. That is done before they are offered, and then each row
+        is divided by its own norm where ``by_norm``, as it is by default.
     """
 
     name: str
@@ -76,6 +80,8 @@ class Target:
     surroundings: bool = False
     noisy: bool = False
     schema: Schema | None = None
+    divisor: float | Float64s = 1.0
+    by_norm: bool = True
 
 
 def made(kind: Callable[..., Any], **parameters: Any) -> Callable[[int], Any]:
