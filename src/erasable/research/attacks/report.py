@@ -64,7 +64,7 @@ _MEANING = {
     "e": "Which rows were kept may have depended on the row that left. The attacker knows other rows that were "
     "offered, and looks which of them are there.",
     "f": "The model forgets. A scaler, a threshold, a draft, a receipt or a list that was made from rows does not by "
-    "itself.",
+    "itself. They were made for this audit: whether there are such things beside your model, you know.",
 }
 _COLOURS = (RED, BLUE, "#2f6b46", "#9a6a00", "#6b3f86", "#3c7d8c", GREY)
 
