@@ -113,28 +113,6 @@ def highest(successes: npt.ArrayLike, trials: int, tail: float) -> Float64s:
     return 1.0 - lowest(trials - np.asarray(successes, np.float64), trials, tail)
 
 
-def roc_points(scores: npt.ArrayLike, member: npt.ArrayLike) -> Float64s:
-    """False and true alarm rates at every threshold, from (0, 0) to (1, 1), shape (n_points, 2).
-
-    Equal scores are passed together, so there is one point for each distinct score, and the first.
-    """
-    s, m = _checked(scores, member)
-    order = np.argsort(-s, kind="stable")
-    return np.column_stack(_curve(m[order].astype(np.float64), np.ones(len(s)), _ends(s[order])))
-
-
-def auc(scores: npt.ArrayLike, member: npt.ArrayLike) -> float:
-    """Area under the ROC curve; Mann and Whitney's U over the number of pairs, ties one half."""
-    false, true = roc_points(scores, member).T
-    return _area(false, true)
-
-
-def power_at(scores: npt.ArrayLike, member: npt.ArrayLike, rate: float) -> float:
-    """The share of members recognised at this false alarm rate; between two thresholds a coin decides."""
-    false, true = roc_points(scores, member).T
-    return _power(false, true, probability(rate, "rate"))
-
-
 def measure(
     scores: npt.ArrayLike,
     member: npt.ArrayLike,

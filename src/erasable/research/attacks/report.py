@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from erasable.audit.statistics import Estimate
 from erasable.core.arrays import Float64s
-from erasable.operations.rendering import BLUE, GREY, INK, PALE, RED, percent
+from erasable.operations.rendering import BLUE, GREY, PALE, RED, percent
 from erasable.research.attacks.suite import LETTERS, Audit, Outcome, thinned
 
 _STYLE = """
@@ -41,7 +41,7 @@ tr.kind td { background: #f4f1eb; font-weight: 600; text-align: left; }
 .works { background: #f8dcd5; color: #8d2413; }
 .plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(19rem, 1fr)); gap: 1rem; }
 figure { margin: 0; background: #fff; border: 1px solid #e3e0da; border-radius: .6rem; padding: .8rem; }
-figure svg { width: 100%; height: auto; display: block; }
+figure svg { width: 100%; height: auto; display: block; } figure text { fill: #1b1f24; }
 code { font-size: .9em; background: #f1eee8; padding: .1em .3em; border-radius: .25em; }
 @page { margin: 14mm; }
 @media print {
@@ -214,9 +214,7 @@ def roc_svg(outcomes: Sequence[Outcome]) -> str:
         parts.append(f'<text x="27" y="{at}" font-size="8.5">{html.escape(name)}</text>')
     return (
         f'<svg viewBox="0 0 {width} {height + legend + 6}" role="img" fill="none" '
-        f'font-family="system-ui, sans-serif" font-size="9.5"><g fill="none">'
-        + "".join(p if not p.startswith("<text") else p.replace("<text", f'<text fill="{INK}"', 1) for p in parts)
-        + "</g></svg>"
+        f'font-family="system-ui, sans-serif" font-size="9.5">{"".join(parts)}</svg>'
     )
 
 
