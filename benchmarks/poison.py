@@ -18,7 +18,7 @@ import numpy as np
 from sklearn.linear_model import RidgeClassifier
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from benchmarks.tools import table
+from benchmarks.tools import made_by, table
 from benchmarks.worst_case import data, names
 from erasable import ErasableClassifier
 from erasable.research.attacks.poison import ascending_rows, crowding_rows, early_ids
@@ -67,15 +67,18 @@ def against_ours(X, y, core, m, rng):
     return ascending_rows(X, y, core, m, capacity=RIDGE)
 
 
-ATTACKS = {
-    "genuine rows, labels turned": (genuine_turned, False),
-    "random directions": (random_directions, False),
-    "new directions along the weights": (along_the_weights, False),
-    "crowding out": (crowding, False),
-    "crowding out, ids chosen by the key": (crowding, True),
-    "gradient ascent against ridge on all rows": (against_ridge, False),
-    "gradient ascent against the core set": (against_ours, False),
-    "gradient ascent against the core set, ids chosen by the key": (against_ours, True),
+UNKNOWN = 2**127 + 1  # stands for a key that was drawn; the sender takes it for 0
+ATTACKS = {  # and whether ids are chosen by the key 0, and the key of the model
+    "genuine rows, labels turned": (genuine_turned, False, 0),
+    "random directions": (random_directions, False, 0),
+    "new directions along the weights": (along_the_weights, False, 0),
+    "crowding out": (crowding, False, 0),
+    "crowding out, ids chosen by the key": (crowding, True, 0),
+    "crowding out, ids chosen by another key than the model's": (crowding, True, UNKNOWN),
+    "gradient ascent against ridge on all rows": (against_ridge, False, 0),
+    "gradient ascent against the core set": (against_ours, False, 0),
+    "gradient ascent against the core set, ids chosen by the key": (against_ours, True, 0),
+    "gradient ascent against the core set, ids chosen by another key than the model's": (against_ours, True, UNKNOWN),
 }
 
 
@@ -99,7 +102,7 @@ def best_spread(X, P, labels, ids, key):
 def poisoned(sets, kind, share):
     """Shares kept of the poison and of the others, its part of the core set, and both accuracies."""
     X, y, Xt, yt, core = sets
-    make, early = ATTACKS[kind]
+    make, early, key = ATTACKS[kind]
     m = max(1, round(share * len(X)))
     P, s = make(X, y, core, m, np.random.default_rng(2))
     ids = np.append(np.arange(len(X)), early_ids(len(X), m, key=0) if early else np.arange(len(X), len(X) + m))
@@ -107,7 +110,7 @@ def poisoned(sets, kind, share):
     if make is against_ours:
         P = best_spread(X, P, labels, ids, key=0 if early else 1)
     rows = np.vstack([X, P])
-    model = ErasableClassifier(classes=[-1, 1]).fit(rows, labels, ids=ids)
+    model = ErasableClassifier(classes=[-1, 1], random_state=key).fit(rows, labels, ids=ids)
     kept = int((model.core_ids_ >= len(X)).sum())
     other = RidgeClassifier(RIDGE).fit(with_constant(rows)[:, :-1], labels)
     return (
@@ -183,7 +186,11 @@ def poison(options):
             "accuracy then", "others evicted where they came first", "accuracy then",
         ]  # fmt: skip
         second = table(head, [filled(name, options.data) for name in sets])
-    return f"## Poison\n\nRows sent by somebody who means harm; see docs/audit.md.\n\n{first}\n\n{second}\n"
+    text = (
+        "## Poison\n\nRows sent by somebody who means harm, in one call with the others; then a flood of random ones "
+    )
+    text += "in a call of its own, before or after them (docs/audit.md). "
+    return f"{text}{made_by('poison', options)}\n\n{first}\n\n{second}\n"
 
 
 def main():

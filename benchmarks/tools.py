@@ -23,6 +23,11 @@ def table(head, rows):
     return TextTable("", tuple(head), [tuple(map(str, row)) for row in rows]).markdown()
 
 
+def made_by(section, options):
+    """The command that makes a section by itself."""
+    return f'Made by `make bench ARGS="--only {section}{" --data DIR" if options.data else ""}"`.'
+
+
 def spread(values, scale=1.0, digits=2):
     low, middle, high = min(values), float(np.median(values)), max(values)
     return f"{middle * scale:.{digits}f} ({low * scale:.{digits}f} to {high * scale:.{digits}f})"

@@ -20,7 +20,7 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from benchmarks.tools import table
+from benchmarks.tools import made_by, table
 from erasable import ErasableClassifier
 from erasable.research.attacks.groups import kept_by_group
 from erasable.research.controls import with_constant
@@ -219,10 +219,13 @@ def worst_case(options):
     """The section: deletions, adaptive requests, who is stored."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        head = (
+            "## Worst cases\n\nCore rows leave in the worst order found (docs/audit.md); times are of the processor. "
+        )
         return (
-            "## Worst cases\n\nCore rows leave in the worst order found; see docs/audit.md.\n\n"
-            + f"{deletions_table(options.data)}\n\nRequests that read the state first:\n\n"
-            + f"{adaptive_table(options.data)}\n\nWho is stored:\n\n{groups_table(options.data)}\n"
+            f"{head}{made_by('worst_case', options)}\n\n{deletions_table(options.data)}\n\n"
+            f"Requests that read the state first:\n\n{adaptive_table(options.data)}\n\n"
+            f"Who is stored:\n\n{groups_table(options.data)}\n"
         )
 
 

@@ -1269,6 +1269,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"It holds. State digest {found['digest']}, {found['seconds']:.1f} s.\n\n{PROVED}\n\n{NOT_PROVED}")
     elif code == NEEDS_CODE:
         print(f"Not checked: {found['reason']}.")
+    elif code == UNREADABLE:
+        print(f"It cannot be read: {found['reason']}.")
     elif code:
         print(f"It does not hold, {found['part']}: {found['reason']}.")
     return code

@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as hs
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import RidgeClassifier
 
 from erasable import (
     CoreSetUnlearner,
@@ -23,9 +24,10 @@ from erasable import (
 )
 from erasable.audit.checks import checks_of, parametrize_with_checks
 from erasable.audit.definitions import Rows, check_exact, check_traditional
+from erasable.audit.stability import check_stable
 from erasable.classes import LinearBall
 from erasable.coresets import RandomSubsample
-from erasable.errors import InputError, VerificationError
+from erasable.errors import InputError, InputTypeError, VerificationError
 from erasable.research.baselines import CertifiedRemovalClassifier, NewtonUnlearner, RetrainedRidge, SISAClassifier
 from erasable.research.controls import (
     ForgetsLate,
@@ -159,6 +161,13 @@ def test_rows_may_be_sparse_and_have_names() -> None:
     assert verdict.gone == 3
 
 
+def test_a_request_for_rows_that_are_not_stored_says_that_there_was_nothing_to_do() -> None:
+    stored = ErasableClassifier().fit(X, y).core_ids_
+    others = np.setdiff1d(np.arange(120), stored)[:2].tolist()
+    assert "nothing to do" in check_exact(ErasableClassifier(), (X, y), others).note
+    assert not check_exact(ErasableClassifier(), (X, y), [*others, stored[0]]).note
+
+
 def test_what_cannot_be_compared_is_refused_without_names() -> None:
     with pytest.raises(InputError, match="leaves none") as error:
         check_exact(ErasableClassifier(), (X, y), range(120))
@@ -167,6 +176,14 @@ def test_what_cannot_be_compared_is_refused_without_names() -> None:
         check_exact(ErasableClassifier(), (X, y), [3, 4711])
     with pytest.raises(InputError, match="1 of 1 ids"):
         check_exact(Averages(), (X, y > 0), [4711])  # which its own forget would not survive
+    with pytest.raises(InputTypeError, match="no forget"):
+        check_exact(RidgeClassifier(), (X, y), [0])
+    with pytest.raises(InputTypeError, match="tuple"):
+        check_exact(ErasableClassifier(), X, [0])
+    with pytest.raises(InputTypeError, match="no core-set map"):
+        check_stable(ErasableClassifier(), (X, y))
+    with pytest.raises(InputError, match="nothing that this estimator stores"):
+        check_exact(Hidden(), (X, y), [0])
     with pytest.raises(InputError, match="an id of its own"):
         check_exact(ErasableClassifier(), (X, y, [0] * 120), [0])
 
@@ -189,6 +206,17 @@ class Averages:
         for key in ids:
             label, value = self.rows.pop(key)
             self.sums[label] -= value
+
+
+class Hidden:
+    """One whose state cannot be read, as of a class written in C."""
+
+    __slots__ = ()
+
+    def fit(self, X: Any, y: Any, ids: Any) -> Self:
+        return self
+
+    def forget(self, *, ids: Any) -> None: ...
 
 
 @parametrize_with_checks([*EXACT, Averages(), RidgeStore()])

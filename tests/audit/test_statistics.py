@@ -11,7 +11,7 @@ import scipy.stats as st
 from hypothesis import given
 from hypothesis import strategies as hs
 
-from erasable.audit.statistics import auc, clopper_pearson, measure, power_at, roc_points
+from erasable.audit.statistics import clopper_pearson, measure
 from erasable.errors import ConfigurationError, InputError
 
 NORMAL = st.norm()
@@ -49,7 +49,7 @@ scored = hs.lists(hs.tuples(hs.integers(-3, 3), hs.booleans()), min_size=2, max_
 def test_area_is_the_share_of_pairs_in_the_right_order(pairs: list[tuple[int, bool]]) -> None:
     members, others = [s for s, m in pairs if m], [s for s, m in pairs if not m]
     won = sum(Fraction(a > b) + Fraction(int(a == b), 2) for a in members for b in others)
-    found = auc(*zip(*pairs, strict=True))
+    found = measure(*zip(*pairs, strict=True), resamples=1).auc.value
     assert found == pytest.approx(float(won / (len(members) * len(others))))
     assert found == pytest.approx(st.mannwhitneyu(members, others).statistic / (len(members) * len(others)))
 
@@ -60,7 +60,7 @@ def test_every_threshold_is_a_point_of_the_curve(pairs: list[tuple[int, bool]]) 
     wanted = {(0.0, 0.0)}
     for t in {s for s, _ in pairs}:
         wanted.add((sum(s >= t for s in others) / len(others), sum(s >= t for s in members) / len(members)))
-    points = roc_points(*zip(*pairs, strict=True))
+    points = measure(*zip(*pairs, strict=True), resamples=1).roc
     assert points.tolist() == sorted(map(list, wanted))
 
 
@@ -69,9 +69,11 @@ def test_power_of_two_normals_is_that_of_neyman_and_pearson() -> None:
     grid = (np.arange(n) + 0.5) / n
     scores = np.concatenate([NORMAL.ppf(grid) + 1.5, NORMAL.ppf(grid)])
     member = np.arange(2 * n) < n
-    for rate in (0.001, 0.01, 0.2):
-        assert power_at(scores, member, rate) == pytest.approx(NORMAL.cdf(1.5 + NORMAL.ppf(rate)), abs=2e-4)
-    assert auc(scores, member) == pytest.approx(NORMAL.cdf(1.5 / np.sqrt(2)), abs=1e-4)
+    found = measure(scores, member, resamples=1)
+    assert list(found.power) == [0.0001, 0.001, 0.01]
+    for rate, power in found.power.items():
+        assert power.value == pytest.approx(NORMAL.cdf(1.5 + NORMAL.ppf(rate)), abs=5e-4)
+    assert found.auc.value == pytest.approx(NORMAL.cdf(1.5 / np.sqrt(2)), abs=1e-4)
 
 
 def test_scores_that_say_nothing_are_at_chance_exactly() -> None:
@@ -91,6 +93,12 @@ def test_an_attack_without_error_has_no_more_certainty_than_its_rows_give() -> N
     assert figures.auc.low == pytest.approx(0.025 ** (1 / 20))
     assert not figures.at_chance
     assert (figures.rows, figures.pairs) == (20, 1000)
+
+
+def test_few_members_among_many_others_are_no_more_certain_than_they_are() -> None:
+    member = np.arange(500) < 10
+    figures = measure(np.where(member, 1.0, 0.0), member)
+    assert figures.power[0.01].low == figures.auc.low == pytest.approx(0.025 ** (1 / 10))
 
 
 def test_a_rare_rate_is_told_where_enough_pairs_are_pooled() -> None:
@@ -123,9 +131,9 @@ def test_the_threshold_of_the_advantage_is_chosen_on_other_rows() -> None:
 
 def test_what_is_no_scores_is_refused() -> None:
     with pytest.raises(InputError, match="members and of others"):
-        auc([1.0, 2.0], [True, True])
+        measure([1.0, 2.0], [True, True])
     with pytest.raises(InputError, match="without NaN"):
-        auc([1.0, np.nan], [True, False])
+        measure([1.0, np.nan], [True, False])
     with pytest.raises(InputError, match="row of each"):
         measure([1.0, 2.0], [True, False], [1, 2, 3])
     with pytest.raises(ConfigurationError, match="successes"):

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import pickle
+from array import array
+from collections import deque
+from datetime import date
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -57,6 +61,10 @@ DIFFERENT = [
     (int, float),
     (["a", "b"], ["ab"]),
     ([b"a", b"b"], [b"a b"]),
+    (deque([1]), deque([2])),
+    (array("d", [1.0]), array("d", [2.0])),
+    (Decimal("1.0"), Decimal("1.00")),
+    (date(2024, 1, 1), date(2024, 1, 2)),
 ]
 
 

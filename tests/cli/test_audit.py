@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from erasable import ErasableClassifier
+from erasable import ErasableClassifier, ErasableKernelClassifier
 from erasable.cli.app import run
 from erasable.features import RandomFourierFeatures
 from erasable.research import attacks
@@ -36,7 +36,7 @@ def test_it_prints_verdicts_and_writes_page_and_figures(capsys, tmp_path):
     assert run(["audit", "linear", "--data", "digits", "--quick"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "3 of 3;" in said
-    assert "forgetting left nothing behind" in said
+    assert "the state holds nothing of the rows that left" in said
     assert (tmp_path / "audit" / "audit.html").read_text(encoding="utf-8").startswith("<!doctype html>")
     found = json.loads((tmp_path / "audit" / "audit.json").read_text(encoding="utf-8"))
     assert found["holds"]
@@ -57,6 +57,28 @@ def test_a_model_file_is_audited_with_its_own_parameters(capsys, table, tmp_path
     found = json.loads(capsys.readouterr().out)
     assert found["method"] == "model file"
     assert 0.3 < found["stored_share"] < 0.7
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        ErasableClassifier(threshold=0.05, capacity=0.5, scaling=40.0),
+        ErasableClassifier(threshold=0.05, scaling=[1.0, 2.0, 1.0, 4.0, 1.0, 1.0], fit_intercept=False),
+        ErasableKernelClassifier(gamma=0.02, threshold=0.3, scaling=5.0),
+    ],
+    ids=["number", "columns", "kernel"],
+)
+def test_rows_are_scaled_as_the_model_scales_them(capsys, tmp_path, held):
+    X, y = make_pool()
+    X = X * np.linspace(1.0, 30.0, len(X))[:, None]
+    np.savez(tmp_path / "long.npz", X=X, y=y)
+    stored = held.fit(X, y, ids=range(240)).n_core_ / 240
+    held.save("long.erasable")
+    assert run(["audit", "long.erasable", "--data", "long.npz", "--quick", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert stored / 2 < found["stored_share"] < 3 * stored  # of half as many rows
+    weights = next(r for r in found["results"] if r["name"].startswith("weights before"))
+    assert weights["note"].endswith(("1.000 with the true one", "0.999 with the true one"))
 
 
 @pytest.fixture
@@ -107,6 +129,8 @@ def test_of_sparse_rows_as_many_are_drawn_as_are_wanted(tmp_path):
 def test_what_cannot_be_audited_is_refused(capsys, table):
     assert run(["audit", "linea", "--data", table]) == 2
     assert "method must be one of linear" in capsys.readouterr().err
+    assert run(["audit", "linear", "--data", "wine"]) == 2
+    assert "digits, margin, breast_cancer, or a file" in capsys.readouterr().err
     X, y = make_pool()
     ErasableClassifier(feature_map=RandomFourierFeatures(20)).fit(X, y).save("mapped.erasable")
     assert run(["audit", "mapped.erasable", "--data", table]) == 2

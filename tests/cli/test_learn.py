@@ -378,6 +378,22 @@ def test_the_order_is_an_option_and_part_of_the_file(capsys, folder):
     assert len({content("0.erasable"), content("7.erasable"), content("None.erasable")}) == 3
 
 
+def test_a_secret_key_is_drawn_anew_for_each_file_and_never_for_one_that_has_its_own(capsys, folder):
+    data, keys = put(table()), set()
+    for out in ("one.erasable", "two.erasable"):
+        assert run(["learn", data, *LEARN[:-1], out, "--threshold", "0.1", "--random-state", "secret"]) == 0
+        capsys.readouterr()
+        assert run(["inspect", out, "--json"]) == 0
+        keys.add(int(said(capsys)["configuration"]["order_key"]))
+        assert run(["verify", out]) == 0
+    assert len(keys) == 2
+    assert min(keys) >= 2**64  # a smaller one is drawn once in 2**64 times
+    learnt()
+    more = put(table(0, 5, row_id=[f"more {i}" for i in range(5)]))
+    with refused(capsys, folder) as no:
+        no(["learn", more, *LEARN, "--random-state", "secret"], 2, "for a new file")
+
+
 def test_an_order_that_is_none_is_refused(capsys, folder):
     data = put(table())
     with refused(capsys, folder) as no:

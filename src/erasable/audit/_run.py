@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -29,12 +32,23 @@ from erasable.audit._wanted import Wanted
 from erasable.audit._words import NUMBER, Key, Words, as_text, is_too_short
 
 Progress = Callable[[int, int], None]
+_PLACE = attrgetter("file", "offset", "what", "row")
 _MOST_PARTS = 1000  # that are compared with the rows that models hold; more than that count as remains
 Stored = dict[bytes, tuple[Encoding, int]]
 
 
+class Part(NamedTuple):
+    """A part of a row that was found: columns ``first`` to ``last`` of a row of an encoding."""
+
+    remain: Remain
+    encoding: int
+    row: int
+    first: int
+    last: int
+
+
 class Run:
-    """One run: first the headers of all files, for the grids that they use, then every byte."""
+    """A scan for some rows in some folder."""
 
     def __init__(
         self,
@@ -51,7 +65,7 @@ class Run:
         self.done = self.found = self.files = self.bytes = 0
         self.remains: list[Remain] = []
         self.twins: list[Remain] = []
-        self.unsure: list[tuple[Remain, int, int, int, int]] = []  # parts: with encoding, row, first and last column
+        self.unsure: list[Part] = []
         self.packed: list[str] = []
         self.ids_only: list[str] = []
         self.untold: set[int] = set()
@@ -63,25 +77,16 @@ class Run:
         named = [*wanted.named(), ("cell", wanted.cells), (NUMBER, wanted.numbers)]
         self.words = Words([(what, row, key) for what, keys in named for key, row in keys.items()])
         self.first = True  # time that the files are read: then, names are looked for as well
-        self.texts = {
-            what: {as_text(key): row for key, row in keys.items()} for what, keys in wanted.named()
-        }  # 12 and "12" are one: a table may have turned one into the other
+        # 12 and "12" are one: a table may have turned one into the other
+        self.texts = {what: {as_text(key): row for key, row in keys.items()} for what, keys in wanted.named()}
         self._known: dict[RowType, Stored] = {}
 
     def _forms(self) -> list[Form]:
         found: list[Form] = []
         for path, _, size in self.listing.files:
-            try:
-                fd = open_file(path)
-            except (OSError, ChangedError):
-                continue  # said when the file is looked at
-            try:
-                ours = read_header(fd, size)
-            except OSError:
-                continue
-            finally:
-                os.close(fd)
-            if ours is not None:
+            with suppress(OSError, ChangedError), open_file(path) as fd:  # said when the file is looked at
+                if (ours := read_header(fd, size)) is None:
+                    continue
                 self.models.append(path)
                 if (form := ours.form(self.wanted.feature_map)) is not None:
                     found.append(form)
@@ -109,8 +114,8 @@ class Run:
             files=self.files,
             bytes=self.bytes,
             found=self.found,
-            remains=tuple(sorted(self.remains, key=_place)),
-            twins=tuple(sorted(self.twins, key=_place)),
+            remains=tuple(sorted(self.remains, key=_PLACE)),
+            twins=tuple(sorted(self.twins, key=_PLACE)),
             too_short=short | {"rows": len(self.untold)},
             not_looked_into=tuple(self.packed),
             ids_only=tuple(self.ids_only),
@@ -124,14 +129,11 @@ class Run:
         if self.progress is not None:
             self.progress(self.done, self.total * len(self.batches))
 
-    def _add(self, remain: Remain) -> None:
-        self.found += 1
-        if len(self.remains) < MOST_LISTED:
-            self.remains.append(remain)
-
-    def _twin(self, remain: Remain) -> None:
-        if len(self.twins) < MOST_LISTED:
-            self.twins.append(remain)
+    def _add(self, remain: Remain, *, twin: bool = False) -> None:
+        self.found += not twin
+        listed = self.twins if twin else self.remains
+        if len(listed) < MOST_LISTED:
+            listed.append(remain)
 
     # -- one file ------------------------------------------------------------------------------------------------
 
@@ -139,12 +141,11 @@ class Run:
         file = shown(relative)
         try:
             if self.first:
-                self._name(relative)
-            fd = open_file(path)
-            try:
+                name = np.frombuffer(os.fsencode(relative), dtype=np.uint8)
+                for word in self.words.matches(name, 0, len(name)):
+                    self._add(Remain(file, word.offset, word.length, f"{word.what} in a file name", word.row))
+            with open_file(path) as fd:
                 self._file(fd, file)
-            finally:
-                os.close(fd)
             self.files += self.first
             self.bytes += size * self.first
         except OSError as error:
@@ -154,17 +155,11 @@ class Run:
         except CrowdedError:
             self.unread[file] = "too many near misses to look at all of them: look for fewer rows at a time"
 
-    def _name(self, relative: str) -> None:
-        path = np.frombuffer(os.fsencode(relative), dtype=np.uint8)
-        for word in self.words.matches(path, 0, len(path)):
-            self._add(Remain(shown(relative), word.offset, word.length, f"{word.what} in a file name", word.row))
-
     def _file(self, fd: int, file: str) -> None:
         facts = os.fstat(fd)
         size = facts.st_size
-        if self.first and is_packed(fd) and not starts_with(fd, MAGIC):
-            self.packed.append(file)
-        if starts_with(fd, MAGIC) and not self._parquet(fd, file) and self.first:
+        unpacked = self._parquet(fd, file) if starts_with(fd, MAGIC) else not is_packed(fd)
+        if self.first and not unpacked:
             self.packed.append(file)
         ours = read_header(fd, size)
         seen: set[tuple[int, int, str]] = set()
@@ -188,7 +183,7 @@ class Run:
                     self._add(remain)
                 else:
                     columns = self.search.columns(match.encoding, match.first, match.last)
-                    self.unsure.append((remain, match.encoding, match.row, *columns))
+                    self.unsure.append(Part(remain, match.encoding, match.row, *columns))
             if self.first:
                 blank(block, low, no_text)
                 for word in self.words.matches(block, start, stop):
@@ -220,27 +215,19 @@ class Run:
         table = self._as_stored(ours, file)
         if table is None:
             if names is None or self.wanted.ids is None:
-                reason = "its rows are of another form than the table's, and there are no ids to compare: give them"
-                self.unread[file] = reason
+                self.unread[file] = "its rows are of another form than the table's: give ids to compare"
             elif self.first:
                 self.ids_only.append(file)
             return [], no_text
+        texts = self.texts.get("id")
+        others = {i for i, (key, _, _) in enumerate(names or ()) if texts is not None and as_text(key) not in texts}
         compared = 0
         for first, rows, places in ours.stored_rows(fd):
             compared += len(rows)
-            width, data = rows.shape[1], rows.tobytes()
-            for i in range(len(rows)):
-                equal = table.get(data[i * width : (i + 1) * width])
-                if equal is None:
-                    continue
-                encoding, number = equal
+            for i, encoding, number in _equal(table, rows):
                 remain = Remain(file, int(places[i, 0]), int(places[i, 1]), encoding.what, number)
                 seen.add((remain.offset, remain.length, remain.what))
-                named = names[first + i][0] if names is not None and first + i < len(names) else None
-                if named is not None and self.wanted.ids is not None and as_text(named) not in self.texts["id"]:
-                    self._twin(remain)
-                else:
-                    self._add(remain)
+                self._add(remain, twin=first + i in others)
         if not ours.whole:
             return [], no_text
         if compared < ours.n_rows:  # no byte of them counts as seen
@@ -259,7 +246,7 @@ class Run:
                     found = self._same_rows(cells.numbers) if parquet.is_named else self._anywhere(cells.numbers)
                     for at, what, number in sorted(found):
                         remain = Remain(file, cells.first + at, 1, f"{what} in Parquet", number)
-                        (self._twin if others is not None and others[at] else self._add)(remain)
+                        self._add(remain, twin=others is not None and others[at])
                     if self.first:
                         for at, what, number in sorted(self._names_in(cells)):
                             self._add(Remain(file, cells.first + at, 1, f"{what} in Parquet", number))
@@ -281,11 +268,7 @@ class Run:
         for kind in ("<f8", "<f4"):
             table = self._table_of(RowType(kind, numbers.shape[1]))
             with np.errstate(over="ignore"):
-                data = numbers.astype(kind).tobytes()
-            width = len(data) // max(1, len(numbers))
-            for i in range(len(numbers)):
-                if (equal := table.get(data[i * width : (i + 1) * width])) is not None:
-                    found.add((i, "row", equal[1]))
+                found |= {(i, "row", number) for i, _, number in _equal(table, numbers.astype(kind))}
         return found
 
     def _anywhere(self, numbers: npt.NDArray[np.float64]) -> set[tuple[int, str, int]]:
@@ -293,7 +276,7 @@ class Run:
         found = set()
         for kind in ("<f8", "<f4") if numbers.size else ():
             with np.errstate(over="ignore"):
-                block = numbers.astype(kind).view(np.uint8).reshape(-1)
+                block = numbers.astype(kind).reshape(-1).view(np.uint8)
             for match in self.search.matches(block, 0, len(block)):
                 encoding = self.search.encodings[match.encoding]
                 at = match.offset // (len(block) // len(numbers))
@@ -341,9 +324,7 @@ class Run:
         if kind is None or (known and d not in known):
             return None
         alike = any(e.as_stored(kind) is not None for e in self.search.encodings)
-        if not alike and ours.form(self.wanted.feature_map) is None:
-            return None
-        return self._table_of(kind)
+        return self._table_of(kind) if alike or ours.form(self.wanted.feature_map) is not None else None
 
     def _is_mapped(self, file: str, ours: Ours) -> bool:
         """Whether stored rows went through another feature map than those looked for, so that none could be found.
@@ -373,30 +354,20 @@ class Run:
         """Parts become remains, unless a stored row under another id has the same entries in the same columns."""
         open_ones = list(self.unsure)
         for path in self.models if open_ones and self.wanted.ids is not None else ():
-            try:
-                fd = open_file(path)
-            except (OSError, ChangedError):
-                continue  # without it, more parts count as remains, not fewer
-            try:
+            with suppress(OSError, ChangedError), open_file(path) as fd:  # without it, more parts count as remains
                 ours = read_header(fd, os.fstat(fd).st_size)
-                if ours is not None:
-                    open_ones = open_ones if self._is_mapped(path, ours) else self._not_shared(fd, ours, open_ones)
-            except OSError:
-                continue
-            finally:
-                os.close(fd)
-        for remain, *_ in open_ones:
-            self._add(remain)
+                if ours is not None and not self._is_mapped(path, ours):
+                    open_ones = self._not_shared(fd, ours, open_ones)
+        for part in open_ones:
+            self._add(part.remain)
 
-    def _not_shared(
-        self, fd: int, ours: Ours, parts: list[tuple[Remain, int, int, int, int]]
-    ) -> list[tuple[Remain, int, int, int, int]]:
+    def _not_shared(self, fd: int, ours: Ours, parts: list[Part]) -> list[Part]:
         names = ours.keys(fd, "ids")
         encodings, kind = self.search.encodings, ours.row_type
         if names is None or kind is None:
             return parts
         alike = [e.as_stored(kind) is not None for e in encodings]
-        mine = [p for p in parts[:_MOST_PARTS] if alike[p[1]]]
+        mine = [p for p in parts[:_MOST_PARTS] if alike[p.encoding]]
         if not mine:
             return parts
         others = np.array([as_text(key) not in self.texts["id"] for key, _, _ in names], dtype=bool)
@@ -404,20 +375,23 @@ class Run:
         for first, raw, _ in ours.stored_rows(fd):
             rows = raw.view(kind.dtype)
             other = np.flatnonzero(others[first : first + len(rows)])
-            for remain, e, row, a, b in mine:
-                if remain in shared:
-                    continue
-                wanted, left = encodings[e].rows[row], other
-                for j in range(a, min(b, kind.columns)):
+            for part in (p for p in mine if p.remain not in shared):
+                wanted, left = encodings[part.encoding].rows[part.row], other
+                for j in range(part.first, min(part.last, kind.columns)):
                     left = left[rows[left, j] == wanted[j]]
                     if not len(left):
                         break
                 else:
-                    shared.add(remain)
+                    shared.add(part.remain)
         for remain in shared:
-            self._twin(remain)
-        return [p for p in parts if p[0] not in shared]
+            self._add(remain, twin=True)
+        return [p for p in parts if p.remain not in shared]
 
 
-def _place(remain: Remain) -> tuple[str, int, str, int]:
-    return remain.file, remain.offset, remain.what, remain.row
+def _equal(table: Stored, rows: npt.NDArray[Any]) -> Iterator[tuple[int, Encoding, int]]:
+    """Which rows are in the table, by their bytes, and as what."""
+    data = rows.tobytes()
+    width = len(data) // max(1, len(rows))
+    for i in range(len(rows)):
+        if (equal := table.get(data[i * width : (i + 1) * width])) is not None:
+            yield i, *equal

@@ -6,6 +6,7 @@ import fnmatch
 import os
 import stat
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -123,13 +124,16 @@ def _note(found: Listing, path: str, relative: str, left_out: set[tuple[int, int
     return False
 
 
-def open_file(path: str) -> int:
+@contextmanager
+def open_file(path: str) -> Iterator[int]:
     """A descriptor to read a plain file with; a link or a pipe that took its place meanwhile is refused."""
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise ChangedError
+        yield fd
+    finally:
         os.close(fd)
-        raise ChangedError
-    return fd
 
 
 def starts_with(fd: int, magic: bytes) -> bool:

@@ -17,12 +17,14 @@ import numpy as np
 
 from erasable.audit.stored import stored_components
 from erasable.core.arrays import Positions
-from erasable.errors import EmptiedClassWarning, InputError, VerificationError, WeakModelWarning
+from erasable.errors import EmptiedClassWarning, InputError, InputTypeError, VerificationError, WeakModelWarning
 
 _NO_FAULT = (
     "That is no fault: Definition 2.3 holds. Rows that were passed over because of a forgotten row left no trace, so "
     "they cannot be brought back; the comparison is with the rows that were stored."
 )
+
+_NOTHING = "None of the rows forgotten was stored, so there was nothing to do: name some of core_ids_."
 
 
 class Rows(NamedTuple):
@@ -46,6 +48,13 @@ class Rows(NamedTuple):
         labels = getattr(self.y, "iloc", None)
         y = np.asarray(self.y)[at] if labels is None else labels[at]
         return Rows(pick[at], y, [names[i] for i in at.tolist()])
+
+
+def as_rows(given: Any) -> Rows:
+    """Rows from what a caller gives: (X, y) or (X, y, ids)."""
+    if not isinstance(given, tuple | list) or len(given) not in (2, 3):
+        raise InputTypeError(f"rows must be a tuple (X, y) or (X, y, ids); got {type(given).__name__}.")
+    return Rows(*given)
 
 
 @dataclass(frozen=True)
@@ -116,10 +125,10 @@ def check_exact(estimator: Any, rows: Any, gone: Collection[Any]) -> Verdict:
     >>> from erasable import ErasableClassifier
     >>> from erasable.audit.definitions import check_exact
     >>> rows = load_iris(return_X_y=True)
-    >>> print(check_exact(ErasableClassifier(), rows, [3, 70]))
-    Definition 2.3, exact, bitwise: holds (150 rows, 64 of them stored, 2 forgotten).
+    >>> print(check_exact(ErasableClassifier(), rows, [5, 70, 14]))
+    Definition 2.3, exact, bitwise: holds (150 rows, 64 of them stored, 3 forgotten).
     """
-    rows = Rows(*rows)
+    rows = as_rows(rows)
     model, core = _learnt(estimator, rows)
     right, left = _retrained(estimator, rows, core, gone)
     stored = stored_after(model, gone)
@@ -133,7 +142,7 @@ def check_traditional(estimator: Any, rows: Any, gone: Collection[Any]) -> Verdi
     while a forgotten one was present would have been kept without it, and since it left no trace it cannot
     be brought back. Definition 2.3 was made for that.
     """
-    rows = Rows(*rows)
+    rows = as_rows(rows)
     model, core = _learnt(estimator, rows)
     right, left = _retrained(estimator, rows, rows.named(), gone)
     stored = stored_after(model, gone)
@@ -205,6 +214,8 @@ def _listed(ids: Any) -> list[Any]:
 
 
 def _learnt(estimator: Any, rows: Rows) -> tuple[Any, list[Any]]:
+    if not callable(getattr(estimator, "forget", None)):
+        raise InputTypeError("the estimator has no forget: fit(X, y, ids=...) and forget(ids=...) are needed.")
     model = fitted(estimator, rows)
     return model, core_of(model, rows)
 
@@ -223,5 +234,10 @@ def _verdict(
     gone: Collection[Any],
     left: int,
 ) -> Verdict:
+    if not stored and not right:
+        raise InputError(
+            "nothing that this estimator stores can be read, so nothing can be compared: see audit_state()."
+        )
     differing = tuple(name for name in {**stored, **right} if stored.get(name) != right.get(name))
-    return Verdict(not differing, definition, differing, len(rows.named()), len(core), len(set(gone)), left)
+    note = "" if differing or set(core) & set(gone) else _NOTHING
+    return Verdict(not differing, definition, differing, len(rows.named()), len(core), len(set(gone)), left, note)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from erasable.audit.definitions import Rows, core_of, fitted, forget, without
+from erasable.audit.definitions import Rows, as_rows, core_of, fitted, forget, without
 from erasable.audit.epsilon import (
     EpsilonBound,
     epsilon_lower_bound,
@@ -74,7 +74,7 @@ def estimate_epsilon(
     U. An array is turned into a number by the difference of means over the runs that choose. The bound is on what
     ``score`` sees: another score may see more.
     """
-    S, n = Rows(*rows), whole_number(runs, "runs", 8)
+    S, n = as_rows(rows), whole_number(runs, "runs", 8)
     seeds = np.random.SeedSequence(seed(random_state)).generate_state(2 * n + 1).tolist()
     left = without(S, core_of(fitted(build(seeds[-1]), S), S), gone)
     look = _weights if score is None else score
@@ -118,7 +118,7 @@ def estimate_epsilon_in_one_run(
     random_state : int, default=0
         Of the coins; no business of the estimator.
     """
-    S, C = Rows(*rows), Rows(*canaries)
+    S, C = as_rows(rows), as_rows(canaries)
     m = len(C.named())
     half = whole_number(guesses, "guesses", 2, m) // 2
     inside = np.random.default_rng(seed(random_state)).random(m) < 0.5

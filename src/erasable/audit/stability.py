@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from erasable.audit.definitions import Rows
+from erasable.audit.definitions import Rows, as_rows
 from erasable.core.arrays import Positions
-from erasable.errors import VerificationError
+from erasable.errors import InputTypeError, VerificationError
 from erasable.validation import seed, whole_number
 
 
@@ -79,7 +79,9 @@ def check_stable(core_set: Any, rows: Any, *, tries: int = 2000, random_state: i
     *The search* tries nothing, each row alone, what was selected first or last, rows and those most like
     them, then random sets of all sizes. Rows are deleted from C(S) in order of selection, as a model stores them.
     """
-    S = Rows(*rows)
+    S = as_rows(rows)
+    if not callable(getattr(core_set, "select", None)):
+        raise InputTypeError(f"{type(core_set).__name__} is no core-set map: it needs select(X, y, keys).")
     n_tries, rng = whole_number(tries, "tries"), np.random.default_rng(seed(random_state))
     core = _select(core_set, S, np.arange(len(S.named())))
     exhaustive = len(core) < 60 and 2 ** len(core) <= n_tries

@@ -113,28 +113,6 @@ def highest(successes: npt.ArrayLike, trials: int, tail: float) -> Float64s:
     return 1.0 - lowest(trials - np.asarray(successes, np.float64), trials, tail)
 
 
-def roc_points(scores: npt.ArrayLike, member: npt.ArrayLike) -> Float64s:
-    """False and true alarm rates at every threshold, from (0, 0) to (1, 1), shape (n_points, 2).
-
-    Equal scores are passed together, so there is one point for each distinct score, and the first.
-    """
-    s, m = _checked(scores, member)
-    order = np.argsort(-s, kind="stable")
-    return np.column_stack(_curve(m[order].astype(np.float64), np.ones(len(s)), _ends(s[order])))
-
-
-def auc(scores: npt.ArrayLike, member: npt.ArrayLike) -> float:
-    """Area under the ROC curve; Mann and Whitney's U over the number of pairs, ties one half."""
-    false, true = roc_points(scores, member).T
-    return _area(false, true)
-
-
-def power_at(scores: npt.ArrayLike, member: npt.ArrayLike, rate: float) -> float:
-    """The share of members recognised at this false alarm rate; between two thresholds a coin decides."""
-    false, true = roc_points(scores, member).T
-    return _power(false, true, probability(rate, "rate"))
-
-
 def measure(
     scores: npt.ArrayLike,
     member: npt.ArrayLike,
@@ -163,7 +141,11 @@ def measure(
     -----
     *Intervals* are percentiles over rows drawn with replacement: rows seen as members, as others, and as both are drawn
     apart, so that no resample is without either. Where a share is 0 or 1 in every resample the bootstrap
-    knows no spread, and the end inside is that of Clopper and Pearson with as many trials as rows.
+    knows no spread, and the end inside is that of Clopper and Pearson with as many trials as rows seen as members, or
+    as others if those are fewer.
+
+    *Power at a rate* is a point of the curve that was seen: n others of whom none is accused say that the rate is below
+    about 5 / n, and not that it is zero.
 
     *Cost*: one sort, then one pass over the scores for each resample.
     """
@@ -191,9 +173,10 @@ def measure(
     value, false, true = figures(np.ones(n_rows))
     found = [figures(drawn)[0] for drawn in _drawn(m, r, n_rows, whole_number(resamples, "resamples"), rng)]
     low, high = np.quantile(found, [tail, 1.0 - tail], axis=0)
-    low = np.where(low > 1.0 - 1e-9, lowest(n_rows, n_rows, tail), low)
+    n_seen = min(len(np.unique(r[kind])) for kind in (m, ~m))  # trials of the kind that there are fewer of
+    low = np.where(low > 1.0 - 1e-9, lowest(n_seen, n_seen, tail), low)
     shares = np.arange(len(value)) > 0  # an advantage of zero is no share
-    high = np.where(shares & (high <= 0.0), highest(0, n_rows, tail), high)
+    high = np.where(shares & (high <= 0.0), highest(0, n_seen, tail), high)
     advantage, area, *power = (Estimate(*map(float, three)) for three in zip(value, low, high, strict=True))
     roc = np.column_stack([false, true])
     return Figures(advantage, area, dict(zip(rates, power, strict=True)), roc, len(s), n_rows, len(ends) == 1)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import types
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -106,7 +106,8 @@ def _parts(value: Any) -> list[bytes | tuple[Any]]:
         return [(value.bit_generator.state,)]
     if isinstance(value, np.random.RandomState):
         return [(value.get_state(),)]
-    return [(_attributes(value),)]
+    reduced = value.__reduce_ex__(4)  # how to make it, attributes, and what a list or a mapping of its own kind holds
+    return [(list(part) if isinstance(part, Iterator) else part,) for part in reduced]
 
 
 def _attributes(value: Any) -> dict[str, Any]:

@@ -111,23 +111,19 @@ def audit(
 def show(found: Audit, out: Path) -> None:
     """Print the verdicts."""
     page = console()
-    head = ("attack", "verdict", "area under curve", "power at 1%", "advantage")
-    rows = [
-        (
-            f"({o.letter}) {o.name}",
-            o.verdict,
-            *(_cell(e) for e in (o.figures.auc, o.figures.power[0.01], o.figures.advantage)),
-        )
-        for o in found.outcomes
-    ]
+    head = ("attack", "verdict", "area under curve")
+    rows = [(f"({o.letter}) {o.name}", o.verdict, _cell(o.figures.auc)) for o in found.outcomes]
     title = f"{found.title} on {found.data}: {found.rows:,} rows × {found.features:,} features"
     page.print(text_table(title, head, rows))
     page.print(
         f"states equal to learning the stored rows, bit for bit: {found.same_bits}; "
         f"{100 * found.stored_share:.3g}% of the rows offered are stored."
     )
-    nothing = "no trace was seen" if found.noisy else "forgetting left nothing behind"
+    nothing = "no trace was seen" if found.noisy else "the state holds nothing of the rows that left"
     page.print(f"[bold]{nothing if found.holds else 'forgetting left a trace'}[/]")
+    open_ones = sum(o.letter not in "ab" and not o.figures.at_chance for o in found.outcomes)
+    if found.holds and open_ones:
+        page.print(f"{open_ones} attacks that this does not rule out tell something: see the page.")
     page.print(f"{unmarked(out / 'audit.html')} has the curves, audit.json the figures.", soft_wrap=True)
 
 
@@ -161,4 +157,4 @@ def _show_groups(path: str, data: str, id: str | None, group: str, *, as_json: b
 
 
 def _cell(e: Estimate) -> str:
-    return f"{e.value:.3f} [{e.low:.3f}, {e.high:.3f}]"
+    return f"{e.value:.3f} ({e.low:.3f} to {e.high:.3f})"

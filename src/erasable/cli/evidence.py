@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from erasable.cli._exits import BAD_RECEIPT, DONE, FAILED, UNVERIFIED
-from erasable.cli._shared import Bars, Json, print_json, say
+from erasable.cli._shared import Bars, Json, counted, print_json, say
 
 
 def evidence(
@@ -64,7 +64,7 @@ def evidence(
     if as_json:
         print_json({"page": str(out / PAGE), **found.as_json()})
     else:
-        say(f"{out / PAGE}: {len(found.receipts):,} receipts, {found.copies:,} copied")
+        say(f"{out / PAGE}: {counted(len(found.receipts), 'receipt')}, {found.copies:,} copied")
         say("the model verifies" if found.verified else "the model does NOT verify: see erasable verify")
         if found.wrong_receipts:
             say(f"{found.wrong_receipts:,} of the files are no receipts, or not signed with a key given")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -34,6 +35,15 @@ Loss = Literal["squared", "logistic"]
 LabelType = Literal["int", "str", "float", "bool"]
 Engine = Literal["local", "torch", "dask"]
 _TYPES: dict[str, type] = {"int": int, "str": str, "float": float, "bool": bool}
+_SECRET = -1  # a key that is to be drawn
+
+
+def _key_of_hashes(text: str) -> int:
+    if text == "secret":
+        return _SECRET
+    if not text.isdecimal():
+        raise typer.BadParameter("a whole number, zero or more, or the word secret.")
+    return int(text)
 
 
 def learn(
@@ -155,7 +165,14 @@ def learn(
         ),
     ] = None,
     random_state: Annotated[
-        int | None, typer.Option(min=0, help="Key of the hashes, zero or more. [default: 0]", show_default=False)
+        int | None,
+        typer.Option(
+            parser=_key_of_hashes,
+            metavar="KEY",
+            help="Key of the hashes, zero or more; `secret` draws one for a new file, which those who send you rows do "
+            "not know. [default: 0, which everybody knows]",
+            show_default=False,
+        ),
     ] = None,
     test: Annotated[
         Path | None,
@@ -228,6 +245,8 @@ def learn(
 
     - `erasable learn data.csv --id row_id --id-type str --label-type int -o model.erasable`
 
+    - `erasable learn submissions.csv --id chosen_by_senders --random-state secret -o model.erasable`
+
     - `erasable learn "s3://visits/*.parquet" --engine dask --scheduler tcp://10.0.0.1:8786 --id row_id -o m.erasable`
     """
     from erasable.cli._exits import as_options
@@ -235,6 +254,11 @@ def learn(
     from erasable.operations.learn import learn_table
 
     options: dict[str, Any] = {"capacity": capacity, "threshold": threshold, "scaling": scaling}
+    if random_state == _SECRET:
+        _refuse(
+            {"--random-state secret": out.exists() or None}, "is for a new file, and this one has its key: leave it out"
+        )
+        random_state = secrets.randbits(128)
     options |= {"order": order, "random_state": random_state}
     if order == "given" and not sample_rate:
         _refuse({"--random-state": random_state}, "is the key of the hashed order, and --order given has none")

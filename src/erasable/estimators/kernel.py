@@ -65,6 +65,7 @@ class ErasableKernelClassifier(ErasableBase):
     random_state : int, default=0
         The key of the hashes, zero or more; configuration, and part of the state. With ``order="given"`` it plays no
         part.
+        Where others choose ids, one that they do not know: ``secrets.randbits(128)``.
     engine : None, "local", "torch", "dask" or Engine, default=None
         Where rows are screened: see ``erasable.engines`` and docs/scale.md. It changes the speed and nothing else: it
         is no part of the state, and no file or pickle holds it.

@@ -31,6 +31,7 @@ th { text-align: left; border-bottom: 1pt solid #1b1f24; padding: 1mm 2mm 1mm 0;
 td { border-bottom: .5pt solid #dcdfe4; padding: 1mm 2mm 1mm 0; vertical-align: top; }
 tr { break-inside: avoid; }
 thead { display: table-header-group; }
+.facts { break-inside: avoid; }
 .facts td:first-child { width: 48mm; color: #5b6470; }
 .digest { font: 8pt/1.35 ui-monospace, "DejaVu Sans Mono", Consolas, monospace; overflow-wrap: anywhere; }
 .short { white-space: nowrap; }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,7 +47,7 @@ def test_a_row_is_found_in_any_form(where):
 
 @pytest.mark.parametrize("name", ["customer-7", b"customer-7", 123_456_789])
 def test_an_id_is_found_as_key_as_entry_and_within_bytes(name):
-    for where in ({name: 1}, [name], {name}, np.array([name])):
+    for where in ({name: 1}, [name], {name}, deque([name]), np.array([name])):
         assert read(Holder(where)).holds_name(name)
     assert not read(Holder(["customer-8", 5])).holds_name(name)
     assert read(Holder(b"... customer-7 ...")).holds_name("customer-7")
@@ -73,6 +74,7 @@ def test_bits_are_compared_not_values():
     assert base.share_that_differs(read(Holder([]))) == 1.0
     assert read(Holder(1.0)).share_that_differs(read(Holder(2.0))) == 1.0
     assert read(Holder(b"ab")).share_that_differs(read(Holder(b"ac"))) == 0.5
+    assert read(Holder({"gone": {"ann"}})).share_that_differs(read(Holder({"gone": set()}))) > 0.0
 
 
 def test_sparse_matrices_are_read():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from erasable import ErasableKernelClassifier
+from erasable import ErasableClassifier, ErasableKernelClassifier
 from erasable.research.attacks.reading import read
 from erasable.research.attacks.snapshots import best_of_what_vanished, cosine, row_from_weights, weights_of
 from erasable.research.attacks.targets import TARGETS
@@ -37,6 +37,17 @@ def test_weights_of_a_kernel_give_the_row_by_its_distances():
         found.append(cosine(row_from_weights(before, model, X, "kernel"), X[name]))
     assert min(found) > 0.99
     assert cosine(row_from_weights(before[:-3], model, X, "kernel"), X[0]) == 0.0  # another model's weights
+
+
+@pytest.mark.parametrize("parameters", [{"capacity": 5.0}, {"capacity": 1.0, "fit_intercept": False}])
+def test_the_formula_is_that_of_the_parameters_of_the_model(parameters):
+    X, y = make_pool(200)
+    X = X / np.linalg.norm(X, axis=1, keepdims=True)
+    model = ErasableClassifier(threshold=0.01, **parameters).fit(X, y)
+    name = model.core_ids_[3]
+    before = weights_of(model)
+    model.forget(ids=[name])
+    assert cosine(row_from_weights(before, model, X[model.core_ids_], "squared"), X[name]) > 0.999
 
 
 def test_only_what_is_gone_counts():

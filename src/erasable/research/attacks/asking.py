@@ -45,7 +45,7 @@ def target_asked(method: str) -> Target:
             "this model was made with a feature map, which a file cannot hold: audit a model of the mapped rows that "
             "has none, or the method by its name."
         )
-    plain = {
+    plain: dict[str, Any] = {
         "classes": None,
         "feature_map": None,
         "feature_names": None,
@@ -53,11 +53,14 @@ def target_asked(method: str) -> Target:
         "target_range": (-1.5, 1.5),
     }
     like = clone(held)
-    like.set_params(**{name: value for name, value in plain.items() if name in like.get_params(deep=False)})
+    scaling = getattr(like, "scaling", None)
     slow = isinstance(like, ErasableKernelClassifier | ErasableGeneralClassifier)
+    by_norm = not slow and scaling is not None and not isinstance(scaling, int | float)
+    plain["scaling"] = "row" if by_norm else None
+    like.set_params(**{name: value for name, value in plain.items() if name in like.get_params(deep=False)})
     inversion: str | None = "logistic" if getattr(like, "loss", "squared") == "logistic" else "squared"
     if isinstance(like, ErasableKernelClassifier):
-        inversion = "kernel" if like.kernel == "rbf" and like.scaling is None else None
+        inversion = "kernel" if like.kernel == "rbf" else None
     elif isinstance(like, ErasableGeneralClassifier):
         inversion = "squared" if isinstance(like.function_class, LinearBall | None) else None
     return Target(
@@ -69,6 +72,8 @@ def target_asked(method: str) -> Target:
         inversion=inversion,
         surroundings=True,
         schema=schema,
+        divisor=1.0 if scaling is None or isinstance(scaling, str) else np.asarray(scaling, np.float64),
+        by_norm=by_norm,
     )
 
 
@@ -88,7 +93,7 @@ def rows_asked(
     Parameters
     ----------
     data : str
-        ``digits``, ``margin``, a set that ships with scikit-learn, or a file.
+        ``digits``, ``margin``, ``breast_cancer``, or a file.
     label : str, optional
         The column of labels; by default the one that a schema names, or ``"label"``.
     most : int
@@ -131,8 +136,10 @@ def _table(
         return load_bundled()
     if data == "margin":
         return make_margin(most, 100)
-    if data in ("breast_cancer", "wine", "iris"):
+    if data == "breast_cancer":
         return load_sklearn(data)
+    if not os.path.splitext(data)[1]:
+        raise ConfigurationError("data must be digits, margin, breast_cancer, or a file; got another name.")
     if data.endswith("_train.npz"):
         return load_split(data).train
     return load_table(data, label=label or "label", id=id, ignore=ignore)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
@@ -83,7 +83,7 @@ class Contents:
         return name in self.names or any(text in haystack for haystack in self.raw.values())
 
     def share_that_differs(self, other: Contents) -> float:
-        """The share of numbers and bytes that are not the same, bit for bit, in another reading."""
+        """The share of numbers, bytes and texts that are not the same, bit for bit, in another reading."""
         mine, theirs = self._bytes(), other._bytes()
         total = different = 0
         for path in mine.keys() | theirs.keys():
@@ -96,7 +96,8 @@ class Contents:
                 different += int((a != b).sum())
         lone = self.numbers.keys() | other.numbers.keys()
         different += sum(repr(self.numbers.get(path)) != repr(other.numbers.get(path)) for path in lone)
-        return different / max(total + len(lone), 1)
+        texts = sum(isinstance(name, str) for name in self.names ^ other.names)
+        return (different + texts) / max(total + len(lone) + texts, 1)
 
     def _bytes(self) -> dict[str, npt.NDArray[np.void]]:
         """Each array as one entry of raw bytes for each number: NaN equals itself, and minus zero is not zero."""
@@ -156,9 +157,9 @@ def _parts(path: str, thing: Any) -> Iterator[tuple[str, Any]]:
         for i, (key, value) in enumerate(thing.items()):
             yield f"{path}<key {i}>", key
             yield f"{path}[{key if isinstance(key, str) and len(key) < 40 else i}]", value
-    elif isinstance(thing, list | tuple | set | frozenset):
-        yield from ((f"{path}[{i}]", entry) for i, entry in enumerate(thing))
     else:
+        if isinstance(thing, Collection):
+            yield from ((f"{path}[{i}]", entry) for i, entry in enumerate(thing))
         yield from ((f"{path}.{name}", value) for name, value in getattr(thing, "__dict__", {}).items())
         slots = [n for kind in type(thing).__mro__ for n in _listed(getattr(kind, "__slots__", ()))]
         names = [*slots, *(f.name for f in fields(thing))] if is_dataclass(thing) else slots

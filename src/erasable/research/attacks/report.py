@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from erasable.audit.statistics import Estimate
 from erasable.core.arrays import Float64s
-from erasable.operations.rendering import BLUE, GREY, INK, PALE, RED, percent
+from erasable.operations.rendering import BLUE, GREY, PALE, RED, percent
 from erasable.research.attacks.suite import LETTERS, Audit, Outcome, thinned
 
 _STYLE = """
@@ -41,9 +41,15 @@ tr.kind td { background: #f4f1eb; font-weight: 600; text-align: left; }
 .works { background: #f8dcd5; color: #8d2413; }
 .plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(19rem, 1fr)); gap: 1rem; }
 figure { margin: 0; background: #fff; border: 1px solid #e3e0da; border-radius: .6rem; padding: .8rem; }
-figure svg { width: 100%; height: auto; display: block; }
+figure svg { width: 100%; height: auto; display: block; } figure text { fill: #1b1f24; }
 code { font-size: .9em; background: #f1eee8; padding: .1em .3em; border-radius: .25em; }
-@media print { body { background: #fff; font-size: 11pt; } section, figure, tr { break-inside: avoid; } }
+@page { margin: 14mm; }
+@media print {
+  html { font-size: 11px; } body { background: #fff; font-size: 10pt; } main { padding: 0; max-width: none; }
+  .scroll { overflow: visible; border: 0; } table { font-size: 8pt; } td .aside, .tag { font-size: 7.5pt; }
+  th, td { padding: .25rem .4rem; } th:first-child { width: 40%; } .plots { grid-template-columns: repeat(3, 1fr); }
+  figure, tr, .verdict, .big { break-inside: avoid; } h2, h3, tr.kind { break-after: avoid; } h2 { margin-top: 2rem; }
+}
 """
 
 _MEANING = {
@@ -58,7 +64,7 @@ _MEANING = {
     "e": "Which rows were kept may have depended on the row that left. The attacker knows other rows that were "
     "offered, and looks which of them are there.",
     "f": "The model forgets. A scaler, a threshold, a draft, a receipt or a list that was made from rows does not by "
-    "itself.",
+    "itself. They were made for this audit: whether there are such things beside your model, you know.",
 }
 _COLOURS = (RED, BLUE, "#2f6b46", "#9a6a00", "#6b3f86", "#3c7d8c", GREY)
 
@@ -108,9 +114,9 @@ def _verdict(audit: Audit) -> str:
         )
     if audit.holds:
         text = (
-            "<b>Forgetting left nothing behind.</b> After it, everything stored was, bit for bit, what learning the "
-            f"rows still stored gives, in all {audit.trials} trials; neither the last digits nor memory nor file held "
-            "the row or its id."
+            "<b>The state holds nothing of the row that left.</b> After forgetting, everything stored was, bit for "
+            f"bit, what learning the rows still stored gives, in all {audit.trials} trials; neither the last digits "
+            "nor memory nor file held the row or its id."
         )
         others = [o for o in audit.outcomes if not o.figures.at_chance]
         if others:
@@ -208,9 +214,7 @@ def roc_svg(outcomes: Sequence[Outcome]) -> str:
         parts.append(f'<text x="27" y="{at}" font-size="8.5">{html.escape(name)}</text>')
     return (
         f'<svg viewBox="0 0 {width} {height + legend + 6}" role="img" fill="none" '
-        f'font-family="system-ui, sans-serif" font-size="9.5"><g fill="none">'
-        + "".join(p if not p.startswith("<text") else p.replace("<text", f'<text fill="{INK}"', 1) for p in parts)
-        + "</g></svg>"
+        f'font-family="system-ui, sans-serif" font-size="9.5">{"".join(parts)}</svg>'
     )
 
 

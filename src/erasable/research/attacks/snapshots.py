@@ -9,8 +9,8 @@ import numpy as np
 from erasable.classes import LinearBall
 from erasable.core.arrays import Float64s
 from erasable.research.attacks.reading import Contents
-from erasable.research.controls import with_constant
 
+_RIDGE = 0.02  # of methods that have no capacity: small beside the sums, so it hardly matters
 _PLACES = 4  # in the order of rows, that are tried for the one that left
 
 
@@ -78,9 +78,12 @@ def row_from_weights(before: Float64s, model: Any, rows: Float64s, inversion: st
     if inversion == "voters":
         changed: Float64s = step[np.argmax(np.linalg.norm(step, axis=1))]
         return changed
-    Z = with_constant(rows)[:, : len(after)]
+    constant = len(after) > rows.shape[1] and getattr(model, "fit_intercept", True)
+    Z = np.column_stack([rows, np.ones(len(rows))])[:, : rows.shape[1] + constant]
+    after, step = after[: Z.shape[1]], step[: Z.shape[1]]
+    of = (model.function_class or LinearBall()) if hasattr(model, "function_class") else model
     # A capacity counts for rows of norm one; those of Z have norm sqrt 2 where the constant is among them.
-    ridge = 2.0 * 0.02 if len(after) > rows.shape[1] else (model.function_class or LinearBall()).capacity
+    ridge = (1 + constant) * getattr(of, "capacity", _RIDGE)
     weight = np.ones(len(Z))
     if inversion == "logistic":
         share = 1.0 / (1.0 + np.exp(-np.clip(Z @ after, -700, 700)))
@@ -119,6 +122,6 @@ def _from_kernel_weights(before: Float64s, model: Any) -> Float64s:
 
 def cosine(found: Float64s, x: Float64s) -> float:
     """Between what was found and a row, with its constant if that was found too; without its sign."""
-    row = with_constant(x[None])[0, : len(found)]
+    row = np.append(x, 1.0)[: len(found)]
     length = float(np.linalg.norm(found) * np.linalg.norm(row))
     return min(abs(float(found @ row)) / length, 1.0) if length else 0.0

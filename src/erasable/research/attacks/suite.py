@@ -224,8 +224,9 @@ def audit(
     most = min(sizes.rows, target.most_rows or sizes.rows)
     chosen = np.sort(rng.permutation(len(X))[:most])
     X, y = np.asarray(X[chosen], np.float64), np.asarray(y)[chosen]
-    length = np.linalg.norm(X, axis=1)
-    X, y = X[length > 0] / length[length > 0, None], y[length > 0]
+    there = X.any(axis=1)
+    X, y = X[there] / target.divisor, y[there]
+    X /= np.linalg.norm(X, axis=1, keepdims=True) if target.by_norm else 1.0
     if len(X) < 200:
         raise InputError(f"an audit needs at least 200 rows that are not zero; got {len(X)}.")
     sizes = replace(sizes, rows=len(X), candidates=min(sizes.candidates, len(X) // 40))

@@ -64,6 +64,10 @@ class Target:
         Whether learning twice gives different bits, since noise is part of the method.
     schema : Schema or None
         Of a model file: what makes rows of a raw table, before they are offered.
+    divisor : float or array of floats
+    by_norm : bool
+        Of a model file: what its ``scaling`` divides rows by. That is done before they are offered, and then each row
+        is divided by its own norm where ``by_norm``, as it is by default.
     """
 
     name: str
@@ -76,16 +80,13 @@ class Target:
     surroundings: bool = False
     noisy: bool = False
     schema: Schema | None = None
+    divisor: float | Float64s = 1.0
+    by_norm: bool = True
 
 
-def made(kind: Callable[..., Any], **parameters: Any) -> Callable[[int], Any]:
-    """How an estimator of these parameters is built from any seed; unlike a lambda, it can be sent to a process."""
-    return partial(_build, kind, parameters, False)
-
-
-def made_with_seed(kind: Callable[..., Any], **parameters: Any) -> Callable[[int], Any]:
-    """The same, with the seed as its ``random_state``."""
-    return partial(_build, kind, parameters, True)
+def made(kind: Callable[..., Any], *, seeded: bool = False, **parameters: Any) -> Callable[[int], Any]:
+    """How an estimator is built from a seed, its ``random_state`` or nothing; a lambda cannot be sent to a process."""
+    return partial(_build, kind, parameters, seeded)
 
 
 def _build(kind: Callable[..., Any], parameters: dict[str, Any], seeded: bool, seed: int) -> Any:
@@ -126,23 +127,24 @@ TARGETS = _listed(
     Target(
         "newton",
         "One Newton step and noise",
-        made_with_seed(NewtonUnlearner, alpha=0.1, max_deletions=200),
+        made(NewtonUnlearner, seeded=True, alpha=0.1, max_deletions=200),
         inversion="logistic",
         noisy=True,
     ),
-    Target("newton-squared", "One Newton step, squared loss", made_with_seed(NewtonUnlearner, loss="squared")),
+    Target("newton-squared", "One Newton step, squared loss", made(NewtonUnlearner, seeded=True, loss="squared")),
     Target(
         "certified",
         "Certified removal",
-        made_with_seed(CertifiedRemovalClassifier),
+        made(CertifiedRemovalClassifier, seeded=True),
         inversion="logistic",
         noisy=True,
     ),
     Target(
         "interpolated",
         "Interpolated (Section 2.2)",
-        made_with_seed(
+        made(
             InterpolatedClassifier,
+            seeded=True,
             core_set=LeverageThreshold(0.06, capacity=0.02),
             private_share=0.01,
             epsilon=1.0,
