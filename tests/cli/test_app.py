@@ -277,6 +277,26 @@ def test_a_full_disk_under_standard_output_is_one_line(arguments):
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.skipif(os.name != "posix", reason="needs a shell that closes streams")
+@pytest.mark.parametrize(
+    ("arguments", "code"), [("--version >&-", 0), ("--version 2>&-", 0), ("plan nothing 2>&-", 2), ("nothing >&-", 2)]
+)
+def test_streams_that_are_closed_are_no_failure(arguments, code):
+    done = subprocess.run(
+        ["sh", "-c", f'"{sys.executable}" -m erasable {arguments}'], capture_output=True, timeout=60, check=False
+    )
+    assert done.returncode == code, done.stderr
+    assert b"Traceback" not in done.stderr
+
+
+def test_a_warning_is_one_line_without_a_place_in_our_code():
+    code = (
+        "import sys, warnings; from erasable.cli import app; "
+        "app.run = lambda _: warnings.warn('give scaling=, a number', stacklevel=1); app.main()"
+    )
+    assert python("-c", code).stderr == "warning: give --scaling, a number\n"
+
+
 @pytest.mark.parametrize("option", ["--help", "--version"])
 def test_a_reader_that_has_seen_enough_is_no_error(option):
     reading, writing = os.pipe()

@@ -33,6 +33,7 @@ def test_it_measures_three_things_as_json(capsys):
     assert said["machine"]["numpy"]
 
 
+@pytest.mark.filterwarnings("error::erasable.errors.WeakModelWarning")  # a core set of so few rows
 def test_it_shows_a_table(capsys):
     assert run(["bench", "--rows", "1000", "--features", "2", "--rounds", "1"]) == 0
     text = capsys.readouterr().out

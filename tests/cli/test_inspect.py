@@ -196,3 +196,17 @@ def test_inspect_shows_the_order_of_rows(folder, capsys, order, shown):
     capsys.readouterr()
     assert run(["inspect", MODEL]) == 0
     assert shown in capsys.readouterr().out
+
+
+def test_a_damaged_file_is_named(folder, capsys):
+    (folder / "notes.txt").write_text("no model")
+    for options in ([], ["--id", "row 1"], ["--schema"]):
+        assert run(["inspect", "notes.txt", *options]) == 2
+        assert capsys.readouterr().err.startswith("error: notes.txt: not a state")
+
+
+@pytest.mark.parametrize("also", [["--rows"], ["--csv"], ["--learnt", "9"], ["--id", "row 1"], ["--subject", "user 1"]])
+def test_a_schema_is_printed_alone(folder, capsys, also):
+    learnt()
+    with refused(capsys, folder) as refuse:
+        refuse(["inspect", MODEL, "--schema", *also], 2, "nothing else")

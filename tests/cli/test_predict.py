@@ -127,3 +127,10 @@ def test_what_cannot_be_predicted(folder, capsys):
     np.savez("wide.npz", X=np.zeros((3, 5)))
     with refused(capsys, folder) as no:
         no(["predict", MODEL, "wide.npz", "-o", "p.csv"], 2, "5", "3")
+
+
+def test_a_folder_that_is_not_there_is_said_of_the_path_as_it_was_typed(folder, capsys):
+    learnt()
+    data = put(table())
+    with refused(capsys, folder) as refuse:
+        refuse(["predict", MODEL, data, "-o", "nowhere/p.csv"], 5, "error: nowhere/p.csv: No such file")

@@ -11,7 +11,8 @@ import pytest
 from erasable.cli.app import run
 from erasable.cli.reproduce import reproduce
 from erasable.research import measuring
-from erasable.research.reproduce import METHODS, ORDERS, Settings
+from erasable.research.reproduce import METHODS, ORDERS, DeletionTime, Settings
+from erasable.research.theory import Bound
 from tests.cli.process import erasable
 from tests.cli.session import refused
 from tests.research.reproduce.cases import no_pictures, table_file
@@ -164,3 +165,21 @@ def test_columns_that_are_no_features_are_ignored_and_part_of_the_settings(tmp_p
     assert "other settings (ignore)" in json.loads(capsys.readouterr().out)["error"]["message"]
     assert run(["reproduce", "digits", "--ignore", "who"]) == 2
     assert "--ignore names columns of a file" in capsys.readouterr().err
+
+
+def test_a_kappa_of_zero_is_no_default(capsys, monkeypatch):
+    asked = {}
+    monkeypatch.setattr("erasable.research.reproduce.measure_deletion_time", lambda n, **how: asked.update(how) or [])
+    assert run(["reproduce", "deletion-time", "--kappa", "0", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"deletion_time": []}
+    assert (asked["kappa"], asked["capacity"]) == (0.0, 1.0)
+
+
+def test_in_a_narrow_window_no_time_is_cut_off(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    found = DeletionTime("uniform, Lemma 4.5", 50, 123_456, 12.5, 1e-3, 2e-3, 3e-3, Bound(4e-3, False, "Theorem 4.6"))
+    monkeypatch.setattr("erasable.research.reproduce.measure_deletion_time", lambda *_, **__: [found])
+    assert run(["reproduce", "deletion-time"]) == 0
+    text = capsys.readouterr().out
+    for cell in ("123,456", "1,000", "2,000", "3,000", "4,000", "12.5"):
+        assert cell in text

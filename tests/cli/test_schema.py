@@ -294,6 +294,7 @@ def test_other_bad_input_is_one_line_and_changes_nothing(raw, capsys):
     write(table(town=struct), "struct.parquet")
     write(table(extra=["x"] * 240), "wide.csv")
     Path("notes.txt").write_text("mine")
+    Path("names.csv").write_text("a,b\n")
     out = ["-o", "m.erasable"]
     with refused(capsys, raw) as refuse:
         refuse(["learn", "raw.csv", "--schema", "newer.toml", *out], 2, "version = 2", "install a newer erasable")
@@ -310,6 +311,7 @@ def test_other_bad_input_is_one_line_and_changes_nothing(raw, capsys):
         refuse(["schema", "raw.csv", "-o", "raw.csv"], 2, "is read here")
         refuse(["schema", "raw.csv", "-o", "notes.txt"], 2, "is no schema")
         refuse(["schema", "raw.csv", "--show", "-o", "s.toml"], 2, "-o is for a draft")
+        refuse(["schema", "names.csv", "--show"], 2, "there are no rows")
         refuse(["schema", "raw.csv", "--show", "--check", "schema.toml"], 2, "one at a time")
         refuse(["schema", "-", "--check", "schema.toml"], 2, "give a file")
 

@@ -64,8 +64,10 @@ def test_a_folder_is_all_parquet_files_below_it(tmp_path):
         load_table(folder, **COLUMNS)
     empty = tmp_path / "empty.parquet"
     empty.mkdir()
-    with pytest.raises(InputError, match="is a folder"):
-        load_table(empty, **COLUMNS)
+    for folder in (empty, tmp_path / "year"):
+        folder.mkdir(exist_ok=True)
+        with pytest.raises(InputError, match=rf"{folder.name} is a folder without \.parquet files"):
+            load_table(folder, **COLUMNS)
 
 
 @pytest.mark.filterwarnings("ignore")

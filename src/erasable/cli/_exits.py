@@ -93,18 +93,19 @@ def message(error: BaseException) -> str:
 
 # Names of arguments as Python writes them, and not those of a call: ``id=``, but not ``load(path, like=...)``.
 _KEYWORD = re.compile(r"(?<![\w.])([a-z]\w*)=(?=[\s,;:)]|\.(?!\.)|$)")
-_OPTIONS = {"ids": "id", "subjects": "subject", "targets": "target", "sample_weight": "weight"}
-_OPTIONS |= {"fit_intercept": "intercept", "n_features": "features", "processes": "workers"}
+#: Arguments whose options have other names than theirs.
+OPTIONS = {"ids": "id", "subjects": "subject", "targets": "target", "sample_weight": "weight"}
+OPTIONS |= {"fit_intercept": "intercept", "n_features": "features", "processes": "workers"}
 
 
 def as_options(text: str) -> str:
     """A text of Python's in which arguments are named as options of the command line."""
-    return _KEYWORD.sub(_as_option, text)
+    return _KEYWORD.sub(as_option, text)
 
 
-def _as_option(found: re.Match[str]) -> str:
+def as_option(found: re.Match[str]) -> str:
     """The option of the command line that stands for an argument."""
-    return "--" + _OPTIONS.get(found[1], found[1].replace("_", "-"))
+    return "--" + OPTIONS.get(found[1], found[1].replace("_", "-"))
 
 
 def wants_json(arguments: Sequence[str]) -> bool:

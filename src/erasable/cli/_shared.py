@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from erasable.errors import ConfigurationError
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
@@ -19,6 +21,10 @@ if TYPE_CHECKING:
 
     from erasable.tables import Dialect
 
+#: What commands say where subjects are named and a model stores none.
+NO_SUBJECTS = "this model stores no subjects, so none could be found: rows can only be named by --id."
+#: ``model: ModelPath`` is the first argument of a command; what is wrong with the file is ours to say, in our words.
+ModelPath = Annotated[Path, typer.Argument(help="The model file.", show_default=False, readable=False)]
 #: ``as_json: Json = False`` gives a command its ``--json``.
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 #: ``random_state: RandomState = 0`` gives a command that draws anything its ``--random-state``.
@@ -73,7 +79,6 @@ Timeout = Annotated[float, typer.Option("--timeout", "--wait", help="Seconds to 
 def passphrase_of(file: Path | None, ask: bool, *, twice: bool = False) -> bytes | None:
     """The passphrase of a private key, from a file or typed in; None where neither was asked for."""
     from erasable.audit.keys import read_passphrase
-    from erasable.errors import ConfigurationError
 
     if file is not None and ask:
         raise ConfigurationError("--passphrase-file and --ask-passphrase both name a passphrase: give one of them.")
@@ -93,8 +98,6 @@ def dialect_of(sep: str | None, encoding: str | None, decimal: str | None) -> Di
 
 def ranges_of(given: Sequence[str]) -> Any:
     """``--target-range`` as it was given: a pair of numbers, or several."""
-    from erasable.errors import ConfigurationError
-
     ranges = []
     for text in given:
         low, colon, high = text.partition(":")
@@ -112,7 +115,7 @@ def note_doubt(path: str | os.PathLike[str]) -> None:
     from erasable.store import doubt_about_blocks
 
     if doubt := doubt_about_blocks(path):
-        print(f"note: {doubt}", file=sys.stderr)
+        say(f"note: {doubt}", aside=True)
 
 
 def print_json(value: Any) -> None:

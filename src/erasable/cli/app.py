@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import warnings
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Annotated, Any
@@ -11,7 +13,18 @@ import typer
 import typer.main
 from typer.core import TyperCommand, TyperGroup
 
-from erasable.cli._exits import BAD_INPUT, EXIT_CODES, FAILED, INTERRUPTED, exit_code, message, mute, report, wants_json
+from erasable.cli._exits import (
+    BAD_INPUT,
+    EXIT_CODES,
+    FAILED,
+    INTERRUPTED,
+    as_options,
+    exit_code,
+    message,
+    mute,
+    report,
+    wants_json,
+)
 from erasable.cli._shared import say
 from erasable.errors import ErasableError
 
@@ -125,7 +138,16 @@ _ClickException: type[Exception] = typer.BadParameter.__mro__[2]
 
 def main() -> None:
     """Run the command line and end the process; an error that was foreseen becomes one line and an exit code."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # whoever started this has closed it
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
+    warnings.showwarning = _show_warning
     sys.exit(run(sys.argv[1:]))
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    """A warning of Python's as one line, without the place in our code."""
+    say(f"warning: {as_options(str(message))}", aside=True)
 
 
 def run(arguments: list[str]) -> int:
@@ -141,8 +163,6 @@ def run(arguments: list[str]) -> int:
         if code != INTERRUPTED:
             return code
         kind, text = "KeyboardInterrupt", _INTERRUPTED
-        if arguments[:1] == ["reproduce"] and not as_json:  # it said itself how to go on
-            return code
     except BrokenPipeError:  # who read our output has seen enough
         mute(sys.stdout)
         return FAILED

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from erasable.cli._exits import DONE, FAILED
-from erasable.cli._shared import Bars, Json, RandomState, console, print_json, text_table, unmarked
+from erasable.cli._shared import Bars, IgnoredColumns, Json, RandomState, console, print_json, text_table, unmarked
+from erasable.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from erasable.research.attacks import Audit, Estimate
@@ -46,12 +47,7 @@ def audit(
         ),
     ] = None,
     id: Annotated[str | None, typer.Option(help="Column of the row ids in a file; it is no feature.")] = None,
-    ignore: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Column of a file that is no feature; may be given again.", metavar="COLUMN", show_default=False
-        ),
-    ] = None,
+    ignore: IgnoredColumns = None,
     group: Annotated[
         str | None,
         typer.Option(
@@ -129,7 +125,6 @@ def show(found: Audit, out: Path) -> None:
 
 def _show_groups(path: str, data: str, id: str | None, group: str, *, as_json: bool) -> None:
     """Print the share kept by group."""
-    from erasable.errors import ConfigurationError
     from erasable.estimators import load
     from erasable.research.attacks.groups import kept_by_group, read_groups
 

@@ -9,12 +9,14 @@ import typer
 
 from erasable.cli._exits import BAD_RECEIPT, DONE, FAILED, UNVERIFIED
 from erasable.cli._shared import Bars, Json, counted, print_json, say
+from erasable.errors import StateFormatError, VerificationError
 
 
 def evidence(
-    model: Annotated[Path, typer.Argument(help="The model file; it is verified.", show_default=False)],
+    model: Annotated[Path, typer.Argument(help="The model file; it is verified.", show_default=False, readable=False)],
     receipts: Annotated[
-        Path, typer.Option(help="Folder of the receipts (`*.json`), or one receipt.", show_default=False)
+        Path,
+        typer.Option(help="Folder of the receipts (`*.json`), or one receipt.", show_default=False, readable=False),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the pack, new or empty.", show_default=False)],
     key: Annotated[
@@ -49,7 +51,6 @@ def evidence(
     - `erasable evidence model.erasable --receipts receipts/ --key signer.pub.pem -o pack/`
     """
     from erasable.audit.keys import read_public_key
-    from erasable.errors import StateFormatError, VerificationError
     from erasable.operations.evidence import PAGE
     from erasable.operations.evidence import evidence as make
 
@@ -67,9 +68,9 @@ def evidence(
         say(f"{out / PAGE}: {counted(len(found.receipts), 'receipt')}, {found.copies:,} copied")
         say("the model verifies" if found.verified else "the model does NOT verify: see erasable verify")
         if found.wrong_receipts:
-            say(f"{found.wrong_receipts:,} of the files are no receipts, or not signed with a key given")
+            say(f"{found.wrong_receipts:,} of the files: no receipts, or not signed with a key given")
         if remains:
-            say(f"the scan found {remains:,} remains of rows that should be gone: the page says so")
+            say(f"the scan found {counted(remains, 'remain')} of rows that should be gone: the page says so")
         if found.audit_holds is False:
             say("the audit says that forgetting left a trace: the page says so")
         if not keys:

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from erasable.cli._shared import Json, Timeout, note_doubt, print_json, say
+from erasable.cli._shared import Json, ModelPath, Timeout, note_doubt, print_json, say
 
 
 def export(
-    model: Annotated[Path, typer.Argument(help="The model file.", show_default=False, readable=False)],
+    model: ModelPath,
     out: Annotated[
         Path,
         typer.Option(

@@ -8,16 +8,25 @@ from warnings import catch_warnings, simplefilter
 
 import typer
 
-from erasable.cli._shared import Json, Timeout, counted, note_doubt, passphrase_of, print_json, say
+from erasable.cli._shared import (
+    NO_SUBJECTS,
+    Json,
+    ModelPath,
+    Timeout,
+    counted,
+    note_doubt,
+    passphrase_of,
+    print_json,
+    say,
+)
+from erasable.errors import ConfigurationError, EmptiedClassWarning, ReceiptNotWrittenError, StoreError
 
 if TYPE_CHECKING:
     from erasable.audit.keys import PrivateKey
 
-_NO_SUBJECTS = "this model stores no subjects, so none could be found: rows can only be named by --id."
-
 
 def forget(
-    model: Annotated[Path, typer.Argument(help="The model file.", show_default=False, readable=False)],
+    model: ModelPath,
     id: Annotated[
         list[str] | None, typer.Option(metavar="ID", help="Id of a row; may be given again.", show_default=False)
     ] = None,
@@ -69,7 +78,6 @@ def forget(
 
     - `erasable forget model.erasable --subjects-file leavers.txt --receipt out.json --key signer.pem`
     """
-    from erasable.errors import ConfigurationError, EmptiedClassWarning, ReceiptNotWrittenError
     from erasable.operations.forget import forget as forget_in_file
     from erasable.operations.requests import Names
 
@@ -96,7 +104,7 @@ def forget(
             raise
     note_doubt(model)
     report = done.report
-    warnings = [*([_NO_SUBJECTS] if done.blind else []), *(str(warning.message) for warning in told)]
+    warnings = [*([NO_SUBJECTS] if done.blind else []), *(str(warning.message) for warning in told)]
     if as_json:
         print_json(
             {
@@ -135,8 +143,6 @@ def _signer(
     receipt: Path | None, key: Path | None, passphrase_file: Path | None, *, ask: bool, after_only: bool
 ) -> PrivateKey | None:
     """The key, once everything that a receipt needs was found to be there: before anything is forgotten."""
-    from erasable.errors import ConfigurationError, StoreError
-
     if receipt is None:
         if key is not None or passphrase_file is not None or ask or after_only:
             raise ConfigurationError(

@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from erasable.cli._shared import Json, counted, print_json, say, say_cells, visible
+from erasable.cli._shared import NO_SUBJECTS, Json, ModelPath, counted, print_json, say, say_cells, visible
+from erasable.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from erasable.models.access import StoredRows
-
-if TYPE_CHECKING:
     from erasable.operations.inspect import Inspection
 
 
 def inspect(
-    model: Annotated[Path, typer.Argument(help="The model file.", show_default=False, readable=False)],
+    model: ModelPath,
     rows: Annotated[
         bool, typer.Option("--rows", help="List id, subject and label of every core row: they are personal data.")
     ] = False,
@@ -61,10 +60,11 @@ def inspect(
 
     - `erasable inspect model.erasable --subject customer-007 --csv`
     """
-    from erasable.errors import ConfigurationError
     from erasable.operations.inspect import inspect as look
 
     if schema:
+        if subject or id or rows or as_csv or learnt is not None:
+            raise ConfigurationError("--schema prints the schema and nothing else: leave the other options out.")
         _print_schema(model, as_json)
         return
     if subject or id:
@@ -117,8 +117,7 @@ def _show_rows_of(
         ids=Names(tuple(ids or ()), called="--id"),
         subjects=Names(tuple(subjects or ()), called="--subject"),
     )
-    blind = "this model stores no subjects, so none could be found: rows can only be named by --id."
-    warnings = [blind] if subjects and not stored.has_subjects else []
+    warnings = [NO_SUBJECTS] if subjects and not stored.has_subjects else []
     if as_json:
         print_json({"model": str(model), **stored.as_json(), "warnings": warnings})
         return

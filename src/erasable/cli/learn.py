@@ -21,6 +21,7 @@ from erasable.cli._shared import (
     TargetColumns,
     TargetRanges,
     Timeout,
+    counted,
     dialect_of,
     note_doubt,
     print_json,
@@ -28,13 +29,14 @@ from erasable.cli._shared import (
     say,
     show_scores,
 )
+from erasable.errors import ConfigurationError
 
 KeyType = Literal["int", "str"]
 Order = Literal["hashed", "given"]
 Loss = Literal["squared", "logistic"]
 LabelType = Literal["int", "str", "float", "bool"]
 Engine = Literal["local", "torch", "dask"]
-_TYPES: dict[str, type] = {"int": int, "str": str, "float": float, "bool": bool}
+_TYPES: dict[str | None, type | None] = {None: None, "int": int, "str": str, "float": float, "bool": bool}
 _SECRET = -1  # a key that is to be drawn
 
 
@@ -264,12 +266,8 @@ def learn(
         _refuse({"--random-state": random_state}, "is the key of the hashed order, and --order given has none")
     if target_range:
         options["target_range"] = ranges_of(target_range)
-    heads: dict[str, Any] = {
-        "loss": loss,
-        "alpha": alpha,
-        "class_weight": _class_weights(class_weight),
-        "sample_rate": sample_rate,
-    }
+    heads: dict[str, Any] = {"loss": loss, "alpha": alpha, "sample_rate": sample_rate}
+    heads["class_weight"] = _class_weights(class_weight)
     if kernel is None:
         options |= {"kappa": kappa, "horizon": horizon, "fit_intercept": intercept, **heads}
         _refuse({"--gamma": gamma}, "is for kernels: name one with --kernel")
@@ -298,9 +296,9 @@ def learn(
             weight=weight,
             ignore=ignore or (),
             schema=schema,
-            label_type=_TYPES[label_type] if label_type else None,
-            id_type=_TYPES[id_type] if id_type else None,
-            subject_type=_TYPES[subject_type] if subject_type else None,
+            label_type=_TYPES[label_type],
+            id_type=_TYPES[id_type],
+            subject_type=_TYPES[subject_type],
             n_features=features,
             kernel=kernel,
             parameters={name: value for name, value in options.items() if value is not None},
@@ -331,7 +329,8 @@ def learn(
         print_json({"model": str(out), **told})
         return
     share = f" ({report.core_rows_added / report.rows:.1%})" if report.rows else ""
-    say(f"{report.rows:,} rows learnt; {report.core_rows_added:,}{share} became core rows, the others left no trace.")
+    rest = ", the others left no trace" if report.core_rows_added < report.rows else ""
+    say(f"{counted(report.rows, 'row')} learnt; {report.core_rows_added:,}{share} became core rows{rest}.")
     for k, one in enumerate(report.rounds if engine is not None else (), 1):
         say(
             f"Round {k}: {one.rows:,} rows screened in {one.screening_seconds:.1f} s, {one.survivors:,} survived, "
@@ -346,7 +345,7 @@ def learn(
         say(f"{report.rows_replaced:,} stored rows with ids of these were forgotten first.")
     if report.rows_without_weight:
         say(f"{report.rows_without_weight:,} of these rows have a weight that rounds to zero, and were left out.")
-    say(f"{out} holds {report.core_rows:,} core rows in {done.bytes:,} bytes.")
+    say(f"{out} holds {counted(report.core_rows, 'core row')} in {done.bytes:,} bytes.")
     if done.score is not None:
         say(f"Before they were learnt, {done.score.rows:,} of the last rows were predicted: {done.score.line}.")
     if done.encoding is not None:
@@ -364,8 +363,6 @@ def _suppressed(path: Path | None, key: Path | None) -> Any:
     if path is None and key is None:
         return None
     if path is None or key is None:
-        from erasable.errors import ConfigurationError
-
         raise ConfigurationError("--suppressed and --key go together: give both, the list and the operator's key.")
     from erasable.service.suppression import read_list
 
@@ -388,7 +385,6 @@ def _chosen(engine: str | None, scheduler: str | None, workers: int | None) -> A
 
 
 def _permissions(mode: str) -> int:
-    from erasable.errors import ConfigurationError
     from erasable.store import check_mode
 
     try:
@@ -401,8 +397,6 @@ def _permissions(mode: str) -> int:
 
 def _class_weights(given: list[str] | None) -> str | dict[str, float] | None:
     """``--class-weight`` as it was given: a word, or texts of labels with numbers."""
-    from erasable.errors import ConfigurationError
-
     if not given:
         return None
     if given == ["balanced"]:
@@ -422,7 +416,6 @@ def _class_weights(given: list[str] | None) -> str | dict[str, float] | None:
 
 
 def _refuse(options: dict[str, Any], why: str) -> None:
-    from erasable.errors import ConfigurationError
 
     for name, value in options.items():
         if value is not None:

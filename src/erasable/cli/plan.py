@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from erasable.cli._exits import OPTIONS, as_option
 from erasable.cli._shared import (
     Bars,
     Decimal,
@@ -41,8 +42,6 @@ if TYPE_CHECKING:
     from erasable.tables import Dialect, Table
 
 _NAMED = ("margin", "digits")
-# Arguments of the operation whose options have other names than theirs.
-_OPTIONS = {"ids": "id", "subjects": "subject", "fit_intercept": "intercept"}
 
 
 def plan(
@@ -234,16 +233,12 @@ def as_typed(text: str) -> str:
     from erasable.operations.plan import plan as operation
 
     ours = inspect.signature(plan).parameters
-    names = [name for name in inspect.signature(operation).parameters if _OPTIONS.get(name, name) in ours]
+    names = [name for name in inspect.signature(operation).parameters if OPTIONS.get(name, name) in ours]
     word, long = "|".join(names), "|".join(name for name in names if "_" in name)
-
-    def option(found: re.Match[str]) -> str:
-        return "--" + _OPTIONS.get(found[1], found[1].replace("_", "-"))
-
     text = re.sub(r"\bweight=", "weights=", text)  # as readers of tables call it
-    text = re.sub(rf"\b({word})='?([\w.]*\w)'?", lambda found: f"{option(found)} {found[2]}", text)
-    text = re.sub(rf"(?<!-)\b({word})(?:=|(?= must | needs ))", option, text)
-    return re.sub(rf"\b({long})\b", option, text)
+    text = re.sub(rf"\b({word})='?([\w.]*\w)'?", lambda found: f"{as_option(found)} {found[2]}", text)
+    text = re.sub(rf"(?<!-)\b({word})(?:=|(?= must | needs ))", as_option, text)
+    return re.sub(rf"\b({long})\b", as_option, text)
 
 
 def _is_named(files: list[str]) -> bool:
@@ -311,7 +306,7 @@ def _read(
         if dialect is not None:
             raise ConfigurationError(f"--sep, --encoding and --decimal are for CSV, and {name} is none.")
         return make_margin() if name == "margin" else load_bundled()
-    paths = files_of(files) or [Path("-")]
+    paths = files_of(files)
     missing = [str(path) for path in paths if not path.is_file()]
     if missing:
         raise ConfigurationError(
@@ -320,9 +315,9 @@ def _read(
         )
     if len(paths) == 1 and paths[0].name.endswith("_train.npz") and weights is None and not targets:
         return load_split(paths[0], **roles).train
-    if targets == () and nameless_form(paths) is None:
+    if targets == () and nameless_form(files) is None:
         targets = (roles["label"],)
-    return load_table(paths, **roles, weight=weights, targets=targets or (), dialect=dialect)
+    return load_table(files, **roles, weight=weights, targets=targets or (), dialect=dialect)
 
 
 def _show(found: Plan, command: str | None, line: str, out: Path | None) -> None:

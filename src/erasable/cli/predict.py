@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,13 +13,16 @@ from erasable.cli._shared import (
     Decimal,
     Encoding,
     Json,
+    ModelPath,
     Sep,
+    counted,
     dialect_of,
     print_json,
     say,
     show_scores,
     visible,
 )
+from erasable.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from erasable.schemas import EncodingReport
@@ -32,7 +34,7 @@ _BY_POSITION = (
 
 
 def predict(
-    model: Annotated[Path, typer.Argument(help="The model file.", show_default=False, readable=False)],
+    model: ModelPath,
     data: Annotated[
         list[str],
         typer.Argument(
@@ -85,15 +87,14 @@ def predict(
     import sys
 
     from erasable.cli.schema import report_as_json, show_report
-    from erasable.errors import ConfigurationError
     from erasable.models.files import read_model
     from erasable.operations.predict import by_position, predict_table, refuse_overwriting, write_records
     from erasable.tables.reading import listed
 
     if as_json and out in (None, "-"):
         raise ConfigurationError("--json tells what was done, so the predictions need a file: give -o FILE.")
-    refuse_overwriting(out, model, data)
     loaded, _ = read_model(model)
+    refuse_overwriting(out, model, data)
     warnings = [_BY_POSITION] if by_position(loaded, data) else []
     tally = None
     if label is not None or target:
@@ -136,7 +137,7 @@ def predict(
         say(f"note: the model does not use these columns of the table: {listed([*map(repr, unused)])}", aside=True)
     for warning in warnings:
         say(f"warning: {warning}", aside=True)
-    say(f"{rows:,} rows predicted", aside=True)
+    say(f"{counted(rows, 'row')} predicted", aside=True)
     for report in told:
         show_report(replace(report, extra=()), aside=True)  # those are among the unused columns
     if scores is not None:

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from erasable.cli._shared import Json, print_json, say
+from erasable.errors import ConfigurationError
 
 
 def purge(
@@ -28,7 +29,6 @@ def purge(
 
     - `erasable purge --before 2026-01-01`
     """
-    from erasable.errors import ConfigurationError
     from erasable.service.ledger import Ledger
     from erasable.service.settings import Settings
     from erasable.service.suppression import read_key

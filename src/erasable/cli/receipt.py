@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from erasable.cli._shared import Bars, Json, console, print_json, say, text_table
+from erasable.errors import OtherStateError, StateFormatError
 
 if TYPE_CHECKING:
     from erasable.audit.receipts import Receipt
@@ -15,17 +16,15 @@ if TYPE_CHECKING:
 app = typer.Typer(name="receipt", help="Receipts of what was forgotten.", no_args_is_help=True)
 
 
-@app.callback()
-def receipts() -> None:
-    """Receipts of what was forgotten."""
-
-
 @app.command()
 def verify(
-    file: Annotated[Path, typer.Argument(help="The receipt.", show_default=False)],
-    key: Annotated[Path, typer.Option(help="The signer's public key: a .pub.pem file.", show_default=False)],
+    file: Annotated[Path, typer.Argument(help="The receipt.", show_default=False, readable=False)],
+    key: Annotated[
+        Path, typer.Option(help="The signer's public key: a .pub.pem file.", show_default=False, readable=False)
+    ],
     state: Annotated[
-        Path | None, typer.Option(help="The model the receipt speaks of. [default: only the signature is checked]")
+        Path | None,
+        typer.Option(help="The model the receipt speaks of. [default: only the signature is checked]", readable=False),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -55,7 +54,6 @@ def verify(
 def _check_model(receipt: Receipt, path: Path, *, quiet: bool) -> int:
     """The rows that were verified in the model the receipt speaks of."""
     from erasable.audit.receipts import check_state
-    from erasable.errors import OtherStateError, StateFormatError
     from erasable.operations.verify import verify_file
 
     try:

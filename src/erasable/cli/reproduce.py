@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from erasable.cli._shared import Bars, Json, RandomState, console, print_json, text_table, unmarked
+from erasable.cli._shared import (
+    Bars,
+    IgnoredColumns,
+    Json,
+    RandomState,
+    console,
+    print_json,
+    print_whole,
+    say,
+    text_table,
+    unmarked,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -88,12 +99,7 @@ def reproduce(
     ] = None,
     id: Annotated[str | None, typer.Option(help="Column of the row ids in a file.")] = None,
     subject: Annotated[str | None, typer.Option(help="Column that says whose row it is, for order `subject`.")] = None,
-    ignore: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Column of a file that is no feature; may be given again.", metavar="COLUMN", show_default=False
-        ),
-    ] = None,
+    ignore: IgnoredColumns = None,
     as_json: Json = False,
 ) -> None:
     """Compare ways of forgetting, as in the paper, on its data or on yours.
@@ -127,7 +133,6 @@ def reproduce(
     )
     from erasable.research.reproduce import reproduce as run
 
-    screen = console(stderr=True, highlight=True)
     folder = out if out is not None else Path("reproduction") / Settings(dataset).name
     if dataset == "svm":
         make_folder(folder)
@@ -135,11 +140,14 @@ def reproduce(
         if as_json:
             print_json({"figures": [str(folder / name) for name in ("figure1.png", "figure1.svg")]})
         else:
-            screen.print(f"[bold]{unmarked(str(folder / 'figure1.png'))}[/] and figure1.svg")
+            say(f"{folder / 'figure1.png'} and figure1.svg", aside=True)
         return
     if dataset == "deletion-time":
         found = measure_deletion_time(
-            20_000 if quick else 200_000, kappa=kappa or 0.2, capacity=capacity or 1.0, random_state=random_state
+            20_000 if quick else 200_000,
+            kappa=0.2 if kappa is None else kappa,
+            capacity=1.0 if capacity is None else capacity,
+            random_state=random_state,
         )
         if as_json:
             print_json({"deletion_time": deletion_time_as_json(found)})
@@ -170,12 +178,8 @@ def reproduce(
         schema=schema,
     )
     command = "erasable " + shlex.join(sys.argv[1:])
-    try:
-        with Bars(quiet=as_json, remaining=True) as bars:
-            results = run(settings, folder, fresh=fresh, watch=bars.tick, command=command)
-    except KeyboardInterrupt:
-        screen.print("stopped; the same command continues where it was")
-        raise typer.Exit(130) from None
+    with Bars(quiet=as_json, remaining=True) as bars:
+        results = run(settings, folder, fresh=fresh, watch=bars.tick, command=command)
     if as_json:
         print_json(results)
         return
@@ -198,6 +202,6 @@ def reproduce(
 
 def _show(page: Console, table: TextTable) -> None:
     shown = text_table(table.title, table.head, table.rows, bold=lambda row: row[0].startswith("Algorithm 1"))
-    page.print(shown)
+    print_whole(page, shown)
     for note in table.notes:
         page.print(unmarked(note), style="dim")

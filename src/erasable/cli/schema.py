@@ -21,6 +21,7 @@ from erasable.cli._shared import (
     say,
     text_table,
 )
+from erasable.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from erasable.schemas import Draft, EncodingReport
@@ -99,8 +100,6 @@ def schema(
 
     - `erasable schema more.csv --check schema.toml`
     """
-    from erasable.errors import ConfigurationError
-
     roles: dict[str, Any] = {"label": label, "target": target or (), "id": id, "weight": weight}
     drafting = [*(f"--{n}" for n, v in roles.items() if v), *(["--subject"] if subject else [])]
     drafting += [*(["--ignore"] if ignore else []), *(["--from-public"] if from_public else [])]
@@ -131,7 +130,6 @@ def _draft(
     written: list[str],
     as_json: bool,
 ) -> None:
-    from erasable.errors import ConfigurationError
     from erasable.operations.schemas import check_names, draft_table, write_schema
 
     if out is None and not as_json:

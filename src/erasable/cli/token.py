@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from erasable.cli._shared import Json, print_json, say, say_cells
+from erasable.errors import ConfigurationError
 
 app = typer.Typer(name="token", help="Bearer tokens of the service.", no_args_is_help=True)
 
@@ -37,7 +38,6 @@ def make(
 
     - `erasable token make privacy-desk --scope erase --days 90`
     """
-    from erasable.errors import ConfigurationError
     from erasable.service.tokens import make_token
 
     if days is not None and not 0 < days <= 36_500:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from erasable.cli._shared import Bars, Json, print_json, say
+from erasable.cli._shared import Bars, Json, ModelPath, print_json, say
+from erasable.errors import StateFormatError, VerificationError
 
 
 def verify(
-    model: Annotated[Path, typer.Argument(help="The model file.", show_default=False)],
+    model: ModelPath,
     as_json: Json = False,
 ) -> None:
     """Learn the stored core rows again, from nothing, and compare everything with what the file holds.
@@ -24,7 +21,6 @@ def verify(
 
     - `erasable verify model.erasable`
     """
-    from erasable.errors import StateFormatError, VerificationError
     from erasable.operations.verify import verify_file
 
     try:

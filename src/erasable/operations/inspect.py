@@ -19,15 +19,14 @@ from erasable.core.target_grid import Range, off_grid
 from erasable.errors import ConfigurationError, ErasableError, StateFormatError
 from erasable.models.access import StoredRows, stored_rows
 from erasable.models.access import rows_of as rows_in_state
-from erasable.models.files import KINDS, known_meta, refuse_odd_size
+from erasable.models.files import KINDS, known_meta, naming, refuse_odd_size
 from erasable.models.kernel_state import KernelState
 from erasable.models.linear_configuration import grid_of
 from erasable.models.shards import SHARDED, Fetch, from_files, shards_of
-from erasable.operations.requests import Names, keys_named
+from erasable.operations.requests import KEY_TYPES, Names, keys_named
 from erasable.store import read as read_file
 from erasable.store import side_files
 
-_KEY_TYPES = {"int": int, "str": str, "bytes": bytes, None: None}
 # What the header says beside the configuration.
 _NOT_CONFIGURATION = {"format", "version", "checksum", "classes", "class_kind", "id_kind", "subject_kind", "shards"}
 
@@ -175,7 +174,7 @@ def rows_of(
     def look(head: Buffer, fetch: Fetch) -> StoredRows:
         meta, tensors = _sealed(head)
         asked = [
-            keys_named(given, _KEY_TYPES[meta[kind]]) for given, kind in ((ids, "id_kind"), (subjects, "subject_kind"))
+            keys_named(given, KEY_TYPES[meta[kind]]) for given, kind in ((ids, "id_kind"), (subjects, "subject_kind"))
         ]
         if meta["format"] in SHARDED:
             return rows_in_state(from_files(head, fetch), *asked)
@@ -195,8 +194,9 @@ def _looked_into(path: str | os.PathLike[str], look: Callable[[Buffer, Fetch], T
         except (AttributeError, KeyError, IndexError, OverflowError, TypeError, ValueError) as error:
             raise StateFormatError("not a state: what its header says does not fit together.") from error
 
-    refuse_odd_size(path)
-    return read_file(path, guarded, parts_of=shards_of)
+    with naming(path):
+        refuse_odd_size(path)
+        return read_file(path, guarded, parts_of=shards_of)
 
 
 def _sealed(head: Buffer) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:

@@ -268,6 +268,10 @@ def _opened(path: Path | None) -> Iterator[TextIO]:
         with open(half, "x", encoding="utf-8", newline="") as file:
             yield file
         os.replace(half, path)
+    except OSError as error:
+        if error.filename == str(half):
+            error.filename = str(path)  # as it was asked for
+        raise
     finally:
         half.unlink(missing_ok=True)
 

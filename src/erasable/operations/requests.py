@@ -23,6 +23,8 @@ from erasable.models.reports import ForgetReport
 from erasable.models.rows import Named
 from erasable.store import check_timeout
 
+#: What ids and subjects are, by what the header of a file says of them.
+KEY_TYPES: dict[str | None, type | None] = {"int": int, "str": str, "bytes": bytes, None: None}
 _WHOLE = re.compile(r"-?[0-9]{1,40}")
 
 

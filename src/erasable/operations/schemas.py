@@ -192,6 +192,8 @@ def look_at(source: Any, *, k: int = 20, dialect: Dialect | None = None) -> list
 
     with _raw_stream(source, dialect) as stream:
         gathered = gathered_blocks(noted(stream.raw_blocks()), everything=True)
+    if not gathered.n_rows:
+        raise InputError("there are no rows to look at.")
     kinds: dict[str, str] = {}
     with suppress(InputError, ConfigurationError):  # too few rows, or no column that says anything
         columns = draft_gathered(gathered, k=k).schema.columns

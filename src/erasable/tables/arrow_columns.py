@@ -293,7 +293,8 @@ def not_numeric(path: Path, unfit: Mapping[str, str]) -> InputTypeError:
         problem, need = f"{len(unfit)} columns must be numeric or boolean to be features: {found}", "They need"
     return InputTypeError(
         f"{path.name}: {problem}. {need} a public schema, which `erasable schema` drafts (a coding fitted "
-        "on rows would be a trace of them), or can be left out with ignore=."
+        "on rows would be a trace of them); ids and subjects are named with id= and subject=, and others can be left "
+        "out with ignore=."
     )
 
 

@@ -26,6 +26,7 @@ from erasable.tables.table import Table
 
 TEXT_BLOCK = 2**20  # bytes that are parsed at once: a block of ours is put together from these
 _AT = re.compile(r"CSV column #(\d+)")
+_CELLS = re.compile(r"Expected (\d+) columns, got (\d+)")
 _SWAPPED = str.maketrans(",.", ".,")
 _NUMBER_WITH = r"^[ \t\n\r\v\f]*[+-]?([0-9]+{0}[0-9]*|{0}[0-9]+)([eE][+-]?[0-9]+)?[ \t\n\r\v\f]*$"
 _WANTED = {int: "an integer", bool: "true or false", float: "a number"}
@@ -63,7 +64,7 @@ class CsvSource(ArrowSource):
     ) -> None:
         weights: Kinds = {} if roles.weight is None else {"weight": float}
         self._path, self._given, self.once = path, {**kinds, **weights}, pipe is not None
-        self._dialect = dialect
+        self._dialect, self._shown = dialect, list[str]()
         self._pipe: Iterator[bytes] | None = None if pipe is None else self._rows_of(pipe)
         schema, self._names = self._first_block(roles)
         # By place when the first line may hold a row instead of names.
@@ -91,8 +92,7 @@ class CsvSource(ArrowSource):
             schema = self._table(first, convert).schema
             return schema, schema.names  # pyarrow decodes names when they are asked for
 
-        form = f"CSV in {self._dialect.encoding or 'utf-8'} with {self._dialect.sep!r} between cells"
-        return read_or_refuse(look, self._path, form, " Say how it is written with sep= and encoding=.")
+        return self._refused(look)
 
     def _parts(self) -> Generator[bytes, None, None]:
         """The text in runs of whole rows. They are read here, since what pyarrow's threads read they may read late."""
@@ -220,20 +220,21 @@ class CsvSource(ArrowSource):
         return table
 
     def _refused(self, read: Callable[[], Any]) -> Any:
-        """What ``read`` gives, or an error that names the column that is not numeric all the way down."""
-        try:
-            return read()
-        except ErasableError:
-            raise
-        except Exception as error:
-            found = _AT.search(str(error))
-            kind = type(error).__name__
-        if found and int(found[1]) < len(self._shown):
-            raise not_numeric(self._path, {self._shown[int(found[1])]: "something else in some rows"})
-        raise InputError(
-            f"{self._path.name} cannot be read as CSV ({kind}): it may be cut short or damaged, or its lines may have "
-            "different numbers of cells."
-        )
+        """What ``read`` gives, or an error that says how the text would have to be written."""
+        form = f"CSV in {self._dialect.encoding or 'utf-8'} with {self._dialect.sep!r} between cells"
+        hint = " Say how it is written with sep= and encoding=."
+        return read_or_refuse(read, self._path, form, hint, self._explained)
+
+    def _explained(self, text: str) -> ErasableError | None:
+        """What pyarrow's message tells: a column that is not numeric all the way down, or lines that do not match."""
+        if (found := _AT.search(text)) and int(found[1]) < len(self._shown):
+            return not_numeric(self._path, {self._shown[int(found[1])]: "something else in some rows"})
+        if found := _CELLS.search(text):
+            return InputError(
+                f"{self._path.name} cannot be read as CSV: its lines have different numbers of cells, {found[1]} in "
+                f"the first and {found[2]} in another. Correct it, or say with sep= what stands between cells."
+            )
+        return None
 
 
 def _swapped(column: Any) -> Any:

@@ -74,7 +74,7 @@ def _matched(path: Path) -> list[Path]:
 
 
 def _in_folder(folder: Path) -> list[Path]:
-    """The Parquet files below a folder, sorted by their paths as text; the folder itself where there are none.
+    """The Parquet files below a folder, sorted by their paths as text.
 
     Files and folders whose names begin with a point or an underscore are passed over, as other readers do.
     """
@@ -82,7 +82,9 @@ def _in_folder(folder: Path) -> list[Path]:
     inner = [path.relative_to(folder) for path in found]
     kept = [path for path in inner if not any(part.startswith(("_", ".")) for part in path.parts)]
     check_no_columns_in_names([str(path) for path in kept], folder.name)
-    return [folder / path for path in kept] or [folder]
+    if not kept:
+        raise InputError(f"{folder} is a folder without .parquet files: give the path of a file, or a pattern.")
+    return [folder / path for path in kept]
 
 
 class JoinedSource(Source):

@@ -117,7 +117,13 @@ def existing_file(path: Path) -> Path:
     return path
 
 
-def read_or_refuse(read: Callable[[], T], path: Path, form: str, hint: str = "") -> T:
+def read_or_refuse(
+    read: Callable[[], T],
+    path: Path,
+    form: str,
+    hint: str = "",
+    explain: Callable[[str], ErasableError | None] = lambda text: None,
+) -> T:
     """What ``read`` gives; when it fails, an error without the entries that the reader's own message may quote.
 
     Parameters
@@ -128,6 +134,8 @@ def read_or_refuse(read: Callable[[], T], path: Path, form: str, hint: str = "")
         What the file was taken for.
     hint : str, optional
         Ends the message.
+    explain : callable, optional
+        From the reader's message to a better error, where it tells what is wrong.
 
     Raises
     ------
@@ -138,14 +146,15 @@ def read_or_refuse(read: Callable[[], T], path: Path, form: str, hint: str = "")
     except ErasableError:
         raise
     except PermissionError:
-        kind = ""
+        problem: ErasableError = InputError(
+            f"{path.name} cannot be opened: permission was denied; check who may read it."
+        )
     except Exception as error:  # readers of damaged files raise anything
         kind = type(error).__name__
-    if not kind:
-        raise InputError(f"{path.name} cannot be opened: permission was denied; check who may read it.")
-    raise InputError(  # here and not above, where it would carry the original, and with it values, along
-        f"{path.name} cannot be read as {form} ({kind}): it may be cut short, damaged, or of another format.{hint}"
-    )
+        problem = explain(str(error)) or InputError(
+            f"{path.name} cannot be read as {form} ({kind}): it may be cut short, damaged, or of another format.{hint}"
+        )
+    raise problem  # here and not above, where it would carry the original, and with it values, along
 
 
 def refused_each(items: Iterator[T], path: Path, form: str) -> Iterator[T]:

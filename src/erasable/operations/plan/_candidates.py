@@ -184,8 +184,7 @@ def storing_all(parameters: Parameters) -> Parameters:
 def learnt(model: Estimator, parameters: Parameters, X: Any, y: Any, ids: Any) -> Estimator | None:
     """A model of these rows; None where it stores none."""
     fresh = type(model)(**{**model.get_params(), **parameters})
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what is tried warns of nothing
+    with warnings.catch_warnings(action="ignore"):  # what is tried warns of nothing
         fresh.fit(X, y, ids=ids)
     return fresh if fresh.n_core_ else None
 
