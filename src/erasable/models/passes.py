@@ -20,7 +20,7 @@ import numpy.typing as npt
 from erasable.core.keyed_hash import Hashes, keyed_hash
 from erasable.core.names import each_owner
 from erasable.errors import ConfigurationError, InputError
-from erasable.models.blocks import Block, Held, Mask, Rows
+from erasable.models.blocks import Block, Held, Rows
 from erasable.models.checks import check_ids, check_subjects, next_id
 from erasable.models.keys import Column, as_key_column, as_subject_column, label_type, refuse_kind
 from erasable.models.model import Model
@@ -28,6 +28,7 @@ from erasable.schemas import EncodedTable, EncodingReport
 
 LAST_EIGHTH = 7 * 2**61  # of the hashes
 _NUMBERS_END = 2**63
+_MOST = 0.75  # of the rows of a block
 
 Screening = Callable[[Any], npt.NDArray[np.bool_]]
 
@@ -225,14 +226,15 @@ class Sieve:
         seen.settled += int(np.count_nonzero(hashes < np.uint64(self.first)))
         left = seen.held.within(hashes)
         if self.screen is not None and left.any():
-            if 2 * np.count_nonzero(left) < len(rows):  # else it costs less to screen some in vain than to copy most
-                rows, hashes = rows.take(left), hashes[left]
-                left = np.ones(len(rows), dtype=bool)
-            may: Mask = self.screen(self.model.prepared(rows.X))
+            raw, most, may = self.model.prepared(rows.X), _MOST * len(rows), left.copy()
+            if np.count_nonzero(left) < most:  # else it costs less to screen some in vain than to gather most
+                may[left] = self.screen(self.model.in_order(raw, np.flatnonzero(left)))
+            else:
+                may &= self.screen(raw)
             always = self.model.always_kept(rows.ids)
-            may = may if always is None else may | always
-            seen.settled += int(np.count_nonzero(left & ~may))
-            left &= may
+            may = may if always is None else may | (left & always)
+            seen.settled += int(np.count_nonzero(left)) - int(np.count_nonzero(may))
+            left = may
         seen.held.offer(rows.take(left), hashes[left])
 
     # -- names -----------------------------------------------------------------------------------------------------
