@@ -97,7 +97,7 @@ def stages():
         finite_here=(validated, "_seen_to_be_finite"),
         finite_there=(DeviceRows, "unfit"),
         checking_names=(passes.Sieve, "checked"),
-        hashing=(passes, "keyed_hash"),
+        hashing=(passes.Sieve, "hashed"),
         setting_up_the_screen=(DeviceScreen, "ready"),
         screening=(_Ready, "survivors"),
         picking_rows=(Rows, "take"),

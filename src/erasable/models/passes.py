@@ -21,7 +21,7 @@ from erasable.core.keyed_hash import Hashes, keyed_hash
 from erasable.core.names import each_owner
 from erasable.errors import ConfigurationError, InputError
 from erasable.models.blocks import Block, Held, Rows
-from erasable.models.checks import check_ids, check_subjects, next_id
+from erasable.models.checks import check_subjects, distinct_ids, next_id, refuse_known
 from erasable.models.keys import Column, as_key_column, as_subject_column, label_type, refuse_kind
 from erasable.models.model import Model
 from erasable.schemas import EncodedTable, EncodingReport
@@ -31,6 +31,7 @@ _NUMBERS_END = 2**63
 _MOST = 0.75  # of the rows of a block
 
 Screening = Callable[[Any], npt.NDArray[np.bool_]]
+Hashing = Callable[[Any, int], Hashes]
 
 
 class Limits(NamedTuple):
@@ -158,6 +159,10 @@ class Sieve:
         The budget for rows that are shown; None for none.
     check : callable or None
         Makes of a block as it came one as :class:`~erasable.models.blocks.Block` has it, or refuses it.
+    hashing : callable or None
+        Hashes ids, as ``keyed_hash`` does.
+    distinct : bool
+        Whether all ids of the table are known to be.
     """
 
     model: Model
@@ -172,6 +177,8 @@ class Sieve:
     allow_no_subject: bool = False
     offered: Any = None
     check: Callable[[Any], Block] | None = None
+    hashing: Hashing | None = None
+    distinct: bool = False
 
     def nothing(self, limits: Limits = _NO_LIMITS) -> Seen:
         """What is seen of no rows."""
@@ -199,7 +206,7 @@ class Sieve:
             n, known = len(block.y), getattr(block, "known", None)
             if known is None or known.rows is None:
                 rows = self.checked(block, low, seen) if self.looking else self.again(block, low)
-                hashes = keyed_hash(rows.ids, self.key)
+                hashes = self.hashed(rows.ids)
                 if known is not None and len(rows) == n:  # of fewer there would be a copy to hold
                     known.note(rows, hashes)
             else:
@@ -212,9 +219,13 @@ class Sieve:
             self._sift(rows, hashes, seen)
         return seen
 
+    def hashed(self, ids: Column) -> Hashes:
+        """The hashes of some ids."""
+        return keyed_hash(ids, self.key) if self.hashing is None else self.hashing(ids, self.key)
+
     def _look(self, rows: Rows, hashes: Hashes, limits: Limits, seen: Seen) -> None:
         """What is done with every row, once."""
-        if not isinstance(rows.ids, range):
+        if not (self.distinct or isinstance(rows.ids, range)):
             repeated = limits.repeated
             seen.hashes.append(hashes if repeated is None else hashes[hashes < np.uint64(repeated)])
         if seen.shown is not None:
@@ -248,8 +259,11 @@ class Sieve:
             seen.note_kind("labels", label_type(block.y))
         model.check_names_given(block.ids)
         seen.note_numbered(block.ids is None)
-        ids = self._numbered(low, n) if block.ids is None else check_ids(block.ids, n, model.core.place)
-        assert ids is not None
+        if block.ids is None:
+            ids = self._numbered(low, n)
+        else:
+            ids = block.ids if self.distinct else distinct_ids(block.ids, n)
+            refuse_known(ids, model.core.place)
         self._note_names(ids, "ids", seen)
         subjects = None
         if block.subjects is not None:
@@ -311,6 +325,10 @@ class Engine:
     def screening(self, model: Model) -> Screening | None:
         """The screen of a model as it is now, for rows to be sifted with where this engine does that."""
         return model.screening()
+
+    def hashing(self) -> Hashing | None:
+        """What hashes ids where this engine looks at rows; None for the processor."""
+        return None
 
     def seen(self, blocks: Any, sieve: Sieve, limits: Callable[[], Limits]) -> Iterator[Seen]:
         """What a sieve sees of all blocks, part by part, in any order.

@@ -249,6 +249,8 @@ class _Rounds:
             self.allow_no_subject,
             self.offered,
             self.check,
+            self.engine.hashing(),
+            getattr(self.blocks, "distinct", False),
         )
         total = sieve.nothing(Limits(held=self._end(first, screen)))
 

@@ -13,7 +13,7 @@ from erasable.core.device_rows import DeviceRows, here
 from erasable.core.selector import Progress
 from erasable.errors import InputError
 from erasable.models.blocks import Block, Known, first_rows
-from erasable.models.checks import check_ids, check_subjects
+from erasable.models.checks import check_subjects, distinct_ids
 from erasable.models.model import Model
 from erasable.models.passes import Engine
 from erasable.models.reports import LearnReport
@@ -52,6 +52,8 @@ class Slices:
         When ids repeat, and where lengths do not match.
     """
 
+    distinct = True
+
     def __init__(
         self,
         model: Model,
@@ -68,7 +70,7 @@ class Slices:
         weights = model.checked_weights(sample_weight, n)
         if weights is not None and not weights.any():
             raise InputError("every weight (sample_weight=) rounds to zero, so there is nothing to learn.")
-        keys = None if ids is None else check_ids(ids, n, {})
+        keys = None if ids is None else distinct_ids(ids, n)
         owners = None
         if subjects is not None:
             owners = check_subjects(subjects, n, None, allow_no_subject=allow_no_subject)
