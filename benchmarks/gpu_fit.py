@@ -143,7 +143,7 @@ def whole_fit(run):
         found.setdefault("digests", {})[name] = clf.state_digest()
     found["same_digest"] = len(set(found.pop("digests").values())) == 1
 
-    clf = fitted(run, found, "from_the_device", there[:n], answers)
+    clf = fitted(run, found, "from_the_device", there[:n], answers, threads=2)
     found["accuracy"] = float(np.mean(clf.predict(test) == wanted))
     run.sync()
     began = time.perf_counter()

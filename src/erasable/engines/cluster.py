@@ -72,6 +72,8 @@ class Dask(Engine):
     >>> engine = Dask("tcp://10.0.0.1:8786")  # nothing is asked of it yet
     """
 
+    sends = True
+
     def __init__(
         self,
         scheduler: Any = None,

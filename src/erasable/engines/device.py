@@ -339,21 +339,25 @@ def probe(torch: Any, device: Any, rows: int, d: int) -> None:
     EngineError
     """
     rng = np.random.default_rng(13)
-    odd = rng.integers(2**11, 2**12, (_PROBE_ROWS, d)) * 2 + 1
-    signs = np.zeros((d, d), dtype=np.int64)
-    stride = -(-d // 1024)
-    for j in range(stride):
-        signs[j::stride, j::stride] = rng.choice([-1, 1], signs[j::stride, j::stride].shape)
-    few = np.sign(rng.standard_normal((_PROBE_ROWS, d))) * (np.arange(d) % stride == 0)
-    many = rng.integers(2**11, 2**12, (d, d)) * 2 + 1
-    long = rng.uniform(1.0, 2.0, (d, d)).astype(np.float32)
+    class_of = np.arange(d) % -(-d // 1024)
+
+    def odd(*shape: int) -> Any:
+        return rng.integers(2**11, 2**12, shape, dtype=np.int16) * 2 + 1
+
+    def signs(*shape: int) -> Any:
+        return rng.integers(0, 2, shape, dtype=np.int8) * 2 - 1
+
     one, at = np.zeros((_PROBE_ROWS, d), dtype=np.float32), rng.integers(d, size=_PROBE_ROWS)
-    one[np.arange(_PROBE_ROWS), at] = rng.uniform(1.0, 2.0, _PROBE_ROWS)
-    for A, B in ((odd, signs), (few, many), (one, long)):
-        exact = (A.astype(np.float64) @ B.astype(np.float64)).astype(np.float32)  # of one product each, or integers
-        few_rows, wanted = (torch.tensor(part, dtype=torch.float32, device=device) for part in (A, exact))
+    one[np.arange(_PROBE_ROWS), at] = 1 + rng.random(_PROBE_ROWS, dtype=np.float32)
+    for A, B in (
+        (odd(_PROBE_ROWS, d), signs(d, d) * (class_of == class_of[:, None])),
+        (signs(_PROBE_ROWS, d) * (class_of == 0), odd(d, d)),
+        (one, 1 + rng.random((d, d), dtype=np.float32)),
+    ):
+        exact = A.astype(np.float64) @ B.astype(np.float64)  # integers, or of one product each
+        few, many, wanted = (torch.from_numpy(part.astype(np.float32)).to(device) for part in (A, B, exact))
         times = -(-rows // _PROBE_ROWS)
-        found = torch.mm(few_rows.repeat(times, 1)[:rows], torch.tensor(B, dtype=torch.float32, device=device))
+        found = torch.mm(few.repeat(times, 1)[:rows], many)
         if not torch.equal(found, wanted.repeat(times, 1)[:rows]):
             raise EngineError(
                 "products on the device are not in full float32, so the screen would not be safe: switch TF32 and "

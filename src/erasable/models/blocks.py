@@ -53,7 +53,7 @@ class Block(NamedTuple):
 
 
 class Known:
-    """What a first pass found of a block: its rows, checked, and their hashes. It stays where it was found."""
+    """What a first pass found of a block: its rows, checked, and their hashes."""
 
     def __init__(self) -> None:
         self.rows: Rows | None = None
@@ -62,9 +62,6 @@ class Known:
     def note(self, rows: Rows, hashes: Hashes) -> None:
         """These are the rows."""
         self.rows, self.hashes = rows, hashes
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Known, ()
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -317,10 +317,13 @@ class Engine:
         About how many bytes went from and to other processes so far.
     block_bytes : int
         About how large blocks of rows that lie in memory should be.
+    sends : bool
+        Whether rows go to other processes, in every pass anew.
     """
 
     moved = 0
     block_bytes = 2**24
+    sends = False
 
     def screening(self, model: Model) -> Screening | None:
         """The screen of a model as it is now, for rows to be sifted with where this engine does that."""
