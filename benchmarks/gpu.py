@@ -256,7 +256,7 @@ def on_the_device(run):
     screened = run.timed(lambda: screen(raw), 3)
     times, reports = [], []
     for _ in range(3):
-        more = deepcopy(clf).set_params(engine=Torch(run.name, threads=4))
+        more = deepcopy(clf).set_params(engine=Torch(run.name))
         run.sync()
         began = time.perf_counter()
         reports.append(more.learn(X, y))

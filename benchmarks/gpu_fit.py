@@ -97,7 +97,7 @@ def stages():
         finite_here=(validated, "_seen_to_be_finite"),
         finite_there=(DeviceRows, "unfit"),
         checking_names=(passes.Sieve, "checked"),
-        hashing=(passes, "keyed_hash"),
+        hashing=(passes.Sieve, "hashed"),
         setting_up_the_screen=(DeviceScreen, "ready"),
         screening=(_Ready, "survivors"),
         picking_rows=(Rows, "take"),
@@ -143,7 +143,7 @@ def whole_fit(run):
         found.setdefault("digests", {})[name] = clf.state_digest()
     found["same_digest"] = len(set(found.pop("digests").values())) == 1
 
-    clf = fitted(run, found, "from_the_device", there[:n], answers)
+    clf = fitted(run, found, "from_the_device", there[:n], answers, threads=2)
     found["accuracy"] = float(np.mean(clf.predict(test) == wanted))
     run.sync()
     began = time.perf_counter()

@@ -45,7 +45,7 @@ def as_text(found):
         "device left, the same answer in chunks; with 2 MiB:",
         f"*{found['short_of_memory']['next to none'].get('error', 'it still fitted')}*\n\nA fit of {fit['rows']:,} x",
         f"{fit['columns']:,}, {fit['core_rows']:,} core rows, accuracy {fit['accuracy']:.3f}, in seconds; stages are",
-        f"added up over four threads, in a second run:\n\n{table(_HEAD, fits)}\n\nOne digest for all of them:",
+        f"added up over all threads, in a second run:\n\n{table(_HEAD, fits)}\n\nOne digest for all of them:",
         f"{'yes' if fit['same_digest_of_all'] else 'NO'}. Ridge regression on all rows (`torch.linalg`, one pass):",
         f"{fit['ridge_on_the_device_s']:.2f} s on the device, {fit['ridge_on_all_rows_s']:.1f} s from pinned memory,",
         f"accuracy {fit['accuracy_of_ridge']:.3f}. A fit of {int(some):,}: {fit[f'fit_of_{some}_resident_s']:.1f} s of",

@@ -87,3 +87,15 @@ def test_arrays_ranges_and_lists_have_one_order():
     orders = [hashed_order(ids, 3).tolist() for ids in (range(-5, 50), list(range(-5, 50)), np.arange(-5, 50))]
     assert orders[0] == orders[1] == orders[2]
     assert hashed_order([], 0).tolist() == []
+
+
+@given(st.integers(1, 20).flatmap(lambda n: keys(n, distinct=True)), st.integers(1, 3), st.integers(1, 3))
+def test_hashes_that_differ_in_their_last_bits_only_are_told_apart(ids, n_highs, n_lows):
+    def near(given, key):
+        return np.array([(turn(i, key) % n_highs << 62) + turn(i, key) // 7 % n_lows for i in given], dtype=np.uint64)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "keyed_hash", near)
+        order = hashed_order(ids, 5)
+    plain = [i.encode() if isinstance(i, str) else i for i in ids]
+    assert order.tolist() == sorted(range(len(ids)), key=lambda i: (near([ids[i]], 5)[0], plain[i]))

@@ -10,10 +10,13 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
+from erasable import ErasableClassifier
 from erasable.core.grid import Grid, to_grid
 from erasable.core.leverage import factor, screen, survivors
 from erasable.core.selector import GridRows, RawRows
 from erasable.core.sums import add_rows, empty_gram
+from erasable.features import FrozenMap
+from erasable.models.linear import MappedRows
 from tests.oracle import GrowingInverse, OracleGrid, gram_matrix, leverage
 from tests.strategies import any_rows, ball_rows
 
@@ -184,3 +187,27 @@ def test_rows_handed_to_the_screen_are_copies():
         assert not np.shares_memory(part, G)
         assert part.dtype == np.float32
         assert part.flags.c_contiguous
+
+
+def test_rows_that_were_gathered_are_copied_once_and_those_of_a_map_are_never_written_to():
+    X, order = np.random.default_rng(0).standard_normal((40, 3)).astype(np.float32), np.array([7, 3, 39])
+    raw = RawRows(X, Grid(3), order)
+    assert len(raw) == 3
+    part, _ = raw.approximate(0, 3)
+    assert np.array_equal(part, X[order])
+    assert not np.shares_memory(part, X)
+    kept = X[order]
+    mapped = MappedRows(X, Grid(3), order, feature_map=FrozenMap(lambda rows: kept, "what it has", 3))
+    assert not np.shares_memory(mapped.approximate(0, 3)[0], kept)
+
+
+@pytest.mark.parametrize("scaling", ["row", 9.0])
+def test_some_rows_are_screened_as_they_are_among_all(scaling):
+    X = np.random.default_rng(1).standard_normal((3000, 5)).astype(np.float32)
+    clf = ErasableClassifier(threshold=0.1, scaling=scaling).fit(X[:40], X[:40, 0] > 0)
+    before, grid, some = X.copy(), clf.model_.configuration.grid, np.arange(0, 3000, 7)
+    here, there = clf.model_.screening(), clf.model_.screening()
+    whole = here(RawRows(X, grid))
+    assert 0 < whole.sum() < len(whole)
+    assert np.array_equal(there(RawRows(X, grid, some)), whole[some])
+    assert np.array_equal(X, before)

@@ -120,6 +120,15 @@ def test_a_screen_can_be_sent():
     assert np.array_equal(pickle.loads(pickle.dumps(screen))(raw), screen(raw))
 
 
+def test_some_rows_are_screened_as_they_are_among_all():
+    screen, model, rows = screen_of(60, 0.1)
+    grid, some, before = model.configuration.grid, np.arange(0, 400, 3), rows.copy()
+    for dtype in (np.float32, np.float64):
+        X = rows.astype(dtype)
+        assert np.array_equal(screen(RawRows(X, grid, some)), screen(RawRows(X, grid))[some])
+    assert np.array_equal(rows, before)
+
+
 # -- short formats ------------------------------------------------------------------------------------------------
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from copy import copy, deepcopy
 
 import numpy as np
 import pytest
@@ -110,7 +111,7 @@ def test_a_mapped_file_is_read_where_rows_are_screened(tmp_path, processes, dtyp
     assert clf.state_digest() == WHOLE
     part = clone(CLASSIFIER).set_params(engine=processes).fit(mapped[100:700], Y[100:700], ids=IDS[100:700])
     assert part.state_digest() == clone(CLASSIFIER).fit(X[100:700], Y[100:700], ids=IDS[100:700]).state_digest()
-    how = {"allow_no_subject": False, "block_bytes": 3000}
+    how = {"allow_no_subject": False, "engine": small(Local(), 3000)}
     names = np.arange(N)[100:700], None, None
     slices = Slices(clf.model_, np.asarray(mapped[100:700]), Y[100:700], *names, **how)
     sent = pickle.loads(pickle.dumps(slices.parts()))
@@ -202,11 +203,16 @@ def test_what_would_be_too_much_to_hold_and_what_may_change_is_hashed_again(hash
     assert sum(hashed) == N * len(report.rounds) > N
 
 
-def test_what_was_found_of_rows_is_not_sent_with_them():
-    model = clone(CLASSIFIER).fit(X, Y).model_
-    (block,) = Slices(model, X, Y, None, None, None, allow_no_subject=False, block_bytes=2**20)
-    block.known.note(NamedRows(X, Y, range(N), None), np.zeros(N, dtype=np.uint64))
-    assert pickle.loads(pickle.dumps(block)).known.rows is None
+def test_into_a_model_that_is_there_too_rounds_begin_with_few_rows_where_rows_are_at_hand(monkeypatch, processes):
+    monkeypatch.setattr(blocks, "_FIRST_BYTES", 2000)
+    monkeypatch.setattr(blocks, "_FIRST_ROWS", 0.0)
+    plain, reports = clone(CLASSIFIER).fit(X[:200], Y[:200], ids=IDS[:200]), []
+    plain.learn(X[200:], Y[200:], ids=IDS[200:])
+    for engine in (small(Local()), small(Local(threads=2)), processes):
+        clf = clone(CLASSIFIER).set_params(engine=engine).fit(X[:200], Y[:200], ids=IDS[:200])
+        reports.append(clf.learn(X[200:], Y[200:], ids=IDS[200:]))
+        assert clf.state_digest() == plain.state_digest()
+    assert [len(report.rounds) > 1 for report in reports] == [True, True, False]  # sent rows are sent once
 
 
 # -- what adds up -------------------------------------------------------------------------------------------------
@@ -240,10 +246,24 @@ def test_rows_held_anywhere_are_all_rows_below_the_end(parts, budget, data):
 # -- nothing is kept ----------------------------------------------------------------------------------------------
 
 
+def test_copies_have_the_engine():
+    engine = Local(threads=2)
+    fitted = clone(CLASSIFIER).set_params(engine=engine).fit(X, Y, ids=IDS, subjects=OWNERS)
+    for clf in (fitted, clone(fitted), ErasableClassifier(engine="local")):
+        for other in (clone(clf), copy(clf), deepcopy(clf)):
+            assert other.engine is clf.engine
+            assert other is not clf
+    for other in (copy(fitted), deepcopy(fitted)):
+        assert other.state_digest() == WHOLE
+        other.forget(ids=other.core_ids_[:5])
+    assert fitted.state_digest() == WHOLE
+    both = deepcopy([fitted, fitted])
+    assert both[0] is both[1]
+
+
 def test_no_pickle_and_no_file_holds_an_engine(tmp_path):
     engine = Local(threads=2)
     clf = clone(CLASSIFIER).set_params(engine=engine).fit(X, Y, ids=IDS, subjects=OWNERS)
-    assert clone(clf).engine is engine
     again = pickle.loads(pickle.dumps(clf))
     assert again.engine is None
     assert again.state_digest() == WHOLE

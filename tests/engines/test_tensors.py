@@ -153,6 +153,21 @@ def test_rows_that_are_sent_are_sent_as_arrays():
 # -- where rows are ------------------------------------------------------------------------------------------------
 
 
+def test_a_kernel_copies_a_block_at_a_time(copied, monkeypatch):
+    from erasable.core import kernels
+
+    monkeypatch.setattr(kernels, "_BLOCK", 100 * D)
+    rows = torch.tensor(X)
+    kernel = ErasableKernelClassifier(threshold=0.5)
+    plain = clone(kernel).fit(X, Y)
+    for engine in (None, small(Local(threads=2))):
+        clf = clone(kernel).set_params(engine=engine).fit(rows, Y)
+        assert clf.state_digest() == plain.state_digest()
+        assert np.array_equal(clf.predict(rows), plain.predict(X))
+    assert sum(copied) > 2 * len(X)
+    assert max(copied) <= 100
+
+
 def test_only_rows_that_survive_are_copied(copied):
     rng = np.random.default_rng(0)
     many = torch.tensor(rng.standard_normal((20_000, D)), dtype=torch.float32)

@@ -20,7 +20,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import blas
 
-from erasable.core.arrays import Float64s, Floats, Integers
+from erasable.core.arrays import Float64s, Integers
+from erasable.core.device_rows import here
 from erasable.core.scaling import Scaling, check_scaling
 from erasable.errors import ConfigurationError, InputError
 from erasable.validation import choice, finite_number, number_between, number_not_negative, whole_number
@@ -28,6 +29,7 @@ from erasable.validation import choice, finite_number, number_between, number_no
 KERNEL_BITS = 30
 ONE = 1 << KERNEL_BITS  # the kernel value 1
 REACH = 2**25  # no point is longer than this, so squared distances stay below 2**53
+_BLOCK = 2**20  # numbers looked at together
 _LARGEST = 2.0**50  # no kernel value may be larger than this
 _DOUBT = 2.0**-12  # float64 values of kernels of the distance, in units, are right to within this
 _GAMMAS = 1e-100, 1e100  # far beyond use, and no power of what they lead to leaves float64
@@ -60,8 +62,8 @@ class Points:
         """Rows longer than this, after scaling, are refused."""
         return math.ldexp(REACH, -self.bits)
 
-    def of_rows(self, X: Floats) -> npt.NDArray[np.int32]:
-        """Rows as points, shape (n, n_features).
+    def of_rows(self, X: Any) -> npt.NDArray[np.int32]:
+        """Rows, dense, sparse or on a device, as points, shape (n, n_features); they are looked at a block at a time.
 
         *Law*: a row's point depends on that row alone; division and rounding are those of IEEE arithmetic.
 
@@ -70,18 +72,23 @@ class Points:
         InputError
             When a row is too long for exact distances.
         """
-        Z = np.asarray(X, dtype=np.float64)
-        with np.errstate(over="ignore", invalid="ignore"):
-            if self.scaling is not None:
-                Z = Z / np.asarray(self.scaling)
-            G = np.rint(np.ldexp(Z, self.bits))
-            outside = int(np.count_nonzero(~(np.einsum("ij,ij->i", G, G) <= float(REACH) ** 2)))
+        n, outside = X.shape[0], 0
+        points, step = np.empty((n, self.n_features), dtype=np.int32), max(1, _BLOCK // max(1, self.n_features))
+        for low in range(0, n, step):
+            part = here(X[low : low + step])
+            Z = np.asarray(part if isinstance(part, np.ndarray) else part.toarray(), dtype=np.float64)
+            with np.errstate(over="ignore", invalid="ignore"):
+                if self.scaling is not None:
+                    Z = Z / np.asarray(self.scaling)
+                G = np.rint(np.ldexp(Z, self.bits))
+                outside += int(np.count_nonzero(~(np.einsum("ij,ij->i", G, G) <= float(REACH) ** 2)))
+                points[low : low + step] = G
         if outside:
             raise InputError(
-                f"{outside} of {len(G)} rows are longer than {self.radius:g} after scaling, too long for exact "
+                f"{outside} of {n} rows are longer than {self.radius:g} after scaling, too long for exact "
                 "distances: divide the columns by larger public scales (scaling=), or lower grid_bits."
             )
-        return G.astype(np.int32)
+        return points
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,11 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from erasable.engines.device import on_device
+from erasable.engines.device_hash import DeviceHash
 from erasable.engines.sending import awaited, packed, parts_of
 from erasable.errors import ConfigurationError, EngineError, ErasableError
 from erasable.models.model import Model
-from erasable.models.passes import Engine, Limits, Screening, Seen, Sieve
+from erasable.models.passes import Engine, Hashing, Limits, Screening, Seen, Sieve
 from erasable.validation import positive_number, text, whole_number
 
 NO_SPILLING = {"data": dict}  # what workers hold stays in memory, that of workers that start anew too
@@ -71,6 +72,8 @@ class Dask(Engine):
     >>> engine = Dask("tcp://10.0.0.1:8786")  # nothing is asked of it yet
     """
 
+    sends = True
+
     def __init__(
         self,
         scheduler: Any = None,
@@ -92,6 +95,10 @@ class Dask(Engine):
         """See :class:`~erasable.models.passes.Engine`."""
         found = super().screening(model)
         return found if self.device is None else on_device(found, self.device)
+
+    def hashing(self) -> Hashing | None:
+        """See :class:`~erasable.models.passes.Engine`."""
+        return super().hashing() if self.device is None else DeviceHash(self.device)
 
     def seen(self, blocks: Any, sieve: Sieve, limits: Callable[[], Limits]) -> Iterator[Seen]:
         """See :class:`~erasable.models.passes.Engine`."""

@@ -1,4 +1,4 @@
-"""A GPU, or any other device of PyTorch: the one place that imports torch, which is optional.
+"""A GPU, or any other device of PyTorch.
 
 Only the screen of dense rows is computed there. Whatever it cannot rule out is decided by this process, exactly.
 
@@ -37,33 +37,18 @@ from erasable.core.grid import Grid
 from erasable.core.kernel_selector import StalePoints
 from erasable.core.leverage import Screen
 from erasable.core.selector import Mask, RawRows, StaleScreen, approximated
+from erasable.engines.device_hash import DeviceHash
 from erasable.engines.local import Local
+from erasable.engines.pytorch import pytorch, torch_device
 from erasable.errors import ConfigurationError, EngineError
 from erasable.models.model import Model
-from erasable.models.passes import Limits, Screening, Seen, Sieve
+from erasable.models.passes import Hashing, Limits, Screening, Seen, Sieve
 from erasable.validation import text, whole_number
 
 _CHUNK_BYTES = 2**26  # of rows that are on the device together, twice in each thread
 _FEWEST, _MOST = 256, 2**16  # rows at a time: with less memory than for the fewest, it is given up
 _COPIERS = 4  # threads that copy rows into pinned memory
 _PROBE_ROWS = 64
-
-
-def pytorch() -> Any:
-    """The module torch.
-
-    Raises
-    ------
-    ConfigurationError
-        When it is not installed.
-    """
-    try:
-        import torch
-    except ImportError:
-        problem = "engine= torch needs PyTorch: pip install 'erasable[torch]'."
-    else:
-        return torch
-    raise ConfigurationError(problem)
 
 
 class Torch(Local):
@@ -100,6 +85,10 @@ class Torch(Local):
         """See :class:`~erasable.models.passes.Engine`."""
         pytorch()  # refuses where it is not installed, before any row is read
         return on_device(super().screening(model), self.device)
+
+    def hashing(self) -> Hashing:
+        """See :class:`~erasable.models.passes.Engine`."""
+        return DeviceHash(self.device)
 
     def seen(self, blocks: Any, sieve: Sieve, limits: Callable[[], Limits]) -> Iterator[Seen]:
         """See :class:`~erasable.models.passes.Engine`."""
@@ -198,7 +187,7 @@ class _Ready:
     def __init__(self, screen: Screen, grid: Grid, device: str | None) -> None:
         torch = self.torch = pytorch()
         try:
-            self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+            self.device = torch_device(device)
             self.M = torch.tensor(np.ascontiguousarray(screen.M.T), device=self.device)
         except torch.OutOfMemoryError:
             problem = "the device has too little free memory for the factor: end what else uses it."
@@ -250,15 +239,17 @@ class _Ready:
         for i, low in enumerate(range(0, n, step)):
             high = min(n, low + step)
             if plain is not None:
-                X, factors = plain[low:high], None
+                factors, index = None, None if rows.order is None else rows.order[low:high]
+                X = plain[low:high] if index is None else plain
             else:
                 part = rows.lying(slice(low, high))
                 if isinstance(part, DeviceRows):
                     alive[low:high] = self.test(*self.scaled(part.tensor))
                     continue
-                X, factors = approximated(part if isinstance(part, np.ndarray) else part.toarray(), self.grid)
+                dense = part if isinstance(part, np.ndarray) else part.toarray()
+                (X, factors), index = approximated(dense, self.grid, copy=False), None
             lanes = self._lanes(step)
-            self._queue(lanes[i % len(lanes)], X, factors, alive[low:high], pinned)
+            self._queue(lanes[i % len(lanes)], X, index, factors, alive[low:high], pinned)
         for lane in self.slot.lanes or ():
             if lane.stream is not None:
                 lane.stream.synchronize()
@@ -276,25 +267,26 @@ class _Ready:
             self.slot.lanes = [_Lane(self.torch, self.device, shape, stream) for stream in self.slot.streams]
         return self.slot.lanes
 
-    def _queue(self, lane: _Lane, X: Any, factors: Any, alive: Any, pinned: bool) -> None:
-        """Copy rows to the device and test them there, after what this lane was asked for before."""
-        torch, n = self.torch, len(X)
+    def _queue(self, lane: _Lane, X: Any, index: Any, factors: Any, alive: Any, pinned: bool) -> None:
+        """Copy rows, those at an index or all, to the device and test them, after what this lane was asked before."""
+        torch, n = self.torch, len(alive)
+        given = None if factors is None else torch.from_numpy(factors)
         if lane.stream is None:
-            lane.rows[:n].copy_(_tensor(torch, X))
-            alive.copy_(self.test(lane.rows[:n], _tensor(torch, factors), lane.products))
+            _copy(lane.rows[:n].numpy(), X, index, slice(0, n))
+            alive.copy_(self.test(lane.rows[:n], given, lane.products))
             return
-        if pinned:
+        if pinned and index is None:
             source = torch.from_numpy(X)
         else:
             lane.copied.synchronize()  # of the chunk before
             source = lane.pinned[:n]
-            parts = np.array_split(np.arange(n), _COPIERS)
-            target = source.numpy()
-            list(self.copiers.map(lambda part: _copy(target, X, part), parts))
+            target, step = source.numpy(), -(-n // _COPIERS)
+            cuts = [slice(low, low + step) for low in range(0, n, step)]
+            list(self.copiers.map(lambda cut: _copy(target, X, index, cut), cuts))
         with torch.cuda.stream(lane.stream):
             lane.rows[:n].copy_(source, non_blocking=True)
             lane.copied.record(lane.stream)
-            given = None if factors is None else torch.from_numpy(factors).to(self.device, non_blocking=True)
+            given = None if given is None else given.to(self.device, non_blocking=True)
             alive.copy_(self.test(lane.rows[:n], given, lane.products))
 
     # -- rows that are there ---------------------------------------------------------------------------------------
@@ -347,21 +339,25 @@ def probe(torch: Any, device: Any, rows: int, d: int) -> None:
     EngineError
     """
     rng = np.random.default_rng(13)
-    odd = rng.integers(2**11, 2**12, (_PROBE_ROWS, d)) * 2 + 1
-    signs = np.zeros((d, d), dtype=np.int64)
-    stride = -(-d // 1024)
-    for j in range(stride):
-        signs[j::stride, j::stride] = rng.choice([-1, 1], signs[j::stride, j::stride].shape)
-    few = np.sign(rng.standard_normal((_PROBE_ROWS, d))) * (np.arange(d) % stride == 0)
-    many = rng.integers(2**11, 2**12, (d, d)) * 2 + 1
-    long = rng.uniform(1.0, 2.0, (d, d)).astype(np.float32)
+    class_of = np.arange(d) % -(-d // 1024)
+
+    def odd(*shape: int) -> Any:
+        return rng.integers(2**11, 2**12, shape, dtype=np.int16) * 2 + 1
+
+    def signs(*shape: int) -> Any:
+        return rng.integers(0, 2, shape, dtype=np.int8) * 2 - 1
+
     one, at = np.zeros((_PROBE_ROWS, d), dtype=np.float32), rng.integers(d, size=_PROBE_ROWS)
-    one[np.arange(_PROBE_ROWS), at] = rng.uniform(1.0, 2.0, _PROBE_ROWS)
-    for A, B in ((odd, signs), (few, many), (one, long)):
-        exact = (A.astype(np.float64) @ B.astype(np.float64)).astype(np.float32)  # of one product each, or integers
-        few_rows, wanted = (torch.tensor(part, dtype=torch.float32, device=device) for part in (A, exact))
+    one[np.arange(_PROBE_ROWS), at] = 1 + rng.random(_PROBE_ROWS, dtype=np.float32)
+    for A, B in (
+        (odd(_PROBE_ROWS, d), signs(d, d) * (class_of == class_of[:, None])),
+        (signs(_PROBE_ROWS, d) * (class_of == 0), odd(d, d)),
+        (one, 1 + rng.random((d, d), dtype=np.float32)),
+    ):
+        exact = A.astype(np.float64) @ B.astype(np.float64)  # integers, or of one product each
+        few, many, wanted = (torch.from_numpy(part.astype(np.float32)).to(device) for part in (A, B, exact))
         times = -(-rows // _PROBE_ROWS)
-        found = torch.mm(few_rows.repeat(times, 1)[:rows], torch.tensor(B, dtype=torch.float32, device=device))
+        found = torch.mm(few.repeat(times, 1)[:rows], many)
         if not torch.equal(found, wanted.repeat(times, 1)[:rows]):
             raise EngineError(
                 "products on the device are not in full float32, so the screen would not be safe: switch TF32 and "
@@ -371,17 +367,13 @@ def probe(torch: Any, device: Any, rows: int, d: int) -> None:
 
 def _as_it_lies(rows: RawRows) -> Any:
     """The array of rows that can go to the device as they are; None where they have to be worked on first."""
-    plain = (
-        type(rows) is RawRows and rows.order is None and rows.grid.scaling == "row" and isinstance(rows.X, np.ndarray)
-    )
+    plain = type(rows) is RawRows and rows.grid.scaling == "row" and isinstance(rows.X, np.ndarray)
     return rows.X if plain and rows.X.dtype == np.float32 and rows.X.flags.c_contiguous else None
 
 
-def _tensor(torch: Any, array: Any) -> Any:
-    return None if array is None else torch.from_numpy(np.array(array))
-
-
-def _copy(target: Any, source: Any, part: Any) -> None:
-    if len(part):
-        cut = slice(part[0], part[-1] + 1)
-        np.copyto(target[cut], source[cut])
+def _copy(target: Any, X: Any, index: Any, cut: slice) -> None:
+    """Some of the rows, or of those at an index, to where they belong in a target."""
+    if index is None:
+        np.copyto(target[cut], X[cut])
+    else:
+        X.take(index[cut], axis=0, out=target[cut], mode="clip")  # any other mode would need memory of its own

@@ -51,6 +51,7 @@ class Local(Engine):
             raise ConfigurationError("threads= and processes= are two ways to do the same: give one of them.")
         self.threads = None if threads is None else whole_number(threads, "threads")
         self.processes = None if processes is None else whole_number(processes, "processes")
+        self.sends = processes is not None
         self._pool: ProcessPoolExecutor | None = None
 
     def seen(self, blocks: Any, sieve: Sieve, limits: Callable[[], Limits]) -> Iterator[Seen]:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from copy import deepcopy
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -235,6 +236,20 @@ class ModelFace(Savable, Forgetting):
     def _bytes(self) -> Any:
         """What a pickle holds of the model."""
         return self._model.snapshot().to_bytes()
+
+    def __copy__(self) -> Self:
+        return self._copied(self.__getstate__())
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self._copied(deepcopy(self.__getstate__(), memo))
+
+    def _copied(self, attributes: dict[str, Any]) -> Self:
+        """Another of these attributes, with the engine of this one, which no pickle has."""
+        other = object.__new__(type(self))
+        other.__setstate__(attributes)
+        if "engine" in attributes:
+            other.engine = self.engine  # type: ignore[attr-defined]
+        return other
 
     def __getstate__(self) -> dict[str, Any]:
         attributes = super().__getstate__()

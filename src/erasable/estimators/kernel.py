@@ -98,6 +98,7 @@ class ErasableKernelClassifier(ErasableBase):
     """
 
     _model: KernelModel
+    _tensors = True
 
     def __init__(
         self,

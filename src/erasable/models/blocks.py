@@ -14,6 +14,7 @@ import scipy.sparse as sp
 
 from erasable.core.device_rows import DeviceRows, here
 from erasable.core.keyed_hash import Hashes
+from erasable.core.selector import picked
 from erasable.models.keys import Column
 from erasable.models.model import Model
 from erasable.models.reports import LearnReport
@@ -52,7 +53,7 @@ class Block(NamedTuple):
 
 
 class Known:
-    """What a first pass found of a block: its rows, checked, and their hashes. It stays where it was found."""
+    """What a first pass found of a block: its rows, checked, and their hashes."""
 
     def __init__(self) -> None:
         self.rows: Rows | None = None
@@ -61,9 +62,6 @@ class Known:
     def note(self, rows: Rows, hashes: Hashes) -> None:
         """These are the rows."""
         self.rows, self.hashes = rows, hashes
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Known, ()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -86,9 +84,10 @@ class Rows:
         """Those of them that the mask has."""
         if mask.all():
             return self
-        owners = None if self.subjects is None else _taken(self.subjects, mask)
-        weights = None if self.weights is None else self.weights[mask]
-        return Rows(self.X[mask], self.y[mask], _taken(self.ids, mask), owners, weights)
+        index = np.flatnonzero(mask)
+        owners = None if self.subjects is None else _taken(self.subjects, index)
+        weights = None if self.weights is None else self.weights[index]
+        return Rows(picked(self.X, index), self.y[index], _taken(self.ids, index), owners, weights)
 
     def here(self) -> Rows:
         """The same, with none on a device."""
@@ -245,12 +244,12 @@ def _stacked(parts: list[Any]) -> Any:
     return X
 
 
-def _taken(column: Any, mask: Mask) -> Column:
+def _taken(column: Any, index: npt.NDArray[np.intp]) -> Column:
     if isinstance(column, np.ndarray):
-        return column[mask]
+        return column[index]
     if isinstance(column, range):
-        return np.arange(column.start, column.stop, dtype=np.int64)[mask]
-    return [column[i] for i in np.flatnonzero(mask).tolist()]
+        return column.start + index
+    return [column[i] for i in index.tolist()]
 
 
 def _joined(columns: Sequence[Any]) -> Column:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -51,21 +51,40 @@ def check_ids(ids: Any, n: int, place: Mapping[Key, Any]) -> Column | None:
         if start + n > 2**63:
             raise InputError("ids are required: numbering on from the largest id in the model would pass 64 bits.")
         return range(start, start + n)
+    keys = distinct_ids(ids, n)
+    refuse_known(keys, place)
+    return keys
+
+
+def distinct_ids(ids: Any, n: int) -> Column:
+    """Ids, one for each of n rows, none of which repeats another."""
     keys = as_key_column(ids, "ids")
     if len(keys) != n:
         raise InputError(f"ids has {len(keys)} entries for {n} rows: pass one id per row.")
     distinct = _distinct(keys) if isinstance(keys, np.ndarray) else len(set(keys))
     if distinct < n:
         raise InputError(f"ids must be distinct: {n - distinct} of {n} repeat an earlier one.")
-    if place:
-        same_kind(keys, type(next(iter(place))), "ids")
-        present = sum(key in place for key in (keys.tolist() if isinstance(keys, np.ndarray) else keys))
-        if present:
-            raise InputError(
-                f"{present} of {n} ids are already present in the model: forget them first, or leave these rows out; "
-                "learning into a file does either, with replace= or skip_known=."
-            )
     return keys
+
+
+def refuse_known(keys: Column, place: Collection[Key]) -> None:
+    """Refuse distinct ids of which some are in ``place``: the fewer are looked for among the more."""
+    if not len(place):
+        return
+    same_kind(keys, type(next(iter(place))), "ids")
+    n = len(keys)
+    if n <= len(place):
+        present = sum(key in place for key in (keys.tolist() if isinstance(keys, np.ndarray) else keys))
+    elif isinstance(keys, np.ndarray):
+        held, ordered = np.fromiter(place, dtype=np.int64, count=len(place)), np.sort(keys)
+        present = int(np.count_nonzero(ordered[np.minimum(np.searchsorted(ordered, held), n - 1)] == held))
+    else:
+        present = len(set(keys).intersection(place))
+    if present:
+        raise InputError(
+            f"{present} of {n} ids are already present in the model: forget them first, or leave these rows out; "
+            "learning into a file does either, with replace= or skip_known=."
+        )
 
 
 def next_id(place: Mapping[Key, Any]) -> int:

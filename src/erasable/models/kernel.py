@@ -18,7 +18,6 @@ from erasable.core.kernel_selector import StalePoints, kernel_matrix, select_poi
 from erasable.core.kernels import KERNEL_BITS
 from erasable.core.names import Key
 from erasable.core.selector import Decisions, Progress
-from erasable.models.arrays import dense
 from erasable.models.guarantee import BITWISE, Guarantee
 from erasable.models.kernel_state import KernelConfiguration, KernelState, kernel_weights
 from erasable.models.model import Model, in_blocks
@@ -50,7 +49,7 @@ class KernelModel(Model):
 
     def prepared(self, X: Any) -> Integers:
         """Rows as points of the grid."""
-        return self.configuration.points.of_rows(dense(X))
+        return self.configuration.points.of_rows(X)
 
     def screening(self) -> Callable[[Integers], npt.NDArray[np.bool_]]:
         """Points about which the core points say enough already are ruled out."""
@@ -134,7 +133,7 @@ class KernelModel(Model):
         c, rows, W = self.configuration, self.core.rows(), self.weights().astype(np.float64)
         scores = np.empty((X.shape[0], len(W)))
         for block in in_blocks(X, len(rows)):
-            K = c.kernel.approximate(rows, c.points.of_rows(dense(X[block])), c.points)
+            K = c.kernel.approximate(rows, c.points.of_rows(X[block]), c.points)
             scores[block] = np.ldexp(K.T @ W.T, -KERNEL_BITS)
         return scores
 

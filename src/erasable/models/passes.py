@@ -20,16 +20,18 @@ import numpy.typing as npt
 from erasable.core.keyed_hash import Hashes, keyed_hash
 from erasable.core.names import each_owner
 from erasable.errors import ConfigurationError, InputError
-from erasable.models.blocks import Block, Held, Mask, Rows
-from erasable.models.checks import check_ids, check_subjects, next_id
+from erasable.models.blocks import Block, Held, Rows
+from erasable.models.checks import check_subjects, distinct_ids, next_id, refuse_known
 from erasable.models.keys import Column, as_key_column, as_subject_column, label_type, refuse_kind
 from erasable.models.model import Model
 from erasable.schemas import EncodedTable, EncodingReport
 
 LAST_EIGHTH = 7 * 2**61  # of the hashes
 _NUMBERS_END = 2**63
+_MOST = 0.75  # of the rows of a block
 
 Screening = Callable[[Any], npt.NDArray[np.bool_]]
+Hashing = Callable[[Any, int], Hashes]
 
 
 class Limits(NamedTuple):
@@ -157,6 +159,10 @@ class Sieve:
         The budget for rows that are shown; None for none.
     check : callable or None
         Makes of a block as it came one as :class:`~erasable.models.blocks.Block` has it, or refuses it.
+    hashing : callable or None
+        Hashes ids, as ``keyed_hash`` does.
+    distinct : bool
+        Whether all ids of the table are known to be.
     """
 
     model: Model
@@ -171,6 +177,8 @@ class Sieve:
     allow_no_subject: bool = False
     offered: Any = None
     check: Callable[[Any], Block] | None = None
+    hashing: Hashing | None = None
+    distinct: bool = False
 
     def nothing(self, limits: Limits = _NO_LIMITS) -> Seen:
         """What is seen of no rows."""
@@ -198,7 +206,7 @@ class Sieve:
             n, known = len(block.y), getattr(block, "known", None)
             if known is None or known.rows is None:
                 rows = self.checked(block, low, seen) if self.looking else self.again(block, low)
-                hashes = keyed_hash(rows.ids, self.key)
+                hashes = self.hashed(rows.ids)
                 if known is not None and len(rows) == n:  # of fewer there would be a copy to hold
                     known.note(rows, hashes)
             else:
@@ -211,9 +219,13 @@ class Sieve:
             self._sift(rows, hashes, seen)
         return seen
 
+    def hashed(self, ids: Column) -> Hashes:
+        """The hashes of some ids."""
+        return keyed_hash(ids, self.key) if self.hashing is None else self.hashing(ids, self.key)
+
     def _look(self, rows: Rows, hashes: Hashes, limits: Limits, seen: Seen) -> None:
         """What is done with every row, once."""
-        if not isinstance(rows.ids, range):
+        if not (self.distinct or isinstance(rows.ids, range)):
             repeated = limits.repeated
             seen.hashes.append(hashes if repeated is None else hashes[hashes < np.uint64(repeated)])
         if seen.shown is not None:
@@ -225,14 +237,15 @@ class Sieve:
         seen.settled += int(np.count_nonzero(hashes < np.uint64(self.first)))
         left = seen.held.within(hashes)
         if self.screen is not None and left.any():
-            if 2 * np.count_nonzero(left) < len(rows):  # else it costs less to screen some in vain than to copy most
-                rows, hashes = rows.take(left), hashes[left]
-                left = np.ones(len(rows), dtype=bool)
-            may: Mask = self.screen(self.model.prepared(rows.X))
+            raw, most, may = self.model.prepared(rows.X), _MOST * len(rows), left.copy()
+            if np.count_nonzero(left) < most:  # else it costs less to screen some in vain than to gather most
+                may[left] = self.screen(self.model.in_order(raw, np.flatnonzero(left)))
+            else:
+                may &= self.screen(raw)
             always = self.model.always_kept(rows.ids)
-            may = may if always is None else may | always
-            seen.settled += int(np.count_nonzero(left & ~may))
-            left &= may
+            may = may if always is None else may | (left & always)
+            seen.settled += int(np.count_nonzero(left)) - int(np.count_nonzero(may))
+            left = may
         seen.held.offer(rows.take(left), hashes[left])
 
     # -- names -----------------------------------------------------------------------------------------------------
@@ -246,8 +259,11 @@ class Sieve:
             seen.note_kind("labels", label_type(block.y))
         model.check_names_given(block.ids)
         seen.note_numbered(block.ids is None)
-        ids = self._numbered(low, n) if block.ids is None else check_ids(block.ids, n, model.core.place)
-        assert ids is not None
+        if block.ids is None:
+            ids = self._numbered(low, n)
+        else:
+            ids = block.ids if self.distinct else distinct_ids(block.ids, n)
+            refuse_known(ids, model.core.place)
         self._note_names(ids, "ids", seen)
         subjects = None
         if block.subjects is not None:
@@ -301,14 +317,21 @@ class Engine:
         About how many bytes went from and to other processes so far.
     block_bytes : int
         About how large blocks of rows that lie in memory should be.
+    sends : bool
+        Whether rows go to other processes, in every pass anew.
     """
 
     moved = 0
     block_bytes = 2**24
+    sends = False
 
     def screening(self, model: Model) -> Screening | None:
         """The screen of a model as it is now, for rows to be sifted with where this engine does that."""
         return model.screening()
+
+    def hashing(self) -> Hashing | None:
+        """What hashes ids where this engine looks at rows; None for the processor."""
+        return None
 
     def seen(self, blocks: Any, sieve: Sieve, limits: Callable[[], Limits]) -> Iterator[Seen]:
         """What a sieve sees of all blocks, part by part, in any order.

@@ -249,6 +249,8 @@ class _Rounds:
             self.allow_no_subject,
             self.offered,
             self.check,
+            self.engine.hashing(),
+            getattr(self.blocks, "distinct", False),
         )
         total = sieve.nothing(Limits(held=self._end(first, screen)))
 
@@ -281,11 +283,12 @@ class _Rounds:
     def _end(self, first: int, screen: Any) -> int | None:
         """The hash up to which rows have their turn in a round that begins at one; None for all."""
         blocks: Any = self.blocks
-        if screen is not None:
-            end = _GROWTH * first if getattr(blocks, "at_hand", False) else 0
+        share = blocks.first_share(self.budget) if hasattr(blocks, "first_share") else None
+        few = 0 if share is None else int(share * 2**64)
+        if screen is None:
+            end = first + few if few else 0
         else:
-            share = blocks.first_share(self.budget) if hasattr(blocks, "first_share") else None
-            end = 0 if share is None else first + int(share * 2**64)
+            end = _GROWTH * (first or few) if getattr(blocks, "at_hand", False) else 0
         return end if 0 < end < 2**64 else None
 
     def _looked(self, total: Seen, sieve: Sieve) -> None:

@@ -13,14 +13,14 @@ from erasable.core.device_rows import DeviceRows, here
 from erasable.core.selector import Progress
 from erasable.errors import InputError
 from erasable.models.blocks import Block, Known, first_rows
-from erasable.models.checks import check_ids, check_subjects
+from erasable.models.checks import check_subjects, distinct_ids
 from erasable.models.model import Model
 from erasable.models.passes import Engine
 from erasable.models.reports import LearnReport
 from erasable.models.rounds import learn_blocks
 
 _KNOWN_BYTES, _ROW_KNOWN = 2**30, 16  # what is held of rows in memory between passes: in all, and id and hash of a row
-_DEVICE_BLOCKS = 4  # times the size: rows on a device are not copied
+_DEVICE_BLOCKS = 16  # times the size: rows on a device are not copied
 
 
 def learn_slices(
@@ -36,21 +36,23 @@ def learn_slices(
     progress: Progress | None,
 ) -> LearnReport:
     """What ``model.learn`` does, with rows screened by an engine; where it is refused, the model is not used again."""
-    rows = Slices(
-        model, X, y, ids, subjects, sample_weight, allow_no_subject=allow_no_subject, block_bytes=engine.block_bytes
-    )
+    rows = Slices(model, X, y, ids, subjects, sample_weight, allow_no_subject=allow_no_subject, engine=engine)
     watch = None if progress is None else (lambda done: progress(done, X.shape[0]))
     return learn_blocks(model, rows, engine=engine, allow_no_subject=allow_no_subject, progress=watch)
 
 
 class Slices:
-    """Rows, labels and names of one call, checked against each other, in blocks of about so many bytes.
+    """Rows, labels and names of one call, checked against each other, in blocks as an engine likes them.
+
+    ``at_hand`` says whether another pass over them costs little: they lie in memory and are looked at here.
 
     Raises
     ------
     InputError
         When ids repeat, and where lengths do not match.
     """
+
+    distinct = True
 
     def __init__(
         self,
@@ -62,13 +64,13 @@ class Slices:
         sample_weight: Any,
         *,
         allow_no_subject: bool,
-        block_bytes: int,
+        engine: Engine,
     ) -> None:
         n = X.shape[0]
         weights = model.checked_weights(sample_weight, n)
         if weights is not None and not weights.any():
             raise InputError("every weight (sample_weight=) rounds to zero, so there is nothing to learn.")
-        keys = None if ids is None else check_ids(ids, n, {})
+        keys = None if ids is None else distinct_ids(ids, n)
         owners = None
         if subjects is not None:
             owners = check_subjects(subjects, n, None, allow_no_subject=allow_no_subject)
@@ -76,9 +78,11 @@ class Slices:
         self.columns = X, y, keys, owners, given
         width = X.shape[1] if X.ndim > 1 else 64
         self.row_bytes = getattr(X.dtype, "itemsize", 8) * max(1, width)
-        self.step = max(1, block_bytes * (_DEVICE_BLOCKS if isinstance(X, DeviceRows) else 1) // self.row_bytes)
-        at_hand = not isinstance(_whole(X), np.memmap) and _ROW_KNOWN * n <= _KNOWN_BYTES  # a file may change
-        self.known = [Known() for _ in range(0, n, self.step)] if at_hand else None
+        block_bytes = engine.block_bytes * (_DEVICE_BLOCKS if isinstance(X, DeviceRows) else 1)
+        self.step = max(1, block_bytes // self.row_bytes)
+        in_memory = not isinstance(_whole(X), np.memmap)  # a file may change
+        self.at_hand = in_memory and not engine.sends and _ROW_KNOWN * n <= _KNOWN_BYTES
+        self.known = [Known() for _ in range(0, n, self.step)] if self.at_hand else None
 
     def __iter__(self) -> Iterator[Block]:
         for low in range(0, self.columns[0].shape[0], self.step):
@@ -95,11 +99,6 @@ class Slices:
         if not isinstance(X, np.ndarray | DeviceRows) or X.ndim != 2:
             return None
         return first_rows(self.row_bytes, X.shape[1], budget_bytes) / max(1, len(X))
-
-    @property
-    def at_hand(self) -> bool:
-        """Whether a pass was made here, and another one costs little."""
-        return bool(self.known) and all(one.rows is not None for one in self.known or ())
 
     def parts(self) -> list[Slice] | None:
         """Where the rows lie in a file: blocks that are read from it elsewhere."""

@@ -1,0 +1,69 @@
+"""Ids hashed on a device: integers are, in the time that it takes to copy them, and texts by the processor."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+
+from erasable.core.keyed_hash import Hashes, keyed_hash, salt_of, sip, sip_starts
+from erasable.engines.pytorch import pytorch, torch_device
+from erasable.errors import EngineError
+
+_FEWEST = 2**12  # ids: fewer are hashed here
+_LOOKED_AT = 64  # ids that are hashed here too
+
+
+class DeviceHash:
+    """``core.keyed_hash`` on a device, bit for bit. It can be sent; the first hashes of each are compared."""
+
+    def __init__(self, device: str | None) -> None:
+        self.device = device
+        self._lock = threading.Lock()  # many small steps: threads that take turns at each wait for each other
+        self._compared = False
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return DeviceHash, (self.device,)
+
+    def __call__(self, ids: Any, key: int) -> Hashes:
+        """As ``keyed_hash`` has it.
+
+        Raises
+        ------
+        EngineError
+            When the device computes otherwise than this process.
+        """
+        if not isinstance(ids, np.ndarray | range) or len(ids) < _FEWEST:
+            return keyed_hash(ids, key)
+        with self._lock:
+            try:
+                device = torch_device(self.device)
+                found = None if device.type == "cpu" else hashed_there(pytorch(), device, ids, key)
+            except (RuntimeError, AssertionError):  # no such device, or no memory there
+                found = None
+            if found is None:
+                return keyed_hash(ids, key)
+            if not self._compared and not np.array_equal(found[:_LOOKED_AT], keyed_hash(ids[:_LOOKED_AT], key)):
+                raise EngineError("the device hashes ids otherwise than this process does: take another engine.")
+            self._compared = True
+        return found
+
+
+def hashed_there(torch: Any, device: Any, ids: Any, key: int) -> Hashes:
+    """The hashes of integers, computed on a device."""
+    if isinstance(ids, range):
+        words = torch.arange(ids.start, ids.stop, dtype=torch.int64, device=device)
+    else:
+        words = torch.tensor(ids, dtype=torch.int64, device=device)
+
+    def rotate(word: Any, by: int) -> None:
+        low = word >> (64 - by)  # with copies of the sign before it
+        low &= (1 << by) - 1
+        word <<= by
+        word |= low
+
+    v = [torch.full_like(words, start - (start >> 63 << 64)) for start in sip_starts(salt_of(key))]
+    sip(v, words, rotate)
+    found: Hashes = v[0].cpu().numpy().view(np.uint64)
+    return found
