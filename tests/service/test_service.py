@@ -645,7 +645,7 @@ def test_learning_reads_first_then_signs_what_is_owed_then_takes_the_lock(servic
     service.worker.commit()
     order = []
     sign, learn = service.worker.sign, ModelFile.learn
-    monkeypatch.setattr(service.worker, "sign", lambda only: (order.append("sign"), sign(only))[1])
+    monkeypatch.setattr(service.worker, "sign", lambda *only: (order.append("sign"), sign(*only))[1])
     monkeypatch.setattr(ModelFile, "learn", lambda *a, **o: (order.append("learn"), learn(*a, **o))[1])
 
     class Block:
@@ -667,6 +667,54 @@ def test_learning_reads_first_then_signs_what_is_owed_then_takes_the_lock(servic
     assert service.snapshot("left").version != version
     with pytest.raises(UnknownRequestError):
         service.learn("no such model", [])
+
+
+def test_learning_waits_for_no_verification_with_its_turn(service, monkeypatch):
+    """Somebody commits just before it has its turn, and whoever verifies for receipts is busy with something else."""
+    waiting, busy, learnt = threading.Event(), threading.Event(), []
+
+    class Block:
+        X, y, ids, subjects, weights = np.ones((1, 3)), np.array([True]), ["new"], ["person-30"], None
+
+    def verify(*_):
+        busy.wait()
+
+    monkeypatch.setattr(service.worker, "_verify", verify)
+    learning = threading.Thread(target=lambda: learnt.append(service.learn("left", [Block], stop=waiting.set)))
+    with service.worker.turn:
+        learning.start()
+        assert waiting.wait(60)
+        name = asked(service)
+        service.worker.commit()
+    learning.join(60)
+    assert [report.rows for report in learnt] == [1]
+    assert service.entry(name).receipts == {"left"}
+    busy.set()
+
+
+def test_whoever_waits_for_a_verification_before_learning_keeps_nobody_from_committing(service, monkeypatch):
+    begun, busy, verify = threading.Event(), threading.Event(), service.worker._verify
+
+    class Block:
+        X, y, ids, subjects, weights = np.ones((1, 3)), np.array([True]), ["new"], ["person-30"], None
+
+    def late(*given):
+        begun.set()
+        assert busy.wait(60)
+        return verify(*given)
+
+    monkeypatch.setattr(service.worker, "_verify", late)
+    asked(service)
+    service.worker.commit()
+    learning = threading.Thread(target=service.learn, args=("left", [Block]))
+    learning.start()
+    assert begun.wait(60)
+    asked(service, "person-4")
+    assert service.worker.commit() == 1
+    busy.set()
+    learning.join(60)
+    assert service.snapshot("left").model.n_core == 55
+    assert [e.receipts for e in service.entries()] == [{"left"}, {"left"}]
 
 
 def test_verification_runs_in_the_background_and_says_how_far_it_is(service):

@@ -17,8 +17,8 @@ class File(Protocol):
 
     path: str
 
-    def predictor(self) -> tuple[Model, str]:
-        """What predicts as the file does now: see ``ModelFile``."""
+    def predictor(self) -> Model:
+        """What predicts as the file does now."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Snapshots:
         with self._turn:
             for name, file in self._files.items():
                 if (facts := _facts(file.path)) != self._seen.get(name):
-                    self._newest[name] = Snapshot(name, self._draw(), file.predictor()[0])
+                    self._newest[name] = Snapshot(name, self._draw(), file.predictor())
                     self._seen[name] = facts
                     written.append(name)
         return written

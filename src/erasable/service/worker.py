@@ -8,22 +8,22 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from erasable.audit.keys import PrivateKey
 from erasable.audit.receipts import make_receipt
 from erasable.errors import ConfigurationError, ErasableError, UnknownRequestError, VerificationError
-from erasable.models.access import StoredRows, rows_of
-from erasable.models.files import read_model
 from erasable.models.state import State as ModelState
 from erasable.service.entries import Entry, State
-from erasable.service.identities import Erasure, Identity, keys_in
+from erasable.service.identities import Erasure, Identity
 from erasable.service.ledger import Ledger
+from erasable.service.questions import Verified, Verify, verified
 from erasable.service.settings import Settings
 from erasable.service.snapshots import Snapshots
 from erasable.service.suppression import SuppressionList
@@ -51,45 +51,9 @@ _REPLACED = (
     "with the setting vouch; otherwise file requests for them again first."
 )
 _BREATH = 0.0005  # seconds from one signature to the next, so that predictions do not wait for hundreds of them
+_ASK_AGAIN = 0.1  # seconds: whether who waits for a turn is to go on waiting
 _THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
 _FIRST_PAUSE, _LONGEST_PAUSE = timedelta(seconds=1), timedelta(hours=1)
-
-
-@dataclass(frozen=True)
-class Verified:
-    """A state that was found to be what learning its own rows gives.
-
-    Attributes
-    ----------
-    digest, guarantee : str
-    stores : tuple of bool
-        Of each group of identities that was asked about, whether it stores anything of one of them.
-    stores_listed : bool
-        Whether it stores anything of somebody on the suppression list that was asked about.
-    """
-
-    digest: str
-    guarantee: str
-    stores: tuple[bool, ...]
-    stores_listed: bool
-
-
-#: Verifies the model in a file, and asks it about groups of identities and a suppression list.
-Verify = Callable[[str, Sequence[Sequence[Identity]], SuppressionList | None], Verified]
-
-
-def verified(
-    path: str,
-    named: Sequence[Sequence[Identity]],
-    listed: SuppressionList | None,
-    progress: Callable[[int, int], None] | None = None,
-) -> Verified:
-    """The model in a file, read once: the state that is verified is that which is asked."""
-    model, _ = read_model(path)
-    guarantee = " ".join(str(model.guarantee).split())
-    digest = model.verify(progress).digest
-    stores = tuple(any(keys_in(model, group)) for group in named)
-    return Verified(digest, guarantee, stores, listed is not None and any(listed.stored_in(model)))
 
 
 @dataclass
@@ -128,8 +92,8 @@ class Worker:
         Swapped when a commit is done.
     suppression : SuppressionList, optional
     send : callable, optional
-    verify : callable
-        Verifies the model in a file.
+    verify, verify_in_turn : callables
+        Verify the model in a file; the second while models are kept from changing, so that it must not have to wait.
     """
 
     def __init__(
@@ -143,10 +107,11 @@ class Worker:
         suppression: SuppressionList | None = None,
         send: Send | None = None,
         verify: Verify = verified,
+        verify_in_turn: Verify = verified,
     ) -> None:
         self._ledger, self._files, self._signer, self._settings = ledger, files, signer, settings
         self._clock, self._snapshots, self._suppression, self._send = clock, snapshots, suppression, send
-        self._verify = verify
+        self._verify, self._verify_in_turn = verify, verify_in_turn
         self._access: dict[str, tuple[datetime, tuple[Identity, ...]]] = {}
         self._unsigned: dict[str, tuple[Identity, ...]] = {}  # whom erasures named that owe receipts; in memory alone
         self._tries: dict[tuple[str, str, State], _Tries] = {}
@@ -190,7 +155,22 @@ class Worker:
             file.forget_together([Erasure(identities=named)])
         self._snapshots.refresh()  # nobody predicts with somebody whose erasure is completed
 
-    def sign(self, only: str | None = None) -> int:
+    @contextmanager
+    def learning(self, name: str, stop: Callable[[], None]) -> Iterator[None]:
+        """A block in which nothing else changes models, and that of this name owes no receipt.
+
+        So no receipt speaks of a state that has learnt more. Who waits here, for a turn or for a verification that
+        somebody asked for, keeps nobody from committing. ``stop`` is called again and again meanwhile, and may raise.
+        """
+        with ExitStack() as turn:
+            with _patiently(self._signing, stop):
+                self.sign(name)  # mostly all that is owed
+                turn.enter_context(_patiently(self.turn, stop))
+                self.sign(name, self._verify_in_turn)
+            stop()
+            yield
+
+    def sign(self, only: str | None = None, verify: Verify | None = None) -> int:
         """Verify every model that owes receipts, or only one, as its file is now, and sign them; how many.
 
         A receipt names the state that was verified: that which the request left behind, or one after it. What the
@@ -212,7 +192,8 @@ class Worker:
                     continue
                 doubtful = [e for e in owed if self._is_doubtful(e, name)]
                 try:
-                    found, gone = self._verified_without(file.path, [e for e in owed if e not in doubtful])
+                    known = [e for e in owed if e not in doubtful]
+                    found, gone = self._verified_without(file.path, known, verify or self._verify)
                 except ErasableError as error:  # the other models sign all the same
                     problems.append(error)
                     continue
@@ -247,12 +228,12 @@ class Worker:
         vouched = self._suppression is not None or self._settings.vouch
         return model in entry.doubted and entry.key not in self._unsigned and not vouched
 
-    def _verified_without(self, path: str, owed: list[Entry]) -> tuple[Verified, list[Entry]]:
+    def _verified_without(self, path: str, owed: list[Entry], verify: Verify) -> tuple[Verified, list[Entry]]:
         """A state, and the erasures whose people it does not store; of those before the last start, a list says so."""
         known = [e for e in owed if e.key in self._unsigned]
         earlier = [e for e in owed if e.key not in self._unsigned]
         named = [self._unsigned[e.key] for e in known]
-        found = self._verify(path, named, self._suppression if earlier else None)
+        found = verify(path, named, self._suppression if earlier else None)
         gone = [e for e, stored in zip(known, found.stores, strict=True) if not stored]
         return found, gone if found.stores_listed else gone + earlier
 
@@ -315,8 +296,8 @@ class Worker:
         safe = parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _THIS_MACHINE)
         return known and safe and parts.username is None and url.isascii() and url.isprintable()
 
-    def stored_of(self, entry: Entry) -> dict[str, StoredRows]:
-        """What each model stores now of whom a completed request for access named.
+    def asked_by(self, entry: Entry) -> tuple[Identity, ...]:
+        """Whom a completed request for access named.
 
         Raises
         ------
@@ -330,9 +311,15 @@ class Worker:
         held = self._access.get(entry.key)
         if held is None or held[0] <= self._clock():
             raise UnknownRequestError("the answer is not held any more: ask again, with a new id.")
-        answers = {}
-        for name, file in self._files.items():
-            model, _ = read_model(file.path)
-            ids, subjects = keys_in(model, held[1])
-            answers[name] = rows_of(model.snapshot(), ids, subjects)
-        return answers
+        return held[1]
+
+
+@contextmanager
+def _patiently(lock: Any, stop: Callable[[], None]) -> Iterator[None]:
+    """A block with a lock; ``stop`` is called again and again until it is free."""
+    while not lock.acquire(timeout=_ASK_AGAIN):
+        stop()
+    try:
+        yield
+    finally:
+        lock.release()
