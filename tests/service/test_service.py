@@ -644,8 +644,8 @@ def test_learning_reads_first_then_signs_what_is_owed_then_takes_the_lock(servic
     name = asked(service)
     service.worker.commit()
     order = []
-    sign, learn = service.worker.sign, ModelFile.learn
-    monkeypatch.setattr(service.worker, "sign", lambda *only: (order.append("sign"), sign(*only))[1])
+    sign, learn = service.worker._sign, ModelFile.learn
+    monkeypatch.setattr(service.worker, "_sign", lambda *given: (order.append("sign"), sign(*given))[1])
     monkeypatch.setattr(ModelFile, "learn", lambda *a, **o: (order.append("learn"), learn(*a, **o))[1])
 
     class Block:
@@ -661,7 +661,7 @@ def test_learning_reads_first_then_signs_what_is_owed_then_takes_the_lock(servic
     assert order == ["read", "sign", "sign", "learn"]  # before it takes its turn, and what is owed since
     assert report.core_rows == 62
     assert service.entry(name).receipts == {"left"}
-    sign()
+    service.worker.sign()
     said = check_receipt(service.receipts(name)["left"], KEY.public)
     assert said.state_after != service.digest("left")
     assert service.snapshot("left").version != version
@@ -669,27 +669,36 @@ def test_learning_reads_first_then_signs_what_is_owed_then_takes_the_lock(servic
         service.learn("no such model", [])
 
 
-def test_learning_waits_for_no_verification_with_its_turn(service, monkeypatch):
+def test_learning_waits_for_no_verification_in_its_turn_and_comes_before_the_next_commit(service, monkeypatch):
     """Somebody commits just before it has its turn, and whoever verifies for receipts is busy with something else."""
-    waiting, busy, learnt = threading.Event(), threading.Event(), []
+    committing, waiting, go, order = threading.Event(), threading.Event(), threading.Event(), []
+    learn, forget = ModelFile.learn, ModelFile.forget_together
+    monkeypatch.setattr(ModelFile, "learn", lambda *a, **o: (order.append("learn"), learn(*a, **o))[1])
+    monkeypatch.setattr(ModelFile, "forget_together", lambda *a, **o: (order.append("forget"), forget(*a, **o))[1])
+    monkeypatch.setattr(service.worker, "_verify", lambda *_: go.clear() or go.wait())
+    monkeypatch.setattr(service.worker, "_wait", lambda: (committing.set(), go.wait(60)))
 
     class Block:
         X, y, ids, subjects, weights = np.ones((1, 3)), np.array([True]), ["new"], ["person-30"], None
 
-    def verify(*_):
-        busy.wait()
-
-    monkeypatch.setattr(service.worker, "_verify", verify)
-    learning = threading.Thread(target=lambda: learnt.append(service.learn("left", [Block], stop=waiting.set)))
-    with service.worker.turn:
-        learning.start()
-        assert waiting.wait(60)
-        name = asked(service)
+    def commit_again_and_again():
         service.worker.commit()
-    learning.join(60)
-    assert [report.rows for report in learnt] == [1]
-    assert service.entry(name).receipts == {"left"}
-    busy.set()
+        asked(service, "person-4")
+        service.worker.commit()
+
+    first = asked(service)
+    commits = threading.Thread(target=commit_again_and_again)
+    commits.start()
+    assert committing.wait(60)
+    learning = threading.Thread(target=service.learn, args=("left", [Block]), kwargs={"stop": waiting.set})
+    learning.start()
+    assert waiting.wait(60)
+    go.set()
+    for thread in (learning, commits):
+        thread.join(60)
+        assert not thread.is_alive()
+    assert order == ["forget", "forget", "learn", "forget", "forget"]
+    assert service.entry(first).receipts == {"left"}
 
 
 def test_whoever_waits_for_a_verification_before_learning_keeps_nobody_from_committing(service, monkeypatch):

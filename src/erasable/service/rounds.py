@@ -14,8 +14,9 @@ _MOST_DOUBLINGS = 6
 class Rounds(threading.Thread):
     """Calls a function every so many seconds; what it raises is the problem until it goes well again.
 
-    The times are those of a grid, whatever a call takes, so that they tell nothing of what it did. While it goes wrong,
-    more and more of them are left out, up to 64 in a row.
+    The times are those of a grid, whatever a call takes, so that they tell nothing of what it did; one that is to end
+    at such a time too calls :meth:`until_next`. While it goes wrong, more and more of them are left out, up to 64 in a
+    row.
 
     Attributes
     ----------
@@ -32,18 +33,29 @@ class Rounds(threading.Thread):
     def __init__(self, what: str, period: float, call: Callable[[], object]) -> None:
         super().__init__(name=f"erasable-{what}", daemon=True)
         self.what, self._period, self._call = what, period, call
-        self._ending = threading.Event()
+        self._ending, self._begun, self._waited = threading.Event(), time.monotonic(), False
         self.problem: str | None = None
         self.calls, self.seconds = 0, 0.0
 
     def run(self) -> None:
         """See ``start``."""
-        begun, failed = time.monotonic(), 0
+        failed = 0
         while not self._ending.is_set():
+            self._waited = False
             self.once()
             failed = 0 if self.problem is None else min(failed + 1, _MOST_DOUBLINGS)
-            passed, period = time.monotonic() - begun, self._period * 2**failed
-            self._ending.wait(period - passed % period)
+            if failed or not self._waited:
+                self.until_next(2**failed)
+
+    def until_next(self, periods: int = 1) -> None:
+        """For the call that is going on: wait until the next time of the grid, when the call after it is due.
+
+        Nobody waits who was not called by this thread, or once it is to end.
+        """
+        if threading.current_thread() is self:
+            period = self._period * periods
+            self._ending.wait(period - (time.monotonic() - self._begun) % period)
+            self._waited = True
 
     def once(self) -> None:
         """One call."""

@@ -41,6 +41,10 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
+def _is_alive(*_: int) -> None:
+    """How far something has come: whoever carries it out has not died."""
+
+
 class ErasureService:
     """Several model files, the requests that concern them, and the one thread that changes them.
 
@@ -168,9 +172,19 @@ class ErasureService:
         places = {os.path.dirname(file.path): file.path for file in self._files.values()}
         doubts = map(doubt_about_blocks, [*places.values(), self._folder])
         self._doubts = tuple(dict.fromkeys(doubt for doubt in doubts if doubt is not None))
-        given = self._snapshots, self._suppression, self._send
-        verify = [partial(by, verified, progress=lambda *_: None) for by in (self._verifier, self._writer)]  # of life
-        self.worker = Worker(ledger, self._files, self._signer, self.settings, self._clock, *given, *verify)
+        self.worker = Worker(
+            ledger,
+            self._files,
+            self._signer,
+            self.settings,
+            self._clock,
+            self._snapshots,
+            self._suppression,
+            self._send,
+            verify=partial(self._verifier, verified, progress=_is_alive),
+            verify_in_turn=partial(self._writer, verified, progress=_is_alive),  # nothing else is asked of it then
+            wait=lambda: self._rounds[0].until_next(),
+        )
         tick = self.settings.tick
         self._rounds = [
             Rounds("commit", tick, self.worker.commit),
@@ -203,7 +217,7 @@ class ErasureService:
                     rounds.once()
             late.cancel()
             self._end_processes()
-            with self.worker.turn:
+            with self.worker.turn():
                 self._ledger = None
                 ledger.close()
 

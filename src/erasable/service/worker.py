@@ -6,14 +6,13 @@ Three rounds, each of which can be repeated after a crash at any moment: :meth:`
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 from urllib.parse import urlsplit
 
 from erasable.audit.keys import PrivateKey
@@ -27,6 +26,7 @@ from erasable.service.questions import Verified, Verify, verified
 from erasable.service.settings import Settings
 from erasable.service.snapshots import Snapshots
 from erasable.service.suppression import SuppressionList
+from erasable.service.turns import Turn
 
 #: Tells one callback url what became of a request; whatever it raises is tried again later.
 Send = Callable[[str, Entry], None]
@@ -51,7 +51,6 @@ _REPLACED = (
     "with the setting vouch; otherwise file requests for them again first."
 )
 _BREATH = 0.0005  # seconds from one signature to the next, so that predictions do not wait for hundreds of them
-_ASK_AGAIN = 0.1  # seconds: whether who waits for a turn is to go on waiting
 _THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
 _FIRST_PAUSE, _LONGEST_PAUSE = timedelta(seconds=1), timedelta(hours=1)
 
@@ -94,6 +93,9 @@ class Worker:
     send : callable, optional
     verify, verify_in_turn : callables
         Verify the model in a file; the second while models are kept from changing, so that it must not have to wait.
+    wait : callable
+        Called when an erasure is durable in all models, before anybody is told: returns at a time that tells nothing of
+        how long that took, which depends on whether anybody was stored.
     """
 
     def __init__(
@@ -108,15 +110,15 @@ class Worker:
         send: Send | None = None,
         verify: Verify = verified,
         verify_in_turn: Verify = verified,
+        wait: Callable[[], object] = lambda: None,
     ) -> None:
         self._ledger, self._files, self._signer, self._settings = ledger, files, signer, settings
         self._clock, self._snapshots, self._suppression, self._send = clock, snapshots, suppression, send
-        self._verify, self._verify_in_turn = verify, verify_in_turn
+        self._verify, self._verify_in_turn, self._wait = verify, verify_in_turn, wait
         self._access: dict[str, tuple[datetime, tuple[Identity, ...]]] = {}
         self._unsigned: dict[str, tuple[Identity, ...]] = {}  # whom erasures named that owe receipts; in memory alone
         self._tries: dict[tuple[str, str, State], _Tries] = {}
-        self.turn = threading.RLock()  # held while models are changed
-        self._signing = threading.RLock()
+        self.turn, self._signing = Turn(), Turn()  # held while models are changed, and while receipts are signed
 
     def commit(self) -> int:
         """Carry out all that is not settled, with one rewrite of each model; how many requests were completed.
@@ -129,7 +131,7 @@ class Worker:
         StoreError
             When a model or the ledger could not be written: what was accepted is in progress.
         """
-        with self.turn:
+        with self.turn():
             now = self._clock()
             self._access = {name: held for name, held in self._access.items() if held[0] > now}
             work = self._ledger.begin()
@@ -154,6 +156,7 @@ class Worker:
         for file in self._files.values():
             file.forget_together([Erasure(identities=named)])
         self._snapshots.refresh()  # nobody predicts with somebody whose erasure is completed
+        self._wait()
 
     @contextmanager
     def learning(self, name: str, stop: Callable[[], None]) -> Iterator[None]:
@@ -163,15 +166,15 @@ class Worker:
         somebody asked for, keeps nobody from committing. ``stop`` is called again and again meanwhile, and may raise.
         """
         with ExitStack() as turn:
-            with _patiently(self._signing, stop):
-                self.sign(name)  # mostly all that is owed
-                turn.enter_context(_patiently(self.turn, stop))
-                self.sign(name, self._verify_in_turn)
+            with self._signing(stop):
+                self._sign([name], self._verify)  # mostly all that is owed
+                turn.enter_context(self.turn(stop))
+                self._sign([name], self._verify_in_turn)
             stop()
             yield
 
-    def sign(self, only: str | None = None, verify: Verify | None = None) -> int:
-        """Verify every model that owes receipts, or only one, as its file is now, and sign them; how many.
+    def sign(self) -> int:
+        """Verify every model that owes receipts, as its file is now, and sign them; how many.
 
         A receipt names the state that was verified: that which the request left behind, or one after it. What the
         service learns waits for it. Nothing is signed where that state stores somebody whom the request named, since
@@ -182,43 +185,44 @@ class Worker:
         VerificationError
             When a state is not what learning its own rows gives, or stores somebody again.
         """
+        with self._signing():
+            return self._sign(self._files, self._verify)
+
+    def _sign(self, names: Iterable[str], verify: Verify) -> int:
         signed, problems = 0, []
-        with self._signing:
-            for name, file in self._files.items():
-                if only not in (None, name):
-                    continue
-                owed = [e for e in self._ledger.owing() if e.owes(name)]
-                if not owed:
-                    continue
-                doubtful = [e for e in owed if self._is_doubtful(e, name)]
-                try:
-                    known = [e for e in owed if e not in doubtful]
-                    found, gone = self._verified_without(file.path, known, verify or self._verify)
-                except ErasableError as error:  # the other models sign all the same
-                    problems.append(error)
-                    continue
-                if back := len(owed) - len(doubtful) - len(gone):
-                    problems.append(VerificationError(_BACK.format(name=name, back=back)))
-                if doubtful:
-                    problems.append(VerificationError(_REPLACED.format(name=name, doubtful=len(doubtful))))
-                sign = partial(
-                    make_receipt,
-                    self._signer,
-                    state_before=None,
-                    state_after=found.digest,
-                    guarantee=found.guarantee,
-                    format_version=ModelState.VERSION,
-                    completed_at=self._clock(),
-                )
-                receipts = []
-                for e in gone:
-                    receipts.append((e.key, name, sign(requested_at=e.received, request_id=e.request_id)))
-                    time.sleep(_BREATH)
-                self._ledger.put_receipts(receipts)
-                signed += len(gone)
-                for e in gone:
-                    if not e.with_receipt(name).owes_receipts:
-                        self._unsigned.pop(e.key, None)
+        for name in names:
+            owed = [e for e in self._ledger.owing() if e.owes(name)]
+            if not owed:
+                continue
+            doubtful = [e for e in owed if self._is_doubtful(e, name)]
+            try:
+                known = [e for e in owed if e not in doubtful]
+                found, gone = self._verified_without(self._files[name].path, known, verify)
+            except ErasableError as error:  # the other models sign all the same
+                problems.append(error)
+                continue
+            if back := len(owed) - len(doubtful) - len(gone):
+                problems.append(VerificationError(_BACK.format(name=name, back=back)))
+            if doubtful:
+                problems.append(VerificationError(_REPLACED.format(name=name, doubtful=len(doubtful))))
+            sign = partial(
+                make_receipt,
+                self._signer,
+                state_before=None,
+                state_after=found.digest,
+                guarantee=found.guarantee,
+                format_version=ModelState.VERSION,
+                completed_at=self._clock(),
+            )
+            receipts = []
+            for e in gone:
+                receipts.append((e.key, name, sign(requested_at=e.received, request_id=e.request_id)))
+                time.sleep(_BREATH)
+            self._ledger.put_receipts(receipts)
+            signed += len(gone)
+            for e in gone:
+                if not e.with_receipt(name).owes_receipts:
+                    self._unsigned.pop(e.key, None)
         if problems:
             raise problems[0]
         return signed
@@ -312,14 +316,3 @@ class Worker:
         if held is None or held[0] <= self._clock():
             raise UnknownRequestError("the answer is not held any more: ask again, with a new id.")
         return held[1]
-
-
-@contextmanager
-def _patiently(lock: Any, stop: Callable[[], None]) -> Iterator[None]:
-    """A block with a lock; ``stop`` is called again and again until it is free."""
-    while not lock.acquire(timeout=_ASK_AGAIN):
-        stop()
-    try:
-        yield
-    finally:
-        lock.release()

@@ -48,7 +48,7 @@ def test_learning_past_its_deadline_stops_and_leaves_the_model_as_it_was(site, s
         assert slow_learning.ended.wait(5)
         assert slow_learning.steps < 50
     assert site.service.digest("named") == before
-    with site.service.worker.turn:  # which nobody holds
+    with site.service.worker.turn():  # which nobody holds
         pass
     assert site.as_("predict").get("/v2/models/named/ready").json() == {"ready": True}
 
