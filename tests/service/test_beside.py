@@ -204,6 +204,19 @@ def test_ended_while_it_works_nobody_waits_and_nothing_is_left(beside, tmp_path)
     assert beside(counted, 5)[0] == 5
 
 
+def test_what_is_to_be_done_first_is_done_by_every_process_and_may_fail(tmp_path):
+    beside = Beside(0, (dying, tmp_path, 2))
+    beside.begin()
+    with pytest.raises(UnknownOutcomeError):
+        beside(counted)
+    assert beside(counted, 5)[0] == 5
+    beside.end()
+    beside = Beside(0, (failing, "other", ""))
+    beside.begin()
+    assert beside(counted, 5)[0] == 5
+    beside.end()
+
+
 @pytest.mark.parametrize("length", [0, 10, 2**16 - 1, 2**16, 10**7])
 def test_what_is_long_crosses_as_it_is(beside, length):
     data = np.random.default_rng(0).bytes(length)

@@ -346,17 +346,17 @@ def test_told_to_stop_it_finishes_and_no_process_is_left(tmp_path, models):
             time.sleep(0.02)
 
 
-def test_a_start_that_fails_leaves_no_process(opened, models, monkeypatch):
-    begun, begin = [], Beside._begun
-    monkeypatch.setattr(Beside, "_begun", lambda self: (begin(self), begun.append(self.pid))[0])
+def test_a_start_that_fails_begins_no_process(opened, models, monkeypatch):
+    begun = []
+    monkeypatch.setattr(Beside, "begin", lambda self: begun.append(self))
     good = models["left"].read_bytes()
     models["left"].write_bytes(b"no model")
     with pytest.raises(ValueError, match=r"left\.erasable"):
         opened(processes=True)
-    assert len(set(begun)) == 3
-    assert all(map(gone, begun))
+    assert begun == []
     models["left"].write_bytes(good)
-    assert opened(processes=True).health().ready
+    service = opened(processes=True)
+    assert begun == [service._writer, service._reader, service._verifier]
 
 
 def test_no_identity_is_in_command_lines_environments_or_output_of_the_processes(aside, capfd, tmp_path):

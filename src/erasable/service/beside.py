@@ -29,8 +29,9 @@ _AGAIN = "It is begun anew, and asked again, with the next round."
 _APART = 2**16  # bytes: what is longer crosses by itself, without being copied
 # What the interpreter was told to leave alone, its processes leave alone too; where modules are found, they are told.
 _FLAGS = {"ignore_environment": "-E", "no_user_site": "-s", "no_site": "-S"}
+# It stands back from its first moment on: whoever began it may be in a hurry.
 _BEGIN = (
-    "import sys; end, *sys.path = sys.argv[1:]; "
+    "import os, sys; end, niceness, *sys.path = sys.argv[1:]; os.nice(int(niceness)); "
     "from erasable.service.beside import carry_out_calls; carry_out_calls(int(end))"
 )
 
@@ -90,12 +91,15 @@ class Beside:
     ----------
     niceness : int
         How far it stands back where there are fewer processors than work: as in ``os.nice``.
+    first : tuple of a function and its arguments, optional
+        Called whenever the process has begun, before it is asked for anything. What becomes of it does not matter.
     patience : float
         Seconds without a result or progress after which a call is given up and the process ended.
     """
 
-    def __init__(self, niceness: int, patience: float = _PATIENCE) -> None:
+    def __init__(self, niceness: int, first: tuple[Any, ...] | None = None, patience: float = _PATIENCE) -> None:
         self._niceness, self._patience = niceness, patience
+        self._told = sorted(processors())[1:], first  # where it may run: this process may keep to the first from now on
         self._turn = threading.Lock()  # held by the thread whose call is carried out
         self._door = threading.Lock()  # held while a process begins or is ended
         self._open, self._answers = False, False
@@ -206,9 +210,10 @@ class Beside:
                 flags = [flag for name, flag in _FLAGS.items() if getattr(sys.flags, name)]
                 with theirs:
                     end = theirs.fileno()
+                    given = map(str, (end, self._niceness, *sys.path))
                     try:
                         self._process = subprocess.Popen(
-                            [sys.executable, "-P", *flags, "-c", _BEGIN, str(end), *map(str, sys.path)],
+                            [sys.executable, "-P", *flags, "-c", _BEGIN, *given],
                             stdin=subprocess.DEVNULL,
                             stdout=subprocess.DEVNULL,
                             pass_fds=[end],
@@ -218,7 +223,7 @@ class Beside:
                         raise UnknownOutcomeError(f"a process of the service could not begin. {_AGAIN}") from error
                 self._line = Connection(ours.detach())
                 with suppress(OSError):  # it is gone already, which whoever asks is told
-                    _send(self._line, (self._niceness, sorted(processors())[1:]))
+                    _send(self._line, self._told)
             return self._line
 
     def _drop(self) -> None:
@@ -241,11 +246,13 @@ def carry_out_calls(descriptor: int) -> None:
     line: Connection[Any, Any] = Connection(descriptor)
     asked: queue.SimpleQueue[Any] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(line, asked), daemon=True).start()
-    niceness, allowed = asked.get()
-    with suppress(OSError):  # where it may not, it works all the same
-        os.nice(niceness)
-        if allowed:
+    allowed, first = asked.get()
+    if allowed:
+        with suppress(OSError):  # where it may not, it works all the same
             os.sched_setaffinity(0, allowed)
+    if first is not None:
+        with suppress(Exception):
+            first[0](*first[1:])
     _send(line, None)
 
     def tell(*told: Any) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any
 
+from erasable.models.files import read_model
 from erasable.models.model import Model
 from erasable.models.reports import LearnReport
 from erasable.operations.model_file import ModelFile
@@ -48,6 +49,12 @@ def opened(path: str) -> ModelFile:
     return ModelFile(path, timeout=PATIENCE, rewrite_unchanged=True)
 
 
+def load_all(paths: list[str]) -> None:
+    """Have the models in memory before somebody waits for it."""
+    for path in paths:
+        predictor_in(path)
+
+
 def forget_in(path: str, requests: list[Request], progress: Callable[[str, str], None]) -> None:
     """``ModelFile.forget_together``; what is said of it stays here, but for what is announced."""
     file = opened(path)
@@ -67,3 +74,11 @@ def learn_in(path: str, blocks: list[Any], options: dict[str, Any], progress: Ca
 def predictor_in(path: str) -> Model:
     """``ModelFile.predictor``, less the checksum."""
     return opened(path).predictor()[0]
+
+
+def read_predictor(path: str) -> Model:
+    """The same, read here; no row of it stays in memory but what predicts."""
+    model, _ = read_model(path)
+    found = model.predictor()
+    model.erase()
+    return found

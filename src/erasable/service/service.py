@@ -20,7 +20,7 @@ from erasable.models.shards import shards_of
 from erasable.service.beside import Beside, Here, Parcel
 from erasable.service.entries import Entry, Kind, State
 from erasable.service.health import Health
-from erasable.service.held_files import PATIENCE, HeldFile, opened
+from erasable.service.held_files import PATIENCE, HeldFile, load_all, opened, read_predictor
 from erasable.service.identities import Identity
 from erasable.service.ledger import Ledger
 from erasable.service.questions import digest_in, stored_in, verified
@@ -33,7 +33,7 @@ from erasable.service.worker import Send, Worker
 from erasable.store import doubt_about_blocks, locked
 
 _PURGES = 600.0  # seconds
-_NICENESS = 10, 10, 19  # of those that write, read and verify
+_WRITER_NICENESS, _READER_NICENESS, _VERIFIER_NICENESS = 10, 10, 19
 _SHORTEST_KEY = 16  # bytes
 
 
@@ -111,10 +111,15 @@ class ErasureService:
             raise ConfigurationError("a service needs at least one model.")
         if len(operator_key) < _SHORTEST_KEY:
             raise ConfigurationError(f"the operator's key must have at least {_SHORTEST_KEY} bytes.")
-        self._writer, self._reader, self._verifier = [Beside(nice) if processes else Here() for nice in _NICENESS]
+        paths = {name: os.path.abspath(path) for name, path in models.items()}
+        self._writer: Beside | Here = Here()
+        self._reader: Beside | Here = Here()
+        self._verifier: Beside | Here = Here()
+        if processes:
+            self._writer = Beside(_WRITER_NICENESS, (load_all, [*paths.values()]))
+            self._reader, self._verifier = Beside(_READER_NICENESS), Beside(_VERIFIER_NICENESS)
         self._files = {
-            name: HeldFile(os.path.abspath(path), self._writer, partial(self._announce, name))
-            for name, path in models.items()
+            name: HeldFile(path, self._writer, partial(self._announce, name)) for name, path in paths.items()
         }
         self._folder, self._signer, self._operator_key = os.path.abspath(folder), signer, operator_key
         self.settings = settings or Settings()
@@ -147,13 +152,9 @@ class ErasureService:
         with self._starting:
             if self._ledger is not None:
                 raise BusyError("the service is running already.")
-            try:
-                for process in (self._writer, self._reader, self._verifier):
-                    process.begin()
-                self._recover()
-            except BaseException:
-                self._end_processes()
-                raise
+            self._recover()
+            for process in (self._writer, self._reader, self._verifier):  # now that nothing can fail
+                process.begin()
             if threads:
                 for rounds in self._rounds:
                     rounds.start()
@@ -164,7 +165,7 @@ class ErasureService:
         for file in self._files.values():
             with locked(file.path, parts_of=shards_of, timeout=PATIENCE):
                 pass  # what an interrupted change left behind is erased
-        self._snapshots.refresh()
+        self._snapshots.refresh(lambda file: read_predictor(file.path))  # sooner than the writer is there
         ledger = Ledger(self._folder, self._operator_key, self.settings, self._clock)
         self._ledger, self._resumed = ledger, ledger.waiting
         for name, file in self._files.items():
