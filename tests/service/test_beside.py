@@ -12,10 +12,11 @@ import time
 import weakref
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from erasable.errors import BusyError, InputError, StoreError, UnknownOutcomeError
-from erasable.service.beside import Beside, Here
+from erasable.service.beside import Beside, Here, Parcel
 from tests.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks at /proc")
@@ -203,16 +204,68 @@ def test_ended_while_it_works_nobody_waits_and_nothing_is_left(beside, tmp_path)
 def test_what_is_to_be_done_first_is_done_by_every_process_and_may_fail(tmp_path):
     beside = Beside(0, (dying, tmp_path, 2))
     beside.begin()
-    assert beside.is_starting()
     with pytest.raises(UnknownOutcomeError):
         beside(counted)
     assert beside(counted, 5)[0] == 5
-    assert not beside.is_starting()
     beside.end()
     beside = Beside(0, (failing, "other", ""))
     beside.begin()
     assert beside(counted, 5)[0] == 5
     beside.end()
+
+
+@pytest.mark.parametrize("length", [0, 10, 2**16 - 1, 2**16, 10**7])
+def test_what_is_long_crosses_as_it_is(beside, length):
+    data = np.random.default_rng(0).bytes(length)
+    parcel, array = beside(turned_round, Parcel(data, b"", data), np.frombuffer(data, np.uint8))
+    assert bytes(parcel) == (2 * data)[::-1]
+    assert array.tobytes() == data[::-1]
+    assert Parcel.of({"a": data}).opened() == {"a": data}
+
+
+def turned_round(parcel, array):
+    return Parcel(bytes(parcel)[::-1]), array[::-1].copy()
+
+
+def test_what_may_not_be_done_twice_is_not(beside, tmp_path):
+    beside(counted)
+    with pytest.raises(UnknownOutcomeError, match="ended while it worked"):
+        beside(dying, tmp_path, 1, again=False)
+    assert len(list(tmp_path.iterdir())) == 1
+    assert beside(dying, tmp_path, 1, again=False) == 1
+    beside._process.kill()  # while it does nothing
+    beside._process.wait()
+    assert beside(counted, 5, again=False)[0] == 5
+
+
+ISOLATED = """
+import sys
+flags, sys.path = sys.flags, sys.argv[2:]
+from erasable.service.beside import Beside
+from tests.service.test_beside import told_to_leave_alone
+beside = Beside(0)
+beside.begin()
+assert beside(told_to_leave_alone) == told_to_leave_alone(), (beside(told_to_leave_alone), told_to_leave_alone())
+beside.end()
+"""
+
+
+def told_to_leave_alone():
+    """What the interpreter of this process does not look at, and where it finds modules."""
+    flags = sys.flags
+    return flags.ignore_environment, flags.no_user_site, flags.no_site, flags.safe_path, sys.path
+
+
+@pytest.mark.parametrize("flags", [["-I"], ["-E", "-P"], ["-s", "-P"], ["-I", "-S"], ["-P"]])
+def test_what_the_interpreter_leaves_alone_its_processes_leave_alone(tmp_path, flags):
+    (tmp_path / "sitecustomize.py").write_text(f"open({str(tmp_path / 'seen')!r}, 'a').write('x')")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    command = [sys.executable, *flags, "-c", ISOLATED, "", *sys.path]
+    subprocess.run(command, env=environment, check=True, timeout=300)
+    read = {"-I", "-E"}.isdisjoint(flags)
+    assert (tmp_path / "seen").exists() == read
+    if read:
+        assert (tmp_path / "seen").read_text() == "xx"
 
 
 PARENT = """

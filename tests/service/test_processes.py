@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import signal
 import sys
@@ -10,24 +11,28 @@ import threading
 import time
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from erasable import ErasableClassifier, ErasableKernelClassifier, ErasableRegressor, ModelFile
 from erasable.audit.receipts import check_receipt
-from erasable.errors import StoreError, VerificationError
+from erasable.errors import StoreError, UnknownOutcomeError, VerificationError
 from erasable.models.files import read_model
 from erasable.operations.requests import Request
-from erasable.service.beside import Beside
-from erasable.service.files_beside import FileBeside
+from erasable.service.beside import Beside, Parcel
+from erasable.service.held_files import HeldFile
+from erasable.service.held_files import opened as opened_here
+from erasable.service.http.learning import read_blocks
+from erasable.service.http.problems import Refused
 from erasable.service.service import ErasureService
 from erasable.service.settings import Settings
 from erasable.service.suppression import SuppressionList
 from erasable.store import read_journal
 from tests.service.conftest import KEY, OPERATOR, TYPES, asked
 from tests.service.test_beside import gone, is_there
-from tests.service.test_service import people
+from tests.service.test_service import people, rows
 from tests.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks at /proc")
@@ -36,9 +41,9 @@ ROW = np.ones((1, 3))
 
 @pytest.fixture
 def aside(opened):
-    """A service with processes, both of which answer."""
+    """A service with processes, all of which answer."""
     service = opened(processes=True)
-    for process in (service._writer, service._verifier):
+    for process in (service._writer, service._reader, service._verifier):
         process(os.getpid)
     return service
 
@@ -69,7 +74,7 @@ def test_the_journey_is_that_of_one_process(aside, models, clock):
     for model, text in aside.receipts(name).items():
         said = check_receipt(text, KEY.public)
         assert (said.request_id, said.state_after) == (name, ModelFile(models[model]).verify().digest)
-    assert aside._files["left"]._held.model is None  # the rows are in the memory of another process
+    assert opened_here.cache_info().currsize == 0  # the rows are in the memory of another process
 
 
 class Block:
@@ -78,12 +83,96 @@ class Block:
 
 
 def test_what_is_learnt_stays_in_the_process_that_forgets(aside, models):
-    aside.learn("left", [Block])
+    pids = aside._writer.pid, aside._reader.pid
+    assert aside.learn("left", [Block]).core_rows == 65
     assert "person-new" in people(models["left"])
-    assert aside._files["left"]._held.model is None
+    assert opened_here.cache_info().currsize == 0
     asked(aside, "person-new")
     aside.worker.commit()
     assert "person-new" not in people(models["left"])
+    assert (aside._writer.pid, aside._reader.pid) == pids
+
+
+@pytest.mark.parametrize("kind", ["application/jsonl", "text/csv"])
+def test_tables_digests_and_answers_to_access_are_read_in_another_process(aside, models, kind, monkeypatch):
+    digest = ModelFile(models["left"]).verify().digest
+    name = asked(aside, "person-4", kind="access")
+    aside.worker.commit()
+    for function in ("questions.inspect", "questions.read_model", "http.learning.stream_table"):
+        monkeypatch.setattr(f"erasable.service.{function}", None)  # nobody calls it here
+    assert aside.digest("left") == digest
+    assert {row.id for row in aside.stored_of(name)["left"].rows} == {"row-4", "row-24", "row-44"}
+    numbers = Block.X.tolist()
+    if kind == "text/csv":
+        lines = ["a,b,c,label,id,who"] + [f"{a},{b},{c},true,new-{i},person-new" for i, (a, b, c) in enumerate(numbers)]
+    else:
+        lines = [
+            json.dumps({"a": a, "b": b, "c": c, "label": True, "id": f"new-{i}", "who": "person-new"})
+            for i, (a, b, c) in enumerate(numbers)
+        ]
+    body = Parcel(*(f"{line}\n".encode() for line in lines))
+    columns = {"label": "label", "id": "id", "subject": ["who"]}
+    stops = []
+    blocks = aside.read(read_blocks, kind, body, None, columns, (), 10**6, 100, stop=lambda: stops.append(1))
+    assert stops
+    assert all(isinstance(block, Parcel) for block in blocks)
+    assert aside.learn("left", blocks).rows == 5
+    with pytest.raises(Refused, match="at most 4 rows") as refused:
+        aside.read(read_blocks, kind, body, None, columns, (), 10**6, 4, stop=lambda: None)
+    assert refused.value.status == 413
+    with pytest.raises(Refused, match="enough"):
+        aside.read(read_blocks, kind, body, None, columns, (), 10**6, 100, stop=enough)
+    monkeypatch.undo()
+    assert {f"new-{i}" for i in range(5)} <= rows(models["left"])
+
+
+def enough():
+    raise Refused(504, "enough")
+
+
+def test_learning_that_is_stopped_leaves_the_model_the_process_and_the_turn(aside, models):
+    pid, before, calls = aside._writer.pid, models["left"].read_bytes(), []
+
+    def stop():
+        calls.append(1)
+        if len(calls) > 1:  # the first one comes before the model is touched
+            enough()
+
+    with pytest.raises(Refused, match="enough"):
+        aside.learn("left", [Block], stop=stop)
+    assert (models["left"].read_bytes(), aside._writer.pid) == (before, pid)
+    with aside.worker.turn(enough):  # which nobody holds
+        pass
+    with pytest.raises(ValueError, match="features"):
+        aside.learn("left", [SimpleNamespace(X=np.ones((2, 7)), y=[True, False], ids=["a", "b"], subjects=["a", "b"])])
+    assert aside.learn("left", [Block]).core_rows == 65
+    assert aside._writer.pid == pid
+
+
+def test_a_writer_that_is_killed_while_it_learns_is_not_asked_again(aside, models):
+    calls = []
+
+    def stop():
+        calls.append(1)
+        if len(calls) == 2:
+            os.kill(aside._writer.pid, signal.SIGKILL)
+
+    with pytest.raises(UnknownOutcomeError, match="ended while it worked"):
+        aside.learn("left", [Block], stop=stop)
+    assert "person-new" not in people(models["left"])
+    assert aside.learn("left", [Block]).core_rows == 65
+
+
+def test_rows_of_those_on_the_list_are_passed_over_and_nothing_of_them_is_written(opened, tmp_path):
+    listed = SuppressionList(tmp_path / "list", OPERATOR)
+    service = opened(processes=True, suppression=listed)
+    asked(service, "canary-gone")
+    service.worker.commit()
+    subjects = ["canary-gone"] * 4 + ["person-new"]
+    block = SimpleNamespace(X=Block.X, y=Block.y, ids=[f"canary-{i}" for i in range(4)] + ["new"], subjects=subjects)
+    report = service.learn("left", [block])
+    assert (report.rows, report.rows_suppressed, report.core_rows) == (1, 4, 61)
+    assert b"canary" not in b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
 
 
 def test_a_full_disk_of_the_ledger_leaves_the_models_and_the_processes(aside, models, monkeypatch):
@@ -104,7 +193,7 @@ def test_nothing_is_said_where_the_last_row_of_a_class_goes(opened, tmp_path, ca
     clf = ErasableClassifier(threshold=0.0)
     clf.fit(rows, np.arange(12) == 5, ids=np.arange(12), subjects=[f"person-{i}" for i in range(12)])
     clf.save(path)
-    file = FileBeside(str(path), writer := Beside(0), lambda *_: None)
+    file = HeldFile(str(path), writer := Beside(0), lambda *_: None)
     writer.begin()
     file.forget_together([Request(subjects=["person-5"])])
     writer.end()
@@ -210,12 +299,10 @@ def test_nobody_who_is_back_is_signed_for_also_after_a_start(opened, models, tmp
 
 
 def test_what_others_change_is_noticed_and_what_is_learnt_is_predicted_with_and_can_be_erased(aside, models):
-    class Block:
-        X, y, ids, subjects, weights = 5 * ROW, np.array([True]), ["new"], ["person-30"], None
-
+    block = SimpleNamespace(X=5 * ROW, y=np.array([True]), ids=["new"], subjects=["person-30"])
     ModelFile(models["right"]).forget(subjects=["person-1"])
     assert aside._snapshots.refresh() == ["right"]
-    assert aside.learn("right", [Block]).rows == 1
+    assert aside.learn("right", [block]).rows == 1
     assert aside.snapshot("right").model.decision(ROW) == read_model(models["right"])[0].decision(ROW)
     asked(aside, "person-30")
     aside.worker.commit()
@@ -238,13 +325,13 @@ def test_told_to_stop_it_finishes_and_no_process_is_left(tmp_path, models):
         models, tmp_path / "ledger", signer=KEY, operator_key=OPERATOR, settings=settings, processes=True
     )
     with service:
-        pids = [service._writer.pid, service._verifier.pid]
+        pids = [process.pid for process in (service._writer, service._reader, service._verifier)]
         name = asked(service)
         service.stop(PATIENCE)
     assert all(map(gone, pids))
     assert set(signed(tmp_path)) == {(name, model) for model in models}
     with service:  # once more
-        again = [service._writer.pid, service._verifier.pid]
+        again = [service._writer.pid, service._verifier.pid, service._reader.pid]
         assert all(map(is_there, again))
         os.kill(again[1], signal.SIGSTOP)
         late = asked(service, "person-4")
@@ -268,7 +355,7 @@ def test_a_start_that_fails_begins_no_process(opened, models, monkeypatch):
     assert begun == []
     models["left"].write_bytes(good)
     service = opened(processes=True)
-    assert begun == [service._writer, service._verifier]
+    assert begun == [service._writer, service._reader, service._verifier]
 
 
 def test_no_identity_is_in_command_lines_environments_or_output_of_the_processes(aside, capfd, tmp_path):
@@ -277,12 +364,12 @@ def test_no_identity_is_in_command_lines_environments_or_output_of_the_processes
         asked(aside, f"person-{i}")
     aside.worker.commit()
     aside.worker.sign()
-    for process in (aside._writer, aside._verifier):
+    for process in (aside._writer, aside._reader, aside._verifier):
         for name in ("cmdline", "environ", "comm"):
             shown = Path(f"/proc/{process.pid}/{name}").read_bytes()
             assert b"canary" not in shown
             assert b"person" not in shown
-    for process in (aside._writer, aside._verifier):
+    for process in (aside._writer, aside._reader, aside._verifier):
         process.end()
     said = "".join(capfd.readouterr())
     assert "canary" not in said

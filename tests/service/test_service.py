@@ -645,8 +645,8 @@ def test_learning_reads_first_then_signs_what_is_owed_then_takes_the_lock(servic
     name = asked(service)
     service.worker.commit()
     order = []
-    sign, learn = service.worker.sign, ModelFile.learn
-    monkeypatch.setattr(service.worker, "sign", lambda only: (order.append("sign"), sign(only))[1])
+    sign, learn = service.worker._sign, ModelFile.learn
+    monkeypatch.setattr(service.worker, "_sign", lambda *given: (order.append("sign"), sign(*given))[1])
     monkeypatch.setattr(ModelFile, "learn", lambda *a, **o: (order.append("learn"), learn(*a, **o))[1])
 
     class Block:
@@ -662,12 +662,69 @@ def test_learning_reads_first_then_signs_what_is_owed_then_takes_the_lock(servic
     assert order == ["read", "sign", "sign", "learn"]  # before it takes its turn, and what is owed since
     assert report.core_rows == 62
     assert service.entry(name).receipts == {"left"}
-    sign()
+    service.worker.sign()
     said = check_receipt(service.receipts(name)["left"], KEY.public)
     assert said.state_after != service.digest("left")
     assert service.snapshot("left").version != version
     with pytest.raises(UnknownRequestError):
         service.learn("no such model", [])
+
+
+def test_learning_waits_for_no_verification_in_its_turn_and_comes_before_the_next_commit(service, monkeypatch):
+    """Somebody commits just before it has its turn, and whoever verifies for receipts is busy with something else."""
+    committing, waiting, go, order = threading.Event(), threading.Event(), threading.Event(), []
+    learn, forget = ModelFile.learn, ModelFile.forget_together
+    monkeypatch.setattr(ModelFile, "learn", lambda *a, **o: (order.append("learn"), learn(*a, **o))[1])
+    monkeypatch.setattr(ModelFile, "forget_together", lambda *a, **o: (order.append("forget"), forget(*a, **o))[1])
+    monkeypatch.setattr(service.worker, "_verify", lambda *_: go.clear() or go.wait())
+    monkeypatch.setattr(service.worker, "_wait", lambda: (committing.set(), go.wait(60)))
+
+    class Block:
+        X, y, ids, subjects, weights = np.ones((1, 3)), np.array([True]), ["new"], ["person-30"], None
+
+    def commit_again_and_again():
+        service.worker.commit()
+        asked(service, "person-4")
+        service.worker.commit()
+
+    first = asked(service)
+    commits = threading.Thread(target=commit_again_and_again)
+    commits.start()
+    assert committing.wait(60)
+    learning = threading.Thread(target=service.learn, args=("left", [Block]), kwargs={"stop": waiting.set})
+    learning.start()
+    assert waiting.wait(60)
+    go.set()
+    for thread in (learning, commits):
+        thread.join(60)
+        assert not thread.is_alive()
+    assert order == ["forget", "forget", "learn", "forget", "forget"]
+    assert service.entry(first).receipts == {"left"}
+
+
+def test_whoever_waits_for_a_verification_before_learning_keeps_nobody_from_committing(service, monkeypatch):
+    begun, busy, verify = threading.Event(), threading.Event(), service.worker._verify
+
+    class Block:
+        X, y, ids, subjects, weights = np.ones((1, 3)), np.array([True]), ["new"], ["person-30"], None
+
+    def late(*given):
+        begun.set()
+        assert busy.wait(60)
+        return verify(*given)
+
+    monkeypatch.setattr(service.worker, "_verify", late)
+    asked(service)
+    service.worker.commit()
+    learning = threading.Thread(target=service.learn, args=("left", [Block]))
+    learning.start()
+    assert begun.wait(60)
+    asked(service, "person-4")
+    assert service.worker.commit() == 1
+    busy.set()
+    learning.join(60)
+    assert service.snapshot("left").model.n_core == 55
+    assert [e.receipts for e in service.entries()] == [{"left"}, {"left"}]
 
 
 def test_verification_runs_in_the_background_and_says_how_far_it_is(service):

@@ -17,8 +17,9 @@ from erasable.errors import ConflictError, UnknownRequestError
 from erasable.service.entries import State
 from erasable.service.identities import Erasure, Identity
 from erasable.service.ledger import Ledger
+from erasable.service.questions import Verified
 from erasable.service.settings import Settings
-from erasable.service.worker import Verified, Worker
+from erasable.service.worker import Worker
 from erasable.store import locked, read, read_journal
 from tests.store.simulated import File, SimulatedDisk
 

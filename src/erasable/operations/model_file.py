@@ -346,13 +346,6 @@ class ModelFile:
             model = self._held.unchanged() or self._held.read()
             return model.predictor(), self._held.checksum
 
-    def let_go(self) -> None:
-        """Hold no model in memory: rows are overwritten there, and the next call reads the file."""
-        with self._line.in_turn():
-            if self._held.model is not None:
-                self._held.model.erase()
-            self._held.model = None
-
     def verify(self, *, progress: Callable[[int, int], None] | None = None) -> VerifyReport:
         """Recompute what the file holds from its own rows; see ``erasable.verify``."""
         return verify_file(self.path, like=self._like, progress=progress)

@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 import threading
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection
@@ -23,8 +24,16 @@ from erasable.errors import BusyError, UnknownOutcomeError
 
 T = TypeVar("T")
 
-_PATIENCE = 600.0  # seconds without a sign of life
+_PATIENCE = 3600.0  # seconds without a sign of life
 _AGAIN = "It is begun anew, and asked again, with the next round."
+_APART = 2**16  # bytes: what is longer crosses by itself, without being copied
+# What the interpreter was told to leave alone, its processes leave alone too; where modules are found, they are told.
+_FLAGS = {"ignore_environment": "-E", "no_user_site": "-s", "no_site": "-S"}
+# It stands back from its first moment on: whoever began it may be in a hurry.
+_BEGIN = (
+    "import os, sys; end, niceness, *sys.path = sys.argv[1:]; os.nice(int(niceness)); "
+    "from erasable.service.beside import carry_out_calls; carry_out_calls(int(end))"
+)
 
 
 def processors() -> set[int]:
@@ -33,7 +42,32 @@ def processors() -> set[int]:
 
 
 class _GoneError(Exception):
-    """The process has ended."""
+    """The process has ended; ``asked`` says whether it may have begun with what it was asked."""
+
+    def __init__(self, asked: bool) -> None:
+        self.asked = asked
+
+
+class Parcel:
+    """Bytes that cross to another process, and through this one, as they are: nobody waits while they are copied."""
+
+    def __init__(self, *parts: bytes) -> None:
+        self._parts = parts
+
+    @classmethod
+    def of(cls, thing: Any) -> Parcel:
+        """Anything that can be pickled, packed once; see ``opened``."""
+        return cls(pickle.dumps(thing, 5))
+
+    def opened(self) -> Any:
+        """What was packed."""
+        return pickle.loads(bytes(self))
+
+    def __bytes__(self) -> bytes:
+        return b"".join(self._parts)
+
+    def __reduce_ex__(self, _: Any) -> tuple[Any, ...]:
+        return Parcel, tuple(map(pickle.PickleBuffer, self._parts))
 
 
 class Here:
@@ -45,7 +79,7 @@ class Here:
     def end(self) -> None:
         """Nothing has to."""
 
-    def __call__(self, function: Callable[..., T], *arguments: Any, **progress: Any) -> T:
+    def __call__(self, function: Callable[..., T], *arguments: Any, again: bool = True, **progress: Any) -> T:
         """See :class:`Beside`."""
         return function(*arguments, **progress)
 
@@ -64,8 +98,8 @@ class Beside:
     """
 
     def __init__(self, niceness: int, first: tuple[Any, ...] | None = None, patience: float = _PATIENCE) -> None:
-        self._niceness, self._first, self._patience = niceness, first, patience
-        self._processors = sorted(processors())[1:]
+        self._niceness, self._patience = niceness, patience
+        self._told = sorted(processors())[1:], first  # where it may run: this process may keep to the first from now on
         self._turn = threading.Lock()  # held by the thread whose call is carried out
         self._door = threading.Lock()  # held while a process begins or is ended
         self._open, self._answers = False, False
@@ -84,15 +118,6 @@ class Beside:
             self._open = True
             self._begun()
 
-    def is_starting(self) -> bool:
-        """Whether it does not answer yet, and nobody has asked."""
-        if not self._turn.acquire(blocking=False):
-            return False
-        try:
-            return not self._answers and (self._line is None or not self._line.poll())
-        finally:
-            self._turn.release()
-
     def end(self) -> None:
         """There is no process any more; what it was carrying out is cut short."""
         with self._door:
@@ -102,10 +127,14 @@ class Beside:
         with self._turn:
             self._drop()
 
-    def __call__(self, function: Callable[..., T], *arguments: Any, progress: Callable[..., object] | None = None) -> T:
+    def __call__(
+        self,
+        function: Callable[..., T],
+        *arguments: Any,
+        progress: Callable[..., object] | None = None,
+        again: bool = True,
+    ) -> T:
         """What a function gives, or raises, over there; where the process dies meanwhile, another is asked once more.
-
-        So it has to be one that may be carried out again.
 
         Parameters
         ----------
@@ -116,19 +145,23 @@ class Beside:
         progress : callable, optional
             Called here whenever the function calls the ``progress`` that it is handed there, which waits for it; what
             it raises is raised there too.
+        again : bool, default=True
+            Whether the function may be carried out again where it is not known how far it came.
 
         Raises
         ------
         UnknownOutcomeError
-            When the process died twice, or gave no sign of life.
+            When the process died twice, or once where it may not be asked again, or gave no sign of life.
         BusyError
             When it has not begun, or was told to end.
         """
         with self._turn:
             try:
                 went_well, told = self._asked(function, arguments, progress)
-            except _GoneError:
+            except _GoneError as gone:
                 try:
+                    if gone.asked and not again:
+                        raise
                     went_well, told = self._asked(function, arguments, progress)
                 except _GoneError as error:
                     raise UnknownOutcomeError(f"a process of the service ended while it worked. {_AGAIN}") from error
@@ -138,12 +171,13 @@ class Beside:
 
     def _asked(self, function: Any, arguments: Any, progress: Any) -> tuple[bool, Any]:
         """Whether it went well, and what came of it."""
-        line, raised = self._begun(), None
+        line, raised, asked = self._begun(), None, False
         try:
             if not self._answers:
                 self._news(line)
                 self._answers = True
-            self._say(line, (function, arguments, progress is not None))
+            _send(line, (function, arguments, progress is not None))
+            asked = True
             while True:
                 went_well, told = self._news(line)
                 if went_well is not None:
@@ -153,24 +187,17 @@ class Beside:
                         progress(*told)
                 except Exception as error:
                     raised = error
-                self._say(line, None if raised is None else _plain(raised))
-        except BaseException:  # what it said next would be taken for an answer to something else
+                _send(line, None if raised is None else _plain(raised))
+        except BaseException as error:  # what it said next would be taken for an answer to something else
             self._drop()
+            if isinstance(error, EOFError | OSError) and not isinstance(error, UnknownOutcomeError):
+                raise _GoneError(asked) from error
             raise
-
-    def _say(self, line: Connection[Any, Any], what: Any) -> None:
-        try:
-            line.send(what)
-        except OSError as error:
-            raise _GoneError from error
 
     def _news(self, line: Connection[Any, Any]) -> Any:
         """What the process says next."""
-        try:
-            if line.poll(self._patience):
-                return line.recv()
-        except (EOFError, OSError) as error:
-            raise _GoneError from error
+        if line.poll(self._patience):
+            return _received(line)
         seconds = f"{self._patience:.3g}"
         raise UnknownOutcomeError(f"a process of the service gave no sign of life for {seconds} seconds. {_AGAIN}")
 
@@ -180,13 +207,13 @@ class Beside:
                 raise BusyError("the service is not running, or is about to stop: start it.")
             if self._line is None:
                 ours, theirs = socket.socketpair()
+                flags = [flag for name, flag in _FLAGS.items() if getattr(sys.flags, name)]
                 with theirs:
                     end = theirs.fileno()
-                    given = map(str, (end, self._niceness, *self._processors))
+                    given = map(str, (end, self._niceness, *sys.path))
                     try:
                         self._process = subprocess.Popen(
-                            [sys.executable, "-P", "-m", __name__, *given],
-                            env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, sys.path))},
+                            [sys.executable, "-P", *flags, "-c", _BEGIN, *given],
                             stdin=subprocess.DEVNULL,
                             stdout=subprocess.DEVNULL,
                             pass_fds=[end],
@@ -196,7 +223,7 @@ class Beside:
                         raise UnknownOutcomeError(f"a process of the service could not begin. {_AGAIN}") from error
                 self._line = Connection(ours.detach())
                 with suppress(OSError):  # it is gone already, which whoever asks is told
-                    self._line.send(self._first)
+                    _send(self._line, self._told)
             return self._line
 
     def _drop(self) -> None:
@@ -211,25 +238,25 @@ class Beside:
             process.wait()
 
 
-def carry_out_calls(descriptor: int, niceness: int, *allowed: int) -> None:
+def carry_out_calls(descriptor: int) -> None:
     """What the process does, until whoever began it is gone or has had enough of it."""
-    with suppress(OSError):  # where it may not, it works all the same
-        os.nice(niceness)
-        if allowed:
-            os.sched_setaffinity(0, allowed)
     for number in (signal.SIGINT, signal.SIGTERM):  # meant for all processes of a terminal or a unit: the other drains
         signal.signal(number, signal.SIG_IGN)
+    warnings.simplefilter("ignore")  # whether the last row of a class left, say, is for nobody who reads a log
     line: Connection[Any, Any] = Connection(descriptor)
     asked: queue.SimpleQueue[Any] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(line, asked), daemon=True).start()
-    first = asked.get()
+    allowed, first = asked.get()
+    if allowed:
+        with suppress(OSError):  # where it may not, it works all the same
+            os.sched_setaffinity(0, allowed)
     if first is not None:
         with suppress(Exception):
             first[0](*first[1:])
-    line.send(None)
+    _send(line, None)
 
     def tell(*told: Any) -> None:
-        line.send((None, told))
+        _send(line, (None, told))
         if (problem := asked.get()) is not None:  # how it was taken
             raise problem
 
@@ -240,7 +267,7 @@ def carry_out_calls(descriptor: int, niceness: int, *allowed: int) -> None:
             answer = True, function(*arguments, **progress)
         except Exception as error:
             answer = False, _plain(error)
-        line.send(answer)
+        _send(line, answer)
         del function, arguments, progress, answer  # nobody whom they name stays while nothing is asked
 
 
@@ -249,13 +276,34 @@ def _listen(line: Connection[Any, Any], asked: queue.SimpleQueue[Any]) -> None:
     try:
         while True:
             try:
-                asked.put(line.recv())
+                asked.put(_received(line))
             except (EOFError, OSError):
                 break
             except Exception as error:  # it cannot be read here
                 asked.put((_failing, (_plain(error),), False))
     finally:
         os._exit(0)
+
+
+def _send(line: Connection[Any, Any], what: Any) -> None:
+    """Say something; what is long in it goes after it, by itself, and holds up no other thread."""
+    apart: list[memoryview] = []
+
+    def is_short(part: pickle.PickleBuffer) -> bool:
+        if len(part.raw()) >= _APART:
+            apart.append(part.raw())
+        return len(part.raw()) < _APART
+
+    head = pickle.dumps(what, 5, buffer_callback=is_short)
+    line.send_bytes(len(apart).to_bytes(4, "big") + head)
+    for part in apart:
+        line.send_bytes(part)
+
+
+def _received(line: Connection[Any, Any]) -> Any:
+    head = line.recv_bytes()
+    apart = [line.recv_bytes() for _ in range(int.from_bytes(head[:4], "big"))]
+    return pickle.loads(memoryview(head)[4:], buffers=apart)
 
 
 def _failing(error: Exception) -> None:
@@ -269,7 +317,3 @@ def _plain(error: Exception) -> Exception:
     except Exception:
         return RuntimeError(type(error).__name__)
     return error
-
-
-if __name__ == "__main__":
-    carry_out_calls(*map(int, sys.argv[1:]))

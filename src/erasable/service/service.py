@@ -17,31 +17,32 @@ from erasable.models.access import StoredRows
 from erasable.models.files import checksum_at
 from erasable.models.reports import LearnReport
 from erasable.models.shards import shards_of
-from erasable.operations.inspect import inspect
-from erasable.operations.model_file import ModelFile
-from erasable.service.beside import Beside, Here
+from erasable.service.beside import Beside, Here, Parcel
 from erasable.service.entries import Entry, Kind, State
-from erasable.service.files_beside import PATIENCE, FileBeside, load_all
 from erasable.service.health import Health
+from erasable.service.held_files import PATIENCE, HeldFile, load_all, opened, read_predictor
 from erasable.service.identities import Identity
 from erasable.service.ledger import Ledger
+from erasable.service.questions import digest_in, stored_in, verified
 from erasable.service.rounds import Rounds
 from erasable.service.settings import Settings
 from erasable.service.snapshots import Snapshot, Snapshots
 from erasable.service.suppression import SuppressionList
 from erasable.service.verifications import Verification, Verifications
-from erasable.service.worker import Send, Worker, verified
+from erasable.service.worker import Send, Worker
 from erasable.store import doubt_about_blocks, locked
 
 _PURGES = 600.0  # seconds
-_ASK_AGAIN = 0.1  # seconds: whether who waits for the writer's turn is to go on waiting
-_WRITER_NICENESS, _VERIFIER_NICENESS = 10, 19
-_LONGEST_COMMIT = 3600.0  # seconds
+_WRITER_NICENESS, _READER_NICENESS, _VERIFIER_NICENESS = 10, 10, 19
 _SHORTEST_KEY = 16  # bytes
 
 
 def _now() -> datetime:
     return datetime.now(UTC)
+
+
+def _is_alive(*_: int) -> None:
+    """How far something has come: whoever carries it out has not died."""
 
 
 class ErasureService:
@@ -63,8 +64,9 @@ class ErasureService:
     suppression : SuppressionList, optional
         Takes those who were erased, so that ``learn`` passes over them.
     processes : bool, default=False
-        Change models in one process beside this one, and verify them in another, which stands back where processors
-        are few: nothing here waits for them. By default both happen here, which is as right and starts sooner.
+        Three processes beside this one, which stand back where processors are few: one changes models and has them in
+        its memory, one reads what is to be learnt and what is asked of files, one verifies. Nothing here waits for
+        the interpreter meanwhile. By default all happens here, which is as right and starts sooner.
     clock, draw : callables, optional
         The time in UTC, and random names.
 
@@ -109,24 +111,21 @@ class ErasureService:
             raise ConfigurationError("a service needs at least one model.")
         if len(operator_key) < _SHORTEST_KEY:
             raise ConfigurationError(f"the operator's key must have at least {_SHORTEST_KEY} bytes.")
-        announce = {name: partial(self._announce, name) for name in models}
-        self._files = {
-            name: ModelFile(path, timeout=PATIENCE, rewrite_unchanged=True, announce=announce[name])
-            for name, path in models.items()
-        }
-        paths = {name: os.path.abspath(file.path) for name, file in self._files.items()}
+        paths = {name: os.path.abspath(path) for name, path in models.items()}
         self._writer: Beside | Here = Here()
+        self._reader: Beside | Here = Here()
         self._verifier: Beside | Here = Here()
-        self._written: Mapping[str, ModelFile | FileBeside] = self._files
         if processes:
-            self._writer = writer = Beside(_WRITER_NICENESS, (load_all, [*paths.values()]), _LONGEST_COMMIT)
-            self._verifier = Beside(_VERIFIER_NICENESS, patience=_LONGEST_COMMIT)
-            self._written = {name: FileBeside(path, writer, announce[name]) for name, path in paths.items()}
+            self._writer = Beside(_WRITER_NICENESS, (load_all, [*paths.values()]))
+            self._reader, self._verifier = Beside(_READER_NICENESS), Beside(_VERIFIER_NICENESS)
+        self._files = {
+            name: HeldFile(path, self._writer, partial(self._announce, name)) for name, path in paths.items()
+        }
         self._folder, self._signer, self._operator_key = os.path.abspath(folder), signer, operator_key
         self.settings = settings or Settings()
         self._send, self._suppression, self._clock = send, suppression, clock
-        self._snapshots = Snapshots(self._written, draw)
-        self._verifications = Verifications(paths, clock, self._verifier)
+        self._snapshots = Snapshots(self._files, draw)
+        self._verifications = Verifications(clock, self._verifier)
         self._ledger: Ledger | None = None
         self._rounds: list[Rounds] = []
         self._doubts: tuple[str, ...] = ()
@@ -153,36 +152,48 @@ class ErasureService:
         with self._starting:
             if self._ledger is not None:
                 raise BusyError("the service is running already.")
-            for file in self._files.values():
-                with locked(file.path, parts_of=shards_of, timeout=PATIENCE):
-                    pass  # what an interrupted change left behind is erased
-            self._snapshots.refresh()
-            ledger = Ledger(self._folder, self._operator_key, self.settings, self._clock)
-            self._ledger, self._resumed = ledger, ledger.waiting
-            for name, file in self._files.items():
-                ledger.found(name, checksum_at(file.path))
-            places = {os.path.dirname(file.path): file.path for file in self._files.values()}
-            doubts = map(doubt_about_blocks, [*places.values(), self._folder])
-            self._doubts = tuple(dict.fromkeys(doubt for doubt in doubts if doubt is not None))
-            given = self._snapshots, self._suppression, self._send
-            verify = partial(self._verifier, verified, progress=lambda *_: None)  # a sign of life
-            wait = lambda: self._rounds[0].until_next()  # noqa: E731
-            self.worker = Worker(ledger, self._written, self._signer, self.settings, self._clock, *given, verify, wait)
-            tick = self.settings.tick
-            self._rounds = [
-                Rounds("commit", tick, self.worker.commit),
-                Rounds("sign", max(tick, 1.0), self.worker.sign),
-                Rounds("tell", max(tick, 1.0), self.worker.tell),
-                Rounds("notice", max(tick, 1.0), self._snapshots.refresh),
-                Rounds("purge", _PURGES, self._purge_old),
-            ]
-            for process in (self._writer, self._verifier):  # now that nothing can fail
+            self._recover()
+            for process in (self._writer, self._reader, self._verifier):  # now that nothing can fail
                 process.begin()
             if threads:
                 for rounds in self._rounds:
                     rounds.start()
             self._open = True
         return self.health()
+
+    def _recover(self) -> None:
+        for file in self._files.values():
+            with locked(file.path, parts_of=shards_of, timeout=PATIENCE):
+                pass  # what an interrupted change left behind is erased
+        self._snapshots.refresh(lambda file: read_predictor(file.path))  # sooner than the writer is there
+        ledger = Ledger(self._folder, self._operator_key, self.settings, self._clock)
+        self._ledger, self._resumed = ledger, ledger.waiting
+        for name, file in self._files.items():
+            ledger.found(name, checksum_at(file.path))
+        places = {os.path.dirname(file.path): file.path for file in self._files.values()}
+        doubts = map(doubt_about_blocks, [*places.values(), self._folder])
+        self._doubts = tuple(dict.fromkeys(doubt for doubt in doubts if doubt is not None))
+        self.worker = Worker(
+            ledger,
+            self._files,
+            self._signer,
+            self.settings,
+            self._clock,
+            self._snapshots,
+            self._suppression,
+            self._send,
+            verify=partial(self._verifier, verified, progress=_is_alive),
+            verify_in_turn=partial(self._writer, verified, progress=_is_alive),  # nothing else is asked of it then
+            wait=lambda: self._rounds[0].until_next(),
+        )
+        tick = self.settings.tick
+        self._rounds = [
+            Rounds("commit", tick, self.worker.commit),
+            Rounds("sign", max(tick, 1.0), self.worker.sign),
+            Rounds("tell", max(tick, 1.0), self.worker.tell),
+            Rounds("notice", max(tick, 1.0), self._snapshots.refresh),
+            Rounds("purge", _PURGES, self._purge_old),
+        ]
 
     def stop(self, timeout: float = 30.0) -> None:
         """Take no more requests, carry out and sign for what was accepted, and end.
@@ -207,13 +218,14 @@ class ErasureService:
                     rounds.once()
             late.cancel()
             self._end_processes()
-            with self.worker.turn:
+            with self.worker.turn():
                 self._ledger = None
                 ledger.close()
 
     def _end_processes(self) -> None:
-        for process in (self._writer, self._verifier):
+        for process in (self._writer, self._reader, self._verifier):
             process.end()
+        opened.cache_clear()  # what was carried out here left models in memory
 
     # -- requests ------------------------------------------------------------------------------------------------
 
@@ -260,8 +272,9 @@ class ErasureService:
         return {model: text for model, text in texts if text is not None}
 
     def stored_of(self, request_id: str, controller: str = "", *, others: bool = True) -> dict[str, StoredRows]:
-        """The answer to a completed request for access, by model, as stored now; see ``Worker.stored_of``."""
-        return self.worker.stored_of(self._running().entry(request_id, controller, others=others))
+        """The answer to a completed request for access, by model, as stored now; see ``Worker.asked_by``."""
+        who = self.worker.asked_by(self._running().entry(request_id, controller, others=others))
+        return {name: self._reader(stored_in, file.path, who) for name, file in self._files.items()}
 
     def purge(self, before: datetime) -> int:
         """See ``Ledger.purge``."""
@@ -282,6 +295,28 @@ class ErasureService:
         """What to predict with; costs nothing. ``UnknownRequestError`` where there is no such model."""
         return self._snapshots.of(name)
 
+    def read(self, function: Callable[..., None], *given: Any, stop: Callable[[], None]) -> list[Parcel]:
+        """What a function makes of what is given, read by another process and packed: blocks to be learnt.
+
+        Parameters
+        ----------
+        function : callable
+            Of a module, by its name; it hands each block, as a ``Parcel``, to the ``progress`` that it is given, or
+            calls that without one where nothing is ready yet.
+        given
+            Such as can be pickled.
+        stop : callable
+            Called whenever that is; what it raises ends it.
+        """
+        found: list[Parcel] = []
+
+        def take(*blocks: Parcel) -> None:
+            stop()
+            found.extend(blocks)
+
+        self._reader(function, *given, progress=take)
+        return found
+
     def learn(
         self, name: str, blocks: Iterable[Any], *, stop: Callable[[], None] = lambda: None, **options: Any
     ) -> LearnReport:
@@ -291,30 +326,24 @@ class ErasureService:
         model owes are signed first, so that none speaks of a state that has learnt more.
 
         ``stop`` is called again and again until the file is written; where it raises, the model is as it was.
+
+        Raises
+        ------
+        UnknownOutcomeError
+            When the process that learns died: whether it had written the file is to be looked up.
         """
         self._running()
         file, read = self._file(name), list(blocks)
         if self._suppression is not None:
             options["suppressed"] = self._suppression.rows_of
-        self.worker.sign(name)  # mostly all that is owed, while others may still commit
-        while not self.worker.turn.acquire(timeout=_ASK_AGAIN):
-            stop()
-        try:
-            stop()
-            self.worker.sign(name)
-            stop()
-            report = file.learn(read, progress=lambda _: stop(), **options)
-        finally:
-            if self._written is not self._files:
-                file.let_go()  # erasures would not reach this copy
-            self.worker.turn.release()
+        with self.worker.learning(name, stop):
+            report = file.learn(read, stop, **options)
         self._snapshots.refresh()
         return report
 
     def verify(self, name: str) -> Verification:
         """Begin to verify a model in the background, unless that is going on; see ``verification``."""
-        self._file(name)
-        return self._verifications.begin(name)
+        return self._verifications.begin(name, self._file(name).path)
 
     def verification(self, name: str) -> Verification | None:
         """The last verification of a model, or that going on; None where there was none since the start."""
@@ -328,7 +357,7 @@ class ErasureService:
 
     def digest(self, name: str) -> str:
         """Digest of the state that the file holds now. For auditors alone."""
-        return inspect(self._file(name).path).digest
+        return self._reader(digest_in, self._file(name).path)
 
     def health(self) -> Health:
         """How it is."""
@@ -351,7 +380,7 @@ class ErasureService:
             raise BusyError("the service is not running: start it.")
         return self._ledger
 
-    def _file(self, name: str) -> ModelFile:
+    def _file(self, name: str) -> HeldFile:
         if name not in self._files:
             raise UnknownRequestError("no model of this name is held here.")
         return self._files[name]

@@ -17,8 +17,8 @@ class File(Protocol):
 
     path: str
 
-    def predictor(self) -> tuple[Model, str]:
-        """What predicts as the file does now: see ``ModelFile``."""
+    def predictor(self) -> Model:
+        """What predicts as the file does now."""
 
 
 @dataclass(frozen=True)
@@ -71,13 +71,13 @@ class Snapshots:
             raise UnknownRequestError("no model of this name is held here.")
         return found
 
-    def refresh(self) -> list[str]:
+    def refresh(self, predictor: Callable[[File], Model] = lambda file: file.predictor()) -> list[str]:
         """Take over what was written to disk, by whomever; the names of what was."""
         written = []
         with self._turn:
             for name, file in self._files.items():
                 if (facts := _facts(file.path)) != self._seen.get(name):
-                    self._newest[name] = Snapshot(name, self._draw(), file.predictor()[0])
+                    self._newest[name] = Snapshot(name, self._draw(), predictor(file))
                     self._seen[name] = facts
                     written.append(name)
         return written

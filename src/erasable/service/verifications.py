@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -44,16 +44,14 @@ class Verifications:
 
     Parameters
     ----------
-    paths : mapping of str to str
-        Model files by name.
     clock : callable
         The time in UTC.
     verifier : Beside or Here
         Where they are carried out.
     """
 
-    def __init__(self, paths: Mapping[str, str], clock: Callable[[], datetime], verifier: Beside | Here) -> None:
-        self._paths, self._clock, self._verifier = paths, clock, verifier
+    def __init__(self, clock: Callable[[], datetime], verifier: Beside | Here) -> None:
+        self._clock, self._verifier = clock, verifier
         self._last: dict[str, Verification] = {}
         self._turn = threading.Lock()
 
@@ -61,23 +59,23 @@ class Verifications:
         """That of a model; None where there was none."""
         return self._last.get(name)
 
-    def begin(self, name: str) -> Verification:
-        """One that has begun, or that going on."""
+    def begin(self, name: str, path: str) -> Verification:
+        """One of the model in a file that has begun, or that going on."""
         with self._turn:
             last = self._last.get(name)
             if last is not None and last.ended is None:
                 return last
             self._last[name] = begun = Verification(name, self._clock())
-            threading.Thread(target=self._run, args=(name,), name="erasable-verify", daemon=True).start()
+            threading.Thread(target=self._run, args=(name, path), name="erasable-verify", daemon=True).start()
             return begun
 
-    def _run(self, name: str) -> None:
+    def _run(self, name: str, path: str) -> None:
         def progress(done: int, total: int) -> None:
             self._last[name] = replace(self._last[name], done=done, total=total)
 
         report, problem = None, None
         try:
-            report = self._verifier(verify_file, self._paths[name], progress=progress)
+            report = self._verifier(verify_file, path, progress=progress)
         except ErasableError as error:
             problem = str(error)
         except Exception as error:  # its text may name somebody

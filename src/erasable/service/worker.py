@@ -6,9 +6,9 @@ Three rounds, each of which can be repeated after a crash at any moment: :meth:`
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -18,15 +18,15 @@ from urllib.parse import urlsplit
 from erasable.audit.keys import PrivateKey
 from erasable.audit.receipts import make_receipt
 from erasable.errors import ConfigurationError, ErasableError, UnknownRequestError, VerificationError
-from erasable.models.access import StoredRows, rows_of
-from erasable.models.files import read_model
 from erasable.models.state import State as ModelState
 from erasable.service.entries import Entry, State
-from erasable.service.identities import Erasure, Identity, keys_in
+from erasable.service.identities import Erasure, Identity
 from erasable.service.ledger import Ledger
+from erasable.service.questions import Verified, Verify, verified
 from erasable.service.settings import Settings
 from erasable.service.snapshots import Snapshots
 from erasable.service.suppression import SuppressionList
+from erasable.service.turns import Turn
 
 #: Tells one callback url what became of a request; whatever it raises is tried again later.
 Send = Callable[[str, Entry], None]
@@ -53,43 +53,6 @@ _REPLACED = (
 _BREATH = 0.0005  # seconds from one signature to the next, so that predictions do not wait for hundreds of them
 _THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
 _FIRST_PAUSE, _LONGEST_PAUSE = timedelta(seconds=1), timedelta(hours=1)
-
-
-@dataclass(frozen=True)
-class Verified:
-    """A state that was found to be what learning its own rows gives.
-
-    Attributes
-    ----------
-    digest, guarantee : str
-    stores : tuple of bool
-        Of each group of identities that was asked about, whether it stores anything of one of them.
-    stores_listed : bool
-        Whether it stores anything of somebody on the suppression list that was asked about.
-    """
-
-    digest: str
-    guarantee: str
-    stores: tuple[bool, ...]
-    stores_listed: bool
-
-
-#: Verifies the model in a file, and asks it about groups of identities and a suppression list.
-Verify = Callable[[str, Sequence[Sequence[Identity]], SuppressionList | None], Verified]
-
-
-def verified(
-    path: str,
-    named: Sequence[Sequence[Identity]],
-    listed: SuppressionList | None,
-    progress: Callable[[int, int], None] | None = None,
-) -> Verified:
-    """The model in a file, read once: the state that is verified is that which is asked."""
-    model, _ = read_model(path)
-    guarantee = " ".join(str(model.guarantee).split())
-    digest = model.verify(progress).digest
-    stores = tuple(any(keys_in(model, group)) for group in named)
-    return Verified(digest, guarantee, stores, listed is not None and any(listed.stored_in(model)))
 
 
 @dataclass
@@ -128,8 +91,8 @@ class Worker:
         Swapped when a commit is done.
     suppression : SuppressionList, optional
     send : callable, optional
-    verify : callable
-        Verifies the model in a file.
+    verify, verify_in_turn : callables
+        Verify the model in a file; the second while models are kept from changing, so that it must not have to wait.
     wait : callable
         Called when an erasure is durable in all models, before anybody is told: returns at a time that tells nothing of
         how long that took, which depends on whether anybody was stored.
@@ -146,16 +109,16 @@ class Worker:
         suppression: SuppressionList | None = None,
         send: Send | None = None,
         verify: Verify = verified,
+        verify_in_turn: Verify = verified,
         wait: Callable[[], object] = lambda: None,
     ) -> None:
         self._ledger, self._files, self._signer, self._settings = ledger, files, signer, settings
         self._clock, self._snapshots, self._suppression, self._send = clock, snapshots, suppression, send
-        self._verify, self._wait = verify, wait
+        self._verify, self._verify_in_turn, self._wait = verify, verify_in_turn, wait
         self._access: dict[str, tuple[datetime, tuple[Identity, ...]]] = {}
         self._unsigned: dict[str, tuple[Identity, ...]] = {}  # whom erasures named that owe receipts; in memory alone
         self._tries: dict[tuple[str, str, State], _Tries] = {}
-        self.turn = threading.RLock()  # held while models are changed
-        self._signing = threading.RLock()
+        self.turn, self._signing = Turn(), Turn()  # held while models are changed, and while receipts are signed
 
     def commit(self) -> int:
         """Carry out all that is not settled, with one rewrite of each model; how many requests were completed.
@@ -168,7 +131,7 @@ class Worker:
         StoreError
             When a model or the ledger could not be written: what was accepted is in progress.
         """
-        with self.turn:
+        with self.turn():
             now = self._clock()
             self._access = {name: held for name, held in self._access.items() if held[0] > now}
             work = self._ledger.begin()
@@ -195,8 +158,23 @@ class Worker:
         self._snapshots.refresh()  # nobody predicts with somebody whose erasure is completed
         self._wait()
 
-    def sign(self, only: str | None = None) -> int:
-        """Verify every model that owes receipts, or only one, as its file is now, and sign them; how many.
+    @contextmanager
+    def learning(self, name: str, stop: Callable[[], None]) -> Iterator[None]:
+        """A block in which nothing else changes models, and that of this name owes no receipt.
+
+        So no receipt speaks of a state that has learnt more. Who waits here, for a turn or for a verification that
+        somebody asked for, keeps nobody from committing. ``stop`` is called again and again meanwhile, and may raise.
+        """
+        with ExitStack() as turn:
+            with self._signing(stop):
+                self._sign([name], self._verify)  # mostly all that is owed
+                turn.enter_context(self.turn(stop))
+                self._sign([name], self._verify_in_turn)
+            stop()
+            yield
+
+    def sign(self) -> int:
+        """Verify every model that owes receipts, as its file is now, and sign them; how many.
 
         A receipt names the state that was verified: that which the request left behind, or one after it. What the
         service learns waits for it. Nothing is signed where that state stores somebody whom the request named, since
@@ -207,42 +185,44 @@ class Worker:
         VerificationError
             When a state is not what learning its own rows gives, or stores somebody again.
         """
+        with self._signing():
+            return self._sign(self._files, self._verify)
+
+    def _sign(self, names: Iterable[str], verify: Verify) -> int:
         signed, problems = 0, []
-        with self._signing:
-            for name, file in self._files.items():
-                if only not in (None, name):
-                    continue
-                owed = [e for e in self._ledger.owing() if e.owes(name)]
-                if not owed:
-                    continue
-                doubtful = [e for e in owed if self._is_doubtful(e, name)]
-                try:
-                    found, gone = self._verified_without(file.path, [e for e in owed if e not in doubtful])
-                except ErasableError as error:  # the other models sign all the same
-                    problems.append(error)
-                    continue
-                if back := len(owed) - len(doubtful) - len(gone):
-                    problems.append(VerificationError(_BACK.format(name=name, back=back)))
-                if doubtful:
-                    problems.append(VerificationError(_REPLACED.format(name=name, doubtful=len(doubtful))))
-                sign = partial(
-                    make_receipt,
-                    self._signer,
-                    state_before=None,
-                    state_after=found.digest,
-                    guarantee=found.guarantee,
-                    format_version=ModelState.VERSION,
-                    completed_at=self._clock(),
-                )
-                receipts = []
-                for e in gone:
-                    receipts.append((e.key, name, sign(requested_at=e.received, request_id=e.request_id)))
-                    time.sleep(_BREATH)
-                self._ledger.put_receipts(receipts)
-                signed += len(gone)
-                for e in gone:
-                    if not e.with_receipt(name).owes_receipts:
-                        self._unsigned.pop(e.key, None)
+        for name in names:
+            owed = [e for e in self._ledger.owing() if e.owes(name)]
+            if not owed:
+                continue
+            doubtful = [e for e in owed if self._is_doubtful(e, name)]
+            try:
+                known = [e for e in owed if e not in doubtful]
+                found, gone = self._verified_without(self._files[name].path, known, verify)
+            except ErasableError as error:  # the other models sign all the same
+                problems.append(error)
+                continue
+            if back := len(owed) - len(doubtful) - len(gone):
+                problems.append(VerificationError(_BACK.format(name=name, back=back)))
+            if doubtful:
+                problems.append(VerificationError(_REPLACED.format(name=name, doubtful=len(doubtful))))
+            sign = partial(
+                make_receipt,
+                self._signer,
+                state_before=None,
+                state_after=found.digest,
+                guarantee=found.guarantee,
+                format_version=ModelState.VERSION,
+                completed_at=self._clock(),
+            )
+            receipts = []
+            for e in gone:
+                receipts.append((e.key, name, sign(requested_at=e.received, request_id=e.request_id)))
+                time.sleep(_BREATH)
+            self._ledger.put_receipts(receipts)
+            signed += len(gone)
+            for e in gone:
+                if not e.with_receipt(name).owes_receipts:
+                    self._unsigned.pop(e.key, None)
         if problems:
             raise problems[0]
         return signed
@@ -252,12 +232,12 @@ class Worker:
         vouched = self._suppression is not None or self._settings.vouch
         return model in entry.doubted and entry.key not in self._unsigned and not vouched
 
-    def _verified_without(self, path: str, owed: list[Entry]) -> tuple[Verified, list[Entry]]:
+    def _verified_without(self, path: str, owed: list[Entry], verify: Verify) -> tuple[Verified, list[Entry]]:
         """A state, and the erasures whose people it does not store; of those before the last start, a list says so."""
         known = [e for e in owed if e.key in self._unsigned]
         earlier = [e for e in owed if e.key not in self._unsigned]
         named = [self._unsigned[e.key] for e in known]
-        found = self._verify(path, named, self._suppression if earlier else None)
+        found = verify(path, named, self._suppression if earlier else None)
         gone = [e for e, stored in zip(known, found.stores, strict=True) if not stored]
         return found, gone if found.stores_listed else gone + earlier
 
@@ -320,8 +300,8 @@ class Worker:
         safe = parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _THIS_MACHINE)
         return known and safe and parts.username is None and url.isascii() and url.isprintable()
 
-    def stored_of(self, entry: Entry) -> dict[str, StoredRows]:
-        """What each model stores now of whom a completed request for access named.
+    def asked_by(self, entry: Entry) -> tuple[Identity, ...]:
+        """Whom a completed request for access named.
 
         Raises
         ------
@@ -335,9 +315,4 @@ class Worker:
         held = self._access.get(entry.key)
         if held is None or held[0] <= self._clock():
             raise UnknownRequestError("the answer is not held any more: ask again, with a new id.")
-        answers = {}
-        for name, file in self._files.items():
-            model, _ = read_model(file.path)
-            ids, subjects = keys_in(model, held[1])
-            answers[name] = rows_of(model.snapshot(), ids, subjects)
-        return answers
+        return held[1]

@@ -50,7 +50,7 @@ def test_learning_past_its_deadline_stops_and_leaves_the_model_as_it_was(site, s
     with_longer(0.5, given_up)
     assert slow_learning.ended.wait(PATIENCE)
     assert site.service.digest("named") == before
-    with site.service.worker.turn:  # which nobody holds
+    with site.service.worker.turn():  # which nobody holds
         pass
     assert site.as_("predict").get("/v2/models/named/ready").json() == {"ready": True}
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import json
-import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
@@ -17,29 +15,25 @@ from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from pydantic import AwareDatetime, BaseModel
 from starlette.concurrency import run_in_threadpool
 
-from erasable.arrow import pyarrow
-from erasable.errors import ErasableError, InputError
 from erasable.operations.inspect import stored_bytes
 from erasable.operations.schemas import schema_of
+from erasable.service.beside import Parcel
 from erasable.service.entries import Entry
 from erasable.service.http.configuration import Configuration
 from erasable.service.http.guard import Guard
+from erasable.service.http.learning import ARROW, JSON_LINES, read_blocks
 from erasable.service.http.metrics import CONTENT_TYPE, Metrics
 from erasable.service.http.opendsr import Name, RequestId, moment
 from erasable.service.http.patience import in_thread, patience_of
 from erasable.service.http.problems import Problem, Refused
 from erasable.service.http.tables import columns_of
-from erasable.service.http.unpacking import check_unpacked, is_arrow
 from erasable.service.service import ErasureService
 from erasable.service.snapshots import Snapshot
 from erasable.service.tokens import Token
 from erasable.service.verifications import Verification
-from erasable.tables import stream_table
 
-ARROW, JSON_LINES = "application/vnd.apache.arrow.stream", "application/jsonl"
 _UNPACKED = 4  # times the longest body: what an Arrow stream may be once it is unpacked
 _LEARNING = 2  # at once, one of which reads: those who wait for it take no thread from erasures
-_QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""")
 
 _ERRORS: dict[int | str, Any] = {
     code: {"model": Problem, "description": "A problem.", "content": {"application/problem+json": {}}}
@@ -180,7 +174,7 @@ def add_routes(app: FastAPI, service: ErasureService, guard: Guard, metrics: Met
         """Learn rows: JSON Lines, CSV or an Arrow stream. All is read and checked before the model is touched."""
         name = one(model)
         kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
-        body = await request.body()
+        body = Parcel(*[part async for part in request.stream()])
         columns = {"label": label, "id": id, "subject": subject, "targets": target or ()}
         given = service, name, kind, body, columns, skip_known, limits, patience_of(request).check
         return await in_thread(request, _learn, *given, limiter=learning)
@@ -288,7 +282,7 @@ def _learn(
     service: ErasureService,
     name: str,
     kind: str,
-    body: bytes,
+    body: Parcel,
     columns: dict[str, Any],
     skip_known: bool,
     limits: Configuration,
@@ -296,27 +290,12 @@ def _learn(
 ) -> Learnt:
     model = service.snapshot(name).model
     schema = schema_of(model)
-    if kind == JSON_LINES or kind == "application/x-ndjson":
-        body = _arrow_of_lines(body, limits.rows, stop)
-    elif kind not in (ARROW, "text/csv"):
-        raise Refused(415, f"give {JSON_LINES}, text/csv or {ARROW}.")
-    columns = {key: value for key, value in columns.items() if value}
+    columns = {key: value for key, value in columns.items() if value} | {"features": model.feature_names}
     if schema is None and model.classifies:
         columns.setdefault("label", "label")
-    blocks, rows = [], 0
-    if is_arrow(body):
-        check_unpacked(body, _UNPACKED * limits.body_bytes, limits.rows)
-    try:
-        with stream_table(io.BytesIO(body), schema=schema, features=model.feature_names, **columns) as stream:
-            for block in stream:
-                stop()
-                rows += len(block.y)
-                _few(rows, limits.rows)
-                blocks.append(block)
-    except UnicodeError:  # in names of columns; its text quotes them
-        raise InputError("the table could not be read: it has names that are not UTF-8.") from None
-    except ErasableError as error:
-        raise InputError(_discreet(str(error), {*(columns_of(model) or ()), "label"})) from error
+    most = _UNPACKED * limits.body_bytes, limits.rows
+    known = {*(columns_of(model) or ()), "label"}
+    blocks = service.read(read_blocks, kind, body, schema, columns, known, *most, stop=stop)
     report = service.learn(name, blocks, stop=stop, skip_known=skip_known)
     return Learnt(
         model=name,
@@ -326,51 +305,6 @@ def _learn(
         rows_known=report.rows_known,
         rows_suppressed=report.rows_suppressed,
     )
-
-
-def _arrow_of_lines(body: bytes, most: int, stop: Callable[[], None]) -> bytes:
-    """JSON Lines as an Arrow stream, so that one reader reads both.
-
-    Not by pyarrow's own reader: objects within objects, deep enough, would be the end of the process.
-    """
-    lines = [line for line in body.splitlines() if line.strip()]
-    _few(len(lines), most)
-    pa, out = pyarrow(), io.BytesIO()
-    try:
-        objects = []
-        for line in lines:
-            stop()
-            objects.append(json.loads(line, parse_constant=_no_constant))
-        names = list(objects[0])
-        if any(not isinstance(one, dict) or not one.keys() <= objects[0].keys() for one in objects):
-            raise ValueError("other keys than the first line")
-        table = pa.table({name: pa.array([one.get(name) for one in objects]) for name in names})
-        with pa.ipc.new_stream(out, table.schema) as writer:
-            writer.write_table(table)
-    except (pa.ArrowException, ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
-        raise InputError(
-            "JSON Lines could not be read: one object on each line, with the keys of the first, columns of one type."
-        ) from error
-    return out.getvalue()
-
-
-def _discreet(text: str, known: Collection[str]) -> str:
-    """What is wrong with a table, less names of columns that the model does not have.
-
-    Of a table without a line of names, its first row is taken for one.
-    """
-    shown = {repr(name) for name in known}
-    text = _QUOTED.sub(lambda found: found[0] if found[0] in shown else "'…'", text)
-    return text.replace("standard input", "the body")
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(name)
-
-
-def _few(n: int, most: int) -> None:
-    if n > most:
-        raise Refused(413, f"at most {most:,} rows are learnt in one request.")
 
 
 def _maybe(time: datetime | None) -> str | None:

@@ -24,6 +24,7 @@ from erasable.errors import (
     NoRowsError,
     QueueFullError,
     StateFormatError,
+    UnknownOutcomeError,
     UnknownRequestError,
     VerificationError,
 )
@@ -45,6 +46,7 @@ STATUS: tuple[tuple[type[Exception], int], ...] = (
 
 #: What is said instead of texts that may name paths.
 _INSTEAD: tuple[tuple[type[Exception], str], ...] = (
+    (UnknownOutcomeError, "whether this was done is not known: look at the state before you ask again."),
     (BusyError, "the service is stopping, or another process is changing the model; nothing was done: try again."),
     (OSError, "the disk of the service is full or failing, or a file is gone; nothing was accepted."),
     (StateFormatError, "a file of the service is damaged: its operator has to put it right."),
@@ -65,8 +67,11 @@ class Refused(Exception):  # noqa: N818 - an answer
     """An answer that is an error, in whichever form the route speaks."""
 
     def __init__(self, status: int, detail: str, headers: dict[str, str] | None = None) -> None:
-        super().__init__(detail)
+        super().__init__(status, detail, headers or {})  # all of it, so that it can be sent to another process
         self.status, self.detail, self.headers = status, detail, headers or {}
+
+    def __str__(self) -> str:
+        return self.detail
 
 
 def refusal_of(error: Exception) -> Refused | None:
