@@ -177,12 +177,15 @@ def test_an_interrupt_waits_until_the_file_is_written_and_erased(folder, capsys)
         renamed(self, *paths)
         os.kill(os.getpid(), signal.SIGINT)
 
-    with mock.patch.object(Disk, "rename", rename):
-        assert run(["forget", "m.erasable", "--id", key]) == 130
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored, where this runs in the background
+    try:
+        with mock.patch.object(Disk, "rename", rename):
+            assert run(["forget", "m.erasable", "--id", key]) == 130
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert "every file is as before the command or as after it" in capsys.readouterr().err
     assert sorted(p.name for p in folder.iterdir() if "erasable" in p.name) == [".m.erasable.lock", "m.erasable"]
     assert key not in load("m.erasable").core_ids_
-    before = signal.getsignal(signal.SIGINT)
     with undisturbed():
         pass
     assert signal.getsignal(signal.SIGINT) is before

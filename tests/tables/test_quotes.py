@@ -44,6 +44,7 @@ def is_refused(text, cuts):
 @given(st.text('",\nax', max_size=14), st.data())
 @example('a"",x', None)
 @example('"a""x"', None)
+@example('"""', None)
 def test_the_watch_refuses_what_the_rules_refuse(text, data):
     places = range(len(text) + 1)
     cuts = sorted(data.draw(st.sets(st.sampled_from(places)))) if data else list(places)

@@ -57,6 +57,8 @@ class _Watch:
 
     def feed(self, part: bytes) -> int | None:
         """Look at the bytes that follow; where in them the last row ends, where one does."""
+        if not part:  # and whether a quote was closed last stays to be seen
+            return None
         text, before, inside = self.tail + part, len(self.tail), self.inside
         at = self._look(text) if inside or b'"' in text else None
         self.line += text.count(b"\n", 1, len(text) - 1)
