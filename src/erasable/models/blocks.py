@@ -14,7 +14,7 @@ import scipy.sparse as sp
 
 from erasable.core.device_rows import DeviceRows, here
 from erasable.core.keyed_hash import Hashes
-from erasable.models.keys import Column
+from erasable.models.keys import Column, taken
 from erasable.models.model import Model
 from erasable.models.reports import LearnReport
 from erasable.models.weighting import ONE, RowWeights
@@ -86,9 +86,10 @@ class Rows:
         """Those of them that the mask has."""
         if mask.all():
             return self
-        owners = None if self.subjects is None else _taken(self.subjects, mask)
+        at = np.flatnonzero(mask)
+        owners = None if self.subjects is None else taken(self.subjects, at)
         weights = None if self.weights is None else self.weights[mask]
-        return Rows(self.X[mask], self.y[mask], _taken(self.ids, mask), owners, weights)
+        return Rows(self.X[mask], self.y[mask], taken(self.ids, at), owners, weights)
 
     def here(self) -> Rows:
         """The same, with none on a device."""
@@ -243,14 +244,6 @@ def _stacked(parts: list[Any]) -> Any:
         X[high - len(part) : high] = part
         high -= len(part)
     return X
-
-
-def _taken(column: Any, mask: Mask) -> Column:
-    if isinstance(column, np.ndarray):
-        return column[mask]
-    if isinstance(column, range):
-        return np.arange(column.start, column.stop, dtype=np.int64)[mask]
-    return [column[i] for i in np.flatnonzero(mask).tolist()]
 
 
 def _joined(columns: Sequence[Any]) -> Column:
