@@ -18,15 +18,14 @@ from typing import Any
 import numpy as np
 
 from erasable.core.arrays import Array, Booleans, Float32s, Float64s, Integers, Positions
-from erasable.core.grid import Grid, count_outside_ball, scale_rows, to_grid
+from erasable.core.grid import Grid, scale_rows, to_grid
 from erasable.core.leverage import Factor, exceeds, factor, gram_error, whiten
 from erasable.core.linear_selection import grid_of
 from erasable.core.scaling import described_scaling
-from erasable.core.selector import GridRows, select
+from erasable.core.selector import GridRows, RawRows, select
 from erasable.core.solve import few_threads, solve_exactly
 from erasable.core.sums import LARGEST_EXACT, add_rows, empty_gram, guard_exactness, regulariser, symmetric
 from erasable.core.weights import solve_weights
-from erasable.errors import InputError
 from erasable.validation import number_between
 
 
@@ -101,12 +100,7 @@ class LinearBall:
     def encode(self, X: Array) -> Array:
         """Rows as grid integers, the constant appended where there is an intercept."""
         grid = self.grid(X.shape[1])
-        outside = count_outside_ball(X, grid)
-        if outside:
-            limit = "1 when scaling=None" if self.scaling is None else f"scaling={self.scaling!r}"
-            raise InputError(
-                f"{outside} of {len(X)} rows have a norm above {limit}: use scaling='row', or a larger number."
-            )
+        RawRows(X, grid).check_ball()
         return np.asarray(to_grid(X, grid))
 
     def embed(self, X: Array) -> Float64s:

@@ -28,7 +28,6 @@ Changes nothing it is given.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -45,7 +44,6 @@ from erasable.core.sums import symmetric
 from erasable.errors import ConfigurationError, InputError
 
 Mask = npt.NDArray[np.bool_]
-Choose = Callable[[Integers, int, Mask], bool]
 
 
 def kernel_matrix(G: Integers, kernel: Kernel, points: Points, units: int) -> Float64s:

@@ -39,12 +39,14 @@ class SparseRun(Run):
         self.outdated = True  # whether H changed and the inverse did not
         self.doubt = 0.0  # how many rows, about, the error of the inverse may have left open since it was made
         self.lasted = _FOLLOWS  # chunks that the inverse has followed
+        self.unfollowed: Booleans | None = None  # the rows chosen last, which the inverse does not have yet
         self.wasted = 0  # candidates decided against since those that wait were screened
         self.at_hand: tuple[Float64s, Float64s, Float64s, int] | None = None  # of the chunk: see decided
         self.crowded = False  # screening costs next to nothing
 
     def queue(self, low: int, high: int) -> None:
         """See :class:`Run`."""
+        self._follow()
         index = self.turn_of(low, high)
         index, G = self._left(index, self.rows.take(index))
         if self.waiting and len(index):
@@ -73,6 +75,7 @@ class SparseRun(Run):
 
     def next_chunk(self, size: int) -> tuple[Positions, sp.csr_array]:
         """See :class:`Run`."""
+        self._follow()
         if 0.0 < self.tau < np.inf:
             if self.inverse is not None:
                 self.doubt += 4.0 * self.inverse.error * size * (1.0 + 1.0 / self.tau)
@@ -107,21 +110,26 @@ class SparseRun(Run):
         return self.H
 
     def taken(self, chosen: Booleans) -> None:
-        """See :class:`Run`."""
+        """See :class:`Run`; the inverse follows when it is next asked, which after the last chunk it is not."""
         k = int(np.count_nonzero(chosen))
         self.wasted += len(chosen) - k
-        if not k:
+        if k:
+            self.outdated, self.unfollowed = True, chosen
+
+    def _follow(self) -> None:
+        """Let the inverse have the rows chosen last, where it can."""
+        chosen, self.unfollowed = self.unfollowed, None
+        if chosen is None or self.inverse is None or self.at_hand is None or self.chunk != _SMALL_CHUNK:
             return
-        self.outdated = True
-        if self.inverse is not None and self.at_hand is not None and self.chunk == _SMALL_CHUNK:
-            P, K, reach, entries = self.at_hand
-            if self.pivoted is None or not np.array_equal(self.pivoted[0], np.flatnonzero(chosen)):
-                C = factorise(_gram(K, chosen), overwrite=True)
-            else:
-                C = self.pivoted[1]
-            size, squared_reach = k + float(K.diagonal()[chosen].sum()), float((reach[chosen] ** 2).sum())
-            self.outdated = C is None or not self.inverse.follow(P[chosen], C, size, squared_reach, entries)
-            self.lasted += 1
+        P, K, reach, entries = self.at_hand
+        if self.pivoted is None or not np.array_equal(self.pivoted[0], np.flatnonzero(chosen)):
+            C = factorise(_gram(K, chosen), overwrite=True)
+        else:
+            C = self.pivoted[1]
+        size = np.count_nonzero(chosen) + float(K.diagonal()[chosen].sum())
+        squared_reach = float((reach[chosen] ** 2).sum())
+        self.outdated = C is None or not self.inverse.follow(P[chosen], C, size, squared_reach, entries)
+        self.lasted += 1
 
     def decided(self, G: sp.csr_array, forced: Booleans) -> Booleans:
         """See :class:`Run`."""

@@ -35,7 +35,7 @@ _OFTEN = 1 / 24  # of the rows: a column that more of them hold is cheaper as a 
 _SHORT = 12  # entries of a row on average: to split it is not worth the while
 _SOLVED_AT_ONCE = 96  # columns of a triangle that is inverted without being split
 _BLOCK = 40  # rows of a triangle that is inverted to divide by it
-_BELOW = np.tri(64, k=-1, dtype=bool)
+_BELOW = np.tri(128, k=-1, dtype=bool)
 _LARGEST_ERROR = 0.1
 _NEGLIGIBLE = 1e-6
 

@@ -20,7 +20,7 @@ from scipy.linalg import blas
 
 from erasable.core.arrays import Float64s, Integers
 from erasable.core.grid import Grid
-from erasable.core.sparse import added_up
+from erasable.core.sparse import added_up, rows_of
 from erasable.errors import ConfigurationError, ExactnessError
 
 LARGEST_EXACT = 2**53
@@ -141,30 +141,29 @@ def sums_by_class(rows: Any, labels: Sequence[L], grid: Grid | None = None) -> d
         return {labels[0]: rows[0].astype(np.float64)}
     codes = {label: code for code, label in enumerate(dict.fromkeys(labels))}
     which = np.fromiter(map(codes.__getitem__, labels), dtype=np.intp, count=n)
-    counted = sp.csr_array((np.ones(n), which, np.arange(n + 1)), shape=(n, len(codes)))
-    return dict(zip(codes, combined(rows, counted, grid), strict=True))
+    if isinstance(rows, np.ndarray):
+        of_each = sp.csr_array((np.ones(n), which, np.arange(n + 1)), shape=(n, len(codes)))
+        return dict(zip(codes, combined(rows, of_each), strict=True))
+    assert grid is not None
+    total, d = np.zeros((len(codes), grid.n_columns)), grid.n_features
+    total[:, :d] = added_up(rows.data, which[rows_of(rows)] * d + rows.indices, len(codes) * d).reshape(-1, d)
+    total[:, d:] = np.bincount(which, minlength=len(codes))[:, None] * float(grid.constant)
+    return {label: total[code].copy() for label, code in codes.items()}
 
 
-def combined(rows: Any, times: Any, grid: Grid | None = None) -> list[Float64s]:
+def combined(rows: Integers | Float64s, times: Any) -> list[Float64s]:
     """Sums in which row i counts ``times[i, k]`` times, for each k: exact, as float64, each in memory of its own.
 
     Parameters
     ----------
-    rows : array of shape (n, d), or sparse grid rows
+    rows : array of shape (n, d)
         Integer-valued rows of any dtype.
     times : array of shape (n, k), float64 integers; or CSR
-    grid : Grid, optional
-        Needed with sparse rows: it has the constant that they leave out.
     """
-    n, k = times.shape
-    width = rows.shape[1] if grid is None else grid.n_columns
-    total, step = np.zeros((k, width)), max(1, _NUMBERS_AT_ONCE // max(1, rows.shape[1]))
-    for low in range(0, n, step):
-        part, of_part = (rows, times) if n <= step else (rows[low : low + step], times[low : low + step])
-        product = of_part.T @ part
-        total[:, : rows.shape[1]] += product.toarray() if sp.issparse(product) else product
-    if width > rows.shape[1]:
-        total[:, -1] = times.sum(axis=0) * float(grid.constant)  # type: ignore[union-attr]
+    total, step = np.zeros((times.shape[1], rows.shape[1])), max(1, _NUMBERS_AT_ONCE // max(1, rows.shape[1]))
+    for low in range(0, len(rows), step):
+        part, of_part = (rows, times) if len(rows) <= step else (rows[low : low + step], times[low : low + step])
+        total += of_part.T @ part
     return [row.copy() for row in total]
 
 

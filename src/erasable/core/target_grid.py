@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from erasable.core.arrays import Float64s, Integers
 from erasable.core.grid import Grid
@@ -79,4 +80,12 @@ def off_grid(t: int, ends: Range, grid: Grid) -> float:
 def sums_by_target(rows: Any, targets: Sequence[Sequence[int]], grid: Grid) -> dict[int, Float64s]:
     """For each target the sum of ``t g`` over the grid rows, dense or sparse; exact, as float64 of shape (d,)."""
     n = rows.shape[0]
-    return dict(enumerate(combined(rows, np.array(targets, dtype=np.float64).reshape(n, -1), grid))) if n else {}
+    if not n:
+        return {}
+    T = np.array(targets, dtype=np.float64).reshape(n, -1)
+    if isinstance(rows, np.ndarray):
+        return dict(enumerate(combined(rows, T)))
+    features = (sp.csr_array(rows, dtype=np.float64).T @ T).T
+    constant = np.full((T.shape[1], grid.n_columns - grid.n_features), float(grid.constant))
+    sums = np.hstack([features, constant * T.sum(axis=0)[:, None]])
+    return {k: total + 0.0 for k, total in enumerate(sums)}  # no negative zeros, and each in memory of its own

@@ -244,9 +244,7 @@ class CoreSetModel(Model):
 
     def state(self) -> CoreSetState:
         """See :class:`Model`."""
-        core = self.core
-        names = tuple(core.ids()), tuple(core.subjects()), tuple(core.labels())
-        return CoreSetState(self.configuration, *names, self.rows.copy())
+        return CoreSetState(self.configuration, *self.core.names(), self.rows.copy())
 
     def verify(self, progress: Progress | None = None, state: State | None = None) -> VerifyReport:
         """Select from the stored rows and train on them from nothing, and compare."""

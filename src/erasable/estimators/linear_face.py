@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +42,48 @@ class LinearFace(StreamingFace):
         if not len(rows):
             raise InputError("at least one row is required; got 0.")
         return rows
+
+    # -- learning ------------------------------------------------------------------------------------------------
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        ids: Any = None,
+        subjects: Any = None,
+        *,
+        sample_weight: Any = None,
+        allow_no_subject: bool = False,
+    ) -> Self:
+        """Learn from nothing: whatever the model held before is overwritten.
+
+        Parameters
+        ----------
+        X : array, SciPy sparse matrix, dataframe or tensor of PyTorch of shape (n_samples, n_features)
+            The state is that of the numbers, whatever they come in. A tensor on a GPU stays there, and rows are copied
+            as they are needed: with ``engine="torch"``, those that survive its screen. Gradients play no part.
+        y : array of shape (n_samples,)
+            Labels: integers, strings, booleans or floats, two or more classes (one is allowed). For a regression
+            numbers within their ranges, also of shape (n_samples, n_targets).
+        ids : array of shape (n_samples,), optional
+            Distinct integers, strings or bytes that name the rows; by default 0, 1, 2, ...
+        subjects : array of shape (n_samples,) or (n_samples, n), list of lists or dataframe, optional
+            To whom each row belongs; a subject may have many rows, and a row several subjects, in any order: it goes
+            when any of them is forgotten. Missing entries beside others are none.
+        sample_weight : array of shape (n_samples,), optional
+            How much each row counts in the weights, 0 to 16, rounded to multiples of 1/16; by default 1. It is stored
+            with its row. One that rounds to 0 means that the row is not learnt. Which rows are selected does not
+            depend on the weights of the others.
+        allow_no_subject : bool, default=False
+            Learn rows for which ``subjects`` has None, NaN or an empty text. Otherwise they are refused: no erasure by
+            subject could reach them, only one by id.
+
+        Returns
+        -------
+        self
+        """
+        self._fit(X, y, ids, subjects, sample_weight=sample_weight, allow_no_subject=allow_no_subject)
+        return self
 
     # -- pickles and files ---------------------------------------------------------------------------------------
 

@@ -112,35 +112,6 @@ class ErasableRegressor(RegressorMixin, LinearFace):
 
     # -- learning ------------------------------------------------------------------------------------------------
 
-    def fit(
-        self,
-        X: Any,
-        y: Any,
-        ids: Any = None,
-        subjects: Any = None,
-        *,
-        sample_weight: Any = None,
-        allow_no_subject: bool = False,
-    ) -> Self:
-        """Learn from nothing: whatever the model held before is overwritten.
-
-        Parameters
-        ----------
-        X : array, SciPy sparse matrix, dataframe or tensor of PyTorch of shape (n_samples, n_features)
-            The state is that of the numbers, whatever they come in. A tensor on a GPU stays there, and rows are copied
-            as they are needed: with ``engine="torch"``, those that survive its screen. Gradients play no part.
-        y : array of shape (n_samples,) or (n_samples, n_targets)
-            Numbers within their ranges.
-        ids, subjects, sample_weight, allow_no_subject
-            As in ``ErasableClassifier.fit``.
-
-        Returns
-        -------
-        self
-        """
-        self._fit(X, y, ids, subjects, sample_weight=sample_weight, allow_no_subject=allow_no_subject)
-        return self
-
     def partial_fit(
         self,
         X: Any,

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from erasable.core.device_rows import DeviceRows, here
 from erasable.core.keyed_hash import Hashes
 from erasable.core.selector import picked
-from erasable.models.keys import Column
+from erasable.models.keys import Column, taken
 from erasable.models.model import Model
 from erasable.models.reports import LearnReport
 from erasable.models.weighting import ONE, RowWeights
@@ -85,9 +85,9 @@ class Rows:
         if mask.all():
             return self
         index = np.flatnonzero(mask)
-        owners = None if self.subjects is None else _taken(self.subjects, index)
+        owners = None if self.subjects is None else taken(self.subjects, index)
         weights = None if self.weights is None else self.weights[index]
-        return Rows(picked(self.X, index), self.y[index], _taken(self.ids, index), owners, weights)
+        return Rows(picked(self.X, index), self.y[index], taken(self.ids, index), owners, weights)
 
     def here(self) -> Rows:
         """The same, with none on a device."""
@@ -242,14 +242,6 @@ def _stacked(parts: list[Any]) -> Any:
         X[high - len(part) : high] = part
         high -= len(part)
     return X
-
-
-def _taken(column: Any, index: npt.NDArray[np.intp]) -> Column:
-    if isinstance(column, np.ndarray):
-        return column[index]
-    if isinstance(column, range):
-        return column.start + index
-    return [column[i] for i in index.tolist()]
 
 
 def _joined(columns: Sequence[Any]) -> Column:

@@ -97,14 +97,12 @@ class GeneralModel(Model):
 
     def state(self) -> GeneralState:
         """See :class:`Model`."""
-        core = self.core
-        names = tuple(core.ids()), tuple(core.subjects()), tuple(core.labels())
-        return GeneralState(self.configuration, *names, core.rows())
+        return GeneralState(self.configuration, *self.core.names(), self.core.rows())
 
     @property
     def nbytes(self) -> int:
         """Bytes of the rows."""
-        return int(self.core.rows().nbytes)
+        return self.core.nbytes
 
     @property
     def n_features(self) -> int:
@@ -119,9 +117,10 @@ class GeneralModel(Model):
 
     def scores(self, X: Any) -> Float64s:
         """``f(x) - 1/2`` for each row."""
-        predictors, embed = self.predictors(), self.configuration.function_class.embed
+        predictors, c = self.predictors(), self.configuration
+        embed, width = c.function_class.embed, c.function_class.empty(c.n_features).shape[1]
         scores = np.empty((X.shape[0], len(predictors)))
-        for block in in_blocks(X, max(X.shape[1], self.core.rows().shape[1])):
+        for block in in_blocks(X, max(X.shape[1], width)):
             rows = embed(dense(X[block]))
             for k, f in enumerate(predictors):
                 scores[block, k] = f(rows) - 0.5

@@ -21,7 +21,7 @@ from erasable.coresets.single_pass import SinglePass
 from erasable.coresets.staged import Staged
 from erasable.errors import StateFormatError, VerificationError
 from erasable.models.order import check_order_key, described_order
-from erasable.models.state import State
+from erasable.models.state import State, at
 
 _STORED = {"float64": ("I64", np.int64), "int32": ("I32", np.int32), "int16": ("I16", np.int16)}
 
@@ -85,15 +85,8 @@ class GeneralState(State):
         index = self.configuration.select(self.rows, self.labels)
         if progress is not None:
             progress(len(self.ids), len(self.ids))
-        chosen = index.tolist()
-        again = type(self)(
-            self.configuration,
-            tuple(self.ids[i] for i in chosen),
-            tuple(self.subjects[i] for i in chosen),
-            tuple(self.labels[i] for i in chosen),
-            self.rows[index],
-        )
-        return again, index
+        ids, subjects, labels = at(index.tolist(), self.ids, self.subjects, self.labels)
+        return type(self)(self.configuration, ids, subjects, labels, self.rows[index]), index
 
     def check_rows(self) -> None:
         """Refuse rows that are none of the function class's."""

@@ -106,15 +106,13 @@ class KernelModel(Model):
 
     def state(self) -> KernelState:
         """See :class:`Model`."""
-        core = self.core
-        names = tuple(core.ids()), tuple(core.subjects()), tuple(core.labels())
-        return KernelState(self.configuration, *names, core.rows(), self.weights().copy())
+        return KernelState(self.configuration, *self.core.names(), self.core.rows(), self.weights().copy())
 
     @property
     def nbytes(self) -> int:
         """Bytes of numbers held: points, kernel matrix and weights."""
         n, k = len(self.core), len(self.classes)
-        return int(4 * n * self.configuration.points.n_features + 8 * n**2 + 4 * (k if k > 2 else 1) * n)
+        return self.core.nbytes + 8 * n**2 + 4 * (k if k > 2 else 1) * n
 
     @property
     def n_features(self) -> int:

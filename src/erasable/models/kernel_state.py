@@ -20,7 +20,7 @@ from erasable.core.selector import Progress
 from erasable.core.weights import solve_weights
 from erasable.errors import ConfigurationError, ExactnessError, InputError, StateFormatError, VerificationError
 from erasable.models.order import check_order_key, described_order, read_order
-from erasable.models.state import State, classes_of
+from erasable.models.state import State, at, classes_of
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,8 @@ class KernelState(State):
                 tau=c.threshold,
                 progress=progress,
             )
-            rows, labels = self.rows[index], tuple(self.labels[i] for i in index)
+            ids, subjects, labels = at(index.tolist(), self.ids, self.subjects, self.labels)
+            rows = self.rows[index]
             check_points(len(rows), c.units)
             H = kernel_matrix(rows, c.kernel, c.points, c.units)
         except (ConfigurationError, InputError, ExactnessError) as error:  # what no rows that were learnt can have
@@ -90,7 +91,6 @@ class KernelState(State):
                 f"the stored rows cannot be learnt with the stored configuration: {error}"
             ) from error
         weights = kernel_weights(c, H, labels, classes_of(c.classes, labels))
-        ids, subjects = tuple(self.ids[i] for i in index), tuple(self.subjects[i] for i in index)
         return type(self)(c, ids, subjects, labels, rows, weights), index
 
     def check_rows(self) -> None:

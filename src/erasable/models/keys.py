@@ -106,6 +106,13 @@ def _is_missing(value: Any) -> bool:
     return value is None or type(value).__name__ == "NAType" or (isinstance(value, float) and value != value)
 
 
+def taken(column: Column | range, index: npt.NDArray[Any]) -> Column:
+    """The entries of ids or subjects at these positions, as such a column."""
+    if isinstance(column, range):
+        column = np.arange(column.start, column.stop, dtype=np.int64)
+    return column[index] if isinstance(column, np.ndarray) else [column[i] for i in index.tolist()]
+
+
 def pick(column: Sequence[T] | npt.NDArray[Any], index: npt.NDArray[np.intp]) -> list[T]:
     """The entries at these positions, as plain values; rows of several as tuples."""
     if isinstance(column, np.ndarray):

@@ -23,7 +23,6 @@ from erasable.core.device_rows import here
 from erasable.core.grid import scale_rows
 from erasable.core.layout import canonical_json, read_json
 from erasable.core.names import Key
-from erasable.core.row_layout import row_sizes
 from erasable.core.selector import Decisions, Progress, RawRows, select, stale_screen
 from erasable.core.sums import add_rows, add_sums, empty_gram
 from erasable.errors import ConfigurationError, StateFormatError
@@ -260,9 +259,7 @@ class LinearModel(Model):
         core, (plain, weighted) = self.core, self._sums()
         return self.STATE.assemble(
             self.configuration,
-            tuple(core.ids()),
-            tuple(core.subjects()),
-            tuple(core.labels()),
+            *core.names(),
             core.rows(),
             *plain,
             self.weights().copy(),
@@ -273,8 +270,7 @@ class LinearModel(Model):
     @property
     def nbytes(self) -> int:
         """Bytes of numbers held: rows, sums and weights."""
-        grid = self.configuration.grid
-        rows = int(row_sizes(self.core.rows(), grid).sum())
+        grid, rows = self.configuration.grid, self.core.nbytes
         k, functions = self.widths
         if self.core.uneven:
             rows += 2 * len(self.core)

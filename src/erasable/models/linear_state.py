@@ -19,7 +19,7 @@ from erasable.core.sums import LARGEST_EXACT, empty_gram, packed, unpacked
 from erasable.errors import StateFormatError, VerificationError
 from erasable.models.heads import logistic_weights_of, squared_weights
 from erasable.models.linear_configuration import LinearConfiguration
-from erasable.models.state import State
+from erasable.models.state import State, at
 from erasable.models.weighting import (
     LARGEST,
     ONE,
@@ -133,8 +133,7 @@ class LinearState(State):
         selection = select(source, H, 0, grid=grid, units=c.units, tau=c.threshold, forced=forced, progress=progress)
         kept = selection.index.tolist()
         chosen = rows if len(kept) == rows.shape[0] else rows[selection.index]
-        ids, subjects = tuple(ids[i] for i in kept), tuple(subjects[i] for i in kept)
-        labels = tuple(labels[i] for i in kept)
+        ids, subjects, labels = at(kept, ids, subjects, labels)
         answers = c.answers(labels)
         sums = stack_sums(answers, c.sums_of(chosen, labels), grid)
         row_weights = None if row_weights is None else uneven(row_weights[selection.index])

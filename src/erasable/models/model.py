@@ -31,7 +31,7 @@ from erasable.errors import (
 from erasable.models.checks import check_ids, check_labels, check_subjects
 from erasable.models.guarantee import Guarantee
 from erasable.models.heads import nearest_probabilities
-from erasable.models.keys import array_of, pick
+from erasable.models.keys import array_of, pick, taken
 from erasable.models.reports import ForgetReport, LearnReport, VerifyReport
 from erasable.models.rows import CoreRows, Named, Outline
 from erasable.models.state import State, classes_of
@@ -191,8 +191,8 @@ class Model(ABC):
             if not len(there):
                 raise InputError("every weight (sample_weight=) rounds to zero, so there is nothing to learn.")
             self.prepared(X)
-            X, y, named, weights = X[there], y[there], _at(named, there), weights[there]
-            keys, owners = named, None if owners is None else _at(owners, there)
+            X, y, named, weights = X[there], y[there], taken(named, there), weights[there]
+            keys, owners = named, None if owners is None else taken(owners, there)
         rows, before, key = self.prepared(X), self.moment, self.order_key
         order = None if key is None else hashed_order(named, key)
         rows = rows if order is None else self.in_order(rows, order)
@@ -380,13 +380,6 @@ class Model(ABC):
             return np.ones((len(scores), 1))
         positive = np.clip(self.shares(scores), 0.0, 1.0)
         return np.column_stack([1.0 - positive, positive])
-
-
-def _at(column: Any, index: npt.NDArray[np.intp]) -> Any:
-    """The entries of ids or subjects at these positions, as such a column."""
-    if isinstance(column, range):
-        column = np.arange(column.start, column.stop, dtype=np.int64)
-    return column[index] if isinstance(column, np.ndarray) else [column[i] for i in index.tolist()]
 
 
 def is_model(estimator: Any) -> bool:

@@ -20,7 +20,7 @@ import numpy as np
 
 from erasable.core.grid import Grid, dense_rows, sparse_rows
 from erasable.core.names import Key, Label, Owners, owners_of
-from erasable.core.row_layout import count_entries, has_constant, is_sparse
+from erasable.core.row_layout import count_entries, has_constant, is_sparse, position_type
 from erasable.errors import InputError
 from erasable.models import pieces
 from erasable.models.arrays import overwrite
@@ -227,8 +227,7 @@ class CoreRows:
 
     def copy(self) -> CoreRows:
         """The same rows under the same names, in other memory."""
-        names = self.ids(), self.subjects(), self.labels()
-        return CoreRows(self.rows(), *names, self._grid, self.weights(), classed=self._classed)
+        return CoreRows(self.rows(), *self.names(), self._grid, self.weights(), classed=self._classed)
 
     def counted(self) -> Any:
         """How many rows there are, of which classes and weights, and none of them."""
@@ -253,6 +252,16 @@ class CoreRows:
     def weights(self) -> list[int]:
         """Weights in learning order, in sixteenths."""
         return [row.weight for row in self._in_order()]
+
+    def names(self) -> tuple[tuple[Key, ...], tuple[Owners, ...], tuple[Any, ...]]:
+        """Ids, subjects and labels in learning order."""
+        return tuple(self.ids()), tuple(self.subjects()), tuple(self.labels())
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the numbers of rows, as a file has them."""
+        held = sum(len(row.numbers) for row in self._in_order())
+        return held + len(self) * position_type(self._grid).itemsize if self._sparse else held
 
     def _in_order(self) -> list[Row]:
         if self._order is None:

@@ -27,7 +27,7 @@ from erasable.errors import StateFormatError
 from erasable.models.linear_configuration import grid_of
 from erasable.models.linear_state import LinearState
 from erasable.models.regression_state import RegressionState
-from erasable.models.state import State
+from erasable.models.state import State, at
 from erasable.models.weighting import ONE, uneven
 
 SHARD, VERSION = "erasable-shard", 1
@@ -159,11 +159,12 @@ def _read_shard(data: Buffer, index: npt.NDArray[np.intp], grid: Grid, answer: s
 
 def _shard(state: LinearState, index: list[int]) -> list[Piece]:
     """The bytes of a file with these rows, in the order in which they were learnt."""
+    ids, subjects, labels = at(index, state.ids, state.subjects, state.labels)
     chosen = replace(
         state,
-        ids=tuple(state.ids[i] for i in index),
-        subjects=tuple(state.subjects[i] for i in index),
-        labels=tuple(state.labels[i] for i in index),
+        ids=ids,
+        subjects=subjects,
+        labels=labels,
         rows=state.rows[index],
         row_weights=None if state.row_weights is None else uneven(state.row_weights[index]),
         configuration=state.configuration.for_a_part(state.classes),

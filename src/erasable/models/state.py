@@ -8,7 +8,7 @@ with them: verified, written, signed, reported.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Self
@@ -165,6 +165,11 @@ class State(ABC):
         if again.pieces[0] != self.pieces[0]:  # the header, with the checksum of all the bytes in it
             raise VerificationError("the canonical bytes differ although rows, sums and weights agree.")
         return VerifyReport(n, *self.counts(), self.digest)
+
+
+def at(index: Sequence[int], *columns: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
+    """The entries of each column, of ids, subjects or labels, at these positions."""
+    return (tuple(column[i] for i in index) for column in columns)
 
 
 def classes_of(fixed: tuple[Label, ...] | None, labels: Sequence[Label]) -> tuple[Label, ...]:
