@@ -101,6 +101,13 @@ def test_few_members_among_many_others_are_no_more_certain_than_they_are() -> No
     assert figures.power[0.01].low == figures.auc.low == pytest.approx(0.025 ** (1 / 10))
 
 
+def test_scores_that_say_nothing_are_seldom_called_better_than_chance() -> None:
+    rng = np.random.default_rng(7)
+    rows, member = np.tile(np.arange(24), 2), np.arange(48) < 24
+    found = [measure(rng.standard_normal(48), member, rows, confidence=0.99, resamples=200) for _ in range(150)]
+    assert sum(not figures.at_chance for figures in found) <= 4  # with powers of so few judged, 8 of them
+
+
 def test_a_rare_rate_is_told_where_enough_pairs_are_pooled() -> None:
     rng = np.random.default_rng(0)
     member = np.arange(100_000) % 2 == 0
