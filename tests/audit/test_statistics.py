@@ -95,10 +95,24 @@ def test_an_attack_without_error_has_no_more_certainty_than_its_rows_give() -> N
     assert (figures.rows, figures.pairs) == (20, 1000)
 
 
+@pytest.mark.parametrize(("trials", "told"), [(3, False), (7, False), (8, True), (24, True)])
+def test_an_attack_that_is_always_right_is_believed_from_eight_trials_on(trials: int, told: bool) -> None:
+    member = np.arange(2 * trials) < trials
+    figures = measure(member * 1.0, member, np.tile(np.arange(trials), 2), confidence=0.99, resamples=50)
+    assert figures.at_chance != told
+
+
 def test_few_members_among_many_others_are_no_more_certain_than_they_are() -> None:
     member = np.arange(500) < 10
     figures = measure(np.where(member, 1.0, 0.0), member)
     assert figures.power[0.01].low == figures.auc.low == pytest.approx(0.025 ** (1 / 10))
+
+
+def test_scores_that_say_nothing_are_seldom_called_better_than_chance() -> None:
+    rng = np.random.default_rng(7)
+    rows, member = np.tile(np.arange(24), 2), np.arange(48) < 24
+    found = [measure(rng.standard_normal(48), member, rows, confidence=0.99, resamples=200) for _ in range(150)]
+    assert sum(not figures.at_chance for figures in found) <= 4  # with powers of so few judged, 8 of them
 
 
 def test_a_rare_rate_is_told_where_enough_pairs_are_pooled() -> None:

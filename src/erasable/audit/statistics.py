@@ -19,6 +19,7 @@ from erasable.errors import InputError
 from erasable.validation import probability, seed, whole_number
 
 RATES = (0.001, 0.01)  # false alarm rates at which power is told
+_JUDGED = 10  # false alarms that a rate has to stand for
 RARE_RATE, RARE_PAIRS = 1e-4, 100_000  # one more, where so many pairs are pooled
 
 
@@ -65,8 +66,13 @@ class Figures:
 
     @property
     def at_chance(self) -> bool:
-        """Whether guessing lies within the intervals of the area and of every power."""
-        return self.tied or (self.auc.low <= 0.5 and all(p.low <= rate for rate, p in self.power.items()))
+        """Whether guessing lies within the intervals of the area, and of each power that the scores can resolve.
+
+        A rate at which few of the others are accused is a matter of the highest few scores, and its interval misses
+        far more often than stated: such a power is told, and not judged.
+        """
+        judged = [p.low <= rate for rate, p in self.power.items() if rate * self.pairs / 2 >= _JUDGED]
+        return self.tied or (self.auc.low <= 0.5 and all(judged))
 
     def as_json(self) -> dict[str, Any]:
         """Plain values for JSON."""
