@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import json
 import math
@@ -331,3 +332,16 @@ def test_numbers_of_margins_are_finite_in_json(folder, capsys):
     found = said(capsys)["margins"]
     assert [m["margin"] for m in found if m["column"] == "user_id"] == [None]  # nothing can change it
     assert all(m["margin"] is None or math.isfinite(m["margin"]) for m in found)
+
+
+def test_a_full_disk_leaves_the_schema_that_was_there(raw, capsys, monkeypatch):
+    Path("schema.toml").write_text(draft().text, encoding="utf-8")
+    written = Path.write_text
+
+    def full(self, text, **how):
+        written(self, text[: len(text) // 2], **how)
+        raise OSError(errno.ENOSPC, "No space left on device", str(self))
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with refused(capsys, raw) as refuse:
+        refuse(["schema", "raw.csv", *OPTIONS, "-o", "schema.toml"], 5, "error: schema.toml: No space left on device")

@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 #: What commands say where subjects are named and a model stores none.
 NO_SUBJECTS = "this model stores no subjects, so none could be found: rows can only be named by --id."
 #: ``model: ModelPath`` is the first argument of a command; what is wrong with the file is ours to say, in our words.
-ModelPath = Annotated[Path, typer.Argument(help="The model file.", show_default=False, readable=False)]
+ModelPath = Annotated[Path, typer.Argument(help="The model file.", readable=False)]
 #: ``as_json: Json = False`` gives a command its ``--json``.
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 #: ``random_state: RandomState = 0`` gives a command that draws anything its ``--random-state``.
@@ -39,19 +38,24 @@ Encoding = Annotated[
 Decimal = Annotated[
     str | None, typer.Option(help="What stands before decimals in a CSV: `.` or `,`. [default: a point]")
 ]
+#: ``schema: SchemaPath = None`` lets a command take raw tables.
+SchemaPath = Annotated[
+    Path | None,
+    typer.Option(
+        help="A public schema that encodes the columns, of any kind, and names their roles: see `erasable schema`.",
+        readable=False,
+    ),
+]
 #: ``label: LabelColumn = None, subject: SubjectColumns = None, ignore: IgnoredColumns = None``: roles of columns.
 LabelColumn = Annotated[str | None, typer.Option(help="Column of the labels. [default: label, or as in --schema]")]
 SubjectColumns = Annotated[
     list[str] | None,
     typer.Option(
-        help="Column that says whose row it is; given again, a row is that of all whom it names.",
-        metavar="COLUMN",
-        show_default=False,
+        help="Column that says whose row it is; given again, a row is that of all whom it names.", metavar="COLUMN"
     ),
 ]
 IgnoredColumns = Annotated[
-    list[str] | None,
-    typer.Option(help="Column that is no feature; may be given again.", metavar="COLUMN", show_default=False),
+    list[str] | None, typer.Option(help="Column that is no feature; may be given again.", metavar="COLUMN")
 ]
 #: ``target: TargetColumns = None, target_range: TargetRanges = None`` make a regression of what a command does.
 TargetColumns = Annotated[
@@ -60,7 +64,6 @@ TargetColumns = Annotated[
         help="Column of numbers to predict in place of a label: a regression; may be given again. [default: as in "
         "--schema]",
         metavar="COLUMN",
-        show_default=False,
     ),
 ]
 TargetRanges = Annotated[
@@ -69,7 +72,6 @@ TargetRanges = Annotated[
         help="LOW:HIGH, between which numbers targets lie; once for all, or once for each --target. [default: as in "
         "--schema]",
         metavar="RANGE",
-        show_default=False,
     ),
 ]
 #: ``timeout: Timeout = 60`` gives a command that changes a file its ``--timeout``.
@@ -191,10 +193,10 @@ class Bars:
     def __enter__(self) -> Bars:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
+    def __exit__(self, *_: object) -> None:
+        """Take the bars away."""
+        if self._progress is not None:
+            self._progress.stop()
 
     def tick(self, what: str, done: int, total: int) -> None:
         """Say that so much of something is done."""
@@ -209,13 +211,6 @@ class Bars:
     def of(self, what: str) -> Callable[[int, int], None]:
         """A function of (done, total) that moves the bar of one thing."""
         return lambda done, total: self.tick(what, done, total)
-
-    def stop(self) -> None:
-        """Take the bars away."""
-        if self._progress is not None:
-            self._progress.stop()
-            self._progress = None
-            self._tasks.clear()
 
     def _started(self) -> Progress:
         from rich.progress import (

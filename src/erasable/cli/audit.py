@@ -24,15 +24,13 @@ def audit(
             "general; retrained, sisa, newton, newton-squared, certified, interpolated; plain, soft-delete; "
             "forgets-nothing, forgets-late, keeps-log, tombstone.",
             metavar="METHOD | MODEL",
-            show_default=False,
         ),
     ],
     data: Annotated[
         str,
         typer.Option(
             help="Rows to learn and to forget: `digits`, `margin`, `breast_cancer`, or a table of numbers: .csv, "
-            ".parquet, .npz, .svmlight; of a model with a schema, a raw table that it encodes.",
-            show_default=False,
+            ".parquet, .npz, .svmlight; of a model with a schema, a raw table that it encodes."
         ),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for `audit.html` and `audit.json`.")] = Path("audit"),
@@ -42,8 +40,7 @@ def audit(
     label: Annotated[
         str | None,
         typer.Option(
-            help="Column of the labels in a file; by default the one that the model's schema names, or `label`.",
-            show_default=False,
+            help="Column of the labels in a file; by default the one that the model's schema names, or `label`."
         ),
     ] = None,
     id: Annotated[str | None, typer.Option(help="Column of the row ids in a file; it is no feature.")] = None,
@@ -54,7 +51,6 @@ def audit(
             help="Run no attack: show which share of the rows of each value of this column the model file stores. "
             "Needs `--id`.",
             metavar="COLUMN",
-            show_default=False,
         ),
     ] = None,
     workers: Annotated[

@@ -13,24 +13,17 @@ from erasable.errors import StateFormatError, VerificationError
 
 
 def evidence(
-    model: Annotated[Path, typer.Argument(help="The model file; it is verified.", show_default=False, readable=False)],
-    receipts: Annotated[
-        Path,
-        typer.Option(help="Folder of the receipts (`*.json`), or one receipt.", show_default=False, readable=False),
-    ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the pack, new or empty.", show_default=False)],
+    model: Annotated[Path, typer.Argument(help="The model file; it is verified.", readable=False)],
+    receipts: Annotated[Path, typer.Option(help="Folder of the receipts (`*.json`), or one receipt.", readable=False)],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the pack, new or empty.")],
     key: Annotated[
         list[Path] | None,
         typer.Option(
-            help="Public key of a signer; may be given again. [default: signatures are not checked]",
-            metavar="FILE",
-            show_default=False,
+            help="Public key of a signer; may be given again. [default: signatures are not checked]", metavar="FILE"
         ),
     ] = None,
-    scan: Annotated[
-        Path | None, typer.Option(help="What `erasable scan --json` printed.", metavar="JSON", show_default=False)
-    ] = None,
-    audit: Annotated[Path | None, typer.Option(help="Results of an audit.", metavar="JSON", show_default=False)] = None,
+    scan: Annotated[Path | None, typer.Option(help="What `erasable scan --json` printed.", metavar="JSON")] = None,
+    audit: Annotated[Path | None, typer.Option(help="Results of an audit.", metavar="JSON")] = None,
     request_ids: Annotated[
         bool,
         typer.Option("--request-ids", help="Show request ids that are not random, too: none of them names anybody."),

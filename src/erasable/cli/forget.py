@@ -27,25 +27,20 @@ if TYPE_CHECKING:
 
 def forget(
     model: ModelPath,
-    id: Annotated[
-        list[str] | None, typer.Option(metavar="ID", help="Id of a row; may be given again.", show_default=False)
-    ] = None,
+    id: Annotated[list[str] | None, typer.Option(metavar="ID", help="Id of a row; may be given again.")] = None,
     ids_file: Annotated[
         list[str] | None,
         typer.Option(
             help="File of ids, or pattern: one a line, or .csv, .parquet, .npy with one column, text also with .gz, "
             ".bz2, .zst; `-` is standard input. May be given again.",
             metavar="FILE",
-            show_default=False,
         ),
     ] = None,
     subject: Annotated[
-        list[str] | None,
-        typer.Option(metavar="SUBJECT", help="Whose rows are to go; may be given again.", show_default=False),
+        list[str] | None, typer.Option(metavar="SUBJECT", help="Whose rows are to go; may be given again.")
     ] = None,
     subjects_file: Annotated[
-        list[str] | None,
-        typer.Option(help="File of subjects, like `--ids-file`.", metavar="FILE", show_default=False),
+        list[str] | None, typer.Option(help="File of subjects, like `--ids-file`.", metavar="FILE")
     ] = None,
     column: Annotated[
         str | None, typer.Option(help="Column of these files that holds the names, where there are several.")
@@ -60,8 +55,7 @@ def forget(
         str | None, typer.Option(help="Your name for the request; no name of a person. [default: a random one]")
     ] = None,
     after_only: Annotated[
-        bool,
-        typer.Option("--after-only", help="Leave the digest of the state before out of the receipt."),
+        bool, typer.Option("--after-only", help="Leave the digest of the state before out of the receipt.")
     ] = False,
     timeout: Timeout = 60,
     as_json: Json = False,

@@ -30,15 +30,10 @@ def inspect(
     ] = False,
     subject: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="SUBJECT",
-            help="Show all that is stored of a subject instead; may be given again.",
-            show_default=False,
-        ),
+        typer.Option(metavar="SUBJECT", help="Show all that is stored of a subject instead; may be given again."),
     ] = None,
     id: Annotated[
-        list[str] | None,
-        typer.Option(metavar="ID", help="Show the row of this id instead; may be given again.", show_default=False),
+        list[str] | None, typer.Option(metavar="ID", help="Show the row of this id instead; may be given again.")
     ] = None,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print what is stored of a subject as CSV.")] = False,
     as_json: Json = False,

@@ -16,6 +16,7 @@ from erasable.cli._shared import (
     IgnoredColumns,
     Json,
     LabelColumn,
+    SchemaPath,
     Sep,
     SubjectColumns,
     TargetColumns,
@@ -54,24 +55,13 @@ def learn(
         typer.Argument(
             help="The table: .parquet, .csv, .npz, .svmlight (text also with .gz, .bz2, .zst), or several .csv or "
             "several .parquet, or a pattern of names; a folder or a URL of .parquet; or `-` for CSV or an Arrow stream "
-            "on standard input.",
-            show_default=False,
+            "on standard input."
         ),
     ],
     out: Annotated[
-        Path,
-        typer.Option(
-            "-o", "--out", help="The model file. One that is there learns more.", show_default=False, readable=False
-        ),
+        Path, typer.Option("-o", "--out", help="The model file. One that is there learns more.", readable=False)
     ],
-    schema: Annotated[
-        Path | None,
-        typer.Option(
-            help="A public schema that encodes the columns, of any kind, and names their roles: see `erasable schema`.",
-            show_default=False,
-            readable=False,
-        ),
-    ] = None,
+    schema: SchemaPath = None,
     label: LabelColumn = None,
     target: TargetColumns = None,
     target_range: TargetRanges = None,
@@ -146,11 +136,7 @@ def learn(
     ] = None,
     class_weight: Annotated[
         list[str] | None,
-        typer.Option(
-            help="`balanced`, or LABEL=WEIGHT; the latter may be given again.",
-            metavar="WEIGHT",
-            show_default=False,
-        ),
+        typer.Option(help="`balanced`, or LABEL=WEIGHT; the latter may be given again.", metavar="WEIGHT"),
     ] = None,
     kernel: Annotated[
         str | None, typer.Option(help="A kernel model: rbf, matern, poly or linear. [default: a linear model]")
@@ -173,14 +159,11 @@ def learn(
             metavar="KEY",
             help="Key of the hashes, zero or more; `secret` draws one for a new file, which those who send you rows do "
             "not know. [default: 0, which everybody knows]",
-            show_default=False,
         ),
     ] = None,
     test: Annotated[
         Path | None,
-        typer.Option(
-            help="A table of the same columns: say how well the model predicts it.", show_default=False, readable=False
-        ),
+        typer.Option(help="A table of the same columns: say how well the model predicts it.", readable=False),
     ] = None,
     score: Annotated[
         bool, typer.Option("--score/--no-score", help="Predict some rows before they are learnt, and say how well.")
@@ -202,8 +185,7 @@ def learn(
         ),
     ] = None,
     workers: Annotated[
-        int | None,
-        typer.Option(min=1, help="With --engine local or dask: so many processes of this machine.", show_default=False),
+        int | None, typer.Option(min=1, help="With --engine local or dask: so many processes of this machine.")
     ] = None,
     mode: Annotated[
         str, typer.Option(help="Permissions of a new model file, in octal; one that is there keeps its own.")

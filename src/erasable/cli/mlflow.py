@@ -15,10 +15,8 @@ app = typer.Typer(name="mlflow", help="Copies of a model in an MLflow registry."
 
 @app.command()
 def stale(
-    model: Annotated[
-        Path, typer.Argument(help="The live model file, which requests are carried out on.", show_default=False)
-    ],
-    name: Annotated[str, typer.Option("--name", help="The registered model.", show_default=False)],
+    model: Annotated[Path, typer.Argument(help="The live model file, which requests are carried out on.")],
+    name: Annotated[str, typer.Option("--name", help="The registered model.")],
     tracking_uri: Annotated[
         str | None, typer.Option(help="Where MLflow keeps its records. [default: as MLflow is set up]")
     ] = None,

@@ -22,6 +22,7 @@ from erasable.cli._shared import (
     Json,
     LabelColumn,
     RandomState,
+    SchemaPath,
     Sep,
     SubjectColumns,
     TargetColumns,
@@ -47,19 +48,9 @@ _NAMED = ("margin", "digits")
 def plan(
     file: Annotated[
         list[str],
-        typer.Argument(
-            help="A file, or several of one table, as for `learn`; or `margin` or `digits`, to try it out.",
-            show_default=False,
-        ),
+        typer.Argument(help="A file, or several of one table, as for `learn`; or `margin` or `digits`, to try it out."),
     ],
-    schema: Annotated[
-        Path | None,
-        typer.Option(
-            help="A public schema that encodes the columns and names their roles: see `erasable schema`.",
-            show_default=False,
-            readable=False,
-        ),
-    ] = None,
+    schema: SchemaPath = None,
     label: LabelColumn = None,
     target: TargetColumns = None,
     target_range: TargetRanges = None,
@@ -199,8 +190,8 @@ def plan(
         "--decimal": [decimal],
     }
     command = None if _is_named(file) else _command(file, columns, found)
-    encoding = "" if schema is None else f", feature_map=TableEncoder(Schema.load({str(schema)!r}))"
-    line = f"{found.line[:-1]}{encoding})"
+    encoded = "" if schema is None else f", feature_map=TableEncoder(Schema.load({str(schema)!r}))"
+    line = f"{found.line[:-1]}{encoded})"
     written = {**found.as_json(), "line": line, "command": command}
     if out is not None:
         draw_frontier(found, out)

@@ -39,8 +39,7 @@ def predict(
         list[str],
         typer.Argument(
             help="The table, or several files of one, as for `learn`; `-` is standard input. Columns are found by name "
-            "where the model has their names, else taken in their order.",
-            show_default=False,
+            "where the model has their names, else taken in their order."
         ),
     ],
     out: Annotated[
@@ -52,19 +51,11 @@ def predict(
     ] = None,
     target: Annotated[
         list[str] | None,
-        typer.Option(
-            help="The same for a regression: column of known numbers; may be given again.",
-            metavar="COLUMN",
-            show_default=False,
-        ),
+        typer.Option(help="The same for a regression: column of known numbers; may be given again.", metavar="COLUMN"),
     ] = None,
     ignore: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Column that is no feature, for models without names; may be repeated.",
-            metavar="COLUMN",
-            show_default=False,
-        ),
+        typer.Option(help="Column that is no feature, for models without names; may be repeated.", metavar="COLUMN"),
     ] = None,
     probabilities: Annotated[bool, typer.Option("--probabilities", help="Add the probability of every class.")] = False,
     sep: Sep = None,

@@ -14,8 +14,7 @@ from erasable.errors import ConfigurationError
 
 def purge(
     before: Annotated[
-        datetime,
-        typer.Option(help="Erase requests settled before this day, in UTC.", formats=["%Y-%m-%d"], show_default=False),
+        datetime, typer.Option(help="Erase requests settled before this day, in UTC.", formats=["%Y-%m-%d"])
     ],
     folder: Annotated[Path, typer.Option(help="The folder of the service.")] = Path("erasable-service"),
     as_json: Json = False,

@@ -18,10 +18,8 @@ app = typer.Typer(name="receipt", help="Receipts of what was forgotten.", no_arg
 
 @app.command()
 def verify(
-    file: Annotated[Path, typer.Argument(help="The receipt.", show_default=False, readable=False)],
-    key: Annotated[
-        Path, typer.Option(help="The signer's public key: a .pub.pem file.", show_default=False, readable=False)
-    ],
+    file: Annotated[Path, typer.Argument(help="The receipt.", readable=False)],
+    key: Annotated[Path, typer.Option(help="The signer's public key: a .pub.pem file.", readable=False)],
     state: Annotated[
         Path | None,
         typer.Option(help="The model the receipt speaks of. [default: only the signature is checked]", readable=False),

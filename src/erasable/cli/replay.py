@@ -11,11 +11,9 @@ from erasable.cli._shared import Json, Timeout, counted, note_doubt, print_json,
 
 
 def replay(
-    model: Annotated[Path, typer.Argument(help="The model file, restored.", show_default=False, readable=False)],
-    list: Annotated[
-        Path, typer.Option("--list", help="The suppression list of the service.", show_default=False, readable=False)
-    ],
-    key: Annotated[Path, typer.Option(help="The operator's key of that list.", show_default=False, readable=False)],
+    model: Annotated[Path, typer.Argument(help="The model file, restored.", readable=False)],
+    list: Annotated[Path, typer.Option("--list", help="The suppression list of the service.", readable=False)],
+    key: Annotated[Path, typer.Option(help="The operator's key of that list.", readable=False)],
     timeout: Timeout = 60,
     as_json: Json = False,
 ) -> None:

@@ -35,8 +35,7 @@ def reproduce(
         typer.Argument(
             help="`margin`, `margin-uniform`, `purchase` (needs `--data`), `purchase-like`, `digits`, `svm` (Figure 1 "
             "alone), `deletion-time` (Theorem 4.6 alone; takes `--quick`, `--kappa`, `--capacity`, "
-            "`--random-state`), or a file: .csv, .parquet, .npz, .svmlight.",
-            show_default=False,
+            "`--random-state`), or a file: .csv, .parquet, .npz, .svmlight."
         ),
     ],
     deletions: Annotated[
@@ -74,8 +73,7 @@ def reproduce(
     repeats: Annotated[int, typer.Option(help="Repeats for the confidence bands.")] = 3,
     points: Annotated[int, typer.Option(help="How often to look at the accuracy.")] = 40,
     time_limit: Annotated[
-        float,
-        typer.Option(help="Seconds a method may take for requests one at a time; the rest is estimated."),
+        float, typer.Option(help="Seconds a method may take for requests one at a time; the rest is estimated.")
     ] = 240.0,
     out: Annotated[
         Path | None, typer.Option(help="Folder for results. [default: reproduction/DATASET]", readable=False)

@@ -41,23 +41,17 @@ _NOT_TOLD = {  # of one, of several, and what that means
 
 
 def scan(
-    folder: Annotated[
-        Path, typer.Argument(help="Every file below it is looked at.", show_default=False, readable=False)
-    ],
+    folder: Annotated[Path, typer.Argument(help="Every file below it is looked at.", readable=False)],
     rows: Annotated[
         list[str],
         typer.Option(
-            "--for",
-            help="The rows to look for: a file or pattern, as for `learn`; may be given again.",
-            metavar="FILE",
-            show_default=False,
+            "--for", help="The rows to look for: a file or pattern, as for `learn`; may be given again.", metavar="FILE"
         ),
     ],
     schema: Annotated[
         Path | None,
         typer.Option(
             help="The schema of a raw table. [default: that of the models in the folder, where they have the same]",
-            show_default=False,
             readable=False,
         ),
     ] = None,
@@ -71,7 +65,6 @@ def scan(
             help="Column of the subjects, when nothing of them should be left; may be given again. Not taken from a "
             "schema.",
             metavar="COLUMN",
-            show_default=False,
         ),
     ] = None,
     ignore: Annotated[
@@ -79,7 +72,6 @@ def scan(
         typer.Option(
             help="Column that is no feature, where models in the folder do not name theirs; may be given again.",
             metavar="COLUMN",
-            show_default=False,
         ),
     ] = None,
     exclude: Annotated[

@@ -30,23 +30,15 @@ if TYPE_CHECKING:
 
 def schema(
     data: Annotated[
-        list[str],
-        typer.Argument(
-            help="The table: .csv, .parquet, several files of one, or `-` for standard input.", show_default=False
-        ),
+        list[str], typer.Argument(help="The table: .csv, .parquet, several files of one, or `-` for standard input.")
     ],
     out: Annotated[
-        Path | None,
-        typer.Option("-o", "--out", help="The schema file to write, such as schema.toml.", readable=False),
+        Path | None, typer.Option("-o", "--out", help="The schema file to write, such as schema.toml.", readable=False)
     ] = None,
     label: Annotated[str | None, typer.Option(help="Column of the labels.")] = None,
     target: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Column of numbers to predict, instead of labels; may be given again.",
-            metavar="COLUMN",
-            show_default=False,
-        ),
+        typer.Option(help="Column of numbers to predict, instead of labels; may be given again.", metavar="COLUMN"),
     ] = None,
     id: Annotated[str | None, typer.Option(help="Column of the row ids.")] = None,
     subject: Annotated[
@@ -54,7 +46,6 @@ def schema(
         typer.Option(
             help="Column that says whose row it is; may be given again. [default: every row is a subject's own]",
             metavar="COLUMN",
-            show_default=False,
         ),
     ] = None,
     weight: Annotated[str | None, typer.Option(help="Column that says how much a row counts.")] = None,
@@ -64,7 +55,6 @@ def schema(
         Path | None,
         typer.Option(
             help="Draft from this public table instead; of `data` only the names of columns are looked at.",
-            show_default=False,
             readable=False,
         ),
     ] = None,
@@ -74,9 +64,7 @@ def schema(
     check: Annotated[
         Path | None,
         typer.Option(
-            help="A schema: does the table fit it, and what would be clipped, unknown or missing?",
-            show_default=False,
-            readable=False,
+            help="A schema: does the table fit it, and what would be clipped, unknown or missing?", readable=False
         ),
     ] = None,
     sep: Sep = None,
@@ -138,7 +126,8 @@ def _draft(
     if public is not None:
         check_names(draft.schema, source, dialect=options["dialect"])
     if out is not None:
-        write_schema(draft.schema, out, head=_head(draft, public), data=(*data, public))
+        head = draft.head if public is None else f"From the public table {public.name}.\n{draft.head}"
+        write_schema(draft.schema, out, head=head, data=(*data, public))
     if as_json:
         margins = [
             {"column": c, "entry": e, "value": v, "margin": None if m == float("inf") else m}
@@ -150,10 +139,6 @@ def _draft(
     n, kinds = draft.schema.n_features_out, len(draft.schema.features)
     say(f"{out}: {kinds:,} columns become {n:,} features. Read it, edit it, then:")
     say(shlex.join(["erasable", "learn", *data, "--schema", str(out), *written, "-o", "model.erasable"]))
-
-
-def _head(draft: Draft, public: Path | None) -> str:
-    return draft.head if public is None else f"From the public table {public.name}.\n{draft.head}"
 
 
 def _show_draft(draft: Draft) -> None:

@@ -15,9 +15,7 @@ from erasable.cli._shared import Json, print_json, say
 
 
 def serve(
-    models: Annotated[
-        list[Path] | None, typer.Argument(help="Model files, or folders that hold some.", show_default=False)
-    ] = None,
+    models: Annotated[list[Path] | None, typer.Argument(help="Model files, or folders that hold some.")] = None,
     configuration: Annotated[
         Path | None, typer.Option("--config", help="A TOML file with any of the settings; see docs/service.md.")
     ] = None,

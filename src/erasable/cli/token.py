@@ -20,10 +20,9 @@ File = Annotated[
 
 @app.command()
 def make(
-    name: Annotated[str, typer.Argument(help="What you call it.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="What you call it.")],
     scope: Annotated[
-        list[str],
-        typer.Option(help="predict, learn, erase or audit; may be given again.", metavar="SCOPE", show_default=False),
+        list[str], typer.Option(help="predict, learn, erase or audit; may be given again.", metavar="SCOPE")
     ],
     days: Annotated[float | None, typer.Option(help="How long it is good for. [default: until it is revoked]")] = None,
     file: File = Path("tokens.json"),
@@ -79,7 +78,7 @@ def listed(file: File = Path("tokens.json"), as_json: Json = False) -> None:
 
 @app.command()
 def revoke(
-    name: Annotated[str, typer.Argument(help="What you call it.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="What you call it.")],
     file: File = Path("tokens.json"),
     as_json: Json = False,
 ) -> None:

@@ -133,6 +133,20 @@ def estimator_like(model: Model, given: dict[str, Any], kernel: str | None, stre
     return unfitted
 
 
+def check_alike(new: Any, face: Any, path: str) -> None:
+    """Refuse to go on learning with another model than the caller has in mind."""
+    if not hasattr(face, "partial_fit"):
+        raise ConfigurationError("a model of this kind learns all its rows at once: fit it and save it.")
+    if new is None:
+        return
+    if type(new) is not type(face):
+        raise ConfigurationError(f"{path} holds a model of {type(face).__name__}, and new is {type(new).__name__}.")
+    try:
+        new.check_agrees(face.model_)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{path} holds a model with other parameters than new: {error}") from error
+
+
 def as_labels(weights: Mapping[Any, Any], kind: type | None, stream: TableStream) -> dict[Any, Any]:
     """Weights of classes by labels of the type that the table has: that of the model, as said, or of its first rows."""
     if not all(isinstance(label, str) for label in weights):

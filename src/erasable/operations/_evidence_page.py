@@ -121,7 +121,7 @@ _AUDIT_SAYS = {
     False: '<p class="no">The audit\'s own verdict: forgetting left a trace.</p>',
     None: "",
 }
-_ATTACKERS = {
+ATTACKERS = {
     "a": "Residue: computers round, and sums may keep last digits of what was taken out",
     "b": "Presence: the row, its direction or its id, anywhere",
     "c": "Membership: does the model look like one that learnt the row?",
@@ -129,7 +129,13 @@ _ATTACKERS = {
     "e": "Selection: which other rows are stored because this one was there",
     "f": "What stands around: scalers, thresholds, schemas, receipts, lists",
 }
-_TOO_SHORT = {
+HEADINGS = {
+    "advantage": "Advantage",
+    "auc": "AUC",
+    "tpr_at_1_percent": "TPR at 1% FPR",
+    "tpr_at_0.1_percent": "TPR at 0.1% FPR",
+}
+TOO_SHORT = {
     "ids": "ids",
     "subjects": "subjects",
     "rows": "rows in some encoding",
@@ -270,7 +276,7 @@ def _scan(found: Evidence) -> str:
         return title + "<p>No scan is part of this page. Copies outside of the model were not looked for.</p>"
     s = found.scan
     blind = s["not_looked_into"] + s["ids_only"] + s["unreadable"]
-    short = [f"{many:,} {_TOO_SHORT[what]}" for what, many in s["too_short"].items() if many]
+    short = [f"{many:,} {TOO_SHORT[what]}" for what, many in s["too_short"].items() if many]
     remains = f'<span class="no">{s["found"]:,}</span>' if s["found"] else "none"
     facts = [
         ("Rows looked for", f"{s['rows']:,}"),
@@ -283,28 +289,20 @@ def _scan(found: Evidence) -> str:
     return title + _facts(facts) + _SCANNED
 
 
-_HEADINGS = {
-    "advantage": "Advantage",
-    "auc": "AUC",
-    "tpr_at_1_percent": "TPR at 1% FPR",
-    "tpr_at_0.1_percent": "TPR at 0.1% FPR",
-}
-
-
 def _audit(found: Evidence) -> str:
     title = "<h2>4. Audit</h2>\n"
     if found.audit is None:
         return title + "<p>No audit by attack is part of this page.</p>"
-    used = [name for name in _HEADINGS if any(name in result for result in found.audit)]
+    used = [name for name in HEADINGS if any(name in result for result in found.audit)]
     lines, group = [], None
     for result in found.audit:
         letter = result.get("letter")
-        if letter != group and letter in _ATTACKERS:
-            lines.append(f'<tr class="group"><th colspan="{2 + len(used)}">({letter}) {_ATTACKERS[letter]}</th></tr>')
+        if letter != group and letter in ATTACKERS:
+            lines.append(f'<tr class="group"><th colspan="{2 + len(used)}">({letter}) {ATTACKERS[letter]}</th></tr>')
         group = letter
         figures = (f'<span class="number">{_figure(result.get(name))}</span>' for name in used)
         lines.append(_row([html.escape(result["name"]), html.escape(result["verdict"]), *figures]))
-    head = ("Check or attack", "Verdict", *(_HEADINGS[name] for name in used))
+    head = ("Check or attack", "Verdict", *(HEADINGS[name] for name in used))
     return title + _AUDIT_SAYS[found.audit_holds] + _table(head, lines, "audit") + _AUDITED
 
 

@@ -173,7 +173,7 @@ class Graph:
         if len(self._linear.classes) > 2:
             return self.step("ArgMax", [scores], "winner", axis=1, keepdims=0)
         positive = self.step("Greater", ["scores", self.constant("zero", 0.0)], "is_positive")
-        winner = self.step("Cast", [positive], "positive", to=self._onnx.TensorProto.INT64)
+        winner = self.cast(positive, "positive", "INT64")
         if len(self._linear.classes) == 2:
             return winner
         return self.step("Mul", [winner, self.constant("only_class", 0, np.int64)], "winner")
@@ -210,7 +210,7 @@ class Graph:
         beyond = self.step("Sub", [total, one], "beyond")
         excess = self.step("Div", [beyond, self.constant("counts", np.arange(1, k + 1))], "excess")
         above = self.step("Greater", ["ordered", excess], "is_above")
-        counted = self.step("Cast", [above], "above", to=self._onnx.TensorProto.INT64)
+        counted = self.cast(above, "above", "INT64")
         many = self.step("ReduceSum", [counted, self.constant("columns", [1], np.int64)], "many", keepdims=1)
         last = self.step("Sub", [many, self.constant("unit", 1, np.int64)], "last")
         shift = self.step("GatherElements", [excess, last], "shift", axis=1)

@@ -59,7 +59,8 @@ class RawRows:
     """Inputs and steps that make encoded rows of raw columns."""
 
     def __init__(self, graph: Graph, schema: Schema, input_type: str) -> None:
-        self._graph, self._schema, self._single = graph, schema, input_type == "float32"
+        self._step, self._constant, self._cast = graph.step, graph.constant, graph.cast
+        self._schema, self._single = schema, input_type == "float32"
         self._codes: dict[str, str] = {}  # of columns in crosses: those of missing cells are the last
         self.inputs: list[tuple[str, str, int]] = []  # name, type and width
 
@@ -67,7 +68,7 @@ class RawRows:
         """Add all steps and get the name of the rows, float64."""
         parts = [part for j, column in enumerate(self._schema.features) for part in self._column(j, column)]
         parts += [self._cross(j, cross) for j, cross in enumerate(self._schema.crosses)]
-        return self._graph.step("Concat", parts, "rows", axis=1)
+        return self._step("Concat", parts, "rows", axis=1)
 
     def _column(self, j: int, column: Any) -> list[str]:
         here = f"column {j}"
@@ -82,7 +83,7 @@ class RawRows:
             case _:
                 self.inputs.append((here, "text", 1))
                 features, missing = self._placed(here, column)
-        return [features, self._number_of(missing, f"{here} indicator")] if column.indicator else [features]
+        return [features, self._cast(missing, f"{here} indicator")] if column.indicator else [features]
 
     # -- numbers -----------------------------------------------------------------------------------------------------
 
@@ -121,7 +122,7 @@ class RawRows:
     def _bins(self, here: str, column: Number, missing: str) -> str:
         edges = column.edges or ()
         kind: Any = np.float32 if self._single else np.float64
-        reached = [_least_above(e) for e in edges] if self._single else edges
+        reached: Any = [_least_above(e) for e in edges] if self._single else edges
         above = self._step(
             "GreaterOrEqual", [here, self._constant(f"{here} edges", [reached], kind)], f"{here} reached"
         )
@@ -137,7 +138,7 @@ class RawRows:
         codes = {text: code for code, texts in enumerate(_spelt(column)) for text in texts}
         other = column.n_codes - 1 if isinstance(column, Category) else -1
         known = codes | {text: -1 for word in self._schema.missing for text in _capitals(word)}
-        code = self._graph.step(
+        code = self._step(
             "LabelEncoder",
             [here],
             f"{here} code",
@@ -165,13 +166,13 @@ class RawRows:
             return self._one_hot(here, code, np.array([1]))
         if isinstance(column, Ordered) or getattr(column, "bins", "") == "thermometer":
             places = self._constant(f"{here} levels", [np.arange(width)], np.int64)
-            reached = self._number_of(self._step("Greater", [code, places], f"{here} passed"), f"{here} thermometer")
+            reached = self._cast(self._step("Greater", [code, places], f"{here} passed"), f"{here} thermometer")
             return self._step("Mul", [reached, self._constant(f"{here} level", _level(column))], f"{here} features")
         return self._one_hot(here, code, np.arange(width))
 
     def _one_hot(self, here: str, code: str, places: Any) -> str:
         known = self._constant(f"{here} places", [places], np.int64)
-        return self._number_of(self._step("Equal", [code, known], f"{here} is at"), f"{here} one-hot")
+        return self._cast(self._step("Equal", [code, known], f"{here} is at"), f"{here} one-hot")
 
     def _cross(self, j: int, cross: Cross) -> str:
         here, (left, right) = f"cross {j}", cross.columns
@@ -196,7 +197,7 @@ class RawRows:
         finite = self._step(
             "Less", [self._step("Abs", [x], f"{here} sizes"), self._constant("no end", np.inf)], f"{here} is finite"
         )
-        odd = self._number_of(self._step("Not", [finite], f"{here} is odd"), f"{here} odd ones")
+        odd = self._cast(self._step("Not", [finite], f"{here} is odd"), f"{here} odd ones")
         most = self._step("ReduceMax", [odd], f"{here} oddest", axes=[1], keepdims=1)
         missing = self._step("Greater", [most, self._zero()], f"{here} is missing")
         nothing = [column.fill if column.fill is not None else [0.0] * column.length]
@@ -232,22 +233,8 @@ class RawRows:
         kept = self._step("Where", [long, cut, whole], f"{here} kept")
         return self._step("Div", [kept, steps], f"{here} features"), missing
 
-    # -- helpers -----------------------------------------------------------------------------------------------------
-
-    def _step(self, operator: str, inputs: list[str], name: str, **attributes: Any) -> str:
-        return self._graph.step(operator, inputs, name, **attributes)
-
-    def _constant(self, name: str, values: Any, dtype: Any = np.float64) -> str:
-        return self._graph.constant(name, values, dtype)
-
     def _zero(self) -> str:
         return self._constant("zero", 0.0)
-
-    def _cast(self, value: str, name: str, kind: str = "DOUBLE") -> str:
-        return self._graph.cast(value, name, kind)
-
-    def _number_of(self, truth: str, name: str) -> str:
-        return self._cast(truth, name)
 
 
 def _level(column: Any) -> float:

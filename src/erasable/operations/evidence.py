@@ -25,7 +25,7 @@ from erasable.errors import (
     VerificationError,
 )
 from erasable.models.files import read_model
-from erasable.operations._evidence_page import page
+from erasable.operations._evidence_page import ATTACKERS, HEADINGS, TOO_SHORT, page
 from erasable.operations.inspect import inspect
 from erasable.operations.verify import code_in
 
@@ -35,9 +35,6 @@ _RANDOM = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0
 _KEYID = re.compile(r"[0-9a-f]{64}|")
 _COUNTS = ("rows", "files", "bytes", "found")
 _LISTS = ("twins", "not_looked_into", "ids_only", "unreadable", "skipped")
-_FIGURES = ("advantage", "auc", "tpr_at_1_percent", "tpr_at_0.1_percent")
-_SHORT = ("ids", "subjects", "rows", "texts", "numbers", "cells")
-_LETTERS = ("a", "b", "c", "d", "e", "f")
 _LONGEST_TEXT = 120  # of the name of an audit, and of its verdict
 _LARGEST_JSON = 2**24
 
@@ -330,7 +327,7 @@ def _scan_counts(found: dict[str, Any]) -> dict[str, Any]:
         all(_is_count(found.get(name)) for name in _COUNTS)
         and all(isinstance(found.get(name), list) for name in _LISTS)
         and isinstance(short, dict)
-        and set(short) <= set(_SHORT)
+        and short.keys() <= TOO_SHORT.keys()
         and all(_is_count(count) for count in short.values())
     )
     if not fits or not isinstance(short, dict):
@@ -364,10 +361,10 @@ def _audit_result(entry: dict[str, Any]) -> dict[str, Any]:
         text = entry.get(name)
         if not isinstance(text, str) or not text.isprintable() or not 1 <= len(text) <= _LONGEST_TEXT:
             raise InputError(f"`{name}` of a result of the audit must be one line of 1 to {_LONGEST_TEXT} characters.")
-    figures = {name: entry[name] for name in _FIGURES if entry.get(name) is not None}
+    figures = {name: entry[name] for name in HEADINGS if entry.get(name) is not None}
     for name, value in figures.items():
         numbers = value if isinstance(value, list) and len(value) == 3 else [value]
         if not all(type(number) in (int, float) and abs(number) <= 1 for number in numbers):
             raise InputError(f"`{name}` in the audit must be a number from -1 to 1, or three (value, low, high).")
-    letter = {"letter": entry["letter"]} if entry.get("letter") in _LETTERS else {}
+    letter = {"letter": entry["letter"]} if entry.get("letter") in [*ATTACKERS] else {}
     return {**letter, "name": entry["name"], "verdict": entry["verdict"], **figures}

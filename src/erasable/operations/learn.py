@@ -1,7 +1,4 @@
-"""Learn rows: into a model in memory, and from a table into a model file. One operation each.
-
-The command ``erasable learn`` parses, calls :func:`learn_table` and renders.
-"""
+"""Learn rows: into a model in memory, and from a table into a model file. One operation each."""
 
 from __future__ import annotations
 
@@ -210,10 +207,8 @@ def learn_table(
         How CSV text is written, that of ``test`` too.
     skip_known, replace, allow_no_subject, timeout, mode, suppressed
         As in ``ModelFile`` and its ``learn``.
-    progress : callable, optional
-        Called with rows done and rows in all.
-    reading : callable, optional
-        The same for rows read, in the first pass of a new model, when none is done yet.
+    progress, reading : callables, optional
+        Called with rows done, or read in the first pass of a new model, when none is done yet; and rows in all.
     budget_bytes : int, default=256 MiB
         About how many bytes of rows are held at a time. It changes the number of passes and nothing else.
     engine : None, "local", "torch", "dask" or Engine, optional
@@ -230,10 +225,7 @@ def learn_table(
         warnings.simplefilter("always", WeakModelWarning)  # with what is found out here
         warnings.simplefilter("always", EmptiedClassWarning)
         scored: list[Scores | RegressionScores] = []
-        totals: list[int | None] = []
-        made: list[Any] = []
-        read_as: list[tuple[str | None, Sequence[str]]] = []
-        streams: list[TableStream] = []
+        read: list[_Read] = []
 
         def prepare(model: Model | None) -> tuple[TableStream, Any]:
             """The table, read as the model in the file needs it, and an estimator that is that of the file."""
@@ -254,7 +246,6 @@ def learn_table(
             labels = label or (None if encoder is not None else "label")
             if numeric and not columns and nameless_form(source) is None:
                 columns, labels = (label or "label",), None
-            read_as.append((labels, columns))
             stream = stack.enter_context(
                 stream_table(
                     source,
@@ -270,7 +261,6 @@ def learn_table(
                     dialect=dialect,
                 )
             )
-            streams.append(stream)
             if named and stream.typed:
                 raise ConfigurationError(
                     "id_type=, subject_type= and label_type= are for CSV: this table has types of its own, leave them "
@@ -284,12 +274,11 @@ def learn_table(
                 new = estimator_like(model, given, kernel, stream)
             if test is not None:
                 _check_test(test, labels, columns, ignore, dialect, stream, encoder)
-            totals.append(given.get("horizon", stream.n_rows))
-            made.append((new, model is not None, stream.n_features))
+            read.append(_Read(stream, new, model is not None, labels, columns, given.get("horizon", stream.n_rows)))
             return stream, new
 
         def watched(told: Callable[[int, int], None] | None) -> Callable[[int], None] | None:
-            return None if told is None else lambda done: told(done, totals[0] or done)
+            return None if told is None else lambda done: told(done, read[0].total or done)
 
         def predicted(model: Model, rows: Rows) -> None:
             if not len(model.core) or len(rows) < _ENOUGH_TO_SCORE:
@@ -299,7 +288,7 @@ def learn_table(
             else:
                 scored[:] = [regression_scores_of(rows.y, model.predict(rows.X))]
 
-        report = file.learn_prepared(
+        report = file.learn(
             prepare,
             skip_known=skip_known,
             replace=replace,
@@ -318,12 +307,12 @@ def learn_table(
             found[warning.category].append(str(warning.message))
         else:
             warnings.warn(warning.message, stacklevel=2)
+    (table,) = read
     before = scored[-1] if scored else None
     tested = None
     if test is not None:
-        labels, columns = read_as[0]
-        how: dict[str, Any] = {"label": labels, "targets": columns, "ignore": ignore, "dialect": dialect}
-        tested = score_table(read_model(path)[0], test, **how)
+        answers: dict[str, Any] = {"label": table.label, "targets": table.targets}
+        tested = score_table(read_model(path)[0], test, **answers, ignore=ignore, dialect=dialect)
     judged = tested or before
     if judged is not None and judged.no_better_than_constant and judged.rows >= _ENOUGH_TO_JUDGE:
         remedy = REMEDY if isinstance(judged, Scores) else NUMERIC_REMEDY
@@ -332,12 +321,24 @@ def learn_table(
         found[WeakModelWarning].append(
             "all labels are the same, and so are all predictions: name their column, label=."
         )
-    hints = [*found[SortedRowsWarning], *_hints(report, *made[0])]
-    plain = getattr(made[0][0], "loss", None) == "squared" and made[0][0].class_weight is None
+    hints = [*found[SortedRowsWarning], *_hints(report, table)]
+    plain = getattr(table.model, "loss", None) == "squared" and table.model.class_weight is None
     if isinstance(judged, Scores) and plain and judged.log_loss > judged.log_loss_of_shares:
         hints.append('probabilities are worse than those of a constant (log-loss): loss= "logistic" makes better ones')
     weak = found[EmptiedClassWarning] + found[WeakModelWarning]
-    return TableLearnt(report, stored_bytes(path), before, tested, weak, hints, streams[0].encoding)
+    return TableLearnt(report, stored_bytes(path), before, tested, weak, hints, table.stream.encoding)
+
+
+@dataclass(frozen=True, eq=False)
+class _Read:
+    """The table as it is read, the estimator that learns it, and whether the file was there."""
+
+    stream: TableStream
+    model: Any
+    there: bool
+    label: str | None
+    targets: Sequence[str]
+    total: int | None  # rows, where their number is known
 
 
 def _check_test(
@@ -370,10 +371,10 @@ def _check_test(
             )
 
 
-def _hints(report: LearnReport, model: StreamingFace, there: bool, n_features: int | None) -> list[str]:
+def _hints(report: LearnReport, table: _Read) -> list[str]:
     """What to do otherwise."""
-    hints = []
-    if not there and getattr(model, "scaling", None) == "row" and n_features == 1:
+    hints, model, there = [], table.model, table.there
+    if not there and getattr(model, "scaling", None) == "row" and table.stream.n_features == 1:
         hints.append(
             "there is one feature, and each row is divided by its own norm, so only the sign of the feature is left: "
             "give scaling=, a public number that no value exceeds."

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace as with_counts
 from typing import Any
 
@@ -28,12 +28,10 @@ from erasable.models.shards import shards_of
 from erasable.models.state import State
 from erasable.operations._held import HeldModel
 from erasable.operations.inspect import rows_of
-from erasable.operations.requests import Line, Request, Ticket
+from erasable.operations.requests import KEY_TYPES, Counts, Line, Request, Ticket
 from erasable.operations.sent_again import NewRows, Suppressed, stored_ids
 from erasable.operations.verify import code_in, verify_file
 from erasable.store import PRIVATE, Writer, check_mode, locked
-
-_KEY_TYPES = {"int": int, "str": str, "bytes": bytes, None: None}
 
 #: From the model that a file holds, or None: rows to learn, and an unfitted estimator to start or to agree with.
 Prepare = Callable[[Model | None], tuple[Iterable[Any], Any]]
@@ -126,7 +124,7 @@ class ModelFile:
         with suppress(OSError, StateFormatError, LookupError, TypeError):
             meta = read_meta(head_of(self.path)[0])
             if not needs_code(meta):
-                return _KEY_TYPES[meta["id_kind"]], _KEY_TYPES[meta["subject_kind"]]
+                return KEY_TYPES[meta["id_kind"]], KEY_TYPES[meta["subject_kind"]]
         core = read_model(self.path, code_in(self._like))[0].core
         return core.id_type, core.subject_type
 
@@ -187,7 +185,7 @@ class ModelFile:
 
     def learn(
         self,
-        blocks: Iterable[Any],
+        blocks: Iterable[Any] | Prepare,
         *,
         new: Any = None,
         skip_known: bool = False,
@@ -198,6 +196,8 @@ class ModelFile:
         budget_bytes: int = BUDGET_BYTES,
         suppressed: Suppressed | None = None,
         engine: Any = None,
+        reading: Callable[[int], None] | None = None,
+        ahead: Ahead | None = None,
     ) -> LearnReport:
         """Learn the rows of all blocks as one call, then write the file once: all of it, or nothing.
 
@@ -207,10 +207,12 @@ class ModelFile:
 
         Parameters
         ----------
-        blocks : iterable of Table
+        blocks : iterable of Table, or callable
             Anything with ``X``, ``y``, ``ids`` and ``subjects``, and ``weights`` where rows have any: a list, or what
             can be gone through again. An iterator or a pipe, which cannot, has to fit ``budget_bytes``, or rows are
-            decided as given. It must not change the same file: that would wait for itself.
+            decided as given. It must not change the same file: that would wait for itself. Rows that can only be read
+            once it is known what the file holds come from a function, which is called under the lock with its model,
+            or None, and gives blocks and ``new``.
         new : estimator, optional
             An unfitted model to start with where the file does not exist; it is not changed. With ``kappa`` it needs
             ``horizon`` too, since the number of rows is not known when the first block comes. Without it a missing
@@ -235,61 +237,26 @@ class ModelFile:
             From the ids and subjects of a block: which rows to pass over, since somebody asked never to be learnt.
         engine : None, "local", "torch", "dask" or Engine, optional
             Where rows are screened, as in ``ErasableClassifier``; by default as ``new`` has it.
-        """
-        if new is not None and getattr(new, "__sklearn_is_fitted__", lambda: True)():
-            raise InputTypeError("new must be an unfitted model, such as ErasableClassifier(threshold=0.05).")
-        return self.learn_prepared(
-            lambda _: (blocks, new),
-            skip_known=skip_known,
-            replace=replace,
-            allow_no_subject=allow_no_subject,
-            progress=progress,
-            mode=mode,
-            budget_bytes=budget_bytes,
-            suppressed=suppressed,
-            engine=engine,
-        )
-
-    def learn_prepared(
-        self,
-        prepare: Prepare,
-        *,
-        skip_known: bool = False,
-        replace: bool = False,
-        allow_no_subject: bool = False,
-        progress: Callable[[int], None] | None = None,
-        mode: int = PRIVATE,
-        budget_bytes: int = BUDGET_BYTES,
-        reading: Callable[[int], None] | None = None,
-        ahead: Ahead | None = None,
-        suppressed: Suppressed | None = None,
-        engine: Any = None,
-    ) -> LearnReport:
-        """``learn``, for rows that can only be read once it is known what the file holds.
-
-        Parameters
-        ----------
-        prepare : callable
-            Called under the lock with the model that the file holds, or None; gives blocks and, where the file does
-            not exist, an unfitted estimator.
-        skip_known, replace, allow_no_subject, progress, mode, budget_bytes, suppressed, engine
-            As in ``learn``.
         reading, ahead : callables, optional
             See ``erasable.models.rounds.learn_blocks``.
         """
         from sklearn.base import clone
 
         from erasable.estimators.files import face_of  # learning validates rows as scikit-learn does
+        from erasable.operations._estimator import check_alike
 
+        if new is not None and getattr(new, "__sklearn_is_fitted__", lambda: True)():
+            raise InputTypeError("new must be an unfitted model, such as ErasableClassifier(threshold=0.05).")
         check_mode(mode)
         if skip_known and replace:
             raise ConfigurationError("skip_known= leaves stored rows as they are, and replace= does not: give one.")
         with self._line.in_turn(), self._locked() as writer:
             model = self._held.under_lock(writer) if writer.exists() else None
-            blocks, new = prepare(model)
+            if callable(blocks):
+                blocks, new = blocks(model)
             if model is not None:
                 face = face_of(model, self._like)
-                _check_alike(new, face, self.path)
+                check_alike(new, face, self.path)
             elif new is not None:
                 face = clone(new)  # the caller's own stays the caller's
             else:
@@ -328,13 +295,7 @@ class ModelFile:
     # -- looking and checking ------------------------------------------------------------------------------------
 
     def rows_of(self, *, ids: Any = None, subjects: Any = None) -> StoredRows:
-        """What the file stores of somebody: the core rows with these ids, and all of these subjects.
-
-        Parameters
-        ----------
-        ids, subjects : array-like, optional
-            As in ``forget``. Unknown ones are no error: nothing is stored of them.
-        """
+        """What the file stores of somebody: the core rows with these ids and subjects, as in ``forget``."""
         return rows_of(self.path, ids=ids, subjects=subjects)
 
     def predictor(self) -> tuple[Model, str]:
@@ -354,8 +315,7 @@ class ModelFile:
 
     def _carried_out(self, requests: list[Request], digests: bool) -> list[ForgetReport]:
         reports = self._line.join(Ticket(requests, digests or self._key is not None), self._forget_all)
-        for report in reports[:1]:  # those of one call share a rewrite
-            warn_of_emptied_classes(report, stacklevel=4)
+        warn_of_emptied_classes(reports[0], stacklevel=4)  # those of one call share a rewrite
         return reports
 
     def _forget_all(self, batch: list[Ticket]) -> None:
@@ -384,26 +344,19 @@ class ModelFile:
                 self._held.model = model
                 after = before if not leaving or state is None else state.digest if digests else None
             for ticket, counts in zip(batch, found, strict=True):
-                answer = (
-                    counts if isinstance(counts, Exception) else self._reports(ticket, counts, before, after, emptied)
-                )
-                ticket.settle(answer)
+                if not ticket.done:
+                    ticket.settle(self._reports(ticket, counts, model, before, after, emptied))
         except Exception as error:
             for ticket in batch:
                 ticket.settle(error)
         finally:  # an interrupt belongs to the thread that works; the others are told
+            unknown = "the change was interrupted, and whether it was carried out is not known: ask again."
             for ticket in batch:
-                ticket.settle(
-                    UnknownOutcomeError(
-                        "the change was interrupted, and whether it was carried out is not known: ask again."
-                    )
-                )
+                ticket.settle(UnknownOutcomeError(unknown))
 
     def _reports(
-        self, ticket: Ticket, counts: list[tuple[int, int, int]], before: str | None, after: str | None, emptied: int
+        self, ticket: Ticket, counts: Counts, model: Model, before: str | None, after: str | None, emptied: int
     ) -> list[ForgetReport]:
-        model = self._held.model
-        assert model is not None
         return [
             ForgetReport(
                 asked,
@@ -431,21 +384,5 @@ class ModelFile:
             request_id=request.request_id,
         )
 
-    @contextmanager
-    def _locked(self) -> Iterator[Writer]:
-        with locked(self.path, parts_of=shards_of, timeout=self._line.time_left()) as writer:
-            yield writer
-
-
-def _check_alike(new: Any, face: Any, path: str) -> None:
-    """Refuse to go on learning with another model than the caller has in mind."""
-    if not hasattr(face, "partial_fit"):
-        raise ConfigurationError("a model of this kind learns all its rows at once: fit it and save it.")
-    if new is None:
-        return
-    if type(new) is not type(face):
-        raise ConfigurationError(f"{path} holds a model of {type(face).__name__}, and new is {type(new).__name__}.")
-    try:
-        new.check_agrees(face.model_)
-    except ConfigurationError as error:
-        raise ConfigurationError(f"{path} holds a model with other parameters than new: {error}") from error
+    def _locked(self) -> AbstractContextManager[Writer]:
+        return locked(self.path, parts_of=shards_of, timeout=self._line.time_left())

@@ -25,6 +25,8 @@ from erasable.store import check_timeout
 
 #: What ids and subjects are, by what the header of a file says of them.
 KEY_TYPES: dict[str | None, type | None] = {"int": int, "str": str, "bytes": bytes, None: None}
+#: For each request how much it names, how many rows it removes, how much is not stored.
+Counts = list[tuple[int, int, int]]
 _WHOLE = re.compile(r"-?[0-9]{1,40}")
 
 
@@ -134,10 +136,10 @@ class Ticket:
         self.requests, self.digests = requests, digests
         self._outcome: list[ForgetReport] | BaseException | None = None
 
-    def found(self, model: Model, leaving: dict[Any, None]) -> list[tuple[int, int, int]] | Exception:
-        """For each request how much it names, how many rows it removes, how much is not stored; or why it cannot be.
+    def found(self, model: Model, leaving: dict[Any, None]) -> Counts:
+        """What the requests name in a model.
 
-        The rows join ``leaving``.
+        The rows join ``leaving``; where a request cannot be carried out none does, and that is what became of them.
         """
         counts, rows = [], dict[Any, None]()
         try:
@@ -147,7 +149,8 @@ class Ticket:
                 rows.update(dict.fromkeys(fresh))
                 counts.append((asked.requested, len(fresh), asked.not_stored))
         except Exception as error:  # of this caller alone
-            return error
+            self.settle(error)
+            return []
         leaving.update(rows)
         return counts
 

@@ -64,19 +64,8 @@ def stored_schema(path: str | os.PathLike[str]) -> Schema:
     return schema
 
 
-def draft_table(
-    source: Any,
-    *,
-    label: str | None = None,
-    target: str | Sequence[str] = (),
-    id: str | None = None,
-    subject: Sequence[str] = (),
-    weight: str | None = None,
-    ignore: Sequence[str] = (),
-    k: int = 20,
-    dialect: Dialect | None = None,
-) -> Draft:
-    r"""A schema drafted from the rows of a file or pipe, block by block; see ``erasable.schemas.draft_schema``.
+def draft_table(source: Any, *, dialect: Dialect | None = None, **options: Any) -> Draft:
+    r"""A schema drafted from the rows of a file or pipe; options are those of ``erasable.schemas.draft_schema``.
 
     Examples
     --------
@@ -88,16 +77,7 @@ def draft_table(
     ['town=Bern', 'town=Oslo', 'town=(others)']
     """
     with _raw_stream(source, dialect) as stream:
-        return draft_blocks(
-            stream.raw_blocks(),
-            label=label,
-            target=target,
-            id=id,
-            subject=subject,
-            weight=weight,
-            ignore=ignore,
-            k=k,
-        )
+        return draft_blocks(stream.raw_blocks(), **options)
 
 
 def _raw_stream(source: Any, dialect: Dialect | None) -> TableStream:

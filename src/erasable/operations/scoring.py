@@ -95,18 +95,8 @@ class Scores:
 
     def as_json(self) -> dict[str, Any]:
         """All of it in values that JSON has; classes of bytes in hexadecimal."""
-        return {
-            "rows": self.rows,
-            "accuracy": self.accuracy,
-            "largest_share": self.largest_share,
-            "balanced_accuracy": self.balanced_accuracy,
-            "auc": self.auc,
-            "log_loss": self.log_loss,
-            "log_loss_of_shares": self.log_loss_of_shares,
-            "unknown_labels": self.unknown_labels,
-            "classes": [c.hex() if isinstance(c, bytes) else c for c in self.classes],
-            "confusion": self.confusion.tolist(),
-        }
+        classes = [c.hex() if isinstance(c, bytes) else c for c in self.classes]
+        return {**vars(self), "classes": classes, "confusion": self.confusion.tolist()}
 
     @property
     def line(self) -> str:

@@ -32,8 +32,12 @@ class RidgeStore:
         """Learn from nothing."""
         self.rows, self.labels = with_constant(X), np.array(y, np.float64)
         self.ids = list(range(len(self.rows))) if ids is None else list(ids)
+        self._begin()
         self._solve()
         return self
+
+    def _begin(self) -> None:
+        """Whatever is stored beside the rows, as it is before anything is forgotten."""
 
     def forget(self, *, ids: Collection[Any]) -> None:
         """Take these rows out."""
@@ -81,10 +85,8 @@ class ForgetsLate(RidgeStore):
 
     queue: list[Any]
 
-    def fit(self, X: Any, y: Any, ids: Sequence[Any] | None = None) -> Self:
-        """Learn from nothing, with an empty queue."""
+    def _begin(self) -> None:
         self.queue = []
-        return super().fit(X, y, ids)
 
     def forget(self, *, ids: Collection[Any]) -> None:
         """Carry out what was asked before."""
@@ -97,10 +99,8 @@ class KeepsLog(RidgeStore):
 
     log: list[Float64s]
 
-    def fit(self, X: Any, y: Any, ids: Sequence[Any] | None = None) -> Self:
-        """Learn from nothing, with an empty log."""
+    def _begin(self) -> None:
         self.log = []
-        return super().fit(X, y, ids)
 
     def forget(self, *, ids: Collection[Any]) -> None:
         """Take these rows out, and log them."""
@@ -113,10 +113,8 @@ class LeavesTombstone(RidgeStore):
 
     tombstones: set[Any]
 
-    def fit(self, X: Any, y: Any, ids: Sequence[Any] | None = None) -> Self:
-        """Learn from nothing, with no tombstones."""
+    def _begin(self) -> None:
         self.tombstones = set()
-        return super().fit(X, y, ids)
 
     def forget(self, *, ids: Collection[Any]) -> None:
         """Take these rows out, and put up a stone for each."""
@@ -129,10 +127,8 @@ class SoftDeletes(RidgeStore):
 
     deleted: Booleans
 
-    def fit(self, X: Any, y: Any, ids: Sequence[Any] | None = None) -> Self:
-        """Learn from nothing; no row is marked."""
-        self.deleted = np.zeros(len(X), bool)
-        return super().fit(X, y, ids)
+    def _begin(self) -> None:
+        self.deleted = np.zeros(len(self.rows), bool)
 
     def forget(self, *, ids: Collection[Any]) -> None:
         """Mark these rows."""

@@ -34,7 +34,7 @@ __all__ = ["Demo", "Step", "demo"]
 
 LEARNT, HELD_OUT = 20_000, 4_000
 N_LEAVING = 100
-ROLES = {"label": "returned", "id": "order", "subject": ("customer",)}
+ROLES: dict[str, Any] = {"label": "returned", "id": "order", "subject": ("customer",)}
 PARAMETERS = {"loss": "logistic", "threshold": 0.1}
 _LEFT = (1.0, 0.8, 0.6, 0.4, 0.3, 0.2, 0.1, 0.05, 0.02)  # shares of the customers who are still there
 _T = TypeVar("_T")
@@ -175,7 +175,7 @@ class _Story:
     def draft(self) -> None:
         """A public schema: how columns of every kind become numbers."""
         start = time.perf_counter()
-        draft = draft_table(self.orders, **ROLES)  # type: ignore[arg-type]
+        draft = draft_table(self.orders, **ROLES)
         draft.schema.save(self.schema, head=draft.head)
         self.steps.append(Step("schema", None, None, None, time.perf_counter() - start, None))
         schema = draft.schema

@@ -217,9 +217,21 @@ class Schema(FeatureMap):
         return "\n\n".join(parts) + "\n"
 
     def save(self, path: str | os.PathLike[str], *, head: str = "") -> None:
-        """Write the canonical text to a file, after lines of comment that are no part of it."""
+        """Write the canonical text to a file, after lines of comment that are no part of it: all of it, or nothing.
+
+        Half of a schema may be a schema, too, and a model that is learnt by it another one.
+        """
         comment = "".join(f"# {line}".rstrip() + "\n" for line in head.splitlines())
-        Path(path).write_text(f"{comment}\n{self.text}" if comment else self.text, encoding="utf-8", newline="\n")
+        file = Path(os.path.realpath(path))
+        half = file.with_name(f".{file.name}.{os.getpid()}.tmp")
+        try:
+            half.write_text(f"{comment}\n{self.text}" if comment else self.text, encoding="utf-8", newline="\n")
+            half.replace(file)
+        except OSError as error:
+            error.filename = os.fspath(path)
+            raise
+        finally:
+            half.unlink(missing_ok=True)
 
     def describe(self) -> dict[str, Any]:
         """The canonical text, ready for JSON."""

@@ -67,13 +67,9 @@ class ArrowSource(Source):
         schema = self._columns.roles.schema
         return len(self._columns.features) if schema is None else schema.n_features_out
 
-    def raw(self, rows: int | None) -> Iterator[Any]:
-        """The cells as they are, in Arrow tables of so many rows, or in one."""
-        return self._tables(rows)
-
     @abstractmethod
-    def _tables(self, rows: int | None) -> Iterator[Any]:
-        """What pyarrow reads, in tables of so many rows, or in one."""
+    def raw(self, rows: int | None) -> Iterator[Any]:
+        """The cells as pyarrow reads them, in tables of so many rows, or in one."""
 
     def blocks(self, block_bytes: int | None) -> Iterator[Table]:
         """Blocks, copied out of pyarrow."""
@@ -82,7 +78,7 @@ class ArrowSource(Source):
     def _copied(self, block_bytes: int | None, read: Callable[[list[Any], str, str], list[Any]]) -> Iterator[Table]:
         """Blocks; ``read`` says what the cells of a label, id or subject stand for."""
         first = begun = self._first_row
-        for table in self._tables(None if block_bytes is None else block_rows(block_bytes, self._row_bytes)):
+        for table in self.raw(None if block_bytes is None else block_rows(block_bytes, self._row_bytes)):
             n = table.num_rows
             if not n:
                 continue
@@ -168,7 +164,7 @@ class ParquetSource(ArrowSource):
             first += n
         return [part for part in parts if part.n_rows]
 
-    def _tables(self, rows: int | None) -> Iterator[Any]:
+    def raw(self, rows: int | None) -> Iterator[Any]:
         """Row groups are decoded page by page, so their size does not matter."""
         wanted = [*self._columns.roles.columns, *self._columns.features]
         options = {} if rows is None else {"pre_buffer": False, "buffer_size": _PAGE_BUFFER}
@@ -193,7 +189,9 @@ class ArrowPipe(ArrowSource):
         columns = typed_columns(self._reader.schema, roles, path)
         super().__init__(path, path.name, columns, row_bytes(self._reader.schema, columns))
 
-    def _tables(self, rows: int | None) -> Iterator[Any]:
+    def raw(self, rows: int | None) -> Iterator[Any]:
+        """What comes, checked."""
+
         def checked() -> Iterator[Any]:
             for batch in self._reader:
                 batch.validate(full=True)  # what comes out of a pipe may be anything
@@ -212,7 +210,8 @@ class ArrowBatches(ArrowSource):
         columns = typed_columns(batches.schema, roles, path)
         super().__init__(path, path.name, columns, row_bytes(batches.schema, columns))
 
-    def _tables(self, rows: int | None) -> Iterator[Any]:
+    def raw(self, rows: int | None) -> Iterator[Any]:
+        """The batches, regrouped."""
         batches = self._batches if self.once else self._batches.to_batches()
         yield from regrouped(refused_each(iter(batches), self._path, "Arrow batches"), rows)
 
@@ -391,15 +390,3 @@ def _emptied(held: list[Any]) -> Any:
     table = pyarrow().Table.from_batches(held)
     held.clear()
     return table
-
-
-def key_column(path: Path, choose: Callable[[list[str]], str]) -> list[Any]:
-    """The cells of the column of a Parquet file that ``choose`` takes from the names, as in :func:`cells`."""
-
-    def read() -> tuple[str, Any]:
-        with open_parquet(path) as file:
-            which = choose(file.schema_arrow.names)
-            return which, file.read(columns=[which])
-
-    which, table = read_or_refuse(read, path, "Parquet")
-    return read_or_refuse(lambda: cells(table, which, "id", f"{path.name}, column {which!r}"), path, "text in UTF-8")

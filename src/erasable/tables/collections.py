@@ -59,7 +59,8 @@ class FrameSource(ArrowSource):
             parts.append(part)
         return parts
 
-    def _tables(self, rows: int | None) -> Iterator[Any]:
+    def raw(self, rows: int | None) -> Iterator[Any]:
+        """One partition after the other, computed."""
         made = pyarrow()
         wanted = [*self._columns.roles.columns, *self._columns.features]
         tables = (

@@ -193,7 +193,8 @@ class CsvSource(ArrowSource):
         texts = [*self._with_points(texts, role)] if kind is float else texts
         return read_or_refuse(lambda: read_texts(texts, kind), self._path, f"the same {role}s as a moment ago")
 
-    def _tables(self, rows: int | None) -> Iterator[Any]:
+    def raw(self, rows: int | None) -> Iterator[Any]:
+        """The text, parsed."""
         return regrouped(self._batches(self._convert), rows)
 
     def _batches(self, convert: Any) -> Iterator[Any]:

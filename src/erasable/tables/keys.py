@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from erasable.arrow import open_parquet
 from erasable.errors import ConfigurationError, InputError, InputTypeError
-from erasable.tables.arrow_columns import key_column
+from erasable.tables.arrow_columns import cells
 from erasable.tables.columns import check_keys, fitting_kinds, is_number, plain_array, read_texts
 from erasable.tables.opening import PACKED, in_utf8, open_text
 from erasable.tables.reading import as_path, existing_file, read_or_refuse
@@ -22,6 +23,7 @@ from erasable.tables.reading import as_path, existing_file, read_or_refuse
 _NAMES = {int: "integers", str: "strings", bytes: "bytes"}
 _COLUMNS = (".csv", ".parquet")
 _ARRAYS = (".npy", ".npz")
+Choose = Callable[[list[str]], str]  # of several columns or arrays, by their names
 
 
 def read_keys(
@@ -78,11 +80,11 @@ def read_keys(
         raise ConfigurationError(f"column names a column or array, which {file.name} does not have: leave it out.")
     if path != "-":
         existing_file(file)
+    choose = partial(_chosen, file, column, "array" if form in _ARRAYS else "column")
     if form in _ARRAYS:
-        values: list[Any] = read_or_refuse(lambda: _array(file, column), file, "an array of ids or subjects")
+        values: list[Any] = read_or_refuse(lambda: _array(file, choose), file, "an array of ids or subjects")
     elif form in _COLUMNS:
-        choose = partial(_chosen, file, column)
-        values = key_column(file, choose) if form == ".parquet" else _csv_column(file, choose)
+        values = (_parquet_column if form == ".parquet" else _csv_column)(file, choose)
     else:
         values = read_or_refuse(lambda: _lines(file, piped=path == "-"), file, "text in UTF-8, one key per line")
         _refuse_unclear(values, file, "a quote at one end", lambda key: key[0] == '"' or key[-1] == '"')
@@ -105,7 +107,19 @@ def _lines(path: Path, *, piped: bool) -> list[str]:
     return [line for line in lines if line]
 
 
-def _csv_column(path: Path, choose: Callable[[list[str]], str]) -> list[str]:
+def _parquet_column(path: Path, choose: Choose) -> list[Any]:
+    """The cells of a column of a Parquet file."""
+
+    def read() -> tuple[str, Any]:
+        with open_parquet(path) as file:
+            which = choose(file.schema_arrow.names)
+            return which, file.read(columns=[which])
+
+    which, table = read_or_refuse(read, path, "Parquet")
+    return read_or_refuse(lambda: cells(table, which, "id", f"{path.name}, column {which!r}"), path, "text in UTF-8")
+
+
+def _csv_column(path: Path, choose: Choose) -> list[str]:
     """The cells of a column of a CSV; its first line holds the names.
 
     Not by pyarrow, for which a quote that is not closed goes to the end of the file: one key, which no row has.
@@ -127,38 +141,28 @@ def _csv_column(path: Path, choose: Callable[[list[str]], str]) -> list[str]:
     return [line[names.index(which)] for line in lines]
 
 
-def _chosen(path: Path, wanted: str | None, names: list[str]) -> str:
-    """The column that is wanted, or the only one."""
+def _chosen(path: Path, wanted: str | None, what: str, names: list[str]) -> str:
+    """The column or array that is wanted, or the only one."""
     if wanted is None and len(names) != 1:
-        raise InputError(f"{path.name} has {len(names)} columns: name the one to take with column=.")
+        raise InputError(f"{path.name} has {len(names)} {what}s: name the one to take with column=.")
     which = names[0] if wanted is None else wanted
     if names.count(which) != 1:
-        raise InputError(f"{path.name} has {names.count(which)} columns {which!r}: name one that is there once.")
+        raise InputError(f"{path.name} has {names.count(which)} {what}s {which!r}: name one that is there once.")
     return which
 
 
-def _array(path: Path, name: str | None) -> list[Any]:
+def _array(path: Path, choose: Choose) -> list[Any]:
     with path.open("rb") as file:
         loaded = np.load(file, allow_pickle=False)
         if isinstance(loaded, np.ndarray):
             array = loaded
         else:
             with loaded as archive:
-                array = np.asarray(archive[_one_of(path, list(archive.files), name)])
+                array = np.asarray(archive[choose(list(archive.files))])
     if array.ndim != 1:
         raise InputError(f"{path.name}: the array must have one dimension; it has {array.ndim}.")
     values: list[Any] = array.tolist()
     return values
-
-
-def _one_of(path: Path, names: list[str], wanted: str | None) -> str:
-    if wanted is None and len(names) == 1:
-        return names[0]
-    if wanted is None:
-        raise InputError(f"{path.name} holds {len(names)} arrays: name one with column=.")
-    if wanted not in names:
-        raise InputError(f"{path.name} has no array {wanted!r}: name another one with column=.")
-    return wanted
 
 
 def _refuse_unclear(keys: list[str], path: Path, what: str, is_unclear: Callable[[str], bool]) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from sklearn.metrics import accuracy_score, balanced_accuracy_score
 
 from erasable.errors import ConfigurationError, ErasableError, NoRowsError
@@ -100,12 +101,9 @@ class _Experiment:
 
     def describe(self, split: Split) -> None:
         """The data, and what ours keeps of it."""
-        _, ours = self.method("erasable", split.train.n_rows)
-        fit(ours, split.train, METHODS["erasable"])
-        place = {_plain(key): i for i, key in enumerate(split.train.ids)}  # type: ignore[arg-type]
-        self.core = np.array([place[_plain(key)] for key in ours.core_ids_], dtype=np.intp)
-        self.share = ours.n_core_ / split.train.n_rows
-        core_ids = {_plain(key) for key in ours.core_ids_}
+        self.core = self._core_of(split.train)
+        self.share = len(self.core) / split.train.n_rows
+        core_ids = {_plain(key) for key in split.train.take(self.core).ids}  # type: ignore[union-attr]
         wanted = [key for request in requests(self.settings, split, self.core) for key in request]
         labels, counts = np.unique(split.train.y, return_counts=True)
         self.journal.once(
@@ -122,6 +120,13 @@ class _Experiment:
                 "requests_in_core": sum(key in core_ids for key in wanted) / len(wanted),
             },
         )
+
+    def _core_of(self, train: Table) -> npt.NDArray[np.intp]:
+        """Positions of the rows that ours keeps, in learning order."""
+        method, ours = self.method("erasable", train.n_rows)
+        fit(ours, train, method)
+        place = {_plain(key): i for i, key in enumerate(train.ids)}  # type: ignore[arg-type]
+        return np.array([place[_plain(key)] for key in ours.core_ids_], dtype=np.intp)
 
     def training(self, split: Split) -> None:
         """Initial training, timed in turns, and what is stored after it."""
@@ -196,12 +201,7 @@ class _Experiment:
             if not names:
                 continue
             data = split if repeat == 0 else load(s, repeat)
-            core = self.core
-            if repeat and s.order == "core-first":
-                _, ours = self.method("erasable", data.train.n_rows)
-                fit(ours, data.train, METHODS["erasable"])
-                place = {_plain(key): i for i, key in enumerate(data.train.ids)}  # type: ignore[arg-type]
-                core = np.array([place[_plain(key)] for key in ours.core_ids_], dtype=np.intp)
+            core = self._core_of(data.train) if repeat and s.order == "core-first" else self.core
             wanted = requests(s, data, core, repeat)
             for i, name in enumerate(names):
                 at = repeat * len(s.methods) + len(s.methods) - len(names) + i

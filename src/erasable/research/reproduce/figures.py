@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,6 @@ COLOURS = {
     "subsample": GREY,
 }
 LINES = {"logistic": (0, (6, 2)), "retrained": "--", "newton": ":", "subsample": "-."}
-Draw = Callable[[Any, Results], None]
 
 
 def check_available() -> None:

@@ -18,40 +18,12 @@ _U64 = npt.NDArray[np.uint64]
 _Ints = npt.NDArray[np.int64]
 
 _FIRST = [
-    "Ada",
-    "Ben",
-    "Cleo",
-    "Dan",
-    "Edda",
-    "Finn",
-    "Gwen",
-    "Hugo",
-    "Ines",
-    "Jon",
-    "Kaya",
-    "Liam",
-    "Mira",
-    "Noah",
-    "Olga",
-    "Paul",
+    *("Ada", "Ben", "Cleo", "Dan", "Edda", "Finn", "Gwen", "Hugo"),
+    *("Ines", "Jon", "Kaya", "Liam", "Mira", "Noah", "Olga", "Paul"),
 ]
 _LAST = [
-    "Ames",
-    "Brook",
-    "Cole",
-    "Dunn",
-    "Ekman",
-    "Frost",
-    "Gray",
-    "Holt",
-    "Irving",
-    "Jansen",
-    "Kerr",
-    "Lund",
-    "Moss",
-    "Nash",
-    "Orr",
-    "Price",
+    *("Ames", "Brook", "Cole", "Dunn", "Ekman", "Frost", "Gray", "Holt"),
+    *("Irving", "Jansen", "Kerr", "Lund", "Moss", "Nash", "Orr", "Price"),
 ]
 _TOWNS = [
     a + b for b in ["ford", "ham", "ton", "ley", "wick", "by", "mouth", "stead", "dale", "pool"] for a in _LAST[:12]

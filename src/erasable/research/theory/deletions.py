@@ -76,10 +76,12 @@ def encounters(
     orders : array of shape (m, T), optional
         The orders to try; ``n_orders`` random ones when not given.
 
-    Notes ----- A changes only when a row is kept, so Mbar is summed exactly: each ``A^-1`` counts as often as rows meet
-    it. Rows go in blocks; inside one, keeping a row updates ``A^-1`` and the leverages of the rows after it by a
-    rank-one formula, and each block that kept rows starts from a fresh Cholesky factor. float64: a statistic, not the
-    exact selection of ``core``. *Cost*: T d^2 and, for each row kept, d^2 + d * block, for each order.
+    Notes
+    -----
+    A changes only when a row is kept, so Mbar is summed exactly: each ``A^-1`` counts as often as rows meet it. Rows go
+    in blocks; inside one, keeping a row updates ``A^-1`` and the leverages of the rows after it by a rank-one formula,
+    and each block that kept rows starts from a fresh Cholesky factor. float64: a statistic, not the exact selection of
+    ``core``. *Cost*: T d^2 and, for each row kept, d^2 + d * block, for each order.
     """
     X = _rows(X)
     T = len(X)
