@@ -219,13 +219,12 @@ class _Rounds:
             held, passed, added = seen.held, time.perf_counter(), 0
             survivors = sum(len(rows) for rows, _, _ in held.parts)
             if held.parts:
-                rows = held.joined()
                 # Some that were screened have their turn later.
-                self.furthest = min(self.furthest, self.n_rows - len(rows))
-                report = rows.learnt_by(self.model, progress, self.furthest)
+                self.furthest = min(self.furthest, self.n_rows - survivors)
+                report = held.joined().learnt_by(self.model, progress, self.furthest)  # no name: let go of at once
                 added = report.core_rows_added
                 yield report
-                self.furthest += len(rows)
+                self.furthest += survivors
             times = passed - began, time.perf_counter() - passed, time.process_time() - here
             self.reports.append(Round(seen.rows, survivors, added, self.engine.moved - moved, *times))
             first = held.end
@@ -310,14 +309,14 @@ class _Repeated:
     beyond that, a repeated id is noticed with chance ``2**20 / n``, so k of them go unnoticed with chance
     ``(1 - 2**20 / n) ** k``. Repetitions within a block, and among rows that are held together, are always noticed;
     those among rows that can be read but once and are decided as they come, only where one of them became a core row.
-    *Cost*: 8 bytes a hash, and one more pass where two hashes are equal.
+    *Cost*: 16 bytes for each of the million, and one more pass where two hashes are equal.
     """
 
     MOST = 2**20
 
     def __init__(self, key: int) -> None:
         self.key = key
-        self.parts: list[Hashes] = []
+        self.lowest: Hashes = np.empty(0, dtype=np.uint64)  # room for twice as many, filled up to ``held``
         self.held = 0
         self.end: np.uint64 | None = None
 
@@ -328,13 +327,17 @@ class _Repeated:
 
     def note(self, hashes: Hashes) -> None:
         """Hashes of ids that follow."""
-        kept = hashes if self.end is None else hashes[hashes < self.end]
-        self.parts.append(kept)
-        self.held += len(kept)
-        if self.held > 2 * self.MOST:
-            lowest = np.partition(np.concatenate(self.parts), self.MOST)
-            self.end = lowest[self.MOST]
-            self.parts, self.held = [lowest[: self.MOST].copy()], self.MOST
+        if not len(self.lowest):
+            self.lowest = np.empty(2 * self.MOST, dtype=np.uint64)
+        for low in range(0, len(hashes), self.MOST):
+            some = hashes[low : low + self.MOST]
+            kept = some if self.end is None else some[some < self.end]
+            if self.held + len(kept) > len(self.lowest):
+                self.lowest[: self.held].partition(self.MOST)
+                self.end, self.held = self.lowest[self.MOST].copy(), self.MOST
+                kept = kept[kept < self.end]
+            self.lowest[self.held : self.held + len(kept)] = kept
+            self.held += len(kept)
 
     def refuse(self, blocks: Iterable[Rows]) -> None:
         """Refuse ids that repeat: equal hashes do not say so, and the ids are looked at.
@@ -343,8 +346,9 @@ class _Repeated:
         ------
         InputError
         """
-        ordered = np.sort(np.concatenate([np.empty(0, np.uint64), *self.parts]))
-        self.parts = []
+        ordered, self.lowest = self.lowest[: self.held], self.lowest[:0]
+        self.held = 0
+        ordered.sort()
         suspects = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
         if not len(suspects):
             return
