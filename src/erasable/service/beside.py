@@ -29,11 +29,19 @@ _AGAIN = "It is begun anew, and asked again, with the next round."
 _APART = 2**16  # bytes: what is longer crosses by itself, without being copied
 # What the interpreter was told to leave alone, its processes leave alone too; where modules are found, they are told.
 _FLAGS = {"ignore_environment": "-E", "no_user_site": "-s", "no_site": "-S"}
-# It stands back from its first moment on: whoever began it may be in a hurry.
-_BEGIN = (
-    "import os, sys; end, niceness, *sys.path = sys.argv[1:]; os.nice(int(niceness)); "
-    "from erasable.service.beside import carry_out_calls; carry_out_calls(int(end))"
-)
+# It stands back, and keeps to its processors, before it imports anything: whoever began it may be in a hurry.
+_BEGIN = """
+import os, sys
+end, niceness, allowed, *sys.path = sys.argv[1:]
+try:
+    os.nice(int(niceness))
+    if allowed:
+        os.sched_setaffinity(0, map(int, allowed.split(",")))
+except OSError:
+    pass  # where it may not, it works all the same
+from erasable.service.beside import carry_out_calls
+carry_out_calls(int(end))
+"""
 
 
 def processors() -> set[int]:
@@ -98,8 +106,8 @@ class Beside:
     """
 
     def __init__(self, niceness: int, first: tuple[Any, ...] | None = None, patience: float = _PATIENCE) -> None:
-        self._niceness, self._patience = niceness, patience
-        self._told = sorted(processors())[1:], first  # where it may run: this process may keep to the first from now on
+        self._niceness, self._first, self._patience = niceness, first, patience
+        self._allowed = ",".join(map(str, sorted(processors())[1:]))  # now: this process may keep to the first later
         self._turn = threading.Lock()  # held by the thread whose call is carried out
         self._door = threading.Lock()  # held while a process begins or is ended
         self._open, self._answers = False, False
@@ -210,7 +218,7 @@ class Beside:
                 flags = [flag for name, flag in _FLAGS.items() if getattr(sys.flags, name)]
                 with theirs:
                     end = theirs.fileno()
-                    given = map(str, (end, self._niceness, *sys.path))
+                    given = map(str, (end, self._niceness, self._allowed, *sys.path))
                     try:
                         self._process = subprocess.Popen(
                             [sys.executable, "-P", *flags, "-c", _BEGIN, *given],
@@ -223,7 +231,7 @@ class Beside:
                         raise UnknownOutcomeError(f"a process of the service could not begin. {_AGAIN}") from error
                 self._line = Connection(ours.detach())
                 with suppress(OSError):  # it is gone already, which whoever asks is told
-                    _send(self._line, self._told)
+                    _send(self._line, self._first)
             return self._line
 
     def _drop(self) -> None:
@@ -246,10 +254,7 @@ def carry_out_calls(descriptor: int) -> None:
     line: Connection[Any, Any] = Connection(descriptor)
     asked: queue.SimpleQueue[Any] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(line, asked), daemon=True).start()
-    allowed, first = asked.get()
-    if allowed:
-        with suppress(OSError):  # where it may not, it works all the same
-            os.sched_setaffinity(0, allowed)
+    first = asked.get()
     if first is not None:
         with suppress(Exception):
             first[0](*first[1:])

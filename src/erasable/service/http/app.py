@@ -64,14 +64,6 @@ def create_app(
         )
     own.add_routes(app, service, guard, metrics, configuration)
     console.add_routes(app, service, guard, configuration, receipt_key)
-    app.add_middleware(
-        Envelope,
-        configuration=configuration,
-        metrics=metrics,
-        answer=answer,
-        form_bytes=console.form_bytes,
-        direct=[route for route in app.routes if isinstance(route, Direct)],
-    )
 
     @app.get("/openapi.json", include_in_schema=False, dependencies=[Depends(guard.needs())])
     async def description() -> dict[str, Any]:
@@ -79,12 +71,20 @@ def create_app(
         return _described(app)
 
     app.openapi = lambda: _described(app)  # type: ignore[method-assign]
+    # In place of what catches errors around all that FastAPI does, not within it: most requests are for direct routes.
+    app.middleware_stack = Envelope(
+        app.build_middleware_stack().app,  # type: ignore[attr-defined]
+        configuration,
+        metrics,
+        answer,
+        console.form_bytes,
+        [route for route in app.routes if isinstance(route, Direct)],
+    )
     return app
 
 
 def warm(app: FastAPI) -> None:
     """Have everything made that FastAPI makes when it is first asked for, for which everybody would wait."""
-    app.middleware_stack = app.build_middleware_stack()
     nowhere = {"type": "http", "method": "GET", "path": "/-", "root_path": "", "headers": [], "query_string": b""}
     for route in app.routes:
         route.matches(nowhere)

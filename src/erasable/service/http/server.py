@@ -180,13 +180,15 @@ def serve(configuration: Configuration, *, started: Callable[[Health], None] | N
         warm(app)
         server = uvicorn.Server(
             uvicorn.Config(
-                app,
+                app.middleware_stack,  # without what FastAPI does before it
                 host=configuration.host,
                 port=configuration.port,
                 access_log=False,  # its lines would hold what clients put into addresses
                 log_config=None,
+                loop="asyncio",  # uvloop lets go of the interpreter at every callback, and predictions wait for threads
                 http=Connection,
                 ws="none",
+                proxy_headers=False,  # nothing here asks where a client is
                 server_header=False,
                 date_header=True,
                 timeout_graceful_shutdown=max(1, int(configuration.drain)),
