@@ -283,7 +283,7 @@ def test_a_full_disk_under_standard_output_is_one_line(arguments):
 )
 def test_streams_that_are_closed_are_no_failure(arguments, code):
     done = subprocess.run(
-        ["sh", "-c", f'"{sys.executable}" -m erasable {arguments}'], capture_output=True, timeout=60, check=False
+        ["sh", "-c", f'"{sys.executable}" -m erasable {arguments}'], capture_output=True, timeout=300, check=False
     )
     assert done.returncode == code, done.stderr
     assert b"Traceback" not in done.stderr
