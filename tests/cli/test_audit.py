@@ -138,3 +138,9 @@ def test_what_cannot_be_audited_is_refused(capsys, table):
     np.savez("one.npz", X=X, y=np.zeros(len(X)))
     assert run(["audit", "linear", "--data", "one.npz"]) == 2
     assert "two classes" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", [["--quick"], ["--label", "y"], ["--ignore", "age"], ["--workers", "2"]])
+def test_who_is_stored_is_no_attack(capsys, option):
+    assert run(["audit", "m.erasable", "--data", "rows.csv", "--group", "kind", "--id", "row", *option]) == 2
+    assert "--group runs no attack" in capsys.readouterr().err

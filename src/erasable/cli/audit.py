@@ -79,6 +79,8 @@ def audit(
     - `erasable audit model.erasable --data customers.csv --id row_id --group country` (who is stored)
     """
     if group is not None:
+        if quick or label is not None or ignore or workers > 1:
+            raise ConfigurationError("--group runs no attack: leave out --quick, --label, --ignore and --workers.")
         _show_groups(method, data, id, group, as_json=as_json)
         return
     from erasable.operations.rendering import make_folder

@@ -9,9 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.svm import SVC
 
-from erasable.validation import seed
-
 Points = npt.NDArray[np.float64]
+_POINTS = 40
 
 
 @dataclass(frozen=True)
@@ -55,20 +54,19 @@ def separate(X: Points, y: npt.NDArray[np.intp], index: npt.NDArray[np.intp]) ->
     return Separator(svm.coef_[0], float(svm.intercept_[0]), np.sort(index[svm.support_]))
 
 
-def figure_1(n: int = 40, random_state: int = 0) -> Figure1:
+def figure_1() -> Figure1:
     """Two separable clouds of points, drawn so that a support vector's leaving lets another point in.
 
-    Draws are tried one after the other, from ``random_state`` on, until one shows it: one class has two support
-    vectors, one of which is deleted, and retraining on all other points turns the boundary.
+    Draws are tried one after the other until one shows it: one class has two support vectors, one of which is deleted,
+    and retraining on all other points turns the boundary.
     """
-    draws = count(seed(random_state))
+    everything = np.arange(_POINTS)
+    y = np.where(everything % 2, 1, -1)
+    draws = count()
     while True:
-        rng = np.random.default_rng(next(draws))
-        y = np.where(np.arange(n) % 2, 1, -1)
-        X = rng.standard_normal((n, 2)) * [1.3, 0.8] + np.outer(y, [0.6, 1.6])
+        X = np.random.default_rng(next(draws)).standard_normal((_POINTS, 2)) * [1.3, 0.8] + np.outer(y, [0.6, 1.6])
         if (y * (X @ [0.35, 1.0]) < 0.25).any():
             continue
-        everything = np.arange(n)
         before = separate(X, y, everything)
         two = [i for i in before.support if np.count_nonzero(y[before.support] == y[i]) == 2]
         for deleted in two if len(before.support) == 3 else []:

@@ -51,10 +51,8 @@ def staged_size(margins: Any, *, dimension: float, rate: float) -> Bound:
         ``f*(x) - 1/2`` of the rows, or of a fit for an estimate; ``T_eps`` counts those of size at most epsilon.
     """
     m = margins_of("margins", margins)
-    dimension, rate = (
-        number_not_negative(dimension, "dimension"),
-        number_between(rate, "rate", 1.0, math.inf, closed="both"),
-    )
+    dimension = number_not_negative(dimension, "dimension")
+    rate = number_between(rate, "rate", 1.0, math.inf, closed="both")
     # Where T_eps is constant the expression falls: the infimum is approached at the next margin, T_eps being k there.
     ends, counts = np.append(m[m < 1.0], 1.0), np.append(np.arange(np.count_nonzero(m < 1.0)), len(m))
     positive = ends > 0.0
@@ -87,10 +85,7 @@ def general_excess_risk(T: int, N: int, T_eps: int, *, epsilon: float, delta: fl
     epsilon cost at most twice that.
     """
     T, N, T_eps = count(T, "T"), count(N, "N", 0), count(T_eps, "T_eps", 0)
-    epsilon, delta = (
-        number_between(epsilon, "epsilon", 0.0, 0.5, closed="both"),
-        probability(delta, "delta"),
-    )
+    epsilon, delta = number_between(epsilon, "epsilon", 0.0, 0.5, closed="both"), probability(delta, "delta")
     near = min(1.0, T_eps / T + math.sqrt(math.log(2.0 / delta) / (2.0 * T)))
     value = 2.0 * epsilon * near + compression_risk(T, N, delta / 2.0)
     signs = "rows not kept with a margin above epsilon have the best sign (promised up to `general_capacity` deletions)"

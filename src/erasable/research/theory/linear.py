@@ -142,10 +142,7 @@ def excess_risk(T: int, N: int, T_eps: int, *, epsilon: float, delta: float) -> 
     data.
     """
     T, N, T_eps = count(T, "T"), count(N, "N", 0), count(T_eps, "T_eps", 0)
-    epsilon, delta = (
-        number_between(epsilon, "epsilon", 0.0, 1.0, closed="both"),
-        probability(delta, "delta"),
-    )
+    epsilon, delta = number_between(epsilon, "epsilon", 0.0, 1.0, closed="both"), probability(delta, "delta")
     near = min(1.0, T_eps / T + math.sqrt(math.log(2.0 / delta) / (2.0 * T)))
     value = epsilon * near + compression_risk(T, N, delta / 2.0)
     signs = "rows not kept with |u'x| > epsilon have the best sign (promised up to `capacity` deletions)"
