@@ -66,10 +66,10 @@ def main() -> None:
     shown = [0, 2, 10]  # batches of the new world
     table = Table(
         "model",
-        "stored old",
+        "stored\nold",
         "new",
         *(f"{k}" for k in shown),
-        "old rows forgotten",
+        "old rows\nforgotten",
         title="Accuracy in the new world after so many of its batches",
     )
     figure, axis = plt.subplots(figsize=(8, 4.2), layout="constrained")

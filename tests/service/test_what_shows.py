@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import os
-import time
-import uuid
 from dataclasses import replace
+from datetime import timedelta
+from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
 import erasable
 from erasable import ModelFile
 from erasable.service.entries import State
 from erasable.service.rounds import Rounds
-from erasable.service.service import ErasureService
-from erasable.service.settings import Settings
-from tests.service.conftest import KEY, OPERATOR, TYPES, asked, saved
+from tests.service.conftest import asked
 
 
 def test_answers_and_traces_have_one_shape(service, models, clock, tmp_path):
@@ -51,44 +48,46 @@ def test_every_commit_gives_every_model_another_version_whether_it_changed_or_no
 
 
 @pytest.fixture
-def slower_for_the_stored(monkeypatch):
-    """A model that takes 20 ms longer to forget somebody whom it stores: a logistic head at its worst."""
+def times(service, clock, monkeypatch):
+    """How long erasures of the stored and of the unknown take by the clock of a service that commits every second.
+
+    Forgetting takes 0.1 seconds, and 0.3 longer in a model that stores somebody: a logistic head at its worst.
+    """
     forget = ModelFile.forget_together
 
     def slow(self, requests, **options):
         reports = forget(self, requests, **options)
-        if any(report.core_rows_removed for report in reports):
-            time.sleep(0.02)
+        clock.pass_by(0.4 if any(report.core_rows_removed for report in reports) else 0.1)
         return reports
 
     monkeypatch.setattr(ModelFile, "forget_together", slow)
 
+    def until_next() -> None:
+        clock.pass_by(1.0 - clock.now.microsecond / 1e6)
 
-def longer_for_the_stored(folder, n: int = 40) -> float:
-    """How often an erasure took longer from acceptance to completion for somebody who was stored: half, or it shows."""
-    people = [str(uuid.UUID(int=i)) for i in range(2 * n)]
-    saved(folder / "m", n=2 * n, people=people)
-    times: dict[str, list[float]] = {"stored": [], "unknown": []}
-    settings = Settings(identity_types=TYPES, tick=0.05)
-    with ErasureService(
-        {"m": folder / "m"}, folder / "ledger", signer=KEY, operator_key=OPERATOR, settings=settings
-    ) as service:
-        for i in range(n):
-            for kind in sorted(times, reverse=bool(i % 2)):
-                name = asked(service, people[i] if kind == "stored" else str(uuid.UUID(int=1000 + i)))
-                ends = time.monotonic() + 60
-                while (entry := service.entry(name)).settled is None:
-                    assert time.monotonic() < ends
-                    time.sleep(0.001)
-                times[kind].append((entry.settled - entry.received).total_seconds())
-    stored, unknown = (np.array(times[kind]) for kind in ("stored", "unknown"))
-    return float((stored[:, None] > unknown).mean() + (stored[:, None] == unknown).mean() / 2)
+    def taken(people, wait) -> list[timedelta]:
+        service.worker._wait, spent = wait, []
+        for i, who in enumerate(people):
+            until_next()
+            clock.pass_by(i / 16)
+            name = asked(service, who)
+            until_next()
+            service.worker.commit()
+            spent.append(service.entry(name).settled - service.entry(name).received)
+        return spent
+
+    return SimpleNamespace(taken=taken, until_next=until_next)
 
 
-def test_an_erasure_takes_as_long_for_the_stored_as_for_the_unknown(tmp_path, slower_for_the_stored):
-    # Where nothing shows, 0.5 with a deviation of 0.065: chance goes five of them astray once in a million. Told when
-    # it is done, it is about 0.9.
-    assert 0.17 < longer_for_the_stored(tmp_path) < 0.83
+def test_erasures_of_the_stored_take_as_long_as_those_of_the_unknown(times):
+    stored, unknown = [f"person-{i}" for i in range(8)], [f"nobody-{i}" for i in range(8)]
+    assert times.taken(stored, times.until_next) == times.taken(unknown, times.until_next)
+
+
+def test_told_when_they_are_done_they_would_show(times):
+    stored, unknown = [f"person-{i}" for i in range(8)], [f"nobody-{i}" for i in range(8)]
+    pairs = zip(times.taken(stored, lambda: None), times.taken(unknown, lambda: None), strict=True)
+    assert all(long > short for long, short in pairs)
 
 
 def test_it_is_durable_before_the_wait_and_told_after_it(service, models):
@@ -117,7 +116,7 @@ def test_a_call_that_waits_ends_at_a_time_of_the_grid_and_the_next_begins_there(
         if len(ended) == 4:
             rounds.end()
 
-    monkeypatch.setattr("erasable.service.rounds.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("erasable.service.rounds.time", SimpleNamespace(monotonic=lambda: now[0]))
     rounds = Rounds("commit", 1.0, call)
     monkeypatch.setattr(rounds._ending, "wait", lambda seconds: now.__setitem__(0, now[0] + seconds))
     rounds.start()

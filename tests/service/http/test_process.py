@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import itertools
 import json
 import os
@@ -18,6 +19,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+import yaml
 
 from erasable import ErasableClassifier, load
 from erasable.errors import ConfigurationError
@@ -185,6 +187,28 @@ def test_the_files_to_deploy_with_name_settings_that_are_known():
     for line in compose.splitlines() + (DEPLOY / "Containerfile").read_text().replace("=", "= ").split():
         if (name := line.strip().partition(":")[0].rstrip("=")).startswith("ERASABLE_"):
             read_configuration(None, {name: "email=subject" if "TYPES" in name else "1"}, models=["m"])
+
+
+def test_the_image_is_given_all_that_the_package_is_made_of():
+    """What is not copied is left out of the wheel, and nobody says so."""
+    project = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text())
+    wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
+    parts = {project["project"]["readme"], *project["project"]["license-files"]}
+    parts |= {*wheel["packages"], *wheel["shared-data"]}
+    lines = [line.split()[1:-1] for line in (DEPLOY / "Containerfile").read_text().splitlines() if line[:5] == "COPY "]
+    copied = {name for names in lines for name in names}
+    assert [name for name in parts if not copied & {name, *map(str, Path(name).parents)}] == []
+
+
+def test_a_proxy_finds_the_service_again_after_a_restart():
+    """nginx looks a name up once, when it starts: the address has to be a fixed one."""
+    compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+    (network,) = compose["networks"]
+    (config,) = compose["networks"][network]["ipam"]["config"]
+    addresses = {name: one["networks"][network]["ipv4_address"] for name, one in compose["services"].items()}
+    assert len(set(addresses.values())) == len(addresses) == 2
+    assert all(ipaddress.ip_address(one) in ipaddress.ip_network(config["subnet"]) for one in addresses.values())
+    assert "http://erasable:8080" in (DEPLOY / "nginx.conf").read_text()
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd is installed here")
