@@ -117,12 +117,12 @@ def test_any_container_gets_the_same_predictions(n_classes):
 
 
 def test_rows_are_predicted_one_by_one_or_together(monkeypatch):
-    from erasable.models import model
+    from erasable.models import arrays
 
     clf = classifier().fit(X, make_classes(3))
     together = clf.decision_function(X)
     np.testing.assert_allclose(np.vstack([clf.decision_function(x[None]) for x in X]), together, rtol=0, atol=1e-12)
-    monkeypatch.setattr(model, "_PREDICT_BLOCK", 7 * (D + 1))
+    monkeypatch.setattr(arrays, "_BLOCK", 7 * (D + 1))
     np.testing.assert_allclose(clf.decision_function(X), together, rtol=0, atol=1e-12)
     np.testing.assert_allclose(clf.decision_function(sp.csr_array(X)), together, rtol=0, atol=1e-12)
 

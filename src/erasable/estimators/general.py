@@ -45,32 +45,16 @@ class ErasableGeneralClassifier(ErasableBase):
         For the stages: the confidence level.
     max_stages : int, default=64
         For the stages: how many there may be at most.
-    classes : array-like, optional
-        All classes, fixed by the caller. Otherwise the classes are those of the surviving core rows, and one whose last
-        core row is forgotten is gone; ``forget`` warns.
-    order : "hashed" or "given", default="hashed"
-        In which order the rows of one call are decided, after the core rows already there. ``"hashed"``: by a keyed
-        hash of their ids, so that the order of the input plays no part; see docs/exactness.md. ``"given"``: as
-        they come, the paper's literal loop; a table sorted by class or date then makes a poor core set.
-    random_state : int, default=0
-        The key of the hashes, zero or more; configuration, and part of the state. With ``order="given"``, and
-        for the staged sampler, which looks at all rows at once, it plays no part.
+    classes, order, random_state
+        As in ``ErasableClassifier``. For the staged sampler, which looks at all rows at once, the order plays no part.
 
     Attributes
     ----------
     classes_ : array of shape (n_classes,)
-    core_ids_ : array of shape (n_core_,)
-        Ids of the core rows in learning order.
-    n_core_ : int
     threshold_ : float
         Of the single pass.
-    stored_rows_, stored_bytes_ : int
-        What the model holds: rows, and bytes of rows.
-    guarantee : Guarantee
-        What holds after ``forget``, as a record.
-    n_features_in_ : int
-    feature_names_in_ : array of shape (n_features,)
-        Only when the input has column names.
+    core_ids_, n_core_, stored_rows_, stored_bytes_, guarantee, n_features_in_, feature_names_in_
+        As in ``ErasableClassifier``.
 
     Examples
     --------

@@ -49,26 +49,12 @@ class ErasableKernelClassifier(ErasableBase):
         Of the polynomial kernel.
     scaling : None, float or array of shape (n_features,), default=None
         Public numbers that divide the columns. Never fitted on rows that may have to be forgotten.
-    classes : array-like, optional
-        All classes, fixed by the caller. Otherwise the classes are those of the surviving core rows, and one whose last
-        core row is forgotten is gone; ``forget`` warns.
-    feature_names : array-like of str, optional
-        Names of the columns, fixed by the caller and stored with the model. Rows with other names are refused. Names
-        that come with a dataframe alone are kept as scikit-learn keeps them, in memory and not in the state, so that
-        the state does not depend on what rows were handed in as.
+    classes, feature_names
+        As in ``ErasableClassifier``.
     grid_bits : int, default=12
         Rows are rounded to multiples of ``2**-grid_bits``; a row may be as long as ``2**(25 - grid_bits)``.
-    order : "hashed" or "given", default="hashed"
-        In which order the rows of one call are decided, after the core rows already there. ``"hashed"``: by a keyed
-        hash of their ids, so that the order of the input plays no part; see docs/exactness.md. ``"given"``: as
-        they come, the paper's literal loop; a table sorted by class or date then makes a poor core set.
-    random_state : int, default=0
-        The key of the hashes, zero or more; configuration, and part of the state. With ``order="given"`` it plays no
-        part.
-        Where others choose ids, one that they do not know: ``secrets.randbits(128)``.
-    engine : None, "local", "torch", "dask" or Engine, default=None
-        Where rows are screened: see ``erasable.engines`` and docs/scale.md. It changes the speed and nothing else: it
-        is no part of the state, and no file or pickle holds it.
+    order, random_state, engine
+        As in ``ErasableClassifier``.
 
     Attributes
     ----------

@@ -36,29 +36,16 @@ class ErasableRegressor(RegressorMixin, LinearFace):
         resolution, as a multiple of ``4**-grid_bits``.
     threshold, kappa, horizon, fit_intercept, scaling, feature_map, feature_names, grid_bits, sample_rate
         As in ``ErasableClassifier``.
-    order, random_state
+    order, random_state, engine
         As in ``ErasableClassifier``.
-    engine : None, "local", "torch", "dask" or Engine, default=None
-        Where rows are screened: see ``erasable.engines`` and docs/scale.md. It changes the speed and nothing else: it
-        is no part of the state, and no file or pickle holds it.
 
     Attributes
     ----------
     coef_ : array of shape (n_features,) or (n_targets, n_features)
         Acts on rows as ``scaling`` leaves them: with ``"row"``, predictions are ``X / |X| @ coef_.T + intercept_``.
     intercept_ : float or array of shape (n_targets,)
-    core_ids_ : array of shape (n_core_,)
-        Ids of the core rows in learning order.
-    n_core_ : int
-    threshold_ : float
-    stored_rows_, stored_bytes_ : int
-        What the model holds: rows, and bytes of rows, targets, sums and weights.
-    guarantee : Guarantee
-        What holds after ``forget``, as a record.
-    n_features_in_ : int
-        Features of a row as it comes; not for texts.
-    feature_names_in_ : array of shape (n_features,)
-        Only when the input has column names.
+    core_ids_, n_core_, threshold_, stored_rows_, stored_bytes_, guarantee, n_features_in_, feature_names_in_
+        As in ``ErasableClassifier``.
 
     Examples
     --------

@@ -1,11 +1,20 @@
-"""Rows as a dense array or a SciPy CSR one, whichever they came as."""
+"""Rows as a dense array or a SciPy CSR one, whichever they came as: all of them, or a block at a time."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+_BLOCK = 2**20  # numbers handled at once
+
+
+def in_blocks(X: Any, width: int) -> Iterator[slice]:
+    """Slices of rows, so many at a time that a block has about a million numbers of this width."""
+    step = max(1, _BLOCK // max(1, width))
+    return (slice(low, low + step) for low in range(0, X.shape[0], step))
 
 
 def dense(X: Any) -> npt.NDArray[Any]:

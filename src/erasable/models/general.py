@@ -14,11 +14,11 @@ from erasable.core.arrays import Float64s
 from erasable.core.selector import Decisions, Progress
 from erasable.coresets.single_pass import SinglePass
 from erasable.errors import ConfigurationError
-from erasable.models.arrays import dense
+from erasable.models.arrays import dense, in_blocks
 from erasable.models.general_state import GeneralConfiguration, GeneralState
 from erasable.models.guarantee import BITWISE, Guarantee
 from erasable.models.keys import pick
-from erasable.models.model import Model, in_blocks
+from erasable.models.model import Model
 from erasable.models.rows import CoreRows
 
 

@@ -18,9 +18,10 @@ from erasable.core.kernel_selector import StalePoints, kernel_matrix, select_poi
 from erasable.core.kernels import KERNEL_BITS
 from erasable.core.names import Key
 from erasable.core.selector import Decisions, Progress
+from erasable.models.arrays import in_blocks
 from erasable.models.guarantee import BITWISE, Guarantee
 from erasable.models.kernel_state import KernelConfiguration, KernelState, kernel_weights
-from erasable.models.model import Model, in_blocks
+from erasable.models.model import Model
 from erasable.models.rows import CoreRows
 
 

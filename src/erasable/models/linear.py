@@ -27,12 +27,12 @@ from erasable.core.selector import Decisions, Progress, RawRows, select, stale_s
 from erasable.core.sums import add_rows, add_sums, empty_gram
 from erasable.errors import ConfigurationError, StateFormatError
 from erasable.features import AbsentMap, FeatureMap
-from erasable.models.arrays import overwrite
+from erasable.models.arrays import in_blocks, overwrite
 from erasable.models.guarantee import BITWISE, Guarantee
 from erasable.models.heads import Sums, logistic_weights_of, shifts, sigmoids, squared_weights
 from erasable.models.linear_configuration import LinearConfiguration
 from erasable.models.linear_state import LinearState, gram_of, stack_sums, sums_by_answer, weighted_sums_of
-from erasable.models.model import Model, in_blocks
+from erasable.models.model import Model
 from erasable.models.rows import CoreRows
 from erasable.models.weighting import ONE, RowWeights, WeightedSums, guard_weights, uneven
 

@@ -39,8 +39,6 @@ from erasable.models.weighting import ONE, RowWeights, check_row_weights
 
 T = TypeVar("T")
 
-_PREDICT_BLOCK = 2**20  # numbers handled at once when predicting
-
 
 class Model(ABC):
     """Core rows under a configuration, and what is derived from them when it is asked for.
@@ -397,9 +395,3 @@ def model_behind(estimator: Any, purpose: str) -> Model:
         raise InputTypeError(f"{purpose} needs a model that can forget bit for bit; got {kind}{path}.")
     model: Model = estimator.fitted_model(purpose)
     return model
-
-
-def in_blocks(X: Any, width: int) -> Any:
-    """Slices of rows, so many at a time that a block has about a million numbers of this width."""
-    step = max(1, _PREDICT_BLOCK // max(1, width))
-    return (slice(low, low + step) for low in range(0, X.shape[0], step))

@@ -46,11 +46,13 @@ class NameTable(Mapping[Key, V]):
 
     def among(self, names: Collection[Key]) -> list[Key]:
         """Those of these names that are here."""
-        return [name for at, name in zip(self._places(names), names, strict=True) if name in self._parts[at]]
+        parts, n = self._parts, len(self._parts)
+        return [name for name in names if name in parts[(hash((name,)) >> _MIXED) % n]]
 
     def values_of(self, names: Collection[Key]) -> list[V]:
         """The values of these names, all of which are here."""
-        return [self._parts[at][name] for at, name in zip(self._places(names), names, strict=True)]
+        parts, n = self._parts, len(self._parts)
+        return [parts[(hash((name,)) >> _MIXED) % n][name] for name in names]
 
     def put(self, entries: Mapping[Key, V]) -> None:
         """Names come, or have another value."""
