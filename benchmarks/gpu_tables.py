@@ -22,7 +22,7 @@ def as_text(found):
     inside, top_there = here["through_fit"], here["through_fit"]["product_rows_per_s"]
     rows = [
         ["on the device: the screen", f"{here['rows_per_s'] / 1e6:.1f}", _best(here["product_rows_per_s"], "product")],
-        ["on the device: in `fit`, one round", f"{inside['pass_rows_per_s'] / 1e6:.1f}", _best(top_there, "product")],
+        ["on the device: `learn`, all rounds", f"{inside['pass_rows_per_s'] / 1e6:.1f}", _best(top_there, "product")],
         *(
             [f"streamed, {name}", f"{one['rows_per_s'] / 1e6:.1f}", _best(top[f"{name}_rows_per_s"], "copy")]
             for name, one in streamed.items()

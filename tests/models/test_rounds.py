@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -283,6 +285,25 @@ def test_ids_that_repeat_in_another_block_are_noticed_also_among_rows_that_are_r
         with pytest.raises(InputError, match=r"distinct|already present"):
             clf.learn_blocks(blocks, budget_bytes=3_000)
         assert not clf.__sklearn_is_fitted__()
+
+
+def test_the_rows_of_a_round_are_let_go_of_before_the_next(monkeypatch):
+    held, left, joined, one_pass = [], [], rounds.Held.joined, rounds._Rounds._one_pass
+
+    def noted(self):
+        rows = joined(self)
+        held.append(weakref.ref(rows))
+        return rows
+
+    def looked(self, *given):
+        left.append(sum(rows() is not None for rows in held))
+        return one_pass(self, *given)
+
+    monkeypatch.setattr(rounds.Held, "joined", noted)
+    monkeypatch.setattr(rounds._Rounds, "_one_pass", looked)
+    ErasableClassifier(threshold=0.01).learn_blocks(in_blocks(X, "many"), budget_bytes=3_000)
+    assert len(left) > 2
+    assert not any(left)
 
 
 @settings(max_examples=60)

@@ -248,7 +248,7 @@ class ModelFace(Savable, Forgetting):
         other = object.__new__(type(self))
         other.__setstate__(attributes)
         if "engine" in attributes:
-            other.engine = self.engine  # type: ignore[attr-defined]
+            other.engine = self.engine
         return other
 
     def __getstate__(self) -> dict[str, Any]:
