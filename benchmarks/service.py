@@ -233,10 +233,10 @@ async def while_learning(port, token, X, rows):
     names = pyarrow.array([f"new-{i:06d}" for i in range(rows)])
     for name, column in (("label", pyarrow.array(np.arange(rows) % 2 == 0)), ("id", names), ("who", names)):
         table = table.append_column(name, column)
-    with pyarrow.BufferOutputStream() as body, pyarrow.ipc.new_stream(body, table.schema) as stream:
+    body = pyarrow.BufferOutputStream()
+    with pyarrow.ipc.new_stream(body, table.schema) as stream:
         stream.write_table(table)
-        stream.close()
-        sent = body.getvalue().to_pybytes()
+    sent = body.getvalue().to_pybytes()
     predict, done = [], asyncio.Event()
 
     async def predicting(k):
