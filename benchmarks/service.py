@@ -297,7 +297,7 @@ def measured(core=CORE, scale=1.0):
     """The table."""
     if (os.cpu_count() or 1) > 1:
         os.sched_setaffinity(0, {1})  # the clients; the server is given both again
-    rows, port = [], random.randint(20_000, 40_000)
+    rows, port = [], random.randint(20_000, 32_000)  # below those that the system gives to clients
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "service").mkdir()
