@@ -1,10 +1,10 @@
 """The service under load: predictions while erasures commit, acceptance, completion, and kills in the middle of it.
 
-    python -m benchmarks.service             60 seconds of eight clients, then 100 erasures a second, then whether times
-                                             tell who was stored, then 50 kills
+    python -m benchmarks.service             60 seconds of eight clients, 100 erasures a second, whether times tell who was
+                                             stored, a table, 50 kills
     python -m benchmarks.service --quick     a tenth of each
 
-The clients are one process of plain sockets. On two processors, it and the two processes beside the one that answers
+The clients are one process of plain sockets. On two processors, it and the three processes beside the one that answers
 are on the second, and that one on the first.
 """
 
@@ -25,20 +25,22 @@ import uuid
 from pathlib import Path
 
 import numpy as np
+import pyarrow
 
 from benchmarks.tools import console, table
 from erasable import ErasableClassifier, load, verify
 from erasable.audit.scan import scan
 from erasable.service.tokens import SCOPES, make_token
 
-CORE, FEATURES, CLIENTS = 33_000, 600, 8
+CORE, FEATURES, CLIENTS, LEARNT = 33_000, 600, 8, 20_000
+PIECE = 2**16  # bytes that a client sends at a time
 
 
 class Http:
     """One connection that is kept open; just enough HTTP/1.1 to cost next to nothing."""
 
-    def __init__(self, port, token):
-        self.port, self.token, self.streams = port, token, None
+    def __init__(self, port, token, kind="application/json"):
+        self.port, self.token, self.kind, self.streams = port, token, kind, None
 
     async def ask(self, method, path, body=b""):
         """Status and body; a connection that broke is opened again once."""
@@ -48,8 +50,11 @@ class Http:
                     self.streams = await asyncio.open_connection("127.0.0.1", self.port)
                 reader, writer = self.streams
                 head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {self.token}\r\n"
-                head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-                writer.write(head.encode() + body)
+                head += f"Content-Type: {self.kind}\r\nContent-Length: {len(body)}\r\n\r\n"
+                writer.write(head.encode() + body[:PIECE])
+                for at in range(PIECE, len(body), PIECE):
+                    writer.write(body[at : at + PIECE])
+                    await writer.drain()
                 status = int((await reader.readline()).split()[1])
                 length = 0
                 while (line := await reader.readline()) not in (b"\r\n", b""):
@@ -63,8 +68,7 @@ class Http:
 
 def site(folder, core=CORE):
     """A model of so many rows, each of another person, and a folder for the service."""
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((core, FEATURES)).astype(np.float32)
+    X = drawn(0, core)
     y = X[:, :5].sum(1) > 0
     people = [f"person-{i:06d}" for i in range(core)]
     clf = ErasableClassifier(1.0, threshold=np.inf, sample_rate=1.0, random_state=1)
@@ -78,6 +82,11 @@ def site(folder, core=CORE):
     )
     certificate(folder)
     return X, people, token
+
+
+def drawn(seed, rows):
+    """So many rows."""
+    return np.random.default_rng(seed).standard_normal((rows, FEATURES)).astype(np.float32)
 
 
 def certificate(folder):
@@ -237,6 +246,38 @@ async def told_apart(port, token, people, n):
     return float((stored > unknown.T).mean()), accepted
 
 
+async def while_learning(port, token, X, rows):
+    """Times of predictions, 200 a second, until a table of so many rows is learnt; and the seconds that took."""
+    table = pyarrow.table({f"f{j}": column for j, column in enumerate(drawn(5, rows).T)})
+    names = pyarrow.array([f"new-{i:06d}" for i in range(rows)])
+    for name, column in (("label", pyarrow.array(np.arange(rows) % 2 == 0)), ("id", names), ("who", names)):
+        table = table.append_column(name, column)
+    body = pyarrow.BufferOutputStream()
+    with pyarrow.ipc.new_stream(body, table.schema) as stream:
+        stream.write_table(table)
+    sent = body.getvalue().to_pybytes()
+    predict, done = [], asyncio.Event()
+
+    async def predicting(k):
+        http = Http(port, token)
+        while not done.is_set():
+            start = time.perf_counter()
+            status, _ = await http.ask("POST", "/v2/models/m/infer", asked_of(X[k]))
+            assert status == 200, status
+            predict.append(time.perf_counter() - start)
+            await asyncio.sleep(max(0.0, start + 0.02 - time.perf_counter()))
+
+    clients = [asyncio.create_task(predicting(k)) for k in range(4)]
+    begin = time.perf_counter()
+    learning = Http(port, token, "application/vnd.apache.arrow.stream")
+    status, _ = await learning.ask("POST", "/v1/learn?id=id&subject=who", sent)
+    assert status == 200, status
+    seconds = time.perf_counter() - begin
+    done.set()
+    await asyncio.gather(*clients)
+    return predict, seconds
+
+
 async def all_completed(port, token, accepted, seconds=60):
     """How many are not, at the end, and how many receipts are missing."""
     http, end = Http(port, token), time.perf_counter() + seconds
@@ -263,10 +304,10 @@ def service(options):
     text = [
         f"## The service under load\n\nA model of {CORE:,} x {FEATURES} rows behind `erasable serve`, squared loss,",
         "one BLAS thread, on two processors in all: the process that answers on the first; on the second those that",
-        "change and that verify models, with niceness 10 and 19, and the one process of all the clients. Eight",
+        "change models, read and verify, with niceness 10, 10 and 19, and the one process of all the clients. Eight",
         "clients for 60 seconds, each nine predictions of one row and an erasure, over and over: as fast as they are",
-        "answered; then 100 erasures and 100 predictions a second for 20 seconds; then 50 kills in the middle of",
-        "erasures.\n\n",
+        "answered; then 100 erasures and 100 predictions a second for 20 seconds; then predictions while a table of",
+        f"{LEARNT:,} x {FEATURES} rows is learnt; then 50 kills in the middle of erasures.\n\n",
     ]
     return " ".join(text) + measured()
 
@@ -275,7 +316,7 @@ def measured(core=CORE, scale=1.0):
     """The table."""
     if (os.cpu_count() or 1) > 1:
         os.sched_setaffinity(0, {1})  # the clients; the server is given both again
-    rows, port = [], random.randint(20_000, 40_000)
+    rows, port = [], random.randint(20_000, 32_000)  # below those that the system gives to clients
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "service").mkdir()
@@ -298,6 +339,9 @@ def measured(core=CORE, scale=1.0):
         rows.append(["longer for the stored than for the unknown", f"{longer:.2f} of pairs", "", "", ""])
         accepted |= more
         asyncio.run(all_completed(port, token, accepted))
+        predict, seconds = asyncio.run(while_learning(port, token, X, n := int(LEARNT * scale)))
+        what = f"predict, 200/s while {n:,} rows are learnt in {seconds:.1f} s"
+        rows.append([what, f"{len(predict)}", *percentiles(predict)])
         process.send_signal(signal.SIGTERM)
         process.wait(60)
         console.print("now the kills, after", rows)

@@ -102,7 +102,7 @@ def test_arrow_streams_that_were_tampered_with_are_refused(site):
 
 def test_waiting_is_told_in_whole_seconds(site):
     http, seen = site.as_("erase"), None
-    with site.service.worker.turn:  # nothing is committed meanwhile
+    with site.service.worker.turn():  # nothing is committed meanwhile
         for _ in range(site.service.settings.queue + 1):
             seen = http.post("/v2/requests", json=erasure())
         assert seen.status_code == 429
@@ -293,7 +293,7 @@ def test_learning_that_waits_is_given_up_in_time_and_takes_no_thread_from_others
         with (
             another(site, Signer(*rsa_files), deadline=deadline) as http,
             concurrent.futures.ThreadPoolExecutor(60) as pool,
-            site.service.worker.turn,  # a commit that does not end
+            site.service.worker.turn(),  # a commit that does not end
         ):
             waiting = [pool.submit(learn, http, i) for i in range(60)]
             time.sleep(deadline / 3)

@@ -217,7 +217,7 @@ def test_controllers_see_and_cancel_their_own_requests_alone(site):
         return Controller(site.as_(name))
 
     shop, bank, auditor = controller("shop"), controller("bank"), site.as_("audit")
-    with site.service.worker.turn:  # nothing is committed meanwhile
+    with site.service.worker.turn():  # nothing is committed meanwhile
         body = shop.body("somebody@example.net")
         name = body["subject_request_id"]
         address = f"/v2/requests/{name}"

@@ -58,8 +58,8 @@ def add_routes(
     )
     pages.filters |= {"size": _size, "when": _shown, "whose": _whose}
 
-    def page(name: str, status: int = 200, headers: dict[str, str] | None = None, **values: Any) -> HTMLResponse:
-        return HTMLResponse(pages.get_template(name).render(**values), status, headers)
+    def page(name: str, *answer: Any, **values: Any) -> HTMLResponse:
+        return HTMLResponse(pages.get_template(name).render(**values), *answer)
 
     def who(request: Request, *scopes: str) -> tuple[Session, Token]:
         found = sessions.of(request)
@@ -124,21 +124,25 @@ def add_routes(
             ]
             hours = await run_in_threadpool(history.hours)
             values["charts"] = _charts(hours, list(files))
-        return page("overview.html", **common, **values, width=WIDTH, height=HEIGHT, recent=_recent(entries, token))
+        return page(
+            "overview.html", **common, **values, width=WIDTH, height=HEIGHT, recent=_listed(entries[-5:], token)
+        )
+
+    def requests_page(request: Request, session: Session, token: Token, *answer: Any, **values: Any) -> HTMLResponse:
+        entries = seen(token)
+        return page(
+            "requests.html",
+            *answer,
+            **shared(request, session, token),
+            entries=_listed(entries[-200:], token),
+            total=len(entries),
+            types=sorted(configuration.service.identity_types),
+            **{"problem": None, "typed": {}, **values},
+        )
 
     @router.get("/requests")
     async def requests(request: Request) -> Response:
-        session, token = who(request, "erase", "audit")
-        entries = _listed(seen(token), token)
-        return page(
-            "requests.html",
-            **shared(request, session, token),
-            entries=entries[:200],
-            total=len(entries),
-            types=sorted(configuration.service.identity_types),
-            problem=None,
-            typed={},
-        )
+        return requests_page(request, *who(request, "erase", "audit"))
 
     @router.post("/requests")
     async def file(request: Request) -> Response:
@@ -157,18 +161,8 @@ def add_routes(
         except (ErasableError, Refused) as error:
             refused = refusal_of(error)
             assert refused is not None
-            entries = _listed(seen(token), token)
-            return page(
-                "requests.html",
-                refused.status,
-                refused.headers,
-                **shared(request, session, token),
-                entries=entries[:200],
-                total=len(entries),
-                types=sorted(configuration.service.identity_types),
-                problem=refused.detail,
-                typed=told,
-            )
+            answer = refused.status, refused.headers
+            return requests_page(request, session, token, *answer, problem=refused.detail, typed=told)
         return RedirectResponse(f"/requests/{request_id}", 303)
 
     @router.get("/requests/{request_id}")
@@ -227,42 +221,33 @@ def add_routes(
         found = service.verification(model)
         return JSONResponse(None if found is None else checked(found).model_dump())
 
+    def receipts_page(request: Request, session: Session, token: Token, *answer: Any, **values: Any) -> HTMLResponse:
+        given = {"result": None, "problem": None, "keyid": receipt_key.keyid, **values}
+        return page("receipts.html", *answer, **shared(request, session, token), **given)
+
     @router.get("/receipts")
     async def check_page(request: Request) -> Response:
-        session, token = who(request, "erase", "audit")
-        return page(
-            "receipts.html", **shared(request, session, token), result=None, problem=None, keyid=receipt_key.keyid
-        )
+        return receipts_page(request, *who(request, "erase", "audit"))
 
     @router.post("/receipts")
     async def check(request: Request) -> Response:
         session, token = who(request, "erase", "audit")
         told = await form_of(request, session)
-        result, problem = None, None
         try:
             found = check_receipt(told.get("file") or told.get("text", ""), receipt_key)
-            now = {}
-            if token.audits:
-                now = {name: await run_in_threadpool(service.digest, name) for name in files}
-            result = {
-                "request_id": found.request_id,
-                "requested": moment(found.requested_at),
-                "completed": moment(found.completed_at),
-                "digest": found.state_after,
-                "guarantee": found.guarantee,
-                "is_now": [name for name, digest in now.items() if digest == found.state_after],
-                "compared": bool(now),
-            }
+            now = {name: await run_in_threadpool(service.digest, name) for name in files} if token.audits else {}
         except ErasableError as error:
-            problem = str(error)
-        return page(
-            "receipts.html",
-            200 if problem is None else 400,
-            **shared(request, session, token),
-            result=result,
-            problem=problem,
-            keyid=receipt_key.keyid,
-        )
+            return receipts_page(request, session, token, 400, problem=str(error))
+        result = {
+            "request_id": found.request_id,
+            "requested": moment(found.requested_at),
+            "completed": moment(found.completed_at),
+            "digest": found.state_after,
+            "guarantee": found.guarantee,
+            "is_now": [name for name, digest in now.items() if digest == found.state_after],
+            "compared": bool(now),
+        }
+        return receipts_page(request, session, token, result=result)
 
     @router.get("/login")
     async def sign_in(request: Request) -> Response:
@@ -378,11 +363,8 @@ def _when(entry: Entry) -> str | None:
 
 
 def _listed(entries: list[Entry], token: Token) -> list[Filed]:
+    """Requests for a page, the newest first."""
     return [filed(entry, audits=token.audits) for entry in reversed(entries)]
-
-
-def _recent(entries: list[Entry], token: Token) -> list[Filed]:
-    return _listed(entries[-5:], token)
 
 
 def _charts(hours: list[Any], names: list[str]) -> list[tuple[str, Chart]]:

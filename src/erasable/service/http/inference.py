@@ -28,6 +28,7 @@ from erasable.service.http.patience import in_thread, patience_of
 from erasable.service.http.problems import Refused
 from erasable.service.http.tables import (
     columns_of,
+    no_constant,
     predicted,
     rows_of_numbers,
     rows_of_table,
@@ -353,7 +354,7 @@ def _csv(model: Model, body: bytes, most: int) -> tuple[Any, int, str]:
 def _invoked(model: Model, body: bytes, most: int) -> tuple[Any, int, str]:
     """The body of an invocation as rows, their number, and the method asked for."""
     try:
-        asked = json.loads(body, parse_constant=_no_constant)
+        asked = json.loads(body, parse_constant=no_constant)
     except (ValueError, RecursionError) as error:
         raise Refused(400, "the body is not JSON.") from error
     forms = ("dataframe_split", "dataframe_records", "instances", "inputs")
@@ -396,7 +397,3 @@ def _names(given: Any) -> bool:
 
 def _objects(given: list[Any]) -> bool:
     return bool(given) and all(isinstance(row, dict) for row in given)
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(name)

@@ -13,6 +13,7 @@ from erasable.errors import ErasableError, InputError
 from erasable.schemas import Schema
 from erasable.service.beside import Parcel
 from erasable.service.http.problems import Refused
+from erasable.service.http.tables import no_constant
 from erasable.service.http.unpacking import check_unpacked, is_arrow
 from erasable.tables import stream_table
 
@@ -86,7 +87,7 @@ def _arrow_of_lines(body: bytes, most: int, progress: Callable[..., None]) -> by
         for i, line in enumerate(lines):
             if i % _LINES == 0:
                 progress()
-            objects.append(json.loads(line, parse_constant=_no_constant))
+            objects.append(json.loads(line, parse_constant=no_constant))
         names = list(objects[0])
         if any(not isinstance(one, dict) or not one.keys() <= objects[0].keys() for one in objects):
             raise ValueError("other keys than the first line")
@@ -108,10 +109,6 @@ def _discreet(text: str, known: Collection[str]) -> str:
     shown = {repr(name) for name in known}
     text = _QUOTED.sub(lambda found: found[0] if found[0] in shown else "'…'", text)
     return text.replace("standard input", "the body")
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(name)
 
 
 def _few(n: int, most: int) -> None:

@@ -180,7 +180,7 @@ def serve(configuration: Configuration, *, started: Callable[[Health], None] | N
         warm(app)
         server = uvicorn.Server(
             uvicorn.Config(
-                app.middleware_stack,  # without what FastAPI does before it
+                app.middleware_stack or app,  # without what FastAPI does before it
                 host=configuration.host,
                 port=configuration.port,
                 access_log=False,  # its lines would hold what clients put into addresses

@@ -70,6 +70,11 @@ def rows_of_numbers(model: Model, rows: Any) -> Any:
     return X
 
 
+def no_constant(name: str) -> Any:
+    """For ``json.loads``: NaN and the infinities, which JSON does not have, are refused."""
+    raise ValueError(name)
+
+
 def table_of_csv(text: str) -> Table:
     """CSV text with a line of names; cells that are numbers are numbers, empty ones are missing."""
     try:
