@@ -1,7 +1,7 @@
 """The service under load: predictions while erasures commit, acceptance, completion, and kills in the middle of it.
 
-    python -m benchmarks.service             60 seconds of eight clients, 100 erasures a second, whether times tell who was
-                                             stored, a table, 50 kills
+    python -m benchmarks.service             60 seconds of eight clients, 100 erasures a second, whether times tell who
+                                             was stored, a table, 50 kills
     python -m benchmarks.service --quick     a tenth of each
 
 The clients are one process of plain sockets. On two processors, it and the three processes beside the one that answers
