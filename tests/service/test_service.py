@@ -817,3 +817,18 @@ def test_a_snapshot_never_changes_and_another_takes_its_place(service, models):
     assert service._snapshots.refresh() == []
     with pytest.raises(UnknownRequestError):
         service.snapshot("nowhere")
+
+
+def test_what_was_verified_for_a_receipt_counts_as_the_last_verification(service):
+    assert service.verification("left") is None
+    asked(service, "person-3")
+    service.worker.commit()
+    service.worker.sign()
+    found = service.verification("left")
+    assert found.report.digest == service.digest("left")
+    assert found.ended is not None
+    assert found.done == found.total == found.report.core_rows > 0
+    asked(service, "person-4")
+    service.worker.commit()
+    assert service.verification("left") == found
+    assert found.report.digest != service.digest("left")  # it has changed since

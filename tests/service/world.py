@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from erasable.audit.keys import new_key
 from erasable.audit.receipts import check_receipt
 from erasable.errors import ConflictError, UnknownRequestError
+from erasable.models.reports import VerifyReport
 from erasable.service.entries import State
 from erasable.service.identities import Erasure, Identity
 from erasable.service.ledger import Ledger
@@ -63,7 +64,8 @@ class Line:
         people = self.people()
         digest = hashlib.sha256(" ".join(people).encode()).hexdigest()
         VERIFIED[digest] = people
-        return Verified(digest, "exact", tuple(any(who.value in people for who in named) for named in groups), False)
+        stores = tuple(any(who.value in people for who in named) for named in groups)
+        return Verified(VerifyReport(len(people), 0, 0, digest), "exact", stores, False)
 
 
 def checksum(people: list[str]) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from erasable.models.access import StoredRows, rows_of
 from erasable.models.files import read_model
+from erasable.models.reports import VerifyReport
 from erasable.operations.inspect import inspect
 from erasable.service.identities import Identity, keys_in
 from erasable.service.suppression import SuppressionList
@@ -18,14 +19,15 @@ class Verified:
 
     Attributes
     ----------
-    digest, guarantee : str
+    report : VerifyReport
+    guarantee : str
     stores : tuple of bool
         Of each group of identities that was asked about, whether it stores anything of one of them.
     stores_listed : bool
         Whether it stores anything of somebody on the suppression list that was asked about.
     """
 
-    digest: str
+    report: VerifyReport
     guarantee: str
     stores: tuple[bool, ...]
     stores_listed: bool
@@ -44,9 +46,9 @@ def verified(
     """The model in a file, read once: the state that is verified is that which is asked."""
     model, _ = read_model(path)
     guarantee = " ".join(str(model.guarantee).split())
-    digest = model.verify(progress).digest
+    report = model.verify(progress)
     stores = tuple(any(keys_in(model, group)) for group in named)
-    return Verified(digest, guarantee, stores, listed is not None and any(listed.stored_in(model)))
+    return Verified(report, guarantee, stores, listed is not None and any(listed.stored_in(model)))
 
 
 def stored_in(path: str, identities: Sequence[Identity]) -> StoredRows:

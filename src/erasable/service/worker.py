@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from erasable.audit.keys import PrivateKey
 from erasable.audit.receipts import make_receipt
 from erasable.errors import ConfigurationError, ErasableError, UnknownRequestError, VerificationError
+from erasable.models.reports import VerifyReport
 from erasable.models.state import State as ModelState
 from erasable.service.entries import Entry, State
 from erasable.service.identities import Erasure, Identity
@@ -96,6 +97,8 @@ class Worker:
     wait : callable
         Called when an erasure is durable in all models, before anybody is told: returns at a time that tells nothing of
         how long that took, which depends on whether anybody was stored.
+    passed : callable
+        Told of every state that was verified: whose it is, when that began, and the report.
     """
 
     def __init__(
@@ -111,10 +114,12 @@ class Worker:
         verify: Verify = verified,
         verify_in_turn: Verify = verified,
         wait: Callable[[], object] = lambda: None,
+        passed: Callable[[str, datetime, VerifyReport], object] = lambda *_: None,
     ) -> None:
         self._ledger, self._files, self._signer, self._settings = ledger, files, signer, settings
         self._clock, self._snapshots, self._suppression, self._send = clock, snapshots, suppression, send
-        self._verify, self._verify_in_turn, self._wait = verify, verify_in_turn, wait
+        self._verify, self._verify_in_turn = verify, verify_in_turn
+        self._wait, self._passed = wait, passed
         self._access: dict[str, tuple[datetime, tuple[Identity, ...]]] = {}
         self._unsigned: dict[str, tuple[Identity, ...]] = {}  # whom erasures named that owe receipts; in memory alone
         self._tries: dict[tuple[str, str, State], _Tries] = {}
@@ -196,8 +201,9 @@ class Worker:
                 continue
             doubtful = [e for e in owed if self._is_doubtful(e, name)]
             try:
-                known = [e for e in owed if e not in doubtful]
+                known, started = [e for e in owed if e not in doubtful], self._clock()
                 found, gone = self._verified_without(self._files[name].path, known, verify)
+                self._passed(name, started, found.report)
             except ErasableError as error:  # the other models sign all the same
                 problems.append(error)
                 continue
@@ -209,7 +215,7 @@ class Worker:
                 make_receipt,
                 self._signer,
                 state_before=None,
-                state_after=found.digest,
+                state_after=found.report.digest,
                 guarantee=found.guarantee,
                 format_version=ModelState.VERSION,
                 completed_at=self._clock(),
