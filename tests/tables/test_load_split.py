@@ -65,7 +65,7 @@ def test_the_missing_file_is_named(tmp_path, gone):
 def test_a_file_that_is_not_there_at_all(tmp_path):
     with refused(InputError, "does not exist"):
         load_split(tmp_path / "set_train.npz")
-    with refused(ConfigurationError, "known are"):
+    with refused(ConfigurationError, "name of a file is empty"):
         load_split("")
 
 

@@ -316,7 +316,7 @@ class _Repeated:
 
     def __init__(self, key: int) -> None:
         self.key = key
-        self.lowest: Hashes = np.empty(0, dtype=np.uint64)  # room for twice as many, filled up to ``held``
+        self.lowest: Hashes = np.empty(0, dtype=np.uint64)  # filled up to ``held``; room for twice as many at most
         self.held = 0
         self.end: np.uint64 | None = None
 
@@ -327,15 +327,17 @@ class _Repeated:
 
     def note(self, hashes: Hashes) -> None:
         """Hashes of ids that follow."""
-        if not len(self.lowest):
-            self.lowest = np.empty(2 * self.MOST, dtype=np.uint64)
         for low in range(0, len(hashes), self.MOST):
             some = hashes[low : low + self.MOST]
             kept = some if self.end is None else some[some < self.end]
-            if self.held + len(kept) > len(self.lowest):
+            if self.held + len(kept) > 2 * self.MOST:
                 self.lowest[: self.held].partition(self.MOST)
                 self.end, self.held = self.lowest[self.MOST].copy(), self.MOST
                 kept = kept[kept < self.end]
+            if self.held + len(kept) > len(self.lowest):
+                room = np.empty(min(2 * (self.held + len(kept)), 2 * self.MOST), dtype=np.uint64)
+                room[: self.held] = self.lowest[: self.held]
+                self.lowest = room
             self.lowest[self.held : self.held + len(kept)] = kept
             self.held += len(kept)
 

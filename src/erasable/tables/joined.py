@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from erasable.arrow import pyarrow
-from erasable.errors import ConfigurationError, InputError
+from erasable.errors import InputError
 from erasable.schemas import EncodedTable
 from erasable.tables.collections import is_dask_frame
 from erasable.tables.reading import Source, as_path, compared, listed
@@ -51,8 +51,6 @@ def files_of(source: Any) -> list[Path]:
         given = list(source)
     if not given:
         raise InputError("there are no files: name one or more.")
-    if any(one == "" for one in given):
-        raise ConfigurationError("a name of a file is empty: give a path, a pattern or a folder.")
     if any(one == "-" for one in given):
         raise InputError("`-`, the standard input, has to be read alone: save it to a file to read others with it.")
     files = [file for one in given for file in (remote_files(one) if is_url(one) else _matched(as_path(one)))]

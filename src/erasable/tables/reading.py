@@ -103,6 +103,8 @@ def as_path(path: object) -> Path:
     """A path, from text or a path object."""
     if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
         raise InputTypeError(f"path must be a string or a path; got {type(path).__name__}.")
+    if path == "":
+        raise ConfigurationError("a name of a file is empty: give a path, a pattern or a folder.")
     return Path(path)
 
 
