@@ -321,6 +321,53 @@ def test_a_model_restored_after_a_crash_is_not_signed_for_until_the_operator_vou
     assert service.receipts(name).keys() == {"left", "right"}
 
 
+def test_a_model_restored_between_a_start_and_its_first_signatures_is_not_signed_for(opened, models):
+    backup = models["left"].read_bytes()
+    service = opened()
+    name = asked(service, "person-3")
+    service.worker.commit()
+    good, service._rounds = models["left"].read_bytes(), []  # it stops without another try
+    service = opened()  # the file is ours
+    models["left"].write_bytes(backup)
+    with pytest.raises(VerificationError, match="left is not the file that was last committed here"):
+        service.worker.sign()
+    assert service.entry(name).receipts == {"right"}
+    models["left"].write_bytes(good)
+    assert service.worker.sign() == 1  # the file that was verified is ours again
+
+
+@pytest.mark.parametrize("restored", [False, True])
+def test_commits_while_a_state_is_verified_hide_no_restored_file_and_hold_up_no_receipt(opened, models, restored):
+    backup = models["left"].read_bytes()
+    service = opened()
+    name = asked(service, "person-3")
+    service.worker.commit()
+    service._rounds = []  # it stops without another try
+    service = opened()
+    verify = service.worker._verify
+
+    def committing(path, named, listed):
+        """Verifies what was committed from the older file, or what is replaced by a commit since."""
+        if restored:
+            models["left"].write_bytes(backup)
+            asked(service, "person-4")
+            service.worker.commit()
+        found = verify(path, named, listed)
+        asked(service, "person-5")
+        service.worker.commit()
+        return found
+
+    service.worker._verify = lambda path, *given: (committing if "left" in path else verify)(path, *given)
+    if restored:
+        with pytest.raises(VerificationError, match="for 1 requests that an earlier run completed"):
+            service.worker.sign()
+        assert "person-3" in people(models["left"])
+        assert service.entry(name).receipts == {"right"}
+    else:
+        service.worker.sign()
+        assert service.receipts(name).keys() == {"left", "right"}
+
+
 def test_a_model_restored_before_a_commit_and_a_crash_is_not_signed_for_either(opened, models):
     backup = models["left"].read_bytes()
     service = opened()

@@ -199,14 +199,15 @@ class Worker:
             owed = [e for e in self._ledger.owing() if e.owes(name)]
             if not owed:
                 continue
-            doubtful = [e for e in owed if self._is_doubtful(e, name)]
+            marks, started = self._ledger.marks(name), self._clock()
             try:
-                known, started = [e for e in owed if e not in doubtful], self._clock()
-                found, gone = self._verified_without(self._files[name].path, known, verify)
+                found, gone = self._verified_without(self._files[name].path, owed, verify)
                 self._passed(name, started, found.report)
             except ErasableError as error:  # the other models sign all the same
                 problems.append(error)
                 continue
+            doubtful = self._doubtful(owed, name, self._ledger.is_ours(name, found.checksum, marks))
+            gone = [e for e in gone if e.key not in doubtful]
             if back := len(owed) - len(doubtful) - len(gone):
                 problems.append(VerificationError(_BACK.format(name=name, back=back)))
             if doubtful:
@@ -233,10 +234,15 @@ class Worker:
             raise problems[0]
         return signed
 
-    def _is_doubtful(self, entry: Entry, model: str) -> bool:
-        """Whether nothing is known of whom it named, of an earlier run, and the file is not the one of its commit."""
-        vouched = self._suppression is not None or self._settings.vouch
-        return model in entry.doubted and entry.key not in self._unsigned and not vouched
+    def _doubtful(self, owed: list[Entry], model: str, ours: bool) -> set[str]:
+        """Keys of those of an earlier run, of whom nothing is known, where the file is not the one of their commit.
+
+        That is the file which was read and, since it was written over meanwhile perhaps, those that it came from.
+        """
+        if self._suppression is not None or self._settings.vouch:
+            return set()
+        in_doubt = {e.key for e in self._ledger.owing() if model in e.doubted}
+        return {e.key for e in owed if e.key not in self._unsigned and (not ours or e.key in in_doubt)}
 
     def _verified_without(self, path: str, owed: list[Entry], verify: Verify) -> tuple[Verified, list[Entry]]:
         """A state, and the erasures whose people it does not store; of those before the last start, a list says so."""
