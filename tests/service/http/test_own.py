@@ -239,3 +239,18 @@ def test_a_model_with_a_schema_has_as_many_features_as_the_schema_makes(tmp_path
         digest=lambda name: "0" * 64,
     )
     assert model_state(service, "raw", tmp_path / "raw.erasable").features == schema.n_features_out
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "form"),
+    [
+        ("GET", "/nowhere", 404, "application/problem+json"),
+        ("GET", "/v2/nowhere", 404, "application/json"),
+        ("GET", "/v1/learn", 405, "application/problem+json"),
+        ("DELETE", "/invocations", 405, "application/problem+json"),
+    ],
+)
+def test_addresses_that_lead_nowhere_are_answered_in_the_form_of_their_neighbours(site, method, path, status, form):
+    answer = site.plain.request(method, path)
+    assert (answer.status_code, answer.headers["content-type"]) == (status, form)
+    assert {"detail", "error"} & answer.json().keys()
