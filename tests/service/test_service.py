@@ -9,6 +9,7 @@ import threading
 import time
 import uuid
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -879,3 +880,18 @@ def test_what_was_verified_for_a_receipt_counts_as_the_last_verification(service
     service.worker.commit()
     assert service.verification("left") == found
     assert found.report.digest != service.digest("left")  # it has changed since
+
+
+@pytest.mark.parametrize("content", [None, b"no model"])
+def test_what_is_learnt_is_said_to_be_whatever_became_of_the_file_of_another_model(service, models, content):
+    models["left"].unlink()
+    if content is not None:
+        models["left"].write_bytes(content)
+    version = service.snapshot("right").version
+    block = SimpleNamespace(X=np.ones((1, 3)), y=[True], ids=["new"], subjects=["person-new"])
+    assert service.learn("right", [block]).rows == 1
+    assert "new" in rows(models["right"])
+    assert service.snapshot("right").version != version  # though the other comes before it
+    notice = next(rounds for rounds in service._rounds if rounds.what == "notice")
+    notice.once()
+    assert "could not notice" in service.health().problem

@@ -7,12 +7,13 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, TypeVar
 
 from erasable.audit.keys import PrivateKey, PublicKey
-from erasable.errors import BusyError, ConfigurationError, UnknownOutcomeError, UnknownRequestError
+from erasable.errors import BusyError, ConfigurationError, ErasableError, UnknownOutcomeError, UnknownRequestError
 from erasable.models.access import StoredRows
 from erasable.models.files import checksum_at
 from erasable.models.reports import LearnReport
@@ -362,7 +363,8 @@ class ErasureService:
             options["suppressed"] = self._suppression.rows_of
         with self.worker.learning(name, stop):
             report = file.learn(read, stop, **options)
-        self._snapshots.refresh()
+        with suppress(ErasableError):  # it is learnt, whatever becomes of the files: the next round says what is wrong
+            self._snapshots.refresh()
         return report
 
     def verify(self, name: str) -> Verification:
