@@ -71,6 +71,9 @@ class Parcel:
         """What was packed."""
         return pickle.loads(bytes(self))
 
+    def __len__(self) -> int:
+        return sum(map(len, self._parts))
+
     def __bytes__(self) -> bytes:
         return b"".join(self._parts)
 

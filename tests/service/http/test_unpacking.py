@@ -15,7 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from erasable.errors import InputError
+from erasable.service.beside import Parcel
 from erasable.service.http import unpacking
+from erasable.service.http.learning import read_blocks
 from erasable.service.http.problems import Refused
 from erasable.service.http.unpacking import check_unpacked
 from erasable.service.tokens import make_token
@@ -61,6 +63,23 @@ def view_bomb(n=50_000):
 def most_memory(process):
     found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{process.pid}/status").read_text())
     return int(found[1]) * 1024
+
+
+@pytest.mark.parametrize("columns", [1, 100])
+def test_bits_are_refused_where_they_would_be_too_many_bytes_as_numbers(columns):
+    table = {f"f{i}": pa.array(np.zeros(20_000, bool)) for i in range(columns)}
+    body = streamed(pa.table(table | {"label": pa.array(np.arange(20_000) % 2 == 0)}))
+    most, handed = 2**20, []
+    given = "application/vnd.apache.arrow.stream", Parcel(body), None, {"label": "label"}, (), most, 20_000
+    if columns == 1:
+        read_blocks(*given, lambda *blocks: handed.extend(blocks))
+        assert sum(len(block.opened().y) for block in handed) == 20_000
+    else:
+        check_unpacked(body, most, 20_000)
+        with pytest.raises(Refused, match="as numbers") as refused:
+            read_blocks(*given, lambda *blocks: handed.extend(blocks))
+        assert refused.value.status == 413
+    assert sum(len(bytes(block)) for block in handed) <= 2 * most
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="how much memory a process took is read from /proc")

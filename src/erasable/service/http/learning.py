@@ -19,6 +19,7 @@ from erasable.tables import stream_table
 
 ARROW, JSON_LINES = "application/vnd.apache.arrow.stream", "application/jsonl"
 _LINES = 500  # read from one sign of life to the next
+_NUMBERS = 2  # times what a stream may be once it is unpacked: what its rows may be as numbers; a bit becomes one
 _QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""")
 
 
@@ -44,7 +45,7 @@ def read_blocks(
     known : collection of str
         Names of columns that an error may quote: those of the model.
     most_bytes, most_rows : int
-        What an Arrow stream may be once it is unpacked, and how many rows any body may have.
+        What an Arrow stream may be once it is unpacked, which bounds the blocks too, and how many rows any body may have.
     progress : callable
 
     Raises
@@ -61,13 +62,17 @@ def read_blocks(
         raise Refused(415, f"give {JSON_LINES}, text/csv or {ARROW}.")
     if is_arrow(data):
         check_unpacked(data, most_bytes, most_rows)
-    rows = 0
+    rows = size = 0
     try:
         with stream_table(io.BytesIO(data), schema=schema, **columns) as stream:
             for block in stream:
                 rows += len(block.y)
                 _few(rows, most_rows)
-                progress(Parcel.of(block))
+                parcel = Parcel.of(block)
+                size += len(parcel)
+                if size > _NUMBERS * most_bytes:
+                    raise Refused(413, f"the rows are more than {_NUMBERS * most_bytes:,} bytes as numbers: send fewer.")
+                progress(parcel)
     except UnicodeError:  # in names of columns; its text quotes them
         raise InputError("the table could not be read: it has names that are not UTF-8.") from None
     except ErasableError as error:
