@@ -750,6 +750,31 @@ def test_learning_waits_for_no_verification_in_its_turn_and_comes_before_the_nex
     assert service.entry(first).receipts == {"left"}
 
 
+@pytest.mark.parametrize("processes", [False, True])
+def test_nobody_verifies_in_the_turn_of_one_who_has_gone(opened, monkeypatch, processes):
+    service = opened(processes=processes)
+    verify, late = service.worker._verify, []
+
+    def committing(*given):
+        found = verify(*given)
+        late.append(asked(service, "person-4"))
+        service.worker.commit()
+        return found
+
+    def stop():
+        if late:
+            raise TimeoutError("gone")
+
+    monkeypatch.setattr(service.worker, "_verify", committing)
+    first = asked(service)
+    service.worker.commit()
+    with pytest.raises(TimeoutError, match="gone"):
+        service.learn("left", [], stop=stop)
+    assert (service.entry(first).receipts, service.entry(late[0]).receipts) == ({"left"}, frozenset())
+    monkeypatch.undo()
+    assert service.worker.sign() == 3  # the turns are free
+
+
 def test_whoever_waits_for_a_verification_before_learning_keeps_nobody_from_committing(service, monkeypatch):
     begun, busy, verify = threading.Event(), threading.Event(), service.worker._verify
 

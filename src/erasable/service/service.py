@@ -186,7 +186,7 @@ class ErasureService:
             self._suppression,
             self._send,
             verify=partial(self._verifier, verified, progress=_is_alive),
-            verify_in_turn=partial(self._writer, verified, progress=_is_alive),  # nothing else is asked of it then
+            verify_in_turn=partial(self._writer, verified),  # nothing else is asked of it then
             wait=lambda: self._rounds[0].until_next(),
             passed=self._verifications.passed,
         )

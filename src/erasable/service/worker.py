@@ -93,7 +93,8 @@ class Worker:
     suppression : SuppressionList, optional
     send : callable, optional
     verify, verify_in_turn : callables
-        Verify the model in a file; the second while models are kept from changing, so that it must not have to wait.
+        Verify the model in a file; the second while models are kept from changing, so that it must not have to wait,
+        and with a ``progress`` that may raise.
     wait : callable
         Called when an erasure is durable in all models, before anybody is told: returns at a time that tells nothing of
         how long that took, which depends on whether anybody was stored.
@@ -112,7 +113,7 @@ class Worker:
         suppression: SuppressionList | None = None,
         send: Send | None = None,
         verify: Verify = verified,
-        verify_in_turn: Verify = verified,
+        verify_in_turn: Callable[..., Verified] = verified,
         wait: Callable[[], object] = lambda: None,
         passed: Callable[[str, datetime, VerifyReport], object] = lambda *_: None,
     ) -> None:
@@ -174,7 +175,7 @@ class Worker:
             with self._signing(stop):
                 self._sign([name], self._verify)  # mostly all that is owed
                 turn.enter_context(self.turn(stop))
-                self._sign([name], self._verify_in_turn)
+                self._sign([name], partial(self._verify_in_turn, progress=lambda *_: stop()))
             stop()
             yield
 
