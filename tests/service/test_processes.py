@@ -389,6 +389,24 @@ def test_a_start_that_fails_begins_no_process(opened, models, monkeypatch):
     assert begun == [service._writer, service._reader, service._verifier]
 
 
+def test_a_start_whose_last_process_cannot_begin_leaves_nothing_and_can_be_tried_again(tmp_path, models, monkeypatch):
+    service = ErasureService(models, tmp_path / "ledger", signer=KEY, operator_key=OPERATOR, processes=True)
+    begin, pids = service._verifier.begin, []
+
+    def failing():
+        pids.extend((service._writer.pid, service._reader.pid))
+        raise UnknownOutcomeError("could not begin.")
+
+    monkeypatch.setattr(service._verifier, "begin", failing)
+    with pytest.raises(UnknownOutcomeError, match="could not begin"):
+        service.start()
+    assert all(map(gone, pids))
+    assert not service.health().ready
+    monkeypatch.setattr(service._verifier, "begin", begin)
+    with service:
+        assert service.health().ready
+
+
 def test_no_identity_is_in_command_lines_environments_or_output_of_the_processes(aside, capfd, tmp_path):
     for i in range(3):
         asked(aside, f"canary-{i}")

@@ -155,9 +155,16 @@ class ErasureService:
         with self._starting:
             if self._ledger is not None:
                 raise BusyError("the service is running already.")
-            self._recover()
-            for process in (self._writer, self._reader, self._verifier):  # now that nothing can fail
-                process.begin()
+            try:
+                self._recover()
+                for process in (self._writer, self._reader, self._verifier):  # now that all can be read
+                    process.begin()
+            except BaseException:  # so that it can be tried again
+                self._end_processes()
+                ledger, self._ledger = self._ledger, None
+                if ledger is not None:
+                    ledger.close()
+                raise
             if threads:
                 for rounds in self._rounds:
                     rounds.start()
