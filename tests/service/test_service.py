@@ -31,6 +31,7 @@ from erasable.operations.inspect import inspect
 from erasable.service.rounds import Rounds
 from erasable.service.service import ErasureService
 from erasable.service.settings import Settings
+from erasable.service.suppression import SuppressionList
 from erasable.store import Disk, read_journal
 from tests.service.conftest import KEY, OPERATOR, TYPES, asked, saved
 from tests.waiting import PATIENCE, until
@@ -367,6 +368,26 @@ def test_commits_while_a_state_is_verified_hide_no_restored_file_and_hold_up_no_
     else:
         service.worker.sign()
         assert service.receipts(name).keys() == {"left", "right"}
+
+
+def test_whose_erasure_is_going_on_holds_up_no_receipt_of_an_earlier_run(opened, tmp_path, monkeypatch):
+    """They are on the list a moment before they are forgotten."""
+    service = opened(suppression=SuppressionList(tmp_path / "list", OPERATOR))
+    name = asked(service, "person-3")
+    service.worker.commit()
+    service._rounds = []  # it stops without another try
+    service = opened(suppression=SuppressionList(tmp_path / "list", OPERATOR))
+    forget, signed = ModelFile.forget_together, []
+
+    def signing_first(self, requests, **options):
+        signed.append(service.worker.sign())
+        return forget(self, requests, **options)
+
+    monkeypatch.setattr(ModelFile, "forget_together", signing_first)
+    asked(service, "person-4")
+    service.worker.commit()
+    assert signed == [2, 0]
+    assert service.receipts(name).keys() == {"left", "right"}
 
 
 def test_a_model_restored_before_a_commit_and_a_crash_is_not_signed_for_either(opened, models):

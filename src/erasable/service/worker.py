@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from copy import copy
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -121,6 +122,7 @@ class Worker:
         self._clock, self._snapshots, self._suppression, self._send = clock, snapshots, suppression, send
         self._verify, self._verify_in_turn = verify, verify_in_turn
         self._wait, self._passed = wait, passed
+        self._listed = copy(suppression)  # all whom earlier runs erased; not those whose erasure is going on
         self._access: dict[str, tuple[datetime, tuple[Identity, ...]]] = {}
         self._unsigned: dict[str, tuple[Identity, ...]] = {}  # whom erasures named that owe receipts; in memory alone
         self._tries: dict[tuple[str, str, State], _Tries] = {}
@@ -250,7 +252,7 @@ class Worker:
         known = [e for e in owed if e.key in self._unsigned]
         earlier = [e for e in owed if e.key not in self._unsigned]
         named = [self._unsigned[e.key] for e in known]
-        found = verify(path, named, self._suppression if earlier else None)
+        found = verify(path, named, self._listed if earlier else None)
         gone = [e for e, stored in zip(known, found.stores, strict=True) if not stored]
         return found, gone if found.stores_listed else gone + earlier
 
