@@ -18,7 +18,7 @@ import pytest
 
 from erasable import ErasableClassifier, ErasableKernelClassifier, ErasableRegressor, ModelFile
 from erasable.audit.receipts import check_receipt
-from erasable.errors import StoreError, UnknownOutcomeError, VerificationError
+from erasable.errors import BusyError, StoreError, UnknownOutcomeError, VerificationError
 from erasable.models.files import read_model
 from erasable.operations.requests import Request
 from erasable.service.beside import Beside, Parcel
@@ -124,6 +124,37 @@ def test_tables_digests_and_answers_to_access_are_read_in_another_process(aside,
         aside.read(read_blocks, kind, body, None, columns, (), 10**6, 100, stop=enough)
     monkeypatch.undo()
     assert {f"new-{i}" for i in range(5)} <= rows(models["left"])
+
+
+def killing_itself(marks, progress):
+    """Hands on two blocks, and is killed between them as often as there are marks."""
+    progress(Parcel.of("first"))
+    for mark in map(Path, marks):
+        if mark.exists():
+            mark.unlink()
+            os.kill(os.getpid(), signal.SIGKILL)
+    progress(Parcel.of("second"))
+
+
+def test_a_reader_that_is_killed_after_it_handed_on_blocks_hands_on_none_twice(aside, tmp_path):
+    marks = [tmp_path / f"mark-{i}" for i in range(2)]
+    marks[0].touch()
+    blocks = aside.read(killing_itself, list(map(str, marks)), stop=lambda: None)
+    assert [block.opened() for block in blocks] == ["first", "second"]
+    for mark in marks:
+        mark.touch()
+    with pytest.raises(BusyError, match="nothing was done"):
+        aside.read(killing_itself, list(map(str, marks)), stop=lambda: None)
+    assert len(aside.read(killing_itself, list(map(str, marks)), stop=lambda: None)) == 2
+
+
+def test_a_question_that_nobody_answers_changed_nothing(aside):
+    aside._reader._patience = 0.3
+    os.kill(aside._reader.pid, signal.SIGSTOP)
+    with pytest.raises(BusyError, match="nothing was done"):
+        aside.digest("left")
+    aside._reader._patience = PATIENCE
+    assert aside.digest("left") == ModelFile(aside._files["left"].path).verify().digest
 
 
 def enough():
@@ -356,6 +387,24 @@ def test_a_start_that_fails_begins_no_process(opened, models, monkeypatch):
     models["left"].write_bytes(good)
     service = opened(processes=True)
     assert begun == [service._writer, service._reader, service._verifier]
+
+
+def test_a_start_whose_last_process_cannot_begin_leaves_nothing_and_can_be_tried_again(tmp_path, models, monkeypatch):
+    service = ErasureService(models, tmp_path / "ledger", signer=KEY, operator_key=OPERATOR, processes=True)
+    begin, pids = service._verifier.begin, []
+
+    def failing():
+        pids.extend((service._writer.pid, service._reader.pid))
+        raise UnknownOutcomeError("could not begin.")
+
+    monkeypatch.setattr(service._verifier, "begin", failing)
+    with pytest.raises(UnknownOutcomeError, match="could not begin"):
+        service.start()
+    assert all(map(gone, pids))
+    assert not service.health().ready
+    monkeypatch.setattr(service._verifier, "begin", begin)
+    with service:
+        assert service.health().ready
 
 
 def test_no_identity_is_in_command_lines_environments_or_output_of_the_processes(aside, capfd, tmp_path):

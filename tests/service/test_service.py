@@ -9,6 +9,7 @@ import threading
 import time
 import uuid
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -30,6 +31,7 @@ from erasable.operations.inspect import inspect
 from erasable.service.rounds import Rounds
 from erasable.service.service import ErasureService
 from erasable.service.settings import Settings
+from erasable.service.suppression import SuppressionList
 from erasable.store import Disk, read_journal
 from tests.service.conftest import KEY, OPERATOR, TYPES, asked, saved
 from tests.waiting import PATIENCE, until
@@ -318,6 +320,73 @@ def test_a_model_restored_after_a_crash_is_not_signed_for_until_the_operator_vou
     ModelFile(models["left"]).forget(subjects=["person-3"])
     service = opened(settings=Settings(identity_types=TYPES, vouch=True))
     service.worker.sign()
+    assert service.receipts(name).keys() == {"left", "right"}
+
+
+def test_a_model_restored_between_a_start_and_its_first_signatures_is_not_signed_for(opened, models):
+    backup = models["left"].read_bytes()
+    service = opened()
+    name = asked(service, "person-3")
+    service.worker.commit()
+    good, service._rounds = models["left"].read_bytes(), []  # it stops without another try
+    service = opened()  # the file is ours
+    models["left"].write_bytes(backup)
+    with pytest.raises(VerificationError, match="left is not the file that was last committed here"):
+        service.worker.sign()
+    assert service.entry(name).receipts == {"right"}
+    models["left"].write_bytes(good)
+    assert service.worker.sign() == 1  # the file that was verified is ours again
+
+
+@pytest.mark.parametrize("restored", [False, True])
+def test_commits_while_a_state_is_verified_hide_no_restored_file_and_hold_up_no_receipt(opened, models, restored):
+    backup = models["left"].read_bytes()
+    service = opened()
+    name = asked(service, "person-3")
+    service.worker.commit()
+    service._rounds = []  # it stops without another try
+    service = opened()
+    verify = service.worker._verify
+
+    def committing(path, named, listed):
+        """Verifies what was committed from the older file, or what is replaced by a commit since."""
+        if restored:
+            models["left"].write_bytes(backup)
+            asked(service, "person-4")
+            service.worker.commit()
+        found = verify(path, named, listed)
+        asked(service, "person-5")
+        service.worker.commit()
+        return found
+
+    service.worker._verify = lambda path, *given: (committing if "left" in path else verify)(path, *given)
+    if restored:
+        with pytest.raises(VerificationError, match="for 1 requests that an earlier run completed"):
+            service.worker.sign()
+        assert "person-3" in people(models["left"])
+        assert service.entry(name).receipts == {"right"}
+    else:
+        service.worker.sign()
+        assert service.receipts(name).keys() == {"left", "right"}
+
+
+def test_whose_erasure_is_going_on_holds_up_no_receipt_of_an_earlier_run(opened, tmp_path, monkeypatch):
+    """They are on the list a moment before they are forgotten."""
+    service = opened(suppression=SuppressionList(tmp_path / "list", OPERATOR))
+    name = asked(service, "person-3")
+    service.worker.commit()
+    service._rounds = []  # it stops without another try
+    service = opened(suppression=SuppressionList(tmp_path / "list", OPERATOR))
+    forget, signed = ModelFile.forget_together, []
+
+    def signing_first(self, requests, **options):
+        signed.append(service.worker.sign())
+        return forget(self, requests, **options)
+
+    monkeypatch.setattr(ModelFile, "forget_together", signing_first)
+    asked(service, "person-4")
+    service.worker.commit()
+    assert signed == [2, 0]
     assert service.receipts(name).keys() == {"left", "right"}
 
 
@@ -702,6 +771,31 @@ def test_learning_waits_for_no_verification_in_its_turn_and_comes_before_the_nex
     assert service.entry(first).receipts == {"left"}
 
 
+@pytest.mark.parametrize("processes", [False, True])
+def test_nobody_verifies_in_the_turn_of_one_who_has_gone(opened, monkeypatch, processes):
+    service = opened(processes=processes)
+    verify, late = service.worker._verify, []
+
+    def committing(*given):
+        found = verify(*given)
+        late.append(asked(service, "person-4"))
+        service.worker.commit()
+        return found
+
+    def stop():
+        if late:
+            raise TimeoutError("gone")
+
+    monkeypatch.setattr(service.worker, "_verify", committing)
+    first = asked(service)
+    service.worker.commit()
+    with pytest.raises(TimeoutError, match="gone"):
+        service.learn("left", [], stop=stop)
+    assert (service.entry(first).receipts, service.entry(late[0]).receipts) == ({"left"}, frozenset())
+    monkeypatch.undo()
+    assert service.worker.sign() == 3  # the turns are free
+
+
 def test_whoever_waits_for_a_verification_before_learning_keeps_nobody_from_committing(service, monkeypatch):
     begun, busy, verify = threading.Event(), threading.Event(), service.worker._verify
 
@@ -832,3 +926,18 @@ def test_what_was_verified_for_a_receipt_counts_as_the_last_verification(service
     service.worker.commit()
     assert service.verification("left") == found
     assert found.report.digest != service.digest("left")  # it has changed since
+
+
+@pytest.mark.parametrize("content", [None, b"no model"])
+def test_what_is_learnt_is_said_to_be_whatever_became_of_the_file_of_another_model(service, models, content):
+    models["left"].unlink()
+    if content is not None:
+        models["left"].write_bytes(content)
+    version = service.snapshot("right").version
+    block = SimpleNamespace(X=np.ones((1, 3)), y=[True], ids=["new"], subjects=["person-new"])
+    assert service.learn("right", [block]).rows == 1
+    assert "new" in rows(models["right"])
+    assert service.snapshot("right").version != version  # though the other comes before it
+    notice = next(rounds for rounds in service._rounds if rounds.what == "notice")
+    notice.once()
+    assert "could not notice" in service.health().problem

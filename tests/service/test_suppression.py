@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
+import pickle
 from datetime import UTC, datetime
 
 import numpy as np
@@ -48,6 +49,25 @@ def test_the_list_lasts_holds_no_names_and_needs_its_key(listed, tmp_path):
     assert again.holds("subject", "canary-ann")
     with pytest.raises(InputError, match="another operator's key"):
         SuppressionList(tmp_path / "suppressed.list", b"x" * 32)
+
+
+def crossed(listed):
+    """The list as another process gets it, and how much of it went by itself."""
+    apart = []
+    head = pickle.dumps(listed, 5, buffer_callback=apart.append)
+    return pickle.loads(head, buffers=apart), len(head), [len(part.raw()) for part in apart]
+
+
+def test_it_crosses_to_another_process_in_one_piece_as_it_is_then(listed):
+    for count in (0, 1, 1000):
+        listed.add([Identity("subject", "raw", f"person-{i}") for i in range(count)], datetime.now(UTC))
+        found, head, apart = crossed(listed)
+        assert len(found) == len(listed) >= count
+        assert all(found.holds("subject", f"person-{i}") for i in range(count))
+        assert not found.holds("subject", "person-1000")
+        assert head < 1000
+        assert len(apart) == 1
+        assert len(pickle.loads(pickle.dumps(found, 5))) == len(listed)  # in a message with the rest, and once more
 
 
 def test_rows_are_those_of_ids_or_of_any_subject(listed):

@@ -65,7 +65,7 @@ class Line:
         digest = hashlib.sha256(" ".join(people).encode()).hexdigest()
         VERIFIED[digest] = people
         stores = tuple(any(who.value in people for who in named) for named in groups)
-        return Verified(VerifyReport(len(people), 0, 0, digest), "exact", stores, False)
+        return Verified(VerifyReport(len(people), 0, 0, digest), "exact", stores, False, checksum(people))
 
 
 def checksum(people: list[str]) -> str:

@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 _PATIENCE = 3600.0  # seconds without a sign of life
 _AGAIN = "It is begun anew, and asked again, with the next round."
-_APART = 2**16  # bytes: what is longer crosses by itself, without being copied
+APART = 2**16  # bytes: what is longer crosses by itself, without being copied
 # What the interpreter was told to leave alone, its processes leave alone too; where modules are found, they are told.
 _FLAGS = {"ignore_environment": "-E", "no_user_site": "-s", "no_site": "-S"}
 # It stands back, and keeps to its processors, before it imports anything: whoever began it may be in a hurry.
@@ -70,6 +70,9 @@ class Parcel:
     def opened(self) -> Any:
         """What was packed."""
         return pickle.loads(bytes(self))
+
+    def __len__(self) -> int:
+        return sum(map(len, self._parts))
 
     def __bytes__(self) -> bytes:
         return b"".join(self._parts)
@@ -295,9 +298,9 @@ def _send(line: Connection[Any, Any], what: Any) -> None:
     apart: list[memoryview] = []
 
     def is_short(part: pickle.PickleBuffer) -> bool:
-        if len(part.raw()) >= _APART:
+        if len(part.raw()) >= APART:
             apart.append(part.raw())
-        return len(part.raw()) < _APART
+        return len(part.raw()) < APART
 
     head = pickle.dumps(what, 5, buffer_callback=is_short)
     line.send_bytes(len(apart).to_bytes(4, "big") + head)

@@ -23,7 +23,7 @@ from erasable.service.entries import Entry, Kind, State, as_record, check_id, fr
 from erasable.service.epochs import Epochs
 from erasable.service.folder import taken
 from erasable.service.identities import Identity
-from erasable.service.lineage import Lineage
+from erasable.service.lineage import Lineage, Marks
 from erasable.service.settings import Settings
 from erasable.store import REAL_DISK, Disk, Journal, read_journal, read_record, rewrite_journal
 
@@ -269,6 +269,16 @@ class Ledger:
                 for entry in self.owing():
                     if entry.owes(model):
                         self._known(entry.with_doubt(model))
+
+    def marks(self, model: str) -> Marks:
+        """What is known now of the files that were committed; see ``is_ours``."""
+        with self._past_turn:
+            return self._lineage.of(model)
+
+    def is_ours(self, model: str, checksum: str, before: Marks) -> bool:
+        """Whether a file that was read since ``before`` was known was one that was committed here."""
+        with self._past_turn:
+            return self._lineage.is_ours(model, checksum, before)
 
     def announce(self, model: str, before: str, after: str) -> None:
         """The file of a model is going to be replaced, by the checksums; durable on return, under the file's lock.

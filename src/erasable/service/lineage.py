@@ -18,6 +18,8 @@ from typing import Any
 
 from erasable.store import Record
 
+Marks = tuple[dict[str, str], ...]
+
 
 class Lineage:
     """The marks of each model since its last completion, the newest last."""
@@ -55,9 +57,13 @@ class Lineage:
         """Whether a mark is still one to compare with."""
         return record in self._marks.get(record["model"], ())
 
-    def is_ours(self, model: str, checksum: str | None) -> bool:
-        """Whether a file with this checksum is one of those that were marked."""
-        marks = self._marks.get(model, ()) if checksum is not None else ()
+    def of(self, model: str) -> Marks:
+        """The marks of a model at this moment."""
+        return tuple(self._marks.get(model, ()))
+
+    def is_ours(self, model: str, checksum: str | None, before: Marks = ()) -> bool:
+        """Whether a file with this checksum is one of those that were marked, or of those before."""
+        marks = (*before, *self.of(model)) if checksum is not None else ()
         return any(hmac.compare_digest(m["mark"], self._hmac(model, str(checksum), m["salt"])) for m in marks)
 
     def is_waiting_for(self, model: str, checksum: str) -> bool:

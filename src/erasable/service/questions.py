@@ -25,12 +25,15 @@ class Verified:
         Of each group of identities that was asked about, whether it stores anything of one of them.
     stores_listed : bool
         Whether it stores anything of somebody on the suppression list that was asked about.
+    checksum : str
+        Of the file that it was read from.
     """
 
     report: VerifyReport
     guarantee: str
     stores: tuple[bool, ...]
     stores_listed: bool
+    checksum: str
 
 
 #: Verifies the model in a file, and asks it about groups of identities and a suppression list.
@@ -44,11 +47,11 @@ def verified(
     progress: Callable[[int, int], None] | None = None,
 ) -> Verified:
     """The model in a file, read once: the state that is verified is that which is asked."""
-    model, _ = read_model(path)
+    model, checksum = read_model(path)
     guarantee = " ".join(str(model.guarantee).split())
     report = model.verify(progress)
     stores = tuple(any(keys_in(model, group)) for group in named)
-    return Verified(report, guarantee, stores, listed is not None and any(listed.stored_in(model)))
+    return Verified(report, guarantee, stores, listed is not None and any(listed.stored_in(model)), checksum)
 
 
 def stored_in(path: str, identities: Sequence[Identity]) -> StoredRows:

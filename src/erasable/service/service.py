@@ -7,12 +7,13 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from erasable.audit.keys import PrivateKey, PublicKey
-from erasable.errors import BusyError, ConfigurationError, UnknownRequestError
+from erasable.errors import BusyError, ConfigurationError, ErasableError, UnknownOutcomeError, UnknownRequestError
 from erasable.models.access import StoredRows
 from erasable.models.files import checksum_at
 from erasable.models.reports import LearnReport
@@ -31,6 +32,8 @@ from erasable.service.suppression import SuppressionList
 from erasable.service.verifications import Verification, Verifications
 from erasable.service.worker import Send, Worker
 from erasable.store import doubt_about_blocks, locked
+
+T = TypeVar("T")
 
 _PURGES = 600.0  # seconds
 _WRITER_NICENESS, _READER_NICENESS, _VERIFIER_NICENESS = 10, 10, 19
@@ -152,9 +155,16 @@ class ErasureService:
         with self._starting:
             if self._ledger is not None:
                 raise BusyError("the service is running already.")
-            self._recover()
-            for process in (self._writer, self._reader, self._verifier):  # now that nothing can fail
-                process.begin()
+            try:
+                self._recover()
+                for process in (self._writer, self._reader, self._verifier):  # now that all can be read
+                    process.begin()
+            except BaseException:  # so that it can be tried again
+                self._end_processes()
+                ledger, self._ledger = self._ledger, None
+                if ledger is not None:
+                    ledger.close()
+                raise
             if threads:
                 for rounds in self._rounds:
                     rounds.start()
@@ -183,7 +193,7 @@ class ErasureService:
             self._suppression,
             self._send,
             verify=partial(self._verifier, verified, progress=_is_alive),
-            verify_in_turn=partial(self._writer, verified, progress=_is_alive),  # nothing else is asked of it then
+            verify_in_turn=partial(self._writer, verified),  # nothing else is asked of it then
             wait=lambda: self._rounds[0].until_next(),
             passed=self._verifications.passed,
         )
@@ -275,7 +285,9 @@ class ErasureService:
     def stored_of(self, request_id: str, controller: str = "", *, others: bool = True) -> dict[str, StoredRows]:
         """The answer to a completed request for access, by model, as stored now; see ``Worker.asked_by``."""
         who = self.worker.asked_by(self._running().entry(request_id, controller, others=others))
-        return {name: self._reader(stored_in, file.path, who) for name, file in self._files.items()}
+        return {
+            name: self._read(partial(self._reader, stored_in, file.path, who)) for name, file in self._files.items()
+        }
 
     def purge(self, before: datetime) -> int:
         """See ``Ledger.purge``."""
@@ -308,15 +320,34 @@ class ErasureService:
             Such as can be pickled.
         stop : callable
             Called whenever that is; what it raises ends it.
+
+        Raises
+        ------
+        BusyError
+            When the process died, was asked once more from the beginning, and died again.
         """
-        found: list[Parcel] = []
 
-        def take(*blocks: Parcel) -> None:
-            stop()
-            found.extend(blocks)
+        def blocks() -> list[Parcel]:
+            found: list[Parcel] = []
 
-        self._reader(function, *given, progress=take)
-        return found
+            def take(*blocks: Parcel) -> None:
+                stop()
+                found.extend(blocks)
+
+            self._reader(function, *given, progress=take, again=False)
+            return found
+
+        try:
+            return blocks()
+        except UnknownOutcomeError:  # the process died: what it had handed on comes again
+            return self._read(blocks)
+
+    def _read(self, question: Callable[[], T]) -> T:
+        """What a question to the reader gives; where nobody answered, nothing was done."""
+        try:
+            return question()
+        except UnknownOutcomeError as error:
+            raise BusyError("the process that reads ended while it worked, and nothing was done: try again.") from error
 
     def learn(
         self, name: str, blocks: Iterable[Any], *, stop: Callable[[], None] = lambda: None, **options: Any
@@ -339,7 +370,8 @@ class ErasureService:
             options["suppressed"] = self._suppression.rows_of
         with self.worker.learning(name, stop):
             report = file.learn(read, stop, **options)
-        self._snapshots.refresh()
+        with suppress(ErasableError):  # it is learnt, whatever becomes of the files: the next round says what is wrong
+            self._snapshots.refresh()
         return report
 
     def verify(self, name: str) -> Verification:
@@ -358,7 +390,7 @@ class ErasureService:
 
     def digest(self, name: str) -> str:
         """Digest of the state that the file holds now. For auditors alone."""
-        return self._reader(digest_in, self._file(name).path)
+        return self._read(partial(self._reader, digest_in, self._file(name).path))
 
     def health(self) -> Health:
         """How it is."""

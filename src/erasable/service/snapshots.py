@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from erasable.errors import StoreError, UnknownRequestError
+from erasable.errors import ErasableError, StoreError, UnknownRequestError
 from erasable.models.model import Model
 
 
@@ -72,14 +72,22 @@ class Snapshots:
         return found
 
     def refresh(self, predictor: Callable[[File], Model] = lambda file: file.predictor()) -> list[str]:
-        """Take over what was written to disk, by whomever; the names of what was."""
-        written = []
+        """Take over what was written to disk, by whomever; the names of what was.
+
+        A file that cannot be read keeps no other from being taken over: what was wrong is raised in the end.
+        """
+        written, problems = [], []
         with self._turn:
             for name, file in self._files.items():
-                if (facts := _facts(file.path)) != self._seen.get(name):
-                    self._newest[name] = Snapshot(name, self._draw(), predictor(file))
-                    self._seen[name] = facts
-                    written.append(name)
+                try:
+                    if (facts := _facts(file.path)) != self._seen.get(name):
+                        self._newest[name] = Snapshot(name, self._draw(), predictor(file))
+                        self._seen[name] = facts
+                        written.append(name)
+                except ErasableError as error:
+                    problems.append(error)
+        if problems:
+            raise problems[0]
         return written
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
+import pickle
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -74,16 +75,22 @@ class SuppressionList:
         self._turn = threading.Lock()
         found = [record for _, _, record in read_journal(self._path)]
         self._marks = {record["hmac"] for record in found if "hmac" in record}
+        self._packed: bytes | None = None  # all marks, since the last one was added
         self._key_mark = hmac.new(key, b"the key of a suppression list", hashlib.sha256).hexdigest()
         if any(record["key"] != self._key_mark for record in found if "key" in record):
             raise InputError("the suppression list was made with another operator's key: give that one.")
 
     def __getstate__(self) -> dict[str, Any]:
-        with self._turn:  # what is known here, for another process: the file may not be there any more
-            return {"_path": self._path, "_key": self._key, "_key_mark": self._key_mark, "_marks": set(self._marks)}
+        """What is known here, for another process: the file may not be there any more."""
+        with self._turn:
+            if self._packed is None:
+                self._packed = " ".join(self._marks).encode()
+            marks = pickle.PickleBuffer(self._packed)
+            return {"_path": self._path, "_key": self._key, "_key_mark": self._key_mark, "_packed": marks}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _turn=threading.Lock())
+        marks = set(bytes(state["_packed"]).decode().split())
+        self.__dict__.update(state, _turn=threading.Lock(), _marks=marks, _packed=None)
 
     def __len__(self) -> int:
         return len(self._marks)
@@ -101,6 +108,7 @@ class SuppressionList:
                 finally:
                     journal.close()
                 self._marks.update(fresh)
+                self._packed = None
 
     def holds(self, role: Role, key: Key) -> bool:
         """Whether an id or a subject is on the list, in whatever format it was named."""

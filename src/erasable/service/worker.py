@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from copy import copy
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -93,7 +94,8 @@ class Worker:
     suppression : SuppressionList, optional
     send : callable, optional
     verify, verify_in_turn : callables
-        Verify the model in a file; the second while models are kept from changing, so that it must not have to wait.
+        Verify the model in a file; the second while models are kept from changing, so that it must not have to wait,
+        and with a ``progress`` that may raise.
     wait : callable
         Called when an erasure is durable in all models, before anybody is told: returns at a time that tells nothing of
         how long that took, which depends on whether anybody was stored.
@@ -112,7 +114,7 @@ class Worker:
         suppression: SuppressionList | None = None,
         send: Send | None = None,
         verify: Verify = verified,
-        verify_in_turn: Verify = verified,
+        verify_in_turn: Callable[..., Verified] = verified,
         wait: Callable[[], object] = lambda: None,
         passed: Callable[[str, datetime, VerifyReport], object] = lambda *_: None,
     ) -> None:
@@ -120,6 +122,7 @@ class Worker:
         self._clock, self._snapshots, self._suppression, self._send = clock, snapshots, suppression, send
         self._verify, self._verify_in_turn = verify, verify_in_turn
         self._wait, self._passed = wait, passed
+        self._listed = copy(suppression)  # all whom earlier runs erased; not those whose erasure is going on
         self._access: dict[str, tuple[datetime, tuple[Identity, ...]]] = {}
         self._unsigned: dict[str, tuple[Identity, ...]] = {}  # whom erasures named that owe receipts; in memory alone
         self._tries: dict[tuple[str, str, State], _Tries] = {}
@@ -174,7 +177,7 @@ class Worker:
             with self._signing(stop):
                 self._sign([name], self._verify)  # mostly all that is owed
                 turn.enter_context(self.turn(stop))
-                self._sign([name], self._verify_in_turn)
+                self._sign([name], partial(self._verify_in_turn, progress=lambda *_: stop()))
             stop()
             yield
 
@@ -199,14 +202,15 @@ class Worker:
             owed = [e for e in self._ledger.owing() if e.owes(name)]
             if not owed:
                 continue
-            doubtful = [e for e in owed if self._is_doubtful(e, name)]
+            marks, started = self._ledger.marks(name), self._clock()
             try:
-                known, started = [e for e in owed if e not in doubtful], self._clock()
-                found, gone = self._verified_without(self._files[name].path, known, verify)
+                found, gone = self._verified_without(self._files[name].path, owed, verify)
                 self._passed(name, started, found.report)
             except ErasableError as error:  # the other models sign all the same
                 problems.append(error)
                 continue
+            doubtful = self._doubtful(owed, name, self._ledger.is_ours(name, found.checksum, marks))
+            gone = [e for e in gone if e.key not in doubtful]
             if back := len(owed) - len(doubtful) - len(gone):
                 problems.append(VerificationError(_BACK.format(name=name, back=back)))
             if doubtful:
@@ -233,17 +237,22 @@ class Worker:
             raise problems[0]
         return signed
 
-    def _is_doubtful(self, entry: Entry, model: str) -> bool:
-        """Whether nothing is known of whom it named, of an earlier run, and the file is not the one of its commit."""
-        vouched = self._suppression is not None or self._settings.vouch
-        return model in entry.doubted and entry.key not in self._unsigned and not vouched
+    def _doubtful(self, owed: list[Entry], model: str, ours: bool) -> set[str]:
+        """Keys of those of an earlier run, of whom nothing is known, where the file is not the one of their commit.
+
+        That is the file which was read and, since it was written over meanwhile perhaps, those that it came from.
+        """
+        if self._suppression is not None or self._settings.vouch:
+            return set()
+        in_doubt = {e.key for e in self._ledger.owing() if model in e.doubted}
+        return {e.key for e in owed if e.key not in self._unsigned and (not ours or e.key in in_doubt)}
 
     def _verified_without(self, path: str, owed: list[Entry], verify: Verify) -> tuple[Verified, list[Entry]]:
         """A state, and the erasures whose people it does not store; of those before the last start, a list says so."""
         known = [e for e in owed if e.key in self._unsigned]
         earlier = [e for e in owed if e.key not in self._unsigned]
         named = [self._unsigned[e.key] for e in known]
-        found = verify(path, named, self._suppression if earlier else None)
+        found = verify(path, named, self._listed if earlier else None)
         gone = [e for e, stored in zip(known, found.stores, strict=True) if not stored]
         return found, gone if found.stores_listed else gone + earlier
 

@@ -119,9 +119,9 @@ def site(tmp_path_factory, rsa_files):
 
 @contextlib.contextmanager
 def serving(app, **options):
-    """The address of a server in a thread, on a free port."""
+    """The address of a server in a thread, on a free port, which is given what the real one is given."""
     options = {"log_config": None, "access_log": False, "server_header": False, **options}
-    server = uvicorn.Server(uvicorn.Config(app, port=0, **options))
+    server = uvicorn.Server(uvicorn.Config(getattr(app, "middleware_stack", app), port=0, **options))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     until(lambda: server.started)

@@ -6,10 +6,14 @@ import os
 import re
 import shutil
 import uuid
+from datetime import UTC, datetime
 
 import httpx
 import pytest
 
+from erasable.audit.keys import new_key
+from erasable.audit.receipts import make_receipt
+from erasable.errors import BusyError, StoreError
 from erasable.models.access import StoredRow, StoredRows
 from erasable.schemas import Told
 from tests.service.http.conftest import PEOPLE
@@ -255,3 +259,25 @@ def test_a_revoked_token_is_signed_out(site, visitor):
     assert visitor.get("/").status_code == 200
     revoke_token(tokens, "leaver")
     assert visitor.get("/").status_code == 303
+
+
+@pytest.mark.parametrize("error", [StoreError("could not read /canary"), BusyError("/canary"), MemoryError("canary")])
+def test_a_receipt_is_not_to_blame_where_the_state_cannot_be_read(site, visitor, monkeypatch, error):
+    def failing(name):
+        raise error
+
+    visitor.enter(site.tokens["all"])
+    form = re.search(r'name="form" value="([^"]+)"', visitor.get("/receipts").text)[1]
+    key = new_key()
+    now = datetime.now(UTC)
+    given = {"request_id": str(uuid.uuid4()), "requested_at": now, "completed_at": now, "guarantee": "exact"}
+    text = make_receipt(key, state_before=None, state_after="0" * 64, format_version=1, **given)
+    assert visitor.post("/receipts", data={"form": form, "text": text}).status_code == 400  # of another key
+    monkeypatch.setattr("erasable.service.http.console.check_receipt", lambda *_: None)
+    monkeypatch.setattr(site.service, "digest", failing)
+    answer = visitor.post("/receipts", data={"form": form, "text": text})
+    assert (answer.status_code, answer.headers["content-type"]) == (503, "text/html; charset=utf-8")
+    assert "canary" not in answer.text
+    state = site.as_("audit").get("/v1/state")
+    assert (state.status_code, "Retry-After" in state.headers) == (503, True)
+    assert "not known" not in state.json()["detail"]

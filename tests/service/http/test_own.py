@@ -239,3 +239,39 @@ def test_a_model_with_a_schema_has_as_many_features_as_the_schema_makes(tmp_path
         digest=lambda name: "0" * 64,
     )
     assert model_state(service, "raw", tmp_path / "raw.erasable").features == schema.n_features_out
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "form"),
+    [
+        ("GET", "/nowhere", 404, "application/problem+json"),
+        ("GET", "/v2/nowhere", 404, "application/json"),
+        ("GET", "/v1/learn", 405, "application/problem+json"),
+        ("DELETE", "/invocations", 405, "application/problem+json"),
+    ],
+)
+def test_addresses_that_lead_nowhere_are_answered_in_the_form_of_their_neighbours(site, method, path, status, form):
+    answer = site.plain.request(method, path)
+    assert (answer.status_code, answer.headers["content-type"]) == (status, form)
+    assert {"detail", "error"} & answer.json().keys()
+
+
+def test_parts_of_a_body_are_put_together_to_such_as_cross_by_themselves(site, monkeypatch):
+    body, crossed = lines(0, n=2, people="parts@example.org").encode(), []
+    read = site.service.read
+
+    def watched(function, kind, parcel, *given, **options):
+        crossed.append([len(part) for part in parcel._parts])
+        return read(function, kind, parcel, *given, **options)
+
+    monkeypatch.setattr(site.service, "read", watched)
+    blank = b" \n" * 40_000
+    parts = [blank[at : at + 1000] for at in range(0, len(blank), 1000)] + [body]
+    answer = site.as_("learn").post(
+        "/v1/learn?model=named&id=key&subject=who&skip_known=true",
+        content=iter(parts),
+        headers={"Content-Type": "application/jsonl"},
+    )
+    assert answer.status_code == 200, answer.text
+    assert sum(crossed[0]) == len(blank) + len(body)
+    assert all(size >= 2**16 for size in crossed[0][:-1])

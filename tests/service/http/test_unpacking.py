@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 import signal
 from contextlib import suppress
@@ -15,7 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from erasable.errors import InputError
+from erasable.service.beside import Parcel
 from erasable.service.http import unpacking
+from erasable.service.http.learning import read_blocks
 from erasable.service.http.problems import Refused
 from erasable.service.http.unpacking import check_unpacked
 from erasable.service.tokens import make_token
@@ -61,6 +64,23 @@ def view_bomb(n=50_000):
 def most_memory(process):
     found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{process.pid}/status").read_text())
     return int(found[1]) * 1024
+
+
+@pytest.mark.parametrize("columns", [1, 100])
+def test_bits_are_refused_where_they_would_be_too_many_bytes_as_numbers(columns):
+    table = {f"f{i}": pa.array(np.zeros(20_000, bool)) for i in range(columns)}
+    body = streamed(pa.table(table | {"label": pa.array(np.arange(20_000) % 2 == 0)}))
+    most, handed = 2**20, []
+    given = "application/vnd.apache.arrow.stream", Parcel(body), None, {"label": "label"}, (), most, 20_000
+    if columns == 1:
+        read_blocks(*given, lambda *blocks: handed.extend(blocks))
+        assert sum(len(block.opened().y) for block in handed) == 20_000
+    else:
+        check_unpacked(body, most, 20_000)
+        with pytest.raises(Refused, match="as numbers") as refused:
+            read_blocks(*given, lambda *blocks: handed.extend(blocks))
+        assert refused.value.status == 413
+    assert sum(len(bytes(block)) for block in handed) <= 2 * most
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="how much memory a process took is read from /proc")
@@ -143,3 +163,41 @@ def test_what_is_no_stream_is_refused_whatever_it_is():
     runs = pa.RunEndEncodedArray.from_arrays(ends, pa.array(["x", "y"]))
     with pytest.raises(InputError, match="type"):
         check_unpacked(streamed(pa.table({"a": runs})), 10**4, 10)
+
+
+def read_lines(body, most_rows, most_bytes=2**20):
+    """How often a sign of life came, and how many rows."""
+    calls = []
+    read_blocks(
+        "application/jsonl", Parcel(body), None, {"label": "label"}, (), most_bytes, most_rows,
+        lambda *blocks: calls.append(blocks),
+    )  # fmt: skip
+    return len(calls), sum(len(block.opened().y) for blocks in calls for block in blocks)
+
+
+def test_lines_that_lack_what_the_first_one_has_are_refused_where_they_would_be_too_many_cells():
+    names = {f"f{i}": 0 for i in range(100)} | {"label": True}
+    first = json.dumps(names).encode() + b"\n"
+    with pytest.raises(Refused, match="cells") as refused:
+        read_lines(first + b"{}\n" * 10_000, 20_000)
+    assert refused.value.status == 413
+    few = 2**20 // 8 // len(names)
+    assert read_lines(first * few, few, 2**20)[1] == few
+
+
+def test_while_lines_become_columns_whoever_waits_is_asked():
+    line = json.dumps({f"f{i}": 0 for i in range(50)} | {"label": True}).encode() + b"\n"
+    calls, rows = read_lines(line * 5000, 5000, 2**22)
+    assert rows == 5000
+    assert calls > 10 + 4  # one for 500 lines each, and for 50,000 cells each; the block itself is one
+
+
+def test_lines_are_counted_as_they_are_read_and_empty_ones_are_none(monkeypatch):
+    line = b'{"a": 1, "label": true}\n'
+    assert read_lines(b"\r\n \n" + line * 3 + b"\n" * 5000 + line.strip(), 4)[1] == 4
+    read = []
+    loads = json.loads
+    monkeypatch.setattr("json.loads", lambda *given, **options: read.append(1) or loads(*given, **options))
+    with pytest.raises(Refused, match="at most 4 rows"):
+        read_lines(line * 10_000, 4)
+    assert len(read) == 4

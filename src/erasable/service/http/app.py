@@ -73,6 +73,7 @@ def create_app(
     app.openapi = lambda: _described(app)  # type: ignore[method-assign]
     # In place of what catches errors around all that FastAPI does, not within it: most requests are for direct routes.
     app.middleware_stack = Envelope(
+        app,
         app.build_middleware_stack().app,  # type: ignore[attr-defined]
         configuration,
         metrics,

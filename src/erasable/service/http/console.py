@@ -235,9 +235,9 @@ def add_routes(
         told = await form_of(request, session)
         try:
             found = check_receipt(told.get("file") or told.get("text", ""), receipt_key)
-            now = {name: await run_in_threadpool(service.digest, name) for name in files} if token.audits else {}
         except ErasableError as error:
             return receipts_page(request, session, token, 400, problem=str(error))
+        now = {name: await run_in_threadpool(service.digest, name) for name in files} if token.audits else {}
         result = {
             "request_id": found.request_id,
             "requested": moment(found.requested_at),

@@ -134,6 +134,7 @@ class Envelope:
 
     def __init__(
         self,
+        whole: ASGIApp,
         app: ASGIApp,
         configuration: Configuration,
         metrics: Metrics,
@@ -141,7 +142,7 @@ class Envelope:
         form_bytes: Callable[[str], int | None],
         direct: Sequence[Direct],
     ) -> None:
-        self.app, self.limits, self.metrics, self.answer = app, configuration, metrics, answer
+        self.whole, self.app, self.limits, self.metrics, self.answer = whole, app, configuration, metrics, answer
         self.form_bytes, self.direct = form_bytes, direct
 
     def _inside(self, scope: Scope) -> ASGIApp:
@@ -155,6 +156,7 @@ class Envelope:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
+        scope["app"] = self.whole  # whoever called: what answers an address that leads nowhere asks for it
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return

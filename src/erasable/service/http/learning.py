@@ -18,7 +18,9 @@ from erasable.service.http.unpacking import check_unpacked, is_arrow
 from erasable.tables import stream_table
 
 ARROW, JSON_LINES = "application/vnd.apache.arrow.stream", "application/jsonl"
-_LINES = 500  # read from one sign of life to the next
+_LINES, _CELLS = 500, 50_000  # read from one sign of life to the next
+_CELL = 8  # bytes
+_NUMBERS = 2  # times what a stream may be once it is unpacked: what its rows may be as numbers; a bit becomes one
 _QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""")
 
 
@@ -44,7 +46,7 @@ def read_blocks(
     known : collection of str
         Names of columns that an error may quote: those of the model.
     most_bytes, most_rows : int
-        What an Arrow stream may be once it is unpacked, and how many rows any body may have.
+        What an Arrow stream may be once it is unpacked, which bounds all blocks too, and how many rows they may be.
     progress : callable
 
     Raises
@@ -56,42 +58,54 @@ def read_blocks(
     """
     data = bytes(body)
     if kind in (JSON_LINES, "application/x-ndjson"):
-        data = _arrow_of_lines(data, most_rows, progress)
+        data = _arrow_of_lines(data, most_bytes // _CELL, most_rows, progress)
     elif kind not in (ARROW, "text/csv"):
         raise Refused(415, f"give {JSON_LINES}, text/csv or {ARROW}.")
     if is_arrow(data):
         check_unpacked(data, most_bytes, most_rows)
-    rows = 0
+    rows = size = 0
     try:
         with stream_table(io.BytesIO(data), schema=schema, **columns) as stream:
             for block in stream:
                 rows += len(block.y)
                 _few(rows, most_rows)
-                progress(Parcel.of(block))
+                parcel = Parcel.of(block)
+                size += len(parcel)
+                if size > (most := _NUMBERS * most_bytes):
+                    raise Refused(413, f"the rows are more than {most:,} bytes as numbers: send fewer.")
+                progress(parcel)
     except UnicodeError:  # in names of columns; its text quotes them
         raise InputError("the table could not be read: it has names that are not UTF-8.") from None
     except ErasableError as error:
         raise InputError(_discreet(str(error), known)) from error
 
 
-def _arrow_of_lines(body: bytes, most: int, progress: Callable[..., None]) -> bytes:
+def _arrow_of_lines(body: bytes, most_cells: int, most_rows: int, progress: Callable[..., None]) -> bytes:
     """JSON Lines as an Arrow stream, so that one reader reads both.
 
     Not by pyarrow's own reader: objects within objects, deep enough, would be the end of the process.
     """
-    lines = [line for line in body.splitlines() if line.strip()]
-    _few(len(lines), most)
     pa, out = pyarrow(), io.BytesIO()
     try:
-        objects = []
-        for i, line in enumerate(lines):
+        objects: list[Any] = []
+        for i, line in enumerate(io.BytesIO(body)):
             if i % _LINES == 0:
                 progress()
-            objects.append(json.loads(line, parse_constant=no_constant))
-        names = list(objects[0])
+            if not line.isspace():
+                _few(len(objects) + 1, most_rows)
+                objects.append(json.loads(line, parse_constant=no_constant))
         if any(not isinstance(one, dict) or not one.keys() <= objects[0].keys() for one in objects):
             raise ValueError("other keys than the first line")
-        table = pa.table({name: pa.array([one.get(name) for one in objects]) for name in names})
+        if len(objects[0]) * len(objects) > most_cells:  # also of lines that lack most of them
+            raise Refused(413, f"at most {most_cells:,} cells are learnt in one request: send fewer rows.")
+        columns, since = {}, 0
+        for name in objects[0]:
+            columns[name] = pa.array([one.get(name) for one in objects])
+            since += len(objects)
+            if since >= _CELLS:
+                progress()
+                since = 0
+        table = pa.table(columns)
         with pa.ipc.new_stream(out, table.schema) as writer:
             writer.write_table(table)
     except (pa.ArrowException, ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import AsyncIterable, AsyncIterator, Callable
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
@@ -17,7 +17,7 @@ from starlette.concurrency import run_in_threadpool
 
 from erasable.operations.inspect import stored_bytes
 from erasable.operations.schemas import schema_of
-from erasable.service.beside import Parcel
+from erasable.service.beside import APART, Parcel
 from erasable.service.entries import Entry
 from erasable.service.http.configuration import Configuration
 from erasable.service.http.guard import Guard
@@ -174,7 +174,7 @@ def add_routes(app: FastAPI, service: ErasureService, guard: Guard, metrics: Met
         """Learn rows: JSON Lines, CSV or an Arrow stream. All is read and checked before the model is touched."""
         name = one(model)
         kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
-        body = Parcel(*[part async for part in request.stream()])
+        body = Parcel(*[part async for part in _gathered(request.stream())])
         columns = {"label": label, "id": id, "subject": subject, "targets": target or ()}
         given = service, name, kind, body, columns, skip_known, limits, patience_of(request).check
         return await in_thread(request, _learn, *given, limiter=learning)
@@ -276,6 +276,18 @@ def model_state(service: ErasureService, name: str, file: Path) -> ModelState:
         digest=service.digest(name),
         verification=None if found is None else checked(found),
     )
+
+
+async def _gathered(parts: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+    """The parts of a body, as they arrive, put together to such as cross to another process by themselves."""
+    short, size = [], 0
+    async for part in parts:
+        short.append(part)
+        size += len(part)
+        if size >= APART:
+            yield b"".join(short)
+            short, size = [], 0
+    yield b"".join(short)
 
 
 def _learn(

@@ -39,6 +39,7 @@ STATUS: tuple[tuple[type[Exception], int], ...] = (
     (NoRowsError, 409),
     (BusyError, 503),
     (OSError, 503),
+    (MemoryError, 503),
     (StateFormatError, 503),
     (VerificationError, 503),
     (ErasableError, 400),
@@ -49,6 +50,7 @@ _INSTEAD: tuple[tuple[type[Exception], str], ...] = (
     (UnknownOutcomeError, "whether this was done is not known: look at the state before you ask again."),
     (BusyError, "the service is stopping, or another process is changing the model; nothing was done: try again."),
     (OSError, "the disk of the service is full or failing, or a file is gone; nothing was accepted."),
+    (MemoryError, "there is not enough memory for this now: send less at once, or try again later."),
     (StateFormatError, "a file of the service is damaged: its operator has to put it right."),
     (VerificationError, "a model does not verify: its operator has to put it right."),
 )
