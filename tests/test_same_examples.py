@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -28,3 +34,23 @@ def test_a_module_with_other_constants_changes_no_example(tmp_path, monkeypatch)
 
     assert constants_of_ours.NUMBERS[0] not in before
     assert examples() == before
+
+
+def test_versions_of_hypothesis_that_draw_no_constants_will_do():
+    script = (
+        "import runpy, sys, hypothesis.internal.conjecture as room\n"
+        "if hasattr(room, 'providers'): del room.providers\n"
+        "sys.modules['hypothesis.internal.conjecture.providers'] = None\n"
+        "assert runpy.run_path(sys.argv[1])['providers'] is None\n"
+    )
+    conftest = str(Path(__file__).with_name("conftest.py"))
+    done = subprocess.run([sys.executable, "-c", script, conftest], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_what_stands_for_an_fsync_refuses_a_file_that_is_closed(tmp_path):
+    descriptor = os.open(tmp_path / "file", os.O_WRONLY | os.O_CREAT)
+    assert os.fsync(descriptor) is None
+    os.close(descriptor)
+    with pytest.raises(OSError, match="descriptor"):
+        os.fsync(descriptor)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import combinations
 from math import comb
 
 import numpy as np
@@ -113,6 +114,42 @@ def test_scores_that_say_nothing_are_seldom_called_better_than_chance() -> None:
     rows, member = np.tile(np.arange(24), 2), np.arange(48) < 24
     found = [measure(rng.standard_normal(48), member, rows, confidence=0.99, resamples=200) for _ in range(150)]
     assert sum(not figures.at_chance for figures in found) <= 4  # with powers of so few judged, 8 of them
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_an_attack_that_is_certain_of_some_rows_is_not_at_chance(seed: int) -> None:
+    member, scores = np.arange(240) < 120, np.random.default_rng(seed).random(240)
+    scores[:12] = np.inf
+    assert not measure(scores, member, confidence=0.99, resamples=100).at_chance
+    scores[-1] = np.inf  # one decoy, and nothing is certain
+    assert not measure(scores, member, confidence=0.99, resamples=2).certain
+
+
+@pytest.mark.parametrize(("n_members", "n_others"), [(4, 4), (6, 3), (3, 9)])
+def test_what_is_called_certain_happens_by_luck_no_more_often_than_stated(n_members: int, n_others: int) -> None:
+    n = n_members + n_others
+    orders = [np.isin(np.arange(n), at) for at in combinations(range(n), n_members)]  # equally probable
+    for confidence in (0.6, 0.8, 0.95):
+        found = [measure(-np.arange(n), m, confidence=confidence, resamples=1).certain for m in orders]
+        assert 2 * sum(found) <= (1 - confidence) * len(orders)
+
+
+def test_many_scores_of_few_rows_are_as_certain_as_the_rows_are_many() -> None:
+    """Each row has one score in all models: were scores counted, one row that leads would be fifty."""
+    rng, rows = np.random.default_rng(3), np.repeat(np.arange(40), 50)
+    member = rows < 20
+    found = [measure(rng.random(40)[rows], member, rows, confidence=0.9, resamples=1).certain for _ in range(100)]
+    assert sum(found) <= 10
+
+
+def test_a_power_is_judged_by_the_number_of_others_and_not_of_pairs() -> None:
+    member = np.arange(2000) < 1990
+    found = [
+        measure(np.random.default_rng(seed).random(2000), member, confidence=0.99, resamples=100) for seed in range(60)
+    ]
+    assert all(figures.others == 10 for figures in found)
+    assert any(figures.power[0.01].low > 0.01 for figures in found)  # and is not judged
+    assert sum(not figures.at_chance for figures in found) <= 4
 
 
 def test_a_rare_rate_is_told_where_enough_pairs_are_pooled() -> None:

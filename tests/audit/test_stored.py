@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import pickle
+import re
+import threading
+import weakref
 from array import array
 from collections import deque
 from datetime import date
@@ -131,3 +134,31 @@ def test_an_estimator_may_say_itself_what_it_stores() -> None:
             return {"weights": np.ones(2)}
 
     assert stored_components(Spoken()) == {"weights": fingerprint(np.ones(2))}
+
+
+def local_of(value: Any) -> threading.local:
+    held = threading.local()
+    held.value = value
+    return held
+
+
+class Locked:
+    """Attributes beside something that no pickle holds."""
+
+    def __init__(self, value: Any) -> None:
+        self.value, self.lock = value, threading.Lock()
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: threading.Lock(), lambda: weakref.ref(Locked), lambda: (i for i in "ab"), lambda: local_of(1)]
+)
+def test_what_cannot_be_pickled_is_its_type_and_attributes(make: Any) -> None:
+    assert fingerprint(make()) == fingerprint(make())
+    assert fingerprint([make(), 1]) != fingerprint([make(), 2])
+    assert fingerprint(make()) != fingerprint(threading.RLock())
+
+
+def test_attributes_of_what_cannot_be_pickled_count() -> None:
+    assert fingerprint(Locked(1)) == fingerprint(Locked(1)) != fingerprint(Locked(2))
+    assert fingerprint(local_of(1)) != fingerprint(local_of(2))
+    assert fingerprint(re.compile("a")) == fingerprint(re.compile("a")) != fingerprint(re.compile("b"))

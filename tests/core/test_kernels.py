@@ -209,3 +209,10 @@ def test_a_custom_kernel_that_returns_nonsense_is_refused(returned):
     G = np.array([[0, 1], [2, 3]], dtype=np.int32)
     with pytest.raises((InputError, ValueError)):
         Kernel("custom", function=lambda A, B: returned).exact(G, G, Points(2))
+
+
+@pytest.mark.parametrize("n_columns", [1, 2, 4])
+@pytest.mark.parametrize("scaling", [None, 2.0, (1.0, 2.0, 3.0)])
+def test_rows_of_another_number_of_columns_are_no_points(n_columns, scaling):
+    with pytest.raises(InputError, match=f"must have 3 columns.* got {n_columns}"):
+        Points(3, 12, scaling).of_rows(np.ones((2, n_columns)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -127,6 +128,24 @@ def test_some_rows_are_screened_as_they_are_among_all():
         X = rows.astype(dtype)
         assert np.array_equal(screen(RawRows(X, grid, some)), screen(RawRows(X, grid))[some])
     assert np.array_equal(rows, before)
+
+
+def test_rows_are_copied_to_a_device_whose_memory_is_not_seen_from_here():
+    """Neither the processor nor CUDA: a tensor there is no array."""
+
+    class There(torch.Tensor):
+        def numpy(self):
+            raise TypeError("can't convert a tensor of another device to numpy.")
+
+    screen, model, rows = screen_of(60, 0.1)
+    X = RawRows(rows.astype(np.float32), model.configuration.grid)
+    wanted, ready = screen(X), screen.ready()
+    lane, alive = ready._lanes(len(X))[0], torch.empty(len(X), dtype=torch.bool)
+    lane.rows, ready.device = lane.rows.as_subclass(There), SimpleNamespace(type="elsewhere")
+    for index in (None, np.arange(len(X))):
+        alive.copy_(torch.from_numpy(~wanted))
+        ready._queue(lane, device._as_it_lies(X), index, None, alive, False)
+        assert np.array_equal(alive.numpy(), wanted)
 
 
 # -- short formats ------------------------------------------------------------------------------------------------

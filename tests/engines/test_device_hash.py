@@ -28,8 +28,16 @@ def test_the_hashes_are_those_of_the_processor(ids, key):
     assert found.tolist() == keyed_hash(ids, key).tolist()
 
 
-def test_numbered_rows_are_hashed_as_their_numbers():
-    assert hashed_there(torch, HERE, range(5, 5000), 3).tolist() == keyed_hash(range(5, 5000), 3).tolist()
+@pytest.mark.parametrize("numbers", [range(5, 5000), range(5, 5000, 7), range(50, -50, -3)])
+def test_numbered_rows_are_hashed_as_their_numbers(numbers):
+    wanted = keyed_hash(np.array(numbers), 3).tolist()
+    assert hashed_there(torch, HERE, numbers, 3).tolist() == keyed_hash(numbers, 3).tolist() == wanted
+
+
+def test_ids_in_any_layout_and_width_are_hashed():
+    ids = np.arange(-50, 50)
+    for some in (ids[::-1], ids[::3], ids.astype(np.int16), ids.astype(">i8")):
+        assert hashed_there(torch, HERE, some, 3).tolist() == keyed_hash(some.tolist(), 3).tolist()
 
 
 def test_ids_that_may_not_be_written_to_are_hashed_too():

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from erasable.errors import InputError, InputTypeError
 from erasable.models.checks import check_ids, refuse_known
+from erasable.models.keys import taken
 from erasable.models.name_table import NameTable
 
 NAMES = st.lists(st.integers(-9, 9), unique=True, max_size=15)
@@ -39,3 +40,9 @@ def test_ids_of_another_kind_than_those_there_are_refused(n):
         refuse_known([str(i) for i in range(n)], table_of(range(10)))
     with pytest.raises(InputTypeError, match="can never match"):
         refuse_known(np.arange(n), table_of(["a", "b", "c"]))
+
+
+@pytest.mark.parametrize("numbers", [range(5, 50), range(5, 50, 7), range(50, -50, -3)])
+def test_numbers_at_positions_are_those_of_the_range(numbers):
+    index = np.array([4, 0, 2])
+    assert taken(numbers, index).tolist() == taken(np.array(numbers), index).tolist() == [numbers[i] for i in index]

@@ -270,6 +270,67 @@ def test_what_was_derived_while_rows_left_is_not_kept(kind, room, solving, monke
     assert model.verify().digest == again.snapshot().digest
 
 
+@pytest.mark.parametrize(
+    ("kind", "cache"),
+    [
+        ("linear", "_weights"),
+        ("linear", "_functions"),
+        ("mapped", "_weights"),
+        ("kernel", "_weights"),
+        ("general", "_predictors"),
+    ],
+)
+def test_nor_is_what_is_put_at_hand_after_rows_left(kind, cache):
+    model, once = learnt(kind), iter([True])
+
+    class Meddled(type(model)):
+        def __setattr__(self, name: str, value: Any) -> None:
+            if name == cache and value is not None and next(once, False):
+                self.forget(ids=self.core.ids()[:10])
+            super().__setattr__(name, value)
+
+    model.__class__ = Meddled
+    with pytest.raises(ChangedMeanwhileError, match="read it again"):
+        model.predict(X)
+    assert getattr(model, cache) is None
+    again = learnt(kind, positions(model))
+    np.testing.assert_array_equal(model.decision(X), again.decision(X))
+    assert model.verify().digest == again.snapshot().digest
+
+
+@every
+def test_a_model_is_not_read_while_a_change_is_written(kind, monkeypatch):
+    model, real, seen = learnt(kind, range(60)), CoreRows.append, []
+
+    def meddle(self: Any, *given: Any) -> None:
+        with pytest.raises(ChangedMeanwhileError, match="read it again"):
+            model.scores(X)
+        seen.append(model)
+        real(self, *given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(CoreRows, "append", meddle)
+        model.learn(X[60:] * 2.0, LABELS[60:], IDS[60:])
+    assert seen
+    model.predict(X)
+    assert model.verify().core_rows == model.n_core
+
+
+@pytest.mark.parametrize("kind", ["linear", "mapped"])
+def test_a_score_is_of_one_moment(kind, monkeypatch):
+    """Whatever leaves while a row is scored: coefficients and constants are those of the same rows."""
+    model = learnt(kind)
+    before, real = model.decision(X), LinearModel.intercepts
+
+    def meddle(self: Any) -> Any:
+        self.forget(ids=self.core.ids()[:10])
+        return real(self)
+
+    monkeypatch.setattr(LinearModel, "intercepts", meddle)
+    np.testing.assert_array_equal(model.decision(X), before)
+    np.testing.assert_array_equal(model.predictor().decision(X), before)
+
+
 # -- verifying ---------------------------------------------------------------------------------------------------
 
 

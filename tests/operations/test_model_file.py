@@ -431,6 +431,17 @@ def test_learning_in_blocks_is_learning_at_once(tmp_path):
     assert path.read_bytes() == (tmp_path / "once.erasable").read_bytes()
 
 
+def test_blocks_that_can_be_called_as_well_are_gone_through(tmp_path):
+    class Both(list):
+        def __call__(self, *given):
+            raise AssertionError("an iterable is not asked for blocks.")
+
+    file = ModelFile(tmp_path / "new.erasable")
+    assert file.learn(Both(blocks(0, 7, N)), new=ErasableClassifier(threshold=TAU)).rows == N
+    fitted().save(tmp_path / "once.erasable")
+    assert (tmp_path / "new.erasable").read_bytes() == (tmp_path / "once.erasable").read_bytes()
+
+
 @pytest.mark.parametrize("budget", [2_000, 2**28])
 def test_all_blocks_of_one_call_are_learnt_in_the_order_of_their_hashes(tmp_path, budget):
     path = tmp_path / "new.erasable"

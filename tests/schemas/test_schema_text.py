@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import os
 import pickle
+import stat
 import tomllib
 from dataclasses import fields
 from pathlib import Path
@@ -79,6 +81,59 @@ def test_it_is_saved_and_loaded(tmp_path):
     assert Schema.load(file) == FULL
     file.write_bytes(b"\xef\xbb\xbf" + FULL.text.encode())
     assert Schema.load(file) == FULL
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions and pipes of POSIX")
+@pytest.mark.parametrize("mode", [0o600, 0o664])
+def test_a_file_that_is_saved_again_keeps_its_permissions(mode, tmp_path):
+    file = tmp_path / "schema.toml"
+    file.touch()
+    file.chmod(mode)
+    FULL.save(file)
+    assert Schema.load(file) == FULL
+    assert stat.S_IMODE(file.stat().st_mode) == mode
+    other = tmp_path / "plain"
+    other.touch()
+    FULL.save(tmp_path / "new")
+    assert (tmp_path / "new").stat().st_mode == other.stat().st_mode
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions and pipes of POSIX")
+def test_a_pipe_is_written_to_and_stays_one(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        FULL.save(pipe)
+        assert os.read(reader, 2**16).decode() == FULL.text
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo()
+
+
+def test_the_name_of_the_file_may_be_as_long_as_names_are(tmp_path):
+    file = tmp_path / ("s" * 250)
+    FULL.save(file)
+    assert Schema.load(file) == FULL
+
+
+def test_threads_that_save_at_once_are_not_in_each_other_s_way(tmp_path):
+    file, halves = tmp_path / "schema.toml", []
+    real = Path.replace
+
+    def meddle(half, target):
+        halves.append(half)
+        if len(halves) == 1:
+            FULL.save(file)
+        return real(half, target)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Path, "replace", meddle)
+        FULL.save(file)
+    assert len(set(halves)) == 2
+    assert Schema.load(file) == FULL
+    assert list(tmp_path.iterdir()) == [file]
 
 
 def test_it_is_copied_and_pickled():

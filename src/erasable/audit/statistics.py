@@ -50,10 +50,12 @@ class Figures:
         The share of members recognised at a false alarm rate; a tie is broken by a coin.
     roc : array of shape (n_points, 2)
         False and true alarm rates, from (0, 0) to (1, 1).
-    pairs, rows : int
-        Scores in all, and the candidate rows they are of.
+    pairs, others, rows : int
+        Scores in all, those of others, and the candidate rows they are of.
     tied : bool
         Whether all scores are equal: the attack saw nothing at all.
+    certain : bool
+        Whether more rows score as members above every other than chance puts there.
     """
 
     advantage: Estimate
@@ -61,18 +63,21 @@ class Figures:
     power: dict[float, Estimate]
     roc: Float64s
     pairs: int
+    others: int
     rows: int
     tied: bool
+    certain: bool
 
     @property
     def at_chance(self) -> bool:
         """Whether guessing lies within the intervals of the area, and of each power that the scores can resolve.
 
         A rate at which few of the others are accused is a matter of the highest few scores, and its interval misses
-        far more often than stated: such a power is told, and not judged.
+        far more often than stated: such a power is told, and not judged. In its place stands how many rows are told
+        from all others.
         """
-        judged = [p.low <= rate for rate, p in self.power.items() if rate * self.pairs / 2 >= _JUDGED]
-        return self.tied or (self.auc.low <= 0.5 and all(judged))
+        judged = [p.low <= rate for rate, p in self.power.items() if rate * self.others >= _JUDGED]
+        return self.tied or (self.auc.low <= 0.5 and all(judged) and not self.certain)
 
     def as_json(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -153,6 +158,10 @@ def measure(
     *Power at a rate* is a point of the curve that was seen: n others of whom none is accused say that the rate is below
     about 5 / n, and not that it is zero.
 
+    *Certain*: of k rows the best score is a member's, and above those of all others. Where scores say nothing, that
+    happens with probability (share of members) ** k at most: of scores each of its own row it is the product of
+    (M - i) / (N - i) for i < k, with M members among N.
+
     *Cost*: one sort, then one pass over the scores for each resample.
     """
     s, m = _checked(scores, member)
@@ -185,7 +194,9 @@ def measure(
     high = np.where(shares & (high <= 0.0), highest(0, n_seen, tail), high)
     advantage, area, *power = (Estimate(*map(float, three)) for three in zip(value, low, high, strict=True))
     roc = np.column_stack([false, true])
-    return Figures(advantage, area, dict(zip(rates, power, strict=True)), roc, len(s), n_rows, len(ends) == 1)
+    powers, n_others = dict(zip(rates, power, strict=True)), int(np.count_nonzero(~m))
+    certain = _by_luck(s, m, r) < tail
+    return Figures(advantage, area, powers, roc, len(s), n_others, n_rows, len(ends) == 1, certain)
 
 
 def _checked(scores: npt.ArrayLike, member: npt.ArrayLike) -> tuple[Float64s, Booleans]:
@@ -195,6 +206,13 @@ def _checked(scores: npt.ArrayLike, member: npt.ArrayLike) -> tuple[Float64s, Bo
     if m.all() or not m.any():
         raise InputError(f"scores of members and of others are needed; got {m.sum()} and {(~m).sum()}.")
     return s, m
+
+
+def _by_luck(s: Float64s, member: Booleans, row: Positions) -> float:
+    """How probable it is, at most, that so many rows score above every other where scores say nothing."""
+    first = len(np.unique(row[s > s[~member].max()]))
+    members, others = (len(np.unique(row[kind])) for kind in (member, ~member))
+    return float(max(member.mean(), members / (members + others)) ** first)
 
 
 def _ends(s: Float64s) -> Positions:

@@ -6,6 +6,7 @@ id, so both may stand in messages.
 
 from __future__ import annotations
 
+import copyreg
 import hashlib
 import types
 from collections.abc import Iterator, Mapping
@@ -54,7 +55,7 @@ def fingerprint(value: Any) -> str:
     """SHA-256 of types, structure and bits of a value, as hexadecimal digits.
 
     Numbers differ when their bits do, so 0.0 and -0.0 do. Order counts but in sets. Functions and classes stand for
-    their names. An object is its type and what a pickle holds of it.
+    their names. An object is its type and what a pickle holds of it; one that cannot be pickled, its attributes.
     """
     return _mark(value, {}, {}).hex()
 
@@ -106,7 +107,11 @@ def _parts(value: Any) -> list[bytes | tuple[Any]]:
         return [(value.bit_generator.state,)]
     if isinstance(value, np.random.RandomState):
         return [(value.get_state(),)]
-    reduced = value.__reduce_ex__(4)  # how to make it, attributes, and what a list or a mapping of its own kind holds
+    try:  # how to make it, attributes, and what a list or a mapping of its own kind holds
+        known = copyreg.dispatch_table.get(type(value))
+        reduced = value.__reduce_ex__(4) if known is None else known(value)
+    except TypeError:  # a lock, a generator, a weak reference: nothing that a pickle could hold
+        return [(getattr(value, "__dict__", None),), (_attributes(value),)]  # a thread's own are only in the first
     return [(list(part) if isinstance(part, Iterator) else part,) for part in reduced]
 
 

@@ -70,9 +70,14 @@ class Points:
         Raises
         ------
         InputError
-            When a row is too long for exact distances.
+            When a row is too long for exact distances, or rows have another number of columns.
         """
         n, outside = X.shape[0], 0
+        if X.shape[1] != self.n_features:
+            raise InputError(
+                f"rows must have {self.n_features} columns, as those that were learnt; got {X.shape[1]}: give the "
+                "same columns."
+            )
         points, step = np.empty((n, self.n_features), dtype=np.int32), max(1, _BLOCK // max(1, self.n_features))
         for low in range(0, n, step):
             part = here(X[low : low + step])

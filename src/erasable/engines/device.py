@@ -272,8 +272,13 @@ class _Ready:
         torch, n = self.torch, len(alive)
         given = None if factors is None else torch.from_numpy(factors)
         if lane.stream is None:
-            _copy(lane.rows[:n].numpy(), X, index, slice(0, n))
-            alive.copy_(self.test(lane.rows[:n], given, lane.products))
+            rows = lane.rows[:n]
+            here = rows if self.device.type == "cpu" else torch.empty(rows.shape, dtype=rows.dtype)
+            _copy(here.numpy(), X, index, slice(0, n))
+            if here is not rows:
+                rows.copy_(here)
+                given = None if given is None else given.to(self.device)
+            alive.copy_(self.test(rows, given, lane.products))
             return
         if pinned and index is None:
             source = torch.from_numpy(X)

@@ -53,9 +53,9 @@ class DeviceHash:
 def hashed_there(torch: Any, device: Any, ids: Any, key: int) -> Hashes:
     """The hashes of integers, computed on a device."""
     if isinstance(ids, range):
-        words = torch.arange(ids.start, ids.stop, dtype=torch.int64, device=device)
+        words = torch.arange(ids.start, ids.stop, ids.step, dtype=torch.int64, device=device)
     else:
-        words = torch.tensor(ids, dtype=torch.int64, device=device)
+        words = torch.tensor(np.ascontiguousarray(ids, dtype=np.int64), device=device)
 
     def rotate(word: Any, by: int) -> None:
         low = word >> (64 - by)  # with copies of the sign before it

@@ -77,8 +77,9 @@ class GeneralModel(Model):
         for predictor in self._predictors or ():
             if hasattr(predictor, "erase"):
                 predictor.erase()
-        if self._fitted_to is not None:
-            self._fitted_to.fill(0)
+        rows = self._fitted_to
+        if rows is not None:
+            rows.fill(0)
         self._predictors = self._fitted_to = None
 
     def predictors(self) -> list[Predictor]:
@@ -86,9 +87,11 @@ class GeneralModel(Model):
 
         Departure: Algorithm 2, line 4 refits at once; here the fit waits until it is asked for, and is not stored.
         """
-        if self._predictors is None:
-            self._fitted_to, self._predictors = self.read(self._fitted)
-        return self._predictors
+        predictors = self._predictors
+        return self.read(self._fitted, self._keep)[1] if predictors is None else predictors
+
+    def _keep(self, fitted: tuple[npt.NDArray[Any], list[Predictor]] | None) -> None:
+        self._fitted_to, self._predictors = fitted or (None, None)
 
     def _fitted(self) -> tuple[npt.NDArray[Any], list[Predictor]]:
         positive = self.classes if len(self.classes) > 2 else self.classes[-1:]

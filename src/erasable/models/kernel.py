@@ -76,12 +76,13 @@ class KernelModel(Model):
 
     def take_out(self, keys: list[Key]) -> int:
         """These core points leave; what is left of the kernel matrix stays at hand."""
-        left = None
-        if self._H is not None and keys:
+        left, H = None, self._H
+        if H is not None and keys:
             gone = set(keys)
-            left = _without(self._H, [i for i, key in enumerate(self.core.ids()) if key in gone])
+            left = _without(H, [i for i, key in enumerate(self.core.ids()) if key in gone])
         retrained = super().take_out(keys)
-        self._H = self._H if left is None else left
+        if left is not None:
+            self._H = left
         return retrained
 
     def drop_caches(self) -> None:
@@ -95,9 +96,11 @@ class KernelModel(Model):
 
     def weights(self) -> Float32s:
         """Weights of the core points, solved for when first asked."""
-        if self._weights is None:
-            self._H, self._weights = self.read(self._solved)
-        return self._weights
+        weights = self._weights
+        return self.read(self._solved, self._keep)[1] if weights is None else weights
+
+    def _keep(self, solved: tuple[Float64s, Float32s] | None) -> None:
+        self._H, self._weights = solved or (None, None)
 
     def _solved(self) -> tuple[Float64s, Float32s]:
         c, H = self.configuration, self._H
@@ -129,7 +132,8 @@ class KernelModel(Model):
 
     def scores(self, X: Any) -> Float64s:
         """``f(x)`` for each row."""
-        c, rows, W = self.configuration, self.core.rows(), self.weights().astype(np.float64)
+        c = self.configuration
+        rows, W = self.read(lambda: (self.core.rows(), self.weights().astype(np.float64)))
         scores = np.empty((X.shape[0], len(W)))
         for block in in_blocks(X, len(rows)):
             K = c.kernel.approximate(rows, c.points.of_rows(X[block]), c.points)

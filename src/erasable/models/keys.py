@@ -109,7 +109,7 @@ def _is_missing(value: Any) -> bool:
 def taken(column: Column | range, index: npt.NDArray[Any]) -> Column:
     """The entries of ids or subjects at these positions, as such a column."""
     if isinstance(column, range):
-        return column.start + index
+        return column.start + column.step * index
     return column[index] if isinstance(column, np.ndarray) else [column[i] for i in index.tolist()]
 
 

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Collection, KeysView
 from copy import copy
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -182,8 +183,8 @@ class LinearModel(Model):
 
     def drop_caches(self) -> None:
         """Overwrite and drop the weights."""
-        if self._weights is not None:
-            for cache in (self._weights, *(self._functions or ())):
+        for cache in (self._weights, *(self._functions or ())):
+            if cache is not None:
                 cache.fill(0.0)
         self._weights = self._functions = None
 
@@ -217,9 +218,8 @@ class LinearModel(Model):
 
     def weights(self) -> Float32s:
         """Weights of the current core rows, solved for when first asked."""
-        if self._weights is None:
-            self._weights = self.read(self._solved)
-        return self._weights
+        weights = self._weights
+        return self.read(self._solved, partial(setattr, self, "_weights")) if weights is None else weights
 
     def _solved(self) -> Float32s:
         c, core = self.configuration, self.core
@@ -229,16 +229,19 @@ class LinearModel(Model):
 
     def coefficients(self) -> Float64s:
         """Weights of the features for rows of norm one, shape (n_functions, n_features); a copy for the caller."""
-        return self._published()[0].copy()
+        return self._published()[0]
 
     def intercepts(self) -> Float64s:
         """The constant of each function; a copy for the caller."""
-        return self._published()[1].copy()
+        return self._published()[1]
 
     def _published(self) -> tuple[Float64s, Float64s]:
-        if self._functions is None:
-            self._functions = self.read(self.functions)
-        return self._functions
+        """Copies of both, taken again where a change overwrote them meanwhile."""
+        moment, functions = self.moment, self._functions
+        if moment is None or functions is None:
+            functions = self.read(self.functions, partial(setattr, self, "_functions"))
+        copies = functions[0].copy(), functions[1].copy()
+        return copies if self.moment is moment else self._published()
 
     def functions(self) -> tuple[Float64s, Float64s]:
         """Coefficients and constants: what the appended coordinate adds, less what class weights take off."""
@@ -288,10 +291,13 @@ class LinearModel(Model):
     def predictor(self) -> LinearModel:
         """See :class:`Model`; it holds weights and no rows."""
         self.check_whole()
+        return self.read(self._twin)
+
+    def _twin(self) -> LinearModel:
         twin = copy(self)
         twin.core, twin.H, twin.class_sums, twin.weighted = self.core.counted(), np.empty((0, 0)), {}, None
         twin._weights = self.weights().copy()
-        twin._functions = (self.coefficients(), self.intercepts()) if len(self.core) else None
+        twin._functions = self._published() if len(self.core) else None
         return twin
 
     def _numbers(self, X: Any) -> Any:
@@ -299,7 +305,7 @@ class LinearModel(Model):
 
     def scores(self, X: Any) -> Float64s:
         """``w'x`` for each row."""
-        grid, W, offset = self.configuration.grid, self.coefficients(), self.intercepts()
+        grid, (W, offset) = self.configuration.grid, self._published()
         scores = np.empty((X.shape[0], len(W)))
         for block in in_blocks(X, grid.n_columns):
             scores[block] = scale_rows(self._numbers(X[block]), grid) @ W.T + offset

@@ -282,13 +282,22 @@ class Model(ABC):
         self.check_whole()
         return self.read(self.state)
 
-    def read(self, derive: Callable[[], T]) -> T:
-        """What is derived from the rows, all of one moment: refused if the model changed meanwhile."""
+    def read(self, derive: Callable[[], T], keep: Callable[[T | None], None] | None = None) -> T:
+        """What is derived from the rows, all of one moment: refused if the model is changing, or changed meanwhile.
+
+        ``keep`` puts it at hand, and is told None where that was wrong. It is called before the moments are compared:
+        a change that comes later drops what is at hand.
+        """
         moment = self.moment
-        found = derive()
-        if self.moment is not moment:
-            raise ChangedMeanwhileError("the model changed while it was being read: read it again.")
-        return found
+        if moment is not None:
+            found = derive()
+            if keep is not None:
+                keep(found)
+            if self.moment is moment:
+                return found
+            if keep is not None:
+                keep(None)
+        raise ChangedMeanwhileError("the model changed while it was being read: read it again.")
 
     def verify(self, progress: Progress | None = None, state: State | None = None) -> VerifyReport:
         """Recompute the state from its own rows and compare everything; see ``erasable.verify``.

@@ -252,7 +252,7 @@ class ModelFile:
             raise ConfigurationError("skip_known= leaves stored rows as they are, and replace= does not: give one.")
         with self._line.in_turn(), self._locked() as writer:
             model = self._held.under_lock(writer) if writer.exists() else None
-            if callable(blocks):
+            if callable(blocks) and not hasattr(blocks, "__iter__"):
                 blocks, new = blocks(model)
             if model is not None:
                 face = face_of(model, self._like)

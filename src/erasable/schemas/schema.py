@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import math
 import os
+import secrets
+import stat
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
@@ -36,6 +38,7 @@ VERSION = 1
 KINDS: dict[str, type[Column]] = {k.KIND: k for k in (Number, Category, Ordered, YesNo, Date, Time, Text, Vector)}
 MISSING_SPELLINGS = ("", "#n/a", "<na>", "?", "n/a", "na", "nan", "nat", "none", "null")
 _LARGEST_FILE = 2**24
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -219,13 +222,25 @@ class Schema(FeatureMap):
     def save(self, path: str | os.PathLike[str], *, head: str = "") -> None:
         """Write the canonical text to a file, after lines of comment that are no part of it: all of it, or nothing.
 
-        Half of a schema may be a schema, too, and a model that is learnt by it another one.
+        Half of a schema may be a schema, too, and a model that is learnt by it another one. A file that is there keeps
+        its permissions; what is no file, such as a pipe, is written to as it is.
         """
         comment = "".join(f"# {line}".rstrip() + "\n" for line in head.splitlines())
+        text = f"{comment}\n{self.text}" if comment else self.text
+        there = os.stat(path).st_mode if os.path.exists(path) else None
+        if there is not None and not stat.S_ISREG(there):
+            Path(path).write_text(text, encoding="utf-8", newline="\n")
+            return
         file = Path(os.path.realpath(path))
-        half = file.with_name(f".{file.name}.{os.getpid()}.tmp")
+        half = file.with_name(f".schema.{secrets.token_hex(8)}.tmp")
+        rights = None if there is None else stat.S_IMODE(there)
         try:
-            half.write_text(f"{comment}\n{self.text}" if comment else self.text, encoding="utf-8", newline="\n")
+            with open(
+                os.open(half, _NEW, 0o666 if rights is None else rights), "w", encoding="utf-8", newline="\n"
+            ) as f:
+                f.write(text)
+            if rights is not None:  # without what the umask takes off
+                half.chmod(rights)
             half.replace(file)
         except OSError as error:
             error.filename = os.fspath(path)

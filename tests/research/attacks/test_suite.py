@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 
@@ -75,6 +76,14 @@ def test_too_few_rows_are_refused():
     X, y = make_pool(150)
     with pytest.raises(InputError, match="at least 200 rows"):
         audit(TARGETS["linear"], X, y, data="made up")
+
+
+@pytest.mark.parametrize("n_columns", [1, 7])
+def test_rows_of_other_columns_than_those_that_are_scaled_are_refused(n_columns):
+    scaled = dataclasses.replace(TARGETS["linear"], divisor=np.ones(n_columns))
+    X, y = make_pool()
+    with pytest.raises(InputError, match=f"of {n_columns} columns, and the rows have {X.shape[1]}: give rows"):
+        audit(scaled, X, y, data="made up", sizes=SMALL)
 
 
 def test_what_stands_around_a_model_remembers():

@@ -217,9 +217,14 @@ def audit(
     Raises
     ------
     InputError
-        When there are too few rows to play with.
+        When there are too few rows to play with, or rows of other columns than the target's.
     """
-    clock = _Clock()
+    clock, divisors = _Clock(), np.asarray(target.divisor)
+    if divisors.ndim and divisors.shape != X.shape[1:]:
+        raise InputError(
+            f"the scaling of this model is of {divisors.size} columns, and the rows have {X.shape[1]}: give rows of "
+            "the columns that the model learns, in their order."
+        )
     rng = np.random.default_rng(random_state)
     most = min(sizes.rows, target.most_rows or sizes.rows)
     chosen = np.sort(rng.permutation(len(X))[:most])
