@@ -326,6 +326,16 @@ def test_what_repeats_is_refused_and_nothing_else(ids, most, n_hashes, data):
                 looked.refuse(blocks)
 
 
+def test_hashes_are_let_go_of_once_they_were_looked_at():
+    looked = rounds._Repeated(0)
+    looked.add(np.arange(10))
+    buffer = weakref.ref(looked.lowest)
+    looked.refuse([])
+    assert buffer() is None
+    looked.add(np.arange(10))
+    looked.refuse([])
+
+
 def test_many_repetitions_in_many_rows_are_noticed(monkeypatch):
     monkeypatch.setattr(rounds._Repeated, "MOST", 20)
     twice = [Rows(X, Y, np.arange(N)), Rows(X, Y, np.arange(N))]

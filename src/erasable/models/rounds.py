@@ -348,7 +348,7 @@ class _Repeated:
         ------
         InputError
         """
-        ordered, self.lowest = self.lowest[: self.held], self.lowest[:0]
+        ordered, self.lowest = self.lowest[: self.held], np.empty(0, dtype=np.uint64)
         self.held = 0
         ordered.sort()
         suspects = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
