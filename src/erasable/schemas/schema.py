@@ -235,10 +235,8 @@ class Schema(FeatureMap):
         half = file.with_name(f".schema.{secrets.token_hex(8)}.tmp")
         rights = None if there is None else stat.S_IMODE(there)
         try:
-            with open(
-                os.open(half, _NEW, 0o666 if rights is None else rights), "w", encoding="utf-8", newline="\n"
-            ) as f:
-                f.write(text)
+            os.close(os.open(half, _NEW, 0o666 if rights is None else rights | stat.S_IWUSR))
+            half.write_text(text, encoding="utf-8", newline="\n")
             if rights is not None:  # without what the umask takes off
                 half.chmod(rights)
             half.replace(file)
