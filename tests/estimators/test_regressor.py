@@ -57,6 +57,20 @@ def test_predictions_are_those_of_the_published_weights():
     assert np.allclose(whole.coef_, ridge.coef_, rtol=1e-3)
 
 
+def test_predictions_are_clipped_to_the_declared_ranges():
+    one, two = clone(MADE).fit(X, Y), ErasableRegressor([(0, 400), (-300, 300)], scaling=0.5).fit(X, TWO)
+    far = np.outer([-0.15, 0.0, 0.15], np.sign(one.coef_))
+    for reg, low, high in ((one, 0, 400), (two, [0, -300], [400, 300])):
+        straight = far / 0.5 @ reg.coef_.T + reg.intercept_
+        found = reg.predict(far)
+        assert (straight < low).any()
+        assert (straight > high).any()
+        assert found.shape == straight.shape
+        assert np.allclose(found, np.clip(straight, low, high), rtol=1e-12)
+        assert (found >= low).all()
+        assert (found <= high).all()
+
+
 def test_a_weight_counts_as_often_as_it_says():
     often = np.repeat(np.arange(50), 3)
     once = ErasableRegressor((0, 400), threshold=0.0, scaling=0.5).fit(X[:50], Y[:50], sample_weight=np.full(50, 3.0))

@@ -14,7 +14,14 @@ from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 from sklearn.linear_model import LogisticRegression
 
-from erasable import CoreSetUnlearner, ErasableClassifier, ErasableGeneralClassifier, ErasableKernelClassifier, load
+from erasable import (
+    CoreSetUnlearner,
+    ErasableClassifier,
+    ErasableGeneralClassifier,
+    ErasableKernelClassifier,
+    ErasableRegressor,
+    load,
+)
 from erasable.coresets import RandomSubsample
 from erasable.errors import ChangedMeanwhileError, ConfigurationError, InputTypeError, NoRowsError, StoreError
 from erasable.features import RandomFourierFeatures
@@ -41,9 +48,9 @@ def model(k=2, scaling="row", labels="integers", d=4, n=200, seed=0, **options):
 
 
 def predicted(path, X):
-    """Labels, probabilities and scores by onnxruntime with all its optimisations."""
+    """Outputs by onnxruntime with all its optimisations."""
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    return dict(zip(("label", "probabilities", "scores"), session.run(None, {"X": X}), strict=True))
+    return dict(zip([o.name for o in session.get_outputs()], session.run(None, {"X": X}), strict=True))
 
 
 def rows(d, seed, *, extreme=True):
@@ -207,6 +214,21 @@ def test_models_that_predict_with_rows_are_refused(tmp_path, form):
         with pytest.raises(InputTypeError, match=says):
             export(clf, tmp_path / f"m.{form}")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("ranges", [((-1.0, 2.0),), ((-1.0, 2.0), (-30.0, 5.0))])
+def test_exported_regressions_clip_to_the_declared_ranges(tmp_path, ranges):
+    X = np.random.default_rng(0).standard_normal((200, 4))
+    reg = ErasableRegressor(ranges, scaling=10.0)
+    reg.fit(X, np.clip(X[:, : len(ranges)], -1.0, 2.0).squeeze())
+    far = np.clip(30 * X, -4.0, 4.0)
+    export(reg, tmp_path / "m.onnx", input_type="float64")
+    found = predicted(tmp_path / "m.onnx", far)["prediction"]
+    np.testing.assert_allclose(found, reg.predict(far), rtol=0, atol=1e-12)
+    assert (found == ranges[0][1]).any()
+    export(reg, tmp_path / "m.safetensors")
+    with safe_open(tmp_path / "m.safetensors", "numpy") as file:
+        assert json.loads(file.metadata()["target_ranges"]) == [list(ends) for ends in ranges]
 
 
 def test_a_model_without_rows_has_no_weights(tmp_path):

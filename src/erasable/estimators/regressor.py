@@ -30,7 +30,7 @@ class ErasableRegressor(RegressorMixin, LinearFace):
         them beforehand: a range taken from rows would be a trace of them. A target outside is refused. Targets are
         rounded to ``2**(grid_bits + 1) - 1`` equally spaced numbers from end to end, and where the targets of a call
         lie within 32 of these a warning says so. Predictions shrink towards the middle of the range, as the intercept
-        is regularised, and may lie beyond its ends.
+        is regularised, and are clipped to its ends.
     capacity : float, default=0.02
         The regulariser lambda, and how many core deletions the accuracy bound is made for. Held on the grid's own
         resolution, as a multiple of ``4**-grid_bits``.
@@ -42,7 +42,8 @@ class ErasableRegressor(RegressorMixin, LinearFace):
     Attributes
     ----------
     coef_ : array of shape (n_features,) or (n_targets, n_features)
-        Acts on rows as ``scaling`` leaves them: with ``"row"``, predictions are ``X / |X| @ coef_.T + intercept_``.
+        Acts on rows as ``scaling`` leaves them: with ``"row"``, predictions are ``X / |X| @ coef_.T + intercept_``,
+        clipped to the range.
     intercept_ : float or array of shape (n_targets,)
     core_ids_, n_core_, threshold_, stored_rows_, stored_bytes_, guarantee, n_features_in_, feature_names_in_
         As in ``ErasableClassifier``.

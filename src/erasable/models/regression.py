@@ -74,5 +74,6 @@ class RegressionModel(LinearModel):
         return coefficients * spans[:, None], constants * spans + centres
 
     def chosen(self, scores: Float64s) -> Float64s:
-        """The targets of each row, shape (n,) for one and (n, n_targets) for several; not cut off at their ranges."""
-        return scores
+        """The targets of each row, clipped to their declared ranges: shape (n,) for one, (n, n_targets) for several."""
+        low, high = np.array(self.configuration.target_ranges).T
+        return np.clip(scores, low, high)

@@ -31,6 +31,7 @@ class Linear:
     feature_names: list[str] | None
     digest: str
     loss: str
+    target_ranges: tuple[tuple[float, float], ...] = ()  # of a regression, one for each target
     raw: Schema | None = None  # of the raw columns that a graph takes, where it does
 
     def stamp(self) -> dict[str, str]:
@@ -45,6 +46,8 @@ class Linear:
         }
         if self.classes:
             said["classes"] = json.dumps(self.classes, ensure_ascii=False)
+        if self.target_ranges:
+            said["target_ranges"] = json.dumps(self.target_ranges)
         if self.raw is not None:
             said["inputs"] = json.dumps(inputs_of(self.raw), ensure_ascii=False)
         if self.feature_names is not None:
@@ -116,9 +119,11 @@ class Graph:
         ]
 
     def _predicted(self) -> list[Any]:
-        """The targets."""
-        width = len(self._linear.coef)
-        self._scores("prediction", alone=width == 1)
+        """The targets, clipped to their ranges."""
+        width, ends = len(self._linear.coef), np.array(self._linear.target_ranges).T
+        self._scores("unclipped", alone=width == 1)
+        low, high = (self.constant(name, end) for name, end in zip(("lowest", "highest"), ends, strict=True))
+        self.step("Min", [self.step("Max", ["unclipped", low], "not_below"), high], "prediction")
         shape = ["N", width] if width > 1 else ["N"]
         return [self._onnx.helper.make_tensor_value_info("prediction", self._onnx.TensorProto.DOUBLE, shape)]
 

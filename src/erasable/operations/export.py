@@ -119,7 +119,8 @@ def export(
     ``loss``, and ``erasable_state_digest``. Scores are ``rows @ coef.T + intercept`` for rows scaled as the model
     scales them.
 
-    Of a regression, ``n_targets`` stands for the number of classes, and there are no ``classes``.
+    Of a regression, ``n_targets`` stands for the number of classes, and there are no ``classes``. The metadata have
+    ``target_ranges``, a pair of numbers for each target, to which predictions are clipped.
 
     **A model with a schema** acts on encoded rows: ``feature_names`` are those of the encoded columns, and the schema
     is written beside the file, as ``NAME.toml``. ``Schema.load(...).encode(table)`` makes such rows. Where all columns
@@ -255,6 +256,7 @@ def _linear(clf: Any) -> Linear:
         None if names is None else [str(n) for n in names],
         model.snapshot().digest,
         model.configuration.loss,
+        getattr(model.configuration, "target_ranges", ()),
     )
     if model.moment is not moment:
         raise ChangedMeanwhileError("the model changed while it was being exported: export it again.")
