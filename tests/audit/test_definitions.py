@@ -99,6 +99,85 @@ def test_a_counter_beside_an_exact_state_is_found() -> None:
     assert check_exact(Diligent(), (X, y), [0]).differing == ("requests_",)
 
 
+def _remembered(rows: Any) -> Any:
+    return lambda: rows
+
+
+def _by_default(rows: Any) -> Any:
+    def ask(rows: Any = rows) -> Any:
+        return rows
+
+    return ask
+
+
+def _by_name(rows: Any) -> Any:
+    def ask(*, rows: Any = rows) -> Any:
+        return rows
+
+    return ask
+
+
+def _in_code(rows: Any) -> Any:
+    return eval(f"lambda: {rows.tolist()!r}")
+
+
+WAYS = {"closure": _remembered, "default": _by_default, "named default": _by_name, "code": _in_code}
+
+
+class Hides(RidgeStore):
+    """Forgets to the bit, and keeps the rows that it learnt where one may not look."""
+
+    def __init__(self, way: str = "closure") -> None:
+        super().__init__()
+        self.way = way
+
+    def _begin(self) -> None:
+        self.ask = WAYS[self.way](self.rows)
+
+    def _solve(self) -> None:
+        super()._solve()
+        self.total = self.rows.sum(axis=0)
+
+
+class Slices(RidgeStore):
+    """Takes its first rows out by a slice, behind which they stay in memory."""
+
+    def forget(self, *, ids: Any) -> None:
+        n = len(ids)
+        assert list(ids) == self.ids[:n]
+        self.rows, self.labels, self.ids = self.rows[n:], self.labels[n:].copy(), self.ids[n:]
+        self._solve()
+
+
+class Names(RidgeStore):
+    """Has its ids in a set as well, whose order tells what was in it before."""
+
+    def _begin(self) -> None:
+        self.names = set(self.ids)
+
+    def forget(self, *, ids: Any) -> None:
+        super().forget(ids=ids)
+        self.names.difference_update(ids)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_rows_that_hide_in_a_function_are_found(way: str) -> None:
+    assert check_exact(Hides(way), (X, y), [3]).differing == ("ask",)
+    assert check_exact(Hides(way), (X, y), []).holds
+
+
+def test_rows_that_stay_in_memory_behind_a_view_are_found() -> None:
+    assert check_exact(Slices(), (X, y), [0, 1]).differing == ("rows",)
+    wide = np.column_stack([X, y])  # rows that the caller gives as a view are no fault of the estimator
+    assert check_exact(Slices(), (wide[:, :3], wide[:, 3]), []).holds
+
+
+def test_the_order_of_a_set_is_compared() -> None:
+    ids = [16, 1, 8]  # while 16 has the first place of the table, 8 comes after 1, and without it before
+    assert check_exact(Names(), (X[:3], [1, -1, 1], ids), [16]).differing == ("names",)
+    assert check_exact(Names(), (X[:3], [1, -1, 1], [1, 2, 3]), [1]).holds
+
+
 def test_noise_is_told_by_name_and_no_value_is() -> None:
     gone = [7, 11]
     for estimator in (NewtonUnlearner(random_state=0, max_deletions=3), CertifiedRemovalClassifier(random_state=0)):

@@ -11,7 +11,7 @@ import pytest
 from erasable.audit.stability import check_stable
 from erasable.classes import LinearBall
 from erasable.coresets import LeverageThreshold, RandomSubsample, SinglePass, Staged, SupportVectors
-from erasable.errors import VerificationError
+from erasable.errors import InputError, VerificationError
 from tests.paper.test_theorem_5_2_example import EIGHT_ROWS
 
 RNG = np.random.default_rng(1)
@@ -39,7 +39,9 @@ def test_support_vectors_are_found_out_and_the_example_is_the_smallest() -> None
     assert found.gone is not None
     assert set(found.rows.tolist()) == {3, 4, 5, 6}
     assert len(found.gone) == 1
-    with pytest.raises(VerificationError, match="of 4 rows, 1 leave, and 1 others"):
+    with pytest.raises(
+        VerificationError, match="when 1 of 4 rows are deleted, it no longer selects 1 of the other core rows"
+    ):
         found.require()
 
 
@@ -120,3 +122,16 @@ def test_another_order_is_another_core_set() -> None:
     assert not found.holds
     assert found.lost is not None
     assert len(found.lost) == 0
+    assert "selects the others in another order" in str(found)
+
+
+class Twice:
+    """Selects every row, the first of them twice."""
+
+    def select(self, X: Any, y: Any, keys: Any) -> Any:
+        return np.array([0, *range(len(X))])
+
+
+def test_a_row_that_is_selected_twice_is_refused() -> None:
+    with pytest.raises(InputError, match="selects a row twice"):
+        check_stable(Twice(), (X[:5], y[:5]))

@@ -216,8 +216,9 @@ def _listed(ids: Any) -> list[Any]:
 def _learnt(estimator: Any, rows: Rows) -> tuple[Any, list[Any]]:
     if not callable(getattr(estimator, "forget", None)):
         raise InputTypeError("the estimator has no forget: fit(X, y, ids=...) and forget(ids=...) are needed.")
-    model = fitted(estimator, rows)
-    return model, core_of(model, rows)
+    own = rows.take(np.arange(len(rows.named())))  # copies, as those that are left will be
+    model = fitted(estimator, own)
+    return model, core_of(model, own)
 
 
 def _retrained(estimator: Any, rows: Rows, core: Collection[Any], gone: Collection[Any]) -> tuple[dict[str, str], int]:

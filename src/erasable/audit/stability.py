@@ -11,7 +11,7 @@ import numpy as np
 
 from erasable.audit.definitions import Rows, as_rows
 from erasable.core.arrays import Positions
-from erasable.errors import InputTypeError, VerificationError
+from erasable.errors import InputError, InputTypeError, VerificationError
 from erasable.validation import seed, whole_number
 
 
@@ -31,8 +31,8 @@ class Stability:
         Rows of C(S).
     rows, gone, lost : array of positions, or None
         A counterexample: with S the rows at ``rows``, in this order, and without those at ``gone``, the map no longer
-        selects those at ``lost``, or selects what is left in another order. It is small: no row of S and none of
-        U can be left out.
+        selects those at ``lost``. Where ``lost`` is empty, it selects the same rows in another order. The example is
+        small: no row of S and none of U can be left out.
     """
 
     holds: bool
@@ -54,7 +54,8 @@ class Stability:
             how = "for all" if self.exhaustive else "as far as was searched,"
             return f"C(C(S) - U) = C(S) - U {how} {self.tried} sets U, with {self.core} core rows."
         rows, gone, lost = (len(part) for part in (self.rows, self.gone, self.lost) if part is not None)
-        return f"the map is not stable: of {rows} rows, {gone} leave, and {lost} others are no longer selected."
+        change = f"no longer selects {lost} of the other core rows" if lost else "selects the others in another order"
+        return f"the map is not stable: when {gone} of {rows} rows are deleted, it {change}."
 
 
 def check_stable(core_set: Any, rows: Any, *, tries: int = 2000, random_state: int = 0) -> Stability:
@@ -97,7 +98,10 @@ def _select(core_set: Any, S: Rows, at: Positions) -> Positions:
     if not len(at):
         return at
     part = S.take(at)
-    return at[np.asarray(core_set.select(part.X, part.y, part.ids), dtype=np.intp)]
+    found = np.asarray(core_set.select(part.X, part.y, part.ids), dtype=np.intp)
+    if len(np.unique(found)) < len(found):
+        raise InputError(f"{type(core_set).__name__} selects a row twice: select must return distinct positions.")
+    return at[found]
 
 
 def _lost(core_set: Any, S: Rows, core: Positions, gone: Positions) -> Positions | None:
