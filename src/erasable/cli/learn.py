@@ -102,7 +102,8 @@ def learn(
     capacity: Annotated[
         float | None,
         typer.Option(
-            help="The regulariser, and how many core deletions the bounds are made for. "
+            help="The regulariser; lower fits closer and stores a little more. From 1 on it is also how many core "
+            "deletions the paper's accuracy bound covers; below 1, none. "
             "[default: 0.02 for a linear model, 0.1 for a kernel]"
         ),
     ] = None,

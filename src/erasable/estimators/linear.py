@@ -22,8 +22,9 @@ class ErasableClassifier(LinearFace, ErasableBase):
     Parameters
     ----------
     capacity : float, default=0.02
-        The paper's K, which is also the regulariser lambda: how many core deletions the accuracy bound is made for.
-        Held on the grid's own resolution, as a multiple of ``4**-grid_bits``.
+        The regulariser lambda, held on the grid's own resolution, as a multiple of ``4**-grid_bits``. Lower fits closer
+        and stores a little more. In the paper it is also K, the number of core deletions that the accuracy bound
+        covers: below 1 the bound covers none. Forgetting is exact for any number of deletions, whatever the capacity.
     threshold : float, optional
         A row is kept while its leverage is above this. Lower keeps more rows. By default 0.06, whatever the number of
         rows, unless ``kappa`` names another one. Refitting survivors with the same threshold gives the same state.

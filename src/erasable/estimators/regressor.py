@@ -32,8 +32,8 @@ class ErasableRegressor(RegressorMixin, LinearFace):
         lie within 32 of these a warning says so. Predictions shrink towards the middle of the range, as the intercept
         is regularised, and are clipped to its ends.
     capacity : float, default=0.02
-        The regulariser lambda, and how many core deletions the accuracy bound is made for. Held on the grid's own
-        resolution, as a multiple of ``4**-grid_bits``.
+        The regulariser lambda, held on the grid's own resolution, as a multiple of ``4**-grid_bits``. Lower fits closer
+        and stores a little more. The paper's bounds are about classes, and cover no deletions here.
     threshold, kappa, horizon, fit_intercept, scaling, feature_map, feature_names, grid_bits, sample_rate
         As in ``ErasableClassifier``.
     order, random_state, engine

@@ -81,7 +81,8 @@ def page(results: Results, pictures: dict[str, str], command: str) -> str:
         "row. System-aware unlearning compares with training on the remaining <em>stored</em> rows: after a deletion "
         "the whole state is what those rows alone would give, and much less has to be stored. That is not to say that "
         "nothing can be learnt about deleted rows: whether a row was stored may have depended on one that was deleted "
-        "later, so whoever knows a row that was offered, and sees that it is not there, can learn from that.</p>",
+        "later. An attacker who has the state, a row and its id, and knows no other row, can often tell whether that "
+        "row was ever there.</p>",
         _figure(
             pictures["figure1"],
             "The difference on a hard-margin support vector machine, computed. One support vector is deleted. "
