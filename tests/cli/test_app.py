@@ -18,7 +18,7 @@ import erasable
 from erasable import errors
 from erasable.cli._exits import EXIT_CODES, exit_code
 from erasable.cli._shared import Json
-from erasable.cli.app import COMMANDS, Entry, app, load_command, run
+from erasable.cli.app import COMMANDS, Entry, LazyGroup, app, load_command, run
 
 GROUPS = {"receipt": ("verify",), "keys": ("new",), "mlflow": ("stale",), "token": ("make", "list", "revoke")}
 LEAVES = [[name, *rest] for name in COMMANDS for rest in ([[c] for c in GROUPS.get(name, ())] or [[]])]
@@ -249,6 +249,30 @@ def test_an_interrupt_ends_with_130(broken, capsys, json_wanted):
 def test_a_command_may_choose_its_exit_code(broken):
     broken(raising(typer.Exit(1)))
     assert run(["broken"]) == 1
+
+
+def not_invoked(self, ctx):
+    """What Typer 0.12.5 does with Click 8.3: the eager ``--version`` ends every command."""
+    print(erasable.__version__)
+    raise typer.Exit
+
+
+@pytest.mark.parametrize("invoke", [not_invoked, lambda self, ctx: None], ids=["ends early", "does nothing"])
+@pytest.mark.parametrize("arguments", [["broken"], ["broken", "--", "--help"], ["keys", "new", "-o", "signer"]])
+def test_a_command_that_did_not_run_to_its_end_is_a_failure(broken, monkeypatch, capsys, folder, arguments, invoke):
+    broken(raising(AssertionError("it is not reached")))
+    monkeypatch.setattr(LazyGroup, "invoke", invoke)
+    assert run(arguments) == 1
+    assert "did not run to its end" in capsys.readouterr().err
+    assert run([*arguments[:1], "--json", *arguments[1:]]) == 1
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["error"]["kind"] == "NotRunError"
+
+
+def test_a_command_cannot_end_in_the_middle_and_succeed(broken, capsys):
+    broken(raising(typer.Exit(0)))
+    assert run(["broken"]) == 1
+    assert "did not run to its end" in capsys.readouterr().err
+    assert [run(["broken", "--help"]), run(["--version"])] == [0, 0]
 
 
 @pytest.mark.parametrize("more", [["SECRET (one)"], ["SECRET-1", "SECRET-2"]])

@@ -110,8 +110,12 @@ def as_option(found: re.Match[str]) -> str:
 
 def wants_json(arguments: Sequence[str]) -> bool:
     """Whether ``--json`` is among the options of a command line."""
-    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
-    return "--json" in options
+    return "--json" in before_dashes(arguments)
+
+
+def before_dashes(arguments: Sequence[str]) -> Sequence[str]:
+    """The arguments among which options may stand: those before ``--``."""
+    return arguments[: arguments.index("--")] if "--" in arguments else arguments
 
 
 def report(kind: str, text: str, code: int, *, as_json: bool) -> None:

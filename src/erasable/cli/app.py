@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -15,10 +17,12 @@ from typer.core import TyperCommand, TyperGroup
 
 from erasable.cli._exits import (
     BAD_INPUT,
+    DONE,
     EXIT_CODES,
     FAILED,
     INTERRUPTED,
     as_options,
+    before_dashes,
     exit_code,
     message,
     mute,
@@ -76,7 +80,20 @@ def load_command(name: str) -> Any:
         alone.command(name)(getattr(module, name))
         command = typer.main.get_command(alone)
     command.name = name
+    for leaf in getattr(command, "commands", {name: command}).values():
+        leaf.callback = _finishing(leaf.callback)
     return command
+
+
+def _finishing(work: Callable[..., object]) -> Callable[..., object]:
+    """The same command; what it returns says that it ran to its end."""
+
+    @wraps(work)
+    def finished(*args: Any, **kwargs: Any) -> object:
+        work(*args, **kwargs)
+        return _FINISHED
+
+    return finished
 
 
 class LazyGroup(TyperGroup):
@@ -159,10 +176,13 @@ def run(arguments: list[str]) -> int:
     try:
         result = typer.main.get_command(app).main(arguments, prog_name="erasable", standalone_mode=False)
         sys.stdout.flush()  # here, where an error can still be told
-        code = result if isinstance(result, int) else 0
-        if code != INTERRUPTED:
+        code = result if isinstance(result, int) else DONE
+        if code == DONE and result is not _FINISHED and not _asked_to_show(arguments):
+            code, kind, text = FAILED, "NotRunError", _NOT_RUN
+        elif code != INTERRUPTED:
             return code
-        kind, text = "KeyboardInterrupt", _INTERRUPTED
+        else:
+            kind, text = "KeyboardInterrupt", _INTERRUPTED
     except BrokenPipeError:  # who read our output has seen enough
         mute(sys.stdout)
         return FAILED
@@ -180,6 +200,26 @@ def run(arguments: list[str]) -> int:
         raise
     report(kind, text, code, as_json=as_json)
     return code
+
+
+#: What a command returns when it has run to its end; nothing else is success.
+_FINISHED = object()
+_SHOWING = {"--help", "--version", "--install-completion", "--show-completion"}
+_NOT_RUN = (
+    "the command did not run to its end and may have done nothing: the installed versions of typer and click may not "
+    "fit together. Install typer 0.20 or later, and run it again."
+)
+
+
+def _asked_to_show(arguments: list[str]) -> bool:
+    """Whether text about the commands was asked for, and no work; a group without arguments shows its help."""
+    match arguments:
+        case []:
+            return True
+        case [name] if name in COMMANDS:
+            return hasattr(load_command(name), "commands")
+        case _:
+            return not _SHOWING.isdisjoint(before_dashes(arguments))
 
 
 _INTERRUPTED = "interrupted: every file is as before the command or as after it; run it again to be sure."

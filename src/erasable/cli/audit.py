@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from erasable.cli._exits import DONE, FAILED
+from erasable.cli._exits import FAILED
 from erasable.cli._shared import Bars, IgnoredColumns, Json, RandomState, console, print_json, text_table, unmarked
 from erasable.errors import ConfigurationError
 
@@ -99,7 +99,8 @@ def audit(
         print_json(found.as_json())
     else:
         show(found, out)
-    raise typer.Exit(DONE if found.holds else FAILED)
+    if not found.holds:
+        raise typer.Exit(FAILED)
 
 
 def show(found: Audit, out: Path) -> None:

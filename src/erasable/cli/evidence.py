@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from erasable.cli._exits import BAD_RECEIPT, DONE, FAILED, UNVERIFIED
+from erasable.cli._exits import BAD_RECEIPT, FAILED, UNVERIFIED
 from erasable.cli._shared import Bars, Json, counted, print_json, say
 from erasable.errors import StateFormatError, VerificationError
 
@@ -68,6 +68,5 @@ def evidence(
             say("the audit says that forgetting left a trace: the page says so")
         if not keys:
             say("note: signatures were not checked: give --key", aside=True)
-    raise typer.Exit(
-        UNVERIFIED if not found.verified else BAD_RECEIPT if found.wrong_receipts else DONE if found.holds else FAILED
-    )
+    if not found.verified or found.wrong_receipts or not found.holds:
+        raise typer.Exit(UNVERIFIED if not found.verified else BAD_RECEIPT if found.wrong_receipts else FAILED)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from erasable.cli._exits import BAD_FILE, DONE, FAILED
+from erasable.cli._exits import BAD_FILE, FAILED
 from erasable.cli._shared import (
     Bars,
     Decimal,
@@ -121,7 +121,8 @@ def scan(
     else:
         _show(report)
     blind = report.unseen if strict else report.unreadable
-    raise typer.Exit(FAILED if report.found else BAD_FILE if blind else DONE)
+    if report.found or blind:
+        raise typer.Exit(FAILED if report.found else BAD_FILE)
 
 
 def _show(report: ScanReport) -> None:
