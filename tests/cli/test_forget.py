@@ -148,6 +148,17 @@ def test_who_expects_rows_to_leave_is_told_that_none_were_there(folder, capsys):
     assert capsys.readouterr().err == ""
 
 
+def test_a_name_that_comes_again_is_counted_once(folder, capsys):
+    core = load("m.erasable").core_ids_.tolist()
+    (folder / "list.txt").write_text(f"{core[0]}\n{core[1]}\n{core[0]}\n")
+    twice = ["--subject", "nobody", "--subject", "nobody", "--id", core[0], "--ids-file", "list.txt"]
+    assert run(["inspect", "m.erasable", *twice[:6], "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["requested"] == 2
+    assert run(["forget", "m.erasable", *twice, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["requested"], told["not_stored"], told["core_rows_removed"]) == (3, 1, 2)
+
+
 def test_a_column_of_a_list_of_names_can_be_named(folder, capsys):
     core = load("m.erasable").core_ids_.tolist()
     (folder / "list.csv").write_text("ticket,row\n1," + core[0] + "\n2," + core[1] + "\n")

@@ -455,7 +455,7 @@ def test_a_subject_takes_all_its_rows_with_it():
     expected = clf.n_core_ - len(kept)
     assert expected > 2
     report = clf.forget(subjects=[0, 7, 99, 7])
-    assert (report.requested, report.core_rows_removed, report.core_rows) == (4, expected, len(kept))
+    assert (report.requested, report.core_rows_removed, report.core_rows) == (3, expected, len(kept))  # 7 counts once
     assert clf.core_ids_.tolist() == kept
     assert set(clf._model.core.of_subject) == {int(key[4:]) // 10 for key in kept}
 

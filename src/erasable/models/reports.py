@@ -83,7 +83,7 @@ class ForgetReport:
     Attributes
     ----------
     requested : int
-        Ids and subjects that the request named.
+        Different ids and subjects that the request named.
     core_rows_removed : int
         Stored rows that left. Tell it to nobody who may not know whether somebody's row was stored.
     core_rows : int

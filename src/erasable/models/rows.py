@@ -59,7 +59,7 @@ def _collector_at_rest() -> Iterator[None]:
 
 
 class Named(NamedTuple):
-    """What a request names: how many ids and subjects, how many of them no row has, and the ids of all rows found."""
+    """A request in a model: how many different names it has, how many of them no row has, the ids of the rows found."""
 
     requested: int
     not_stored: int
@@ -214,10 +214,11 @@ class CoreRows:
         if ids is None and subjects is None:
             raise InputError("forget needs ids= or subjects=.")
         keys = [] if ids is None else as_keys(ids, "ids")
+        keys = keys if len(keys) == 1 else list(dict.fromkeys(keys))  # a name that comes again counts once
         same_kind(keys, self.id_type, "ids")
         if subjects is None and len(keys) == 1:  # one request after another: the most frequent call
             return Named(1, 0, keys) if keys[0] in self.place else Named(1, 1, [])
-        owners = [] if subjects is None else as_keys(subjects, "subjects")
+        owners = [] if subjects is None else list(dict.fromkeys(as_keys(subjects, "subjects")))
         same_kind(owners, self.subject_type, "subjects")
         theirs = [key for owner in owners for key in self.of_subject.get(owner, ())]
         here = self.place.among(keys)

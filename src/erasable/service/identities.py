@@ -114,4 +114,4 @@ class Erasure(Request):
     def named_in(self, model: Model) -> Named:
         """See ``Request``; nothing that is not stored is an error."""
         ids, subjects = keys_in(model, self.identities)
-        return Named(len(self.identities), 0, model.named(ids, subjects).found)
+        return Named(len({*self.identities}), 0, model.named(ids, subjects).found)
