@@ -14,6 +14,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 from flint import arb, arb_mat, ctx, fmpq
 
 from tests.oracle import float32_bits
@@ -122,6 +123,29 @@ def logistic_bits(
 ) -> tuple[int, ...]:
     """The published bits of the weights of one problem."""
     return tuple(LogisticOracle(rows, signs, counts, bits, units).weights(d))
+
+
+def degenerate_problem(seed: int) -> tuple[Any, Any, Any, int, int]:
+    """Rows, signs, counts, bits and units: rows in few directions, much weight, little alpha; the same anywhere."""
+    rng = np.random.default_rng([11, seed])
+    bits, n, d = int(rng.choice([8, 15, 15, 20])), int(rng.integers(2, 40)), int(rng.integers(1, 5))
+    most = 2 ** (bits - 2)
+    rows = rng.integers(-most // 4, most // 4 + 1, (2, d))[rng.integers(0, 1 + seed % 2, n, endpoint=False)]
+    rows *= rng.integers(-3, 4, (n, 1))
+    kind = rng.integers(4)
+    if kind == 0:  # nearly on a line
+        rows += rng.integers(-2, 3, (n, d))
+    elif kind == 1:  # most of them
+        rows[: n // 5] = rng.integers(-most, most, (n // 5, d))
+    elif kind == 2:  # one row over and over
+        rows[:] = rows[0]
+    if rng.integers(2):
+        rows = np.hstack([rows, np.full((n, 1), most)])
+    signs, counts = rng.choice([-1, 1], n), np.ones(n)
+    if rng.integers(2):
+        counts = np.where(signs > 0, 1.0, 2.0 ** rng.integers(-16, 17)) * rng.integers(1, 257, n) / 16.0
+    units = max(1, 4**bits >> int(rng.integers(6, 45)))
+    return rows.astype(np.int16 if bits < 16 else np.int32), signs, counts, bits, units
 
 
 def dot(a: Sequence[Any], b: Sequence[Any]) -> Any:

@@ -22,8 +22,9 @@ from erasable.core.logistic import Enclosure, Point, logistic_weights, rounding_
 from erasable.core.newton import Problems
 from erasable.core.row_blocks import RowBlocks
 from erasable.core.sigmoid import SIGMOID_ERROR
+from erasable.core.weights import to_float32
 from erasable.errors import ConfigurationError, ExactnessError, InputError
-from tests.logistic_oracle import LogisticOracle, digits_after_the_point, published
+from tests.logistic_oracle import LogisticOracle, degenerate_problem, digits_after_the_point, published
 
 
 def bits_of(W):
@@ -323,21 +324,62 @@ def test_separable_rows_with_tiny_alpha(units):
     assert_published((rows, np.sign(rows[:, 0] + 0.5)[None, :].astype(int), np.ones(60), grid, units))
 
 
-def test_too_few_steps_are_an_error_that_names_alpha(monkeypatch):
-    monkeypatch.setattr(newton, "_MOST_STEPS", 2)
+@pytest.mark.parametrize("seed", range(40))
+def test_rows_in_few_directions_have_weights(seed):
+    """Hessians that float32 and then float64 cannot tell from singular ones."""
+    rows, signs, counts, bits, units = degenerate_problem(seed)
+    assert_published((rows, signs[None, :], counts, Grid(rows.shape[1], bits, False), units))
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_balls_find_the_minimiser_from_any_point_with_any_factor(seed):
+    rows, signs, counts, bits, units = degenerate_problem(seed)
+    grid, d, rng = Grid(rows.shape[1], bits, False), rows.shape[1], np.random.default_rng(seed)
+    problem = Problems(RowBlocks.of(rows, grid), signs[:, None].astype(float), counts, bits, units)
+    w = rng.standard_normal(d) * 10.0 ** rng.integers(-3, 6)
+    w[0] = rng.choice([w[0], np.nan, np.inf])
+    factor = newton.Factor(np.asfortranarray(np.eye(d) * 10.0 ** rng.integers(-15, 9)), True)
+    out, settled = np.zeros(d, dtype=np.float32), np.zeros(d, dtype=bool)
+    balls.settle_in_balls(problem, w, factor, out, settled, rounding_digits(units, bits))
+    assert bits_of(out + np.float32(0.0)) == LogisticOracle(rows, signs, counts, bits, units).weights(d)
+
+
+def test_hessians_of_balls_are_exact():
+    for bits, n in ((15, 2000), (20, 100), (4, 70)):
+        rng, grid = np.random.default_rng(bits), Grid(3, bits, False)
+        rows = rng.integers(-(2 ** (bits - 1)), 2 ** (bits - 1), (n, 3)).astype(grid.dtype)
+        weights = [int(v) << 70 for v in rng.integers(0, 2**62, n)]
+        whole = rows.astype(object)
+        for some in (rows, sparse.csr_array(rows)):
+            problem = Problems(RowBlocks.of(some, grid), np.ones((n, 1)), np.ones(n), bits, 4**bits)
+            assert balls._gram(problem, weights) == (whole.T @ (whole * np.array(weights)[:, None])).tolist()
+
+
+@pytest.mark.parametrize("steps", [0, 2])
+def test_what_newton_leaves_open_is_settled(steps, monkeypatch):
+    monkeypatch.setattr(newton, "_MOST_STEPS", steps)
     rows, grid = np.array([[900, 20], [-70, 1000]], dtype=np.int16), Grid(2, 15, False)
-    with pytest.raises(ConfigurationError, match=r"alpha = 9\.31e-10.*raise it"):
-        logistic_weights(rows, [[1, 1]], np.ones(2), grid, 1)
+    assert_published((rows, np.array([[1, 1], [1, -1]]), np.ones(2), grid, 1))
 
 
-def test_a_tie_is_an_error_in_the_end(monkeypatch):
-    """There is none among logistic weights: one is made by publishing with so many digits that no precision does."""
-    monkeypatch.setattr(balls, "MOST_BITS", 256)
-    monkeypatch.setattr(balls, "_published", lambda value, q: value)
+def test_no_number_of_bits_is_the_last(monkeypatch):
+    """An entry this near to a boundary is not to be met: one is made by asking for so many digits."""
+
+    class Finer(float):
+        def __new__(cls, value, q):
+            self = super().__new__(cls, to_float32(Fraction(round(value * 2**q), 2**q)))
+            self.digits = round(value * 2**5000)
+            return self
+
+        def __eq__(self, other):
+            return self.digits == other.digits
+
+        __hash__ = None
+
+    monkeypatch.setattr(balls, "_published", Finer)
     monkeypatch.setattr(logistic.Point, "enclosure", lambda self, s: Enclosure(np.inf, s))
     rows, grid = np.array([[900, 20], [-70, 1000]], dtype=np.int16), Grid(2, 15, False)
-    with pytest.raises(ExactnessError, match="change alpha"):
-        logistic_weights(rows, [[1, -1]], np.ones(2), grid, 4**15)
+    assert_published((rows, np.array([[1, -1]]), np.ones(2), grid, 4**15))
 
 
 GOOD = {"rows": np.ones((2, 3), dtype=np.int16), "signs": [[1, -1]], "counts": np.ones(2), "alpha_units": 4**15}
@@ -370,7 +412,7 @@ def test_bad_input_is_refused(wrong, error, says):
 
 def test_more_rows_than_sums_hold_are_refused(monkeypatch):
     monkeypatch.setattr(logistic, "MOST_ROWS_AT_ONCE", 1)
-    with pytest.raises(ExactnessError, match="at most 1 core rows; there are 2"):
+    with pytest.raises(ExactnessError, match="would reach 2 rows, but logistic weights are certified for at most 1"):
         logistic_weights(**GOOD, grid=Grid(3, 15, False))
 
 

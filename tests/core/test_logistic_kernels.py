@@ -6,6 +6,7 @@ import os
 import platform
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +17,7 @@ from scipy.sparse import csr_array
 from sklearn.datasets import load_digits
 from erasable.core.grid import Grid, to_grid
 from erasable.core.logistic import Point, Enclosure, logistic_weights
+from tests.logistic_oracle import degenerate_problem
 X, y = load_digits(return_X_y=True)
 grid = Grid(64)
 rows, signs = to_grid(X, grid), np.where(y == np.arange(10)[:, None], 1, -1)
@@ -30,6 +32,10 @@ start = logistic_weights(rows[1:], signs[:, 1:], counts[1:], grid, 4**15)
 tell(logistic_weights(csr_array(rows[:, :64]), signs, counts, grid, 4**15, start))
 fine = Grid(64, 20)
 tell(logistic_weights(to_grid(X, fine), signs[:3], counts, fine, 4**19))
+found = []
+for rows_of, signs_of, counts_of, bits, units in map(degenerate_problem, range(260)):
+    found.append(logistic_weights(rows_of, signs_of[None], counts_of, Grid(rows_of.shape[1], bits, False), units)[0])
+tell(np.concatenate(found))
 Point.enclosure = lambda self, s: Enclosure(np.inf, s)
 tell(logistic_weights(rows, signs[:2], counts, grid, 4**15))
 """
@@ -41,6 +47,7 @@ c991fc513d54d4a2d3fdc9c910e93ea8
 ef8da67ca560a1d1eaafecbb87f2a3fe
 c991fc513d54d4a2d3fdc9c910e93ea8
 7166cddee3810954d3f236c71c150074
+fea59768515b822b242171c61e066f30
 8a85c7a93e7bbb3bf85c7f57f9647d66
 """
 
@@ -57,6 +64,7 @@ def test_weights_are_those_of_every_machine(kernels):
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM],
         env={**os.environ, **older},
+        cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,
         timeout=300,

@@ -16,6 +16,7 @@ from sklearn.model_selection import cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
+import erasable.core.logistic as logistic
 from erasable import ErasableClassifier, ErasableKernelClassifier, learn, load, verify
 from erasable.core.grid import Grid, dense_rows
 from erasable.errors import (
@@ -106,6 +107,52 @@ def test_separable_rows_and_a_tiny_alpha_converge():
     assert verify(clf).weights == 5
 
 
+LINE = np.outer(np.arange(1.0, 41.0) / 40.0, [0.3, 0.2, 0.5])
+FEW_DIRECTIONS = {
+    "one row over and over": (np.full((6, 1), 0.6), [0, 0, 0, 0, 1, 1], {"alpha": 1.933311477750117e-09}, [1]),
+    "one column of zeros and ones": (np.arange(3000)[:, None] % 2.0, np.arange(3000) % 3 == 0, {"alpha": 1e-6}, [1]),
+    "much weight": (
+        np.repeat(X[:3], 10, axis=0),
+        np.arange(30) % 2,
+        {"alpha": 0.01, "class_weight": {1: 65536.0}},
+        [1],
+    ),
+    "rows on a line are left": (
+        np.vstack([LINE, X[:8, :3] / 4.0]),
+        np.arange(48) % 5 < 2,
+        {"alpha": 1e-8},
+        range(40, 48),
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore:there is one feature")
+@pytest.mark.parametrize("name", FEW_DIRECTIONS)
+def test_rows_that_determine_the_weights_poorly_can_be_forgotten_saved_and_verified(name, tmp_path):
+    rows, y, how, leaving = FEW_DIRECTIONS[name]
+    clf = ErasableClassifier(1e-3, threshold=0.0, loss="logistic", **how).fit(rows, y, ids=range(len(rows)))
+    clf.save(tmp_path / "with.erasable")
+    clf.forget(ids=leaving)
+    clf.save(tmp_path / "without.erasable")
+    kept = np.setdiff1d(np.arange(len(rows)), leaving)
+    again = clone(clf).fit(rows[kept], np.asarray(y)[kept], ids=kept)
+    assert verify(load(tmp_path / "without.erasable")).digest == clf.state_digest() == again.state_digest()
+
+
+def test_more_rows_than_can_be_certified_are_refused_when_they_are_learnt(monkeypatch):
+    monkeypatch.setattr(logistic, "MOST_ROWS_AT_ONCE", N)
+    clf = ErasableClassifier(threshold=0.0, loss="logistic").fit(X, RARE, ids=IDS)
+    before = clf.state_digest()
+    with pytest.raises(ExactnessError, match=f"would reach {N + 1} rows.*at most {N}"):
+        clf.partial_fit(X[:1], RARE[:1], ids=["one more"])
+    assert clf.state_digest() == before
+    with pytest.raises(ExactnessError, match="certified"):
+        clone(clf).fit(np.vstack([X, X[:1]]), np.append(RARE, 0))
+    clf.forget(ids=IDS[:1])
+    clf.partial_fit(X[:1], RARE[:1], ids=["one more"])
+    assert verify(clf).digest == clf.state_digest()
+
+
 @pytest.mark.parametrize("classes", [None, ["a", "b"], ["a", "b", "c"]])
 def test_one_class_only(classes):
     clf = ErasableClassifier(threshold=0.02, loss="logistic", classes=classes).fit(X, ["b"] * N)
@@ -185,8 +232,8 @@ def test_weights_that_sums_cannot_hold_exactly_are_refused_and_nothing_changes()
     with pytest.raises(ExactnessError, match=r"add up to 5,10.\.0, but weighted sums on a grid of 20 bits"):
         clf.partial_fit(X, RARE, ids=[f"new {i}" for i in range(N)], sample_weight=np.full(N, 16.0))
     assert clf.state_digest() == before
-    logistic = ErasableClassifier(threshold=0.0, grid_bits=20, fit_intercept=False, loss="logistic")
-    logistic.fit(X, RARE, sample_weight=np.full(N, 16.0))  # it has no weighted sums
+    other = ErasableClassifier(threshold=0.0, grid_bits=20, fit_intercept=False, loss="logistic")
+    other.fit(X, RARE, sample_weight=np.full(N, 16.0))  # it has no weighted sums
 
 
 @pytest.mark.parametrize("weight", [-1.0, -0.0625, math.nan, math.inf, 16.1, 1e300, None, "x", [1.0]])

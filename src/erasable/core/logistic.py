@@ -40,6 +40,20 @@ def rounding_digits(units: int, bits: int) -> int:
     return 24 + max(0, (units - 1).bit_length() - 2 * bits)
 
 
+def guard_rows(n_rows: int) -> None:
+    """Refuse more core rows than logistic weights can be certified for.
+
+    Raises
+    ------
+    ExactnessError
+    """
+    if n_rows > MOST_ROWS_AT_ONCE:
+        raise ExactnessError(
+            f"the core set would reach {n_rows:,} rows, but logistic weights are certified for at most "
+            f"{MOST_ROWS_AT_ONCE:,}: raise the threshold (fewer core rows)."
+        )
+
+
 def logistic_weights(
     rows: Any,
     signs: Any,
@@ -83,9 +97,9 @@ def logistic_weights(
     InputError
         When rows, signs, counts, start or gram are not as above.
     ExactnessError
-        When there are too many rows for exact sums, or an entry cannot be told from a tie with 4096 bits.
+        When there are too many rows for exact sums.
     ConfigurationError
-        When alpha is outside the range of the grid, or so small that no minimum is found.
+        When alpha is outside the range of the grid.
     """
     Y, c = _checked(rows, signs, counts, grid, alpha_units)
     k, d = Y.shape[1], grid.n_columns
@@ -118,11 +132,7 @@ def _checked(rows: Any, signs: Any, counts: Any, grid: Grid, units: int) -> tupl
             f"weights of rows must be {n} numbers between 2**-20 and 2**20, class weights included: "
             "choose weights of classes and rows closer to 1."
         )
-    if n > MOST_ROWS_AT_ONCE:
-        raise ExactnessError(
-            f"logistic weights are certified for at most {MOST_ROWS_AT_ONCE:,} core rows; there are {n:,}: raise the "
-            "threshold (fewer core rows)."
-        )
+    guard_rows(n)
     if not 1 <= units < LARGEST_EXACT:
         least, most = 4.0**-grid.bits, LARGEST_EXACT / 4**grid.bits
         raise ConfigurationError(

@@ -1,8 +1,10 @@
 """Logistic weights to any precision: what two words of float64 could not round is settled with flint's balls.
 
 The point is kept as big integers over a power of two, so its margins are exact; sigmoids come from ball arithmetic,
-rounded down to multiples of ``2**-K``; sums of them are exact again. Newton steps with a factor of float64 add some
-thirty bits each, and ``|w - w*| <= (|gradient| + 2 sum of c_i 2**-K) / alpha``.
+rounded down to multiples of ``2**-K``; sums of them are exact again, and
+``|w - w*| <= (|gradient| + 2 sum of c_i 2**-K) / alpha``. Newton steps with a factor of float64 add some thirty bits
+each. Where they do not approach the minimiser, steps with a Hessian of integers do, from any point: each as long as is
+sure to lead down.
 
 :func:`settle_in_balls` writes the entries it settles into the arrays it is given; all else is pure.
 """
@@ -10,17 +12,21 @@ thirty bits each, and ``|w - w*| <= (|gradient| + 2 sum of c_i 2**-K) / alpha``.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 
 from erasable.core.arrays import Booleans, Float32s, Float64s
-from erasable.core.newton import Factor, Problems
+from erasable.core.newton import Factor, Problems, length_along
 from erasable.core.weights import to_float32
-from erasable.errors import ConfigurationError, ExactnessError
 
-MOST_BITS = 4096
-_STEPS = 400  # in all
+_FIRST_BITS = 128
+_FINER = 32  # how many more bits points have than sigmoids: rounding a point is no obstacle
+_GRAM_ROWS = 64  # whose products with each other are summed in float64
+_Solve = Callable[[list[int]], list[Fraction]]  # from g to about H^-1 g
 
 
 def settle_in_balls(
@@ -31,59 +37,109 @@ def settle_in_balls(
     Parameters
     ----------
     w : array of shape (d,)
-        A point near the minimiser.
+        A point; the nearer to the minimiser, the faster.
     factor : Factor
         Of about the Hessian there; only speed depends on it.
     published, settled : arrays of shape (d,)
 
-    Raises
-    ------
-    ExactnessError
-        When 4096 bits cannot tell an entry from a tie.
-    ConfigurationError
-        When the steps do not approach the minimiser.
-
     Notes
     -----
-    *Cost*: a step is n sigmoids of K bits, some microseconds each.
+    *Law*: it ends from any point, with any factor, for any problem without a tie; docs/exactness.md says why there is
+    none.
+    *Cost*: a step is n sigmoids of K bits, some microseconds each. A Hessian of integers is some ten Gram matrices in
+    float64 and the inverse of a matrix of balls.
     """
-    precision, last, steps = 128, math.inf, 0
-    W, e = _integers(w, precision), precision
-    alpha = Fraction(problem.units, 4**problem.bits)
-    total = sum((Fraction(float(c)) for c in problem.counts), Fraction(0))
-    while precision <= MOST_BITS:
-        margins = _margins(problem, W)
-        gradient, scale = _gradient(problem, W, e, margins, precision)
-        length = Fraction(math.isqrt(sum(g * g for g in gradient)) + 1, 2**scale)
-        noise = 2 * total / 2**precision
-        radius = (length + noise) / alpha
-        for j in np.flatnonzero(~settled):
-            low, high = (_published(Fraction(W[j], 2**e) + end, q) for end in (-radius, radius))
-            if low == high:
-                published[j], settled[j] = low, True
+    precision, level, fresh = _FIRST_BITS, 0, False
+    solve: _Solve = partial(_divided_by_factor, factor)
+    start = w if problem.better_than_nothing(w) else np.zeros_like(w)
+    here = _Place.at(problem, _integers(start, precision + _FINER), precision)
+    least = here.length
+    while True:
+        _settle(here, published, settled, q)
         if settled.all():
             return
-        if length < 4 * noise:
-            precision *= 2
-            W, e, last = [x << precision // 2 for x in W], precision, math.inf
+        if here.length < 4 * here.noise:
+            here = _Place.at(problem, [x << precision for x in here.W], 2 * precision)
+            precision, least = 2 * precision, here.length
             continue
-        size = math.log2(length)
-        if size > last - 2.0:
-            approximate = np.array([_ratio(m, problem.bits + e) for m in margins])
-            factor = problem.factor(approximate * problem.signs[:, 0], double=True)
-        if steps == _STEPS:
-            break
-        last, steps = size, steps + 1
-        W = [x - s for x, s in zip(W, _step(factor, gradient, scale, e), strict=True)]
-    if precision > MOST_BITS:
-        raise ExactnessError(
-            f"a logistic weight lies so near to a rounding boundary that {MOST_BITS} bits do not tell its side: "
-            "change alpha by a little."
-        )
-    raise ConfigurationError(
-        f"no minimum was found with alpha = {problem.alpha:.3g}: the rows determine the weights too poorly for so "
-        "small an alpha; raise it."
-    )
+        there = _Place.at(problem, here.after(solve(here.gradient)), precision)
+        if 4 * there.length <= least or (fresh and level > 1):
+            here, fresh = there, False
+        else:  # only a step with the very Hessian of its place is sure to lead down: take any other back
+            level, fresh = level + 1, True
+            solve = here.double_factor() if level == 1 else here.exact_inverse()
+        least = min(least, there.length)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A point ``W / 2**e``, its exact margins, and its gradient over ``2**scale``."""
+
+    problem: Problems
+    W: list[int]
+    e: int
+    margins: list[int]
+    gradient: list[int]
+    scale: int
+    length: Fraction  # of the gradient, rounded up
+    noise: Fraction  # how far the gradient may be from the true one
+
+    @classmethod
+    def at(cls, problem: Problems, W: list[int], precision: int) -> _Place:
+        """With sigmoids of so many bits."""
+        e, margins = precision + _FINER, _margins(problem, W)
+        gradient, scale = _gradient(problem, W, e, margins, precision)
+        length = Fraction(math.isqrt(sum(g * g for g in gradient)) + 1, 2**scale)
+        return cls(problem, W, e, margins, gradient, scale, length, 2 * _at_most(problem.counts) / 2**precision)
+
+    def after(self, step: list[Fraction]) -> list[int]:
+        """The point after a step, given in units of the gradient's, shortened where its whole length may lead up."""
+        s, share = np.array([-float(x / 2**self.scale) for x in step]), 1.0
+        along = self.problem.margins_and_gradient(s[:, None])[0][:, 0]
+        reach = float(np.abs(along).max())
+        if reach > 1.0:  # this much is sure to lead down, and further along a line search may
+            share = math.log1p(reach) / reach
+            w, g = (
+                np.array([_ratio(x, e) for x in numbers])
+                for numbers, e in ((self.W, self.e), (self.gradient, self.scale))
+            )
+            if -float(g @ s) > 2.0**-44 * float(self.problem.counts @ np.abs(along)):
+                share = max(share, length_along(self.problem, w, s, self.float_margins(), self.float_margins() + along))
+        times = Fraction(share) * Fraction(2) ** (self.e - self.scale)
+        return [x - round(times * v) for x, v in zip(self.W, step, strict=True)]
+
+    def float_margins(self) -> Float64s:
+        """Margins as float64, those of the labels' signs."""
+        return np.array([_ratio(m, self.problem.bits + self.e) for m in self.margins]) * self.problem.signs[:, 0]
+
+    def double_factor(self) -> _Solve:
+        """Solves with the Hessian, about, in float64."""
+        return partial(_divided_by_factor, self.problem.factor(self.float_margins(), double=True))
+
+    def exact_inverse(self) -> _Solve:
+        """Solves with the Hessian, but for some ``2**-16`` of it: its sigmoids are rounded down."""
+        problem, d = self.problem, self.problem.rows.d
+        K = 18 + math.ceil(_at_most(problem.counts) * 4**problem.bits / problem.units).bit_length()
+        P = _sigmoids(self.margins, problem.bits + self.e, K)
+        bends = [int(Fraction(float(c)) * p * (2**K - p)) >> K for c, p in zip(problem.counts, P, strict=True)]
+        H = _gram(problem, bends)
+        for j in range(d):
+            H[j][j] += problem.units << K
+        return partial(_divided_by_matrix, H, 4**problem.bits << K, 3 * K)
+
+
+def _settle(place: _Place, published: Float32s, settled: Booleans, q: int) -> None:
+    """Publish the entries for which both ends of their enclosure are one float32."""
+    radius = (place.length + place.noise) * 4**place.problem.bits / place.problem.units
+    for j in np.flatnonzero(~settled):
+        low, high = (_published(Fraction(place.W[j], 2**place.e) + end, q) for end in (-radius, radius))
+        if low == high:
+            published[j], settled[j] = low, True
+
+
+def _at_most(counts: Float64s) -> Fraction:
+    """A bound on the sum of these numbers."""
+    return Fraction(math.nextafter(math.fsum(counts), math.inf))
 
 
 def _published(value: Fraction, q: int) -> np.float32:
@@ -145,6 +201,24 @@ def _gradient(problem: Problems, W: list[int], e: int, margins: list[int], preci
     return gradient, scale
 
 
+def _gram(problem: Problems, weights: list[int]) -> list[list[int]]:
+    """``sum of weights_i g_i g_i'`` exactly."""
+    n, d, rows = problem.rows.n, problem.rows.d, _GRAM_ROWS
+    piece = min(53 - rows.bit_length(), 63 - n.bit_length()) - 2 * problem.bits
+    digits = _digits(weights, piece)
+    sums = [np.zeros((d, d), dtype=np.int64) for _ in digits]
+    for where, X in problem.rows:
+        for low in range(0, X.shape[0], rows):
+            part = X[low : low + rows] if isinstance(X, np.ndarray) else X[low : low + rows].toarray()
+            for total, digit in zip(sums, digits, strict=True):
+                total += (part.T @ (part * digit[where][low : low + rows, None])).astype(np.int64)
+    whole = sums[-1].astype(object)
+    for total in reversed(sums[:-1]):
+        whole = (whole << piece) + total
+    lines: list[list[int]] = whole.tolist()
+    return lines
+
+
 def _sigmoids(numerators: list[int], exponent: int, precision: int) -> list[int]:
     """About ``floor(2**precision sigma(v / 2**exponent))``: less than two units off."""
     from flint import arb, ctx  # only here: hardly ever needed
@@ -158,9 +232,23 @@ def _sigmoids(numerators: list[int], exponent: int, precision: int) -> list[int]
         ctx.prec = before
 
 
-def _step(factor: Factor, gradient: list[int], scale: int, e: int) -> list[int]:
-    """``H^-1 g`` over ``2**e``, about."""
+def _divided_by_factor(factor: Factor, gradient: list[int]) -> list[Fraction]:
     top = max(abs(g).bit_length() for g in gradient)
-    g = np.array([_ratio(v, top) for v in gradient])
-    s = factor.solve(g)
-    return [round(Fraction(float(x)) * Fraction(2) ** (top - scale + e)) for x in s]
+    s = factor.solve(np.array([_ratio(v, top) for v in gradient]))
+    return [Fraction(float(x)) * 2**top for x in s]
+
+
+def _divided_by_matrix(H: list[list[int]], times: int, bits: int, gradient: list[int]) -> list[Fraction]:
+    from flint import arb_mat, ctx, fmpz_mat  # only here: hardly ever needed
+
+    before = ctx.prec
+    try:
+        ctx.prec = bits
+        step = arb_mat(fmpz_mat(H)).solve(arb_mat(fmpz_mat([[times * g] for g in gradient])))
+        found = []
+        for j in range(len(H)):
+            mantissa, exponent = step[j, 0].mid().man_exp()
+            found.append(Fraction(int(mantissa)) * Fraction(2) ** int(exponent))
+        return found
+    finally:
+        ctx.prec = before

@@ -17,9 +17,8 @@ from scipy.special import expit
 
 from erasable.core.arrays import Float64s
 from erasable.core.row_blocks import RowBlocks
-from erasable.errors import ConfigurationError
 
-_MOST_STEPS = 200
+_MOST_STEPS = 50
 _NEAR = 2.0**-12  # a distance from the minimiser within which Newton's method needs no line search
 _GOAL = 2.0**-40  # of alpha: a decrement that can be certified
 _END = 2.0**-60  # of alpha: about what the certificate's own steps lead to
@@ -29,6 +28,7 @@ _SAMPLE = 8  # rows for each column
 _CLOSE = 0.01  # for each column: a decrement at which a Hessian says more than that at zero
 _APPROACH = 12  # steps without one, at most
 _PATIENCE = 3  # steps that are left where a factor is fresh
+_FAR = 2.0**60  # from zero; no minimiser is farther than 2**41
 _MOST_SEEN = 20  # steps from which a factor learns
 
 
@@ -66,6 +66,13 @@ class Problems:
         """What is minimised, for each problem."""
         out: Float64s = 0.5 * self.alpha * (W * W).sum(axis=0) + self.counts @ np.logaddexp(0.0, -margins)
         return out
+
+    def better_than_nothing(self, w: Float64s) -> bool:
+        """Whether the value of one problem at ``w`` is finite and no larger than that at zero."""
+        if not np.abs(w).max(initial=0.0) < _FAR:  # nor is NaN
+            return False
+        margins, _ = self.margins_and_gradient(w[:, None])
+        return bool(self.values(w[:, None], margins)[0] <= float(self.counts.sum()) * math.log(2.0))
 
     def sampled_gram(self) -> Float64s:
         """About the sum of ``g_i g_i'``, from a sample of the rows: its lower triangle."""
@@ -116,24 +123,26 @@ class Factor:
             self.seen[:] = [*self.seen[1 - _MOST_SEEN :], (s, Hs, bend)]
 
     def solve(self, g: Float64s) -> Float64s:
-        """About ``H^-1 g``."""
+        """About ``H^-1 g``; zero where that is not finite."""
         size = float(np.abs(g).max(initial=0.0))
         if size == 0.0:
             return np.zeros_like(g)
         rest, shares = g / size, []
-        for s, Hs, bend in reversed(self.seen):
-            shares.append(float(s @ rest) / bend)
-            rest = rest - shares[-1] * Hs
-        potrs = lapack.dpotrs if self.double else lapack.spotrs
-        x, _ = potrs(self.L, rest.astype(self.L.dtype), lower=1)
-        out: Float64s = x.astype(np.float64)
-        for s, Hs, bend in self.seen:
-            out = out + (shares.pop() - float(Hs @ out) / bend) * s
-        return out * size
+        with np.errstate(over="ignore", invalid="ignore"):
+            for s, Hs, bend in reversed(self.seen):
+                shares.append(float(s @ rest) / bend)
+                rest = rest - shares[-1] * Hs
+            potrs = lapack.dpotrs if self.double else lapack.spotrs
+            x, _ = potrs(self.L, rest.astype(self.L.dtype), lower=1)
+            out: Float64s = x.astype(np.float64)
+            for s, Hs, bend in self.seen:
+                out = out + (shares.pop() - float(Hs @ out) / bend) * s
+            out = out * size
+        return out if np.isfinite(out).all() else np.zeros_like(g)
 
 
 def minimise(problems: Problems, start: Float64s | None, gram: Float64s | None) -> tuple[Float64s, list[Factor]]:
-    """Weights (d, k) near the minimisers, and factors of about the Hessians there.
+    """Finite weights (d, k), near the minimisers as far as float64 allows, and factors of about the Hessians there.
 
     Without a start, what is about the Hessian at zero, from ``gram`` or from a sample, leads most of the way.
     """
@@ -154,20 +163,21 @@ def minimise(problems: Problems, start: Float64s | None, gram: Float64s | None) 
             M[:, worse], G[:, worse] = problems.of(worse).margins_and_gradient(W[:, worse])
     S, decrement = np.zeros_like(W), np.full(k, np.inf)
     approaching, bends = np.full(k, start is None), np.full(k, 0.25)
-    active = list(range(k))
+    active, rough = list(range(k)), np.ones(k, dtype=bool)
     for step in range(_MOST_STEPS):
         going_on = []
         for j in active:
             last, fresh = decrement[j], factors[j] is None
             while True:
                 if fresh:
-                    factors[j] = problems.factor(M[:, j])
+                    factors[j] = problems.factor(M[:, j], double=not rough[j])
                 S[:, j] = -factors[j].solve(G[:, j])
                 now = -float(G[:, j] @ S[:, j])
                 approaching[j] &= not fresh and now > _CLOSE * d and step < _APPROACH
                 if fresh or approaching[j] or _passes(now, last, _END * alpha) <= patience:
                     break
                 fresh = True
+            rough[j] &= not fresh or now < last  # where a new Hessian is of no help, float32 is to blame
             decrement[j] = now
             if not (now <= _NEAR**2 * alpha and (fresh or _passes(now, last, _GOAL * alpha) <= 1.0)):
                 going_on.append(j)
@@ -175,13 +185,13 @@ def minimise(problems: Problems, start: Float64s | None, gram: Float64s | None) 
         if not active:
             return W + S, factors
         part, before = problems.of(active), G[:, active]
-        single = bool(decrement[active].min() > _SINGLE * total)
+        single = bool(decrement[active].min() > _SINGLE * total and rough[active].all())
         M_new, G_new = part.margins_and_gradient(W[:, active] + S[:, active], single=single)
         lengths = np.ones(len(active))
         for at, j in enumerate(active):
             slope, end = abs(float(G[:, j] @ S[:, j])), float(G_new[:, at] @ S[:, j])
             if end > 0.1 * slope:
-                lengths[at] = _length(problems, W[:, j], S[:, j], M[:, j], M_new[:, at])
+                lengths[at] = length_along(problems, W[:, j], S[:, j], M[:, j], M_new[:, at])
         S[:, active] *= lengths
         W[:, active] += S[:, active]
         short = np.flatnonzero(lengths < 1.0)
@@ -198,10 +208,8 @@ def minimise(problems: Problems, start: Float64s | None, gram: Float64s | None) 
                 bend = float(problems.counts @ (expit(M[:, j]) * expit(-M[:, j]))) / total
                 if bend < 0.25 * bends[j] and (flatter := problems.even_factor(gram, bend)):
                     factors[j], bends[j] = replace(flatter, seen=factors[j].seen), bend
-    raise ConfigurationError(
-        f"no minimum was found in {_MOST_STEPS} steps with alpha = {alpha:.3g}: the rows determine the weights too "
-        "poorly for so small an alpha; raise it."
-    )
+    S[:, active] = 0.0  # their last steps were taken; float64 shows no way on
+    return W + S, [found or problems.factor(M[:, j], double=True) for j, found in enumerate(factors)]
 
 
 def _passes(now: float, last: float, goal: float) -> float:
@@ -213,7 +221,7 @@ def _passes(now: float, last: float, goal: float) -> float:
     return math.log(now / goal) / math.log(last / now) if now > goal else 0.0
 
 
-def _length(problems: Problems, w: Float64s, s: Float64s, margins: Float64s, after: Float64s) -> float:
+def length_along(problems: Problems, w: Float64s, s: Float64s, margins: Float64s, after: Float64s) -> float:
     """Where between 0 and 1 along s the function is about least: bisection of its slope, each trial O(n)."""
     along, low, high = after - margins, 0.0, 1.0
     flat, bend = problems.alpha * float(w @ s), problems.alpha * float(s @ s)

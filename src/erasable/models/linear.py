@@ -23,6 +23,7 @@ from erasable.core.arrays import Float32s, Float64s
 from erasable.core.device_rows import here
 from erasable.core.grid import scale_rows
 from erasable.core.layout import canonical_json, read_json
+from erasable.core.logistic import guard_rows
 from erasable.core.names import Key
 from erasable.core.selector import Decisions, Progress, RawRows, select, stale_screen
 from erasable.core.sums import add_rows, add_sums, empty_gram
@@ -142,9 +143,11 @@ class LinearModel(Model):
         return found.index, found.batches, found.decisions, H
 
     def check_chosen(self, weights: list[int]) -> None:
-        """Weighted sums stay exact."""
+        """Weighted sums stay exact, and logistic weights can be certified."""
         c, core = self.configuration, self.core
-        if c.loss == "squared" and (core.uneven or weights.count(ONE) < len(weights)):
+        if c.loss == "logistic":
+            guard_rows(len(core) + len(weights))
+        elif core.uneven or weights.count(ONE) < len(weights):
             guard_weights(sum(core.weights()) + sum(weights), c.grid, c.units)
 
     def adopt(self, labels: list[Any], batches: list[Any], extra: Float64s, weights: list[int]) -> None:
