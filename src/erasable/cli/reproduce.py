@@ -57,10 +57,10 @@ def reproduce(
         str,
         typer.Option(
             help="Which methods, separated by commas. [default: all, which are erasable, logistic (ours, with that "
-            "loss), retrained, sisa, newton, certified, subsample]",
+            "loss), retrained, sums, sisa, newton, certified, subsample]",
             show_default=False,
         ),
-    ] = "erasable,logistic,retrained,sisa,newton,certified,subsample",
+    ] = "erasable,logistic,retrained,sums,sisa,newton,certified,subsample",
     kappa: Annotated[float | None, typer.Option(help="How much ours stores, 0 to 1. [default: by dataset]")] = None,
     capacity: Annotated[float | None, typer.Option(help="Our regulariser. [default: 1]")] = None,
     alpha: Annotated[float, typer.Option(help="Ridge regulariser of methods that train on all rows.")] = 1.0,

@@ -80,6 +80,12 @@ def test_every_method_is_measured_from_training_to_the_last_deletion(path, tmp_p
     assert logistic["stored_rows"] == ours["stored_rows"]  # the same core rows
     assert logistic["accuracy"]["mean"] != ours["accuracy"]["mean"]
     assert {c["method"] for c in results["checks"] if c["what"].startswith("state digest")} >= {"erasable", "logistic"}
+    sums, retrained, subsample = (results["methods"][name] for name in ("sums", "retrained", "subsample"))
+    assert sums["accuracy"] == retrained["accuracy"]  # the same model, bit for bit
+    assert (sums["stored_rows"], sums["stored_bytes"] < ours["stored_bytes"]) == (0, True)
+    assert 0 < subsample["stored_rows"] < n
+    for name in ("sums", "newton", "sisa"):  # what makes the comparison fair stands below the table
+        assert any(results["methods"][name]["note"] in note for note in as_in_the_paper(results).notes)
     assert all(check["same"] for check in results["checks"])
     assert json.loads((tmp_path / "out" / "results.json").read_text()) == results
 
@@ -247,8 +253,8 @@ def test_who_has_an_intercept_and_what_the_shards_train_can_be_chosen(tmp_path):
             assert (
                 type(models["sisa"].estimator).__name__ == {"sgd": "SGDClassifier", "ridge": "RidgeClassifier"}[shards]
             )
-            assert models["subsample"].learner.fit_intercept is theirs
-            assert {models[m].fit_intercept for m in ("retrained", "newton", "certified")} == {theirs}
+            peers = ("retrained", "sums", "newton", "certified", "subsample")
+            assert {models[m].fit_intercept for m in peers} == {theirs}
 
 
 def test_the_falling_curves_of_the_paper_where_the_peers_have_an_intercept():

@@ -23,7 +23,7 @@ from erasable.errors import ConfigurationError, ErasableError, NoRowsError
 from erasable.estimators import ErasableClassifier
 from erasable.research import measuring
 from erasable.research.reproduce.journal import Journal, fingerprint
-from erasable.research.reproduce.methods import METHODS, Method
+from erasable.research.reproduce.methods import METHODS, Bringing, Method
 from erasable.research.reproduce.requests import Request, load, requests
 from erasable.research.reproduce.settings import SWEEP, Settings, check, complete
 from erasable.tables import Split, Table
@@ -288,8 +288,9 @@ def fit(model: Any, table: Table, method: Method) -> float:
 def forget(model: Any, wanted: list[Request], method: Method) -> float:
     """Seconds for these requests, one after the other, the model ready after each."""
     lazy = method.lazy
+    asked = [model.brought(ids) for ids in wanted] if isinstance(model, Bringing) else wanted
     start = time.perf_counter()
-    for request in wanted:
+    for request in asked:
         model.forget_quietly(request)
         if lazy:
             _ = model.coef_

@@ -15,12 +15,13 @@ COLOURS = {
     "erasable": RED,
     "logistic": "#e39a8d",
     "retrained": BLUE,
+    "sums": "#4fa3b5",
     "sisa": "#3d8b5f",
     "newton": "#7d6aa8",
     "certified": "#b8862b",
     "subsample": GREY,
 }
-LINES = {"logistic": (0, (6, 2)), "retrained": "--", "newton": ":", "subsample": "-."}
+LINES = {"logistic": (0, (6, 2)), "retrained": "--", "sums": (0, (1, 3)), "newton": ":", "subsample": "-."}
 
 
 def check_available() -> None:

@@ -72,7 +72,16 @@ class Settings:
     dataset: str
     deletions: int | None = None
     order: str = "label"
-    methods: tuple[str, ...] = ("erasable", "logistic", "retrained", "sisa", "newton", "certified", "subsample")
+    methods: tuple[str, ...] = (
+        "erasable",
+        "logistic",
+        "retrained",
+        "sums",
+        "sisa",
+        "newton",
+        "certified",
+        "subsample",
+    )
     delete_label: str | None = None
     kappa: float | None = None
     capacity: float | None = None

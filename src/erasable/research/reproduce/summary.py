@@ -47,6 +47,7 @@ def _method(name: str, s: Settings, entries: dict[str, Any]) -> Results:
     batches = [entries[f"batches/{r}/{name}"] for r in range(s.repeats)]
     return {
         "title": METHODS[name].title,
+        "note": METHODS[name].note,
         "guarantee": training["guarantee"],
         "training_s": float(np.median(training["seconds"])),
         "training_all_s": training["seconds"],
