@@ -22,9 +22,10 @@ from erasable.core.grid import Grid
 from erasable.core.names import Key, Label, Owners, each_owner, owners_of
 from erasable.core.row_layout import read_rows
 from erasable.core.scaling import read_scaling
+from erasable.core.spelling import Spelling
 from erasable.core.target_grid import off_grid
 from erasable.errors import InputError
-from erasable.models.keys import as_keys, same_kind
+from erasable.models.keys import as_keys, same_kind, spelt_keys
 from erasable.models.linear import described_map
 from erasable.models.linear_configuration import grid_of
 from erasable.models.linear_state import LinearState
@@ -144,13 +145,13 @@ def stored_rows(
         raise InputError("name whose rows, or which, with subjects= or ids=.")
     of_ids, of_rows, labels = names
     owners = set(each_owner(of_rows))
-    asked = set() if ids is None else set(as_keys(ids, "ids"))
-    people = set() if subjects is None else set(as_keys(subjects, "subjects"))
+    schema, spelling = _schema_in(meta.get("feature_map")), spelling_in(meta)
+    asked = set() if ids is None else set(spelt_keys(as_keys(ids, "ids"), spelling.get("id", ())))
+    people = set() if subjects is None else set(spelt_keys(as_keys(subjects, "subjects"), spelling.get("subject", ())))
     same_kind(list(asked), type(of_ids[0]) if of_ids else None, "ids")
     same_kind(list(people), type(next(iter(owners))) if owners else None, "subjects")
     index = [i for i, key in enumerate(of_ids) if key in asked or not people.isdisjoint(owners_of(of_rows[i]))]
     rows, weights = _rows_in(meta, tensors)[index], tensors.get("row_weights")
-    schema = _schema_in(meta.get("feature_map"))
     found = [
         StoredRow(
             of_ids[i],
@@ -239,6 +240,12 @@ def _schema_in(feature_map: str | None) -> Schema | None:
     """The schema that a header describes, where its map is one."""
     described = None if feature_map is None else described_map(feature_map)["map"]
     return Schema.parse(described["text"]) if described and described.get("map") == "schema" else None
+
+
+def spelling_in(meta: Mapping[str, Any]) -> Spelling:
+    """The normalisation of ids and subjects that the schema in a header declares; empty without one."""
+    schema = _schema_in(meta.get("feature_map"))
+    return {} if schema is None else schema.identity
 
 
 @lru_cache(maxsize=4)

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from erasable.core.device_rows import here
 from erasable.core.names import Key, is_unicode
+from erasable.core.spelling import Spelling, Steps, spelt
 from erasable.errors import InputError, InputTypeError
 
 _PLURAL = {"int": "integers", "str": "strings", "bytes": "bytes"}
@@ -99,6 +100,23 @@ def _wide_rows(values: Any, name: str) -> list[Any]:
     if hasattr(values, "itercolumns"):  # pyarrow
         return list(zip(*(column.to_pylist() for column in values.itercolumns()), strict=True))
     raise InputTypeError(f"{name} must be integers, strings or bytes in a list, an array or a dataframe.")
+
+
+def spelt_names(ids: Any, subjects: Any, spelling: Spelling) -> tuple[Any, Any]:
+    """Ids and subjects of rows that are learnt, normalised as declared; without a declaration as they came."""
+    if ids is not None and "id" in spelling:
+        ids = spelt_keys(as_key_column(ids, "ids"), spelling["id"])
+    if subjects is not None and "subject" in spelling:
+        column, steps = as_subject_column(subjects), spelling["subject"]
+        if not isinstance(column, np.ndarray):
+            subjects = [spelt_keys(each, steps) if isinstance(each, tuple) else each for each in column]
+            subjects = [spelt(each, steps) if isinstance(each, str) else each for each in subjects]
+    return ids, subjects
+
+
+def spelt_keys(keys: Any, steps: Steps) -> Any:
+    """Keys of one type, normalised where they are texts."""
+    return [spelt(key, steps) for key in keys] if steps and len(keys) and isinstance(keys[0], str) else keys
 
 
 def _is_missing(value: Any) -> bool:

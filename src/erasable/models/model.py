@@ -20,6 +20,7 @@ from erasable.core.arrays import Float64s
 from erasable.core.keyed_hash import hashed_order
 from erasable.core.names import Key, Label, Owners
 from erasable.core.selector import Decisions, Progress
+from erasable.core.spelling import Spelling
 from erasable.errors import (
     ChangedMeanwhileError,
     ConfigurationError,
@@ -31,7 +32,7 @@ from erasable.errors import (
 from erasable.models.checks import check_ids, check_labels, check_subjects
 from erasable.models.guarantee import Guarantee
 from erasable.models.heads import nearest_probabilities
-from erasable.models.keys import array_of, pick, taken
+from erasable.models.keys import array_of, as_keys, pick, spelt_keys, spelt_names, taken
 from erasable.models.reports import ForgetReport, LearnReport, VerifyReport
 from erasable.models.rows import CoreRows, Named, Outline
 from erasable.models.state import State, classes_of
@@ -178,6 +179,7 @@ class Model(ABC):
         n = X.shape[0]
         y = self.answers(y)
         self.check_names_given(ids)
+        ids, subjects = spelt_names(ids, subjects, self.spelling)
         keys = check_ids(ids, n, self.core.place)
         owners = None
         if subjects is not None:
@@ -234,7 +236,17 @@ class Model(ABC):
     def named(self, ids: Any = None, subjects: Any = None) -> Named:
         """What a request names; refused if no row could have such names."""
         self.check_whole()
+        if ids is not None and "id" in self.spelling:
+            ids = spelt_keys(as_keys(ids, "ids"), self.spelling["id"])
+        if subjects is not None and "subject" in self.spelling:
+            subjects = spelt_keys(as_keys(subjects, "subjects"), self.spelling["subject"])
         return self.core.named(ids, subjects)
+
+    @property
+    def spelling(self) -> Spelling:
+        """The normalisation of ids and subjects that the schema of this model declares; empty without one."""
+        found: Spelling = getattr(getattr(self, "feature_map", None), "identity", {})
+        return found
 
     def forget(self, *, ids: Any = None, subjects: Any = None) -> ForgetReport:
         """Rows with these ids, or of these subjects, stop existing for the model; unknown ones change nothing."""

@@ -22,7 +22,7 @@ from erasable.core.names import each_owner
 from erasable.errors import ConfigurationError, InputError
 from erasable.models.blocks import Block, Held, Rows
 from erasable.models.checks import check_subjects, distinct_ids, next_id, refuse_known
-from erasable.models.keys import Column, as_key_column, as_subject_column, label_type, refuse_kind
+from erasable.models.keys import Column, as_key_column, as_subject_column, label_type, refuse_kind, spelt_names
 from erasable.models.model import Model
 from erasable.schemas import EncodedTable, EncodingReport
 
@@ -252,7 +252,7 @@ class Sieve:
 
     def checked(self, block: Any, low: int | None, seen: Seen) -> Rows:
         """The rows that count of a block in a first pass, all of it checked; ``seen`` notes of which kind they are."""
-        block = block if self.check is None else self.check(block)
+        block = self._spelt(block if self.check is None else self.check(block))
         n, model = block.X.shape[0], self.model
         model.answers(block.y)
         if model.classifies:
@@ -280,11 +280,18 @@ class Sieve:
 
     def again(self, block: Any, low: int | None) -> Rows:
         """The same in a later pass."""
-        block = block if self.check is None else self.check(block)
+        block = self._spelt(block if self.check is None else self.check(block))
         n = block.X.shape[0]
         ids = self._numbered(low, n) if block.ids is None else as_key_column(block.ids, "ids")
         owners = None if block.subjects is None else as_subject_column(block.subjects)
         return Rows(block.X, block.y, ids, owners, self.model.checked_weights(block.weights, n)).that_count()
+
+    def _spelt(self, block: Any) -> Any:
+        """A block with its names normalised; those of one call in memory are so already."""
+        if self.distinct or not self.model.spelling:
+            return block
+        ids, subjects = spelt_names(block.ids, block.subjects, self.model.spelling)
+        return Block(block.X, block.y, ids, subjects, block.weights)
 
     @cached_property
     def first_number(self) -> int:

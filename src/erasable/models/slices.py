@@ -14,6 +14,7 @@ from erasable.core.selector import Progress
 from erasable.errors import InputError
 from erasable.models.blocks import Block, Known, first_rows
 from erasable.models.checks import check_subjects, distinct_ids
+from erasable.models.keys import spelt_names
 from erasable.models.model import Model
 from erasable.models.passes import Engine
 from erasable.models.reports import LearnReport
@@ -70,6 +71,7 @@ class Slices:
         weights = model.checked_weights(sample_weight, n)
         if weights is not None and not weights.any():
             raise InputError("every weight (sample_weight=) rounds to zero, so there is nothing to learn.")
+        ids, subjects = spelt_names(ids, subjects, model.spelling)
         keys = None if ids is None else distinct_ids(ids, n)
         owners = None
         if subjects is not None:

@@ -77,8 +77,13 @@ def forget(
     """
     requested_at = datetime.now(UTC)
     file = ModelFile(path, timeout=timeout, key=key, after_only=after_only)
-    id_type, subject_type = file.key_types()
-    request = Request(keys_named(ids, id_type), keys_named(subjects, subject_type), request_id, requested_at)
+    (id_type, subject_type), spelling = file.key_types(), file.spelling()
+    request = Request(
+        keys_named(ids, id_type, spelling.get("id", ())),
+        keys_named(subjects, subject_type, spelling.get("subject", ())),
+        request_id,
+        requested_at,
+    )
     target = None if receipt is None else Path(receipt)
     kept = None if target is None or key is None else _kept(target, request, after_only, key, file)
     with nullcontext(None) if target is None or kept is not None else room_for(target) as put:

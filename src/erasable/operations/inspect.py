@@ -17,7 +17,7 @@ from erasable.core.layout import Buffer, digest_of, read_sealed
 from erasable.core.names import read_keys, read_label, read_names, read_owners
 from erasable.core.target_grid import Range, off_grid
 from erasable.errors import ConfigurationError, ErasableError, StateFormatError
-from erasable.models.access import StoredRows, stored_rows
+from erasable.models.access import StoredRows, spelling_in, stored_rows
 from erasable.models.access import rows_of as rows_in_state
 from erasable.models.files import KINDS, known_meta, naming, refuse_odd_size
 from erasable.models.kernel_state import KernelState
@@ -173,8 +173,10 @@ def rows_of(
 
     def look(head: Buffer, fetch: Fetch) -> StoredRows:
         meta, tensors = _sealed(head)
+        spelling = spelling_in(meta)
         asked = [
-            keys_named(given, KEY_TYPES[meta[kind]]) for given, kind in ((ids, "id_kind"), (subjects, "subject_kind"))
+            keys_named(given, KEY_TYPES[meta[f"{role}_kind"]], spelling.get(role, ()))
+            for given, role in ((ids, "id"), (subjects, "subject"))
         ]
         if meta["format"] in SHARDED:
             return rows_in_state(from_files(head, fetch), *asked)

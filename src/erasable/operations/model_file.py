@@ -12,10 +12,12 @@ from erasable.audit.keys import PrivateKey
 from erasable.audit.receipts import make_receipt
 from erasable.core.layout import read_meta
 from erasable.core.selector import Decisions
+from erasable.core.spelling import Spelling
 from erasable.errors import ConfigurationError, InputTypeError, StateFormatError, StoreError, UnknownOutcomeError
-from erasable.models.access import StoredRows
+from erasable.models.access import StoredRows, spelling_in
 from erasable.models.files import head_of, needs_code, read_model
 from erasable.models.model import Model
+from erasable.models.parameters import map_of
 from erasable.models.reports import (
     ForgetReport,
     LearnReport,
@@ -127,6 +129,12 @@ class ModelFile:
                 return KEY_TYPES[meta["id_kind"]], KEY_TYPES[meta["subject_kind"]]
         core = read_model(self.path, code_in(self._like))[0].core
         return core.id_type, core.subject_type
+
+    def spelling(self) -> Spelling:
+        """The normalisation of ids and subjects that the schema in the file declares; empty without one."""
+        with suppress(OSError, StateFormatError, LookupError, TypeError):  # reading the whole file tells what is wrong
+            return spelling_in(read_meta(head_of(self.path)[0]))
+        return {}
 
     def is_done(self, request: Request, digest: str) -> bool:
         """Whether the file holds the state with this digest, and nothing that the request names is left in it."""
@@ -263,7 +271,8 @@ class ModelFile:
                 raise StoreError(f"{self.path} does not exist: check the path, or give a new model to start with.")
             offered = None
             if suppressed is not None or (skip_known and model is not None):
-                blocks = offered = NewRows(blocks, model if skip_known else None, suppressed)
+                spelling = model.spelling if model is not None else getattr(map_of(face), "identity", {})
+                blocks = offered = NewRows(blocks, model if skip_known else None, suppressed, spelling)
             replaced = stored_ids(blocks, model) if replace and model is not None else []
             classes = set() if model is None else set(model.classes)
             self._held.model = None  # until the file says the same as this model

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from erasable.audit.receipts import check_request_id
+from erasable.core.spelling import Steps
 from erasable.errors import BusyError, InputError, InputTypeError, UnknownOutcomeError
 from erasable.models.model import Model
 from erasable.models.reports import ForgetReport
@@ -50,8 +51,8 @@ class Names:
     column: str | None = None
     called: str = "names"
 
-    def of(self, kind: type | None) -> list[Any] | None:
-        """The keys, of the kind that a model has; None where nothing is named."""
+    def of(self, kind: type | None, steps: Steps = ()) -> list[Any] | None:
+        """The keys, of the kind that a model has, which normalises them by ``steps``; None where nothing is named."""
         if not self.texts and not self.files:
             return None
         keys = [self._key(text, kind) for text in self.texts]
@@ -60,7 +61,7 @@ class Names:
 
             files: list[str | Path] = [*files_of(self.files)] or ["-"]
             for file in files:
-                keys += read_keys(file, kind=kind, column=self.column)
+                keys += read_keys(file, kind=kind, column=self.column, trim="trim" in steps)
         return keys
 
     def _key(self, text: str, kind: type | None) -> Any:
@@ -76,9 +77,9 @@ class Names:
         return text
 
 
-def keys_named(given: Names | list[Any] | None, kind: type | None) -> list[Any] | None:
-    """Keys of a kind, from a list of them or from what people wrote."""
-    return given.of(kind) if isinstance(given, Names) else given
+def keys_named(given: Names | list[Any] | None, kind: type | None, steps: Steps) -> list[Any] | None:
+    """Keys of a kind, from a list of them or from what people wrote; a model normalises them by ``steps``."""
+    return given.of(kind, steps) if isinstance(given, Names) else given
 
 
 @dataclass(frozen=True)

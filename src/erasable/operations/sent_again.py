@@ -7,15 +7,17 @@ row that was offered before and not kept left no trace, so it is offered once mo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from erasable.core.names import Key
+from erasable.core.spelling import Spelling
 from erasable.errors import ConfigurationError, InputError
 from erasable.models.blocks import Block
-from erasable.models.keys import as_key_column
+from erasable.models.keys import as_key_column, spelt_names
 from erasable.models.model import Model
 
 #: From the ids and the subjects of the rows of a block: which rows are not to be learnt. Nothing where none has names.
@@ -32,6 +34,8 @@ class NewRows:
         Pass over rows that it stores when this is made.
     suppressed : callable, optional
         Pass over rows that it names.
+    spelling : mapping, optional
+        How the model that learns the rows normalises their names.
 
     Attributes
     ----------
@@ -41,8 +45,14 @@ class NewRows:
         Whether these were all.
     """
 
-    def __init__(self, blocks: Iterable[Any], known: Model | None = None, suppressed: Suppressed | None = None) -> None:
-        self._blocks, self._suppressed = blocks, suppressed
+    def __init__(
+        self,
+        blocks: Iterable[Any],
+        known: Model | None = None,
+        suppressed: Suppressed | None = None,
+        spelling: Spelling = MappingProxyType({}),
+    ) -> None:
+        self._blocks, self._suppressed, self._spelling = blocks, suppressed, spelling
         self._known = None if known is None else frozenset(known.core.place)  # it learns while this is gone through
         self.once = _only_once(blocks)
         self.rows_known, self.rows_suppressed, self.nothing_new, self._counted = 0, 0, False, False
@@ -51,11 +61,12 @@ class NewRows:
         known = suppressed = new = 0
         for block in self._blocks:
             kept = np.ones(len(block.y), dtype=bool)
-            if self._suppressed is not None and (named := self._suppressed(block.ids, block.subjects)):
+            ids, subjects = spelt_names(block.ids, block.subjects, self._spelling)
+            if self._suppressed is not None and (named := self._suppressed(ids, subjects)):
                 kept &= ~np.asarray(named, dtype=bool)
             suppressed += len(kept) - (wanted := int(kept.sum()))
             if self._known is not None:
-                kept &= np.array([key not in self._known for key in _ids(block, "skip_known")], dtype=bool)
+                kept &= np.array([key not in self._known for key in _keys(ids, "skip_known")], dtype=bool)
             at = np.flatnonzero(kept)
             known += wanted - len(at)
             new += len(at)
@@ -83,18 +94,19 @@ def stored_ids(blocks: Iterable[Any], model: Model) -> list[Key]:
             "replace= needs the ids of all rows before the first is learnt, so rows have to be read twice: save them "
             "to a file and give that."
         )
-    place = model.core.place
-    return list(dict.fromkeys(key for block in blocks for key in _ids(block, "replace") if key in place))
+    place, spelling = model.core.place, model.spelling
+    ids = (spelt_names(block.ids, None, spelling)[0] for block in blocks)
+    return list(dict.fromkeys(key for part in ids for key in _keys(part, "replace") if key in place))
 
 
 def _only_once(blocks: Iterable[Any]) -> bool:
     return bool(getattr(blocks, "once", isinstance(blocks, Iterator)))
 
 
-def _ids(block: Any, option: str) -> list[Key]:
-    if block.ids is None:
+def _keys(ids: Any, option: str) -> list[Key]:
+    if ids is None:
         raise InputError(f"{option}= knows rows by their ids, and these have none: name them with id=.")
-    keys = as_key_column(block.ids, "ids")
+    keys = as_key_column(ids, "ids")
     return keys.tolist() if isinstance(keys, np.ndarray) else list(keys)
 
 

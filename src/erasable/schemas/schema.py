@@ -20,6 +20,7 @@ import scipy.sparse as sp
 
 from erasable.core.arrays import Array
 from erasable.core.names import is_unicode
+from erasable.core.spelling import Spelling, read_spelling
 from erasable.errors import ConfigurationError, InputError, InputTypeError
 from erasable.features import TABLES, FeatureMap
 from erasable.schemas import _toml
@@ -53,6 +54,9 @@ class Schema(FeatureMap):
     missing : sequence of str, optional
         Spellings of a missing cell, beside those that containers have for it. Spaces around them and the capitals of
         ASCII do not matter.
+    identity : mapping of "id" and "subject" to steps, optional
+        How ids and subjects are normalised when rows are learnt and forgotten, so that several spellings are one name:
+        any of ``trim``, ``nfc`` and ``casefold``. By default they are compared character by character.
 
     Attributes
     ----------
@@ -94,6 +98,7 @@ class Schema(FeatureMap):
     columns: tuple[Column | Role, ...]
     crosses: tuple[Cross, ...] = ()
     missing: tuple[str, ...] = MISSING_SPELLINGS
+    identity: Spelling = field(default_factory=dict)
     n_features_out: int = field(init=False, default=0)
     takes = TABLES
 
@@ -104,6 +109,7 @@ class Schema(FeatureMap):
         if isinstance(missing, str) or not all(isinstance(m, str) for m in missing):
             raise ConfigurationError("missing must be a list of texts.")
         object.__setattr__(self, "missing", tuple(sorted({spelling(m) for m in self.missing})))
+        object.__setattr__(self, "identity", read_spelling(self.identity, "identity in the schema"))
         names: list[Any] = [c.name for c in self.columns]
         if not all(isinstance(n, str) for n in names):
             raise ConfigurationError("the names of columns must be texts.")
@@ -185,7 +191,7 @@ class Schema(FeatureMap):
                 f"{name} has version = {version if type(version) is int else 'none'}, and this erasable reads version "
                 f"{VERSION}: " + ("install a newer erasable." if newer else "its first line must be version = 1.")
             )
-        _only(written, ("missing", "columns", "crosses"), name)
+        _only(written, ("missing", "identity", "columns", "crosses"), name)
         columns, crosses = written.get("columns", {}), written.get("crosses", [])
         missing = written.get("missing", MISSING_SPELLINGS)
         if not isinstance(columns, dict) or not isinstance(crosses, list) or not isinstance(missing, list | tuple):
@@ -194,6 +200,7 @@ class Schema(FeatureMap):
             tuple(_column(n, given) for n, given in columns.items()),
             tuple(_record(Cross, given, "a cross") for given in crosses),
             tuple(missing),
+            written.get("identity", {}),
         )
 
     @classmethod
@@ -213,6 +220,8 @@ class Schema(FeatureMap):
         if self.missing != MISSING_SPELLINGS:
             head["missing"] = self.missing  # type: ignore[assignment]
         parts = [_toml.table("", head).lstrip()]
+        if self.identity:
+            parts.append(_toml.table("[identity]", self.identity))
         for column in self.columns:
             kind = {"kind": column.KIND} if isinstance(column, Column) else {}
             parts.append(_toml.table(f"[columns.{_toml.key(column.name)}]", {**kind, **column.parameters()}))

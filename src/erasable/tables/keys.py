@@ -6,6 +6,7 @@ import csv
 import io
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from erasable.arrow import open_parquet
+from erasable.core.spelling import doubt
 from erasable.errors import ConfigurationError, InputError, InputTypeError
 from erasable.tables.arrow_columns import cells
 from erasable.tables.columns import check_keys, fitting_kinds, is_number, plain_array, read_texts
@@ -27,7 +29,7 @@ Choose = Callable[[list[str]], str]  # of several columns or arrays, by their na
 
 
 def read_keys(
-    path: str | os.PathLike[str], *, kind: type | None = None, column: str | None = None
+    path: str | os.PathLike[str], *, kind: type | None = None, column: str | None = None, trim: bool = False
 ) -> list[int] | list[str] | list[bytes]:
     r"""Ids or subjects listed in a file.
 
@@ -36,8 +38,9 @@ def read_keys(
     is text in UTF-8, or as a byte order mark says, with one key per line; empty lines are skipped. CSV and text may be
     compressed (``.gz``, ``.bz2``, ``.zst``).
 
-    In text and CSV a space at either end of a key, a line break in it, and in text a quote at either end, are refused:
-    hardly ever are they meant, and no row would be found. Names that have them are held by the other formats.
+    In text and CSV these are refused, since hardly any row has such a name: a space at either end of a key, a line
+    break or another control character in it, and in text a quote at either end. Give names that really have them in
+    one of the other formats.
 
     Parameters
     ----------
@@ -49,6 +52,8 @@ def read_keys(
         other formats say it themselves.
     column : str, optional
         The column, or the array of an archive.
+    trim : bool, default=False
+        Accept spaces at the ends of keys: for a model whose schema trims its names.
 
     Returns
     -------
@@ -87,8 +92,8 @@ def read_keys(
         values = (_parquet_column if form == ".parquet" else _csv_column)(file, choose)
     else:
         values = read_or_refuse(lambda: _lines(file, piped=path == "-"), file, "text in UTF-8, one key per line")
-        _refuse_unclear(values, file, "a quote at one end", lambda key: key[0] == '"' or key[-1] == '"')
-    return _as_kind(values, kind, file, text=form not in (*_ARRAYS, ".parquet"))
+        _refuse_doubtful(["a quote at one end" if '"' in (key[0], key[-1]) else None for key in values], file)
+    return _as_kind(values, kind, file, text=form not in (*_ARRAYS, ".parquet"), trim=trim)
 
 
 def _form(path: Path) -> str:
@@ -165,16 +170,17 @@ def _array(path: Path, choose: Choose) -> list[Any]:
     return values
 
 
-def _refuse_unclear(keys: list[str], path: Path, what: str, is_unclear: Callable[[str], bool]) -> None:
-    unclear = sum(map(is_unclear, filter(None, keys)))
-    if unclear:
+def _refuse_doubtful(doubts: list[str | None], path: Path) -> None:
+    """Refuse keys some of which hardly any row has; ``doubts`` says of each what is odd about it."""
+    found = Counter(filter(None, doubts))
+    for what, count in found.items():
         raise InputError(
-            f"{path.name}: {unclear} of {len(keys)} keys have {what}, and hardly any row has such a name: correct the "
+            f"{path.name}: {count} of {len(doubts)} keys have {what}, and hardly any row has such a name: correct the "
             "file, or give .parquet or .npy where the names are really so."
         )
 
 
-def _as_kind(values: list[Any], kind: type | None, path: Path, *, text: bool) -> list[Any]:
+def _as_kind(values: list[Any], kind: type | None, path: Path, *, text: bool, trim: bool) -> list[Any]:
     """The keys, all of one kind; text can be read as any."""
     missing = sum(v is None or (text and not v) for v in values)
     if missing:
@@ -184,8 +190,7 @@ def _as_kind(values: list[Any], kind: type | None, path: Path, *, text: bool) ->
     if not text:
         check_keys(plain_array(values, "keys"), path.name, optional=False)
     if text:
-        _refuse_unclear(values, path, "a space at one end", lambda key: key != key.strip())
-        _refuse_unclear(values, path, "a line break", lambda key: "\n" in key or "\r" in key)
+        _refuse_doubtful([doubt(key, ("trim",) if trim else ()) for key in values], path)
     if text and kind is not bytes:
         fitting = fitting_kinds(values, keys=True)
         if kind is not None and kind not in fitting:

@@ -1,0 +1,170 @@
+"""Names in several spellings: where a schema declares normalisation, learning and forgetting know them as one."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from erasable import ErasableClassifier, ModelFile, Schema, load, verify
+from erasable.cli.app import run
+from erasable.core.spelling import STEPS, normalise
+from erasable.errors import InputError
+from erasable.operations.learn import learn_table
+
+TEXT = """version = 1
+
+[identity]
+id = ["casefold"]
+subject = ["trim", "nfc", "casefold"]
+
+[columns.x]
+kind = "number"
+range = [-3, 3]
+
+[columns.town]
+kind = "category"
+values = ["Bern", "Oslo"]
+
+[columns.name]
+role = "subject"
+
+[columns.row]
+role = "id"
+
+[columns.label]
+role = "label"
+"""
+SCHEMA = Schema.parse(TEXT)
+NAMES = ["\u00c9va Lund", "ole@ex.org", "Stra\u00dfe", "\u1e9e\u0345x", "9-A"]
+RNG = np.random.default_rng(5)
+N = 20
+
+
+def respelt(name):
+    """Other spellings of a name."""
+    forms = [name, name.upper(), name.casefold(), f" {name}\t", unicodedata.normalize("NFD", name)]
+    found = {*forms, unicodedata.normalize("NFD", f"\u00a0{name.upper()}")}
+    return sorted(spelling for spelling in found if normalise(spelling, STEPS) == normalise(name, STEPS))
+
+
+def frame(spell=lambda name: name, names=NAMES):
+    rows = pd.DataFrame(
+        {
+            "x": np.random.default_rng(5).uniform(-3, 3, N),
+            "town": ["Bern", "Oslo", "Rome", None] * (N // 4),
+            "name": [NAMES[i % len(NAMES)] for i in range(N)],
+            "row": [f"Row-{i}" for i in range(N)],
+            "label": ["yes", "no"] * (N // 2),
+        }
+    )
+    rows = rows[rows["name"].isin(names)].reset_index(drop=True)
+    return rows.assign(name=[spell(name) for name in rows["name"]])
+
+
+def fitted(rows):
+    clf = ErasableClassifier(threshold=0.0, feature_map=SCHEMA)
+    return clf.fit(rows, rows["label"], ids=rows["row"].tolist(), subjects=rows["name"].tolist())
+
+
+def without(*names):
+    return fitted(frame(names=[name for name in NAMES if name not in names])).state_digest()
+
+
+def test_a_schema_says_it_in_one_text_and_without_it_as_before():
+    assert SCHEMA.text == TEXT
+    other = Schema(SCHEMA.columns, identity={"subject": ["casefold", "nfc", "trim"], "id": ("casefold",)})
+    assert other == SCHEMA
+    plain = Schema(SCHEMA.columns, identity={"subject": []})
+    assert plain == Schema(SCHEMA.columns) != SCHEMA
+    assert "identity" not in plain.text
+
+
+@given(st.data())
+def test_forgetting_any_spelling_is_refitting_without_the_rows(data):
+    learnt = fitted(frame(lambda name: data.draw(st.sampled_from(respelt(name)))))
+    assert learnt.state_digest() == fitted(frame()).state_digest()
+    gone = data.draw(st.lists(st.sampled_from(NAMES), min_size=1, max_size=3, unique=True))
+    report = learnt.forget(subjects=[data.draw(st.sampled_from(respelt(name))) for name in gone])
+    assert (report.not_stored, report.core_rows_removed) == (0, len(gone) * N // len(NAMES))
+    assert learnt.state_digest() == without(*gone)
+    assert verify(learnt).digest == learnt.state_digest()
+
+
+@pytest.mark.parametrize("kind", [".csv", ".parquet"])
+def test_files_and_commands_know_the_spellings_as_one(tmp_path, monkeypatch, capsys, kind):
+    monkeypatch.chdir(tmp_path)
+    rows = frame(lambda name: f" {name.upper()}")
+    rows.to_csv("rows.csv", index=False) if kind == ".csv" else rows.to_parquet("rows.parquet")
+    (tmp_path / "schema.toml").write_text(TEXT, encoding="utf-8")
+    options = ["--schema", "schema.toml", "--threshold", "0"]
+    assert run(["learn", f"rows{kind}", "-o", "m.erasable", *options]) == 0
+    assert load("m.erasable").state_digest() == fitted(frame()).state_digest()
+    capsys.readouterr()
+    assert run(["inspect", "m.erasable", "--subject", "  OLE@ex.org", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["rows"]) == N // len(NAMES)
+    assert run(["forget", "m.erasable", "--subject", "E\u0301va lund ", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["not_stored"] == 0
+    (tmp_path / "leavers.txt").write_text(" Ole@EX.org \n", encoding="utf-8")
+    assert run(["forget", "m.erasable", "--subjects-file", "leavers.txt", "--id", "row-2"]) == 0
+    left = frame(names=[name for name in NAMES if name not in NAMES[:2]])
+    assert load("m.erasable").state_digest() == fitted(left[left["row"] != "Row-2"]).state_digest()
+
+
+def test_rows_sent_again_and_names_on_a_list_are_known_in_any_spelling(tmp_path):
+    path = tmp_path / "m.erasable"
+    parameters = {"threshold": 0.0}
+    learn_table(path, write(tmp_path, frame()), schema=SCHEMA, parameters=parameters)
+    again = frame().assign(row=[f"ROW-{i}" for i in range(N)])
+    assert learn_table(path, write(tmp_path, again), skip_known=True).report.rows_known == N
+    assert learn_table(path, write(tmp_path, again), replace=True).report.rows_replaced == N
+    assert load(path).state_digest() == fitted(frame()).state_digest()
+    path.unlink()
+    asked = []
+
+    def on_the_list(ids, subjects):
+        asked.append((ids, subjects))
+        return [name == "ole@ex.org" for name in subjects]
+
+    shouted = write(tmp_path, frame(str.upper))
+    learn_table(path, shouted, schema=SCHEMA, parameters=parameters, suppressed=on_the_list)
+    assert load(path).state_digest() == without("ole@ex.org")
+    assert asked[0][0][0] == "row-0"
+
+
+def write(tmp_path, rows):
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    return tmp_path / "rows.csv"
+
+
+def test_ids_that_become_one_are_refused_and_nothing_changes(tmp_path):
+    rows = frame()
+    rows.loc[3, "row"] = "ROW-0"
+    with pytest.raises(InputError, match="distinct"):
+        fitted(rows)
+    clf = fitted(frame())
+    before = clf.state_digest()
+    with pytest.raises(InputError, match="already present"):
+        clf.partial_fit(rows[3:4], rows["label"][3:4], ids=["ROW-0"], subjects=["x"])
+    assert clf.state_digest() == before
+
+
+def test_subjects_of_one_row_that_become_one_count_once():
+    rows = frame()
+    clf = ErasableClassifier(threshold=0.0, feature_map=SCHEMA)
+    clf.fit(rows, rows["label"], ids=rows["row"].tolist(), subjects=[[n, n.upper(), f"{n} "] for n in rows["name"]])
+    assert clf.state_digest() == fitted(rows).state_digest()
+
+
+def test_without_a_declaration_spelling_counts(tmp_path):
+    clf = ErasableClassifier(threshold=0.0).fit([[1.0], [2.0]], ["a", "b"], subjects=["Ann", "ann "])
+    assert clf.forget(subjects=["ann", " Ann", "ANN"]).not_stored == 3
+    clf.save(tmp_path / "m.erasable")
+    file = ModelFile(tmp_path / "m.erasable")
+    assert file.spelling() == {}
+    assert file.forget(subjects=["ann "]).core_rows_removed == 1
