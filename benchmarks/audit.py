@@ -96,13 +96,15 @@ def caught(audits: list[dict]) -> str:
 
 
 def cell(result: dict | None) -> str:
+    """The area and its interval; bold where it is above chance by more than the last figure that is printed."""
     if result is None:
         return "–"
     value, low, high = result["auc"]
     if result["tied"]:
         return "exactly"
     text = f"{value:.3f} ({low:.3f}–{high:.3f})"
-    return text if result["verdict"] == "at chance" else f"**{text}**"
+    borderline = 0.5 < low < 0.5005 and result["tpr_at_1_percent"][1] <= 0.01
+    return text if result["verdict"] == "at chance" or borderline else f"**{text}**"
 
 
 if __name__ == "__main__":

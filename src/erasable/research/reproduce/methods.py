@@ -108,6 +108,7 @@ def _subsample(s: Settings, n: int, share: float) -> Any:
         threshold=math.inf,
         sample_rate=rate,
         fit_intercept=_peers_have_one(s),
+        order="given",
         random_state=s.random_state,
     )
 
