@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -52,6 +53,7 @@ class Health:
     ) -> Health:
         """That of a service with this ledger; ``taking`` says whether it takes requests."""
         owing = ledger.owing()
+        problems = [*problems, *_no_descriptors()]
         return cls(
             ready=taking and not problems,
             problem=problems[0] if problems else None,
@@ -62,3 +64,12 @@ class Health:
             callbacks_owed=sum(len(entry.callbacks) for entry in owing if entry.owes_callbacks),
             resumed=resumed,
         )
+
+
+def _no_descriptors() -> list[str]:
+    """That no file can be opened, where that is so: whatever needs no file would go well all the same."""
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY))
+    except OSError:
+        return ["no file can be opened: too many files and connections are open. Raise the limit of open files."]
+    return []

@@ -118,11 +118,11 @@ def site(tmp_path_factory, rsa_files):
 
 
 @contextlib.contextmanager
-def serving(app, **options):
+def serving(app, sockets=None, **options):
     """The address of a server in a thread, on a free port, which is given what the real one is given."""
     options = {"log_config": None, "access_log": False, "server_header": False, **options}
     server = uvicorn.Server(uvicorn.Config(getattr(app, "middleware_stack", app), port=0, **options))
-    thread = threading.Thread(target=server.run, daemon=True)
+    thread = threading.Thread(target=server.run, args=[sockets], daemon=True)
     thread.start()
     until(lambda: server.started)
     port = server.servers[0].sockets[0].getsockname()[1]

@@ -18,8 +18,8 @@ import httpx
 import pytest
 
 from erasable.service.http.app import create_app
+from erasable.service.http.connections import Connection
 from erasable.service.http.guard import Rates
-from erasable.service.http.server import Connection
 from erasable.service.http.signing import Signer
 from erasable.service.tokens import TokenFile
 from tests.service.http.conftest import PEOPLE, serving

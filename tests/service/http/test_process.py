@@ -7,6 +7,7 @@ import ipaddress
 import itertools
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -186,7 +187,37 @@ def test_the_files_to_deploy_with_name_settings_that_are_known():
     compose = (DEPLOY / "compose.yaml").read_text()
     for line in compose.splitlines() + (DEPLOY / "Containerfile").read_text().replace("=", "= ").split():
         if (name := line.strip().partition(":")[0].rstrip("=")).startswith("ERASABLE_"):
-            read_configuration(None, {name: "email=subject" if "TYPES" in name else "1"}, models=["m"])
+            value = "email=subject" if "TYPES" in name else "::1" if "PROXIES" in name else "1"
+            read_configuration(None, {name: value}, models=["m"])
+
+
+def test_the_files_to_deploy_with_bound_what_clients_can_take():
+    unit = (DEPLOY / "erasable.service").read_text().splitlines()
+    for name in ("LimitNOFILE", "MemoryMax", "TasksMax", "ProcSubset", "RemoveIPC"):
+        assert sum(line.startswith(f"{name}=") for line in unit) == 1
+    compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
+    assert all(one["mem_limit"] == one["memswap_limit"] and one["pids_limit"] for one in compose.values())
+    assert compose["erasable"]["environment"]["ERASABLE_PROXIES"] in compose["proxy"]["networks"]["inside"].values()
+    assert compose["erasable"]["ulimits"]["nofile"] >= Configuration.connections + 256
+    nginx = (DEPLOY / "nginx.conf").read_text()
+    for name in ("limit_conn", "limit_req", "client_header_timeout", "large_client_header_buffers"):
+        assert re.search(rf"^    {name} .+;$", nginx, re.MULTILINE)
+
+
+def test_images_are_named_by_digests_and_dependencies_by_hashes():
+    """Neither has a default, so that nothing is built from whatever a tag means that day."""
+    image = (DEPLOY / "Containerfile").read_text().splitlines()
+    assert [line for line in image if line.startswith(("ARG", "FROM"))] == [
+        "ARG PYTHON_DIGEST",
+        "FROM python@${PYTHON_DIGEST}",
+    ]
+    compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
+    assert compose["erasable"]["build"]["args"]["PYTHON_DIGEST"].startswith("${PYTHON_DIGEST:?")
+    assert compose["proxy"]["image"].startswith("nginx@${NGINX_DIGEST:?")
+    installs = [part for line in image for part in line.split("&&") if "pip install" in part and line[0] != "#"]
+    assert len(installs) == 2
+    assert "--require-hashes" in installs[0]
+    assert {"--no-deps", "--no-build-isolation", "--no-index"} <= set(installs[1].split())
 
 
 def test_the_image_is_given_all_that_the_package_is_made_of():

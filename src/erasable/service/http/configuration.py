@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
+from ipaddress import ip_network
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, get_args, get_type_hints
@@ -47,6 +48,13 @@ class Configuration:
         Keep a list of those who were erased (as HMACs), and pass over their rows when learning.
     body_bytes, rows : int
         The largest body, and the most rows to learn or to predict in one.
+    connections, connections_each : int
+        Open connections in all, and from one address. More are closed as they arrive.
+    proxies : tuple of str
+        Addresses or networks of proxies before the service. Each stands for many clients: ``connections_each`` does
+        not apply to it, and the proxy has to limit its clients itself.
+    head_bytes, head_seconds : int and float
+        The longest head of a request, of which the address may be a quarter, and the seconds until it is whole.
     rate, burst : float and int
         Requests a second for each token, and how many at once.
     deadline : float
@@ -72,6 +80,11 @@ class Configuration:
     suppression_list: Path | None = None
     body_bytes: int = 64 * 2**20
     rows: int = 100_000
+    connections: int = 512
+    connections_each: int = 128
+    proxies: tuple[str, ...] = ()
+    head_bytes: int = 32 * 2**10
+    head_seconds: float = 10.0
     rate: float = 1000.0
     burst: int = 2000
     deadline: float = 30.0
@@ -82,9 +95,13 @@ class Configuration:
         for first, second in (("tls_certificate", "tls_key"), ("opendsr_certificate", "opendsr_key")):
             if (getattr(self, first) is None) != (getattr(self, second) is None):
                 raise ConfigurationError(f"{first} and {second} belong together: give both, or neither.")
-        positive = ("body_bytes", "rows", "rate", "burst", "deadline", "drain")
-        if wrong := [name for name in positive if not getattr(self, name) > 0]:
+        positive = "body_bytes rows connections connections_each head_bytes head_seconds rate burst deadline drain"
+        if wrong := [name for name in positive.split() if not getattr(self, name) > 0]:
             raise ConfigurationError(f"{', '.join(wrong)} must be positive.")
+        try:
+            list(map(ip_network, self.proxies))
+        except ValueError as error:
+            raise ConfigurationError(f"proxies must be addresses or networks, such as 10.0.0.2: {error}.") from None
         if not 0 <= self.port < 2**16:
             raise ConfigurationError("port must be between 0 and 65535.")
 
@@ -168,9 +185,9 @@ def _value(name: str, kind: Any, value: Any) -> Any:
         if name == "models":
             parts = value.split(os.pathsep) if isinstance(value, str) else value
             return tuple(Path(part) for part in parts)
-        if name == "callback_hosts":
+        if name in ("callback_hosts", "proxies"):
             hosts = value.replace(",", " ").split() if isinstance(value, str) else value
-            return frozenset(host.lower() for host in hosts)
+            return (frozenset if name == "callback_hosts" else tuple)(host.lower() for host in hosts)
         if name == "identity_types":
             pairs = [part.split("=", 1) for part in value.split(",")] if isinstance(value, str) else value.items()
             return {key.strip(): role.strip() for key, role in pairs}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable
+from errno import EDQUOT, EMFILE, ENFILE, ENOSPC
 from http import HTTPStatus
 
 from fastapi import FastAPI, Request, Response
@@ -49,11 +50,17 @@ STATUS: tuple[tuple[type[Exception], int], ...] = (
 _INSTEAD: tuple[tuple[type[Exception], str], ...] = (
     (UnknownOutcomeError, "whether this was done is not known: look at the state before you ask again."),
     (BusyError, "the service is stopping, or another process is changing the model; nothing was done: try again."),
-    (OSError, "the disk of the service is full or failing, or a file is gone; nothing was accepted."),
+    (OSError, "a file of the service cannot be read or written; nothing was accepted."),
     (MemoryError, "there is not enough memory for this now: send less at once, or try again later."),
     (StateFormatError, "a file of the service is damaged: its operator has to put it right."),
     (VerificationError, "a model does not verify: its operator has to put it right."),
 )
+
+#: What is said of some errors of the system instead.
+_BY_ERRNO = {
+    **dict.fromkeys((ENOSPC, EDQUOT), "the disk of the service is full; nothing was accepted."),
+    **dict.fromkeys((EMFILE, ENFILE), "the service has too many files and connections open; nothing was accepted."),
+}
 
 
 class Problem(BaseModel):
@@ -87,6 +94,7 @@ def refusal_of(error: Exception) -> Refused | None:
             seconds = math.ceil(getattr(error, "retry_after", 1))
             wait = {"Retry-After": str(max(1, seconds))} if status in (429, 503) else {}
             text = next((said for cause, said in _INSTEAD if isinstance(error, cause)), str(error))
+            text = _BY_ERRNO.get(getattr(error, "errno", 0) or 0, text)
             return Refused(status, text, wait)
     return None
 

@@ -17,7 +17,6 @@ from typing import Any
 
 import httpx
 import uvicorn
-from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from erasable.audit.keys import PrivateKey, new_key, read_private_key, write_key
 from erasable.errors import ConfigurationError
@@ -27,6 +26,7 @@ from erasable.service.entries import Entry
 from erasable.service.health import Health
 from erasable.service.http.app import create_app, warm
 from erasable.service.http.configuration import Configuration
+from erasable.service.http.connections import Connection, bound_logs, listeners
 from erasable.service.http.opendsr import signed_headers, status_of
 from erasable.service.http.signing import Signer
 from erasable.service.service import ErasureService
@@ -38,66 +38,6 @@ TOKENS = "tokens.json"
 _CALLBACK_SECONDS = 10.0
 _COLLECTIONS = 20_000, 20, 50  # a request makes hardly any rubbish that has to be looked for
 _SWITCH_SECONDS = 0.0005  # how long the writer may keep a prediction waiting for the interpreter
-
-
-class _HeadWithBody:
-    """A transport that sends the head of an answer together with what follows, and not by itself."""
-
-    def __init__(self, transport: Any) -> None:
-        self._transport, self._head = transport, b""
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
-
-    def write(self, data: bytes) -> None:
-        """Send, unless the head of an answer begins here; one that only says to go on (1xx) is none."""
-        if data.startswith(b"HTTP/1.1 ") and not data.startswith(b"HTTP/1.1 1") and not self._head:
-            self._head = data
-        else:
-            data, self._head = self._head + data, b""
-            self._transport.write(data)
-
-    def flush(self) -> None:
-        """Send a head that nothing followed."""
-        if self._head:
-            self.write(b"")
-
-    def close(self) -> None:
-        """Send what is left, and no more."""
-        self.flush()
-        self._transport.close()
-
-
-class Connection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
-    """A connection that is closed when nothing whole comes over it for too long, however slowly something does.
-
-    What comes after the head of a request is under its deadline.
-    """
-
-    seconds = 30.0
-
-    def connection_made(self, transport: Any) -> None:
-        """Begin to look, now and then, whether a request is under way."""
-        super().connection_made(transport)
-        self.transport = _HeadWithBody(transport)
-        self._next_look = self.loop.call_later(self.seconds, self._look, self.cycle)
-
-    def on_response_complete(self) -> None:
-        """An answer is over, perhaps without a body."""
-        self.transport.flush()
-        super().on_response_complete()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """It is over."""
-        self._next_look.cancel()
-        super().connection_lost(exc)
-
-    def _look(self, before: Any) -> None:
-        idle = self.cycle is None or self.cycle.response_complete
-        if idle and self.cycle is before:
-            self.transport.close()
-        else:
-            self._next_look = self.loop.call_later(self.seconds, self._look, self.cycle if idle else self)
 
 
 def callbacks(signer: Signer, configuration: Configuration, client: httpx.Client | None = None) -> Callable[..., None]:
@@ -163,14 +103,18 @@ def serve(configuration: Configuration, *, started: Callable[[Health], None] | N
         Called with how the service is once it has recovered, before the first request.
     """
     service, tokens, signer = made_of(configuration)
+    head = {"head_bytes": configuration.head_bytes, "seconds": configuration.head_seconds}
+    limited = type("Limited", (Connection,), head)
     # uvicorn raises the signal once more when it has stopped: that must not be the end before all is done.
     signal.signal(signal.SIGTERM, lambda *_: None)
     sys.setswitchinterval(_SWITCH_SECONDS)
     if len(both := processors()) == 2:  # a thread that waits for the second one, which is busy, would hold up all
         with suppress(OSError):  # where it may not, it works all the same
             os.sched_setaffinity(0, {min(both)})
-    health = service.start()
+    bound = listeners(configuration)
+    bound_logs()
     try:
+        health = service.start()
         if started is not None:
             started(health)
         options: dict[str, Any] = {}
@@ -181,14 +125,12 @@ def serve(configuration: Configuration, *, started: Callable[[Health], None] | N
         server = uvicorn.Server(
             uvicorn.Config(
                 app.middleware_stack or app,  # without what FastAPI does before it
-                host=configuration.host,
-                port=configuration.port,
                 access_log=False,  # its lines would hold what clients put into addresses
                 log_config=None,
                 loop="asyncio",  # uvloop lets go of the interpreter at every callback, and predictions wait for threads
-                http=Connection,
+                http=limited,
                 ws="none",
-                proxy_headers=False,  # nothing here asks where a client is
+                proxy_headers=False,  # only connections are counted by address
                 server_header=False,
                 date_header=True,
                 timeout_graceful_shutdown=max(1, int(configuration.drain)),
@@ -198,9 +140,11 @@ def serve(configuration: Configuration, *, started: Callable[[Health], None] | N
         )
         gc.freeze()  # what is there now stays: looking through it again would hold up everybody
         gc.set_threshold(*_COLLECTIONS)
-        server.run()
+        server.run(bound)
     finally:
         service.stop(configuration.drain)
+        for one in bound:
+            one.close()
 
 
 def _refuse_in_the_clear(configuration: Configuration) -> None:

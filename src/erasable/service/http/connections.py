@@ -1,0 +1,311 @@
+"""Connections and what may arrive over them before anybody has shown a token.
+
+A listener closes surplus connections as it accepts them, before TLS begins. A connection counts bytes as they arrive,
+before the parser keeps them. Warnings that clients can cause are logged at a bounded rate.
+"""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import logging
+import resource
+import socket
+import time
+from asyncio import TimerHandle
+from collections import Counter
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from erasable.errors import ConfigurationError
+from erasable.service.http.configuration import Configuration
+
+log = logging.getLogger("erasable.service")
+
+_OTHER_FILES = 256  # descriptors that are kept free for models, the ledger and other processes
+_MOST_HEADERS, _MOST_PIPELINED = 100, 16
+_LINES, _PER = 20, 60.0  # warnings that a logger writes in so many seconds
+
+
+class _HeadWithBody:
+    """A transport that sends the head of an answer together with what follows, and not by itself."""
+
+    def __init__(self, transport: Any) -> None:
+        self._transport, self._head = transport, b""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        """Send, unless the head of an answer begins here; one that only says to go on (1xx) is none."""
+        if data.startswith(b"HTTP/1.1 ") and not data.startswith(b"HTTP/1.1 1") and not self._head:
+            self._head = data
+        else:
+            data, self._head = self._head + data, b""
+            self._transport.write(data)
+
+    def flush(self) -> None:
+        """Send a head that nothing followed."""
+        if self._head:
+            self.write(b"")
+
+    def close(self) -> None:
+        """Send what is left, and no more."""
+        self.flush()
+        self._transport.close()
+
+
+class _TooMuch(Exception):  # noqa: N818 - an answer
+    """More than a client may send before its request is looked at."""
+
+
+class Connection(HttpToolsProtocol):
+    """A connection that limits the head of a request in bytes, headers and seconds. Bodies have their own limits.
+
+    Attributes
+    ----------
+    head_bytes : int
+        The most bytes of a head, or of anything else that is no body; the address may have a quarter of them.
+    seconds : float
+        From the first byte of a head, or from the beginning of the connection, until the head is whole.
+    """
+
+    head_bytes = Configuration.head_bytes
+    seconds = Configuration.head_seconds
+
+    _late: TimerHandle | None = None
+    _unused = 0  # bytes since the parser last finished a head or passed on a part of a body
+    _size, _in_head, _refusal = 0, True, 400
+
+    @property
+    def _idle(self) -> bool:
+        cycle: Any = self.cycle  # None before the first request
+        return cycle is None or cycle.response_complete
+
+    def connection_made(self, transport: Any) -> None:
+        """Wait for the first head."""
+        super().connection_made(transport)
+        self.transport = _HeadWithBody(transport)  # type: ignore[assignment]
+        self._expect_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop waiting."""
+        self._expect_no_head()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse bytes as they arrive, at most 256 KiB at a time, and refuse the rest of a head that is too long."""
+        self._unused += len(data)
+        super().data_received(data)
+        if not self.transport.is_closing():
+            if self._unused > self.head_bytes:
+                self._refusal = 431
+                self.send_400_response("")
+            elif self._idle:
+                self._expect_head()
+
+    def on_message_begin(self) -> None:
+        """Count a head from its beginning."""
+        super().on_message_begin()
+        self._size, self._in_head = 0, True
+
+    def on_url(self, url: bytes) -> None:
+        """Take a part of the address."""
+        if len(self.url) + len(url) > self.head_bytes // 4:
+            self._refuse(414)
+        self._count(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header; those that follow a body are counted and dropped."""
+        self._count(len(name) + len(value) + 4)
+        if self._in_head:
+            if len(self.headers) >= _MOST_HEADERS:
+                self._refuse(431)
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """Hand the request on; what follows is under its deadline."""
+        super().on_headers_complete()
+        self._unused, self._in_head = 0, False
+        self._expect_no_head()
+        if len(self.pipeline) > _MOST_PIPELINED:
+            self._refuse(429)
+
+    def on_body(self, body: bytes) -> None:
+        """Take a part of a body."""
+        self._unused = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """Take the end of a request."""
+        self._unused = 0
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """An answer is over, perhaps without a body."""
+        self.transport.flush()  # type: ignore[attr-defined]
+        super().on_response_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """Say what is wrong, unless another answer is under way, and close."""
+        if self._idle:
+            status = f"{self._refusal} {HTTPStatus(self._refusal).phrase}"
+            head = f"HTTP/1.1 {status}\r\ncontent-type: text/plain\r\nconnection: close\r\n"
+            self.transport.write(f"{head}content-length: {len(status)}\r\n\r\n{status}".encode())
+        self.transport.close()
+
+    def _count(self, size: int) -> None:
+        self._size += size
+        if self._size > self.head_bytes:
+            self._refuse(431)
+
+    def _refuse(self, status: int) -> None:
+        """Stop the parser, which has ``send_400_response`` called."""
+        self._refusal = status
+        raise _TooMuch
+
+    def _expect_head(self) -> None:
+        if self._late is None:
+            self._late = self.loop.call_later(self.seconds, self._give_up)
+
+    def _expect_no_head(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+    def _give_up(self) -> None:
+        self._late = None
+        if self._idle:
+            self.transport.close()
+
+
+class _Accepted(socket.socket):
+    """A connection that says when it is closed."""
+
+    closed: Callable[[], None] | None = None
+
+    def close(self) -> None:
+        closed, self.closed = self.closed, None
+        super().close()
+        if closed is not None:
+            closed()
+
+
+class Listener(socket.socket):
+    """A listening socket that closes connections beyond the limits as soon as it has accepted them.
+
+    Parameters
+    ----------
+    family : int
+    limits : Configuration
+        ``connections`` in all and ``connections_each`` for each address; ``proxies`` stand for many clients, so that
+        only the first applies to them. A network of 2^64 IPv6 addresses counts as one address.
+    opened : Counter
+        How many connections each address has, shared by all listeners.
+    """
+
+    def __init__(self, family: int, limits: Configuration, opened: Counter[Any]) -> None:
+        super().__init__(family, socket.SOCK_STREAM)
+        self._limits, self._opened = limits, opened
+        self._proxies = [ipaddress.ip_network(text) for text in limits.proxies]
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """Accept a connection; ``BlockingIOError`` where it was one too many, as if there had been none."""
+        descriptor, address = self._accept()  # type: ignore[attr-defined]
+        accepted = _Accepted(self.family, self.type, self.proto, fileno=descriptor)
+        client = _client(address)
+        trusted = any(client in network for network in self._proxies)
+        key = client if client.version == 4 else int(client) >> 64
+        in_all, of_one = self._opened.total() >= self._limits.connections, self._opened[key]
+        if in_all or (of_one >= self._limits.connections_each and not trusted):
+            accepted.close()
+            log.warning("a connection was closed: too many are open %s.", "in all" if in_all else "from one address")
+            raise BlockingIOError
+        self._opened[key] += 1
+
+        def closed() -> None:
+            self._opened[key] -= 1
+            if not self._opened[key]:
+                del self._opened[key]
+
+        accepted.closed = closed
+        return accepted, address
+
+
+def listeners(limits: Configuration) -> list[socket.socket]:
+    """Sockets bound to the configured host and port, with enough descriptors for the connections they may accept.
+
+    Raises
+    ------
+    ConfigurationError
+        When the address cannot be used, or the process may not open so many files.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = limits.connections + _OTHER_FILES
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        if hard != resource.RLIM_INFINITY and hard < needed:
+            raise ConfigurationError(
+                f"connections = {limits.connections} needs {needed} open files, and this process may open {hard}: "
+                "raise that limit (LimitNOFILE, ulimit -n), or allow fewer connections."
+            )
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+    bound: list[socket.socket] = []
+    opened: Counter[Any] = Counter()
+    try:
+        found = socket.getaddrinfo(limits.host, limits.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, _, _, _, address in dict.fromkeys(found):
+            one = Listener(family, limits, opened)
+            bound.append(one)
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            try:
+                one.bind(address)
+            except OSError as error:
+                if error.errno != errno.EADDRNOTAVAIL or len(found) == 1:  # such as ::1 where there is no IPv6
+                    raise
+                bound.pop().close()
+    except OSError as error:
+        for each in bound:
+            each.close()
+        raise ConfigurationError(
+            f"cannot listen at {limits.host}, port {limits.port}: {error.strerror}. Choose another host or port."
+        ) from error
+    return bound
+
+
+class FewerLines(logging.Filter):
+    """Lets a logger write some warnings a minute, and then says how many it left out."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock, self._since, self._count = clock, clock(), 0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether a record is written."""
+        if record.levelno < logging.WARNING:
+            return True
+        left_out = 0
+        if (now := self._clock()) - self._since >= _PER:
+            left_out, self._count, self._since = max(0, self._count - _LINES), 0, now
+        self._count += 1
+        if left_out:
+            record.msg, record.args = f"{record.getMessage()} ({left_out} warnings before this one were left out)", ()
+        return self._count <= _LINES
+
+
+def bound_logs() -> None:
+    """Have the loggers that clients can make write do so at a bounded rate."""
+    for name in ("uvicorn.error", "asyncio", log.name):
+        logger = logging.getLogger(name)
+        if not any(isinstance(one, FewerLines) for one in logger.filters):
+            logger.addFilter(FewerLines())
+
+
+def _client(address: Any) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    client = ipaddress.ip_address(address[0])
+    return getattr(client, "ipv4_mapped", None) or client
