@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from erasable import ErasableClassifier
-from erasable.audit import receipts
+from erasable.audit import _dsse, receipts
 from erasable.audit.keys import new_key
 from erasable.audit.receipts import (
     Receipt,
@@ -32,6 +32,7 @@ from erasable.audit.receipts import (
     pre_authentication,
     read_receipt,
 )
+from erasable.core.spelling import Shape
 from erasable.errors import ConfigurationError, OtherStateError, ReceiptError, SignatureError, VerificationError
 from erasable.models.linear_state import LinearState
 from tests.audit.test_keys import known_key
@@ -115,6 +116,54 @@ def test_the_kept_receipt_of_this_version_is_what_is_made_and_what_is_read():
         "0.1.0",
         1,
     )
+
+
+NEW = {
+    "model": "credit",
+    "asked": {"identities": 1, "formats": ["raw"], "characters": [9, 16], "kinds": ["small letters", "digits"]},
+    "normalisation": {"subject": ["trim", "casefold"]},
+}
+SECOND = {
+    **STATEMENT,
+    "predicateType": "urn:erasable:forget-receipt:v2",
+    "predicate": {**STATEMENT["predicate"], **NEW},
+}
+
+
+def test_version_2_names_the_model_the_shape_and_the_normalisation():
+    asked, spelling = Shape.of([("raw", "customer1")]), {"subject": ("trim", "casefold")}
+    text = made(model="credit", asked=asked, normalisation=spelling)
+    assert text == rfc8785.dumps(sealed(SECOND)).decode() + "\n"
+    found = check_receipt(text, known_key().public)
+    assert (found.model, found.asked, found.normalisation, found.version) == ("credit", asked, spelling, 2)
+    for name in NEW:
+        alone = {**STATEMENT["predicate"], name: NEW[name]}
+        assert read_receipt(json.dumps(sealed({**SECOND, "predicate": alone}))).version == 2
+    assert read_receipt(made(normalisation={})).normalisation == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("model", None),
+        ("model", "a\nb"),
+        ("model", "a" * 256),
+        ("asked", None),
+        ("asked", {**NEW["asked"], "identity": "ann"}),
+        ("asked", {**NEW["asked"], "kinds": ["ann"]}),
+        ("asked", {**NEW["asked"], "characters": [9, 12]}),
+        ("normalisation", None),
+        ("normalisation", {"subject": []}),
+        ("normalisation", {"subject": ["casefold", "trim"]}),
+        ("normalisation", {"subject": ["ann"]}),
+        ("normalisation", {"ann": ["trim"]}),
+        ("person", "ann"),
+    ],
+)
+def test_no_identity_hides_in_a_receipt_of_version_2(name, value):
+    statement = {**SECOND, "predicate": {**SECOND["predicate"], name: value}}
+    with pytest.raises(ReceiptError, match="not a receipt"):
+        check_receipt(json.dumps(sealed(statement)), known_key().public)
 
 
 def test_the_envelope_is_the_one_of_the_specification():
@@ -254,7 +303,9 @@ def test_one_good_signature_among_several_is_enough_and_their_number_is_said():
     ("path", "value", "message"),
     [
         (["_type"], "https://in-toto.io/Statement/v0.1", "of type https://in-toto.io/Statement/v1"),
-        (["predicateType"], "urn:erasable:forget-receipt:v2", "of version 2, and version 1 is read here"),
+        (["predicateType"], "urn:erasable:forget-receipt:v3", "of version 3, and this erasable reads versions 1 to 2"),
+        (["predicateType"], "urn:erasable:forget-receipt:v2", "canonical form"),  # nothing in it needs version 2
+        (["predicate", "model"], "credit", "and nothing else"),  # of version 2
         (["predicateType"], "https://slsa.dev/provenance/v1", "a statement of another kind"),
         (["predicateType"], 1, "a statement of another kind"),
         (["predicate"], [], "the predicate must hold"),
@@ -370,10 +421,10 @@ def test_an_envelope_wrapped_anew_by_another_tool_still_counts():
 
 
 def test_base64_has_one_form_in_each_alphabet():
-    assert receipts._unbase64("+/8=", "x") == receipts._unbase64("-_8=", "x") == b"\xfb\xff"
+    assert _dsse._unbase64("+/8=", "x") == _dsse._unbase64("-_8=", "x") == b"\xfb\xff"
     for text in ("+_8=", "+/9=", "+/8", "+/8==", "+/8=\n", " +/8=", "+/8=+/8=", "é", None):
         with pytest.raises(ReceiptError, match="x must be base64"):
-            receipts._unbase64(text, "x")
+            _dsse._unbase64(text, "x")
 
 
 SIGNED, KEY = KEPT.read_text(encoding="ascii"), known_key().public
@@ -440,9 +491,10 @@ def test_it_holds_what_is_documented_and_nothing_of_the_rows():
         "erasable_version",
         "format_version",
         "signatures",
+        *NEW,
     }
     page = (ROOT / "docs" / "receipts.md").read_text(encoding="utf-8")
-    for name in STATEMENT["predicate"]:
+    for name in SECOND["predicate"]:
         assert f"`{name}`" in page
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from erasable import ErasableClassifier, ErasableRegressor, ModelFile, evidence, load
-from erasable.audit.keys import new_key, read_public_key, write_key
+from erasable.audit.keys import new_key, read_private_key, read_public_key, write_key
 from erasable.audit.receipts import make_receipt
 from erasable.cli.app import run
 from erasable.errors import ConfigurationError, InputError
@@ -177,6 +177,19 @@ def test_a_receipt_with_words_beside_what_is_signed_is_not_copied(home):
     assert [filed.signature for filed in found.receipts] == ["good"] * 3
     assert found.copies == 1
     assert "CANARY" not in everything_in(home / "pack")
+
+
+def test_receipts_that_name_their_model_show_it_once_their_signature_is_good(home):
+    key = read_private_key(home / "signer.pem")
+    given = {"guarantee": "exact", "format_version": 1, "requested_at": NOW, "completed_at": NOW}
+    for name in ("credit", "a<b"):
+        text = make_receipt(key, state_before=None, state_after=name[0] * 64, model=name, **given)
+        (home / "in" / f"{name[0]}.json").write_text(text.replace("\n", ""))
+    found, page = made(home)
+    assert [filed.model for filed in found.receipts if filed.model] == ["a<b", "credit"]
+    assert "credit<br>" in page
+    assert "a&lt;b<br>" in page
+    assert not any(filed.model for filed in made(home, "unchecked", keys=[])[0].receipts)
 
 
 def test_without_a_key_signatures_are_said_to_be_unchecked(home):

@@ -3,16 +3,15 @@
 A receipt is a DSSE envelope around an in-toto Statement v1, signed with Ed25519. It names states by digest and the
 request by the caller's own number. It holds no row id, no subject, no count of rows and no hash of one. The fields,
 what they prove and what they tell are in ``docs/receipts.md``.
+
+Version 1 is written where no field of version 2 is given: the model's name, the shape of what was asked for, and the
+normalisation of names.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
-import json
 import re
 import uuid
-from collections.abc import Set
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
@@ -21,15 +20,18 @@ from typing import Any
 
 import rfc8785
 
+from erasable.audit._dsse import LARGEST_RECEIPT as LARGEST_RECEIPT
+from erasable.audit._dsse import Envelope, as_base64, parse_json, pre_authentication, read_envelope, read_object
 from erasable.audit.keys import PrivateKey, PublicKey
+from erasable.core.spelling import Shape, Spelling, read_spelling
 from erasable.errors import ConfigurationError, OtherStateError, ReceiptError, SignatureError
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
-PREDICATE_TYPE = "urn:erasable:forget-receipt:v1"
-LARGEST_RECEIPT = 65_536  # characters; one of ours has about 1,300
+PREDICATE_TYPE = "urn:erasable:forget-receipt:v{}"
+LONGEST_MODEL = 255  # characters: as long as the name of a file
 
-_MOST_SIGNATURES = 16
+_VERSIONS = 2
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
 _KIND = re.compile(r"urn:erasable:forget-receipt:v([1-9][0-9]{0,8})")
@@ -55,6 +57,13 @@ class Receipt:
         The software that forgot.
     format_version : int
         The format of the state.
+    model : str or None
+        What the signer calls the model; None when the signer left it out.
+    asked : Shape or None
+        A rough description of the identities in the request, which names nobody; None when the signer left it out.
+    normalisation : mapping or None
+        The steps by which ids and subjects were normalised before they were compared, by role; empty where they were
+        compared character by character. None when the signer left it out.
     signatures : int
         How many signatures the envelope carries. No part of what was signed, and not compared.
     """
@@ -68,6 +77,14 @@ class Receipt:
     erasable_version: str
     format_version: int
     signatures: int = field(default=1, compare=False)
+    model: str | None = None
+    asked: Shape | None = None
+    normalisation: Spelling | None = field(default=None, hash=False)
+
+    @property
+    def version(self) -> int:
+        """1, or 2 where one of its fields is given."""
+        return 1 if self.model is None and self.asked is None and self.normalisation is None else 2
 
     def as_json(self) -> dict[str, Any]:
         """The statement that is signed, as JSON values."""
@@ -82,10 +99,16 @@ class Receipt:
         }
         if self.state_before is not None:
             predicate["stateBefore"] = {"sha256": self.state_before}
+        if self.model is not None:
+            predicate["model"] = self.model
+        if self.asked is not None:
+            predicate["asked"] = self.asked.as_json()
+        if self.normalisation is not None:
+            predicate["normalisation"] = {role: list(steps) for role, steps in self.normalisation.items()}
         return {
             "_type": STATEMENT_TYPE,
             "subject": [{"name": "state", "digest": {"sha256": self.state_after}}],
-            "predicateType": PREDICATE_TYPE,
+            "predicateType": PREDICATE_TYPE.format(self.version),
             "predicate": predicate,
         }
 
@@ -100,6 +123,9 @@ def make_receipt(
     requested_at: datetime,
     completed_at: datetime | None = None,
     request_id: str | None = None,
+    model: str | None = None,
+    asked: Shape | None = None,
+    normalisation: Spelling | None = None,
 ) -> str:
     """A signed receipt as one line of JSON, to be handed to the caller; nothing of it is kept.
 
@@ -117,6 +143,12 @@ def make_receipt(
         With a time zone; seconds are kept. ``completed_at`` is now unless given.
     request_id : str, optional
         At most 128 printable ASCII characters, and no identity of anybody. By default a random UUID.
+    model : str, optional
+        What to call the model: one line of at most 255 printable characters, and no identity of anybody.
+    asked : Shape, optional
+        A rough description of the identities in the request.
+    normalisation : mapping, optional
+        The steps by which ids and subjects were normalised, by role; empty for none.
 
     Returns
     -------
@@ -154,13 +186,16 @@ def make_receipt(
         guarantee,
         _version(),
         format_version,
+        model=model,
+        asked=asked,
+        normalisation=normalisation,
     )
     problem = _problem(receipt)
     if problem is not None:
         raise ConfigurationError(f"no receipt can be made: {problem}.")
     payload = rfc8785.dumps(receipt.as_json())
-    signature = {"keyid": key.public.keyid, "sig": _base64(key.sign(pre_authentication(PAYLOAD_TYPE, payload)))}
-    envelope: dict[str, Any] = {"payloadType": PAYLOAD_TYPE, "payload": _base64(payload), "signatures": [signature]}
+    signature = {"keyid": key.public.keyid, "sig": as_base64(key.sign(pre_authentication(PAYLOAD_TYPE, payload)))}
+    envelope: dict[str, Any] = {"payloadType": PAYLOAD_TYPE, "payload": as_base64(payload), "signatures": [signature]}
     return rfc8785.dumps(envelope).decode() + "\n"
 
 
@@ -193,7 +228,7 @@ def check_receipt(text: str, public_key: PublicKey) -> Receipt:
     ReceiptError
         When it is no receipt, or a signed statement of another kind.
     """
-    envelope = _read_envelope(text)
+    envelope = read_envelope(text)
     signed = pre_authentication(envelope.payload_type, envelope.payload)
     # A keyid is not signed: it never decides, it only says which way a failed check is put in words.
     if not any(public_key.matches(sig, signed) for _, sig in envelope.signatures):
@@ -209,7 +244,7 @@ def read_receipt(text: str) -> Receipt:
     ReceiptError
         When it is no receipt, or of a newer version.
     """
-    return _read_statement(_read_envelope(text))
+    return _read_statement(read_envelope(text))
 
 
 def check_state(receipt: Receipt, digest: str) -> None:
@@ -227,56 +262,23 @@ def check_state(receipt: Receipt, digest: str) -> None:
         )
 
 
-def pre_authentication(payload_type: str, payload: bytes) -> bytes:
-    """The bytes that DSSE signs: ``DSSEv1 SP length SP type SP length SP payload``."""
-    kind = payload_type.encode()
-    return b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(payload), payload)
-
-
-# -- reading: parse, audit, construct ----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Envelope:
-    payload_type: str
-    payload: bytes
-    signatures: tuple[tuple[str, bytes], ...]
-
-
-def _read_envelope(text: str) -> _Envelope:
-    """The parts of the envelope. Its layout is free: the signature is over the payload, and tools wrap JSON anew."""
-    if len(text) > LARGEST_RECEIPT:
-        raise ReceiptError(f"not a receipt: it has more than {LARGEST_RECEIPT} characters.")
-    envelope = _object(_parse(text), "it", {"payloadType", "payload", "signatures"})
-    kind, listed = envelope["payloadType"], envelope["signatures"]
-    if not isinstance(kind, str) or not kind.isascii():
-        raise ReceiptError("not a receipt: payloadType must be ASCII text.")
-    if not isinstance(listed, list) or not 1 <= len(listed) <= _MOST_SIGNATURES:
-        raise ReceiptError(f"not a receipt: signatures must be a list of 1 to {_MOST_SIGNATURES}.")
-    signatures = []
-    for entry in listed:
-        found = _object(entry, "a signature", {"sig"}, {"keyid"})
-        keyid = found.get("keyid", "")
-        if not isinstance(keyid, str):
-            raise ReceiptError("not a receipt: keyid must be text.")
-        signatures.append((keyid, _unbase64(found["sig"], "sig")))
-    return _Envelope(kind, _unbase64(envelope["payload"], "payload"), tuple(signatures))
-
-
-def _read_statement(envelope: _Envelope) -> Receipt:
+def _read_statement(envelope: Envelope) -> Receipt:
     if envelope.payload_type != PAYLOAD_TYPE:
         raise ReceiptError(f"not a receipt: payloadType must be {PAYLOAD_TYPE}.")
-    statement = _object(_parse(envelope.payload), "the payload", {"_type", "subject", "predicateType", "predicate"})
+    statement = read_object(
+        parse_json(envelope.payload), "the payload", {"_type", "subject", "predicateType", "predicate"}
+    )
     if statement["_type"] != STATEMENT_TYPE:
         raise ReceiptError(f"not a receipt: the payload must be of type {STATEMENT_TYPE}.")
-    if statement["predicateType"] != PREDICATE_TYPE:
-        if newer := _KIND.fullmatch(str(statement["predicateType"])):
-            raise ReceiptError(
-                f"this receipt is of version {newer[1]}, and version 1 is read here: use a newer erasable."
-            )
+    if (kind := _KIND.fullmatch(str(statement["predicateType"]))) is None:
         raise ReceiptError("not a receipt: a statement of another kind, not that rows were forgotten.")
+    if int(kind[1]) > _VERSIONS:
+        raise ReceiptError(
+            f"this receipt is of version {kind[1]}, and this erasable reads versions 1 to {_VERSIONS}: use a newer one."
+        )
     required = {"requestId", "requestedAt", "completedAt", "stateAfter", "guarantee", "erasableVersion"}
-    said = _object(statement["predicate"], "the predicate", required | {"formatVersion"}, {"stateBefore"})
+    optional = {"stateBefore"} if kind[1] == "1" else {"stateBefore", "model", "asked", "normalisation"}
+    said = read_object(statement["predicate"], "the predicate", required | {"formatVersion"}, optional)
     receipt = Receipt(
         said["requestId"],
         _time(said["requestedAt"], "requestedAt"),
@@ -287,6 +289,9 @@ def _read_statement(envelope: _Envelope) -> Receipt:
         said["erasableVersion"],
         said["formatVersion"],
         len(envelope.signatures),
+        said.get("model"),
+        _asked(said["asked"]) if "asked" in said else None,
+        _normalisation(said["normalisation"]) if "normalisation" in said else None,
     )
     problem = _problem(receipt)
     if problem is not None:
@@ -309,6 +314,8 @@ def _problem(receipt: Receipt) -> str | None:
         return "the version of erasable must be one line of at most 64 printable characters"
     if type(receipt.format_version) is not int or not 1 <= receipt.format_version <= 1_000_000:
         return "the format version must be an integer, 1 or more"
+    if receipt.model is not None and not _is_line(receipt.model, LONGEST_MODEL):
+        return f"the name of the model must be one line of at most {LONGEST_MODEL} printable characters"
     return _request_problem(receipt.request_id)
 
 
@@ -327,30 +334,22 @@ def _is_line(text: object, most: int) -> bool:
     return isinstance(text, str) and 1 <= len(text) <= most and text.isprintable()
 
 
-def _parse(text: str | bytes) -> Any:
+def _asked(value: Any) -> Shape:
     try:
-        return json.loads(text, object_pairs_hook=_without_duplicates)
-    except (ValueError, RecursionError):
-        raise ReceiptError("not a receipt: it is no JSON in UTF-8, or cut off, or says a name twice.") from None
+        return Shape.read(value)
+    except ValueError:
+        raise ReceiptError("not a receipt: asked must describe a number, formats, lengths and kinds alone.") from None
 
 
-def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a name occurs twice")
-    return found
-
-
-def _object(value: Any, what: str, required: set[str], optional: Set[str] = frozenset()) -> dict[str, Any]:
-    """The value as an object with these names and no others: beside what is signed and known, nothing is said."""
-    if not isinstance(value, dict) or not required <= value.keys() <= required | optional:
-        names = ", ".join(sorted(required)) + "".join(f", maybe {name}" for name in sorted(optional))
-        raise ReceiptError(f"not a receipt: {what} must hold {names}, and nothing else.")
-    return value
+def _normalisation(value: Any) -> Spelling:
+    try:
+        return read_spelling(value, "normalisation")
+    except ConfigurationError as error:
+        raise ReceiptError(f"not a receipt: {error}") from None
 
 
 def _sha256(value: Any, name: str) -> Any:
-    return _object(value, name, {"sha256"})["sha256"]
+    return read_object(value, name, {"sha256"})["sha256"]
 
 
 def _time(value: Any, name: str) -> datetime:
@@ -368,23 +367,6 @@ def _in_utc(name: str, moment: datetime) -> datetime:
     if moment.utcoffset() is None:
         raise ConfigurationError(f"{name} must say its time zone: use datetime.now(UTC).")
     return moment.astimezone(UTC)
-
-
-def _base64(data: bytes) -> str:
-    return base64.b64encode(data).decode()
-
-
-def _unbase64(text: Any, name: str) -> bytes:
-    """The bytes; DSSE allows both alphabets, padding and unused bits have one form."""
-    if isinstance(text, str) and text.isascii():
-        for encode, mixed in ((base64.b64encode, b"+/"), (base64.urlsafe_b64encode, b"-_")):
-            try:
-                data = base64.b64decode(text, altchars=mixed, validate=True)
-            except binascii.Error:
-                continue
-            if encode(data).decode() == text:
-                return data
-    raise ReceiptError(f"not a receipt: {name} must be base64, padded and without line breaks.")
 
 
 def _signature_error(named: list[str], own: str) -> SignatureError:

@@ -64,6 +64,8 @@ def _check_model(receipt: Receipt, path: Path, *, quiet: bool) -> int:
 
 
 def _show(receipt: Receipt, keyid: str, rows: int | None) -> None:
+    from erasable.core.spelling import told_spelling
+
     others = f"; the receipt has {receipt.signatures} signatures" if receipt.signatures > 1 else ""
     checks = [("signature", f"good, by key {keyid[:16]}{others}")]
     if rows is None:
@@ -74,6 +76,9 @@ def _show(receipt: Receipt, keyid: str, rows: int | None) -> None:
     statement = receipt.as_json()["predicate"]
     said = [
         ("request", receipt.request_id),
+        *([] if receipt.model is None else [("model", receipt.model)]),
+        *([] if receipt.asked is None else [("asked for", str(receipt.asked))]),
+        *([] if receipt.normalisation is None else [("spelling", told_spelling(receipt.normalisation))]),
         ("requested", statement["requestedAt"]),
         ("completed", statement["completedAt"]),
         ("state before", receipt.state_before or "left out"),

@@ -40,6 +40,12 @@ def read_spelling(given: Any, where: str) -> dict[str, Steps]:
     return {role: steps for role, steps in ordered.items() if steps}
 
 
+def told_spelling(spelling: Spelling) -> str:
+    """The declared normalisation in words."""
+    told = [f"{role}s are normalised by {', '.join(steps)}" for role, steps in spelling.items()]
+    return "; ".join(told) or "names are compared character by character"
+
+
 def normalise(text: str, steps: Iterable[str]) -> str:
     """The spelling under which a name is stored and looked for.
 

@@ -216,7 +216,7 @@ def _asked_and_done(found: Evidence) -> str:
         facts.append(("Files that are no receipts", f'<span class="no">{found.no_receipts:,}</span>'))
     lines.append(_facts(facts))
     lines.append(_ASKED)
-    head = ("No.", "Request", "Asked (UTC)", "Completed (UTC)", "State afterwards", "Signature")
+    head = ("No.", "Request", "Asked (UTC)", "Completed (UTC)", "Model and state afterwards", "Signature")
     lines.append(_table(head, (_row(_receipt_row(i, f)) for i, f in enumerate(filed, 1))))
     notes = []
     if any(f.request is None for f in filed):
@@ -231,13 +231,14 @@ def _asked_and_done(found: Evidence) -> str:
 
 def _receipt_row(number: int, filed: Filed) -> list[str]:
     this = "<br><b>state below</b>" if filed.of_this_state else ""
+    model = "" if filed.model is None else f"{html.escape(filed.model)}<br>"
     signature = f'<span class="no">{filed.signature}</span>' if filed.signature == "wrong" else filed.signature
     return [
         f'<span class="number">{number}</span>',
         "withheld" if filed.request is None else f'<span class="digest">{html.escape(filed.request)}</span>',
         f'<span class="time">{_time(filed.requested_at)}</span>',
         f'<span class="time">{_time(filed.completed_at)}</span>',
-        f'<span class="digest short">{filed.state_after[:12]}…</span>{this}',
+        f'{model}<span class="digest short">{filed.state_after[:12]}…</span>{this}',
         signature,
     ]
 

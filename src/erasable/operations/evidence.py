@@ -56,6 +56,8 @@ class Filed:
         Whether it holds the digest of the state before.
     same_guarantee : bool
         Whether it names the guarantee that the model has.
+    model : str or None
+        What it calls the model, where its signature is good and it does.
     """
 
     request: str | None
@@ -66,6 +68,7 @@ class Filed:
     of_this_state: bool
     names_before: bool
     same_guarantee: bool
+    model: str | None = None
 
 
 @dataclass(frozen=True)
@@ -291,6 +294,7 @@ def _filed(receipt: Receipt, signature: str, model: Evidence, request_ids: bool)
         receipt.state_after == model.digest,
         receipt.state_before is not None,
         receipt.guarantee == model.guarantee,
+        receipt.model if signature == "good" else None,
     )
 
 

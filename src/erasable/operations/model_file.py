@@ -391,6 +391,7 @@ class ModelFile:
             format_version=State.VERSION,
             requested_at=request.requested_at,
             request_id=request.request_id,
+            normalisation=model.spelling or None,
         )
 
     def _locked(self) -> AbstractContextManager[Writer]:
