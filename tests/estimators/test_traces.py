@@ -6,6 +6,8 @@ import pickle
 import numpy as np
 import pytest
 
+from erasable import load
+from erasable.models.files import checksum_at
 from tests.estimators.cases import N, classifier, make_classes, make_rows
 
 X, Y = make_rows(d=6)
@@ -130,6 +132,17 @@ def test_nothing_reachable_from_the_estimator_holds_a_forgotten_row(by, count):
     for key in gone:
         assert not holders(rows[key], things)
     assert not names & strings(clf)
+
+
+@pytest.mark.parametrize("loaded", [False, True])
+def test_nothing_that_depends_on_the_bytes_of_a_file_is_reachable_once_rows_are_forgotten(loaded, tmp_path):
+    """A checksum of the state with a row would tell which of some candidates that row was."""
+    clf, path = fitted(), tmp_path / "model.erasable"
+    clf.save(path)
+    digest, checksum = clf.state_digest(), checksum_at(path)
+    clf = load(path) if loaded else clf
+    clf.forget(ids=clf.core_ids_[:1])
+    assert not {digest, checksum} & strings(clf)
 
 
 @pytest.mark.filterwarnings(

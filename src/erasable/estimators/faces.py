@@ -83,10 +83,8 @@ class ModelFace(Savable, Forgetting):
         return other
 
     def _take_over(self, model: Model) -> None:
-        """Stand in front of a model that came from a file."""
-        self._model = model
-        if model.n_features is not None:
-            self.n_features_in_ = model.n_features
+        """Stand in front of a model that came from a file, with the attributes of a first fit in its order."""
+        self._install({} if model.n_features is None else {"n_features_in_": model.n_features}, _model=model)
 
     def _offered(self) -> Any:
         """What is noted of labels while rows are learnt, for a warning of a weak model."""

@@ -14,7 +14,7 @@ from erasable.estimators.faces import ModelFace
 from erasable.estimators.kernel import ErasableKernelClassifier
 from erasable.estimators.linear import ErasableClassifier
 from erasable.estimators.regressor import ErasableRegressor
-from erasable.models.files import Code, read_model
+from erasable.models.files import Code, mark_of, read_model
 from erasable.models.kernel import KernelModel
 from erasable.models.linear import LinearModel
 from erasable.models.model import Model
@@ -64,9 +64,9 @@ def load(path: str | os.PathLike[str], *, like: Any = None) -> Any:
     >>> again.state_digest() == clf.state_digest() == verify(again).digest
     True
     """
-    model, checksum = read_model(path, code_of(like))
-    face = face_of(model, like)
-    face._on_disk = {os.path.realpath(path): checksum}
+    mark = mark_of(path)  # before it is read: a file that replaces it meanwhile is another one
+    face = face_of(read_model(path, code_of(like))[0], like)
+    face._on_disk = {os.path.realpath(path): mark}
     return face
 
 

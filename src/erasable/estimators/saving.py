@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from erasable.errors import ChangedMeanwhileError, NotErasedError, UnknownOutcomeError
-from erasable.models.files import checksum_at, checksum_of, write
+from erasable.models.files import FileMark, checksum_at, mark_of, write
 from erasable.models.model import Model
 from erasable.models.shards import files_of, shards_of
 from erasable.models.state import State
@@ -19,10 +19,9 @@ from erasable.store import PRIVATE, locked
 class Savable:
     """A model whose whole state can be a file."""
 
-    # For each path that this model was loaded from or saved to, the checksum that the file had then. One for a path:
-    # an older one may be that of the file again once others have forgotten what this model still holds. Beside the
-    # state: never written or pickled.
-    _on_disk: Mapping[str, str] = MappingProxyType({})
+    # For each path that this model was loaded from or saved to, which file that was: nothing that depends on its bytes,
+    # from which rows that were forgotten since could be recognised. No part of the state: never written or pickled.
+    _on_disk: Mapping[str, FileMark | None] = MappingProxyType({})
 
     _model: Model
 
@@ -67,8 +66,8 @@ class Savable:
 
         Notes
         -----
-        Where several processes change one file, use ``ModelFile``: a checksum cannot tell a file that did not change
-        from one that others changed and changed back.
+        A file is known again by its inode and the time when it was last written, so one that was copied, or restored
+        from a backup, counts as changed. Where several processes change one file, use ``ModelFile``.
         """
         files = files_of(self._savable())
         if getattr(self, "feature_names", ()) is None and hasattr(self, "feature_names_in_"):
@@ -79,8 +78,8 @@ class Savable:
             )
         with locked(path, parts_of=shards_of) as writer:
             where = os.path.realpath(writer.path)  # its folder may have several names
-            there = checksum_at(writer.path) if writer.exists() else None
-            if writer.exists() and not overwrite and there is None:
+            there = mark_of(writer.path) if writer.exists() else None
+            if there is not None and not overwrite and checksum_at(writer.path) is None:
                 raise ChangedMeanwhileError(
                     f"{os.fspath(path)!s} is there already and holds no model: choose another name, or say "
                     "overwrite=True to replace it."
@@ -91,13 +90,12 @@ class Savable:
                     "bring back rows that were forgotten there. Load it anew and change that model, or say "
                     "overwrite=True to replace it."
                 )
-            tied = {**self._on_disk, where: checksum_of(files)}
             try:
                 write(writer, files, mode)
             except (NotErasedError, UnknownOutcomeError):
-                self._on_disk = tied
+                self._on_disk = {**self._on_disk, where: mark_of(writer.path)}
                 raise
-            self._on_disk = tied
+            self._on_disk = {**self._on_disk, where: mark_of(writer.path)}
 
     def __getstate__(self) -> dict[str, Any]:
         attributes: Any = super().__getstate__()

@@ -27,6 +27,7 @@ from erasable.store import read as read_file
 
 #: Makes the model of a file's header, its bytes and a way to get at further files, with code that a file cannot hold.
 Code = Callable[[dict[str, Any], Buffer, Fetch], Model]
+FileMark = tuple[int, int, int]  # device, inode, time of the last write
 
 #: Of what kind the model in a file is, by the format that its header names.
 KINDS = {
@@ -143,6 +144,14 @@ def checksum_at(path: str | os.PathLike[str]) -> str | None:
     """The checksum in the header of what a path holds; None where that is no model of ours."""
     with suppress(StateFormatError, OSError):
         return str(read_meta(head_of(path)[0])["checksum"])
+    return None
+
+
+def mark_of(path: str | os.PathLike[str]) -> FileMark | None:
+    """Which file a path holds, and when it was last written: nothing that depends on its bytes; None if none."""
+    with suppress(OSError):
+        facts = os.stat(path)
+        return facts.st_dev, facts.st_ino, facts.st_mtime_ns
     return None
 
 
