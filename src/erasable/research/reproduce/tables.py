@@ -33,11 +33,9 @@ def as_in_the_paper(results: Results) -> TextTable:
     notes.append(
         "Training: median of fits. Deletion: all requests, one at a time, the model ready after each. Stored: rows."
     )
-    notes += [f"{m['title']} {m['note']}." for m in results["methods"].values() if m.get("note")]
+    notes += [f"{m['title']}: {m['note']}." for m in results["methods"].values() if m.get("note")]
     if printed and "erasable" in results["methods"]:
-        notes.append(
-            "Stored, ours: kappa was chosen to store about what the paper stores, so that it does is no result."
-        )
+        notes.append("Stored, ours: kappa was chosen to store about the paper's share; the match is no result.")
     deletions = f"{results['settings']['deletions']:,} rows deleted"
     return TextTable(f"{title} ({n:,} x {d}, {deletions})", tuple(head), rows, tuple(notes))
 
