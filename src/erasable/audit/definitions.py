@@ -119,6 +119,10 @@ def check_exact(estimator: Any, rows: Any, gone: Collection[Any]) -> Verdict:
     A parameter that the estimator takes from the number of rows, such as a threshold from ``kappa`` without
     ``horizon``, is another for S' - U: fix it.
 
+    Compared is what the estimator's attributes hold: also the order of sets, closures and defaults of functions, and
+    arrays of which an attribute shows a part. Attributes of classes, files, and what its ``__getstate__`` or
+    ``audit_state()`` leaves out are not; docs/definitions.md has the list.
+
     Examples
     --------
     >>> from sklearn.datasets import load_iris
