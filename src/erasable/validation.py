@@ -1,17 +1,24 @@
-"""Numbers, switches, choices and texts that callers give as parameters: checked here and nowhere else.
+"""Parameters and cells that callers give: checked here and nowhere else.
 
-Every function returns the value as a plain Python one, or raises ``ConfigurationError`` with the name of the parameter,
-what is required of it and what arrived. Pure; every room may use it, and it knows no other but ``errors``.
+Functions for parameters return the value as a plain Python one, or raise ``ConfigurationError`` with the name of the
+parameter, what is required of it and what arrived. :func:`odd_cells` looks at the cells of arrays, tables and lists.
+Pure; every room may use it, and it knows no other but ``errors``.
 """
 
 from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from decimal import Decimal
+from itertools import chain
 from typing import Any, TypeVar
 
-from erasable.errors import ConfigurationError
+import numpy as np
+import numpy.typing as npt
+
+from erasable.errors import ConfigurationError, InputError, InputTypeError
 
 T = TypeVar("T")
 
@@ -141,3 +148,118 @@ def _shown(value: Any) -> str:
     large = isinstance(value, int) and value.bit_length() > 1000  # Python refuses to write the longest
     shown = repr(value) if plain and not large else ""
     return shown if 0 < len(shown) <= 60 else type(value).__name__
+
+
+# -- cells ---------------------------------------------------------------------------------------------------------
+
+MISSING, DATES, COMPLEX, TEXT = "missing entries", "dates or times", "complex numbers", "text"
+_OF_DTYPE = {**dict.fromkeys("biuf", ""), **dict.fromkeys("mM", DATES), "c": COMPLEX, **dict.fromkeys("UST", TEXT)}
+_OTHER_MOMENTS = ("Period", "MonthDayNano", "DateOffset")
+_NUMBERS = ("int", "uint", "halffloat", "float", "double", "bool", "decimal")  # as pyarrow writes its types
+_MOMENT = ("date", "time", "duration", "month")
+
+
+def odd_cells(values: Any) -> tuple[str, list[str]] | None:
+    """What the cells hold that is no real number, and the names of the columns that have it; None for numbers alone.
+
+    NumPy would turn some of it into numbers without a word: masked entries into what the mask hides, dates into counts
+    of a unit, complex numbers into their real parts, text into what it spells. What is found is one of ``DATES``,
+    ``COMPLEX``, ``TEXT`` and ``MISSING``, else the names of types. NaN is a number here. *Cost*: columns of numbers are
+    known by their type; others are read once.
+
+    Parameters
+    ----------
+    values : array, sparse matrix, list, list of lists, or column or dataframe of pandas, polars or pyarrow
+    """
+    found: dict[str, list[str]] = {}
+    for name, column in _columns(values):
+        for what in _odd(column):
+            found.setdefault(what, []).append(name)
+    if not found:
+        return None
+    what = next((known for known in (DATES, COMPLEX, TEXT, MISSING) if known in found), ", ".join(sorted(found)))
+    return what, [repr(name) for name in found.get(what, ()) if name]
+
+
+def real_numbers(values: Any, name: str) -> npt.NDArray[np.float64]:
+    """Numbers of a list, array, column or dataframe as float64.
+
+    Raises
+    ------
+    InputError, InputTypeError
+        When some are missing or are no real numbers. NaN and infinities are for the caller to refuse.
+    """
+    if not is_listed(values) and not (hasattr(values, "__array__") and getattr(values, "shape", True)):
+        dense = ": convert it with toarray()" if hasattr(values, "toarray") else ""
+        raise InputTypeError(f"{name} must be a list or an array of numbers; got {type(values).__name__}{dense}.")
+    found = odd_cells(values)
+    if found is not None and found[0] == MISSING:
+        raise InputError(f"there are missing entries in {name}: give a number for every row, or leave these rows out.")
+    if found is not None:
+        refusal = InputError if found[0] == COMPLEX else InputTypeError
+        raise refusal(f"{name} must hold real numbers; got {found[0]}: convert them first.")
+    with suppress(TypeError, ValueError, OverflowError):
+        return np.asarray(values).astype(np.float64)
+    raise InputError(f"{name} must hold numbers that float64 has, as many for each row: correct those that are not.")
+
+
+def is_listed(values: Any) -> bool:
+    """Whether these are a list, tuple, range or the like: entries in an order, and no text."""
+    return isinstance(values, Sequence) and not isinstance(values, str | bytes | bytearray | memoryview)
+
+
+def _columns(values: Any) -> Iterable[tuple[str, Any]]:
+    """The columns of a dataframe with their names; everything else is one column."""
+    if hasattr(values, "itercolumns"):  # pyarrow
+        return zip(values.schema.names, values.itercolumns(), strict=True)
+    if hasattr(values, "iter_columns"):  # polars
+        return zip(values.columns, values.iter_columns(), strict=True)
+    if hasattr(values, "items") and hasattr(values, "dtypes") and len(getattr(values, "shape", ())) == 2:  # pandas
+        plain = [isinstance(dtype, np.dtype) and dtype.kind in "biuf" for dtype in values.dtypes]
+        return ((str(values.columns[j]), values.iloc[:, j]) for j, is_plain in enumerate(plain) if not is_plain)
+    return [("", values)]
+
+
+def _odd(column: Any) -> set[str]:
+    if isinstance(column, np.ma.MaskedArray) and np.ma.is_masked(column):
+        return {MISSING}
+    dtype: Any = getattr(column, "dtype", getattr(column, "type", None))
+    kind = getattr(dtype, "kind", None)
+    if hasattr(dtype, "is_numeric"):  # polars
+        kind = "f" if dtype.is_numeric() else "M" if dtype.is_temporal() else None
+    elif hasattr(dtype, "to_pandas_dtype"):  # pyarrow
+        kind = "f" if str(dtype).startswith(_NUMBERS) else "M" if str(dtype).startswith(_MOMENT) else None
+    if kind in _OF_DTYPE:
+        gone = hasattr(dtype, "na_value") and hasattr(column, "isna") and column.isna().any()  # pandas' own types
+        return {_OF_DTYPE[kind] or (MISSING if gone else "")} - {""}
+    if dtype is None and is_listed(column):
+        rows = set(map(type, column))
+        if rows <= {list, tuple}:
+            return _of_types(set(map(type, chain.from_iterable(column))))
+        if rows and all(hasattr(row, "dtype") and getattr(row, "shape", ()) for row in column):
+            return set().union(*map(_odd, column))
+        return _of_types(rows)
+    if isinstance(column, np.ndarray):
+        column = column.ravel()
+    listed = next((getattr(column, how) for how in ("to_pylist", "to_list", "tolist") if hasattr(column, how)), None)
+    return _of_types(set(map(type, listed()))) if listed is not None else set()
+
+
+def _of_types(types: set[type]) -> set[str]:
+    """What cells of these types are; nothing for real numbers."""
+    return {what for kind in types if (what := _of_type(kind))}
+
+
+def _of_type(kind: type) -> str:
+    of_python = any(base.__module__ == "datetime" for base in kind.__mro__)  # not imported: core is to know no clock
+    of_others = issubclass(kind, np.datetime64 | np.timedelta64) or kind.__name__ in _OTHER_MOMENTS
+    if of_python or of_others:
+        return DATES
+    if issubclass(kind, numbers.Real | Decimal | np.bool_):
+        return ""
+    if issubclass(kind, numbers.Complex):
+        return COMPLEX
+    if issubclass(kind, str | bytes):
+        return TEXT
+    is_missing = issubclass(kind, type(None) | np.ma.MaskedArray) or kind.__name__ == "NAType"
+    return MISSING if is_missing else kind.__name__

@@ -60,8 +60,10 @@ class LinearFace(StreamingFace):
         Parameters
         ----------
         X : array, SciPy sparse matrix, dataframe or tensor of PyTorch of shape (n_samples, n_features)
-            The state is that of the numbers, whatever they come in. A tensor on a GPU stays there, and rows are copied
-            as they are needed: with ``engine="torch"``, those that survive its screen. Gradients play no part.
+            The state is that of the numbers, whatever they come in. Missing and masked entries, dates and times, text
+            and complex numbers are refused: what they stand for is for a schema to say (``TableEncoder``). A tensor on
+            a GPU stays there, and rows are copied as they are needed: with ``engine="torch"``, those that survive its
+            screen. Gradients play no part.
         y : array of shape (n_samples,)
             Labels: integers, strings, booleans or floats, two or more classes (one is allowed). For a regression
             numbers within their ranges, also of shape (n_samples, n_targets).

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from erasable.core.device_rows import DeviceRows, here
 from erasable.core.sparse import checked_layout, summed
 from erasable.errors import InputError, InputTypeError
 from erasable.models.keys import plain_labels
+from erasable.validation import COMPLEX, DATES, MISSING, TEXT, is_listed, odd_cells, real_numbers
 
 _NO_LABELS = object()
 SCHEMA = ("n_features_in_", "feature_names_in_")
@@ -56,29 +56,32 @@ def check_rows(
         X = np.broadcast_to(np.float32(0), there.shape) if there is not None else here(X)  # only its shape is looked at
         if there is not None or _seen_to_be_finite(X):
             options["ensure_all_finite"] = False
+        _refuse_odd(X)
         if sp.issparse(X) and X.format in ("csr", "csc"):
             X = checked_layout(X)
         if y is _NO_LABELS:
             X = validate_data(stand_in, X, **options)
             return _finite(_narrow(X)) if there is None else _fit_to_learn(there), np.empty(0), {}
         y = here(y)
-        if isinstance(y, str | bytes):
-            raise ValueError("y must be an array of labels, one per row; got a single text.")
+        if isinstance(y, _NO_COLUMN):
+            raise ValueError(f"y must be a list or an array, one entry per row; got {type(y).__name__}.")
         found = names_of_columns(X)
         if fixed is not None and found is not None and list(found) != list(fixed):
             raise ValueError("the columns of X have other names, or another order, than feature_names says.")
         if isinstance(estimator, RegressorMixin):
-            X, y = validate_data(stand_in, X, _numbers(y), multi_output=True, **options)
+            X, y = validate_data(stand_in, X, y if y is None else real_numbers(y, "y"), multi_output=True, **options)
         else:
             X, y = validate_data(stand_in, X, plain_labels(y), **options)
             if y.dtype != bool:  # which are classes in any case
                 check_classification_targets(y)
         X = _finite(_narrow(X)) if there is None else _fit_to_learn(there)
         return X, y, {k: v for k, v in vars(stand_in).items() if k in SCHEMA}
+    except (InputError, InputTypeError) as error:
+        refusal = error
     except (ValueError, OverflowError) as error:
-        refusal = InputError(_without_values(str(error), X))
+        refusal = InputError(_without_values(str(error)))
     except TypeError as error:
-        refusal = InputTypeError(_without_values(str(error), X))
+        refusal = InputTypeError(_without_values(str(error)))
     raise refusal  # here and not above, where it would carry the original, and with it values, along
 
 
@@ -88,20 +91,34 @@ def names_of_columns(X: Any) -> npt.NDArray[Any] | None:
     return names
 
 
-def _numbers(y: Any) -> Any:
-    """Targets as float64; None as it is, for scikit-learn to refuse."""
-    if y is None:
-        return None
-    if sp.issparse(y):
-        raise TypeError("y must be dense: convert it with y.toarray().")
-    plain = y.to_pylist() if hasattr(y, "to_pylist") else y  # pyarrow
-    with suppress(TypeError, ValueError):
-        values = np.asarray(plain)
-        if values.dtype.kind == "c":
-            return values  # scikit-learn refuses it
-        if values.dtype.kind in "biufO" and not isinstance(values.flat[0] if values.size else 0.0, str | bytes):
-            return values.astype(np.float64)
-    raise TypeError("y must hold numbers, one or several for each row, none of them missing.")
+_NO_COLUMN = (str, bytes, bytearray, dict, set, frozenset)
+
+
+def _refuse_odd(X: Any) -> None:
+    """Refuse what are no rows, and cells that NumPy would turn into other numbers."""
+    if not is_listed(X) and not hasattr(X, "shape") and not hasattr(X, "__array__"):
+        raise TypeError(
+            "X must be a 2D array, a sparse matrix, a dataframe, a tensor or a list of rows; "
+            f"got {type(X).__name__}: pass one row of numbers for each label."
+        )
+    found = odd_cells(X)
+    if found is None:
+        return
+    what, columns = found
+    where = f" in {', '.join(columns)}," if columns else ""
+    if what == MISSING:
+        raise ValueError("Input X contains NaN")
+    if what == COMPLEX:
+        raise ValueError("Complex data")
+    if what in (DATES, TEXT):
+        raise TypeError(
+            f"X holds {what}{where} where numbers are required: let a public schema encode them, with "
+            "feature_map=TableEncoder(schema) (`erasable schema` drafts one), or encode them as numbers first."
+        )
+    raise TypeError(
+        f"X holds cells of type {what}: this argument must be an array of two dimensions, with no strings or objects "
+        "in it, only real numbers."
+    )
 
 
 def _narrow(X: Any) -> Any:
@@ -143,29 +160,14 @@ def _seen_to_be_finite(X: Any) -> bool:
         return all(pool.map(sums_up, range(0, len(X), step)))
 
 
-def _columns_of_text(X: Any) -> list[str]:
-    """Names of the columns that cannot be read as numbers, where the rows come with names."""
-
-    def is_text(name: Any) -> bool:
-        try:
-            np.asarray(X[name], dtype=np.float64)
-        except (TypeError, ValueError):
-            return True
-        return False
-
-    names = names_of_columns(X)
-    return [] if names is None else [repr(str(n)) for n in names if is_text(n)]
-
-
-def _without_values(message: str, X: Any) -> str:
+def _without_values(message: str) -> str:
     """A message of NumPy or scikit-learn about rows without the entries it quotes."""
-    if "could not convert" in message:
-        texts = _columns_of_text(X)
-        where = f" in {', '.join(texts)}," if texts else ""
-        return (
-            f"X holds text{where} where numbers are required: let a public schema encode it, with "
-            "feature_map=TableEncoder(schema), or encode it as numbers first."
-        )
+    if "inhomogeneous" in message:
+        return "the rows of X, or entries of y, are inhomogeneous: give all of them the same length."
+    if message.startswith("fill value must be 0"):
+        return "X has sparse columns whose fill value is not 0: convert it with X.sparse.to_dense()."
+    if message.startswith("Input y contains"):
+        return "y contains NaN or infinity: give a finite number for every row, or leave such rows out."
     if message.startswith("Input X contains NaN"):  # what follows recommends imputers, which remember rows
         return (
             "Input X contains NaN: fill missing entries with numbers that you know beforehand, or let a public schema "

@@ -17,6 +17,7 @@ from erasable.core.arrays import Array, Float64s
 from erasable.core.layout import read_json
 from erasable.core.sparse import summed
 from erasable.errors import ConfigurationError, InputError
+from erasable.validation import odd_cells
 
 NUMBERS, TEXTS, TABLES = "numbers", "texts", "tables"
 MOST_FEATURES = 2**24
@@ -108,6 +109,12 @@ def as_numbers(X: Any, n_features: int | None = None) -> Any:
     InputError
         For anything else; no entry is quoted.
     """
+    found = odd_cells(X)
+    if found is not None:
+        raise InputError(
+            f"the rows must be real numbers; got {found[0]}: encode texts, categories and dates first, or use a map of "
+            "texts."
+        )
     if sp.issparse(X):
         rows = X.tocsr()
         kind, shape = rows.dtype.kind, rows.shape

@@ -21,6 +21,7 @@ _PLURAL = {"int": "integers", "str": "strings", "bytes": "bytes"}
 _NAMES: dict[type, str] = {int: "int", str: "str", bytes: "bytes"}
 _LABEL_ARRAYS: dict[type, Any] = {bool: bool, int: np.int64, float: np.float64, str: object}
 _LABEL_TYPES = "integers, strings, booleans or floats"
+_MISSING_LABELS = "y has missing entries (None, NaN or masked): every row needs a label."
 T = TypeVar("T")
 Column = Sequence[Any] | npt.NDArray[np.int64]
 
@@ -120,8 +121,11 @@ def spelt_keys(keys: Any, steps: Steps) -> Any:
 
 
 def _is_missing(value: Any) -> bool:
-    """None, NaN, or the missing value of pandas."""
-    return value is None or type(value).__name__ == "NAType" or (isinstance(value, float) and value != value)
+    """None, NaN, a masked entry, or one of the missing values of pandas."""
+    if isinstance(value, float | np.floating):
+        return bool(value != value)
+    masked = isinstance(value, np.ma.MaskedArray) and not value.ndim and bool(value.mask)
+    return value is None or masked or type(value).__name__ in ("NAType", "NaTType")
 
 
 def taken(column: Column | range, index: npt.NDArray[Any]) -> Column:
@@ -257,8 +261,10 @@ def plain_labels(y: Any) -> Any:
     NumPy would make one label of several: it drops zeros at the end of text, makes floats of nullable integers and
     text of numbers beside text.
     """
+    if np.ma.is_masked(y):
+        raise InputError(_MISSING_LABELS)
     if isinstance(y, np.ndarray) and y.dtype != object:
-        return y
+        return np.asarray(y)
     if getattr(y, "ndim", 1) != 1 or len(getattr(y, "shape", (0,))) != 1 or not hasattr(y, "__iter__"):
         return y
     labels = list(y.to_pylist() if hasattr(y, "to_pylist") else y)
@@ -266,10 +272,10 @@ def plain_labels(y: Any) -> Any:
     if not types <= {bool, int, str}:
         labels = [_plain(v) for v in labels]
         types = set(map(type, labels))
+        if any(_is_missing(v) and not isinstance(v, float) for v in labels):
+            raise InputError(_MISSING_LABELS)
         if any(isinstance(v, list | tuple | np.ndarray) for v in labels):
             return y
-        if any(_is_missing(v) and not isinstance(v, float) for v in labels):
-            raise InputError("y has missing entries (None or NaN): every row needs a label.")
     if len(types) == 1:
         kind = types.pop()
         if kind is int and labels:
@@ -293,6 +299,8 @@ def label_type(y: npt.NDArray[Any], name: str = "y") -> type:
     InputError, InputTypeError
         When labels are of a type that cannot be stored, or of several types.
     """
+    if y.dtype.kind in "mM":  # of which NumPy makes integers where the unit is fine
+        raise InputTypeError(f"{name} must hold {_LABEL_TYPES}; got dates or times: convert them to strings.")
     types = set(map(type, y.tolist() if y.dtype == object else np.zeros(1, y.dtype).tolist()))
     if any(issubclass(t, np.generic) for t in types):
         types = {type(_plain(v)) for v in y}

@@ -21,9 +21,9 @@ from erasable.core.grid import Grid
 from erasable.core.names import Label, kind_of, read_label, write_label
 from erasable.core.sums import LARGEST_EXACT, add_rows, add_sums
 from erasable.core.weights import to_float32
-from erasable.errors import ConfigurationError, ExactnessError, InputError, InputTypeError
+from erasable.errors import ConfigurationError, ExactnessError, InputError
 from erasable.models.keys import label_type, pick
-from erasable.validation import positive_number
+from erasable.validation import positive_number, real_numbers
 
 if TYPE_CHECKING:
     from erasable.models.linear_configuration import LinearConfiguration
@@ -45,19 +45,10 @@ def check_row_weights(given: Any, n: int) -> RowWeights:
 
     Raises
     ------
-    InputError, InputTypeError
+    InputError
         When they are not one number for each row, finite, not negative and at most 16.
     """
-    plain = given.to_pylist() if hasattr(given, "to_pylist") else here(given)  # pyarrow, PyTorch
-    try:
-        values = np.asarray(plain)
-        if values.dtype.kind not in "biufO":
-            raise TypeError
-        values = values.astype(np.float64)
-    except (TypeError, ValueError):
-        raise InputTypeError(
-            "weights (sample_weight=) must be numbers, one for each row, none of them missing."
-        ) from None
+    values = real_numbers(here(given), "weights (sample_weight=)")
     if values.shape != (n,):
         raise InputError(
             f"weights (sample_weight=) have shape {values.shape} for {n} rows: give one number for each row."

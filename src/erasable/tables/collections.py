@@ -32,7 +32,9 @@ class FrameSource(ArrowSource):
     """A Dask dataframe, or some of its partitions, in their order. The index is no column."""
 
     def __init__(self, frame: Any, path: Path, roles: Roles) -> None:
-        schema = pyarrow().Schema.from_pandas(frame._meta, preserve_index=False)
+        schema = read_or_refuse(
+            lambda: pyarrow().Schema.from_pandas(frame._meta, preserve_index=False), path, "columns that Arrow has"
+        )
         columns = typed_columns(schema, roles, path)
         super().__init__(path, path.name, columns, row_bytes(schema, columns))
         self._partitions = _parts_in(frame)

@@ -135,7 +135,11 @@ def plain_array(values: Any, name: str) -> npt.NDArray[Any]:
     if isinstance(values, np.ndarray):
         if values.ndim != 1:
             raise InputError(f"{name} must have one dimension; got {values.ndim}.")
-        return values.astype(object) if values.dtype.kind in "US" else values
+        if np.ma.is_masked(values):
+            raise InputError(f"{name} has masked entries: fill them in, or leave these rows out.")
+        if values.dtype.kind in "mM":  # of which NumPy makes integers where the unit is fine
+            raise InputTypeError(f"{name} holds dates or times: convert them to strings.")
+        return values.astype(object) if values.dtype.kind in "US" else np.asarray(values)
     if isinstance(values, str | bytes) or not isinstance(values, Sequence):
         raise InputTypeError(f"{name} must be an array or a list; got {type(values).__name__}.")
     kinds = set(map(type, values))

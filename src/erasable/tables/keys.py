@@ -166,7 +166,7 @@ def _array(path: Path, choose: Choose) -> list[Any]:
                 array = np.asarray(archive[choose(list(archive.files))])
     if array.ndim != 1:
         raise InputError(f"{path.name}: the array must have one dimension; it has {array.ndim}.")
-    values: list[Any] = array.tolist()
+    values: list[Any] = plain_array(array, "the array of keys").tolist()
     return values
 
 

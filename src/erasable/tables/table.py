@@ -76,6 +76,8 @@ class Table:
             raise InputTypeError(f"X must be an array or a SciPy sparse array; got {type(X).__name__}.")
         if numbers.ndim != 2:
             raise InputError(f"X must have two dimensions, rows and features; got {X.ndim}.")
+        if np.ma.is_masked(numbers):
+            raise InputError("X has masked entries: fill them in with a fixed public number, or leave these rows out.")
         if numbers.dtype not in (np.float32, np.float64):
             raise InputTypeError(f"X must hold float32 or float64; got {X.dtype}: convert it with X.astype('float64').")
         for part in ("y", "ids", "subjects", "weights"):

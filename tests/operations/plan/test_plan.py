@@ -501,7 +501,7 @@ def test_the_months_that_a_refusal_proposes_are_survived():
         ({"weights": np.ones(3)}, InputError, r"one entry per row, shape \(200,\); got shape \(3,\)"),
         ({"weights": -np.ones(200)}, InputError, "200 of 200 are not"),
         ({"weights": np.zeros(200)}, InputError, "positive for 0 of 200 rows"),
-        ({"weights": ["a"] * 200}, InputTypeError, "weights must be numbers"),
+        ({"weights": ["a"] * 200}, InputTypeError, "weights must hold real numbers"),
         ({"weights": np.ones(200), "distribution": "uniform"}, ConfigurationError, "leave one of them out"),
         ({"distribution": "weights"}, InputError, "needs weights="),
         ({"distribution": "subject"}, InputError, "needs subjects="),

@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from erasable.core.device_rows import here
 from erasable.core.grid import Grid
-from erasable.errors import ConfigurationError, InputError, InputTypeError
+from erasable.errors import ConfigurationError, InputError
 from erasable.estimators.validated import check_rows
 from erasable.models.keys import as_key_column
 from erasable.models.parameters import check_memory, grid_of_parameters
 from erasable.operations.plan._kinds import Answers, AnyScores, Estimator, Index, Kind, kind_of
 from erasable.operations.plan._owners import apart, owners_of
-from erasable.validation import whole_number
+from erasable.validation import real_numbers, whole_number
 
 LEAST_ROWS = 50
 SMALL = 10_000  # below this many rows, more divisions with smaller parts to score
@@ -184,12 +185,7 @@ def _checked_ids(ids: Any, n: int) -> Any:
 
 
 def _checked_weights(weights: Any, n: int) -> npt.NDArray[np.float64]:
-    try:
-        given = np.asarray(weights, dtype=np.float64)
-    except (TypeError, ValueError):
-        given = None
-    if given is None:
-        raise InputTypeError("weights must be numbers, one per row.")
+    given = real_numbers(here(weights), "weights")
     if given.shape != (n,):
         raise InputError(f"weights must have one entry per row, shape ({n},); got shape {given.shape}.")
     wrong = int(np.count_nonzero(~(np.isfinite(given) & (given >= 0.0))))
