@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import unicodedata
+import uuid
 
 import numpy as np
 import pandas as pd
@@ -12,10 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from erasable import ErasableClassifier, ModelFile, Schema, load, verify
+from erasable.audit.keys import new_key
+from erasable.audit.receipts import check_receipt
 from erasable.cli.app import run
 from erasable.core.spelling import STEPS, normalise
-from erasable.errors import InputError
+from erasable.errors import ConfigurationError, InputError
 from erasable.operations.learn import learn_table
+from erasable.service.service import ErasureService
+from erasable.service.settings import Settings
 
 TEXT = """version = 1
 
@@ -42,8 +48,8 @@ role = "label"
 """
 SCHEMA = Schema.parse(TEXT)
 NAMES = ["\u00c9va Lund", "ole@ex.org", "Stra\u00dfe", "\u1e9e\u0345x", "9-A"]
-RNG = np.random.default_rng(5)
 N = 20
+KEY = new_key()
 
 
 def respelt(name):
@@ -118,6 +124,99 @@ def test_files_and_commands_know_the_spellings_as_one(tmp_path, monkeypatch, cap
     assert run(["forget", "m.erasable", "--subjects-file", "leavers.txt", "--id", "row-2"]) == 0
     left = frame(names=[name for name in NAMES if name not in NAMES[:2]])
     assert load("m.erasable").state_digest() == fitted(left[left["row"] != "Row-2"]).state_digest()
+
+
+def served(folder, models, **settings):
+    settings = Settings(identity_types={"name": "subject", "row": "id"}, **settings)
+    return ErasureService(models, folder / "ledger", signer=KEY, operator_key=b"o" * 32, settings=settings)
+
+
+def erased(service, *named):
+    """The receipts of a request that names these, each a type, a format and a value."""
+    request = str(uuid.uuid4())
+    service.accept(request, "erasure", [service.identity(*one) for one in named], request.encode())
+    service.worker.commit()
+    service.worker.sign()
+    return {name: check_receipt(text, KEY.public) for name, text in service.receipts(request).items()}
+
+
+@pytest.mark.parametrize("format", ["raw", "sha256"])
+def test_the_service_knows_the_spellings_as_one(tmp_path, format):
+    """Of a model whose schema declares them, and of one that stores names in whatever spelling they came."""
+    declared, plain = (tmp_path / f"{name}.erasable" for name in ("declared", "plain"))
+    rows = frame(lambda name: respelt(name)[-1])
+    fitted(rows).save(declared)
+    mixed = [respelt(name)[i % 2] for i, name in enumerate(rows["name"])]
+    X, ids = rows[["x"]].to_numpy(), [*range(N)]
+    ErasableClassifier(threshold=0.0).fit(X, rows["label"], ids=ids, subjects=mixed).save(plain)
+    service = served(tmp_path, {"declared": declared, "plain": plain})
+    service.start(threads=False)
+    name, value = NAMES[0], f" {NAMES[0].upper()} "
+    if format == "sha256":
+        value = hashlib.sha256(normalise(name, STEPS).encode()).hexdigest()
+    receipts = erased(service, ("name", format, value))
+    service.stop()
+    assert load(declared).state_digest() == without(name) == receipts["declared"].state_after
+    left = [i for i, owner in enumerate(rows["name"]) if normalise(owner, STEPS) != normalise(name, STEPS)]
+    again = ErasableClassifier(threshold=0.0)
+    again.fit(X[left], rows["label"][left], ids=left, subjects=[mixed[i] for i in left])
+    assert load(plain).state_digest() == again.state_digest() == receipts["plain"].state_after
+    assert receipts["declared"].normalisation == SCHEMA.identity
+    assert receipts["plain"].normalisation == {"subject": STEPS}
+
+
+def test_a_setting_normalises_and_must_agree_with_the_schemas(tmp_path):
+    path = tmp_path / "m.erasable"
+    fitted(frame()).save(path)
+    for identity in ({"subject": ["trim"]}, {"id": ["nfc"]}):
+        with pytest.raises(ConfigurationError, match="the schema of m normalises"):
+            served(tmp_path, {"m": path}, identity=identity).start(threads=False)
+    path.unlink()
+    ErasableClassifier(threshold=0.0).fit([[1.0], [2.0]], [0, 1], subjects=[" lead@ex.org", "Lead@ex.org"]).save(path)
+    service = served(tmp_path, {"m": path}, identity={"subject": ["trim"]})
+    service.start(threads=False)
+    receipt = erased(service, ("name", "raw", "lead@ex.org "))["m"]
+    assert (receipt.normalisation, receipt.model) == ({"subject": ("trim",)}, "m")
+    assert load(path).model_.core.subjects() == ["Lead@ex.org"]
+    service.stop()
+
+
+def test_without_a_declaration_the_service_compares_characters_and_refuses_doubtful_names(tmp_path):
+    path = tmp_path / "m.erasable"
+    people = [" lead@ex.org", "lead@ex.org", "Lead@ex.org"]
+    ErasableClassifier(threshold=0.0).fit([[1.0], [2.0], [3.0]], [0, 1, 1], subjects=people).save(path)
+    service = served(tmp_path, {"m": path})
+    service.start(threads=False)
+    for value, found in ((" lead@ex.org", "a space"), ("", "1 to"), ("a\nb", "a line break"), ("\ud800", "UTF-8")):
+        with pytest.raises(InputError, match=found) as caught:
+            service.identity("name", "raw", value)
+        assert "lead" not in str(caught.value)
+    receipt = erased(service, ("name", "raw", "LEAD@ex.org"))["m"]
+    assert (receipt.normalisation, str(receipt.asked)) == (
+        {},
+        "1 identity, written as raw, 9 to 16 characters: small letters, capitals, other characters",
+    )
+    assert {*load(path).model_.core.subjects()} == {*people}
+    erased(service, ("name", "sha256", hashlib.sha256(b" lead@ex.org").hexdigest()))
+    assert {*load(path).model_.core.subjects()} == {*people[1:]}
+    service.stop()
+
+
+def test_a_request_is_carried_out_by_the_normalisation_it_was_accepted_with(tmp_path):
+    path = tmp_path / "m.erasable"
+    ErasableClassifier(threshold=0.0).fit([[1.0], [2.0]], [0, 1], subjects=["Ann", "bob"]).save(path)
+    service = served(tmp_path, {"m": path}, identity={"subject": ["casefold"]})
+    service.start(threads=False)
+    request = str(uuid.uuid4())
+    service.accept(request, "erasure", [service.identity("name", "raw", "ANN")], b"body")
+    service._ledger.close()  # as after a kill
+    again = served(tmp_path, {"m": path})
+    again.start(threads=False)
+    again.worker.commit()
+    again.worker.sign()
+    receipt = check_receipt(again.receipts(request)["m"], KEY.public)
+    assert (receipt.normalisation, load(path).model_.core.subjects()) == ({"subject": ("casefold",)}, ["bob"])
+    again.stop()
 
 
 def test_rows_sent_again_and_names_on_a_list_are_known_in_any_spelling(tmp_path):

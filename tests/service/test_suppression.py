@@ -38,6 +38,18 @@ def test_whoever_was_named_in_any_format_is_held_in_their_role(listed, format, k
         assert listed.holds("subject", str(key))  # as an identity it is written so
 
 
+def test_a_normalised_name_is_held_in_all_its_spellings_and_no_other_one_is(listed, tmp_path):
+    steps = ("trim", "casefold")
+    listed.add([Identity("subject", "raw", "Bob")], NOW)  # as before there was a normalisation
+    listed.add([Identity("subject", "raw", " Ann@ex.org", steps)], NOW)
+    listed.add([Identity("subject", "sha256", in_format("eve", "sha256"), steps)], NOW)
+    lasting = SuppressionList(tmp_path / "suppressed.list", KEY)
+    for one in (listed, lasting, pickle.loads(pickle.dumps(lasting, 5))):
+        assert [one.holds("subject", name) for name in ("ANN@ex.org", "ann@ex.org ", "Eve", "Bob")] == [True] * 4
+        assert [one.holds("subject", name) for name in ("bob", " Bob", "ann")] == [False] * 3
+        assert not one.holds("id", "ann@ex.org")
+
+
 def test_the_list_lasts_holds_no_names_and_needs_its_key(listed, tmp_path):
     listed.add([Identity("subject", "raw", "canary-ann"), Identity("id", "raw", "canary-row")], NOW)
     listed.add([Identity("subject", "raw", "canary-ann")], NOW)

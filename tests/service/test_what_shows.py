@@ -18,7 +18,7 @@ from tests.service.conftest import asked
 
 def test_answers_and_traces_have_one_shape(service, models, clock, tmp_path):
     shapes = []
-    for who in ("person-3", "never seen", "person-3"):  # stored, unknown, gone already
+    for who in ("person-3", "nobody-3", "person-3"):  # stored, unknown, gone already
         name = asked(service, who)
         pending = service.entry(name)
         before = {model: os.stat(path).st_mtime_ns for model, path in models.items()}

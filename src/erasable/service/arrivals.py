@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import get_args
 
+from erasable.core.spelling import Shape
 from erasable.errors import ConflictError, ErasableError, InputError, QueueFullError
 from erasable.service.entries import Entry, Kind, State, check_id
 from erasable.service.identities import Identity
@@ -47,7 +48,18 @@ def arrived(
         raise InputError("a request must be for erasure or access, and name at least one identity.")
     seal = hmac.new(key, name.encode() + b"\n" + body, hashlib.sha256).hexdigest()
     urls = tuple(dict.fromkeys(callbacks))
-    entry = Entry(name, kind, State.PENDING, now, now + settings.promise, None, (), frozenset(), urls, seal, controller)
+    entry = Entry(
+        name,
+        kind,
+        State.PENDING,
+        now,
+        now + settings.promise,
+        callbacks=urls,
+        seal=seal,
+        controller=controller,
+        asked=Shape.of((who.format, who.value) for who in identities),
+        spelling={who.role: who.steps for who in identities if who.steps},
+    )
     return Arrival(entry, tuple(identities))
 
 

@@ -13,6 +13,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Literal
 
+from erasable.core.spelling import Shape, Spelling, read_spelling
 from erasable.errors import InputError
 from erasable.service.identities import Identity
 from erasable.store import Record
@@ -57,6 +58,10 @@ class Entry:
         HMAC of the body under the operator's key.
     controller : str
         Who filed it and whose it is, by the name of a token. Nobody's where it is empty: then auditors alone see it.
+    asked : Shape or None
+        A rough description of the identities in it, which names nobody; None in ledgers of an earlier version.
+    spelling : mapping
+        How the identities are normalised, by role, where no schema of a model declares it.
     """
 
     request_id: str
@@ -71,6 +76,8 @@ class Entry:
     seal: str = field(default="", repr=False)
     controller: str = ""
     doubted: frozenset[str] = frozenset()
+    asked: Shape | None = None
+    spelling: Spelling = field(default_factory=dict, hash=False)
 
     @property
     def key(self) -> str:
@@ -136,8 +143,12 @@ def as_record(entry: Entry, identities: tuple[Identity, ...] = ()) -> dict[str, 
         "seal": entry.seal,
         "controller": entry.controller,
     }
+    if entry.asked is not None:
+        record["asked"] = entry.asked.as_json()
+    if entry.spelling:
+        record["spelling"] = {**entry.spelling}
     if identities:
-        record["identities"] = [[who.role, who.format, who.value] for who in identities]
+        record["identities"] = [[who.role, who.format, who.value, *filter(None, [who.steps])] for who in identities]
     return record
 
 
@@ -155,6 +166,8 @@ def from_record(record: dict[str, Any]) -> tuple[Entry, tuple[Identity, ...]]:
         callbacks=tuple(record["callbacks"]),
         seal=record["seal"],
         controller=record.get("controller", ""),
+        asked=Shape.read(record["asked"]) if "asked" in record else None,
+        spelling=read_spelling(record.get("spelling", {}), "the ledger"),
     )
     return entry, tuple(Identity(*who) for who in record.get("identities", ()))
 

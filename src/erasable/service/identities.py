@@ -3,6 +3,10 @@
 A hashed identity is matched by hashing what is stored: of text its UTF-8 bytes, of a whole number its decimal digits,
 of bytes the bytes themselves. What is raw and no number names nothing where ids are numbers: that is no error, since
 an answer must not show what is stored.
+
+Where a normalisation is declared, stored names and the names in requests are normalised alike before they are compared,
+so a row is found also where it was learnt in another spelling. Of a hashed identity the sender chose the spelling: it
+is compared with the hash of the stored name, and with that of the normalised name.
 """
 
 from __future__ import annotations
@@ -13,14 +17,12 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from erasable.core.names import Key
+from erasable.core.spelling import FORMATS, Steps, normalise
 from erasable.errors import InputError
 from erasable.models.model import Model
 from erasable.models.rows import Named
 from erasable.operations.requests import Request
 from erasable.service.settings import Role
-
-#: How an identity may be written; a hash in hexadecimal digits.
-FORMATS = ("raw", "sha256", "sha1", "md5")
 
 _DIGITS = {"sha256": 64, "sha1": 40, "md5": 32}
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,18}")
@@ -39,6 +41,8 @@ class Identity:
         One of ``FORMATS``.
     value : str
         Never shown by ``repr``. The digits of a hash are kept in lower case.
+    steps : tuple of str
+        How it is normalised before it is compared.
 
     Raises
     ------
@@ -49,6 +53,7 @@ class Identity:
     role: Role
     format: str
     value: str = field(repr=False)
+    steps: Steps = ()
 
     def __post_init__(self) -> None:
         if self.role not in ("id", "subject") or self.format not in FORMATS:
@@ -63,6 +68,12 @@ class Identity:
             self.value.encode()
         except UnicodeEncodeError:
             raise InputError("the value of an identity must be text that UTF-8 has.") from None
+        object.__setattr__(self, "steps", tuple(self.steps))
+
+    @property
+    def spelt(self) -> str:
+        """The value as it is compared: normalised, unless it is a hash."""
+        return normalise(self.value, self.steps) if self.format == "raw" else self.value
 
 
 def _raw(value: str, kind: type | None) -> Key | None:
@@ -74,8 +85,9 @@ def _raw(value: str, kind: type | None) -> Key | None:
     return value
 
 
-def in_format(key: Key, format: str) -> str:
-    """A stored key as an identity of this format has it."""
+def in_format(key: Key, format: str, steps: Steps = ()) -> str:
+    """A stored key as an identity of this format has it, normalised first where it is a text."""
+    key = normalise(key, steps) if steps and isinstance(key, str) else key
     if format == "raw":
         return key.hex() if isinstance(key, bytes) else str(key)
     data = key if isinstance(key, bytes) else str(key).encode()
@@ -85,23 +97,26 @@ def in_format(key: Key, format: str) -> str:
 def keys_in(model: Model, identities: Iterable[Identity]) -> tuple[list[Key], list[Key]]:
     """The ids and the subjects that a model stores and some of these name.
 
-    *Cost*: one pass over all stored ids, or subjects, for each format of hashes among them.
+    *Cost*: one pass over all stored ids, or subjects, for each format of hashes among them, and for each normalisation
+    that the model does not declare itself.
     """
     core = model.core
     stored: dict[str, Collection[Key]] = {"id": core.place, "subject": core.of_subject}
     kinds = {"id": core.id_type, "subject": core.subject_type}
     found: dict[str, list[Key]] = {"id": [], "subject": []}
-    hashes: dict[tuple[str, str], dict[str, Key]] = {}
+    tables: dict[tuple[str, str, Steps], dict[str, list[Key]]] = {}
     for who in identities:
-        key: Key | None
-        if who.format == "raw":
-            key = _raw(who.value, kinds[who.role])
-        else:
-            if (who.role, who.format) not in hashes:
-                hashes[who.role, who.format] = {in_format(key, who.format): key for key in stored[who.role]}
-            key = hashes[who.role, who.format].get(who.value)
-        if key is not None and key in stored[who.role]:
-            found[who.role].append(key)
+        declared = model.spelling.get(who.role, ())
+        if who.format == "raw" and who.steps in ((), declared):
+            key = _raw(normalise(who.value, declared), kinds[who.role])
+            found[who.role] += [key] if key is not None and key in stored[who.role] else []
+            continue
+        for steps in {who.steps, declared, ()} if who.format != "raw" else {who.steps}:
+            if (at := (who.role, who.format, steps)) not in tables:
+                tables[at] = {}
+                for key in stored[who.role]:
+                    tables[at].setdefault(in_format(key, who.format, steps), []).append(key)
+            found[who.role] += tables[at].get(who.spelt, [])
     return found["id"], found["subject"]
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from erasable.core.spelling import Spelling
 from erasable.models.access import StoredRows, rows_of
 from erasable.models.files import read_model
 from erasable.models.reports import VerifyReport
@@ -27,6 +28,8 @@ class Verified:
         Whether it stores anything of somebody on the suppression list that was asked about.
     checksum : str
         Of the file that it was read from.
+    spelling : mapping
+        How its schema declares that names are normalised.
     """
 
     report: VerifyReport
@@ -34,6 +37,7 @@ class Verified:
     stores: tuple[bool, ...]
     stores_listed: bool
     checksum: str
+    spelling: Spelling = field(default_factory=dict)
 
 
 #: Verifies the model in a file, and asks it about groups of identities and a suppression list.
@@ -51,7 +55,8 @@ def verified(
     guarantee = " ".join(str(model.guarantee).split())
     report = model.verify(progress)
     stores = tuple(any(keys_in(model, group)) for group in named)
-    return Verified(report, guarantee, stores, listed is not None and any(listed.stored_in(model)), checksum)
+    stores_listed = listed is not None and any(listed.stored_in(model))
+    return Verified(report, guarantee, stores, stores_listed, checksum, model.spelling)
 
 
 def stored_in(path: str, identities: Sequence[Identity]) -> StoredRows:

@@ -13,7 +13,15 @@ from functools import partial
 from typing import Any, TypeVar
 
 from erasable.audit.keys import PrivateKey, PublicKey
-from erasable.errors import BusyError, ConfigurationError, ErasableError, UnknownOutcomeError, UnknownRequestError
+from erasable.core.spelling import Steps, doubt, spelt
+from erasable.errors import (
+    BusyError,
+    ConfigurationError,
+    ErasableError,
+    InputError,
+    UnknownOutcomeError,
+    UnknownRequestError,
+)
 from erasable.models.access import StoredRows
 from erasable.models.files import checksum_at
 from erasable.models.reports import LearnReport
@@ -133,6 +141,7 @@ class ErasureService:
         self._rounds: list[Rounds] = []
         self._doubts: tuple[str, ...] = ()
         self._resumed, self._open = 0, False
+        self.spelling = dict(self.settings.identity)  # by role; what the schemas declare comes with the start
         self._starting = threading.Lock()
 
     def __enter__(self) -> ErasureService:
@@ -176,6 +185,7 @@ class ErasureService:
             with locked(file.path, parts_of=shards_of, timeout=PATIENCE):
                 pass  # what an interrupted change left behind is erased
         self._snapshots.refresh(lambda file: read_predictor(file.path))  # sooner than the writer is there
+        self.spelling = self._agreed_spelling()
         ledger = Ledger(self._folder, self._operator_key, self.settings, self._clock)
         self._ledger, self._resumed = ledger, ledger.waiting
         for name, file in self._files.items():
@@ -205,6 +215,18 @@ class ErasureService:
             Rounds("notice", max(tick, 1.0), self._snapshots.refresh),
             Rounds("purge", _PURGES, self._purge_old),
         ]
+
+    def _agreed_spelling(self) -> dict[str, Steps]:
+        """How names are normalised: as the settings and the schemas of the models declare it, which must agree."""
+        agreed = dict(self.settings.identity)
+        for name in self._files:
+            for role, steps in self._snapshots.of(name).model.spelling.items():
+                if agreed.setdefault(role, steps) != steps:
+                    raise ConfigurationError(
+                        f"the schema of {name} normalises {role}s by {', '.join(steps)}, and the setting identity or "
+                        f"another model by {', '.join(agreed[role])}: make them agree, or serve the models apart."
+                    )
+        return agreed
 
     def stop(self, timeout: float = 30.0) -> None:
         """Take no more requests, carry out and sign for what was accepted, and end.
@@ -241,8 +263,23 @@ class ErasureService:
     # -- requests ------------------------------------------------------------------------------------------------
 
     def identity(self, type: str, format: str, value: str) -> Identity:
-        """An identity of a type that the settings name; ``InputError`` for any other."""
-        return Identity(self.settings.role_of(type), format, value)
+        """An identity of a type that the settings name.
+
+        Raises
+        ------
+        InputError
+            When the type is not known, or hardly any row has such a name: it is empty, say, or has a space at one end.
+        """
+        role = self.settings.role_of(type)
+        who = Identity(role, format, value, self.spelling.get(role, ()))
+        if format == "raw":
+            if (found := doubt(value, who.steps)) is not None:
+                raise InputError(
+                    f"the identity has {found}, and hardly any row has such a name: correct it, or send its SHA-256 "
+                    "where the name is really so."
+                )
+            spelt(value, who.steps)
+        return who
 
     def accept(
         self,
@@ -284,7 +321,10 @@ class ErasureService:
 
     def stored_of(self, request_id: str, controller: str = "", *, others: bool = True) -> dict[str, StoredRows]:
         """The answer to a completed request for access, by model, as stored now; see ``Worker.asked_by``."""
-        who = self.worker.asked_by(self._running().entry(request_id, controller, others=others))
+        return self.look_up(self.worker.asked_by(self._running().entry(request_id, controller, others=others)))
+
+    def look_up(self, who: Sequence[Identity]) -> dict[str, StoredRows]:
+        """What is stored of somebody now, by model. For auditors alone."""
         return {
             name: self._read(partial(self._reader, stored_in, file.path, who)) for name, file in self._files.items()
         }

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Literal
 
+from erasable.core.spelling import Spelling, read_spelling
 from erasable.errors import ConfigurationError, InputError
 
 #: What an identity names: one row, or somebody who may have many.
@@ -21,6 +22,9 @@ class Settings:
     ----------
     identity_types : mapping of str to "id" or "subject"
         Which types of identity are accepted, and what each names in the models.
+    identity : mapping of "id" and "subject" to steps
+        How ids and subjects are normalised before they are compared: any of ``trim``, ``nfc`` and ``casefold``. By
+        default as the schemas of the models declare it, and without that not at all.
     tick : float
         Seconds from one group commit to the next. All that was accepted meanwhile shares a rewrite of each model.
     queue : int
@@ -41,6 +45,7 @@ class Settings:
     """
 
     identity_types: Mapping[str, Role] = field(default_factory=lambda: {"controller_customer_id": "subject"})
+    identity: Spelling = field(default_factory=dict)
     tick: float = 0.25
     queue: int = 10_000
     promise: timedelta = timedelta(hours=1)
@@ -55,6 +60,7 @@ class Settings:
             raise ConfigurationError("tick must be positive, queue and callback_tries at least 1.")
         if not self.identity_types or set(self.identity_types.values()) - {"id", "subject"}:
             raise ConfigurationError('identity_types must name at least one type, each as "id" or "subject".')
+        object.__setattr__(self, "identity", read_spelling(self.identity, "identity"))
 
     def role_of(self, identity_type: str) -> Role:
         """What identities of a type name.

@@ -2,7 +2,8 @@
 
 It is a trace, and an optional one: whoever has the list *and* the key can test whether a given identity is on it. It is
 kept outside of every model. A line has the HMAC of role, format and value of an identity, and the time; the first has
-the HMAC of a fixed text, so that another key is refused, rather than find nobody.
+the HMAC of a fixed text, so that another key is refused, rather than find nobody. Where names are normalised, the HMAC
+is that of the normalised value and of the steps, and the line has the steps.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from datetime import datetime
 from typing import Any
 
 from erasable.core.names import Key, owners_of
+from erasable.core.spelling import FORMATS, Steps
 from erasable.errors import InputError, StoreError
 from erasable.models.keys import as_key_column, as_subject_column
 from erasable.models.model import Model
@@ -25,7 +27,7 @@ from erasable.models.reports import ForgetReport
 from erasable.models.rows import Named
 from erasable.operations.model_file import ModelFile
 from erasable.operations.requests import Request
-from erasable.service.identities import FORMATS, Identity, in_format
+from erasable.service.identities import Identity, in_format
 from erasable.service.settings import Role
 from erasable.store import Journal, read_journal
 
@@ -75,6 +77,7 @@ class SuppressionList:
         self._turn = threading.Lock()
         found = [record for _, _, record in read_journal(self._path)]
         self._marks = {record["hmac"] for record in found if "hmac" in record}
+        self._spellings = {(), *(tuple(record["steps"]) for record in found if "steps" in record)}
         self._packed: bytes | None = None  # all marks, since the last one was added
         self._key_mark = hmac.new(key, b"the key of a suppression list", hashlib.sha256).hexdigest()
         if any(record["key"] != self._key_mark for record in found if "key" in record):
@@ -86,7 +89,8 @@ class SuppressionList:
             if self._packed is None:
                 self._packed = " ".join(self._marks).encode()
             marks = pickle.PickleBuffer(self._packed)
-            return {"_path": self._path, "_key": self._key, "_key_mark": self._key_mark, "_packed": marks}
+            own = {"_path": self._path, "_key": self._key, "_key_mark": self._key_mark, "_spellings": self._spellings}
+            return {**own, "_packed": marks}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         marks = set(bytes(state["_packed"]).decode().split())
@@ -98,21 +102,26 @@ class SuppressionList:
     def add(self, identities: Iterable[Identity], at: datetime) -> None:
         """These are on the list, durably, on return; those that are on it already keep their time."""
         with self._turn:
-            fresh = dict.fromkeys(self._mark(who.role, who.format, who.value) for who in identities)
-            fresh = {mark: None for mark in fresh if mark not in self._marks}
+            named = {self._mark(who.role, who.format, who.spelt, who.steps): who.steps for who in identities}
+            fresh = {mark: steps for mark, steps in named.items() if mark not in self._marks}
             if fresh:
                 journal = Journal(self._path)
-                lines = [{"hmac": mark, "time": at.isoformat(timespec="seconds")} for mark in fresh]
+                time = at.isoformat(timespec="seconds")
+                lines = [
+                    {"hmac": mark, "time": time, **({"steps": steps} if steps else {})} for mark, steps in fresh.items()
+                ]
                 try:
                     journal.append(lines if self._marks else [{"key": self._key_mark}, *lines])
                 finally:
                     journal.close()
                 self._marks.update(fresh)
+                self._spellings = {*self._spellings, *fresh.values()}
                 self._packed = None
 
     def holds(self, role: Role, key: Key) -> bool:
-        """Whether an id or a subject is on the list, in whatever format it was named."""
-        return any(self._mark(role, format, in_format(key, format)) in self._marks for format in FORMATS)
+        """Whether an id or a subject is on the list, in whatever format it was named and however normalised."""
+        named = ((format, steps) for steps in self._spellings for format in FORMATS)
+        return any(self._mark(role, how[0], in_format(key, *how), how[1]) in self._marks for how in named)
 
     def rows_of(self, ids: Any, subjects: Any) -> list[bool]:
         """Which rows of a block are those of somebody on the list: by their ids, or by any of their subjects."""
@@ -133,13 +142,14 @@ class SuppressionList:
     def stored_in(self, model: Model) -> tuple[list[Key], list[Key]]:
         """The ids and the subjects that a model stores and the list holds.
 
-        *Cost*: four HMACs for each stored id and subject.
+        *Cost*: four HMACs for each stored id and subject, and four more for each normalisation on the list.
         """
         ids = [key for key in model.core.place if self.holds("id", key)]
         return ids, [key for key in model.core.of_subject if self.holds("subject", key)]
 
-    def _mark(self, role: str, format: str, value: str) -> str:
-        return hmac.new(self._key, f"{role}\n{format}\n{value}".encode(), hashlib.sha256).hexdigest()
+    def _mark(self, role: str, format: str, value: str, steps: Steps = ()) -> str:
+        written = "+".join((format, *steps))
+        return hmac.new(self._key, f"{role}\n{written}\n{value}".encode(), hashlib.sha256).hexdigest()
 
 
 def read_list(path: str | os.PathLike[str], key: str | os.PathLike[str]) -> SuppressionList:

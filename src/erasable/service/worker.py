@@ -17,7 +17,7 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 from erasable.audit.keys import PrivateKey
-from erasable.audit.receipts import make_receipt
+from erasable.audit.receipts import LONGEST_MODEL, make_receipt
 from erasable.errors import ConfigurationError, ErasableError, UnknownRequestError, VerificationError
 from erasable.models.reports import VerifyReport
 from erasable.models.state import State as ModelState
@@ -223,10 +223,13 @@ class Worker:
                 guarantee=found.guarantee,
                 format_version=ModelState.VERSION,
                 completed_at=self._clock(),
+                model=name if name.isprintable() and len(name) <= LONGEST_MODEL else None,
             )
             receipts = []
             for e in gone:
-                receipts.append((e.key, name, sign(requested_at=e.received, request_id=e.request_id)))
+                spelling = {**e.spelling, **found.spelling}
+                text = sign(requested_at=e.received, request_id=e.request_id, asked=e.asked, normalisation=spelling)
+                receipts.append((e.key, name, text))
                 time.sleep(_BREATH)
             self._ledger.put_receipts(receipts)
             signed += len(gone)
