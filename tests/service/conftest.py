@@ -23,12 +23,20 @@ class Clock:
     """A time that moves when it is told to."""
 
     def __init__(self) -> None:
-        self.now = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+        self.now, self.passed = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), 0.0
 
     def __call__(self) -> datetime:
         return self.now
 
+    def elapsed(self) -> float:
+        return self.passed
+
     def pass_by(self, seconds: float) -> None:
+        self.jump(seconds)
+        self.passed += seconds
+
+    def jump(self, seconds: float) -> None:
+        """Somebody sets the time."""
         self.now += timedelta(seconds=seconds)
 
 
@@ -63,9 +71,8 @@ def opened(tmp_path, models, clock):
             running.pop().stop()
         options.setdefault("settings", Settings(identity_types=TYPES, callback_hosts=frozenset({"c.example"})))
         draw = lambda: f"version-{next(numbers)}"  # noqa: E731
-        service = ErasureService(
-            models, tmp_path / "ledger", signer=KEY, operator_key=OPERATOR, clock=clock, draw=draw, **options
-        )
+        options |= {"clock": clock, "elapsed": clock.elapsed, "draw": draw}
+        service = ErasureService(models, tmp_path / "ledger", signer=KEY, operator_key=OPERATOR, **options)
         service.start(threads=False)
         running.append(service)
         return service

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -13,8 +13,10 @@ from erasable.service.entries import State, key_of
 from erasable.service.epochs import Epochs
 from erasable.service.identities import Identity
 from erasable.service.ledger import Ledger
+from erasable.service.purges import check_tombstone
 from erasable.service.settings import Settings
 from erasable.store import Disk, Journal, Writer, read_journal
+from tests.service.conftest import KEY
 from tests.waiting import until
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -179,14 +181,16 @@ def test_two_controllers_may_draw_one_id_and_neither_sees_the_others(tmp_path):
     assert [(e.controller, e.state) for e in again.entries()] == [("bank", "cancelled"), ("shop", "completed")]
     assert again.receipt(again.entry(name, "shop"), "m") == "text"
     assert again.receipt(again.entry(name, "bank"), "m") is None
-    assert again.purge(datetime(2027, 1, 1, tzinfo=UTC)) == 2
+    again._clock = lambda: NOW + timedelta(days=1)
+    assert again.purge(NOW + timedelta(days=1), "desk", KEY) == 2
     assert again.entries() == []
     assert ledger_is_empty(tmp_path / "ledger" / "past")
+    assert check_tombstone(again.tombstones()[0], KEY.public)["requests"] == 2
     again.close()
 
 
 def ledger_is_empty(path):
-    return list(read_journal(str(path))) == []
+    return [*map(list, (record.content for record in read_journal(str(path))))] == [["tombstone"]]
 
 
 def test_a_ledger_from_before_requests_had_owners_is_read(tmp_path):
@@ -213,6 +217,7 @@ def test_a_ledger_from_before_requests_had_owners_is_read(tmp_path):
     assert (entry.request_id, entry.controller, identities[0].value) == (waiting, "shop", "ann")
     ledger.complete([entry.key], [])
     ledger.put_receipts([(ledger.entry(nobodys).key, "m", "signed")])
-    assert ledger.purge(datetime(2027, 1, 1, tzinfo=UTC)) == 3
+    ledger._clock = lambda: NOW + timedelta(days=1)
+    assert ledger.purge(NOW + timedelta(days=1), "desk", KEY) == 3
     ledger.close()
     assert ledger_is_empty(folder / "past")

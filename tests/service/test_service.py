@@ -8,13 +8,15 @@ import os
 import threading
 import time
 import uuid
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
+from datetime import timedelta
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from erasable import ModelFile, load
+from erasable.audit.keys import new_key
 from erasable.audit.receipts import check_receipt
 from erasable.errors import (
     BusyError,
@@ -22,12 +24,15 @@ from erasable.errors import (
     ConflictError,
     InputError,
     QueueFullError,
+    ReceiptError,
+    SignatureError,
     StoreError,
     UnknownRequestError,
     VerificationError,
 )
 from erasable.models.files import checksum_at
 from erasable.operations.inspect import inspect
+from erasable.service.purges import check_tombstone
 from erasable.service.rounds import Rounds
 from erasable.service.service import ErasureService
 from erasable.service.settings import Settings
@@ -431,7 +436,7 @@ def test_what_a_crash_left_is_signed_for_whenever_it_came(opened, models, monkey
     assert service.receipts(second).keys() == {"left", "right"}
 
 
-def test_marks_in_the_ledger_do_not_tell_whether_a_commit_changed_a_model(service, models, tmp_path):
+def test_marks_in_the_ledger_do_not_tell_whether_a_commit_changed_a_model(service, models, clock, tmp_path):
     for person in ("person-3", "nobody", "nobody else"):
         asked(service, person)
         service.worker.commit()
@@ -442,9 +447,10 @@ def test_marks_in_the_ledger_do_not_tell_whether_a_commit_changed_a_model(servic
     data = bytes_below(tmp_path / "ledger")
     assert not any(checksum_at(path).encode() in data for path in models.values())
     service.worker.sign()
-    assert service.purge(datetime(2999, 1, 1, tzinfo=UTC)) == 3
+    clock.pass_by(1)
+    assert service.purge(clock.now, "desk") == 3
     kept = [record.content for record in read_journal(str(tmp_path / "ledger" / "past"))]
-    assert kept == marks[-2:]
+    assert kept == [*marks[-2:], {"tombstone": service.tombstones()[0]}]
 
 
 def test_a_model_that_does_not_verify_keeps_no_other_from_learning(service, monkeypatch):
@@ -676,7 +682,7 @@ def test_a_second_process_is_kept_out(service, models, tmp_path):
         second.entries()
 
 
-def test_a_purge_erases_what_is_settled_and_owes_nothing(service, clock, tmp_path):
+def test_a_purge_erases_what_is_settled_and_owes_nothing_and_leaves_a_tombstone(service, opened, clock, tmp_path):
     old, owing = asked(service, "person-1"), asked(service, "person-2", callbacks=["https://c.example/x"])
     service.worker.commit()
     service.worker.sign()
@@ -684,15 +690,41 @@ def test_a_purge_erases_what_is_settled_and_owes_nothing(service, clock, tmp_pat
     young, waiting = asked(service, "person-3"), asked(service, "person-4")
     service.cancel(young)
     receipts = service.receipts(owing)
-    assert service.purge(clock.now) == 1
+    with pytest.raises(InputError, match="future"):
+        service.purge(clock.now + timedelta(seconds=1), "desk")
+    before = service.entry(old).settled
+    assert service.purge(clock.now, "desk") == 1
     assert {entry.request_id for entry in service.entries()} == {owing, young, waiting}
     assert old.encode() not in bytes_below(tmp_path / "ledger")
     assert service.receipts(owing) == receipts
     with pytest.raises(UnknownRequestError):
         service.entry(old)
-    assert service.purge(clock.now) == 0
+    assert service.purge(clock.now, "desk") == 0
+    (tombstone,) = service.tombstones()
+    assert check_tombstone(tombstone, KEY.public) == {
+        "purgedAt": clock.now.isoformat(),
+        "purgedBefore": clock.now.isoformat(),
+        "purgedBy": "desk",
+        "requests": 1,
+        "receipts": 2,
+        "settledFrom": before.isoformat(),
+        "settledUntil": before.isoformat(),
+    }
+    with pytest.raises(SignatureError):
+        check_tombstone(tombstone, new_key().public)
+    with pytest.raises(ReceiptError, match="another kind"):
+        check_tombstone(receipts["left"], KEY.public)
     service.worker.commit()
     assert service.entry(waiting).state == "completed"
+    service.worker.sign()
+    clock.pass_by(1)
+    assert service.purge(clock.now, "(keep_for)") == 2  # whoever still has to be told stays
+    service = opened()
+    told = [check_tombstone(text, KEY.public) for text in service.tombstones()]
+    assert [(one["purgedBy"], one["requests"], one["receipts"]) for one in told] == [
+        ("desk", 1, 2),
+        ("(keep_for)", 2, 2),
+    ]
 
 
 def test_what_is_settled_is_kept_as_long_as_the_settings_say(opened, clock):
@@ -708,6 +740,63 @@ def test_what_is_settled_is_kept_as_long_as_the_settings_say(opened, clock):
     purge.once()
     assert service.entries() == []
     assert service.figures()["purge"][0] == 2
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("noted", [False, True])
+def test_nothing_is_purged_after_the_clock_went_forward_until_the_operator_trusts_it(
+    opened, clock, tmp_path, restarted, noted
+):
+    """Where nothing was noted, as after an update, the newest moment in the ledger is what there is to compare with."""
+    settings = Settings(identity_types=TYPES, keep_for=timedelta(days=30))
+
+    def purge(service):
+        next(rounds for rounds in service._rounds if rounds.what == "purge").once()
+
+    service = opened(settings=settings)
+    name = asked(service)
+    service.worker.commit()
+    service.worker.sign()
+    if noted:
+        purge(service)
+        assert (tmp_path / "ledger" / "clock").stat().st_mode & 0o777 == 0o600
+    clock.jump(40 * 86400)
+    if not restarted:
+        asked(service)  # accepted at a moment that has not come yet
+        service.worker.commit()
+        purge(service)
+    if restarted or noted:
+        service = opened(settings=settings)
+    for _ in range(2):
+        purge(service)
+        assert service.entry(name).state == "completed"
+        assert [doubt for doubt in service.health().doubts if "960 hours" in doubt and "trust_clock" in doubt]
+        assert service.health().ready
+        with pytest.raises(ConflictError, match="trust_clock"):
+            service.purge(clock.now, "desk")
+    clock.jump(-40 * 86400)  # set right again
+    assert not [doubt for doubt in service.health().doubts if "clock" in doubt]
+    assert service.purge(clock.now - timedelta(days=30), "desk") == 0
+    clock.jump(40 * 86400)
+    service = opened(settings=replace(settings, trust_clock=True))
+    purge(service)
+    with pytest.raises(UnknownRequestError):
+        service.entry(name)
+    clock.pass_by(3600)
+    service = opened(settings=settings)
+    assert not [doubt for doubt in service.health().doubts if "clock" in doubt]
+
+
+def test_a_service_that_was_stopped_for_a_night_asks_nobody(opened, clock):
+    for seconds in (3600, 86400):
+        service = opened(settings=Settings(identity_types=TYPES, keep_for=timedelta(hours=1)))
+        asked(service)
+        service.worker.commit()
+        service.worker.sign()
+        next(rounds for rounds in service._rounds if rounds.what == "purge").once()
+        clock.jump(seconds)  # nothing of the service runs meanwhile
+    service = opened()
+    assert not [doubt for doubt in service.health().doubts if "clock" in doubt]
 
 
 def test_learning_reads_first_then_signs_what_is_owed_then_takes_the_lock(service, models, monkeypatch):

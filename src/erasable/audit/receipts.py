@@ -193,10 +193,30 @@ def make_receipt(
     problem = _problem(receipt)
     if problem is not None:
         raise ConfigurationError(f"no receipt can be made: {problem}.")
-    payload = rfc8785.dumps(receipt.as_json())
-    signature = {"keyid": key.public.keyid, "sig": as_base64(key.sign(pre_authentication(PAYLOAD_TYPE, payload)))}
-    envelope: dict[str, Any] = {"payloadType": PAYLOAD_TYPE, "payload": as_base64(payload), "signatures": [signature]}
+    return make_envelope(key, PAYLOAD_TYPE, receipt.as_json())
+
+
+def make_envelope(key: PrivateKey, payload_type: str, content: dict[str, Any]) -> str:
+    """A signed statement of any kind: a DSSE envelope around canonical JSON, and one newline."""
+    payload = rfc8785.dumps(content)
+    signature = {"keyid": key.public.keyid, "sig": as_base64(key.sign(pre_authentication(payload_type, payload)))}
+    envelope: dict[str, Any] = {"payloadType": payload_type, "payload": as_base64(payload), "signatures": [signature]}
     return rfc8785.dumps(envelope).decode() + "\n"
+
+
+def check_envelope(text: str, public_key: PublicKey, payload_type: str) -> dict[str, Any]:
+    """The content of a signed statement of a kind, once its signature has been found good.
+
+    Raises
+    ------
+    SignatureError, ReceiptError
+        When it was signed with another key, was changed since, or is of another kind.
+    """
+    envelope = _checked(text, public_key)
+    content = parse_json(envelope.payload)
+    if envelope.payload_type != payload_type or not isinstance(content, dict):
+        raise ReceiptError(f"this is a signed statement of another kind: its payloadType must be {payload_type}.")
+    return content
 
 
 @cache
@@ -228,12 +248,17 @@ def check_receipt(text: str, public_key: PublicKey) -> Receipt:
     ReceiptError
         When it is no receipt, or a signed statement of another kind.
     """
+    return _read_statement(_checked(text, public_key))
+
+
+def _checked(text: str, public_key: PublicKey) -> Envelope:
+    """An envelope whose signature is good."""
     envelope = read_envelope(text)
     signed = pre_authentication(envelope.payload_type, envelope.payload)
     # A keyid is not signed: it never decides, it only says which way a failed check is put in words.
     if not any(public_key.matches(sig, signed) for _, sig in envelope.signatures):
         raise _signature_error([keyid for keyid, _ in envelope.signatures], public_key.keyid)
-    return _read_statement(envelope)
+    return envelope
 
 
 def read_receipt(text: str) -> Receipt:

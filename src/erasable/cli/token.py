@@ -22,7 +22,8 @@ File = Annotated[
 def make(
     name: Annotated[str, typer.Argument(help="What you call it.")],
     scope: Annotated[
-        list[str], typer.Option(help="predict, learn, erase or audit; may be given again.", metavar="SCOPE")
+        list[str],
+        typer.Option(help="predict, learn, erase, audit or purge. Repeat the option for several.", metavar="SCOPE"),
     ],
     days: Annotated[float | None, typer.Option(help="How long it is good for. [default: until it is revoked]")] = None,
     file: File = Path("tokens.json"),
@@ -31,7 +32,8 @@ def make(
     """Make a token and print it, once: the file keeps its hash alone. A running service knows it at once.
 
     `predict` predicts; `learn` learns rows; `erase` files, follows and cancels requests, and learns nothing of who is
-    stored; `audit` sees digests, receipts, verifications and what is stored of somebody.
+    stored; `audit` sees digests, receipts, verifications and what is stored of somebody; `purge` erases settled
+    requests and their receipts from the ledger.
 
     For example:
 

@@ -175,12 +175,15 @@ def from_record(record: dict[str, Any]) -> tuple[Entry, tuple[Identity, ...]]:
 def read_past(records: Iterable[Record]) -> tuple[dict[str, Entry], dict[tuple[str, str], tuple[int, int]]]:
     """The settled entries by key, and where the receipt of each request and model is.
 
-    Every record says all of one thing, so that one that is there twice says it once.
+    Every record says all of one thing, so that one that is there twice says it once. Those of no request are passed
+    over.
     """
     entries: dict[str, Entry] = {}
     places: dict[tuple[str, str], tuple[int, int]] = {}
     by_id: dict[str, str] = {}  # of records that name a request by its id alone
     for start, end, record in records:
+        if "request" not in record:
+            continue
         name = by_id.get(record["request"], record["request"])
         if "state" in record:
             entry = from_record(record)[0]

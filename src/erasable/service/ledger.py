@@ -17,13 +17,15 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from erasable.errors import ConflictError, StoreError, UnknownRequestError
+from erasable.audit.keys import PrivateKey
+from erasable.errors import ConflictError, InputError, StoreError, UnknownRequestError
 from erasable.service.arrivals import Arrival, arrived, judged
 from erasable.service.entries import Entry, Kind, State, as_record, check_id, from_record, key_of, read_past
 from erasable.service.epochs import Epochs
 from erasable.service.folder import taken
 from erasable.service.identities import Identity
 from erasable.service.lineage import Lineage, Marks
+from erasable.service.purges import make_tombstone
 from erasable.service.settings import Settings
 from erasable.store import REAL_DISK, Disk, Journal, read_journal, read_record, rewrite_journal
 
@@ -178,22 +180,44 @@ class Ledger:
             record = None if place is None else read_record(self._journal.path, *place, disk=self._disk)
         return None if record is None else str(record["text"])
 
-    def purge(self, before: datetime) -> int:
+    def purge(self, before: datetime, by: str, signer: PrivateKey) -> int:
         """Entries that were settled before a moment, and owe nothing, are erased; how many.
 
-        A request of that id is a new one afterwards.
+        A request of that id is a new one afterwards. A signed tombstone says how many requests and receipts of which
+        time were purged, and by whom. It is durable before anything is erased, so a purge that a crash interrupts is
+        counted once more when it is repeated.
+
+        Raises
+        ------
+        InputError
+            When the moment is in the future.
         """
+        now = self._clock()
+        if before > now:
+            raise InputError("only the past can be purged: give a moment that is not in the future.")
         with self._past_turn, self._turn:
             settled = {e.key: e for e in self._entries.values() if e.settled is not None and e.settled < before}
             gone = settled.keys() - self._owing
             if not gone:
                 return 0
+            times = [at for key in gone if (at := settled[key].settled) is not None]
+            tombstone = make_tombstone(
+                signer,
+                purgedAt=now,
+                purgedBefore=before,
+                purgedBy=by,
+                requests=len(gone),
+                receipts=sum(key in gone for key, _ in self._places),
+                settledFrom=min(times),
+                settledUntil=max(times),
+            )
+            self._journal.append([{"tombstone": tombstone}])
             # Of records that name a request by its id alone, which were all of one controller.
             gone |= {name for key in gone if self._of_id[name := settled[key].request_id] <= gone}
             self._journal.close()
 
             def stays(record: Mapping[str, Any]) -> bool:
-                return self._lineage.holds(record) if "mark" in record else record["request"] not in gone
+                return self._lineage.holds(record) if "mark" in record else record.get("request") not in gone
 
             try:
                 rewrite_journal(self._journal.path, stays, disk=self._disk)
@@ -206,6 +230,16 @@ class Ledger:
                 if not self._of_id[entry.request_id]:
                     del self._of_id[entry.request_id]
             return len(gone & settled.keys())
+
+    def tombstones(self) -> list[str]:
+        """The signed statements of all purges, the oldest first."""
+        with self._past_turn:
+            return list(self._tombstones)
+
+    @property
+    def newest(self) -> datetime | None:
+        """The last moment at which a request was received or settled."""
+        return max((e.settled or e.received for e in self._entries.values()), default=None)
 
     # -- for the one writer --------------------------------------------------------------------------------------
 
@@ -324,7 +358,9 @@ class Ledger:
     # -- how -----------------------------------------------------------------------------------------------------
 
     def _read_past(self) -> tuple[dict[str, Entry], dict[tuple[str, str], tuple[int, int]]]:
-        return read_past(self._lineage.read(read_journal(self._journal.path, disk=self._disk)))
+        records = list(self._lineage.read(read_journal(self._journal.path, disk=self._disk)))
+        self._tombstones = [text for record in records if (text := record.content.get("tombstone"))]
+        return read_past(records)
 
     def _doubted(self, model: str) -> list[Entry]:
         with self._turn:

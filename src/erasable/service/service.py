@@ -17,6 +17,7 @@ from erasable.core.spelling import Steps, doubt, spelt
 from erasable.errors import (
     BusyError,
     ConfigurationError,
+    ConflictError,
     ErasableError,
     InputError,
     UnknownOutcomeError,
@@ -32,6 +33,7 @@ from erasable.service.health import Health
 from erasable.service.held_files import PATIENCE, HeldFile, load_all, opened, read_predictor
 from erasable.service.identities import Identity
 from erasable.service.ledger import Ledger
+from erasable.service.purges import WatchedClock, elapsed
 from erasable.service.questions import digest_in, stored_in, verified
 from erasable.service.rounds import Rounds
 from erasable.service.settings import Settings
@@ -78,8 +80,8 @@ class ErasureService:
         Three processes beside this one, which stand back where processors are few: one changes models and has them in
         its memory, one reads what is to be learnt and what is asked of files, one verifies. Nothing here waits for
         the interpreter meanwhile. By default all happens here, which is as right and starts sooner.
-    clock, draw : callables, optional
-        The time in UTC, and random names.
+    clock, elapsed, draw : callables, optional
+        The time in UTC, seconds that only ever pass, and random names.
 
     Examples
     --------
@@ -116,6 +118,7 @@ class ErasureService:
         suppression: SuppressionList | None = None,
         processes: bool = False,
         clock: Callable[[], datetime] = _now,
+        elapsed: Callable[[], float] = elapsed,
         draw: Callable[[], str] = lambda: secrets.token_hex(8),
     ) -> None:
         if not models:
@@ -134,7 +137,7 @@ class ErasureService:
         }
         self._folder, self._signer, self._operator_key = os.path.abspath(folder), signer, operator_key
         self.settings = settings or Settings()
-        self._send, self._suppression, self._clock = send, suppression, clock
+        self._send, self._suppression, self._clock, self._elapsed = send, suppression, clock, elapsed
         self._snapshots = Snapshots(self._files, draw)
         self._verifications = Verifications(clock, self._verifier)
         self._ledger: Ledger | None = None
@@ -188,6 +191,13 @@ class ErasureService:
         self.spelling = self._agreed_spelling()
         ledger = Ledger(self._folder, self._operator_key, self.settings, self._clock)
         self._ledger, self._resumed = ledger, ledger.waiting
+        self._watched = WatchedClock(
+            os.path.join(self._folder, "clock"),
+            self._clock,
+            self._elapsed,
+            ledger.newest,
+            trusted=self.settings.trust_clock,
+        )
         for name, file in self._files.items():
             ledger.found(name, checksum_at(file.path))
         places = {os.path.dirname(file.path): file.path for file in self._files.values()}
@@ -329,13 +339,20 @@ class ErasureService:
             name: self._read(partial(self._reader, stored_in, file.path, who)) for name, file in self._files.items()
         }
 
-    def purge(self, before: datetime) -> int:
-        """See ``Ledger.purge``."""
-        return self._running().purge(before)
+    def purge(self, before: datetime, by: str) -> int:
+        """See ``Ledger.purge``; ``ConflictError`` where the clock may be wrong."""
+        if (wrong := self._watched.doubt()) is not None:
+            raise ConflictError(wrong)
+        return self._running().purge(before, by, self._signer)
+
+    def tombstones(self) -> list[str]:
+        """See ``Ledger.tombstones``."""
+        return self._running().tombstones()
 
     def _purge_old(self) -> None:
-        if self.settings.keep_for is not None:
-            self.purge(self._clock() - self.settings.keep_for)
+        if self.settings.keep_for is not None and self._watched.doubt() is None:
+            self.purge(self._clock() - self.settings.keep_for, "(keep_for)")
+        self._watched.note()
 
     # -- models --------------------------------------------------------------------------------------------------
 
@@ -438,7 +455,8 @@ class ErasureService:
         if ledger is None:
             return Health(False, "the service is not running.", self._doubts)
         problems = [rounds.problem for rounds in self._rounds if rounds.problem is not None]
-        now, doubts, resumed = self._clock(), self._doubts, self._resumed
+        now, resumed, clock = self._clock(), self._resumed, self._watched.doubt()
+        doubts = self._doubts if clock is None else (*self._doubts, clock)
         return Health.of(ledger, now, taking=self._open, problems=problems, doubts=doubts, resumed=resumed)
 
     def figures(self) -> dict[str, tuple[int, float]]:

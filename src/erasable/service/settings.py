@@ -39,6 +39,9 @@ class Settings:
         How long the answer to a request for access can be fetched. It is held in memory alone.
     keep_for : timedelta, optional
         How long the ledger keeps requests that are settled and owe nothing; by default until somebody purges it.
+    trust_clock : bool
+        The operator's word that the clock is right, where it went forward or the service was stopped for more than a
+        day. Until then nothing is purged. Say it once, and take it back.
     vouch : bool
         The operator's word that nobody who was erased is back, where a model file is not the one that was last
         committed and receipts of an earlier run are owed. Say it once, and take it back.
@@ -53,6 +56,7 @@ class Settings:
     callback_tries: int = 16
     access_for: timedelta = timedelta(hours=1)
     keep_for: timedelta | None = None
+    trust_clock: bool = False
     vouch: bool = False
 
     def __post_init__(self) -> None:

@@ -19,8 +19,9 @@ from typing import Any
 from erasable.errors import ConfigurationError, StateFormatError
 from erasable.store import locked, read
 
-#: What a token may allow. ``erase`` files, follows and cancels requests; ``audit`` sees digests, rows and receipts.
-SCOPES = ("predict", "learn", "erase", "audit")
+#: What a token may allow. ``erase`` files, follows and cancels requests; ``audit`` sees digests, rows and receipts;
+#: ``purge`` erases settled requests and their receipts from the ledger.
+SCOPES = ("predict", "learn", "erase", "audit", "purge")
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")

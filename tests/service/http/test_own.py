@@ -6,6 +6,7 @@ import io
 import json
 import logging
 import uuid
+from datetime import UTC, datetime
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,6 +16,7 @@ import pytest
 from erasable import ErasableClassifier, TableEncoder, load
 from erasable.service.http.guard import HEADERS, Rates
 from erasable.service.http.own import model_state
+from erasable.service.purges import check_tombstone
 from tests.schemas.raw import draft, table
 from tests.service.http.conftest import PEOPLE, TYPES, X, Y
 from tests.waiting import PATIENCE, until
@@ -222,10 +224,21 @@ def test_settled_requests_can_be_purged(site):
     site.service.accept(request_id, "erasure", [who], b"body")
     until(lambda: http.get(f"/v1/receipts/{request_id}").status_code == 200)
     assert http.post("/v1/purge", params={"before": "2000-01-01T00:00:00Z"}).json() == {"purged": 0}
-    assert http.post("/v1/purge", params={"before": "2000-01-01"}).status_code == 400
-    assert http.post("/v1/purge", params={"before": "2999-01-01T00:00:00Z"}).json()["purged"] >= 1
+    assert http.get("/v1/purges").json() == []
+    for wrong in ("2000-01-01", "2999-01-01T00:00:00Z", "9999999999"):
+        assert http.post("/v1/purge", params={"before": wrong}).status_code == 400
+    now = {"before": datetime.now(UTC).isoformat()}
+    for who in ("erase", "audit", "learn", "predict"):
+        assert site.as_(who).post("/v1/purge", params=now).status_code == 403
+    assert http.get(f"/v2/requests/{request_id}").status_code == 200
+    gone = http.post("/v1/purge", params=now).json()["purged"]
+    assert gone >= 1
     assert http.get(f"/v2/requests/{request_id}").status_code == 404
-    assert site.as_("erase").post("/v1/purge", params={"before": "2999-01-01T00:00:00Z"}).status_code == 403
+    for who in ("audit", "purge"):
+        (tombstone,) = site.as_(who).get("/v1/purges").json()
+        told = check_tombstone(json.dumps(tombstone), site.service.receipt_key)
+        assert (told["purgedBy"], told["requests"]) == ("all", gone)
+    assert site.as_("erase").get("/v1/purges").status_code == 403
 
 
 def test_a_model_with_a_schema_has_as_many_features_as_the_schema_makes(tmp_path):

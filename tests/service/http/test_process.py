@@ -316,6 +316,13 @@ def test_the_ledger_of_a_service_that_does_not_run_is_purged_by_command(tmp_path
         who = service.identity("controller_customer_id", "raw", PEOPLE[0])
         service.accept(str(uuid.uuid4()), "erasure", [who], b"body")
         service.stop(PATIENCE)
-    assert run(["purge", "--before", "2999-01-01", "--folder", str(tmp_path / "service"), "--json"]) == 0
+    purge = ["purge", "--folder", str(tmp_path / "service"), "--json", "--before"]
+    now = f"{datetime.now(UTC) + timedelta(seconds=1):%Y-%m-%dT%H:%M:%S}"  # in whole seconds
+    assert run([*purge, "2999-01-01"]) == 2
+    (tmp_path / "service" / "requests" / "clock").write_text("2026-01-01T00:00:00+00:00")
+    assert run([*purge, "2026-01-01"]) == 2
+    assert "--trust-clock" in capsys.readouterr().out
+    until(lambda: f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S}" >= now)
+    assert run([*purge, now, "--trust-clock"]) == 0
     assert json.loads(capsys.readouterr().out) == {"purged": 1}
-    assert run(["purge", "--before", "2999-01-01", "--folder", str(tmp_path)]) == 2
+    assert run(["purge", "--before", "2026-01-01", "--folder", str(tmp_path)]) == 2

@@ -247,10 +247,15 @@ def add_routes(app: FastAPI, service: ErasureService, guard: Guard, metrics: Met
         found = await run_in_threadpool(service.stored_of, request_id, whose, others=others)
         return {name: rows.as_json() for name, rows in found.items()}
 
-    @router.post("/v1/purge", dependencies=auditing)
-    async def purge(before: AwareDatetime) -> Purged:
-        """Erase what is left of requests that were settled before a moment and owe nothing."""
-        return Purged(purged=await run_in_threadpool(service.purge, before))
+    @router.post("/v1/purge")
+    async def purge(before: AwareDatetime, caller: Token = Depends(guard.needs("purge"))) -> Purged:  # noqa: B008
+        """Erase what is left of requests that were settled before a moment, not in the future, and owe nothing."""
+        return Purged(purged=await run_in_threadpool(service.purge, before, caller.name))
+
+    @router.get("/v1/purges", dependencies=[Depends(guard.needs("audit", "purge"))])
+    async def purges() -> list[dict[str, Any]]:
+        """A signed statement of every purge: when, by which token, and how many requests and receipts of which time."""
+        return [json.loads(text) for text in await run_in_threadpool(service.tombstones)]
 
     @router.get("/metrics", dependencies=auditing, response_class=PlainTextResponse)
     async def figures() -> Response:
