@@ -56,7 +56,7 @@ def everything_said(error: BaseException | None) -> str:
     """All text of an error and of the errors behind it, whether or not a traceback would print them."""
     said: list[str] = []
     while error is not None:
-        said += [str(error), repr(error)]
+        said += [str(error), repr(error), repr(getattr(error, "doc", ""))]  # JSON errors have the whole text in it
         said += getattr(error, "__notes__", [])
         if error.__cause__ is not None and error.__cause__ is not error.__context__:
             said.append(everything_said(error.__context__))

@@ -1,5 +1,9 @@
 """Bad input and bad parameters: a clear error that tells no values, and an estimator left as it was."""
 
+import ast
+import builtins
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -9,6 +13,7 @@ import scipy.sparse as sp
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 
+import erasable
 from erasable import (
     CoreSetUnlearner,
     ErasableClassifier,
@@ -459,3 +464,19 @@ def test_errors_are_also_the_builtin_ones():
         assert isinstance(caught.value, ErasableError)
     assert issubclass(ExactnessError, OverflowError)
     assert issubclass(InputTypeError, TypeError)
+
+
+FOREIGN = {"ArithmeticError", "AttributeError", "BaseException", "Exception", "IndexError", "KeyError", "LookupError"}
+FOREIGN |= {"OverflowError", "RecursionError", "TypeError", "UnicodeDecodeError", "UnicodeError", "ValueError"}
+
+
+@pytest.mark.parametrize("room", ["core", "models", "estimators", "features", "classes", "coresets", "schemas"])
+def test_no_error_of_ours_carries_along_one_that_may_quote_values(room):
+    """One that is raised while another is handled has it as its context, also with ``from None``."""
+    for path in sorted((Path(erasable.__file__).parent / room).rglob("*.py")):
+        for handler in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(handler, ast.ExceptHandler):
+                caught = {n.id for n in ast.walk(handler.type) if isinstance(n, ast.Name)} & FOREIGN
+                raised = [r for r in ast.walk(handler) if isinstance(r, ast.Raise) and isinstance(r.exc, ast.Call)]
+                ours = [r.lineno for r in raised if r.exc.func.id not in dir(builtins)]
+                assert not (caught and ours), f"{path}, lines {ours}: raise after the except block"

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import numpy as np
@@ -146,18 +147,17 @@ def read_meta(head: Buffer) -> dict[str, Any]:
     StateFormatError
         When there is none of erasable's.
     """
-    try:
+    meta: dict[str, Any] | None = None
+    with suppress(AttributeError, KeyError, IndexError, OverflowError, RecursionError, TypeError, ValueError):
         view = memoryview(head).cast("B")
         length = int.from_bytes(view[:8], "little")
         if not 8 + length <= len(view) or length > LONGEST_HEADER:
             raise ValueError
-        meta = read_json(read_json(bytes(view[8 : 8 + length]))["__metadata__"]["erasable"])
-        if not isinstance(meta["format"], str) or not isinstance(meta["checksum"], str):
-            raise TypeError
-    except (AttributeError, KeyError, IndexError, OverflowError, RecursionError, TypeError, ValueError):
-        raise StateFormatError("not a state: this is no file of erasable's, or it is truncated or altered.") from None
-    found: dict[str, Any] = meta
-    return found
+        found = read_json(read_json(bytes(view[8 : 8 + length]))["__metadata__"]["erasable"])
+        meta = found if isinstance(found["format"], str) and isinstance(found["checksum"], str) else None
+    if meta is None:  # raised here, where it does not carry the original, and with it the header, along
+        raise StateFormatError("not a state: this is no file of erasable's, or it is truncated or altered.")
+    return meta
 
 
 def check_size(head: Buffer, size: int) -> None:
@@ -212,6 +212,7 @@ def guarded(data: Buffer, read: Callable[[Buffer], S], write: Callable[[S], Iter
     StoreError
         When ``read`` needs other files, and they cannot be read.
     """
+    refusal = None
     try:
         state = read(data)
         pieces = write(state)
@@ -219,8 +220,10 @@ def guarded(data: Buffer, read: Callable[[Buffer], S], write: Callable[[S], Iter
         raise
     except ErasableError as error:
         raise StateFormatError(f"not a state: {error}") from error
-    except (AttributeError, KeyError, IndexError, OverflowError, RecursionError, TypeError, ValueError) as error:
-        raise StateFormatError("not a state: the bytes are truncated or altered.") from error
+    except (AttributeError, KeyError, IndexError, OverflowError, RecursionError, TypeError, ValueError):
+        refusal = StateFormatError("not a state: the bytes are truncated or altered.")
+    if refusal is not None:
+        raise refusal  # here and not above, where it would carry the original, and with it values, along
     if not same_bytes(data, pieces):
         raise StateFormatError("not a state: its bytes were altered, or are not in canonical form.")
     return state

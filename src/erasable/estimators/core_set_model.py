@@ -150,14 +150,17 @@ class CoreSetModel(Model):
             When no such learner can have been trained on these rows.
         """
         model, c, stored = cls(state.configuration), state.configuration, state.selected()
+        refusal = None
         try:
             selected, learner = train_on(stored, c.core_set, c.learner, c.reproducible)
         except ErasableError:
             raise
         except Exception as error:  # whatever a learner says of rows that it cannot have been trained on
-            raise StateFormatError(
+            refusal = StateFormatError(
                 f"not a state: the learner cannot be trained on the stored rows ({type(error).__name__})."
-            ) from error
+            )
+        if refusal is not None:
+            raise refusal  # here and not above, where it would carry the original, and with it values, along
         if selected.ids != stored.ids:
             raise StateFormatError("not a state: the learner does not keep all of the stored rows.")
         model.core = CoreRows(np.empty((len(state.ids), 0)), state.ids, state.subjects, state.labels)

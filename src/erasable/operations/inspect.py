@@ -193,8 +193,9 @@ def _looked_into(path: str | os.PathLike[str], look: Callable[[Buffer, Fetch], T
             return look(head, fetch)
         except ErasableError:
             raise
-        except (AttributeError, KeyError, IndexError, OverflowError, TypeError, ValueError) as error:
-            raise StateFormatError("not a state: what its header says does not fit together.") from error
+        except (AttributeError, KeyError, IndexError, OverflowError, TypeError, ValueError):
+            refusal = StateFormatError("not a state: what its header says does not fit together.")
+        raise refusal  # here and not above, where it would carry the original, and with it values, along
 
     with naming(path):
         refuse_odd_size(path)
