@@ -608,9 +608,9 @@ def key_tensors(name: str, keys: Sequence[Any]) -> list[Any]:
 
 
 def owners(given: Any) -> Any:
-    """What belongs to a row, as it came: one subject, None, or a collection, in which None and empty texts are none."""
+    """Whose a row is, as it came: one subject or a collection of them, in which None and empty texts are nobody."""
     if not isinstance(given, list | tuple | set):
-        return given
+        return None if given in ("", b"") else given
     distinct = sorted({s for s in given if s not in (None, "", b"")})
     return tuple(distinct) if len(distinct) > 1 else distinct[0] if distinct else None
 

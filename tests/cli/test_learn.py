@@ -355,6 +355,19 @@ def test_rows_that_lack_a_subject_are_refused_unless_that_is_allowed(form, capsy
     assert said(capsys)["rows_without_subject"] == 2
 
 
+def test_an_empty_subject_is_nobody_in_every_format_and_cannot_be_forgotten(capsys, folder):
+    owners = ["" if i % 5 == 0 else f"user {i % 9}" for i in range(N)]
+    digests = set()
+    for name, cells in (("a.csv", owners), ("b.parquet", owners), ("c.parquet", [owner or None for owner in owners])):
+        assert (
+            run(["learn", put(table(user_id=cells), name), *LEARN, "--threshold", "0", "-o", f"{name}.erasable"]) == 0
+        )
+        digests.add(load(f"{name}.erasable").state_digest())
+    assert len(digests) == 1
+    with refused(capsys, folder) as no:
+        no(["forget", "a.csv.erasable", "--subject", ""], 2, "an empty subject names nobody")
+
+
 def test_subjects_are_not_left_out_where_a_model_has_them(capsys, folder):
     learnt(0, 30, user_id=[f"user {i % 9}" for i in range(30)])
     more = put(table(30))

@@ -4,16 +4,20 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
 import pytest
 
 from erasable import learn, verify
 from erasable.errors import InputError, InputTypeError
+from erasable.tables import load_table
 from tests.estimators.cases import SECRET, SECRET_ID, SECRET_TEXT, N, classifier, make_rows, refused
 
 X, Y = make_rows()
 NUMBERS = np.arange(N)
 TEXTS = [f"row-{i}" for i in range(N)]
 BYTES = [t.encode() for t in TEXTS]
+IDS_OF_SECRETS = [f"{SECRET_TEXT}-{i}" for i in range(N)]
 
 
 def fitted(ids=None, subjects=None, **parameters):
@@ -156,7 +160,7 @@ def test_strange_ids_are_told_apart(keys):
     digest = clf.state_digest()
     assert clf.forget(ids=clf.core_ids_[:7]).core_rows_removed == 7
     assert clf.state_digest() != digest
-    assert clf.forget(subjects=keys[:8]).core_rows_removed == 1
+    assert clf.forget(subjects=keys[1:8]).core_rows_removed == 1  # the first may be empty, which is nobody
     assert list(clf.core_ids_) == keys[8:]
 
 
@@ -490,3 +494,93 @@ def test_rows_without_subject_may_follow_rows_with_one():
 def test_subjects_are_part_of_the_state():
     digests = {fitted(NUMBERS, s).state_digest() for s in (None, NUMBERS, NUMBERS + 1, TEXTS, BYTES)}
     assert len(digests) == 5
+
+
+# -- rows of nobody ------------------------------------------------------------------------------------------------
+
+NOBODY = [None if i % 4 == 0 else f"p{i % 3}" for i in range(N)]
+EMPTY = ["" if name is None else name for name in NOBODY]
+
+
+def written(tmp_path, form):
+    """The same subjects in a file, as the commands read them."""
+    table = pa.table({"a": X[:, 0], "b": X[:, 1], "c": X[:, 2], "label": Y, "who": EMPTY})
+    path = tmp_path / f"rows.{form}"
+    if form == "npz":
+        np.savez(path, X=X, y=Y, subjects=np.array(EMPTY))
+        return load_table(path).subjects
+    {"csv": pa.csv.write_csv, "parquet": pq.write_table}[form](table, path)
+    return load_table(path, label="label", subject="who").subjects
+
+
+OF_NOBODY = {
+    "None": lambda _: NOBODY,
+    "empty texts": lambda _: EMPTY,
+    "NaN": lambda _: [np.nan if name is None else name for name in NOBODY],
+    "float32 NaN": lambda _: [np.float32("nan") if name is None else name for name in NOBODY],
+    "NumPy texts": lambda _: [np.str_(name) for name in EMPTY],
+    "an array": lambda _: np.array(EMPTY),
+    "an object array": lambda _: np.array(NOBODY, dtype=object),
+    "a masked array": lambda _: np.ma.array(EMPTY, mask=[name is None for name in NOBODY]),
+    "masked entries": lambda _: [np.ma.masked if name is None else name for name in NOBODY],
+    "lists of one": lambda _: [[name] for name in EMPTY],
+    "lists of one and None": lambda _: [[name] for name in NOBODY],
+    "empty lists": lambda _: [[name] if name else [] for name in EMPTY],
+    "an array of two dimensions": lambda _: np.array([[name, ""] for name in EMPTY]),
+    "pandas": lambda _: pd.Series(EMPTY),
+    "pandas NA": lambda _: pd.Series(NOBODY, dtype="string"),
+    "pandas categories": lambda _: pd.Series(EMPTY, dtype="category"),
+    "a pandas column": lambda _: pd.DataFrame({"who": EMPTY}),
+    "a polars column": lambda _: pl.DataFrame({"who": NOBODY}),
+    "polars": lambda _: pl.Series(EMPTY),
+    "an Arrow column": lambda _: pa.table({"who": EMPTY}),
+    "Arrow": lambda _: pa.array(NOBODY),
+    "CSV": lambda path: written(path, "csv"),
+    "Parquet": lambda path: written(path, "parquet"),
+    "npz": lambda path: written(path, "npz"),
+}
+
+
+@pytest.mark.parametrize("container", OF_NOBODY)
+def test_rows_of_nobody_are_the_same_in_every_container(tmp_path, container):
+    given = OF_NOBODY[container](tmp_path)
+    clf = fitted(subjects=given)
+    assert clf.state_digest() == fitted(subjects=NOBODY).state_digest()
+    assert set(clf._model.core.of_subject) == {"p0", "p1", "p2"}
+    with refused(clf := classifier(), InputError, f"{NOBODY.count(None)} of {N} rows have no subject"):
+        clf.fit(X, Y, subjects=given)
+
+
+def test_empty_bytes_are_nobody_and_need_not_be_of_the_type_of_the_others():
+    expected = fitted(subjects=[None if i % 4 == 0 else i % 3 for i in range(N)])
+    for nobody in ("", b"", None, np.nan, pd.NA, pd.NaT):
+        clf = fitted(subjects=[nobody if i % 4 == 0 else i % 3 for i in range(N)])
+        assert clf.state_digest() == expected.state_digest()
+        assert 0 in clf._model.core.of_subject
+
+
+@pytest.mark.parametrize(
+    "form", [str, list, tuple, set, np.array, pd.Series, pl.Series, pa.array], ids=lambda f: f.__name__
+)
+@pytest.mark.parametrize("empty", ["", b""], ids=["text", "bytes"])
+def test_nobody_cannot_be_forgotten(form, empty):
+    clf = fitted(subjects=NOBODY)
+    given = empty if form is str else form([empty])
+    with refused(clf, InputError, "names nobody", "by their ids"):
+        clf.forget(subjects=given)
+    with refused(clf, InputError, "names nobody"):
+        clf.rows_of(subjects=given)
+
+
+@pytest.mark.parametrize("given", [[["a", "b"], ["c"]], [("a",)], [{"a"}], [np.array(["a"])]])
+def test_forget_says_that_names_are_one_flat_list(given):
+    with refused(clf := fitted(subjects=TEXTS), InputTypeError, "Pass one flat list"):
+        clf.forget(subjects=given)
+    with refused(clf, InputError, "pass one flat list"):
+        clf.forget(subjects=pd.DataFrame({"a": TEXTS}))
+
+
+@pytest.mark.parametrize("argument", ["ids", "subjects"])
+def test_learning_refuses_a_dictionary(argument):
+    with refused(clf := classifier(), InputTypeError, argument, "got dict: pass a list"):
+        clf.fit(X, Y, **{argument: dict.fromkeys(IDS_OF_SECRETS)})

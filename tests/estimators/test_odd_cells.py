@@ -272,7 +272,7 @@ def test_masked_ids_are_refused_and_masked_subjects_are_nobody():
         ErasableClassifier().fit(ROWS, Y, subjects=names)
     digests = {
         ErasableClassifier(threshold=0.0).fit(ROWS, Y, subjects=owners, allow_no_subject=True).state_digest()
-        for owners in (names, names.tolist(), pd.Series(names.tolist()).where(~HIDDEN, pd.NaT))
+        for owners in (names, list(names), names.tolist(), pd.Series(names.tolist()).where(~HIDDEN, pd.NaT))
     }
     assert len(digests) == 1
 

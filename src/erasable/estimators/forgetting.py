@@ -60,10 +60,10 @@ class Forgetting(BaseEstimator):
             Distinct integers, strings or bytes that name the rows; by default 0, 1, 2, ...
         subjects : array of shape (n_samples,) or (n_samples, n), list of lists or dataframe, optional
             To whom each row belongs; a subject may have many rows, and a row several subjects, in any order: it goes
-            when any of them is forgotten. Missing entries beside others are none.
+            when any of them is forgotten. None, NaN, missing or masked entries and empty texts name nobody.
         allow_no_subject : bool, default=False
-            Learn rows for which ``subjects`` has None, NaN or an empty text. Otherwise they are refused: no erasure by
-            subject could reach them, only one by id.
+            Learn rows for which ``subjects`` names nobody. Otherwise they are refused: no erasure by subject can reach
+            them, only one by id.
 
         Returns
         -------
@@ -80,7 +80,8 @@ class Forgetting(BaseEstimator):
         ids : array-like, optional
             Ids of rows. Unknown ones are no error and change nothing.
         subjects : array-like, optional
-            Subjects all of whose rows are to go. Rows learnt without ``subjects`` can only be found by id.
+            Subjects all of whose rows are to go, in one flat list. Rows learnt without ``subjects`` can only be found
+            by id; an empty text names nobody and is refused.
 
         Returns
         -------

@@ -71,14 +71,14 @@ class LinearFace(StreamingFace):
             Distinct integers, strings or bytes that name the rows; by default 0, 1, 2, ...
         subjects : array of shape (n_samples,) or (n_samples, n), list of lists or dataframe, optional
             To whom each row belongs; a subject may have many rows, and a row several subjects, in any order: it goes
-            when any of them is forgotten. Missing entries beside others are none.
+            when any of them is forgotten. None, NaN, missing or masked entries and empty texts name nobody.
         sample_weight : array of shape (n_samples,), optional
             How much each row counts in the weights, 0 to 16, rounded to multiples of 1/16; by default 1. It is stored
             with its row. One that rounds to 0 means that the row is not learnt. Which rows are selected does not
             depend on the weights of the others.
         allow_no_subject : bool, default=False
-            Learn rows for which ``subjects`` has None, NaN or an empty text. Otherwise they are refused: no erasure by
-            subject could reach them, only one by id.
+            Learn rows for which ``subjects`` names nobody. Otherwise they are refused: no erasure by subject can reach
+            them, only one by id.
 
         Returns
         -------

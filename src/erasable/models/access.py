@@ -25,7 +25,7 @@ from erasable.core.scaling import read_scaling
 from erasable.core.spelling import Spelling
 from erasable.core.target_grid import off_grid
 from erasable.errors import InputError
-from erasable.models.keys import as_keys, same_kind, spelt_keys
+from erasable.models.keys import as_keys, as_requested, same_kind, spelt_keys
 from erasable.models.linear import described_map
 from erasable.models.linear_configuration import grid_of
 from erasable.models.linear_state import LinearState
@@ -147,7 +147,7 @@ def stored_rows(
     owners = set(each_owner(of_rows))
     schema, spelling = _schema_in(meta.get("feature_map")), spelling_in(meta)
     asked = set() if ids is None else set(spelt_keys(as_keys(ids, "ids"), spelling.get("id", ())))
-    people = set() if subjects is None else set(spelt_keys(as_keys(subjects, "subjects"), spelling.get("subject", ())))
+    people = set() if subjects is None else set(spelt_keys(as_requested(subjects, owners), spelling.get("subject", ())))
     same_kind(list(asked), type(of_ids[0]) if of_ids else None, "ids")
     same_kind(list(people), type(next(iter(owners))) if owners else None, "subjects")
     index = [i for i, key in enumerate(of_ids) if key in asked or not people.isdisjoint(owners_of(of_rows[i]))]

@@ -15,8 +15,6 @@ from erasable.models.keys import Column, as_key_column, as_subject_column, label
 if TYPE_CHECKING:
     from erasable.models.model import Model
 
-_NOBODY = (None, "", b"")
-
 
 def check_labels(y: npt.NDArray[Any], model: Model) -> None:
     """Refuse labels that the model could not hold."""
@@ -105,13 +103,13 @@ def next_id(place: Mapping[Key, Any]) -> int:
 def check_subjects(subjects: Any, n: int, known: type | None, *, allow_no_subject: bool) -> Column:
     """Subjects of each row, of the type ``known`` where there are any already; several of a row are a sorted tuple.
 
-    Where it is allowed that a row has none: None for a missing one, and empty texts.
+    None stands for rows without a subject, where these are allowed.
     """
     owners = as_subject_column(subjects)
     if len(owners) != n:
         raise InputError(f"subjects has {len(owners)} entries for {n} rows: pass one per row, or one list of them.")
     named = owners if isinstance(owners, np.ndarray) else each_owner(owners)
-    nobodys = 0 if isinstance(owners, np.ndarray) else sum(s in _NOBODY for s in owners)
+    nobodys = 0 if isinstance(owners, np.ndarray) else owners.count(None)
     if nobodys and not allow_no_subject:
         raise InputError(
             f"{nobodys} of {n} rows have no subject, and no erasure by subject could reach them: fill it in, "

@@ -5,7 +5,7 @@ Copying at once matters: dictionary and string-view columns keep deleted strings
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import accumulate, chain, pairwise
 from typing import Any, NoReturn, TypeVar
 
@@ -26,61 +26,84 @@ T = TypeVar("T")
 Column = Sequence[Any] | npt.NDArray[np.int64]
 
 
-def as_key_column(values: Any, name: str, *, optional: bool = False) -> Column:
-    """Ids or subjects of the rows of a batch: an integer array stays one, everything else becomes a list.
-
-    With ``optional`` a missing entry becomes None; otherwise it is refused.
-    """
+def as_key_column(values: Any, name: str) -> Column:
+    """Ids or subjects of the rows of a batch: an integer array stays one, everything else becomes a list."""
     values = here(values)
-    if isinstance(values, set | frozenset):
-        raise InputTypeError(f"{name} must be in the order of the rows, which a set does not have: pass a list.")
+    _check_ordered(values, name)
     if type(values) is np.ndarray and values.ndim == 1 and values.dtype.kind in "iu":
         if len(values):
             _check_64_bits(int(values.min()), int(values.max()), name)
         return values.astype(np.int64)
-    if not optional:
-        return as_keys(values, name)
-    column = _as_list(values, name)
-    if not set(map(type, column)) <= _NAMES.keys() | {type(None)}:
-        column = [None if _is_missing(v) else v for v in column]
-    named = iter(as_keys([v for v in column if v is not None], name))
-    return [None if v is None else next(named) for v in column]
+    return as_keys(values, name)
 
 
 def as_subject_column(values: Any, name: str = "subjects") -> Column:
     """To whom the rows of a batch belong: a key, None, or a sorted tuple of two or more keys for each row.
 
-    Beside a column as :func:`as_key_column` takes it, with ``optional``: a column whose entries are lists, tuples, sets
-    or arrays of keys, or an array or dataframe of two dimensions, a row of keys for each row. What is missing in an
-    entry, and an empty text in it, is left out; what comes twice counts once, and their order does not count.
+    Beside a column as :func:`as_key_column` takes it: a column whose entries are lists, tuples, sets or arrays of keys,
+    or an array or dataframe of two dimensions, a row of keys for each row.
+
+    *Definition*: None, NaN, masked entries, the missing values of pandas, and empty texts and bytes name nobody,
+    whatever they come in. A row that names nobody else has None. A name that comes twice counts once, and the order of
+    names does not count.
     """
     values = here(values)
-    if type(values) is np.ndarray and values.ndim == 1 and values.dtype != object:
-        return as_key_column(values, name, optional=True)
-    if isinstance(values, set | frozenset):
-        raise InputTypeError(f"{name} must be in the order of the rows, which a set does not have: pass a list.")
+    if type(values) is np.ndarray and values.ndim == 1 and values.dtype.kind in "iu":
+        return as_key_column(values, name)
+    _check_ordered(values, name)
     column = _wide_rows(values, name) if len(getattr(values, "shape", (0,))) == 2 else _as_list(values, name)
-    several = {t for t in set(map(type, column)) if issubclass(t, _SEVERAL) or hasattr(t, "to_list")}
-    if not several:
-        return as_key_column(column, name, optional=True)
-    of_each = [_in_row(v, name) if type(v) in several else [] if _is_missing(v) else [v] for v in column]
-    keys, ends = as_keys(list(chain.from_iterable(of_each)), name), [0, *accumulate(map(len, of_each))]
-    return [_canonical(keys[a:b]) for a, b in pairwise(ends)]
+    types = set(map(type, column))
+    if types <= _NAMES.keys() and "" not in column and b"" not in column:
+        return as_keys(column, name)
+    several = {t for t in types if issubclass(t, _SEVERAL) or hasattr(t, "to_list")}
+    if several:
+        of_each = [[] if _is_missing(v) else _in_row(v, name) if type(v) in several else _named([v]) for v in column]
+        keys, ends = as_keys(list(chain.from_iterable(of_each)), name), [0, *accumulate(map(len, of_each))]
+        return [_canonical(keys[a:b]) for a, b in pairwise(ends)]
+    following = iter(as_keys(_named(column), name))
+    return [None if _is_nobody(v) else next(following) for v in column]
 
 
 _SEVERAL = (list, tuple, set, frozenset, np.ndarray)  # in a column: the subjects of one row
 
 
 def _in_row(entry: Any, name: str) -> list[Any]:
-    """The keys in an entry for one row; empty texts, with which rows of an array are filled up, are none."""
+    """The keys in an entry for one row that name somebody; rows of an array may be filled up with empty texts."""
     if getattr(entry, "ndim", 1) != 1:
         raise InputError(f"{name} of one row must be a plain list; got an array of {entry.ndim} dimensions.")
-    keys = entry.tolist() if isinstance(entry, np.ndarray) else entry
-    return [key for key in keys if (key not in ("", b"") if type(key) in _NAMES else not _is_nobody(_plain(key)))]
+    return _named(entry.tolist() if isinstance(entry, np.ndarray) else entry)
+
+
+def _named(keys: Iterable[Any]) -> list[Any]:
+    """The keys that name somebody."""
+    return [key for key in keys if not _is_nobody(key)]
 
 
 def _is_nobody(key: Any) -> bool:
-    return _is_missing(key) or (isinstance(key, str | bytes) and not key)
+    return not key if isinstance(key, str | bytes) else type(key) is not int and _is_missing(key)
+
+
+def as_requested(subjects: Any, stored: Collection[Key]) -> list[Key]:
+    """The subjects that a request names, each once.
+
+    Raises
+    ------
+    InputError
+        When one is an empty text, which names nobody. Rows of earlier versions may be stored under it.
+    """
+    keys = list(dict.fromkeys(as_keys(subjects, "subjects")))
+    if any(key in keys and key not in stored for key in ("", b"")):
+        raise InputError(
+            "an empty subject names nobody: leave it out. Rows without a subject can only be forgotten by their ids."
+        )
+    return keys
+
+
+def _check_ordered(values: Any, name: str) -> None:
+    if isinstance(values, set | frozenset | dict):
+        raise InputTypeError(
+            f"{name} must be in the order of the rows, one for each; got {type(values).__name__}: pass a list."
+        )
 
 
 def _canonical(keys: list[Any]) -> Any:
@@ -186,11 +209,12 @@ def as_keys(values: Any, name: str) -> list[Key]:
         types = set(map(type, keys))
     unfit = [t.__name__ for t in types if t not in _NAMES]
     if unfit:
-        missing = any(_is_missing(v) for v in keys)
-        raise InputTypeError(
-            f"{name} must be integers, strings or bytes; got {', '.join(sorted(unfit))}. "
-            + ("Some are missing: fill them in." if missing else "Convert them first, for example with str().")
-        )
+        advice = "Convert them first, for example with str()."
+        if any(_is_missing(v) for v in keys):
+            advice = "Some are missing: fill them in, or leave them out."
+        elif any(issubclass(t, _SEVERAL) for t in types):
+            advice = "Pass one flat list, which names each of them once."
+        raise InputTypeError(f"{name} must be integers, strings or bytes; got {', '.join(sorted(unfit))}. {advice}")
     if len(types) > 1:
         raise InputTypeError(
             f"{name} must be all integers, all strings or all bytes; got a mixture of "
@@ -218,7 +242,7 @@ def _as_list(values: Any, name: str) -> list[Any]:
     if isinstance(values, np.ndarray) and values.dtype.kind in "mM":
         raise InputTypeError(f"{name} must be integers, strings or bytes; got dates or times: convert them to strings.")
     if len(getattr(values, "shape", (0,))) != 1:
-        raise InputError(f"{name} must be one-dimensional; got shape {tuple(values.shape)}.")
+        raise InputError(f"{name} must be one-dimensional; got shape {tuple(values.shape)}: pass one flat list.")
     if isinstance(values, list | tuple | set | frozenset | range):
         return list(values)
     if hasattr(values, "to_pylist"):  # pyarrow

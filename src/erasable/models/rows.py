@@ -24,7 +24,7 @@ from erasable.core.row_layout import count_entries, has_constant, is_sparse, pos
 from erasable.errors import InputError
 from erasable.models import pieces
 from erasable.models.arrays import overwrite
-from erasable.models.keys import as_keys, same_kind
+from erasable.models.keys import as_keys, as_requested, same_kind
 from erasable.models.name_table import NameTable
 from erasable.models.weighting import ONE
 
@@ -218,7 +218,7 @@ class CoreRows:
         same_kind(keys, self.id_type, "ids")
         if subjects is None and len(keys) == 1:  # one request after another: the most frequent call
             return Named(1, 0, keys) if keys[0] in self.place else Named(1, 1, [])
-        owners = [] if subjects is None else list(dict.fromkeys(as_keys(subjects, "subjects")))
+        owners = [] if subjects is None else as_requested(subjects, self.of_subject)
         same_kind(owners, self.subject_type, "subjects")
         theirs = [key for owner in owners for key in self.of_subject.get(owner, ())]
         here = self.place.among(keys)

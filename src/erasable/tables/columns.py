@@ -187,7 +187,14 @@ def subject_array(values: Any, name: str) -> npt.NDArray[Any]:
     listed = isinstance(values, list | tuple) or getattr(getattr(values, "dtype", None), "hasobject", False)
     kinds = set(map(type, values)) if listed else set()
     if not wide and not any(issubclass(kind, list | tuple | np.ndarray) for kind in kinds):
-        return plain_array(values, name)
+        array = plain_array(values, name)
+        empty = (
+            [i for i, v in enumerate(array) if isinstance(v, str | bytes) and not v] if array.dtype == object else []
+        )
+        if empty:
+            array = array.copy()
+            array[empty] = None
+        return array
     column = as_subject_column(values, name)
     if isinstance(column, np.ndarray) or tuple not in set(map(type, column)):
         return plain_array(column, name)
