@@ -83,10 +83,10 @@ def test_a_list_of_two_never_has_the_length_of_both(one, other):
 
 def test_what_a_shape_says():
     assert str(Shape.of([("raw", "customer-060, customer-061")])) == (
-        "1 identity, written as raw, 17 to 32 characters: small letters, digits, separators, other characters"
+        "1 identity (raw), 17 to 32 characters: small letters, digits, separators, other characters"
     )
     assert "9 to 16 characters: small letters, capitals, digits" in str(Shape.of([("raw", "Customer-008")]))
-    assert str(Shape.of([("sha256", "0" * 64)] * 2)) == "2 identities, written as sha256"
+    assert str(Shape.of([("sha256", "0" * 64)] * 2)) == "2 identities (sha256)"
     assert Shape.of([("raw", "O\u2019Neill\u00e9")]) == Shape.of([("raw", "Q.aeill-")])  # no alphabet shows
 
 

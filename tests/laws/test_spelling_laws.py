@@ -194,7 +194,7 @@ def test_without_a_declaration_the_service_compares_characters_and_refuses_doubt
     receipt = erased(service, ("name", "raw", "LEAD@ex.org"))["m"]
     assert (receipt.normalisation, str(receipt.asked)) == (
         {},
-        "1 identity, written as raw, 9 to 16 characters: small letters, capitals, other characters",
+        "1 identity (raw), 9 to 16 characters: small letters, capitals, other characters",
     )
     assert {*load(path).model_.core.subjects()} == {*people}
     erased(service, ("name", "sha256", hashlib.sha256(b" lead@ex.org").hexdigest()))

@@ -165,7 +165,7 @@ class Shape:
 
     def __str__(self) -> str:
         count = "1 identity" if self.identities == 1 else f"{self.identities:,} identities"
-        text = f"{count}, written as {' and '.join(self.formats)}"
+        text = f"{count} ({' and '.join(self.formats)})"
         if self.characters is None:
             return text
         return f"{text}, {self.characters[0]} to {self.characters[1]} characters: {', '.join(self.kinds)}"

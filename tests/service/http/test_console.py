@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 import httpx
 import pytest
 
+from erasable import load
 from erasable.audit.keys import new_key
 from erasable.audit.receipts import make_receipt
 from erasable.errors import BusyError, StoreError
@@ -78,17 +79,27 @@ def test_the_whole_journey_from_request_to_verified_receipt(open_page, tmp_path,
     page.get_by_label("Identity").select_option("email")
     page.get_by_label("Whose").fill(PEOPLE[5 if script else 6])
     shot(page, "file")
-    page.get_by_role("button", name="File", exact=True).click()
+    page.get_by_role("button", name="Continue").click()
+    page.get_by_text(PEOPLE[5 if script else 6], exact=True).wait_for()
+    shot(page, "confirm")
+    page.get_by_role("button", name="Erase", exact=True).click()
     shown(page, page.get_by_role("link", name="Receipt of credit"), script)
     shot(page, "request")
     assert PEOPLE[5 if script else 6] not in page.content()
-    with page.expect_download() as download:
-        page.get_by_role("link", name="Receipt of credit").click()
+    saved = set()
+    for model in ("named", "credit"):
+        with page.expect_download() as download:
+            page.get_by_role("link", name=f"Receipt of {model}").click()
+        assert model in download.value.suggested_filename
+        saved.add(download.value.suggested_filename)
+    assert len(saved) == 2
     download.value.save_as(tmp_path / "receipt.json")
     page.get_by_role("link", name="Check a receipt").first.click()
     page.get_by_label("A receipt from a file").set_input_files(tmp_path / "receipt.json")
     page.get_by_role("button", name="Check").click()
     page.get_by_role("heading", name="The receipt holds").wait_for()
+    page.locator("dd", has_text="credit").wait_for()
+    page.get_by_text("17 to 32 characters").wait_for()
     page.get_by_text("This is the state that").wait_for()
     shot(page, "receipt")
     page.get_by_role("link", name="Overview").click()
@@ -113,6 +124,12 @@ def test_it_works_by_keyboard_alone(open_page):
     assert seen[-1] == "value"
     page.keyboard.type("nobody@example.org")
     page.keyboard.press("Enter")
+    page.get_by_role("heading", name="Erase this identity?").wait_for()
+    for _ in range(25):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.value") == "file":
+            break
+    page.keyboard.press("Enter")
     page.wait_for_url(re.compile(r"/requests/[0-9a-f-]{36}"))
     assert page.complaints == []
 
@@ -132,6 +149,7 @@ def test_what_is_stored_of_somebody_is_shown_to_auditors(open_page):
     page.goto("/requests")
     page.get_by_label("What").select_option("access")
     page.get_by_label("Whose").fill(PEOPLE[9])
+    page.get_by_role("button", name="Continue").click()
     page.get_by_role("button", name="File", exact=True).click()
     page.get_by_role("link", name="Show what is stored").click()
     page.get_by_role("heading", name="What is stored").wait_for()
@@ -145,7 +163,9 @@ def test_who_may_only_erase_sees_no_state(open_page):
     assert page.get_by_text("Verify now").count() == 0
     page.goto("/requests")
     page.get_by_label("Whose").fill("nobody@example.org")
-    page.get_by_role("button", name="File", exact=True).click()
+    page.get_by_role("button", name="Continue").click()
+    assert page.get_by_role("button", name="Look up first").count() == 0
+    page.get_by_role("button", name="Erase", exact=True).click()
     page.get_by_text("completed").first.wait_for()
     assert page.get_by_role("link", name="Receipt of credit").count() == 0
     shot(page, "erase-only")
@@ -156,7 +176,7 @@ def test_what_goes_wrong_is_said_on_the_page(open_page, site):
     page.goto("/requests")
     page.get_by_label("Written as").select_option("sha256")
     page.get_by_label("Whose").fill("canary")
-    page.get_by_role("button", name="File", exact=True).click()
+    page.get_by_role("button", name="Continue").click()
     page.get_by_role("alert").wait_for()
     assert "canary" not in page.content()
     shot(page, "refused")
@@ -172,6 +192,26 @@ def test_what_goes_wrong_is_said_on_the_page(open_page, site):
     shot(page, "nowhere")
     page.get_by_role("link", name="Back to the overview").click()
     page.get_by_role("heading", name="Overview").wait_for()
+
+
+def test_a_list_typed_as_one_identity_is_pointed_out_before_and_after(open_page, site):
+    page = open_page()
+    page.goto("/requests")
+    page.get_by_label("Whose").fill(f"{PEOPLE[20]}, {PEOPLE[21]}")
+    page.get_by_role("button", name="Continue").click()
+    page.get_by_text("This looks like a list of 2.").wait_for()
+    page.get_by_role("button", name="Look up first").click()
+    page.get_by_text("No model stores anything under this identity.").wait_for()
+    assert page.get_by_text("credit: nothing").count() == 1
+    shot(page, "confirm-list")
+    assert all(PEOPLE[20] not in str(entry) for entry in site.service.entries())
+    page.get_by_role("button", name="Erase", exact=True).click()
+    page.get_by_text("It has separators.").wait_for()
+    shown(page, page.get_by_role("link", name="Receipt of credit"), True)
+    page.get_by_text("33 to 64 characters: small letters, digits, separators, other characters").wait_for()
+    assert PEOPLE[20] not in page.content()
+    shot(page, "request-list")
+    assert page.complaints == []
 
 
 @pytest.fixture
@@ -244,10 +284,72 @@ def test_cookies_are_kept_from_scripts_and_other_sites(site, visitor):
 def test_texts_from_outside_are_shown_as_texts(site, visitor):
     visitor.enter(site.tokens["all"])
     form = re.search(r'name="form" value="([^"]+)"', visitor.get("/requests").text)[1]
-    sent = {"form": form, "type": "<script>alert(1)</script>", "format": "raw", "value": "x"}
+    sent = {"form": form, "type": "<script>alert(1)</script>", "format": "raw", "value": "x", "step": "file"}
     answer = visitor.post("/requests", data=sent)
     assert answer.status_code == 400
     assert "<script>alert" not in answer.text
+
+
+@pytest.fixture
+def send(site, visitor):
+    """Posts the form of a request, as somebody who has signed in."""
+
+    def sent(value, who="all", **fields):
+        if "Cookie" not in visitor.headers:
+            visitor.enter(site.tokens[who])
+        form = re.search(r'name="form" value="([^"]+)"', visitor.get("/requests").text)[1]
+        return visitor.post("/requests", data={"form": form, "type": "email", "value": value, **fields})
+
+    return sent
+
+
+def test_nothing_is_filed_before_it_is_confirmed(site, send):
+    before = len(site.service.entries())
+    page = send("Person-01@example.org")
+    assert (page.status_code, len(site.service.entries())) == (200, before)
+    assert "21 characters" in page.text
+    assert "Spelling counts." in page.text
+    assert "capitals are not small letters" in page.text
+    assert "looks like a list" not in page.text
+    assert send("Person-01@example.org", step="file").status_code == 303
+    entry = site.service.entries()[-1]
+    assert (len(site.service.entries()), entry.asked.characters) == (before + 1, (17, 32))
+    assert "capitals" in entry.asked.kinds
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        ("a@ex.org;b@ex.org", "a list of 2"),
+        ("a@ex.org b@ex.org\u3001c@ex.org", "a list of 3"),
+        ("\u0430nn@ex.org", "U+0430 CYRILLIC SMALL LETTER A"),
+        ("E\u0301va", "U+0301 COMBINING ACUTE ACCENT"),
+        ("<b>ann</b>", "&lt;b&gt;ann&lt;/b&gt;"),
+    ],
+)
+def test_what_may_be_a_mistake_is_pointed_out(send, value, found):
+    assert found in send(value).text
+
+
+@pytest.mark.parametrize("value", [" lead@ex.org", "lead@ex.org ", "lead\t@ex.org", ""])
+def test_names_that_are_hardly_meant_are_refused_as_typed(site, send, value):
+    before = len(site.service.entries())
+    answer = send(value, step="file")
+    assert (answer.status_code, len(site.service.entries())) == (400, before)
+    assert "lead@ex.org" not in answer.text
+
+
+def test_looking_up_is_for_auditors(site, send):
+    owners = load(site.configuration.model_files()["credit"]).model_.core.subjects()
+    person = max(owners, key=owners.count)
+    assert f"credit: {owners.count(person)} rows" in send(person, step="look up").text
+    assert "credit: nothing" in send(person.upper(), step="look up").text
+
+
+def test_looking_up_shows_nothing_to_others(send):
+    page = send(PEOPLE[31], who="erase", step="look up").text
+    assert "Stored now" not in page
+    assert "Look up first" not in page
 
 
 def test_a_revoked_token_is_signed_out(site, visitor):

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import uuid
+from urllib.parse import unquote
 
 import pytest
 from cryptography import x509
@@ -14,6 +15,8 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding
 
 from erasable import load
+from erasable.core.spelling import Shape
+from erasable.service.http.own import receipt_file
 from erasable.service.tokens import make_token, revoke_token
 from tests.waiting import until
 
@@ -91,6 +94,16 @@ def test_the_whole_journey_from_request_to_signed_receipt(site):
     assert one.json()["payloadType"] == "application/vnd.in-toto+json"
     statement = json.loads(base64.b64decode(one.json()["payload"]))
     assert "stateBefore" not in statement["predicate"]
+    assert (statement["predicate"]["model"], statement["predicate"]["normalisation"]) == ("credit", {})
+    shape = "1 identity (raw), 17 to 32 characters: small letters, digits, other characters"
+    assert said["asked"] == done["asked"] == str(Shape.read(statement["predicate"]["asked"])) == shape
+    listed = next(r for r in auditor.get("/v1/requests").json() if r["request_id"] == body["subject_request_id"])
+    assert listed["asked"] == shape
+    assert person not in json.dumps(listed)
+    names = {auditor.get(f"{path}/{model}").headers["content-disposition"] for model in ("credit", "named")}
+    assert sorted(name.split('"')[1] for name in names) == [
+        f"receipt-{model}-{body['subject_request_id']}.json" for model in ("credit", "named")
+    ]
     assert statement["predicate"]["requestId"] == body["subject_request_id"]
 
 
@@ -103,6 +116,26 @@ def test_every_format_of_an_identity_reaches_the_person(site, form):
     assert controller.post(body).status_code == 201
     controller.completed(body["subject_request_id"])
     assert person not in _stored(site)
+
+
+@pytest.mark.parametrize("value", [" lead@ex.org", "lead@ex.org ", "lead\n@ex.org", " "])
+def test_names_that_are_hardly_meant_are_refused_and_lists_are_described(site, value):
+    controller = Controller(site.as_("erase"))
+    answer = controller.post(controller.body(value))
+    assert answer.status_code == 400
+    assert "lead" not in answer.text
+    said = controller.checked(controller.post(controller.body(f"a, {value.split()[0] if value.strip() else 'b'}")))
+    assert "separators" in said["asked"]
+
+
+@pytest.mark.parametrize("model", ["a b", "a_b", "\u00e9", 'a"b', "a\nb", "\udcff"])
+def test_a_receipt_is_named_after_its_model_whatever_that_is_called(model):
+    header = receipt_file(model, "7")["Content-Disposition"]
+    assert header.isascii()
+    assert header.isprintable()
+    assert header.startswith('attachment; filename="receipt-')
+    exact = unquote(header.partition("filename*=UTF-8''")[2])
+    assert exact == f"receipt-{model}-7.json".replace("\udcff", "?")
 
 
 def test_the_first_version_has_its_routes_and_headers(site):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 WIDTH, HEIGHT = 640, 160
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 12, 12, 26
@@ -62,3 +63,11 @@ def _round_up(value: float) -> float:
             if factor * step >= max(2.0, value):
                 return float(factor * step)
         step *= 10
+
+
+def history_charts(hours: Sequence[Any], names: Sequence[str]) -> list[tuple[str, Chart]]:
+    """The charts of the overview with their titles: rows stored in each model, and requests settled."""
+    labels = [hour.start.replace("T", " ").removesuffix("Z") for hour in hours]
+    drawn = [(f"Rows stored, {name}", line([hour.rows.get(name, 0) for hour in hours], labels)) for name in names]
+    drawn.append(("Requests settled", line([hour.settled for hour in hours], labels)))
+    return [(title, chart) for title, chart in drawn if chart is not None]

@@ -22,15 +22,17 @@ from starlette.concurrency import run_in_threadpool
 
 from erasable.audit.keys import PublicKey
 from erasable.audit.receipts import check_receipt
+from erasable.core.spelling import told_spelling
 from erasable.errors import ErasableError
 from erasable.service.entries import Entry, State
 from erasable.service.health import Health
-from erasable.service.http.charts import HEIGHT, WIDTH, Chart, line
+from erasable.service.http.charts import HEIGHT, WIDTH, history_charts
 from erasable.service.http.configuration import Configuration
+from erasable.service.http.confirming import told_of
 from erasable.service.http.guard import Guard
 from erasable.service.http.history import History
 from erasable.service.http.opendsr import moment
-from erasable.service.http.own import Filed, checked, filed, model_state
+from erasable.service.http.own import Filed, checked, filed, model_state, receipt_file
 from erasable.service.http.problems import Refused, refusal_of
 from erasable.service.http.sessions import COOKIE, SECONDS, Session, Sessions
 from erasable.service.service import ErasureService
@@ -123,7 +125,7 @@ def add_routes(
                 for name, path in files.items()
             ]
             hours = await run_in_threadpool(history.hours)
-            values["charts"] = _charts(hours, list(files))
+            values["charts"] = history_charts(hours, list(files))
         return page(
             "overview.html", **common, **values, width=WIDTH, height=HEIGHT, recent=_listed(entries[-5:], token)
         )
@@ -153,10 +155,16 @@ def add_routes(
             kind: Any = told.get("kind", "erasure")
             if kind not in ("erasure", "access"):
                 raise Refused(400, "a request is an erasure or an access.")
-            value = told.get("value", "").strip()
-            if not value:
+            if not (value := told.get("value", "")):
                 raise Refused(400, "say who asks: the identity is empty.")
             identity = service.identity(told.get("type", ""), told.get("format", "raw"), value)
+            if (step := told.get("step")) != "file":
+                stored = None
+                if step == "look up" and token.audits:
+                    found = await run_in_threadpool(service.look_up, [identity])
+                    stored = {name: len(rows.rows) for name, rows in found.items()}
+                given = {"kind": kind, "type": told["type"], "format": identity.format, "stored": stored}
+                return page("confirm.html", **shared(request, session, token), **given, **told_of(identity))
             await run_in_threadpool(service.accept, request_id, kind, [identity], request_id.encode(), (), token.name)
         except (ErasableError, Refused) as error:
             refused = refusal_of(error)
@@ -176,6 +184,8 @@ def add_routes(
             entry=filed(entry, audits=token.audits),
             **_way(entry, token),
             receipts=sorted(receipts or ()),
+            spelling=told_spelling(entry.spelling),
+            separated=entry.asked is not None and "separators" in entry.asked.kinds,
         )
 
     @router.post("/requests/{request_id}/cancel")
@@ -196,8 +206,7 @@ def add_routes(
         found = await run_in_threadpool(service.receipts, request_id, whose(request, token))
         if not found or model not in found:
             raise Refused(404, "there is no such receipt, or not yet.")
-        named = {"Content-Disposition": f'attachment; filename="receipt-{request_id}.json"'}
-        return Response(found[model], headers=named, media_type="application/json")
+        return Response(found[model], headers=receipt_file(model, request_id), media_type="application/json")
 
     @router.get("/requests/{request_id}/stored")
     async def stored(request: Request, request_id: str) -> Response:
@@ -240,6 +249,9 @@ def add_routes(
         now = {name: await run_in_threadpool(service.digest, name) for name in files} if token.audits else {}
         result = {
             "request_id": found.request_id,
+            "model": found.model,
+            "asked": None if found.asked is None else str(found.asked),
+            "spelling": None if found.normalisation is None else told_spelling(found.normalisation),
             "requested": moment(found.requested_at),
             "completed": moment(found.completed_at),
             "digest": found.state_after,
@@ -365,13 +377,6 @@ def _when(entry: Entry) -> str | None:
 def _listed(entries: list[Entry], token: Token) -> list[Filed]:
     """Requests for a page, the newest first."""
     return [filed(entry, audits=token.audits) for entry in reversed(entries)]
-
-
-def _charts(hours: list[Any], names: list[str]) -> list[tuple[str, Chart]]:
-    labels = [hour.start.replace("T", " ").removesuffix("Z") for hour in hours]
-    drawn = [(f"Rows stored, {name}", line([hour.rows.get(name, 0) for hour in hours], labels)) for name in names]
-    drawn.append(("Requests settled", line([hour.settled for hour in hours], labels)))
-    return [(title, chart) for title, chart in drawn if chart is not None]
 
 
 def _forecast(model: Path) -> dict[str, Any] | None:

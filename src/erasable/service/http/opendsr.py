@@ -10,6 +10,7 @@ Source: the frozen specification ``opengdpr/OpenDSR``. Where it does not agree w
 - ``results_count`` is never given: it would say whether somebody was in the core set.
 - Whose a request is, it does not say: that of the controller that filed it (``controller_id``, the name of the token).
   For others there is none of this id, and they may use it for one of their own.
+- It has no field for what a request was understood as: ``asked`` describes its identities roughly, and names nobody.
 - Version 1 (OpenGDPR) has its routes, ``/v1/opengdpr_requests``, and its headers, beside those of version 2.
 """
 
@@ -64,23 +65,25 @@ class DataSubjectRequest(BaseModel):
 
 
 class Accepted(BaseModel):
-    """Section 7.3."""
+    """Section 7.3, and the shape of the request: ``asked``."""
 
     controller_id: str
     expected_completion_time: str
     received_time: str
     encoded_request: str
     subject_request_id: str
+    asked: str
 
 
 class Status(BaseModel):
-    """Section 8.3."""
+    """Section 8.3, and the shape of the request: ``asked``."""
 
     controller_id: str
     expected_completion_time: str
     subject_request_id: str
     request_status: Literal["pending", "in_progress", "completed", "cancelled"]
     api_version: str
+    asked: str | None = None
     results_url: str | None = None
 
 
@@ -153,6 +156,8 @@ def status_of(entry: Entry, url: str) -> dict[str, Any]:
         "request_status": entry.state.value,
         "api_version": VERSION,
     }
+    if entry.asked is not None:
+        body["asked"] = str(entry.asked)
     if entry.state is State.COMPLETED:
         body["results_url"] = f"{url}/v1/{'receipts' if entry.kind == 'erasure' else 'access'}/{entry.request_id}"
     return body
@@ -225,6 +230,7 @@ def add_routes(
                 "received_time": moment(entry.received),
                 "encoded_request": base64.b64encode(body).decode(),  # owed to the caller, kept nowhere
                 "subject_request_id": entry.request_id,
+                "asked": str(entry.asked),
             }
             return signed(answer, 201)
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterable, AsyncIterator, Callable
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import quote
 
 from anyio import CapacityLimiter
 from fastapi import APIRouter, Depends, FastAPI, Query, Request
@@ -77,6 +79,7 @@ class Filed(BaseModel):
     received: str
     expected: str
     settled: str | None
+    asked: str | None
     receipts: list[str]
     receipts_owed: int
 
@@ -143,9 +146,17 @@ def filed(entry: Entry, *, audits: bool) -> Filed:
         received=moment(entry.received),
         expected=moment(entry.expected),
         settled=_maybe(entry.settled),
+        asked=None if entry.asked is None else str(entry.asked),
         receipts=sorted(entry.receipts) if audits else [],
         receipts_owed=len(set(entry.models) - entry.receipts) if audits else 0,
     )
+
+
+def receipt_file(model: str, request_id: str) -> dict[str, str]:
+    """The header that gives a downloaded receipt a file name of its own, with the model and the request in it."""
+    name = f"receipt-{model}-{request_id}.json"
+    plain, exact = re.sub(r"[^A-Za-z0-9._-]", "_", name), quote(name, safe="", errors="replace")
+    return {"Content-Disposition": f"attachment; filename=\"{plain}\"; filename*=UTF-8''{exact}"}
 
 
 def add_routes(app: FastAPI, service: ErasureService, guard: Guard, metrics: Metrics, limits: Configuration) -> None:
@@ -237,8 +248,7 @@ def add_routes(app: FastAPI, service: ErasureService, guard: Guard, metrics: Met
             return Response(status_code=202, headers={"Retry-After": "1"})
         if model not in found:
             raise Refused(404, "this erasure has no receipt of such a model.")
-        shown = {"Content-Disposition": f'attachment; filename="receipt-{request_id}.json"'}
-        return Response(found[model], headers=shown, media_type="application/json")
+        return Response(found[model], headers=receipt_file(model, request_id), media_type="application/json")
 
     @router.get("/v1/access/{request_id}")
     async def access(request_id: RequestId, controller: Name = None, caller: Token = auditor) -> dict[str, Any]:
