@@ -207,6 +207,22 @@ def test_bodies_that_are_none_are_refused(site, raw):
     assert answer.json()["error"]["errors"]
 
 
+@pytest.mark.parametrize("at", ["", '"subject_identities": [{', '"extensions": {"e.example": {'])
+def test_a_body_with_a_key_twice_is_refused(site, at):
+    """Whoever looks at it on its way may take the first one, and the service the last."""
+    controller = Controller(site.as_("erase"))
+    body = controller.body("canary@example.org") | {"extensions": {"e.example": {"identity_value": "a"}}}
+    text = json.dumps(body)
+    key, value = ("subject_request_type", "access") if not at else ("identity_value", "canary")
+    assert site.as_("erase").post("/v2/requests", content=text).status_code == 201
+    doubled = text.replace(at or "{", f'{at or "{"}"{key}": "{value}", ', 1)
+    assert json.loads(doubled) == body
+    answer = site.as_("erase").post("/v2/requests", content=doubled)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, 400)
+    assert "twice" in answer.text
+    assert "canary" not in answer.text
+
+
 def test_a_body_that_is_too_long_is_refused(site):
     answer = site.as_("erase").post("/v2/requests", content=b"x" * (2**20 + 1))
     assert answer.status_code == answer.json()["error"]["code"] == 413

@@ -218,6 +218,11 @@ def test_the_description_matches_the_service(site):
     assert len(X) == len(Y)
 
 
+@pytest.mark.parametrize("twice", ['"label": "no", ', '"a": 2.0, '])
+def test_a_row_with_a_key_twice_is_refused(site, twice):
+    assert learn(site, lines(0, 1).replace("{", "{" + twice)).status_code == 400
+
+
 def test_settled_requests_can_be_purged(site):
     http, request_id = site.as_("all"), str(uuid.uuid4())
     who = site.service.identity("email", "raw", "nobody@example.org")

@@ -13,7 +13,7 @@ from erasable.errors import ErasableError, InputError
 from erasable.schemas import Schema
 from erasable.service.beside import Parcel
 from erasable.service.http.problems import Refused
-from erasable.service.http.tables import no_constant
+from erasable.service.http.tables import no_constant, unique_keys
 from erasable.service.http.unpacking import check_unpacked, is_arrow
 from erasable.tables import stream_table
 
@@ -93,7 +93,7 @@ def _arrow_of_lines(body: bytes, most_cells: int, most_rows: int, progress: Call
                 progress()
             if not line.isspace():
                 _few(len(objects) + 1, most_rows)
-                objects.append(json.loads(line, parse_constant=no_constant))
+                objects.append(json.loads(line, parse_constant=no_constant, object_pairs_hook=unique_keys))
         if any(not isinstance(one, dict) or not one.keys() <= objects[0].keys() for one in objects):
             raise ValueError("other keys than the first line")
         if len(objects[0]) * len(objects) > most_cells:  # also of lines that lack most of them

@@ -31,6 +31,7 @@ from erasable.service.entries import Entry, State
 from erasable.service.http.guard import Guard, caller_of
 from erasable.service.http.problems import Refused
 from erasable.service.http.signing import Signer
+from erasable.service.http.tables import unique_keys
 from erasable.service.service import ErasureService
 from erasable.service.tokens import Token
 
@@ -215,6 +216,10 @@ def add_routes(
         body = await request.body()
         if len(body) > _LONGEST_BODY:
             raise Refused(413, f"a request may have {_LONGEST_BODY:,} bytes.")
+        try:
+            json.loads(body, object_pairs_hook=unique_keys)
+        except (ValueError, RecursionError):
+            raise Refused(400, "body: is not JSON, or has a key twice") from None
         asked = DataSubjectRequest.model_validate_json(body)
         identities = [
             service.identity(one.identity_type, one.identity_format, one.identity_value)

@@ -75,6 +75,14 @@ def no_constant(name: str) -> Any:
     raise ValueError(name)
 
 
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """For ``json.loads``: an object with a key that occurs twice is refused, since readers take one or the other."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError
+    return found
+
+
 def table_of_csv(text: str) -> Table:
     """CSV text with a line of names; cells that are numbers are numbers, empty ones are missing."""
     try:
