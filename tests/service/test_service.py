@@ -641,8 +641,11 @@ def test_who_waits_long_is_told_that_it_is_in_progress_and_a_silent_host_holds_u
 @pytest.mark.parametrize(
     ("url", "allowed"),
     [
-        ("https://c.example/a", True), ("HTTPS://C.EXAMPLE/a", True), ("https://c.example:8443/a?b=c", True),
-        ("http://localhost:9/a", True), ("http://[::1]:9/a", True),
+        ("https://c.example/a", True), ("HTTPS://C.EXAMPLE/a", True), ("https://c.example:443/a?b=c", True),
+        ("https://d.example:8443/a?b=c", True), ("http://localhost:9/a", True), ("http://[::1]:9/a", True),
+        ("https://c.example:8443/a", False), ("https://d.example/a", False), ("https://d.example:443/a", False),
+        ("http://localhost/a", False), ("http://localhost:80/a", False), ("http://localhost:99/a", False),
+        ("http://[::1]/a", False), ("https://127.0.0.1/a", False), ("https://[::2]/a", True),
         ("http://c.example/a", False), ("https://c.example./a", False), ("https://x@c.example/a", False),
         ("https://c.example@evil.example/a", False), ("https://c.example:x@evil.example/", False),
         ("https://c.example\\@evil.example/", False), ("https://evil.example#@c.example/", False),
@@ -653,8 +656,16 @@ def test_who_waits_long_is_told_that_it_is_in_progress_and_a_silent_host_holds_u
     ],
 )  # fmt: skip
 def test_callbacks_go_to_hosts_that_are_named_however_they_are_spelt(opened, url, allowed):
-    service = opened(settings=Settings(callback_hosts=frozenset({"c.example", "localhost", "::1"})))
+    service = opened(
+        settings=Settings(callback_hosts=frozenset({"c.example", "d.example:8443", "localhost:9", "[::1]:9", "::2"}))
+    )
     assert service.worker.is_allowed(url) is allowed
+
+
+@pytest.mark.parametrize("name", ["", "https://c.example", "c.example:x", "c.example:0", "c.example/a", "[::1", ":443"])
+def test_names_of_hosts_that_are_none_are_refused(name):
+    with pytest.raises(ConfigurationError, match="callback_hosts"):
+        Settings(callback_hosts=frozenset({name}))
 
 
 def test_what_was_accepted_resumes_and_a_lost_receipt_is_issued_again(opened, models):

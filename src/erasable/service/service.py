@@ -305,7 +305,9 @@ class ErasureService:
         if not self._open:
             raise BusyError("the service is stopping and takes no more requests: try again later.")
         if not all(map(self.worker.is_allowed, callbacks)):
-            raise ConfigurationError("callbacks go only to hosts that the operator allows (callback_hosts), by HTTPS.")
+            raise ConfigurationError(
+                "callbacks go only to hosts and ports that the operator allows (callback_hosts), by HTTPS."
+            )
         return ledger.accept(request_id, kind, tuple(identities), body, callbacks, controller)
 
     def entry(self, request_id: str, controller: str = "", *, others: bool = True) -> Entry:

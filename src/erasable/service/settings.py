@@ -6,12 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Literal
+from urllib.parse import urlsplit
 
 from erasable.core.spelling import Spelling, read_spelling
 from erasable.errors import ConfigurationError, InputError
 
 #: What an identity names: one row, or somebody who may have many.
 Role = Literal["id", "subject"]
+
+_HTTPS = 443
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,7 @@ class Settings:
     promise : timedelta
         From when a request is received to its expected completion. One that is overdue shows in the health.
     callback_hosts : frozenset of str
-        Hosts that callbacks may go to. None unless named.
+        Hosts that callbacks may go to, each with its port, such as ``c.example:8443``; 443 where none is named.
     callback_tries : int
         How often a callback is tried; the pause doubles from one second up to an hour.
     access_for : timedelta
@@ -62,9 +65,22 @@ class Settings:
     def __post_init__(self) -> None:
         if not self.tick > 0 or self.queue < 1 or self.callback_tries < 1:
             raise ConfigurationError("tick must be positive, queue and callback_tries at least 1.")
+        for name in self.callback_hosts:
+            try:
+                host, _ = _host_and_port(name)
+            except ValueError:
+                host = None
+            if not host:
+                raise ConfigurationError(
+                    "callback_hosts must be names of hosts, each with its port or without, such as c.example:8443."
+                )
         if not self.identity_types or set(self.identity_types.values()) - {"id", "subject"}:
             raise ConfigurationError('identity_types must name at least one type, each as "id" or "subject".')
         object.__setattr__(self, "identity", read_spelling(self.identity, "identity"))
+
+    def allows_callbacks_to(self, host: str | None, port: int) -> bool:
+        """Whether callbacks may go to this port of this host."""
+        return (host, port) in map(_host_and_port, self.callback_hosts)
 
     def role_of(self, identity_type: str) -> Role:
         """What identities of a type name.
@@ -79,3 +95,11 @@ class Settings:
             known = ", ".join(sorted(self.identity_types))
             raise InputError(f"identities of this type are not known here; known are {known}.")
         return role
+
+
+def _host_and_port(name: str) -> tuple[str | None, int]:
+    """Of an entry of ``callback_hosts``; a plain IPv6 address has no port."""
+    parts = urlsplit(f"//[{name}]" if name.count(":") > 1 and "[" not in name else f"//{name}")
+    if f"//{parts.netloc}" != parts.geturl() or parts.port == 0:
+        raise ValueError
+    return parts.hostname, parts.port or _HTTPS

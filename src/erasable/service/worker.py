@@ -306,15 +306,16 @@ class Worker:
         return True
 
     def is_allowed(self, url: str) -> bool:
-        """Whether callbacks may go there: to a host that the settings name, without a password, by HTTPS.
+        """Whether callbacks may go there: to a host and port that the settings name, without a password, by HTTPS.
 
         By HTTP only to this machine, which a program beside the service may listen at.
         """
         try:
             parts = urlsplit(url)
-            known = parts.hostname in self._settings.callback_hosts and parts.port != 0
+            port = (443 if parts.scheme == "https" else 80) if parts.port is None else parts.port
         except ValueError:
             return False
+        known = self._settings.allows_callbacks_to(parts.hostname, port)
         safe = parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _THIS_MACHINE)
         return known and safe and parts.username is None and url.isascii() and url.isprintable()
 
