@@ -222,11 +222,17 @@ def test_forms_are_those_of_this_site_and_of_this_session(site, signed_in):
         ({"form": ""}, {}),
         ({}, {"Sec-Fetch-Site": "cross-site"}),
         ({}, {"Sec-Fetch-Site": "same-site"}),
+        ({}, {"Origin": "https://evil.example"}),
+        ({}, {"Origin": "null"}),
+        ({}, {"Origin": "https://erasable.example.evil.example", "Sec-Fetch-Site": "same-origin"}),
     ):
         assert signed_in.post("/requests", data=sent | change, headers=headers).status_code == 403
     fixed = {"Cookie": "erasable_session=chosen-by-somebody-else"}
     token = {"token": site.tokens["all"]}
-    assert site.plain.post("/login", data=token, headers={"Sec-Fetch-Site": "cross-site"}).status_code == 403
+    for headers in ({"Sec-Fetch-Site": "cross-site"}, {"Origin": "https://evil.example"}, {"Origin": "null"}):
+        assert site.plain.post("/login", data=token, headers=headers).status_code == 403
+    for origin in (site.configuration.url, site.base):
+        assert site.plain.post("/login", data=token, headers={"Origin": origin}).status_code == 303
     answer = site.plain.post("/login", data=token, headers=fixed)
     assert "chosen" not in answer.headers["set-cookie"]
 

@@ -74,7 +74,9 @@ def add_routes(
 
     async def form_of(request: Request, session: Session | None) -> Mapping[str, str]:
         """The fields of a form that this service made; ``Refused`` where another site sent it."""
-        if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        own = configuration.url, *(f"{scheme}://{request.headers.get('host', '')}" for scheme in ("http", "https"))
+        fetched = request.headers.get("sec-fetch-site", "same-origin")
+        if fetched not in ("same-origin", "none") or request.headers.get("origin", own[0]) not in own:
             raise Refused(403, "this form was sent by a page of another site.")
         async with request.form(max_files=1, max_fields=16, max_part_size=_FORM_BYTES) as sent:
             told: dict[str, str] = {}
