@@ -185,6 +185,7 @@ def test_after_a_restore_and_a_start_nothing_is_signed_until_the_list_was_replay
 @pytest.fixture
 def files(tmp_path, monkeypatch, listed):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "operator.key").touch(0o600)
     (tmp_path / "operator.key").write_bytes(KEY + b"\n")
     saved(tmp_path / "m.erasable")
     listed.add([Identity("subject", "raw", "person-3"), Identity("id", "raw", "new-1")], NOW)
@@ -219,6 +220,9 @@ def test_the_commands_say_what_is_missing(files, capsys):
     (files / "short.key").write_text("short")
     assert run(["replay", "m.erasable", "--list", "suppressed.list", "--key", "short.key"]) == 2
     (files / "another.key").write_bytes(b"x" * 32)
+    assert run(["replay", "m.erasable", "--list", "suppressed.list", "--key", "another.key"]) == 5
+    assert "chmod 600" in capsys.readouterr().err
+    (files / "another.key").chmod(0o600)
     assert run(["replay", "m.erasable", "--list", "suppressed.list", "--key", "another.key"]) == 2
     with pytest.raises(StoreError):
         read_key(files / "none")

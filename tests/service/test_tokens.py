@@ -10,7 +10,7 @@ import pytest
 
 from erasable.cli.app import run
 from erasable.errors import ConfigurationError, StateFormatError, StoreError
-from erasable.service.tokens import SCOPES, TokenFile, list_tokens, make_token, revoke_token
+from erasable.service.tokens import SCOPES, TokenFile, _parsed, list_tokens, make_token, revoke_token
 
 
 @pytest.fixture
@@ -85,6 +85,37 @@ def test_another_file_is_no_file_of_tokens(path, text):
         list_tokens(path)
     with pytest.raises(StateFormatError):
         TokenFile(path).scopes("x")
+
+
+def test_a_file_of_tokens_with_any_byte_damaged_is_refused(path):
+    make_token(path, "desk", ["erase", "audit"], expires=datetime(2030, 1, 1, tzinfo=UTC))
+    make_token(path, "app", ["predict"])
+    whole = path.read_bytes()
+    cut = [whole[:n] for n in range(len(whole))]
+    changed = [
+        whole[:i] + bytes([whole[i] ^ bit]) + whole[i + 1 :] for i in range(len(whole)) for bit in (1, 2, 32, 128)
+    ]
+    lines = whole.splitlines(keepends=True)
+    moved = [b"".join(lines[:i] + lines[i + 1 :]) for i in range(len(lines))]
+    moved += [b"".join(lines[:i] + 2 * lines[i : i + 1] + lines[i + 1 :]) for i in range(len(lines))]
+    for text in [*cut, *changed, *moved, whole + b"\n", whole.replace(b" ", b"")]:
+        with pytest.raises(StateFormatError):
+            _parsed(text, None)
+    assert [token.name for token in _parsed(whole, None)] == ["desk", "app"]
+
+
+def test_a_file_from_before_there_was_a_checksum_is_read_and_gets_one(path):
+    make_token(path, "desk", ["erase"])
+    old = json.loads(path.read_text())
+    del old["checksum"]
+    path.write_bytes(json.dumps(old, indent=1).encode() + b"\n")
+    assert [token.name for token in list_tokens(path)] == ["desk"]
+    path.write_text(json.dumps(old))
+    with pytest.raises(StateFormatError, match="damaged, or was edited"):
+        list_tokens(path)
+    path.write_bytes(json.dumps(old, indent=1).encode() + b"\n")
+    make_token(path, "app", ["predict"])
+    assert "checksum" in json.loads(path.read_text())
 
 
 def test_the_command_makes_lists_and_revokes(path, capsys):

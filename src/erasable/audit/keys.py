@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from erasable.errors import ConfigurationError, InputError, StoreError
-from erasable.store import Disk
+from erasable.store import Disk, check_private
 
 _LARGEST_FILE = 16_384  # an Ed25519 key in PEM takes a few hundred bytes
 _LONGEST_PASSPHRASE = 1000
@@ -280,14 +280,12 @@ def _read(path: Path) -> tuple[bytes, os.stat_result]:
 
 
 def _refuse_open_to_others(path: Path, facts: os.stat_result) -> None:
-    """As ssh does: a file of one's own is nobody else's, and one lent by another user may be open to a group."""
-    if os.name != "posix" or not stat.S_ISREG(facts.st_mode):
-        return
-    mode = stat.S_IMODE(facts.st_mode)
-    if mode & (0o077 if facts.st_uid == os.geteuid() else 0o007):
-        raise StoreError(
-            f"{path} has mode {mode:04o}, so others may read or change it, and whoever does can sign in your name: "
-            "take their rights away (chmod 600), and make a new key if they may have looked."
+    if stat.S_ISREG(facts.st_mode):  # not what a shell hands on as a pipe
+        check_private(
+            path,
+            facts,
+            "whoever does can sign in your name. Take their rights away (chmod 600), and make a new key if they may "
+            "have looked.",
         )
 
 

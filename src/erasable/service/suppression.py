@@ -12,6 +12,7 @@ import hashlib
 import hmac
 import os
 import pickle
+import stat
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ from erasable.operations.model_file import ModelFile
 from erasable.operations.requests import Request
 from erasable.service.identities import Identity, in_format
 from erasable.service.settings import Role
-from erasable.store import Journal, read_journal
+from erasable.store import Journal, check_private, read_journal
 
 _SHORTEST_KEY, _LONGEST_KEY = 16, 4096  # bytes
 
@@ -40,12 +41,13 @@ def read_key(path: str | os.PathLike[str]) -> bytes:
     Raises
     ------
     StoreError
+        When it cannot be read, or others may read or change it.
     InputError
         When it is too short to be a secret.
     """
     try:
         with open(path, "rb") as file:
-            key = file.read(_LONGEST_KEY + 1).rstrip(b"\r\n")
+            key, facts = file.read(_LONGEST_KEY + 1).rstrip(b"\r\n"), os.fstat(file.fileno())
     except OSError as error:
         raise StoreError(f"could not read {os.fspath(path)!s}: {error.strerror}.") from error
     if not _SHORTEST_KEY <= len(key) <= _LONGEST_KEY:
@@ -53,6 +55,8 @@ def read_key(path: str | os.PathLike[str]) -> bytes:
             f"the operator's key must have {_SHORTEST_KEY} to {_LONGEST_KEY:,} bytes: make one with "
             "openssl rand -hex 32."
         )
+    if stat.S_ISREG(facts.st_mode):
+        check_private(path, facts, "whoever does can forge the ledger. Take their rights away (chmod 600).")
     return key
 
 

@@ -1,6 +1,7 @@
 """Bearer tokens: shown once when they are made, and kept as hashes.
 
-A token has 256 random bits, so a plain SHA-256 of it can be kept: there is nothing to guess.
+A token has 256 random bits, so a plain SHA-256 of it can be kept: there is nothing to guess. The file has one form for
+its tokens, and a checksum: one that is damaged, or was edited, is refused as a whole.
 """
 
 from __future__ import annotations
@@ -162,8 +163,8 @@ def _hash(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _text(tokens: list[Token]) -> bytes:
-    listed = [
+def _text(tokens: list[Token], *, checked: bool = True) -> bytes:
+    listed: Any = [
         {
             "name": token.name,
             "scopes": token.scopes,
@@ -173,14 +174,21 @@ def _text(tokens: list[Token]) -> bytes:
         }
         for token in tokens
     ]
-    return json.dumps({"tokens": listed}, indent=1).encode() + b"\n"
+    checksum = {"checksum": _hash(json.dumps(listed))} if checked else {}
+    return json.dumps({"tokens": listed, **checksum}, indent=1).encode() + b"\n"
 
 
 def _parsed(head: bytes, _: Any) -> list[Token]:
     try:
-        return [_token(found) for found in json.loads(head)["tokens"]]
+        tokens = [_token(found) for found in json.loads(head)["tokens"]]
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
         raise StateFormatError("this is no file of tokens: erasable token make writes one.") from None
+    if head not in (_text(tokens), _text(tokens, checked=False)):  # the latter is from before there was a checksum
+        raise StateFormatError(
+            "this file of tokens is damaged, or was edited by hand: put a copy of it back, or move it away and make "
+            "the tokens anew."
+        )
+    return tokens
 
 
 def _token(found: dict[str, Any]) -> Token:

@@ -15,7 +15,7 @@ the overwriting leaves the old blocks without a name. On Windows models can be r
 
 from __future__ import annotations
 
-from erasable.store._access import check_mode
+from erasable.store._access import check_mode, check_private
 from erasable.store._appending import Journal, Record, read_journal, read_record, rewrite_journal
 from erasable.store._disk import REAL_DISK, Disk
 from erasable.store._erasing import PartsOf
@@ -40,6 +40,7 @@ __all__ = [
     "SideFiles",
     "Writer",
     "check_mode",
+    "check_private",
     "check_timeout",
     "doubt_about_blocks",
     "locked",

@@ -50,6 +50,28 @@ def check_mode(mode: int | None) -> None:
         )
 
 
+def check_private(path: str | os.PathLike[str], facts: os.stat_result, harm: str, *, refused: int = 0o077) -> None:
+    """Refuse a file or folder that others may use, as ssh does; one lent by another user may be open to a group.
+
+    Parameters
+    ----------
+    path : str or path
+    facts : os.stat_result
+    harm : str
+        What whoever may use it could do, and what to do about it, for the message.
+    refused : int
+        The permissions that nobody else may have: all of them, or only to write.
+
+    Raises
+    ------
+    StoreError
+    """
+    mode = stat.S_IMODE(facts.st_mode)
+    if os.name == "posix" and mode & refused & (0o077 if facts.st_uid == os.geteuid() else 0o007):
+        may = "read or change" if refused & 0o044 else "change"
+        raise refusal(f"{os.fspath(path)} has mode {mode:04o}, so others may {may} it: {harm}", errno.EPERM)
+
+
 def for_part(rights: int) -> int:
     """Of a part: those of the head."""
     return rights

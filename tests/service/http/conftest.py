@@ -66,6 +66,7 @@ def rsa_files(tmp_path_factory):
     (folder / "cert.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
     pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     (folder / "key.pem").write_bytes(pem)
+    (folder / "key.pem").chmod(0o600)
     return folder / "cert.pem", folder / "key.pem"
 
 

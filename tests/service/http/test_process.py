@@ -23,7 +23,7 @@ import pytest
 import yaml
 
 from erasable import ErasableClassifier, load
-from erasable.errors import ConfigurationError
+from erasable.errors import ConfigurationError, StoreError
 from erasable.service.entries import Entry, State
 from erasable.service.http.configuration import Configuration, read_configuration
 from erasable.service.http.server import callbacks, made_of, serve
@@ -137,6 +137,47 @@ def test_what_cannot_be_served_is_refused_and_nothing_is_made(tmp_path, given):
     with pytest.raises(ConfigurationError):
         serve(Configuration((tmp_path / given,), tmp_path / "deep" / "service"))
     assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "refused"),
+    [
+        ("service/operator.key", 0o644, True),
+        ("service/operator.key", 0o660, True),
+        ("service/receipts.pem", 0o640, True),
+        ("service/tokens.json", 0o666, True),
+        ("service/tokens.json", 0o640, True),
+        ("opendsr.key", 0o644, True),
+        ("service", 0o777, True),
+        ("service", 0o1777, True),
+        ("service/requests", 0o777, True),
+        ("m.erasable", 0o666, True),
+        (".", 0o777, True),
+        (".", 0o1777, False),
+        ("service", 0o775, False),
+        ("m.erasable", 0o644, False),
+    ],
+)
+def test_files_that_others_may_use_are_refused_or_warned_of(tmp_path, rsa_files, caplog, name, mode, refused):
+    ErasableClassifier().fit(X, Y).save(tmp_path / "m.erasable")
+    shutil.copy(rsa_files[1], tmp_path / "opendsr.key")
+    (tmp_path / "opendsr.key").chmod(0o600)
+    keys = {"opendsr_certificate": rsa_files[0], "opendsr_key": tmp_path / "opendsr.key"}
+    configuration = Configuration(
+        (tmp_path / "m.erasable",), tmp_path / "service", processor_domain="erasable.example", **keys
+    )
+    made_of(configuration)
+    make_token(tmp_path / "service" / "tokens.json", "all", ["audit"])
+    (tmp_path / "service" / "requests").mkdir(mode=0o700)
+    made_of(configuration)
+    assert not caplog.records
+    (tmp_path / name).chmod(mode)
+    if refused:
+        with pytest.raises(StoreError, match=f"has mode {mode:04o}.*[Tt]ake their rights away"):
+            made_of(configuration)
+    else:
+        made_of(configuration)
+        assert f"{mode:04o}" in caplog.text
 
 
 def test_it_does_not_speak_to_the_world_in_the_clear(tmp_path):

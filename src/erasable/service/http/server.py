@@ -9,8 +9,9 @@ import logging
 import os
 import secrets
 import signal
+import stat
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ from erasable.service.http.signing import Signer
 from erasable.service.service import ErasureService
 from erasable.service.suppression import SuppressionList, read_key
 from erasable.service.tokens import TokenFile
+from erasable.store import check_private
 
 log = logging.getLogger("erasable.service")
 TOKENS = "tokens.json"
@@ -74,6 +76,7 @@ def made_of(configuration: Configuration) -> tuple[ErasureService, TokenFile, Si
     models = configuration.model_files()
     if wrong := [str(path) for path in models.values() if checksum_at(path) is None]:
         raise ConfigurationError(f"{wrong[0]} is no model, or cannot be read: name a file that erasable has written.")
+    _refuse_open_to_others(configuration, models.values())
     folder = configuration.folder  # nothing is made before this line
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     operator = _operator_key(configuration.operator_key or folder / "operator.key")
@@ -159,6 +162,23 @@ def _refuse_in_the_clear(configuration: Configuration) -> None:
             "tokens and identities would cross the network in the clear: give tls_certificate and tls_key, or, behind "
             "a proxy that speaks TLS, public_url."
         )
+
+
+def _refuse_open_to_others(configuration: Configuration, models: Collection[Path]) -> None:
+    """Refuse files that others may use so as to get in or to change what is served; keys refuse when they are read."""
+    folder = configuration.folder
+    secret = "whoever does can get in, or be taken for this service. Take their rights away (chmod 600)."
+    for path in (folder / TOKENS, configuration.tls_key, configuration.opendsr_key):
+        if path is not None and path.exists():
+            check_private(path, path.stat(), secret)
+    served = "whoever does decides what is served and signed. Take their rights away (chmod go-w)."
+    for path in (folder, folder / "requests", *models, *{model.absolute().parent for model in models}):
+        if path.exists():
+            facts = path.stat()
+            sticky = path.is_dir() and facts.st_mode & stat.S_ISVTX and path not in (folder, folder / "requests")
+            check_private(path, facts, served, refused=0 if sticky else 0o002)
+            if stat.S_IMODE(facts.st_mode) & (0o020 if path.is_dir() else 0o064):
+                log.warning("%s has mode %04o: others may read or change it.", path, stat.S_IMODE(facts.st_mode))
 
 
 def _operator_key(path: Path) -> bytes:
