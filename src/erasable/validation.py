@@ -12,6 +12,7 @@ import numbers
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from decimal import Decimal
+from difflib import get_close_matches
 from itertools import chain
 from typing import Any, TypeVar
 
@@ -118,6 +119,20 @@ def text(value: Any, name: str) -> str:
     if not isinstance(value, str):
         raise ConfigurationError(f"{name} must be text; got {type(value).__name__}.")
     return str(value)
+
+
+def did_you_mean(absent: Iterable[str], names: Sequence[str], otherwise: str = "") -> str:
+    """The names that are nearest to those that are absent, as a question; ``otherwise`` where none is near.
+
+    Examples
+    --------
+    >>> from erasable.validation import did_you_mean
+    >>> did_you_mean(["survived", "Agee"], ["Survived", "Age", "Fare"])
+    "Did you mean 'Survived', 'Age'?"
+    """
+    small = {name.casefold(): name for name in names}
+    near = [small[found] for name in absent for found in get_close_matches(name.casefold(), small, 1)]
+    return f"Did you mean {', '.join(map(repr, dict.fromkeys(near)))}?" if near else otherwise
 
 
 def function(value: Any, name: str) -> Callable[..., Any]:

@@ -116,10 +116,60 @@ def test_several_files_and_other_separators(folder, capsys):
     assert run(["schema", "a.csv", "b.csv", "--sep", ";", "--check", "schema.toml", "--json"]) == 0
     assert said(capsys)["rows"] == 240
     assert run(["predict", "m.erasable", "b.csv", "--sep", ";", "-o", "p.csv"]) == 0
-    assert run(["learn", "a.csv", "--sep", ";", "--decimal", ",", *LEARN[:-1], "n.erasable", "--json"]) == 0
+    commas = ["--sep", ";", "--decimal", ",", "--json"]
+    for command in (["learn", "a.csv", *LEARN[:-1], "n.erasable"], ["schema", "a.csv", "--check", "schema.toml"]):
+        capsys.readouterr()
+        assert run([*command, *commas]) == 2
+        assert "'income' holds numbers with marks" in said(capsys)["error"]["message"]
+        assert run([*command, *commas, "--thousands", ""]) == 0
     capsys.readouterr()
-    assert run(["schema", "a.csv", "--check", "schema.toml", "--sep", ";", "--decimal", ",", "--json"]) == 0
+    assert run(["schema", "a.csv", "--check", "schema.toml", *commas, "--thousands", ""]) == 0
     assert said(capsys)["cells"]["income"]["unparsable"] > 80  # 12.34 is no number where decimals follow a comma
+
+
+def test_a_draft_without_a_label_says_how_to_draft_one(raw, capsys):
+    assert run(["schema", "raw.csv", "--k", "5", "-o", "schema.toml"]) == 0
+    *_, told, line = capsys.readouterr().out.splitlines()
+    assert "draft again" in told
+    assert shlex.split(line) == ["erasable", "schema", "raw.csv", "--label", "COLUMN", "-o", "schema.toml"]
+    assert run([*shlex.split(line)[1:4], OPTIONS[OPTIONS.index("--label") + 1], "-o", "schema.toml", "--k", "5"]) == 0
+    assert run(shlex.split(capsys.readouterr().out.splitlines()[-1])[1:]) == 0
+
+
+def test_of_a_wide_table_the_margins_that_tell_most_are_shown(folder, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    names = [f"f{j}" for j in range(40)]
+    lines = [",".join(str((i * (j + 1)) % 100) for j in range(40)) for i in range(200)]
+    Path("wide.csv").write_text("\n".join([",".join([*names, "label"]), *(f"{line},x" for line in lines)]) + "\n")
+    command = ["schema", "wide.csv", "--label", "label", "--k", "5", "-o", "wide.toml"]
+    assert run(command) == 0
+    shown = capsys.readouterr().out
+    assert len(shown.splitlines()) < 40
+    assert "10 columns whose entries stand least firmly, of 41; --json lists all." in shown
+    assert run([*command, "--json"]) == 0
+    margins = said(capsys)["margins"]
+    least = {
+        name: min(m["margin"] for m in margins if m["column"] == name and m["margin"] is not None) for name in names
+    }
+    rows = [line.split("│")[1].strip() for line in shown.splitlines() if line.startswith("│ f")]
+    assert len(rows) in (9, 10)  # the label may be one
+    assert max(least[name] for name in rows) <= min(least[name] for name in names if name not in rows)
+
+
+def test_a_table_without_names_is_learnt_once_they_are_given(folder, capsys):
+    Path("bare.csv").write_text("".join(f"r{i},{i % 7},{'ab'[i % 2]}\n" for i in range(100)))
+    refused = ["schema", "bare.csv", "-o", "s.toml"]
+    assert run(refused) == 2
+    assert "--no-header" in capsys.readouterr().err
+    assert not Path("s.toml").exists()
+    for names, roles in (["--columns", "row,x,kind"], ["row", "kind"]), (["--no-header"], ["column_1", "column_3"]):
+        assert run([*refused, *names, "--id", roles[0], "--label", roles[1], "--k", "5"]) == 0
+        line = shlex.split(capsys.readouterr().out.splitlines()[-1])[1:]
+        assert line[4 : 4 + len(names)] == names
+        Path("model.erasable").unlink(missing_ok=True)
+        assert run(line) == 0
+        assert run(["predict", "model.erasable", "bare.csv", *names, "-o", "p.csv"]) == 0
+        assert len(Path("p.csv").read_text().splitlines()) == 101
 
 
 def test_whether_a_table_fits(raw, capsys):

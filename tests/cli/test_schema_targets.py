@@ -205,9 +205,14 @@ def test_decimal_commas_are_the_same_table(folder, capsys, of):
 
 
 def test_points_that_are_no_decimal_points_are_no_numbers(folder, capsys):
-    """In a table with decimal commas 1.500 may be a thousand and a half: it is counted, not guessed."""
+    """In a table with decimal commas 1.500 may be a thousand and a half: it is refused or counted, not guessed."""
     text = "version = 1\n[columns.x]\nkind = 'number'\nrange = [0, 10]\n[columns.day]\nkind = 'date'\n"
     Path("s.toml").write_text(text + "parts = ['month']\norder = 'dmy'\n", encoding="utf-8")
     Path("t.csv").write_text('x;day\n1,5;31.12.2020\n1.500;1.2.2021\n ,5 ;1.2.2021\n3;1.2.2021\n"2,5e0";?\n')
-    assert run(["schema", "t.csv", "--check", "s.toml", "--sep", ";", "--decimal", ",", "--json"]) == 0
+    check = ["schema", "t.csv", "--check", "s.toml", "--sep", ";", "--decimal", ",", "--json"]
+    assert run(check) == 2
+    assert "'x' holds numbers with marks" in said(capsys)["error"]["message"]
+    assert run([*check, "--thousands", ""]) == 0
     assert said(capsys)["cells"] == {"x": {"unparsable": 1}, "day": {"missing": 1}}
+    assert run([*check, "--thousands", "."]) == 0
+    assert said(capsys)["cells"] == {"x": {"clipped": 1}, "day": {"missing": 1}}

@@ -14,7 +14,7 @@ import pytest
 import scipy.sparse as sp
 
 from erasable.errors import ConfigurationError, ErasableError, InputError, InputTypeError
-from erasable.tables import Table, load_table, stream_table
+from erasable.tables import Dialect, Table, load_table, read_keys, stream_table
 from erasable.tables.reading import read_or_refuse
 from tests.tables.cases import IDS, SECRET, SECRET_TEXT, SUBJECTS, N, X, Y, assert_same, refused
 
@@ -119,20 +119,120 @@ def test_a_row_index_is_no_feature(tmp_path):
 def test_a_csv_without_names_does_not_show_its_first_row(tmp_path):
     file = tmp_path / "bare.csv"
     file.write_text(f"{SECRET_TEXT},{SECRET},yes\nx,1.5,no\n")
-    with refused(InputError, "no column 'label'", "column 0, column 1", "first line"):
+    with refused(InputError, "first line looks like a row", "columns=", "header=False", "header=True"):
         load_table(file)
+    with refused(InputError, "no column 'label'", "column 0, column 1", "first line"):
+        load_table(file, dialect=Dialect(header=True))
     with refused(InputTypeError, "column 0 must be numeric"):
         load_table(file, label="yes")
+
+
+LIKE_ROWS = {
+    "numbers": "39,State-gov,77516\n50,Private,83311\n",
+    "a decimal number": "x,7.25\ny,8.5\n",
+    "a category that comes again": f"{SECRET_TEXT},male\nOwen,female\nBraund,male\n",
+    "cells that are the same": f"{SECRET_TEXT},no,no\nx,yes,no\n",
+    "ids": "r-0,some words\nr-1,others\nr-22,more\n",
+    "dates": "2020-01-31,some words\n2020-02-01,others\n",
+}
+LIKE_NAMES = {
+    "names": "age,town\n39,Bern\n",
+    "numbered columns": "0,1,2,town\n1,0,2,Bern\n0,1,2,Oslo\n",
+    "years": "town,2019,2021\nBern,1,2\n",
+    "names with digits": "f0,f1\n0.5,1\n",
+    "no name": ",a\n0,1\n1,2\n",
+}
+
+
+def raw(file, **dialect):
+    with stream_table(file, label=None, labelled=False, raw=True, dialect=Dialect(**dialect)) as stream:
+        return stream.raw().to_pydict()
+
+
+@pytest.mark.parametrize("case", [*LIKE_ROWS, *LIKE_NAMES])
+def test_a_first_line_that_looks_like_a_row_is_refused_unless_the_caller_knows_better(tmp_path, case):
+    file, text = tmp_path / "bare.csv", {**LIKE_ROWS, **LIKE_NAMES}[case]
+    file.write_text(text)
+    lines = [line.split(",") for line in text.splitlines()]
+    if case in LIKE_ROWS:
+        with refused(InputError, "first line looks like a row", "columns=", "header=False", "header=True"):
+            raw(file)
+    elif case != "no name":  # which is refused for that
+        assert list(raw(file)) == lines[0]
+    names = ["first", "second", "third", "fourth"][: len(lines[0])]
+    wanted = [list(cells) for cells in zip(*lines, strict=True)]
+    assert [*raw(file, columns=names).items()] == [*zip(names, wanted, strict=True)]
+    assert [*raw(file, header=False).items()] == [(f"column_{j + 1}", cells) for j, cells in enumerate(wanted)]
+    if case not in ("cells that are the same", "no name"):
+        assert list(raw(file, header=True)) == lines[0]
+    with refused(InputError, "columns= has 5 names", f"{len(lines[0])} cells"):
+        raw(file, columns="abcde")
+
+
+def test_names_that_the_caller_gives_need_no_line_of_names(tmp_path):
+    file = tmp_path / "bare.csv"
+    file.write_text("".join(f"r{i},{i / 2},{i % 2}\n" for i in range(100_000)))
+    dialect = Dialect(columns=["id", "a", "label"])
+    table = load_table(file, id="id", dialect=dialect)
+    assert (table.X[:, 0] == np.arange(100_000) / 2).all()
+    assert table.ids[[0, -1]].tolist() == ["r0", "r99999"]
+    streamed = [*stream_table(file, id="id", dialect=dialect, block_bytes=2**16)]
+    assert [t for block in streamed for t in block.ids.tolist()] == table.ids.tolist()
+    for odd in ({"columns": ["a", "a"]}, {"columns": ["a", ""]}, {"columns": ["a"], "header": True}):
+        with refused(ConfigurationError, "columns= must name each column once"):
+            Dialect(**odd)
+
+
+@pytest.mark.parametrize("first", ["7", "customer-001", "ann"])
+def test_a_list_of_names_without_a_name_of_its_own_loses_nobody(tmp_path, first):
+    file = tmp_path / "leavers.csv"
+    file.write_text(f"{first}\ncustomer-002\n{'ann' if first == 'ann' else 'customer-17'}\n")
+    with refused(InputError, "leavers.csv", "looks like a key"):
+        read_keys(file)
+    file.write_text(f"who\n{first}\ncustomer-002\n")
+    assert read_keys(file) == [first, "customer-002"]
+
+
+ODD_NUMBERS = {
+    "thousands": ("1,234|2|12,345,678.5", {"thousands": ","}, "thousands= ',', or", [1234.0, 2.0, 12345678.5]),
+    "decimals": ("1,5|2|12,25", {"decimal": ",", "sep": "|"}, "decimal= ','", [1.5, 2.0, 12.25]),
+    "both": ("1.234,5|2|12.345.678", {"decimal": ",", "thousands": "."}, "decimal= ',' and thousands= '.'", None),
+    "spaces": ("1 234|2|12\u202f345.5", {"thousands": " "}, "thousands= ' '", [1234.0, 2.0, 12345.5]),
+    "Swiss": ("1'234|2|-12\u2019345.5", {"thousands": "'"}, 'thousands= "\'"', [1234.0, 2.0, -12345.5]),
+}
+
+
+@pytest.mark.parametrize("case", ODD_NUMBERS)
+@pytest.mark.parametrize("as_they_are", [False, True])
+def test_numbers_with_marks_are_read_or_refused(tmp_path, case, as_they_are):
+    cells, way, says, numbers = ODD_NUMBERS[case]
+    first = "row 1," if as_they_are else "1,00"
+    file, written = tmp_path / "odd.csv", cells.split("|")
+    file.write_text("id|a|label\n" + "".join(f"{first}{i}|{cell}|{i % 2}\n" for i, cell in enumerate(written)))
+    read = raw if as_they_are else lambda file, **dialect: load_table(file, id="id", dialect=Dialect(**dialect))
+    if case == "thousands":
+        says = "thousands= ','"
+    with refused(InputError, "'a'", says, "thousands= ''"):
+        read(file, sep="|")
+    found = read(file, **{"sep": "|", **way})
+    wanted = numbers or [1234.5, 2.0, 12345678.0]
+    if as_they_are:
+        assert [float(cell) for cell in found["a"]] == wanted
+        assert raw(file, sep="|", thousands="", columns=["id", "a", "b"])["a"][1:] == written
+    else:
+        assert found.X[:, 0].tolist() == wanted
+        assert found.ids.tolist() == ["1,000", "1,001", "1,002"]  # names stay as they are
 
 
 BAD_CSV = {
     "text after the first block": ("a,label\n" + "1,0\n" * 300_000 + f"{SECRET_TEXT},1\n", "'a' must be numeric"),
     "booleans after numbers": ("a,label\n" + "1,0\n" * 300_000 + "true,1\n", "'a' must be numeric"),
-    "a short line": (f"a,b,label\n1,2,3\n{SECRET},{SECRET_TEXT}\n", "3 in the first and 2 in another"),
-    "a long line": (f"a,b,label\n1,2,3\n{SECRET},{SECRET_TEXT},1,1\n", "3 in the first and 4 in another"),
+    "a short line": (f"a,b,label\n1,2,3\n{SECRET},{SECRET_TEXT}\n", "3 in the first and 2 in line 3"),
+    "a long line": (f"a,b,label\n1,2,3\n{SECRET},{SECRET_TEXT},1,1\n", "3 in the first and 4 in line 3"),
     "another separator": ("a;label\n1,5;0\n2,5;1\n", "sep="),
     "another separator, and quotes": ('a;b;label\n"x";y;0\n', "sep="),
-    "a short line late": ("a,label\n" + "1,0\n" * 300_000 + f"{SECRET_TEXT}\n", "different numbers of cells"),
+    "a short line late": ("a,label\n" + "1,0\n" * 300_000 + f"{SECRET_TEXT}\n", "2 in the first and 1 in line 300,002"),
+    "a short line after a cell of two lines": ('a,label\n"1\n",0\n1\n', "2 in the first and 1 in line 4"),
     "no line": ("\n\n", "bad.csv"),
     "only names": ("a,label", "bad.csv"),
     "only names and a line break": ("a,label\n", "no rows"),

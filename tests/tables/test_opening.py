@@ -91,8 +91,13 @@ def test_a_byte_order_mark_says_what_the_encoding_is(tmp_path, encoding, said):
 def test_other_encodings_have_to_be_named(tmp_path):
     (tmp_path / "t.csv").write_bytes(TEXT.encode("latin-1"))
     assert_same(load_table(tmp_path / "t.csv", id="id", dialect=Dialect(encoding="cp1252")), plain(tmp_path))
-    with refused(InputError, "t.csv"):
+    with refused(InputError, "t.csv is not text in UTF-8", "line 2", "encoding="):
         load_table(tmp_path / "t.csv", id="id")
+    with refused(InputError, "t.csv is not text in UTF-8", "line 2", "encoding="):
+        stream_table(tmp_path / "t.csv", label=None, labelled=False, raw=True)
+    (tmp_path / "late.csv").write_bytes(b"a,label\n" + b"1,0\n" * 300_000 + b"2,\xe9\n")
+    with refused(InputError, "late.csv is not text in UTF-8", "line 300,002"):
+        load_table(tmp_path / "late.csv")
     (tmp_path / "names.csv").write_bytes("größe,label\n1,0\n".encode("latin-1"))
     with refused(InputError, "names.csv", "encoding="):
         load_table(tmp_path / "names.csv")
@@ -129,7 +134,7 @@ def test_separators_and_decimals(tmp_path):
         assert_same(again, table)
     with refused(InputError, "sep="):
         load_table(io.BytesIO(tabs.encode()), id="id")
-    with refused(InputTypeError, "'a'", "numeric"):
+    with refused(InputError, "'a' holds numbers", "decimal= ','"):
         load_table(tmp_path / "t.csv", id="id", weight="weight", dialect=Dialect(sep=";"))
 
 

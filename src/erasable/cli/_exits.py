@@ -100,6 +100,7 @@ OPTIONS |= {"fit_intercept": "intercept", "n_features": "features", "processes":
 
 def as_options(text: str) -> str:
     """A text of Python's in which arguments are named as options of the command line."""
+    text = text.replace("header=False", "--no-header").replace("header=True", "--header")
     return _KEYWORD.sub(as_option, text)
 
 

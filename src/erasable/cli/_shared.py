@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import os
 import sys
@@ -30,13 +32,36 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text."
 RandomState = Annotated[
     int, typer.Option("--random-state", "--seed", help="Decides everything that is drawn at random.")
 ]
-#: ``sep: Sep = None, encoding: Encoding = None, decimal: Decimal = None`` give a command that reads CSV its options.
+#: Each of these, None unless given, is an option of every command that reads CSV; ``dialect_of`` takes them all.
 Sep = Annotated[str | None, typer.Option(help="Character between the cells of a CSV, such as `;`. [default: a comma]")]
 Encoding = Annotated[
     str | None, typer.Option(help="Encoding of a CSV. [default: as a byte order mark says, else utf-8]")
 ]
 Decimal = Annotated[
     str | None, typer.Option(help="What stands before decimals in a CSV: `.` or `,`. [default: a point]")
+]
+Thousands = Annotated[
+    str | None,
+    typer.Option(
+        help="What stands between the thousands of numbers in a CSV: `,` `.` `'` `_` or a space; an empty text keeps "
+        "such cells as texts. [default: they are refused]"
+    ),
+]
+Header = Annotated[
+    bool | None,
+    typer.Option(
+        "--header/--no-header",
+        help="Whether the first line of a CSV holds the names of its columns; without, they are `column_1`, "
+        "`column_2`, ... [default: it does, and is refused where it looks like a row]",
+    ),
+]
+ColumnNames = Annotated[
+    str | None,
+    typer.Option(
+        "--columns",
+        metavar="NAME,NAME,...",
+        help="The names of the columns of a CSV whose first line is a row, with commas between them.",
+    ),
 ]
 #: ``schema: SchemaPath = None`` lets a command take raw tables.
 SchemaPath = Annotated[
@@ -89,13 +114,41 @@ def passphrase_of(file: Path | None, ask: bool, *, twice: bool = False) -> bytes
     return None if file is None else read_passphrase(file)
 
 
-def dialect_of(sep: str | None, encoding: str | None, decimal: str | None) -> Dialect | None:
+def dialect_of(
+    sep: str | None,
+    encoding: str | None,
+    decimal: str | None,
+    thousands: str | None,
+    header: bool | None,
+    columns: str | None,
+) -> Dialect | None:
     """How CSV text is written, where anything was said of it."""
     from erasable.tables import Dialect
 
-    said = {"sep": sep, "encoding": encoding, "decimal": decimal}
-    given = {name: value for name, value in said.items() if value is not None}
+    names = None if columns is None else tuple(next(csv.reader([columns], skipinitialspace=True), []))
+    said = {"sep": sep, "encoding": encoding, "decimal": decimal, "thousands": thousands, "header": header}
+    given: dict[str, Any] = {name: value for name, value in {**said, "columns": names}.items() if value is not None}
     return Dialect(**given) if given else None
+
+
+def dialect_words(dialect: Dialect | None) -> list[str]:
+    """The options that name a dialect, for a command to paste."""
+    from erasable.tables import Dialect
+
+    words: list[str] = []
+    for name, value in vars(dialect or Dialect()).items():
+        if isinstance(value, bool):
+            words.append("--header" if value else "--no-header")
+        elif value != getattr(Dialect(), name):
+            words += [f"--{name}", value if isinstance(value, str) else csv_line(value)]
+    return words
+
+
+def csv_line(cells: Iterable[str]) -> str:
+    """Texts with commas between them, in quotes where they need them."""
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow(cells)
+    return line.getvalue()
 
 
 def ranges_of(given: Sequence[str]) -> Any:

@@ -11,8 +11,10 @@ import typer
 
 from erasable.cli._shared import (
     Bars,
+    ColumnNames,
     Decimal,
     Encoding,
+    Header,
     IgnoredColumns,
     Json,
     LabelColumn,
@@ -21,6 +23,7 @@ from erasable.cli._shared import (
     SubjectColumns,
     TargetColumns,
     TargetRanges,
+    Thousands,
     Timeout,
     counted,
     dialect_of,
@@ -99,6 +102,9 @@ def learn(
     sep: Sep = None,
     encoding: Encoding = None,
     decimal: Decimal = None,
+    thousands: Thousands = None,
+    header: Header = None,
+    columns: ColumnNames = None,
     capacity: Annotated[
         float | None,
         typer.Option(
@@ -285,7 +291,7 @@ def learn(
             n_features=features,
             kernel=kernel,
             parameters={name: value for name, value in options.items() if value is not None},
-            dialect=dialect_of(sep, encoding, decimal),
+            dialect=dialect_of(sep, encoding, decimal, thousands, header, columns),
             skip_known=skip_known,
             replace=replace,
             allow_no_subject=allow_no_subject,

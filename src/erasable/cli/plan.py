@@ -16,8 +16,10 @@ import typer
 from erasable.cli._exits import OPTIONS, as_option
 from erasable.cli._shared import (
     Bars,
+    ColumnNames,
     Decimal,
     Encoding,
+    Header,
     IgnoredColumns,
     Json,
     LabelColumn,
@@ -27,8 +29,10 @@ from erasable.cli._shared import (
     SubjectColumns,
     TargetColumns,
     TargetRanges,
+    Thousands,
     console,
     dialect_of,
+    dialect_words,
     print_json,
     print_whole,
     ranges_of,
@@ -63,6 +67,9 @@ def plan(
     sep: Sep = None,
     encoding: Encoding = None,
     decimal: Decimal = None,
+    thousands: Thousands = None,
+    header: Header = None,
+    columns: ColumnNames = None,
     deletions_per_month: Annotated[
         float | None, typer.Option(help="Deletions expected: rows, or subjects with `--distribution subject`.")
     ] = None,
@@ -133,7 +140,7 @@ def plan(
     from erasable.schemas import Schema
 
     roles = {"label": label, "id": id, "subject": subject or None, "ignore": tuple(ignore or ())}
-    dialect = dialect_of(sep, encoding, decimal)
+    dialect = dialect_of(sep, encoding, decimal, thousands, header, columns)
     encoder = None if schema is None else Schema.load(schema)
     targets = tuple(target or ()) or (() if encoder is None else encoder.having("target"))
     declared = None if encoder is None else encoder.target_range
@@ -178,18 +185,15 @@ def plan(
             random_state=random_state,
             progress=bars.tick,
         )
-    columns: dict[str, list[str | None]] = {
+    named_columns: dict[str, list[str | None]] = {
         "--schema": [None if schema is None else str(schema)],
         "--label": [label],
         "--target": [*(target or ())],
         "--id": [id],
         "--subject": [*(subject or ())],
         "--ignore": [*(ignore or ()), weights],
-        "--sep": [sep],
-        "--encoding": [encoding],
-        "--decimal": [decimal],
     }
-    command = None if _is_named(file) else _command(file, columns, found)
+    command = None if _is_named(file) else _command(file, named_columns, dialect, found)
     encoded = "" if schema is None else f", feature_map=TableEncoder(Schema.load({str(schema)!r}))"
     line = f"{found.line[:-1]}{encoded})"
     written = {**found.as_json(), "line": line, "command": command}
@@ -237,7 +241,7 @@ def _is_named(files: list[str]) -> bool:
     return len(files) == 1 and files[0] in _NAMED
 
 
-def _command(files: list[str], columns: dict[str, list[str | None]], found: Plan) -> str:
+def _command(files: list[str], columns: dict[str, list[str | None]], dialect: Dialect | None, found: Plan) -> str:
     """The command that learns the files as the plan says."""
     from erasable.operations.plan import number_text
 
@@ -245,6 +249,7 @@ def _command(files: list[str], columns: dict[str, list[str | None]], found: Plan
     for option, names in columns.items():
         for name in names:
             words += [] if name is None or (option == "--label" and name == "label") else [option, name]
+    words += dialect_words(dialect)
     for name, value in found.parameters.items():
         if name == "fit_intercept":
             words.append("--intercept" if value else "--no-intercept")
@@ -295,7 +300,9 @@ def _read(
             option = "--ignore" if roles["ignore"] else "--target"
             raise ConfigurationError(f"{option} names columns of a file, and {name} is none: leave it out.")
         if dialect is not None:
-            raise ConfigurationError(f"--sep, --encoding and --decimal are for CSV, and {name} is none.")
+            raise ConfigurationError(
+                f"{' '.join(dialect_words(dialect))}: these options are for CSV, and {name} is none."
+            )
         return make_margin() if name == "margin" else load_bundled()
     paths = files_of(files)
     missing = [str(path) for path in paths if not path.is_file()]

@@ -10,11 +10,14 @@ import typer
 
 from erasable.cli._shared import (
     Bars,
+    ColumnNames,
     Decimal,
     Encoding,
+    Header,
     Json,
     ModelPath,
     Sep,
+    Thousands,
     counted,
     dialect_of,
     print_json,
@@ -61,6 +64,9 @@ def predict(
     sep: Sep = None,
     encoding: Encoding = None,
     decimal: Decimal = None,
+    thousands: Thousands = None,
+    header: Header = None,
+    columns: ColumnNames = None,
     as_json: Json = False,
 ) -> None:
     """Predict labels, or numbers, for the rows of a table, which may be larger than memory.
@@ -111,7 +117,7 @@ def predict(
             probabilities=probabilities,
             tally=tally,
             encoding=told.append,
-            dialect=dialect_of(sep, encoding, decimal),
+            dialect=dialect_of(sep, encoding, decimal, thousands, header, columns),
             unused=unused.extend,
             progress=lambda done, total: bars.tick("predicting", done, total or done),
         )

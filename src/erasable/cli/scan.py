@@ -11,10 +11,13 @@ import typer
 from erasable.cli._exits import BAD_FILE, FAILED
 from erasable.cli._shared import (
     Bars,
+    ColumnNames,
     Decimal,
     Encoding,
+    Header,
     Json,
     Sep,
+    Thousands,
     console,
     counted,
     dialect_of,
@@ -80,6 +83,9 @@ def scan(
     sep: Sep = None,
     encoding: Encoding = None,
     decimal: Decimal = None,
+    thousands: Thousands = None,
+    header: Header = None,
+    columns: ColumnNames = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with 5 also when a file could not be looked into, or only in part.")
     ] = False,
@@ -113,7 +119,7 @@ def scan(
             ignore=ignore or (),
             schema=schema,
             exclude=exclude or (),
-            dialect=dialect_of(sep, encoding, decimal),
+            dialect=dialect_of(sep, encoding, decimal, thousands, header, columns),
             progress=bars.of("looking"),
         )
     if as_json:

@@ -10,13 +10,17 @@ import typer
 
 from erasable.cli._shared import (
     Bars,
+    ColumnNames,
     Decimal,
     Encoding,
+    Header,
     IgnoredColumns,
     Json,
     Sep,
+    Thousands,
     console,
     dialect_of,
+    dialect_words,
     print_json,
     say,
     text_table,
@@ -26,6 +30,8 @@ from erasable.errors import ConfigurationError
 if TYPE_CHECKING:
     from erasable.schemas import Draft, EncodingReport
     from erasable.tables import Dialect
+
+_MOST_COLUMNS, _MOST_ENTRIES = 10, 8  # whose margins are shown
 
 
 def schema(
@@ -70,6 +76,9 @@ def schema(
     sep: Sep = None,
     encoding: Encoding = None,
     decimal: Decimal = None,
+    thousands: Thousands = None,
+    header: Header = None,
+    columns: ColumnNames = None,
     as_json: Json = False,
 ) -> None:
     """Draft a public schema for a raw table: what each column is, and how it becomes numbers.
@@ -96,7 +105,7 @@ def schema(
         raise ConfigurationError("--show and --check are two questions: ask one at a time.")
     if (show or check is not None) and drafting:
         raise ConfigurationError(f"{drafting[0]} is for a draft, and --show and --check make none: leave it out.")
-    dialect = dialect_of(sep, encoding, decimal)
+    dialect = dialect_of(sep, encoding, decimal, thousands, header, columns)
     source = data[0] if len(data) == 1 else data
     if show:
         _show(source, k, dialect, as_json)
@@ -104,9 +113,7 @@ def schema(
         _check(check, source, dialect, as_json)
     else:
         options = {**roles, "subject": subject or (), "ignore": ignore or (), "k": k, "dialect": dialect}
-        said = {"--sep": sep, "--encoding": encoding, "--decimal": decimal}
-        written = [word for option, value in said.items() if value is not None for word in (option, value)]
-        _draft(data, source, from_public, out, options, written, as_json)
+        _draft(data, source, from_public, out, options, as_json)
 
 
 def _draft(
@@ -115,7 +122,6 @@ def _draft(
     public: Path | None,
     out: Path | None,
     options: dict[str, Any],
-    written: list[str],
     as_json: bool,
 ) -> None:
     from erasable.operations.schemas import check_names, draft_table, write_schema
@@ -137,26 +143,46 @@ def _draft(
         return
     _show_draft(draft)
     n, kinds = draft.schema.n_features_out, len(draft.schema.features)
+    written = dialect_words(options["dialect"])
+    if options["label"] is None and not options["target"]:
+        say(f"{out}: {kinds:,} columns become {n:,} features. None is a label or a target, so nothing can be learnt")
+        say("through it yet. Choose the column to predict, and draft again:")
+        say(shlex.join(["erasable", "schema", *data, "--label", "COLUMN", *written, "-o", str(out)]))
+        return
     say(f"{out}: {kinds:,} columns become {n:,} features. Read it, edit it, then:")
     say(shlex.join(["erasable", "learn", *data, "--schema", str(out), *written, "-o", "model.erasable"]))
 
 
 def _show_draft(draft: Draft) -> None:
-    """The entries of each column, with how firmly they stand."""
-    rows: dict[str, list[str]] = {c.name: [] for c in draft.schema.columns}
-    least: dict[str, float] = {}
+    """The columns and entries that stand least firmly, with how firmly they do."""
+    from erasable.tables.reading import listed
+
+    entries: dict[str, list[tuple[float, str]]] = {c.name: [] for c in draft.schema.columns}
     for (column, entry, value), margin in draft.margins.items():
-        shown = "any number" if margin == float("inf") else f"{margin:,.0f}"
         named = entry if value is None else f"{value:g}" if isinstance(value, float) else str(value)
-        rows[column].append(f"{named}: {shown}")
-        least[column] = min(margin, least.get(column, float("inf")))
+        entries[column].append((margin, named))
+    least = {name: min(margin for margin, _ in found) for name, found in entries.items() if found}
+    shown = {*sorted(least, key=least.__getitem__)[:_MOST_COLUMNS]}
     kinds = {c.name: getattr(c, "KIND", None) or f"({getattr(c, 'role', '')})" for c in draft.schema.columns}
-    cells = [(name, kinds[name], "; ".join(entries)) for name, entries in rows.items()]
+    cells = [(name, kinds[name], _entries(found)) for name, found in entries.items() if name in shown]
     title = "How many subjects would have to be absent for an entry to change (stored nowhere)"
     console().print(text_table(title, ("column", "kind", "entry: subjects"), cells, numbers=False))
+    if len(least) > len(shown):
+        say(
+            f"These are the {len(shown)} columns whose entries stand least firmly, of {len(least):,}; --json lists all."
+        )
     frail = [name for name, margin in least.items() if margin < 2]
     if frail:
-        say(f"One person could change an entry of: {', '.join(frail)}. Look at these.")
+        say(f"One person could change an entry of: {listed(frail)}. Look at these.")
+
+
+def _entries(found: list[tuple[float, str]]) -> str:
+    """The entries of a column that stand least firmly, in their order."""
+    shown = sorted(sorted(range(len(found)), key=lambda i: found[i][0])[:_MOST_ENTRIES])
+    told = ["any number" if margin == float("inf") else f"{margin:,.0f}" for margin, _ in found]
+    texts = [f"{found[i][1]}: {told[i]}" for i in shown]
+    more = [f"{len(found) - len(shown):,} more stand firmer"] if len(found) > len(shown) else []
+    return "; ".join([*texts, *more])
 
 
 def _show(data: Any, k: int, dialect: Dialect | None, as_json: bool) -> None:

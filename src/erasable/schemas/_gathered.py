@@ -17,6 +17,7 @@ from erasable.schemas._cells import NUMBER, TEXT, VECTOR, Cells, canonical_text,
 from erasable.schemas._containers import Columns
 from erasable.schemas._facts import NEVER, Facts, Having
 from erasable.schemas._moments import ORDERS, clock_of, moments_in
+from erasable.validation import did_you_mean
 
 _NOBODY = -1
 _LONG_AGO = -(2**60)  # seconds: earlier is no moment
@@ -58,9 +59,10 @@ class Gathered:
         absent = [name for name in needed if name not in columns.names]
         if absent:
             one = " It has one column: sep= says what stands between cells of a CSV." if len(columns.names) == 1 else ""
+            more = f" and {len(columns.names) - 10} more" * (len(columns.names) > 10)
             raise ConfigurationError(
-                f"the table has no column {' and no column '.join(map(repr, absent))}: look at what it has with "
-                f"`erasable schema --show`, and name one of these.{one}"
+                f"the table has no column {' and no column '.join(map(repr, absent))}; it has "
+                f"{', '.join(map(repr, columns.names[:10]))}{more}.{one} {did_you_mean(absent, columns.names)}".strip()
             )
         if not self.names:
             self.names = columns.names

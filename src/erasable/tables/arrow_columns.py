@@ -9,6 +9,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -22,6 +23,7 @@ from erasable.tables.columns import Kinds, Roles, as_rows, checked_column, row_d
 from erasable.tables.encoding import check_classes, encoded, encoded_bytes, targets_of
 from erasable.tables.reading import Source, block_rows, listed, read_or_refuse, refused_each, where_in
 from erasable.tables.table import Table
+from erasable.validation import did_you_mean
 
 _LABELS = ("integer", "floating", "boolean", *TEXTS, "null")
 _KEYS = ("integer", *TEXTS, *BYTES, "null")
@@ -223,7 +225,7 @@ def columns_of(schema: Any, roles: Roles, path: Path, shown: list[str]) -> Colum
     wanted = [*roles.columns, *roles.ignore, *(roles.features or ())]
     absent = [column for column in wanted if column not in names]
     if absent:
-        raise _no_column(absent, roles, path, shown)
+        raise _no_column(absent, roles, path, shown, names)
     seen: set[str] = set()
     for j, column in enumerate(names):
         if column in seen and (roles.features is None or column in wanted):
@@ -264,21 +266,23 @@ def typed_columns(schema: Any, roles: Roles, path: Path) -> Columns:
     return columns
 
 
-def _no_column(absent: list[str], roles: Roles, path: Path, shown: list[str]) -> InputError:
-    hint = " The first line must hold the names of the columns." if shown[:1] == ["column 0"] else ""
+def _no_column(absent: list[str], roles: Roles, path: Path, shown: list[str], names: list[str]) -> InputError:
+    by_place = shown[:1] == ["column 0"]
+    hint = " The first line must hold the names of the columns." if by_place else ""
     if len(shown) == 1 and any(mark in shown[0] for mark in (";", "|", r"\t")):
         hint = " Its cells may be separated by another character: give sep=."
     of_schema = "" if roles.schema is None else "Give a file with the columns that the schema names, or correct it."
+    near = partial(did_you_mean, absent, () if by_place else names)
     missing = [column for column in absent if column in (roles.features or ())]
     if missing:
         return InputError(
             f"{path.name} lacks {len(missing)} of {len(roles.features or ())} features: "
             f"{listed([repr(m) for m in missing])}; it has {listed(shown)}.{hint} "
-            + (of_schema or "Give a file with the columns that the model learnt from.")
+            + near(of_schema or "Give a file with the columns that the model learnt from.")
         )
     return InputError(
         f"{path.name} has no column {' and no column '.join(map(repr, absent))}; it has {listed(shown)}.{hint} "
-        + (of_schema or "Name the right ones with label=, id=, subject=, weight= and ignore=.")
+        + near(of_schema or "Name the right ones with label=, id=, subject=, weight= and ignore=.")
     )
 
 

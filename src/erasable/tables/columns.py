@@ -24,7 +24,6 @@ _INTEGER = re.compile(r"0|-?[1-9][0-9]*")
 _FLOAT = re.compile(
     r"[+-]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?(nan|inf|infinity)", re.IGNORECASE
 )
-_NUMBER = re.compile(r"\s*[+-]?[\d.]+([eE][+-]?\d+)?\s*")
 _TRUTH = {"true": True, "false": False}
 
 
@@ -120,11 +119,6 @@ def check_kinds(kinds: Mapping[str, type] | None) -> Kinds:
             allowed = "; ".join(f"{r}: {', '.join(t.__name__ for t in ts)}" for r, ts in _KINDS.items())
             raise ConfigurationError(f"kinds may give one of these types for a role: {allowed}.")
     return dict(kinds or {})
-
-
-def is_number(name: str) -> bool:
-    """Whether the name of a column is written like a number: a row may stand where names should."""
-    return _NUMBER.fullmatch(name) is not None
 
 
 def plain_array(values: Any, name: str) -> npt.NDArray[Any]:

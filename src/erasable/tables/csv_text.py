@@ -1,4 +1,6 @@
-"""Tables in CSV text: files, plain or compressed, and pipes. Parsed by pyarrow; the first line holds names of columns.
+"""Tables in CSV text: files, plain or compressed, and pipes. Parsed by pyarrow.
+
+The first line holds the names of columns, unless the dialect says otherwise; one that looks like a row is refused.
 
 In text nothing has a type. Features are numbers all the way down; labels, ids and subjects are integers only when all
 of them are written like integers, so that what they are shows at the end alone.
@@ -6,27 +8,32 @@ of them are written like integers, so that what they are shows at the end alone.
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from erasable.arrow import pyarrow
+from erasable.arrow import NUMERIC, is_kind, pyarrow
 from erasable.errors import ErasableError, InputError
+from erasable.schemas import Number
 from erasable.tables.arrow_columns import ArrowSource, columns_of, not_numeric, regrouped
-from erasable.tables.columns import Kinds, Roles, fitting_kinds, is_number, read_texts
+from erasable.tables.columns import Kinds, Roles, fitting_kinds, read_texts
 from erasable.tables.encoding import encoded_bytes
+from erasable.tables.first_rows import THOUSANDS, grouped, is_number, like_a_row, odd_numbers
 from erasable.tables.opening import Dialect, open_text
 from erasable.tables.quotes import whole_rows
-from erasable.tables.reading import Source, read_or_refuse
+from erasable.tables.reading import Source, listed, read_or_refuse
 from erasable.tables.table import Table
 
 TEXT_BLOCK = 2**20  # bytes that are parsed at once: a block of ours is put together from these
 _AT = re.compile(r"CSV column #(\d+)")
 _CELLS = re.compile(r"Expected (\d+) columns, got (\d+)")
+_LOOKED_AT = 1000  # rows, at most, from which it is seen whether the first line holds names
 _SWAPPED = str.maketrans(",.", ".,")
 _NUMBER_WITH = r"^[ \t\n\r\v\f]*[+-]?([0-9]+{0}[0-9]*|{0}[0-9]+)([eE][+-]?[0-9]+)?[ \t\n\r\v\f]*$"
 _WANTED = {int: "an integer", bool: "true or false", float: "a number"}
@@ -65,11 +72,13 @@ class CsvSource(ArrowSource):
         weights: Kinds = {} if roles.weight is None else {"weight": float}
         self._path, self._given, self.once = path, {**kinds, **weights}, pipe is not None
         self._dialect, self._shown = dialect, list[str]()
+        self._keys = {*roles.given.get("id", ()), *roles.given.get("subject", ())}
         self._pipe: Iterator[bytes] | None = None if pipe is None else self._rows_of(pipe)
-        schema, self._names = self._first_block(roles)
+        schema, self._names, first = self._first_block(roles)
         # By place when the first line may hold a row instead of names.
         by_place = any(map(is_number, self._names))
         self._shown = [f"column {j}" if by_place else repr(n) for j, n in enumerate(self._names)]
+        self._check_first_rows(schema, roles, first)
         columns = columns_of(schema, roles, path, self._shown)
         # What follows the first block has to be the same kind of number.
         kind_of = {f: "bool" if f in columns.booleans else "float64" for f in columns.features}
@@ -78,21 +87,70 @@ class CsvSource(ArrowSource):
         row_bytes = encoded_bytes(roles) if roles.untyped else 8 * len(columns.features)
         super().__init__(path, name, columns, row_bytes + 64 * len(columns.roles.columns))
 
-    def _first_block(self, roles: Roles) -> Any:
-        """The names and types of columns, as the first block shows them."""
-        convert = self._converted(roles, {}, include=False)
+    def _first_block(self, roles: Roles) -> tuple[Any, list[str], bytes]:
+        """The names and types of columns, as the first block shows them, and its text."""
 
-        def look() -> Any:
+        def look() -> bytes:
             parts = self._parts()
             first = next(parts, b"")
             if self.once:
                 self._pipe = chain([first], parts)
             else:
                 parts.close()
-            schema = self._table(first, convert).schema
+            return first
+
+        def read() -> tuple[Any, list[str]]:
+            schema = self._table(first, self._converted(roles, {}, include=False), self._names_given(first)).schema
             return schema, schema.names  # pyarrow decodes names when they are asked for
 
-        return self._refused(look)
+        first = self._refused(look)
+        return *self._refused(read, first), first
+
+    def _names_given(self, first: bytes) -> Sequence[str] | None:
+        """The names of the columns, where the first line does not hold them."""
+        given = self._dialect.columns
+        if given is None and self._dialect.header is not False:
+            return None
+        n = self._parsed(first, None, []).num_columns
+        if given is not None and n != len(given):
+            raise InputError(f"{self._path.name}: columns= has {len(given)} names, and the first row has {n} cells.")
+        return given or [f"column_{j}" for j in range(1, n + 1)]
+
+    def _check_first_rows(self, schema: Any, roles: Roles, text: bytes) -> None:
+        """Refuse a first line that looks like a row, unless it has names that the caller gave; and odd numbers."""
+        names, dialect = self._names, self._dialect
+        wanted = [*roles.columns, *roles.ignore, *(roles.features or ())]
+        known = any(name in names and not is_number(name) for name in wanted)
+        unnamed = dialect.header is None and dialect.columns is None and (roles.raw or not known)
+        if roles.schema is not None:
+            numbers = {c.name for c in roles.schema.features if isinstance(c, Number)} | {*roles.target}
+        else:
+            typed = {n for n, t in zip(names, schema.types, strict=True) if is_kind(t, *NUMERIC)}
+            numbers = {*(roles.features or names)} - ({*wanted} - {*(roles.features or ())}) - typed
+        numbers = {*names} & numbers if dialect.thousands is None else set()
+        if not (unnamed or numbers):
+            return
+        table = self._refused(lambda: self._texts(text, self._names_given(text)))
+        table = table.slice(0, max(20, min(_LOOKED_AT, _LOOKED_AT * 200 // len(names))))
+        cells = [column.to_pylist() for column in table.columns]
+        if unnamed:
+            self._check_names(like_a_row(names, cells), roles)
+        looked_at = {self._shown[j]: cells[j] for j, name in enumerate(names) if name in numbers}
+        odd, way = odd_numbers(looked_at, dialect.decimal)
+        if odd:
+            raise InputError(
+                f"{self._path.name}: {listed(odd)} hold{'s' * (len(odd) == 1)} numbers with marks that are not read as "
+                f"such: give {way}. To keep them as texts, give thousands= ''."
+            )
+
+    def _check_names(self, why: str, roles: Roles) -> None:
+        if roles.raw and len(self._names) == 1 and any(mark in self._names[0] for mark in ";|\t"):
+            raise InputError(f"{self._path.name} has one column: give sep=, the character that stands between cells.")
+        if why:
+            raise InputError(
+                f"{self._path.name}: the first line looks like a row and not like names of columns, since {why}. If it "
+                "is a row, give columns=, the names, or header=False; if these are names, give header=True."
+            )
 
     def _parts(self) -> Generator[bytes, None, None]:
         """The text in runs of whole rows. They are read here, since what pyarrow's threads read they may read late."""
@@ -103,16 +161,49 @@ class CsvSource(ArrowSource):
             yield from self._rows_of(text)
 
     def _rows_of(self, text: BinaryIO) -> Iterator[bytes]:
-        return whole_rows(text, self._dialect.sep, self._path.name, TEXT_BLOCK)
+        """Whole rows, in UTF-8; ``_line`` is where the last part begins."""
+        self._line = 1
+        for part in whole_rows(text, self._dialect.sep, self._path.name, TEXT_BLOCK):
+            at = _not_utf8(part)
+            if at is not None:
+                line = self._line + part.count(b"\n", 0, at)
+                raise InputError(
+                    f"{self._path.name} is not text in UTF-8: line {line:,} has a byte that is none of it. Give "
+                    "encoding=, such as latin-1 or cp1252, which many spreadsheets write."
+                )
+            yield part
+            self._line += part.count(b"\n")
 
     def _table(self, text: bytes, convert: Any, names: Sequence[str] | None = None) -> Any:
-        """What pyarrow makes of some rows; the first one holds names, unless they are given."""
+        """What pyarrow makes of some rows; the first line holds names, unless they are given."""
+        return self._parsed(self._unmarked(text, names) if self._dialect.thousands else text, convert, names)
+
+    def _texts(self, text: bytes, names: Sequence[str] | None) -> Any:
+        """The same, with all cells as texts."""
+        kinds = dict.fromkeys(names or self._parsed(text, None, None).column_names, pyarrow().string())
+        return self._parsed(text, pyarrow().csv.ConvertOptions(column_types=kinds, strings_can_be_null=False), names)
+
+    def _parsed(self, text: bytes, convert: Any, names: Sequence[str] | None) -> Any:
         csv = pyarrow().csv
-        read = csv.ReadOptions(block_size=len(text) + 1, column_names=names)
+        read = csv.ReadOptions(block_size=len(text) + 1, column_names=names, autogenerate_column_names=names == [])
         parse = csv.ParseOptions(newlines_in_values=True, delimiter=self._dialect.sep)
         return csv.read_csv(
             pyarrow().BufferReader(text), read_options=read, parse_options=parse, convert_options=convert
         )
+
+    def _unmarked(self, text: bytes, names: Sequence[str] | None) -> bytes:
+        """The text without the marks between thousands, but for ids and subjects."""
+        table, compute, dialect = self._texts(text, names), pyarrow().compute, self._dialect
+        for j, name in enumerate(table.column_names):
+            if name not in self._keys:
+                column = table.column(j)
+                numbers = compute.match_substring_regex(column, grouped(dialect.thousands or "", dialect.decimal))
+                bare = compute.replace_substring_regex(column, THOUSANDS[dialect.thousands or ""], "")
+                table = table.set_column(j, name, compute.if_else(numbers, bare, column))
+        written = io.BytesIO()
+        options = pyarrow().csv.WriteOptions(include_header=names is None, delimiter=dialect.sep)
+        pyarrow().csv.write_csv(table, written, options)
+        return written.getvalue()
 
     def _converted(self, roles: Roles, features: dict[str, str], *, include: bool) -> Any:
         """How cells are read: those that have a role as text; with ``include``, none that are not named."""
@@ -198,11 +289,12 @@ class CsvSource(ArrowSource):
         return regrouped(self._batches(self._convert), rows)
 
     def _batches(self, convert: Any) -> Iterator[Any]:
-        names = None
+        bare = self._dialect.columns is not None or self._dialect.header is False
+        names = self._names if bare else None
         with closing(self._parts()) as parts:
             while (text := self._refused(lambda: next(parts, None))) is not None:
                 if names is None or text.strip(b"\r\n"):
-                    table = self._refused(partial(self._table, text, convert, names))
+                    table = self._refused(partial(self._table, text, convert, names), text)
                     names = self._names
                     yield from self._pointed(table).to_batches()
 
@@ -214,28 +306,40 @@ class CsvSource(ArrowSource):
         roles = self._columns.roles
         if self._dialect.decimal == "." or not roles.untyped:
             return table
-        keys = {*roles.given.get("id", ()), *roles.given.get("subject", ())}
         for j, name in enumerate(table.column_names):
-            if name not in keys:
+            if name not in self._keys:
                 table = table.set_column(j, name, _swapped(table.column(j)))
         return table
 
-    def _refused(self, read: Callable[[], Any]) -> Any:
+    def _refused(self, read: Callable[[], Any], text: bytes = b"") -> Any:
         """What ``read`` gives, or an error that says how the text would have to be written."""
         form = f"CSV in {self._dialect.encoding or 'utf-8'} with {self._dialect.sep!r} between cells"
         hint = " Say how it is written with sep= and encoding=."
-        return read_or_refuse(read, self._path, form, hint, self._explained)
+        return read_or_refuse(read, self._path, form, hint, partial(self._explained, text))
 
-    def _explained(self, text: str) -> ErasableError | None:
+    def _explained(self, text: bytes, message: str) -> ErasableError | None:
         """What pyarrow's message tells: a column that is not numeric all the way down, or lines that do not match."""
-        if (found := _AT.search(text)) and int(found[1]) < len(self._shown):
+        if (found := _AT.search(message)) and int(found[1]) < len(self._shown):
             return not_numeric(self._path, {self._shown[int(found[1])]: "something else in some rows"})
-        if found := _CELLS.search(text):
+        if found := _CELLS.search(message):
+            commas = " (and with decimal= that decimals have a comma)" if found[1] == "1" else ""
             return InputError(
                 f"{self._path.name} cannot be read as CSV: its lines have different numbers of cells, {found[1]} in "
-                f"the first and {found[2]} in another. Correct it, or say with sep= what stands between cells."
+                f"the first and {found[2]} in {self._ragged(text, int(found[1]))}. Correct it, or say with sep= what "
+                f"stands between cells{commas}."
             )
         return None
+
+    def _ragged(self, text: bytes, n: int) -> str:
+        """The first line with another number of cells."""
+        lines = csv.reader(io.StringIO(text.decode(), newline=""), delimiter=self._dialect.sep)
+        begun = self._line
+        with suppress(csv.Error):  # a cell may be longer than it reads
+            for line in lines:
+                if line and len(line) != n:
+                    return f"line {begun:,}"
+                begun = self._line + lines.line_num
+        return "another"
 
 
 def _swapped(column: Any) -> Any:
@@ -246,3 +350,12 @@ def _swapped(column: Any) -> Any:
         numbers = compute.match_substring_regex(column, _NUMBER_WITH.format(f"[{mark}]"))
         out = compute.if_else(numbers, compute.replace_substring(column, mark, other), out)
     return out
+
+
+def _not_utf8(text: bytes) -> int | None:
+    """Where the first byte is that is none of UTF-8."""
+    try:
+        text.decode()
+    except UnicodeDecodeError as error:
+        return error.start
+    return None

@@ -18,9 +18,11 @@ from erasable.arrow import open_parquet
 from erasable.core.spelling import doubt
 from erasable.errors import ConfigurationError, InputError, InputTypeError
 from erasable.tables.arrow_columns import cells
-from erasable.tables.columns import check_keys, fitting_kinds, is_number, plain_array, read_texts
+from erasable.tables.columns import check_keys, fitting_kinds, plain_array, read_texts
+from erasable.tables.first_rows import is_number, like_a_cell
 from erasable.tables.opening import PACKED, in_utf8, open_text
-from erasable.tables.reading import as_path, existing_file, read_or_refuse
+from erasable.tables.reading import as_path, existing_file, listed, read_or_refuse
+from erasable.validation import did_you_mean
 
 _NAMES = {int: "integers", str: "strings", bytes: "bytes"}
 _COLUMNS = (".csv", ".parquet")
@@ -141,9 +143,13 @@ def _csv_column(path: Path, choose: Choose) -> list[str]:
             f"{path.name}: {odd} lines have another number of cells than the first, which holds the names."
         )
     which = choose(names)
-    if len(names) == 1 and is_number(which):
-        raise InputError(f"{path.name}: the first line must hold the name of the column; it holds a number: add one.")
-    return [line[names.index(which)] for line in lines]
+    keys = [line[names.index(which)] for line in lines]
+    if len(names) == 1 and (is_number(which) or like_a_cell(which, keys)):
+        raise InputError(
+            f"{path.name}: the first line must hold the name of the column, and looks like a key, which would be left "
+            "out. Add the name, or give a .txt file with one key a line."
+        )
+    return keys
 
 
 def _chosen(path: Path, wanted: str | None, what: str, names: list[str]) -> str:
@@ -151,7 +157,10 @@ def _chosen(path: Path, wanted: str | None, what: str, names: list[str]) -> str:
     if wanted is None and len(names) != 1:
         raise InputError(f"{path.name} has {len(names)} {what}s: name the one to take with column=.")
     which = names[0] if wanted is None else wanted
-    if names.count(which) != 1:
+    if which not in names:
+        near = did_you_mean([which], names, "Name one of these with column=.")
+        raise InputError(f"{path.name} has no {what} {which!r}; it has {listed([*map(repr, names)])}. {near}")
+    if names.count(which) > 1:
         raise InputError(f"{path.name} has {names.count(which)} {what}s {which!r}: name one that is there once.")
     return which
 

@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 
 from erasable.arrow import pyarrow
 from erasable.errors import ConfigurationError, InputError, InputTypeError
+from erasable.tables.first_rows import THOUSANDS
 
 #: Endings of compressed files, in lower case.
 PACKED = (".gz", ".bz2", ".zst")
@@ -41,6 +42,14 @@ class Dialect:
         By default that which a byte order mark names (UTF-8, UTF-16 or UTF-32), or UTF-8.
     decimal : "." or ",", default="."
         What stands before the decimals of a number.
+    thousands : ",", ".", "'", " ", "_" or "", optional
+        What stands between the thousands of a number; ``""`` keeps such cells as texts. By default a column of numbers
+        with such marks is refused.
+    header : bool, optional
+        Whether the first line holds the names of the columns. By default it does, and is refused where it looks like a
+        row. Without names, columns are called ``column_1``, ``column_2``, ...
+    columns : sequence of str, optional
+        The names of the columns, where the first line is a row.
 
     Examples
     --------
@@ -53,6 +62,9 @@ class Dialect:
     sep: str = ","
     encoding: str | None = None
     decimal: str = "."
+    thousands: str | None = None
+    header: bool | None = None
+    columns: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         if self.sep == r"\t":
@@ -71,6 +83,16 @@ class Dialect:
             raise ConfigurationError(
                 "decimal= and sep= must differ: a file with decimal commas needs sep=, such as ';'."
             )
+        if self.thousands is not None and (self.thousands not in (*THOUSANDS, "") or self.thousands == self.decimal):
+            raise ConfigurationError(
+                f"thousands= must be one of {' '.join(map(repr, THOUSANDS))}, other than decimal=, or empty."
+            )
+        if self.columns is not None:
+            object.__setattr__(self, "columns", tuple(self.columns))
+            if self.header or len(set(self.columns)) < len(self.columns) or not all(self.columns):
+                raise ConfigurationError(
+                    "columns= must name each column once, and is for files whose first line holds no names."
+                )
         if self.encoding is not None:
             object.__setattr__(self, "encoding", _encoding(self.encoding))
 

@@ -27,6 +27,7 @@ _SVMLIGHT = (".svmlight", ".libsvm", ".txt")
 _FORMS = ".csv, .parquet, .npz, .svmlight, .libsvm, .txt (text also with .gz, .bz2 or .zst)"
 _MANY = (".csv", ".parquet")  # with names of columns, so that several files can be one table
 _PIPE = Path("standard input")
+_DIALECT = "sep=, encoding=, decimal=, thousands=, header= and columns="
 _NOT_PIPED = {
     b"PAR1": "Parquet, which is read from its end: give the path of a file",
     b"ARRO": "an Arrow file, which is read from its end: write the streaming format of Arrow",
@@ -61,7 +62,7 @@ def open_source(source: Any, roles: Roles, kinds: Kinds, n_features: int | None,
             raise ConfigurationError("n_features is for SVMlight files: CSV and Arrow have a column for each feature.")
         if is_arrow(source) or is_dask_frame(source):
             if dialect is not None:
-                raise ConfigurationError("sep=, encoding= and decimal= are for CSV, and this is none: leave them out.")
+                raise ConfigurationError(f"{_DIALECT} are for CSV, and this is none: leave them out.")
             if is_arrow(source):
                 return ArrowBatches(source, Path("Arrow data"), roles)
             return FrameSource(source, Path("Dask dataframe"), roles)
@@ -92,7 +93,7 @@ def _opened_file(path: Path, roles: Roles, kinds: Kinds, n_features: int | None,
     if n_features is not None and form not in _SVMLIGHT:
         raise ConfigurationError(f"n_features is for SVMlight files: {path.name} says itself how many there are.")
     if dialect is not None and form != ".csv":
-        raise ConfigurationError(f"sep=, encoding= and decimal= are for CSV, and {path.name} is none: leave them out.")
+        raise ConfigurationError(f"{_DIALECT} are for CSV, and {path.name} is none: leave them out.")
     if not isinstance(path, RemoteFile):
         existing_file(path)
     if form == ".npz":
@@ -132,7 +133,7 @@ def _opened_pipe(pipe: Any, roles: Roles, kinds: Kinds, dialect: Dialect | None)
             raise InputError(f"standard input holds {what}.")
     if head.startswith(b"\xff\xff\xff\xff"):
         if dialect is not None:
-            raise ConfigurationError("sep=, encoding= and decimal= are for CSV, and this is an Arrow stream.")
+            raise ConfigurationError(f"{_DIALECT} are for CSV, and this is an Arrow stream.")
         return ArrowPipe(stream, _PIPE, roles)
     dialect = dialect or Dialect()
     text = in_utf8(stream, dialect.encoding, _PIPE.name)

@@ -8,7 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from erasable.errors import ConfigurationError, InputError, InputTypeError
+from erasable.tables.reading import listed
 from erasable.tables.table import Table
+from erasable.validation import did_you_mean
 
 
 @dataclass(frozen=True)
@@ -34,9 +36,12 @@ class Targets:
             raise ConfigurationError(
                 "targets name columns, which this kind of file does not have: leave them out, its y are the targets."
             )
-        missing = [repr(name) for name in targets if name not in names]
+        missing = [name for name in targets if name not in names]
         if missing:
-            raise InputError(f"there is no column {' and no column '.join(missing)} of numbers to take as a target.")
+            raise InputError(
+                f"there is no column {' and no column '.join(map(repr, missing))} to take as a target; the table has "
+                f"{listed([*map(repr, names)])}. {did_you_mean(missing, names)}".strip()
+            )
         among = tuple(names.index(name) for name in targets)
         rest = tuple(j for j in range(len(names)) if j not in among)
         if not rest:

@@ -18,6 +18,8 @@ from erasable.audit.statistics import Estimate, clopper_pearson
 from erasable.errors import InputError
 from erasable.tables import read_keys
 from erasable.tables.opening import open_text
+from erasable.tables.reading import listed
+from erasable.validation import did_you_mean
 
 FEWEST = 20  # rows of a group that is shown by itself
 OTHERS = f"(groups of fewer than {FEWEST} rows)"
@@ -96,7 +98,9 @@ def read_groups(path: str | os.PathLike[str], id: str, group: str, kind: type) -
         rows = csv.DictReader(text)
         absent = [name for name in (id, group) if name not in (rows.fieldnames or ())]
         if absent:
-            raise InputError(f"{file.name} has no column {absent[0]!r}: name one that is there.")
+            names = [*(rows.fieldnames or ())]
+            near = did_you_mean(absent, names)
+            raise InputError(f"{file.name} has no column {absent[0]!r}; it has {listed([*map(repr, names)])}. {near}")
         cells = [(row[id], row[group]) for row in rows]
     try:
         return [kind(key) for key, _ in cells], [group for _, group in cells]
