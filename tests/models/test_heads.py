@@ -34,6 +34,7 @@ from erasable.models.linear_state import LinearState
 from erasable.models.order import in_sample
 from erasable.models.weighting import check_row_weights
 from erasable.research.baselines import RetrainedRidge
+from erasable.tables import Table
 from tests.estimators.cases import SECRET, SECRET_TEXT, refused
 from tests.formats.tampering import altered
 from tests.oracle import turn
@@ -146,6 +147,8 @@ def test_more_rows_than_can_be_certified_are_refused_when_they_are_learnt(monkey
     before = clf.state_digest()
     with pytest.raises(ExactnessError, match=f"would reach {N + 1} rows.*at most {N}"):
         clf.partial_fit(X[:1], RARE[:1], ids=["one more"])
+    with pytest.raises(ExactnessError, match="certified"):
+        clf.learn_blocks([Table(X[:1], RARE[:1], ["one more"])])
     assert clf.state_digest() == before
     with pytest.raises(ExactnessError, match="certified"):
         clone(clf).fit(np.vstack([X, X[:1]]), np.append(RARE, 0))

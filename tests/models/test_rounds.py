@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import weakref
 
 import numpy as np
@@ -356,22 +357,38 @@ def test_rows_that_are_there_already_are_refused():
         clf.learn_blocks(in_blocks(X, "two"))
 
 
-def test_a_model_that_was_refused_half_way_is_not_used_again():
-    clf = ErasableClassifier(threshold=0.1).fit(X, Y)
+@pytest.mark.parametrize(
+    "model",
+    [
+        ErasableClassifier(threshold=0.1),
+        ErasableClassifier(threshold=0.1, order="given"),
+        ErasableKernelClassifier(threshold=0.05),
+        ErasableGeneralClassifier(LinearBall(), threshold=0.05),
+    ],
+)
+@pytest.mark.parametrize("failure", [OSError, KeyboardInterrupt])
+def test_a_model_that_was_refused_half_way_is_as_it_was(model, failure):
+    """Rows of earlier rounds or blocks, some of them of a new class, were learnt by then."""
+    clf = clone(model).fit(X, Y, ids=IDS, subjects=OWNERS)
+    before, memory, sizes = clf.state_digest(), pickle.dumps(clf), []
 
     class Failing:
         passes = 0
 
         def __iter__(self):
             self.passes += 1
-            yield Rows(X[:, ::-1], Y, np.arange(1000, 1000 + N))
-            if self.passes > 1:
-                raise OSError("the disk is gone")
+            weights = np.full(N, 2.0) if isinstance(clf, ErasableClassifier) else None
+            yield Rows(2.0 * X[:, ::-1], np.full(N, "new"), new := [f"new {i}" for i in range(N)], new, weights)
+            if self.passes > 1 or clf.order == "given":
+                sizes.append(clf.n_core_)
+                raise failure("the disk is gone")
 
-    with pytest.raises(OSError, match="disk"):
+    with pytest.raises(failure, match="disk"):
         clf.learn_blocks(Failing(), budget_bytes=500)
-    with pytest.raises(ErasableError, match="interrupted"):
-        clf.predict(X)
+    assert sizes[0] > clf.n_core_
+    assert clf.state_digest() == before == verify(clf).digest
+    assert pickle.dumps(clf) == memory
+    clf.learn_blocks([Rows(X[:5], Y[:5], [f"more {i}" for i in range(5)], OWNERS[:5])])
 
 
 def test_a_table_that_shrinks_while_it_is_read_is_refused():

@@ -77,7 +77,7 @@ class StreamingFace(ModelFace):
         """Learn the rows of many blocks as if they came in one call, without holding them all.
 
         With ``order="hashed"`` the blocks are gone through several times; see ``erasable.models.rounds``. Where a call
-        is refused, a model that was there before may have learnt part of the rows, and refuses to work from then on.
+        is refused, rows of earlier blocks are forgotten again, and the model is as it was.
 
         Parameters
         ----------

@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 
 from erasable.core.keyed_hash import Hashes, keyed_hash
+from erasable.core.names import Key
 from erasable.core.selector import Decisions
 from erasable.errors import ConfigurationError, InputError
 from erasable.models.blocks import Block, Held, Rows
@@ -66,7 +67,8 @@ def learn_blocks(
     Parameters
     ----------
     model : Model
-        Changed in place. Where this is refused or interrupted, it is not used again: part of the rows may be learnt.
+        Changed in place. Where this is refused, the rows learnt so far are forgotten again, which leaves the model
+        as it was.
     blocks : iterable of Block, or of what ``check`` makes one of
         Gone through several times, unless ``once``. Rows without ids are numbered through all blocks.
     once : bool, default=False
@@ -96,7 +98,7 @@ def learn_blocks(
         When the engine cannot do this.
     """
     engine = Engine() if engine is None else engine
-    before = len(model.core)
+    before = set(model.core.ids())
     rounds: _Rounds | _InTurn
     if model.order_key is None:
         engine.refuse_given()
@@ -108,12 +110,13 @@ def learn_blocks(
         parts = list(rounds.learnt(progress, reading))
         if ahead is not None and isinstance(rounds, _Rounds) and rounds.shown is not None and rounds.shown.parts:
             assert model.order_key is not None
-            late = keyed_hash(new := model.core.ids()[before:], model.order_key) >= np.uint64(LAST_EIGHTH)
+            late = keyed_hash(new := _added(model, before), model.order_key) >= np.uint64(LAST_EIGHTH)
             earlier = copy_without(model, [new[i] for i in np.flatnonzero(late).tolist()])
             ahead(earlier, rounds.shown.joined())
             earlier.erase()
     except BaseException:
-        model.moment = None
+        if model.moment is not None:  # else it was interrupted while rows were being written
+            model.take_out(_added(model, before))
         raise
     rows = rounds.n_rows
     if not rows:
@@ -126,6 +129,11 @@ def learn_blocks(
     return LearnReport(
         rows, added, len(model.core), decisions, rounds.weightless, rounds=tuple(getattr(rounds, "reports", ()))
     )
+
+
+def _added(model: Model, before: set[Key]) -> list[Key]:
+    """Ids of the core rows that are not among those that there were before, in learning order."""
+    return [key for key in model.core.ids() if key not in before]
 
 
 class _InTurn:

@@ -36,7 +36,7 @@ def learn_slices(
     engine: Engine,
     progress: Progress | None,
 ) -> LearnReport:
-    """What ``model.learn`` does, with rows screened by an engine; where it is refused, the model is not used again."""
+    """What ``model.learn`` does, with rows screened by an engine."""
     rows = Slices(model, X, y, ids, subjects, sample_weight, allow_no_subject=allow_no_subject, engine=engine)
     watch = None if progress is None else (lambda done: progress(done, X.shape[0]))
     return learn_blocks(model, rows, engine=engine, allow_no_subject=allow_no_subject, progress=watch)
