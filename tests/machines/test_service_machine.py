@@ -23,7 +23,7 @@ from erasable.errors import ConflictError, UnknownRequestError
 from erasable.operations.inspect import inspect
 from erasable.service.service import ErasureService
 from erasable.service.settings import Settings
-from erasable.store import Disk, read_journal
+from erasable.store import Disk, journal_key, read_journal
 from tests.machines.mortal import Killed, killed_at
 
 KEY = new_key()
@@ -227,7 +227,9 @@ class ServiceMachine(RuleBasedStateMachine):
         self.models_hold_what_they_should()
         health = self.service.health()
         assert (health.waiting, health.receipts_owed, health.callbacks_owed) == (0, 0, 0)
-        records = [record.content for record in read_journal(self.home / "ledger" / "past")]
+        records = [
+            record.content for record in read_journal(self.home / "ledger" / "past", journal_key(b"o" * 16, "past"))
+        ]
         signed = Counter((r["request"].partition("/")[0], r["model"]) for r in records if "text" in r)
         done = [name for name, (_, _, state) in self.requests.items() if state == "completed"]
         assert signed == Counter((name, model) for name in done for model in MODELS)

@@ -13,7 +13,7 @@ from erasable.audit.receipts import check_receipt
 from erasable.operations.inspect import inspect
 from erasable.service.service import ErasureService
 from erasable.service.settings import Settings
-from erasable.store import read_journal
+from erasable.store import journal_key, read_journal
 from tests.service.conftest import OPERATOR, saved
 from tests.waiting import until
 
@@ -88,7 +88,7 @@ def test_no_acknowledged_request_is_lost_and_nobody_comes_back(tmp_path):
         for entry in entries:
             for text in service.receipts(entry.request_id).values():
                 assert check_receipt(text, key.public).request_id == entry.request_id
-    records = [record.content for record in read_journal(tmp_path / "ledger" / "past")]
+    records = [record.content for record in read_journal(tmp_path / "ledger" / "past", journal_key(OPERATOR, "past"))]
     signed = Counter((r["request"], r["model"]) for r in records if "text" in r)
     assert signed == Counter((entry.key, model) for entry in entries for model in models)
     for path in models.values():

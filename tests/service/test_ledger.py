@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import threading
 import uuid
 from datetime import UTC, datetime, timedelta
@@ -15,7 +17,7 @@ from erasable.service.identities import Identity
 from erasable.service.ledger import Ledger
 from erasable.service.purges import check_tombstone
 from erasable.service.settings import Settings
-from erasable.store import Disk, Journal, Writer, read_journal
+from erasable.store import Disk, Journal, Writer, journal_key, read_journal
 from tests.service.conftest import KEY
 from tests.waiting import until
 
@@ -144,7 +146,7 @@ def test_what_is_open_moves_on_when_its_file_has_to_go(ledger, tmp_path):
 
 
 def test_an_epoch_is_left_alone_while_all_of_it_is_open(tmp_path):
-    epochs = Epochs(str(tmp_path), Disk())
+    epochs = Epochs(str(tmp_path), b"k" * 32, Disk())
     epochs.put({"a": {"request": "a"}, "b": {"request": "b"}})
     assert epochs.doomed(["a", "b"]) == {}  # it takes requests
     epochs.close()
@@ -190,24 +192,29 @@ def test_two_controllers_may_draw_one_id_and_neither_sees_the_others(tmp_path):
 
 
 def ledger_is_empty(path):
-    return [*map(list, (record.content for record in read_journal(str(path))))] == [["tombstone"]]
+    records = read_journal(path, journal_key(b"k" * 32, "past"))
+    return [list(record.content) for record in records] == [["tombstone"]]
 
 
-def test_a_ledger_from_before_requests_had_owners_is_read(tmp_path):
+def old_line(record):
+    """A record as journals before they were chained had it."""
+    text = json.dumps(record).encode()
+    return b"\n" + hashlib.sha256(text).hexdigest()[:16].encode() + b" " + text + b"\n"
+
+
+def test_a_ledger_from_before_requests_had_owners_is_read_and_written_anew(tmp_path):
     """Its records name requests by their ids alone; those without a controller are nobody's, and auditors see them."""
     folder = tmp_path / "ledger"
     folder.mkdir()
     mine, nobodys, waiting = (str(uuid.uuid4()) for _ in range(3))
     record = {"kind": "erasure", "received": NOW.isoformat(), "expected": NOW.isoformat(), "callbacks": [], "seal": "s"}
     done = {**record, "state": "completed", "settled": NOW.isoformat(), "models": ["m"]}
-    past = Journal(str(folder / "past"))
-    past.append([{"request": mine, "controller": "shop", **done}, {"request": nobodys, **done, "callbacks": ["u"]}])
-    past.append([{"request": mine, "model": "m", "text": "signed"}, {"request": nobodys, "told": "u"}])
-    past.close()
-    left = Journal(str(folder / "open-00000001"))
+    settled = [{"request": mine, "controller": "shop", **done}, {"request": nobodys, **done, "callbacks": ["u"]}]
+    settled += [{"request": mine, "model": "m", "text": "signed"}, {"request": nobodys, "told": "u"}]
+    (folder / "past").write_bytes(b"".join(map(old_line, settled)) + b"\n0123456789abcdef {cut")
     pending = {**record, "state": "pending", "settled": None, "models": []}
-    left.append([{"request": waiting, "controller": "shop", **pending, "identities": [["subject", "raw", "ann"]]}])
-    left.close()
+    waits = {"request": waiting, "controller": "shop", **pending, "identities": [["subject", "raw", "ann"]]}
+    (folder / "open-00000001").write_bytes(old_line(waits))
     ledger = Ledger(folder, b"k" * 32, Settings(), lambda: NOW)
     assert ledger.receipt(ledger.entry(mine, "shop", others=False), "m") == "signed"
     assert ledger.entry(nobodys, "shop").callbacks == ()

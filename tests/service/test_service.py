@@ -37,7 +37,7 @@ from erasable.service.rounds import Rounds
 from erasable.service.service import ErasureService
 from erasable.service.settings import Settings
 from erasable.service.suppression import SuppressionList
-from erasable.store import Disk, read_journal
+from erasable.store import Disk, journal_key, read_journal
 from tests.service.conftest import KEY, OPERATOR, TYPES, asked, saved
 from tests.waiting import PATIENCE, until
 
@@ -440,7 +440,9 @@ def test_marks_in_the_ledger_do_not_tell_whether_a_commit_changed_a_model(servic
     for person in ("person-3", "nobody", "nobody else"):
         asked(service, person)
         service.worker.commit()
-    records = [record.content for record in read_journal(str(tmp_path / "ledger" / "past"))]
+    records = [
+        record.content for record in read_journal(str(tmp_path / "ledger" / "past"), journal_key(OPERATOR, "past"))
+    ]
     marks = [record for record in records if "mark" in record]
     assert [mark["model"] for mark in marks] == ["left", "right"] * 3
     assert len({mark["mark"] for mark in marks}) == 6
@@ -449,7 +451,7 @@ def test_marks_in_the_ledger_do_not_tell_whether_a_commit_changed_a_model(servic
     service.worker.sign()
     clock.pass_by(1)
     assert service.purge(clock.now, "desk") == 3
-    kept = [record.content for record in read_journal(str(tmp_path / "ledger" / "past"))]
+    kept = [record.content for record in read_journal(str(tmp_path / "ledger" / "past"), journal_key(OPERATOR, "past"))]
     assert kept == [*marks[-2:], {"tombstone": service.tombstones()[0]}]
 
 
@@ -1038,6 +1040,6 @@ def test_what_is_learnt_is_said_to_be_whatever_became_of_the_file_of_another_mod
     assert service.learn("right", [block]).rows == 1
     assert "new" in rows(models["right"])
     assert service.snapshot("right").version != version  # though the other comes before it
-    notice = next(rounds for rounds in service._rounds if rounds.what == "notice")
+    notice = next(rounds for rounds in service._rounds if rounds.what == "compare")
     notice.once()
-    assert "could not notice" in service.health().problem
+    assert "could not compare" in service.health().problem

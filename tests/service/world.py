@@ -10,6 +10,7 @@ import hashlib
 from collections import Counter
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 
 from erasable.audit.keys import new_key
 from erasable.audit.receipts import check_receipt
@@ -18,13 +19,14 @@ from erasable.models.reports import VerifyReport
 from erasable.service.entries import State
 from erasable.service.identities import Erasure, Identity
 from erasable.service.ledger import Ledger
+from erasable.service.lineage import Erased
 from erasable.service.questions import Verified
 from erasable.service.settings import Settings
 from erasable.service.worker import Worker
-from erasable.store import locked, read, read_journal
+from erasable.store import journal_key, locked, read, read_journal
 from tests.store.simulated import File, SimulatedDisk
 
-KEY = new_key()
+KEY, OPERATOR = new_key(), b"k" * 32
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 SETTINGS = Settings(callback_hosts=frozenset({"controller.example"}), queue=3)
 URL = "https://controller.example/status"
@@ -44,7 +46,7 @@ class Line:
 
     def __init__(self, name: str, disk: SimulatedDisk) -> None:
         self.path, self._disk = f"/{name}", disk
-        self.announce = lambda name, before, after: None
+        self.announce = lambda name, before, after, erased=None: None
 
     def people(self) -> list[str]:
         return read(self.path, lambda head, _: head.decode().split(), disk=self._disk)
@@ -106,9 +108,9 @@ class World:
         self.disk, self.said, self.reachable = disk, said or Said(), True
         self.files = {name: Line(name, disk) for name in MODELS}
         self.delivered: Counter[str] = Counter()
-        self.ledger = Ledger("/ledger", b"k" * 32, SETTINGS, lambda: NOW, disk=disk)
+        self.ledger = Ledger("/ledger", OPERATOR, SETTINGS, lambda: NOW, disk=disk)
         for name, file in self.files.items():
-            file.announce = self.ledger.announce
+            file.announce = partial(self.ledger.announce, erased=Erased.NOT_ALL_LISTED)
             self.ledger.found(name, checksum(file.people()))
         self.worker = Worker(
             self.ledger,
@@ -119,6 +121,7 @@ class World:
             Nothing(),
             send=self.send,
             verify=lambda path, named, _: self.files[path.strip("/")].verified(named),
+            checksum=lambda path: checksum(self.files[path.strip("/")].people()),
         )
 
     def send(self, url: str, entry) -> None:
@@ -226,7 +229,9 @@ def check_laws(world: World, before: Said) -> None:
     ledger, said = world.ledger, world.said
     assert ledger.waiting == 0
     assert ledger.owing() == []
-    records = [record.content for record in read_journal("/ledger/past", disk=world.disk)]
+    records = [
+        record.content for record in read_journal("/ledger/past", journal_key(OPERATOR, "past"), disk=world.disk)
+    ]
     for letter, name in IDS.items():
         try:
             entry = ledger.entry(name)

@@ -69,8 +69,8 @@ class ModelFile:
         Write the file anew also where a request names nothing that is stored, so that neither the time that it takes
         nor the time of the file tells.
     announce : callable, optional
-        Called before ``forget`` replaces the file, under its lock, with the checksum in its header and the one that
-        the new file has. Where it raises, nothing is forgotten.
+        Called before ``forget`` or ``learn`` replaces the file, under its lock, with the checksum in its header (empty
+        where there is no file yet) and the one that the new file has. Where it raises, the file is as it was.
 
     Examples
     --------
@@ -294,7 +294,7 @@ class ModelFile:
                 report = LearnReport(0, 0, len(model.core), Decisions())
                 writer.make_durable()
             else:
-                self._held.write(writer, face.model_.snapshot(), mode)
+                self._held.write(writer, face.model_.snapshot(), mode, announce=self.announce)
             self._held.model = face.model_
         if len(face.model_.core):
             warn_of_lost_classes(len(classes - set(face.model_.classes)))

@@ -62,6 +62,8 @@ class Entry:
         A rough description of the identities in it, which names nobody; None in ledgers of an earlier version.
     spelling : mapping
         How the identities are normalised, by role, where no schema of a model declares it.
+    listed : bool
+        Of a completed erasure: whether everybody that it named was on the suppression list by then.
     """
 
     request_id: str
@@ -78,6 +80,7 @@ class Entry:
     doubted: frozenset[str] = frozenset()
     asked: Shape | None = None
     spelling: Spelling = field(default_factory=dict, hash=False)
+    listed: bool = False
 
     @property
     def key(self) -> str:
@@ -142,6 +145,7 @@ def as_record(entry: Entry, identities: tuple[Identity, ...] = ()) -> dict[str, 
         "callbacks": entry.callbacks,
         "seal": entry.seal,
         "controller": entry.controller,
+        "listed": entry.listed,
     }
     if entry.asked is not None:
         record["asked"] = entry.asked.as_json()
@@ -168,20 +172,24 @@ def from_record(record: dict[str, Any]) -> tuple[Entry, tuple[Identity, ...]]:
         controller=record.get("controller", ""),
         asked=Shape.read(record["asked"]) if "asked" in record else None,
         spelling=read_spelling(record.get("spelling", {}), "the ledger"),
+        listed=record.get("listed", False),
     )
     return entry, tuple(Identity(*who) for who in record.get("identities", ()))
 
 
-def read_past(records: Iterable[Record]) -> tuple[dict[str, Entry], dict[tuple[str, str], tuple[int, int]]]:
-    """The settled entries by key, and where the receipt of each request and model is.
+def read_past(records: Iterable[Record]) -> tuple[dict[str, Entry], dict[tuple[str, str], Record]]:
+    """The settled entries by key, and where the receipt of each request and model is (without its content).
 
     Every record says all of one thing, so that one that is there twice says it once. Those of no request are passed
-    over.
+    over, but for one that the list before is lost: it proves nothing any more.
     """
     entries: dict[str, Entry] = {}
-    places: dict[tuple[str, str], tuple[int, int]] = {}
+    places: dict[tuple[str, str], Record] = {}
     by_id: dict[str, str] = {}  # of records that name a request by its id alone
-    for start, end, record in records:
+    for place in records:
+        record = place.content
+        if record.get("lost"):
+            entries = {key: replace(entry, listed=False) for key, entry in entries.items()}
         if "request" not in record:
             continue
         name = by_id.get(record["request"], record["request"])
@@ -193,6 +201,6 @@ def read_past(records: Iterable[Record]) -> tuple[dict[str, Entry], dict[tuple[s
         elif name in entries and "doubted" in record:
             entries[name] = entries[name].with_doubt(record["doubted"])
         elif name in entries and (name, record["model"]) not in places:
-            places[name, record["model"]] = (start, end)
+            places[name, record["model"]] = place._replace(content={})
             entries[name] = entries[name].with_receipt(record["model"])
     return entries, places

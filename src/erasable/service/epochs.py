@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from erasable.errors import StoreError
-from erasable.store import Disk, Journal, locked, read_journal
+from erasable.store import Disk, Journal, Position, journal_key, locked, read_journal
 
 _FILE = re.compile(r"(?:open-([0-9]{8,})|\.open-([0-9]{8,})\.(?:new|old|lock))")
 
@@ -19,19 +19,28 @@ class Epochs:
     A file is *stale* when it may hold more than these requests: what was settled, moved or refused.
     """
 
-    def __init__(self, folder: str, disk: Disk) -> None:
-        self._folder, self._disk = folder, disk
+    def __init__(self, folder: str, key: bytes, disk: Disk) -> None:
+        self._folder, self._key, self._disk = folder, key, disk
         self._names: dict[int, set[str]] = {}
         self._stale: set[int] = set()
         self._journal: Journal | None = None  # of the last epoch, while it takes requests
+        self.any_old = False  # whether a file that was found is from before records were chained
 
     def found(self) -> Iterator[dict[str, Any]]:
-        """The records of all files that an earlier process left, in order; each of these files is stale."""
+        """The records of all files that an earlier process left, in order; each of these files is stale.
+
+        Raises
+        ------
+        StoreError, InputError
+            When a file is damaged, or was written with another key: see ``read_journal``.
+        """
         names = filter(None, map(_FILE.fullmatch, self._disk.names(self._folder)))
         for number in sorted({int(match[1] or match[2]) for match in names}):
             self._names[number] = set()
             self._stale.add(number)
-            for record in read_journal(self._path(number), disk=self._disk):
+            contents = read_journal(self._path(number), self._key_of(number), disk=self._disk)
+            self.any_old = self.any_old or contents.is_old
+            for record in contents:
                 yield record.content
 
     def hold(self, name: str) -> None:
@@ -50,7 +59,7 @@ class Epochs:
         """
         if self._journal is None:
             number = max(self._names, default=0) + 1
-            self._journal = Journal(self._path(number), disk=self._disk)
+            self._journal = Journal(self._path(number), self._key_of(number), at=Position(), disk=self._disk)
             self._names[number] = set()
         try:
             self._journal.append(records.values())
@@ -97,3 +106,6 @@ class Epochs:
 
     def _path(self, number: int) -> str:
         return os.path.join(self._folder, f"open-{number:08d}")
+
+    def _key_of(self, number: int) -> bytes:
+        return journal_key(self._key, f"open-{number:08d}")

@@ -29,6 +29,8 @@ class Health:
     receipts_owed, callbacks_owed : int
     resumed : int
         Requests that an earlier run had accepted and not completed, found at the start.
+    anchor : str
+        How far the ledger has come: for the setting of that name at a later start.
     """
 
     ready: bool
@@ -39,6 +41,7 @@ class Health:
     receipts_owed: int = 0
     callbacks_owed: int = 0
     resumed: int = 0
+    anchor: str = ""
 
     @classmethod
     def of(
@@ -63,6 +66,7 @@ class Health:
             receipts_owed=sum(len(set(entry.models) - entry.receipts) for entry in owing),
             callbacks_owed=sum(len(entry.callbacks) for entry in owing if entry.owes_callbacks),
             resumed=resumed,
+            anchor=ledger.position,
         )
 
 

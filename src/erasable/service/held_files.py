@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from erasable.models.files import read_model
@@ -24,19 +24,26 @@ class HeldFile:
     path : str
     writer : Beside or Here
     announce : callable
-        As of a ``ModelFile``, called here.
+        As of a ``ModelFile``, called here, and told with ``erases`` whether that is to forget or to learn.
     """
 
-    def __init__(self, path: str, writer: Beside | Here, announce: Callable[[str, str], None]) -> None:
+    def __init__(self, path: str, writer: Beside | Here, announce: Callable[..., None]) -> None:
         self.path, self._writer, self._announce = path, writer, announce
 
     def forget_together(self, requests: Iterable[Request]) -> None:
         """See ``ModelFile.forget_together``."""
-        self._writer(forget_in, self.path, list(requests), progress=self._announce)
+        self._writer(forget_in, self.path, list(requests), progress=partial(self._announce, erases=True))
 
     def learn(self, blocks: list[Any], stop: Callable[[], None], **options: Any) -> LearnReport:
         """See ``ModelFile.learn``; blocks may be parcels. Where ``stop`` raises, the model is as it was."""
-        return self._writer(learn_in, self.path, blocks, options, progress=stop, again=False)
+
+        def progress(*checksums: str) -> None:
+            if checksums:
+                self._announce(*checksums, erases=False)
+            else:
+                stop()
+
+        return self._writer(learn_in, self.path, blocks, options, progress=progress, again=False)
 
     def predictor(self) -> Model:
         """See ``ModelFile.predictor``."""
@@ -62,13 +69,18 @@ def forget_in(path: str, requests: list[Request], progress: Callable[[str, str],
     file.forget_together(requests)
 
 
-def learn_in(path: str, blocks: list[Any], options: dict[str, Any], progress: Callable[[], None]) -> LearnReport:
-    """``ModelFile.learn``; the list is emptied, so that nothing is in memory twice."""
+def learn_in(path: str, blocks: list[Any], options: dict[str, Any], progress: Callable[..., None]) -> LearnReport:
+    """``ModelFile.learn``; the list is emptied, so that nothing is in memory twice.
+
+    ``progress`` is called with two checksums before the file is replaced, and without any in between.
+    """
     rows = []
     while blocks:
         block = blocks.pop(0)
         rows.append(block.opened() if isinstance(block, Parcel) else block)
-    return opened(path).learn(rows, progress=lambda _: progress(), **options)
+    file = opened(path)
+    file.announce = progress
+    return file.learn(rows, progress=lambda _: progress(), **options)
 
 
 def predictor_in(path: str) -> Model:

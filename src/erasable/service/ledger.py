@@ -1,7 +1,8 @@
 """Requests that last: accepted once they are durable, and without anybody's identity once they are settled.
 
 A folder holds ``past``, a journal of what became of requests, with nobody's identity in it, and ``open-N``, a journal
-of what was accepted between two commits, with identities; that is erased when all of it is settled. The order of the
+of what was accepted between two commits, with identities; that is erased when all of it is settled. A journal that is
+damaged is refused, and so is one that lacks entries: see :mod:`erasable.service.past`. The order of the
 steps is the point: the outcome is in ``past``, durably, before the identities go, and they are gone before anybody is
 told. A request that is found in ``open-N`` and not in ``past`` may have been begun: it is carried out again, which
 changes nothing that was done, and can no longer be cancelled.
@@ -12,22 +13,23 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from erasable.audit.keys import PrivateKey
-from erasable.errors import ConflictError, InputError, StoreError, UnknownRequestError
+from erasable.errors import ConfigurationError, ConflictError, InputError, StoreError, UnknownRequestError
 from erasable.service.arrivals import Arrival, arrived, judged
 from erasable.service.entries import Entry, Kind, State, as_record, check_id, from_record, key_of, read_past
 from erasable.service.epochs import Epochs
 from erasable.service.folder import taken
 from erasable.service.identities import Identity
-from erasable.service.lineage import Lineage, Marks
+from erasable.service.lineage import Erased, Lineage, Marks, Origin
+from erasable.service.past import Past
 from erasable.service.purges import make_tombstone
 from erasable.service.settings import Settings
-from erasable.store import REAL_DISK, Disk, Journal, read_journal, read_record, rewrite_journal
+from erasable.service.suppression import SuppressionList
+from erasable.store import REAL_DISK, Disk, Record
 
 Open = tuple[Entry, tuple[Identity, ...]]
 
@@ -51,7 +53,9 @@ class Ledger:
     BusyError
         When another process has it open.
     StoreError
-        When it cannot be read or written.
+        When it cannot be read or written, is damaged, or lacks entries that it has had.
+    InputError
+        When it was written with another key.
     """
 
     def __init__(
@@ -72,19 +76,22 @@ class Ledger:
         self._entries: dict[str, Entry] = {}  # by their keys, as everything below
         self._of_id: dict[str, set[str]] = {}  # keys of the requests that have an id: one, unless controllers share it
         self._open: dict[str, tuple[Identity, ...]] = {}  # of all that is not settled
-        self._places: dict[tuple[str, str], tuple[int, int]] = {}  # of receipts in ``past``
+        self._places: dict[tuple[str, str], Record] = {}  # of receipts in ``past``
+        self._list: list[Any] | None = None  # how far the suppression list had come with the last completion
         self._owing: set[str] = set()  # receipts or callbacks
-        self._epochs, self._lineage = Epochs(home, disk), Lineage(operator_key)
+        self._epochs, self._lineage = Epochs(home, operator_key, disk), Lineage(operator_key)
+        past: Past | None = None
         try:
-            self._journal = Journal(os.path.join(home, "past"), disk=disk)
-            past, self._places = self._read_past()
-            for entry in past.values():
+            past = self._past = Past(home, operator_key, settings.anchor, disk)
+            entries, self._places = self._read_past()
+            for entry in entries.values():
                 self._known(entry)
             self._read_open()
-            with suppress(StoreError):  # on a full disk it is for the next commit, which says so
-                self._tidy()
+            self._upgrade()
         except BaseException:
             self._epochs.close()
+            if past is not None:
+                past.close()
             disk.close(self._lock)
             raise
 
@@ -141,7 +148,7 @@ class Ledger:
             if entry.state is not State.PENDING:
                 raise ConflictError(f"the request is {entry.state.value}: only one that is pending can be cancelled.")
             entry = replace(entry, state=State.CANCELLED, settled=self._clock())
-            self._journal.append([as_record(entry)])
+            self._past.append([as_record(entry)])
             self._settled(entry)
             return entry
 
@@ -174,11 +181,10 @@ class Ledger:
         return sorted(seen, key=lambda entry: entry.received)
 
     def receipt(self, entry: Entry, model: str) -> str | None:
-        """The text of a receipt; None while it is not there."""
+        """The text of a receipt; None while it is not there. ``StoreError`` where the journal is damaged."""
         with self._past_turn:
             place = self._places.get((entry.key, model))
-            record = None if place is None else read_record(self._journal.path, *place, disk=self._disk)
-        return None if record is None else str(record["text"])
+            return None if place is None else self._past.text_of(place)
 
     def purge(self, before: datetime, by: str, signer: PrivateKey) -> int:
         """Entries that were settled before a moment, and owe nothing, are erased; how many.
@@ -211,18 +217,18 @@ class Ledger:
                 settledFrom=min(times),
                 settledUntil=max(times),
             )
-            self._journal.append([{"tombstone": tombstone}])
+            self._past.append([{"tombstone": tombstone}])
             # Of records that name a request by its id alone, which were all of one controller.
             gone |= {name for key in gone if self._of_id[name := settled[key].request_id] <= gone}
-            self._journal.close()
 
             def stays(record: Mapping[str, Any]) -> bool:
-                return self._lineage.holds(record) if "mark" in record else record.get("request") not in gone
+                if "mark" in record:
+                    return self._lineage.holds(record)
+                return record["list"] == self._list if "list" in record else record.get("request") not in gone
 
             try:
-                rewrite_journal(self._journal.path, stays, disk=self._disk)
+                self._past.rewrite(stays)
             finally:
-                self._journal = Journal(self._journal.path, disk=self._disk)
                 _, self._places = self._read_past()
             for entry in (settled[key] for key in gone & settled.keys()):
                 del self._entries[entry.key]
@@ -260,24 +266,31 @@ class Ledger:
                 self._entries[name] = replace(self._entries[name], state=State.IN_PROGRESS)
             return [(self._entries[name], identities) for name, identities in self._open.items()]
 
-    def complete(self, keys: Collection[str] = (), models: Sequence[str] = ()) -> None:
+    def complete(
+        self, keys: Collection[str] = (), models: Sequence[str] = (), listed: SuppressionList | None = None
+    ) -> None:
         """These are durable in all models: completed for good, and identities erased, those of cancelled ones too.
+
+        Where there is a list, everybody whom they named is on it.
 
         Raises
         ------
         StoreError
             When that could not be made durable, or identities not erased: ask again.
         """
-        models, now = tuple(models), self._clock()
+        now, at, done = self._clock(), None if listed is None else listed.position, []
         with self._turn:
-            asked = [self._entries[name] for name in keys]
-        done = [
-            replace(e, state=State.COMPLETED, settled=now, models=models if e.kind == "erasure" else ()) for e in asked
-        ]
+            for entry in (self._entries[name] for name in keys):
+                entry = replace(entry, state=State.COMPLETED, settled=now)
+                if entry.kind == "erasure":
+                    entry = replace(entry, models=tuple(models), listed=at is not None)
+                done.append(entry)
         if done:
             with self._past_turn:
-                self._journal.append(map(as_record, done))
-                self._lineage.completed({model for e in done for model in e.models})
+                list_moved = at is not None and at != self._list
+                self._past.append([*map(as_record, done), *([{"list": at}] if list_moved else [])])
+                self._list = at if list_moved else self._list
+                self._lineage.completed({model for e in done for model in e.models}, _erased(listed))
         self._tidy(frozenset(keys))
         with self._turn:
             for entry in done:
@@ -309,13 +322,68 @@ class Ledger:
         with self._past_turn:
             return self._lineage.of(model)
 
-    def is_ours(self, model: str, checksum: str, before: Marks) -> bool:
+    def is_ours(self, model: str, checksum: str, before: Marks = ()) -> bool:
         """Whether a file that was read since ``before`` was known was one that was committed here."""
         with self._past_turn:
             return self._lineage.is_ours(model, checksum, before)
 
-    def announce(self, model: str, before: str, after: str) -> None:
+    def origin(self, model: str, checksum: str | None) -> Origin:
+        """Who wrote the file of a model, which has this checksum now."""
+        with self._past_turn:
+            return self._lineage.origin(model, checksum)
+
+    @property
+    def erased(self) -> Erased:
+        """Whether people were erased so far, and whether all of them are on the suppression list."""
+        return self._lineage.erased
+
+    @property
+    def position(self) -> str:
+        """See ``Past.position``."""
+        with self._past_turn:
+            return self._past.position
+
+    def adopt(self, model: str, checksum: str) -> None:
+        """The file of a model with this checksum holds nobody who was erased; durable on return."""
+        with self._past_turn:
+            mark = self._lineage.mark(model, checksum, Erased.NOBODY, adopted=True)
+            self._past.append([mark])
+            self._lineage.add(mark)
+
+    def check_list(self, listed: SuppressionList | None) -> None:
+        """Refuse a suppression list that is not the one of the last completion, or that has grown from it.
+
+        Where the operator vouches, the list that was known is lost: it proves nothing any more.
+
+        Raises
+        ------
+        ConfigurationError
+            When there is none.
+        StoreError
+            When it is another one, or an older one.
+        """
+        if self._list is None or (listed is not None and listed.had(*self._list)):
+            return
+        if not self._settings.vouch:
+            if listed is None:
+                raise ConfigurationError(
+                    f"the ledger knows of a suppression list, with {self._list[0]:,} entries, and none is given: set "
+                    "suppression_list. To go on without it, start once with the setting vouch."
+                )
+            raise StoreError(
+                f"the suppression list is not the one that the ledger knows of, which had {self._list[0]:,} entries. "
+                "Put the newest copy of it back; if it is lost, start once with the setting vouch."
+            )
+        with self._past_turn, self._turn:
+            self._past.append([{"list": None, "lost": True}])
+            self._list = None
+            for entry in self._entries.values():
+                self._known(replace(entry, listed=False))
+
+    def announce(self, model: str, before: str, after: str, erased: Erased = Erased.NOBODY) -> None:
         """The file of a model is going to be replaced, by the checksums; durable on return, under the file's lock.
+
+        ``erased`` says whether that erases people, and whether they are on the suppression list.
 
         Raises
         ------
@@ -324,10 +392,11 @@ class Ledger:
         """
         with self._past_turn:
             self.found(model, before)
-            if not self._lineage.is_waiting_for(model, after):
+            foreign = self._lineage.origin(model, before) is Origin.FOREIGN
+            if foreign or not self._lineage.is_waiting_for(model, after):
                 doubted = [{"request": e.key, "doubted": model} for e in self._doubted(model) if e.owes(model)]
-                mark = self._lineage.mark(model, after)
-                self._journal.append([*doubted, mark])
+                mark = self._lineage.mark(model, after, erased, foreign=foreign)
+                self._past.append([*doubted, mark])
                 self._lineage.add(mark)
 
     def put_receipts(self, receipts: Iterable[tuple[str, str, str]]) -> None:
@@ -335,16 +404,16 @@ class Ledger:
         with self._past_turn:
             fresh = {(name, model): text for name, model, text in receipts if (name, model) not in self._places}
             records = [{"request": name, "model": model, "text": text} for (name, model), text in fresh.items()]
-            places = self._journal.append(records) if records else []
+            places = self._past.append(records) if records else []
             with self._turn:
                 for (name, model), place in zip(fresh, places, strict=True):
-                    self._places[name, model] = place
+                    self._places[name, model] = place._replace(content={})
                     self._known(self._entries[name].with_receipt(model))
 
     def told(self, key: str, url: str) -> None:
         """A callback was delivered, or given up."""
         with self._past_turn:
-            self._journal.append([{"request": key, "told": url}])
+            self._past.append([{"request": key, "told": url}])
             with self._turn:
                 self._known(self._entries[key].without_callback(url))
 
@@ -352,15 +421,34 @@ class Ledger:
         """Let another process have it."""
         with self._past_turn, self._turn:
             self._epochs.close()
-            self._journal.close()
+            self._past.close()
             self._disk.close(self._lock)
 
     # -- how -----------------------------------------------------------------------------------------------------
 
-    def _read_past(self) -> tuple[dict[str, Entry], dict[tuple[str, str], tuple[int, int]]]:
-        records = list(self._lineage.read(read_journal(self._journal.path, disk=self._disk)))
-        self._tombstones = [text for record in records if (text := record.content.get("tombstone"))]
-        return read_past(records)
+    def _read_past(self) -> tuple[dict[str, Entry], dict[tuple[str, str], Record]]:
+        self._tombstones: list[str] = []
+
+        def noted(records: Iterable[Record]) -> Iterable[Record]:
+            for record in records:
+                self._list = record.content.get("list", self._list)
+                self._tombstones += filter(None, [record.content.get("tombstone")])
+                yield record
+
+        return read_past(noted(self._lineage.read(self._past.read())))
+
+    def _upgrade(self) -> None:
+        """Erase what holds more than what is open; journals from before records were chained are written anew."""
+        if self._epochs.any_old and self._past.has_entries:
+            raise StoreError("requests that wait have an older format than the ledger: put its newest copy back.")
+        try:
+            self._tidy()
+        except StoreError:  # on a full disk it is for the next commit, which says so
+            if self._epochs.any_old:
+                raise
+        if self._past.is_old:
+            self._past.rewrite()
+            _, self._places = self._read_past()
 
     def _doubted(self, model: str) -> list[Entry]:
         with self._turn:
@@ -417,3 +505,7 @@ class Ledger:
             self._epochs.erase(number)
             with self._turn:
                 self._epochs.forget(number)
+
+
+def _erased(listed: SuppressionList | None) -> Erased:
+    return Erased.NOT_ALL_LISTED if listed is None else Erased.ALL_LISTED

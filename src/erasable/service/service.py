@@ -33,6 +33,7 @@ from erasable.service.health import Health
 from erasable.service.held_files import PATIENCE, HeldFile, load_all, opened, read_predictor
 from erasable.service.identities import Identity
 from erasable.service.ledger import Ledger
+from erasable.service.lineage import Erased
 from erasable.service.purges import WatchedClock, elapsed
 from erasable.service.questions import digest_in, stored_in, verified
 from erasable.service.rounds import Rounds
@@ -162,7 +163,10 @@ class ErasureService:
         Raises
         ------
         StoreError, StateFormatError
-            When a model or the ledger cannot be read or written; BusyError when another process has the ledger.
+            When a model or the ledger cannot be read or written, or a journal is damaged or lacks entries;
+            BusyError when another process has the ledger.
+        ConfigurationError, InputError
+            When the ledger knows of a suppression list and none is given, or keys are others.
         """
         with self._starting:
             if self._ledger is not None:
@@ -171,6 +175,7 @@ class ErasureService:
                 self._recover()
                 for process in (self._writer, self._reader, self._verifier):  # now that all can be read
                     process.begin()
+                self._comparing.once()
             except BaseException:  # so that it can be tried again
                 self._end_processes()
                 ledger, self._ledger = self._ledger, None
@@ -198,6 +203,9 @@ class ErasureService:
             ledger.newest,
             trusted=self.settings.trust_clock,
         )
+        if self._suppression is not None:
+            self._suppression.read()
+        ledger.check_list(self._suppression)
         for name, file in self._files.items():
             ledger.found(name, checksum_at(file.path))
         places = {os.path.dirname(file.path): file.path for file in self._files.values()}
@@ -218,11 +226,12 @@ class ErasureService:
             passed=self._verifications.passed,
         )
         tick = self.settings.tick
+        self._comparing = Rounds("compare", max(tick, 1.0), self.worker.compare)
         self._rounds = [
             Rounds("commit", tick, self.worker.commit),
             Rounds("sign", max(tick, 1.0), self.worker.sign),
             Rounds("tell", max(tick, 1.0), self.worker.tell),
-            Rounds("notice", max(tick, 1.0), self._snapshots.refresh),
+            self._comparing,
             Rounds("purge", _PURGES, self._purge_old),
         ]
 
@@ -465,8 +474,9 @@ class ErasureService:
         """How often each round was gone through since the start, and how many seconds that took."""
         return {rounds.what: (rounds.calls, rounds.seconds) for rounds in self._rounds}
 
-    def _announce(self, name: str, before: str, after: str) -> None:
-        self._running().announce(name, before, after)
+    def _announce(self, name: str, before: str, after: str, *, erases: bool) -> None:
+        listed = Erased.NOT_ALL_LISTED if self._suppression is None else Erased.ALL_LISTED
+        self._running().announce(name, before, after, listed if erases else Erased.NOBODY)
 
     def _running(self) -> Ledger:
         if self._ledger is None:

@@ -47,7 +47,10 @@ class Settings:
         day. Until then nothing is purged. Say it once, and take it back.
     vouch : bool
         The operator's word that nobody who was erased is back, where a model file is not the one that was last
-        committed and receipts of an earlier run are owed. Say it once, and take it back.
+        committed, or the suppression list is not the one that the ledger knows. Say it once, and take it back.
+    anchor : str, optional
+        A position of the ledger that was written down elsewhere, as the health shows it. A ledger that does not hold it
+        is refused: it was restored from an older backup.
     """
 
     identity_types: Mapping[str, Role] = field(default_factory=lambda: {"controller_customer_id": "subject"})
@@ -61,6 +64,7 @@ class Settings:
     keep_for: timedelta | None = None
     trust_clock: bool = False
     vouch: bool = False
+    anchor: str | None = None
 
     def __post_init__(self) -> None:
         if not self.tick > 0 or self.queue < 1 or self.callback_tries < 1:

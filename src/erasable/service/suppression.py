@@ -1,9 +1,9 @@
 """The suppression list: who was erased, as HMACs under the operator's key, so that nobody is learnt again.
 
 It is a trace, and an optional one: whoever has the list *and* the key can test whether a given identity is on it. It is
-kept outside of every model. A line has the HMAC of role, format and value of an identity, and the time; the first has
-the HMAC of a fixed text, so that another key is refused, rather than find nobody. Where names are normalised, the HMAC
-is that of the normalised value and of the steps, and the line has the steps.
+kept outside of every model. A record has the HMAC of role, format and value of an identity, and the time. Where names
+are normalised, the HMAC is that of the normalised value and of the steps, and the record has the steps. The list is a
+journal under the same key: one that is damaged, or was made with another key, is refused rather than find nobody.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ from erasable.operations.model_file import ModelFile
 from erasable.operations.requests import Request
 from erasable.service.identities import Identity, in_format
 from erasable.service.settings import Role
-from erasable.store import Journal, check_private, read_journal
+from erasable.store import REAL_DISK, Disk, Journal, check_private, journal_key, read_journal, rewrite_journal
 
 _SHORTEST_KEY, _LONGEST_KEY = 16, 4096  # bytes
+_NAME = "suppression list"
 
 
 def read_key(path: str | os.PathLike[str]) -> bytes:
@@ -74,18 +75,28 @@ class SuppressionList:
     ------
     InputError
         When the list was made with another key.
+    StoreError
+        When it is damaged.
     """
 
-    def __init__(self, path: str | os.PathLike[str], key: bytes) -> None:
-        self._path, self._key = os.path.abspath(path), key
+    def __init__(self, path: str | os.PathLike[str], key: bytes, *, disk: Disk = REAL_DISK) -> None:
+        self._path, self._key, self._disk = os.path.abspath(path), key, disk
         self._turn = threading.Lock()
-        found = [record for _, _, record in read_journal(self._path)]
-        self._marks = {record["hmac"] for record in found if "hmac" in record}
-        self._spellings = {(), *(tuple(record["steps"]) for record in found if "steps" in record)}
+        self.read()
+
+    def read(self) -> None:
+        """Take over what is in the file now; raises as the constructor does."""
+        found = read_journal(self._path, journal_key(self._key, _NAME), disk=self._disk)
+        records = [record.content for record in found]
+        self._marks = {record["hmac"] for record in records if "hmac" in record}
+        self._spellings = {(), *(tuple(record["steps"]) for record in records if "steps" in record)}
         self._packed: bytes | None = None  # all marks, since the last one was added
-        self._key_mark = hmac.new(key, b"the key of a suppression list", hashlib.sha256).hexdigest()
-        if any(record["key"] != self._key_mark for record in found if "key" in record):
-            raise InputError("the suppression list was made with another operator's key: give that one.")
+        self._found, self._at = found, found.at
+        found.close()
+        # Before records were chained, the first of them had an HMAC of a fixed text.
+        own = hmac.new(self._key, b"the key of a suppression list", hashlib.sha256).hexdigest()
+        if found.is_old and {record["key"] for record in records if "key" in record} != {own}:
+            raise InputError(f"{self._path} was made with another operator's key, or is damaged: give that key.")
 
     def __getstate__(self) -> dict[str, Any]:
         """What is known here, for another process: the file may not be there any more."""
@@ -93,7 +104,7 @@ class SuppressionList:
             if self._packed is None:
                 self._packed = " ".join(self._marks).encode()
             marks = pickle.PickleBuffer(self._packed)
-            own = {"_path": self._path, "_key": self._key, "_key_mark": self._key_mark, "_spellings": self._spellings}
+            own = {"_path": self._path, "_key": self._key, "_spellings": self._spellings}
             return {**own, "_packed": marks}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -108,19 +119,33 @@ class SuppressionList:
         with self._turn:
             named = {self._mark(who.role, who.format, who.spelt, who.steps): who.steps for who in identities}
             fresh = {mark: steps for mark, steps in named.items() if mark not in self._marks}
+            key = journal_key(self._key, _NAME)
+            if self._found.is_old:
+                rewrite_journal(self._path, key, lambda record: "hmac" in record, disk=self._disk)
+                self.read()
             if fresh:
-                journal = Journal(self._path)
+                journal = Journal(self._path, key, at=self._at, disk=self._disk)
                 time = at.isoformat(timespec="seconds")
                 lines = [
                     {"hmac": mark, "time": time, **({"steps": steps} if steps else {})} for mark, steps in fresh.items()
                 ]
                 try:
-                    journal.append(lines if self._marks else [{"key": self._key_mark}, *lines])
+                    journal.append(lines)
                 finally:
+                    self._at = journal.at
                     journal.close()
                 self._marks.update(fresh)
                 self._spellings = {*self._spellings, *fresh.values()}
                 self._packed = None
+
+    @property
+    def position(self) -> list[Any]:
+        """How far the list has come: how many times it was added to, and a MAC; see ``had``."""
+        return list(self._at[:2])
+
+    def had(self, pieces: int, mac: str) -> bool:
+        """Whether the list, as it was read, once was at a position: everybody who was on it then is on it now."""
+        return self._found.had(pieces, mac)
 
     def holds(self, role: Role, key: Key) -> bool:
         """Whether an id or a subject is on the list, in whatever format it was named and however normalised."""
@@ -162,22 +187,26 @@ def read_list(path: str | os.PathLike[str], key: str | os.PathLike[str]) -> Supp
     Raises
     ------
     StoreError
-        When one of them cannot be read, or is not there.
+        When one of them cannot be read or does not exist, or the list is damaged or has nobody on it.
     InputError
-        When the key is too short.
+        When the key is too short, or not that of the list.
     """
     if not os.path.exists(path):
         raise StoreError(f"{os.fspath(path)!s} does not exist: give the suppression list of the service.")
-    return SuppressionList(path, read_key(key))
+    listed = SuppressionList(path, read_key(key))
+    if not len(listed):
+        raise StoreError(f"{os.fspath(path)!s} has nobody on it: put the newest copy of the list back.")
+    return listed
 
 
 @dataclass(frozen=True, repr=False)
-class _Listed(Request):
+class Listed(Request):
     """A request to forget all that a model stores of those on a list."""
 
     listed: SuppressionList | None = None
 
     def named_in(self, model: Model) -> Named:
+        """See ``Request``."""
         return model.named([], []) if self.listed is None else model.named(*self.listed.stored_in(model))
 
 
@@ -186,7 +215,7 @@ def replay(path: str | os.PathLike[str], listed: SuppressionList, *, timeout: fl
 
     *Law*: afterwards the list holds no id and no subject that the file stores. Again, it changes nothing.
     """
-    (report,) = ModelFile(path, timeout=timeout).forget_together([_Listed(listed=listed)], digests=True)
+    (report,) = ModelFile(path, timeout=timeout).forget_together([Listed(listed=listed)], digests=True)
     return report
 
 

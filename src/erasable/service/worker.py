@@ -19,15 +19,18 @@ from urllib.parse import urlsplit
 from erasable.audit.keys import PrivateKey
 from erasable.audit.receipts import LONGEST_MODEL, make_receipt
 from erasable.errors import ConfigurationError, ErasableError, UnknownRequestError, VerificationError
+from erasable.models.files import checksum_at
 from erasable.models.reports import VerifyReport
 from erasable.models.state import State as ModelState
+from erasable.operations.requests import Request
 from erasable.service.entries import Entry, State
 from erasable.service.identities import Erasure, Identity
 from erasable.service.ledger import Ledger
+from erasable.service.lineage import Erased, Origin
 from erasable.service.questions import Verified, Verify, verified
 from erasable.service.settings import Settings
 from erasable.service.snapshots import Snapshots
-from erasable.service.suppression import SuppressionList
+from erasable.service.suppression import Listed, SuppressionList
 from erasable.service.turns import Turn
 
 #: Tells one callback url what became of a request; whatever it raises is tried again later.
@@ -39,7 +42,7 @@ class File(Protocol):
 
     path: str
 
-    def forget_together(self, requests: list[Erasure], /) -> object:
+    def forget_together(self, requests: list[Request], /) -> object:
         """Durable on return: see ``ModelFile``."""
 
 
@@ -51,6 +54,11 @@ _REPLACED = (
     "{name} is not the file that was last committed here: another program wrote it since, or restored an older one. No "
     "receipt is signed for {doubtful} requests that an earlier run completed. If nobody was brought back, say so once "
     "with the setting vouch; otherwise file requests for them again first."
+)
+_FOREIGN = (
+    "{name} is not the file that the service left: another program wrote it or restored an older one, so people who "
+    "were erased may be stored again. Put the newest file back; or make sure that nobody is back, and start once with "
+    "the setting vouch."
 )
 _BREATH = 0.0005  # seconds from one signature to the next, so that predictions do not wait for hundreds of them
 _THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
@@ -101,6 +109,8 @@ class Worker:
         how long that took, which depends on whether anybody was stored.
     passed : callable
         Told of every state that was verified: whose it is, when that began, and the report.
+    checksum : callable
+        The checksum of the model in a file; None where it cannot be read.
     """
 
     def __init__(
@@ -117,14 +127,16 @@ class Worker:
         verify_in_turn: Callable[..., Verified] = verified,
         wait: Callable[[], object] = lambda: None,
         passed: Callable[[str, datetime, VerifyReport], object] = lambda *_: None,
+        checksum: Callable[[str], str | None] = checksum_at,
     ) -> None:
         self._ledger, self._files, self._signer, self._settings = ledger, files, signer, settings
         self._clock, self._snapshots, self._suppression, self._send = clock, snapshots, suppression, send
         self._verify, self._verify_in_turn = verify, verify_in_turn
-        self._wait, self._passed = wait, passed
+        self._wait, self._passed, self._checksum = wait, passed, checksum
         self._listed = copy(suppression)  # all whom earlier runs erased; not those whose erasure is going on
         self._access: dict[str, tuple[datetime, tuple[Identity, ...]]] = {}
         self._unsigned: dict[str, tuple[Identity, ...]] = {}  # whom erasures named that owe receipts; in memory alone
+        self._replayed: dict[str, str] = {}  # of foreign files: the checksum after the list was replayed
         self._tries: dict[tuple[str, str, State], _Tries] = {}
         self.turn, self._signing = Turn(), Turn()  # held while models are changed, and while receipts are signed
 
@@ -155,7 +167,7 @@ class Worker:
                     self._access[entry.key] = now + self._settings.access_for, identities
                 else:
                     self._unsigned[entry.key] = identities
-            self._ledger.complete([entry.key for entry, _ in work], tuple(self._files))
+            self._ledger.complete([entry.key for entry, _ in work], tuple(self._files), self._suppression)
         return len(work)
 
     def _forget(self, named: tuple[Identity, ...], now: datetime) -> None:
@@ -165,6 +177,49 @@ class Worker:
             file.forget_together([Erasure(identities=named)])
         self._snapshots.refresh()  # nobody predicts with somebody whose erasure is completed
         self._wait()
+
+    def compare(self) -> None:
+        """Take over what other programs wrote, and compare each file with the last that the service left.
+
+        A file that is another one is rewritten without everybody on the suppression list, where there is one. That is
+        enough where all who were ever erased are on it; otherwise the operator has to vouch for the file.
+
+        Raises
+        ------
+        VerificationError
+            When a file may store people who were erased.
+        """
+        problems: list[ErasableError] = []
+        try:
+            self._snapshots.refresh()
+        except ErasableError as error:
+            problems.append(error)
+        for name, file in self._files.items():
+            try:
+                if self._ledger.origin(name, self._checksum(file.path)) is not Origin.OURS:
+                    with self.turn():
+                        self._judge(name, file)
+            except ErasableError as error:
+                problems.append(error)
+        if problems:
+            raise problems[0]
+
+    def _judge(self, name: str, file: File) -> None:
+        found = self._checksum(file.path)
+        origin = self._ledger.origin(name, found)
+        if origin is Origin.OURS or found is None:
+            return
+        listed = self._suppression is not None
+        if listed and self._replayed.get(name) != found:
+            file.forget_together([Listed(listed=self._suppression)])
+            self._snapshots.refresh()
+            if (found := self._checksum(file.path)) is None or not self._ledger.is_ours(name, found):
+                raise VerificationError(_FOREIGN.format(name=name))  # somebody wrote it once more
+            self._replayed[name] = found
+        covered = listed and self._ledger.erased is not Erased.NOT_ALL_LISTED
+        if not (covered or origin is Origin.NEW or self._settings.vouch):
+            raise VerificationError(_FOREIGN.format(name=name))
+        self._ledger.adopt(name, found)
 
     @contextmanager
     def learning(self, name: str, stop: Callable[[], None]) -> Iterator[None]:
@@ -243,12 +298,15 @@ class Worker:
     def _doubtful(self, owed: list[Entry], model: str, ours: bool) -> set[str]:
         """Keys of those of an earlier run, of whom nothing is known, where the file is not the one of their commit.
 
-        That is the file which was read and, since it was written over meanwhile perhaps, those that it came from.
+        That is the file which was read and, since it was written over meanwhile perhaps, those that it came from. It
+        does not matter for those who were on the suppression list when they were completed, since the list is the one
+        that the ledger knows: the state stores nobody on it.
         """
-        if self._suppression is not None or self._settings.vouch:
+        if self._settings.vouch:
             return set()
         in_doubt = {e.key for e in self._ledger.owing() if model in e.doubted}
-        return {e.key for e in owed if e.key not in self._unsigned and (not ours or e.key in in_doubt)}
+        unknown = [e for e in owed if e.key not in self._unsigned and not (e.listed and self._suppression is not None)]
+        return {e.key for e in unknown if not ours or e.key in in_doubt}
 
     def _verified_without(self, path: str, owed: list[Entry], verify: Verify) -> tuple[Verified, list[Entry]]:
         """A state, and the erasures whose people it does not store; of those before the last start, a list says so."""

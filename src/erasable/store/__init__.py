@@ -16,7 +16,16 @@ the overwriting leaves the old blocks without a name. On Windows models can be r
 from __future__ import annotations
 
 from erasable.store._access import check_mode, check_private
-from erasable.store._appending import Journal, Record, read_journal, read_record, rewrite_journal
+from erasable.store._appending import (
+    Contents,
+    Journal,
+    Position,
+    Record,
+    journal_key,
+    read_journal,
+    read_record,
+    rewrite_journal,
+)
 from erasable.store._disk import REAL_DISK, Disk
 from erasable.store._erasing import PartsOf
 from erasable.store._locking import check_timeout
@@ -31,11 +40,13 @@ __all__ = [
     "LARGEST",
     "PRIVATE",
     "REAL_DISK",
+    "Contents",
     "Disk",
     "Fetch",
     "Journal",
     "Parse",
     "PartsOf",
+    "Position",
     "Record",
     "SideFiles",
     "Writer",
@@ -43,6 +54,7 @@ __all__ = [
     "check_private",
     "check_timeout",
     "doubt_about_blocks",
+    "journal_key",
     "locked",
     "read",
     "read_journal",

@@ -1,20 +1,29 @@
-"""A journal: records appended to a file, each durable before it counts. One that was cut short is none.
+"""A journal: records appended to a file, each durable before it counts, in a chain that shows every later change.
 
-A record is a line: the first 16 hexadecimal digits of the SHA-256 of a JSON object, a space, the object. A line break
-comes before it too, so that what a crash or a full disk cut short spoils no other.
+All records of one call are one *piece*: the byte 0x1E, a MAC, the number of the piece, the place where the piece before
+it ends, then each record as a JSON object, separated by 0x1F, and a line break. The MAC is an HMAC, under the caller's
+key, of the MAC of the piece before it, the place where this one begins, and its text. So without the key no piece can
+be added, altered, moved, or removed from the middle. A caller who writes down how many pieces there were
+(:class:`Position`) also notices when some were removed from the end.
+
+A piece that a crash or a full disk cut short has no line break at its end, or zeros where blocks did not reach the
+medium. It is passed over, as the next piece follows the one before it. Anything else that does not fit is refused.
+
+Files before this format have a line for each record: 16 digits of its SHA-256, a space, the object. They can be read,
+and not appended to: :func:`rewrite_journal` makes a journal of them.
 """
 
 from __future__ import annotations
 
 import hashlib
+import hmac
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
-from itertools import pairwise
 from typing import Any, NamedTuple
 
-from erasable.store._disk import REAL_DISK, Disk, close_quietly
+from erasable.errors import InputError, StoreError
+from erasable.store._disk import REAL_DISK, Disk, close_quietly, facts_or_none, same_file
 from erasable.store._erasing import write_fully
 from erasable.store._failures import explained
 from erasable.store._names import Place
@@ -22,132 +31,309 @@ from erasable.store._opening import locked
 from erasable.store._reading import LIMIT, read_all
 
 _PRIVATE = 0o600
+_BEGIN, _BETWEEN, _END = b"\x1e", b"\x1f", b"\n"
+_TOGETHER = 1000  # records in a piece of a file that is rewritten
+_REWRITTEN = b'{"rewritten":'
 
 
 class Record(NamedTuple):
-    """A record, and where in the file its line begins and ends."""
+    """A record, and the bytes of the file that hold it, with their checksum: see :func:`read_record`."""
 
     start: int
     end: int
+    checksum: bytes
     content: dict[str, Any]
 
 
+class Position(NamedTuple):
+    """How far a journal has come: pieces so far, the MAC of the last one, where that ends, and the size of the file."""
+
+    pieces: int = 0
+    mac: str = ""
+    end: int = 0
+    size: int = 0
+
+
+def journal_key(key: bytes, name: str) -> bytes:
+    """The key of one journal among several with the same owner, so that none can be taken for another."""
+    return hmac.digest(key, f"the journal {name}".encode(), "sha256")
+
+
+class Contents:
+    """The records of a journal, in order, once all of it was checked.
+
+    Attributes
+    ----------
+    at : Position
+        The end of it; no pieces where the file does not exist or is empty.
+    is_old : bool
+        Whether the file was written before records were chained.
+    """
+
+    def __init__(self, path: str, data: bytes, key: bytes) -> None:
+        self._data, self._pieces, self._macs = data, list[tuple[int, int]](), dict[int, str]()
+        self.at, self.is_old = Position(size=len(data)), data.startswith(_END)
+        if self.is_old:
+            self._check_old(path)
+        else:
+            self._check(path, key)
+
+    def __iter__(self) -> Iterator[Record]:
+        for start, end in self._pieces:
+            for text in self._data[start:end].split(_BETWEEN):
+                if not text.startswith(_REWRITTEN):
+                    yield Record(start, start + len(text), _checksum(text), json.loads(text))
+                start += len(text) + 1
+
+    def had(self, pieces: int, mac: str) -> bool:
+        """Whether the journal once ended with this piece; of one from before it was rewritten, whether it may have."""
+        return self._macs.get(pieces, mac) == mac if pieces <= self.at.pieces else False
+
+    def close(self) -> None:
+        """Let the bytes go; only ``had`` and ``at`` are for later."""
+        self._data, self._pieces = b"", []
+
+    def _check(self, path: str, key: bytes) -> None:
+        # A piece follows the last one or, where appending that failed for its writer, the one before.
+        last = before = self.at
+        odd: list[bytes] = []  # what has come since the last piece
+        start, data = 0, self._data
+        while start < len(data):
+            stop = data.find(_BEGIN, start + 1)
+            stop = len(data) if stop < 0 else stop
+            line, ended, rest = data[start:stop].partition(_END)
+            followed = _followed(key, line, start, last, before)
+            if followed is None and not ended:  # a line break that was altered spoils no record
+                line = line[:-1]
+                followed = _followed(key, line, start, last, before)
+            if followed is None:
+                odd.append(data[start:stop])
+            else:
+                if followed == before and self._pieces:
+                    self._pieces.pop()
+                number = int(line.split(b" ", 3)[1])
+                before = followed
+                last = Position(number, line[1:].split(b" ", 1)[0].decode(), start + len(line) + 1, len(data))
+                self._pieces.append((start + len(line) - len(line.split(b" ", 3)[3]), start + len(line)))
+                self._macs[number] = last.mac
+                odd = [rest] if rest else []
+            start = stop
+        self.at = last
+        if not all(map(_is_torn, odd)):
+            if not self._pieces:
+                raise InputError(f"{path} was written with another key, or is damaged: give that key, or a whole copy.")
+            raise StoreError(
+                f"{path} is damaged after byte {last.end:,}: {last.pieces:,} entries before that are whole, and what "
+                "follows is not what was written. Nothing was changed: put a whole copy of the file back."
+            )
+        if self._pieces:
+            start, end = self._pieces[0]
+            if data.startswith(_REWRITTEN, start):
+                number, mac = json.loads(data[start:end].split(_BETWEEN, 1)[0])["rewritten"]
+                self._macs[number] = mac
+
+    def _check_old(self, path: str) -> None:
+        start = 0
+        for line in self._data.split(_END):
+            seal, _, text = line.partition(b" ")
+            if _checksum(text).hex()[:16].encode() == seal:
+                self._pieces.append((start + len(seal) + 1, start + len(line)))
+            elif line.endswith(b"}") and b"\0" not in line:  # otherwise it was cut short
+                raise StoreError(f"{path} is damaged at byte {start:,}. Nothing was changed: put a whole copy back.")
+            start += len(line) + 1
+
+
 class Journal:
-    """A file that records are appended to, by one thread of one process at a time; made where it is not there.
+    """A file that records are appended to, by one thread of one process at a time; created if it does not exist.
 
     Erasing it is for ``locked(path)`` and ``remove``, once it is closed.
+
+    Parameters
+    ----------
+    path : str or path-like
+    key : bytes
+        For the MACs: see :func:`journal_key`.
+    at : Position, optional
+        The end of the journal as it was last read or written, so that it is not read again. The file must be that one.
 
     Raises
     ------
     StoreError
-        When it cannot be opened, or made durable.
+        When it cannot be opened or made durable, is damaged, or is not as ``at`` says.
+    InputError
+        When it was written with another key.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, disk: Disk = REAL_DISK) -> None:
-        self._place, self._disk = Place(path, disk), disk
+    def __init__(
+        self, path: str | os.PathLike[str], key: bytes, *, at: Position | None = None, disk: Disk = REAL_DISK
+    ) -> None:
+        self._place, self._key, self._disk = Place(path, disk), key, disk
         self.path = self._place.head
+        if at is None:
+            found = read_journal(self.path, key, disk=disk)
+            if found.is_old:
+                raise StoreError(f"{self.path} has an old format: rewrite it first.")
+            at = found.at
+        self.at = at
         with explained("open", self.path):
             try:
-                self._descriptor = disk.create(self.path, _PRIVATE)
+                self._descriptor = disk.create(self.path, _PRIVATE) if not at.size else disk.open_to_append(self.path)
             except FileExistsError:
                 self._place.check_writable_kind()
                 self._descriptor = disk.open_to_append(self.path)
             try:
                 disk.fsync_folder(self._place.folder)
-                self.size = disk.facts(self._descriptor).st_size
+                self._refuse_changed()
             except BaseException:
                 self.close()
                 raise
 
-    def append(self, contents: Iterable[Mapping[str, Any]]) -> list[tuple[int, int]]:
-        """These records are durable once this returns; where each line begins and ends.
+    def append(self, contents: Iterable[Mapping[str, Any]]) -> list[Record]:
+        """These records are durable once this returns; where each of them is.
 
         Raises
         ------
         StoreError
-            None of them counts for whoever asked. Some may be found by whoever reads the file next.
+            None of them counts for the caller. The next reader may find all of them, or none.
         """
-        lines = [_line(content) for content in contents]
+        taken = list(contents)
         with explained("append to", self.path, "Nothing of it counts."):
+            self._refuse_changed()
+            start = self.at.size
+            piece, mac = _piece(self._key, self.at, start, texts := list(map(_text, taken)))
             try:
-                write_fully(self._disk, self._descriptor, memoryview(b"".join(lines)))
+                write_fully(self._disk, self._descriptor, memoryview(piece))
                 self._disk.fsync(self._descriptor)
-            finally:
-                before, self.size = self.size, self._disk.facts(self._descriptor).st_size
-        ends = [before]
-        for line in lines:
-            ends.append(ends[-1] + len(line))
-        return list(pairwise(ends))
+            except BaseException:
+                self.at = self.at._replace(size=self._disk.facts(self._descriptor).st_size)
+                raise
+        self.at = Position(self.at.pieces + 1, mac, start + len(piece), start + len(piece))
+        places, end = [], self.at.end - 1
+        for text, content in zip(reversed(texts), reversed(taken), strict=True):
+            places.append(Record(end - len(text), end, _checksum(text), dict(content)))
+            end -= len(text) + 1
+        return places[::-1]
 
     def close(self) -> None:
-        """No more records: whoever appends one is refused, whatever file has the number of the descriptor by then."""
+        """Take no more records: appending is refused from now on."""
         if self._descriptor >= 0:
             close_quietly(self._disk, self._descriptor)
         self._descriptor = -1
 
+    def _refuse_changed(self) -> None:
+        facts, named = self._disk.facts(self._descriptor), facts_or_none(self._disk.facts_of_name, self.path)
+        if facts.st_size != self.at.size or named is None or not same_file(facts, named):
+            raise StoreError(f"{self.path} was changed by another program. Put it back as it was, and start again.")
 
-def read_journal(path: str | os.PathLike[str], *, disk: Disk = REAL_DISK) -> Iterator[Record]:
+
+def read_journal(path: str | os.PathLike[str], key: bytes, *, disk: Disk = REAL_DISK) -> Contents:
     """The records of a file, in the order in which they were appended; none where there is no file.
 
     Raises
     ------
     StoreError
-        When it cannot be read.
+        When it cannot be read, or is damaged anywhere but at an end that was cut short.
+    InputError
+        When it was written with another key.
     """
     place = Place(path, disk)
+    data = b""
     with explained("read", place.head):
         try:
             descriptor = disk.open_to_read(place.head)
         except FileNotFoundError:
-            return
+            return Contents(place.head, data, key)
         try:
             data = read_all(disk, descriptor, place.head, LIMIT)
         finally:
             close_quietly(disk, descriptor)
-    end = 0
-    for line in data.splitlines(keepends=True):
-        start, end = end, end + len(line)
-        if (content := _content(line)) is not None:
-            yield Record(start, end, content)
+    return Contents(place.head, data, key)
 
 
 def rewrite_journal(
-    path: str | os.PathLike[str], keep: Callable[[dict[str, Any]], bool], *, disk: Disk = REAL_DISK
+    path: str | os.PathLike[str],
+    key: bytes,
+    keep: Callable[[dict[str, Any]], bool] = lambda content: True,
+    *,
+    disk: Disk = REAL_DISK,
 ) -> None:
     """The file holds the records that are to be kept, durably, and the others are erased, once this returns.
 
-    Nobody may have it open to append.
+    Its pieces are numbered on from those before, and the first one says what the last one before was. Nobody may have
+    the file open to append.
 
     Raises
     ------
     StoreError
-        As in ``Writer.replace``.
+        As in ``Writer.replace`` and ``read_journal``.
     """
     with locked(path, disk=disk) as writer:
-        writer.replace([_line(record.content) for record in read_journal(path, disk=disk) if keep(record.content)])
+        found = read_journal(path, key, disk=disk)
+        kept = [_text({"rewritten": [found.at.pieces, found.at.mac]})]
+        kept += [_text(record.content) for record in found if keep(record.content)]
+        pieces, at = [], Position(found.at.pieces)
+        for i in range(0, len(kept), _TOGETHER):
+            piece, mac = _piece(key, at, at.end, kept[i : i + _TOGETHER])
+            pieces.append(piece)
+            at = Position(at.pieces + 1, mac, at.end + len(piece))
+        writer.replace(pieces)
 
 
-def read_record(path: str | os.PathLike[str], start: int, end: int, *, disk: Disk = REAL_DISK) -> dict[str, Any] | None:
-    """The record between two places of a file; None where there is none."""
+def read_record(path: str | os.PathLike[str], record: Record, *, disk: Disk = REAL_DISK) -> dict[str, Any]:
+    """The content of a record, read anew from the place of a file where it is.
+
+    Raises
+    ------
+    StoreError
+        When it cannot be read, or is not what was written.
+    """
     place = Place(path, disk)
     with explained("read", place.head):
         descriptor = disk.open_to_read(place.head)
         try:
-            return _content(disk.read_at(descriptor, end - start, start))
+            text = disk.read_at(descriptor, record.end - record.start, record.start)
         finally:
             close_quietly(disk, descriptor)
+    if _checksum(text) != record.checksum:
+        raise StoreError(f"{place.head} is damaged at byte {record.start:,}: put a whole copy of the file back.")
+    content: dict[str, Any] = json.loads(text)
+    return content
 
 
-def _line(content: Mapping[str, Any]) -> bytes:
-    text = json.dumps(content, separators=(",", ":"), allow_nan=False).encode()
-    return b"\n" + hashlib.sha256(text).hexdigest()[:16].encode() + b" " + text + b"\n"
+def _text(content: Mapping[str, Any]) -> bytes:
+    return json.dumps(content, separators=(",", ":"), allow_nan=False).encode()  # ASCII, without control characters
 
 
-def _content(line: bytes) -> dict[str, Any] | None:
-    seal, _, text = line.strip(b"\n").partition(b" ")
-    if hashlib.sha256(text).hexdigest()[:16].encode() != seal:
-        return None
-    with suppress(ValueError):
-        content = json.loads(text)
-        return content if isinstance(content, dict) else None
+def _checksum(text: bytes) -> bytes:
+    return hashlib.sha256(text).digest()
+
+
+def _mac(key: bytes, previous: str, start: int, text: bytes) -> str:
+    return hmac.digest(key, f"{previous} {start} ".encode() + text, "sha256").hex()[:32]
+
+
+def _piece(key: bytes, at: Position, start: int, texts: list[bytes]) -> tuple[bytes, str]:
+    """A piece that follows another one and begins at this place of the file, and its MAC."""
+    text = f"{at.pieces + 1:012d} {at.end:012d} ".encode() + _BETWEEN.join(texts)  # of one length for the same records
+    mac = _mac(key, at.mac, start, text)
+    return _BEGIN + mac.encode() + b" " + text + _END, mac
+
+
+def _followed(key: bytes, line: bytes, start: int, *candidates: Position) -> Position | None:
+    """The one of several pieces that this one, without its line break, follows; None where it is no piece."""
+    mac, _, text = line.removeprefix(_BEGIN).partition(b" ")
+    for one in candidates:
+        # The first piece of a file that was rewritten has any number.
+        number = f"{one.pieces + 1:012d}".encode() if one.end else text.partition(b" ")[0]
+        fits = text.startswith(b"%s %012d " % (number, one.end))
+        if fits and line.startswith(_BEGIN) and hmac.compare_digest(mac, _mac(key, one.mac, start, text).encode()):
+            return one
     return None
+
+
+def _is_torn(odd: bytes) -> bool:
+    """Whether bytes are what is left of a piece that was being written: cut short, or blocks are missing.
+
+    No piece holds zeros. One zero alone may be one bit that has flipped; at its beginning it cannot.
+    """
+    return not odd.endswith(_END) or odd.startswith(b"\0") or b"\0\0" in odd

@@ -106,6 +106,7 @@ class Well(BaseModel):
     receipts_owed: int
     callbacks_owed: int
     resumed: int
+    anchor: str
 
 
 class Purged(BaseModel):
