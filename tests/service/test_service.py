@@ -32,6 +32,7 @@ from erasable.errors import (
 )
 from erasable.models.files import checksum_at
 from erasable.operations.inspect import inspect
+from erasable.service.held_files import HeldFile
 from erasable.service.purges import check_tombstone
 from erasable.service.rounds import Rounds
 from erasable.service.service import ErasureService
@@ -662,6 +663,32 @@ def test_callbacks_go_to_hosts_that_are_named_however_they_are_spelt(opened, url
         settings=Settings(callback_hosts=frozenset({"c.example", "d.example:8443", "localhost:9", "[::1]:9", "::2"}))
     )
     assert service.worker.is_allowed(url) is allowed
+
+
+@pytest.mark.parametrize("who", ["person-3", "nobody"])
+def test_a_request_is_cancelled_until_a_commit_begins_and_carried_out_from_then_on(service, models, monkeypatch, who):
+    """Whichever it is, the answer says so, and the same for those who are stored and those who are not."""
+    told, forget = [], HeldFile.forget_together
+    first, second = asked(service, who), asked(service, who)
+    assert service.cancel(first).state == "cancelled"
+
+    def cancelling(self, requests):
+        with pytest.raises(ConflictError) as refused:
+            service.cancel(second)
+        told.append(str(refused.value))
+        return forget(self, requests)
+
+    monkeypatch.setattr(HeldFile, "forget_together", cancelling)
+    service.worker.commit()
+    assert len(told) == len(models)
+    assert set(told) == {"the request is in_progress: only one that is pending can be cancelled."}
+    assert (service.entry(first).state, service.entry(second).state) == ("cancelled", "completed")
+    with pytest.raises(ConflictError, match="is completed"):
+        service.cancel(second)
+    third = asked(service, "person-5")
+    service.cancel(third)
+    service.worker.commit()
+    assert "person-5" in load(models["left"])._model.core.subjects()
 
 
 @pytest.mark.parametrize("name", ["", "https://c.example", "c.example:x", "c.example:0", "c.example/a", "[::1", ":443"])

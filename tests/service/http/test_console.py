@@ -17,6 +17,7 @@ from erasable.audit.receipts import make_receipt
 from erasable.errors import BusyError, StoreError
 from erasable.models.access import StoredRow, StoredRows
 from erasable.schemas import Told
+from erasable.service.http.history import History
 from tests.service.http.conftest import PEOPLE
 from tests.waiting import PATIENCE, until
 
@@ -272,6 +273,51 @@ def test_a_form_of_another_site_does_nothing(site, visitor):
         answer = visitor.post("/requests", data={"type": "email", "format": "raw", "value": PEOPLE[0], **form})
         assert answer.status_code == 403
     assert len(site.service.entries()) == before
+
+
+@pytest.mark.parametrize("scope", ["predict", "learn", "purge"])
+def test_a_token_without_pages_is_told_what_it_may_do(site, visitor, scope):
+    """It was sent from the overview to an error, and from there to the overview."""
+    visitor.enter(site.tokens[scope])
+    page = visitor.get("/")
+    assert page.status_code == 200
+    assert f"<code>{scope}</code>:" in page.text
+    assert page.text.count("</code>:") == 1
+    assert 'href="/requests"' not in page.text
+    for path in ("/requests", "/receipts"):
+        refused = visitor.get(path)
+        assert refused.status_code == 403
+        assert 'href="/"' in refused.text
+
+
+@pytest.mark.parametrize("who", [PEOPLE[7], "nobody@example.net"])
+def test_a_request_that_is_cancelled_too_late_says_so(site, visitor, who):
+    visitor.enter(site.tokens["erase"])
+    form = {"form": re.search(r'name="form" value="([^"]+)"', visitor.get("/requests").text)[1]}
+    told = []
+    for late in (False, True):
+        request_id = str(uuid.uuid4())
+        with site.service.worker.turn():  # nothing is committed meanwhile
+            identity = site.service.identity("email", "raw", who)
+            site.service.accept(request_id, "erasure", [identity], b"body", controller="erase")
+            if not late:
+                answer = visitor.post(f"/requests/{request_id}/cancel", data=form)
+                assert answer.headers["location"] == f"/requests/{request_id}"
+        until(lambda: site.service.entry(request_id).settled)  # noqa: B023
+        answer = visitor.post(f"/requests/{request_id}/cancel", data=form)
+        told.append((answer.status_code, site.service.entry(request_id).state, "Too late to cancel" in answer.text))
+    assert told == [(303, "cancelled", False), (409, "completed", True)]
+
+
+def test_counts_by_the_hour_are_in_no_file(site, visitor):
+    old = site.configuration.folder / "history.json"
+    old.write_text("[]")
+    shown = History(old, site.service)
+    assert not old.exists()
+    assert [hour.rows.keys() for hour in shown.hours()] == [{"credit", "named"}]
+    visitor.enter(site.tokens["audit"])
+    assert visitor.get("/").status_code == 200
+    assert not [path for path in site.configuration.folder.iterdir() if "history" in path.name]
 
 
 def test_cookies_are_kept_from_scripts_and_other_sites(site, visitor):

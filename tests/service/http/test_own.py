@@ -5,8 +5,12 @@ from __future__ import annotations
 import io
 import json
 import logging
+import os
+import shutil
+import subprocess
 import uuid
 from datetime import UTC, datetime
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,6 +18,7 @@ import pyarrow as pa
 import pytest
 
 from erasable import ErasableClassifier, TableEncoder, load
+from erasable.audit.receipts import check_receipt
 from erasable.service.http.guard import HEADERS, Rates
 from erasable.service.http.own import model_state
 from erasable.service.purges import check_tombstone
@@ -221,6 +226,23 @@ def test_the_description_matches_the_service(site):
 @pytest.mark.parametrize("twice", ['"label": "no", ', '"a": 2.0, '])
 def test_a_row_with_a_key_twice_is_refused(site, twice):
     assert learn(site, lines(0, 1).replace("{", "{" + twice)).status_code == 400
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="no curl is installed here")
+def test_the_line_of_the_page_waits_for_the_receipt(site, tmp_path):
+    page = (Path(__file__).parents[3] / "docs" / "service.md").read_text()
+    (line,) = (line.strip() for line in page.splitlines() if "-o receipt.json" in line)
+    line, request_id = line.replace("localhost:8080", site.base), str(uuid.uuid4())
+    who = site.service.identity("email", "raw", "nobody@example.org")
+    with site.service.worker.turn():  # nothing is committed meanwhile
+        site.service.accept(request_id, "erasure", [who], b"body", controller="all")
+        environment = {**os.environ, "id": request_id, "officer": site.tokens["all"]}
+        waiting = subprocess.Popen(["bash", "-c", line], cwd=tmp_path, env=environment)
+        until(lambda: (tmp_path / "receipt.json").exists() or waiting.poll() is not None)
+        assert waiting.poll() is None
+    assert waiting.wait(PATIENCE) == 0
+    receipt = check_receipt((tmp_path / "receipt.json").read_text(), site.service.receipt_key)
+    assert receipt.request_id == request_id
 
 
 def test_settled_requests_can_be_purged(site):

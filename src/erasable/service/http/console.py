@@ -23,7 +23,7 @@ from starlette.concurrency import run_in_threadpool
 from erasable.audit.keys import PublicKey
 from erasable.audit.receipts import check_receipt
 from erasable.core.spelling import told_spelling
-from erasable.errors import ErasableError
+from erasable.errors import ConflictError, ErasableError
 from erasable.service.entries import Entry, State
 from erasable.service.health import Health
 from erasable.service.http.charts import HEIGHT, WIDTH, history_charts
@@ -106,8 +106,10 @@ def add_routes(
 
     @router.get("/")
     async def overview(request: Request) -> Response:
-        session, token = who(request, "erase", "audit")
+        session, token = who(request)
         common = shared(request, session, token)
+        if not (common["may_erase"] or common["may_audit"]):
+            return page("scopes.html", **common)
         entries = seen(token)
         waiting = [entry for entry in entries if entry.settled is None]
         values: dict[str, Any] = {
@@ -177,15 +179,21 @@ def add_routes(
 
     @router.get("/requests/{request_id}")
     async def one(request: Request, request_id: str) -> Response:
-        session, token = who(request, "erase", "audit")
+        return await request_page(request, *who(request, "erase", "audit"), request_id)
+
+    async def request_page(
+        request: Request, session: Session, token: Token, request_id: str, *answer: Any, too_late: bool = False
+    ) -> HTMLResponse:
         entry = service.entry(request_id, whose(request, token), others=token.audits)
         receipts = await run_in_threadpool(service.receipts, request_id, entry.controller) if token.audits else None
         return page(
             "request.html",
+            *answer,
             **shared(request, session, token),
             entry=filed(entry, audits=token.audits),
             **_way(entry, token),
             receipts=sorted(receipts or ()),
+            too_late=too_late,
             spelling=told_spelling(entry.spelling),
             separated=entry.asked is not None and "separators" in entry.asked.kinds,
         )
@@ -194,7 +202,10 @@ def add_routes(
     async def cancel(request: Request, request_id: str) -> Response:
         session, token = who(request, "erase")
         await form_of(request, session)
-        entry = await run_in_threadpool(service.cancel, request_id, whose(request, token), others=token.audits)
+        try:
+            entry = await run_in_threadpool(service.cancel, request_id, whose(request, token), others=token.audits)
+        except ConflictError:
+            return await request_page(request, session, token, request_id, 409, too_late=True)
         return RedirectResponse(f"/requests/{entry.request_id}{_whose(entry, token)}", 303)
 
     @router.get("/requests/{request_id}/state.json")
