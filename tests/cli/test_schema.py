@@ -337,7 +337,7 @@ def test_bad_schemas_are_one_line_and_change_nothing(raw, capsys, what):
 
 
 def test_other_bad_input_is_one_line_and_changes_nothing(raw, capsys):
-    newer = draft().text.replace("version = 1", "version = 2")
+    newer = draft().text.replace("version = 2", "version = 3")
     Path("newer.toml").write_text(newer, encoding="utf-8")
     Path("wide.toml").write_text(draft().text + '\n[columns.extra]\nkind = "category"\nhashed = 1000000\n')
     Path("twice.csv").write_text("town,town,outcome,row_id\nBern,Rome,yes,a\n")
@@ -348,7 +348,7 @@ def test_other_bad_input_is_one_line_and_changes_nothing(raw, capsys):
     Path("names.csv").write_text("a,b\n")
     out = ["-o", "m.erasable"]
     with refused(capsys, raw) as refuse:
-        refuse(["learn", "raw.csv", "--schema", "newer.toml", *out], 2, "version = 2", "install a newer erasable")
+        refuse(["learn", "raw.csv", "--schema", "newer.toml", *out], 2, "version = 3", "install a newer erasable")
         refuse(["learn", "raw.csv", "--schema", "none.toml", *out], 2, "none.toml does not exist")
         refuse(["learn", "wide.csv", "--schema", "wide.toml", *out], 2, "GiB for matrices")
         refuse(["learn", "raw.csv", "--schema", "schema.toml", "--label", "town", *out], 2, "--label is 'town'")

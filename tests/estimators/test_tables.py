@@ -177,7 +177,7 @@ def test_a_file_predicts_tables_on_its_own(tmp_path):
 
 @pytest.mark.parametrize(
     ("old", "new"),
-    [("Bern", " Bern"), ("version = 1", "version = 2"), ("places = 8", "places = 9"), ("words", "wards")],
+    [("Bern", " Bern"), ("version = 2", "version = 3"), ("places = 8", "places = 9"), ("words", "wards")],
 )
 def test_a_damaged_schema_is_no_state(old, new):
     configuration = classifier().fit(TABLE, Y).model_.configuration

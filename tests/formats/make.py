@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 import sys
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -159,6 +161,25 @@ def schema() -> ErasableClassifier:
     """A raw table, encoded by a schema that the file holds."""
     model = ErasableClassifier(0.02, threshold=0.05, feature_map=Schema.parse(SCHEMA))
     model.fit(raw_rows(), labels(rows(20)), ids=[f"r{i}" for i in range(20)], subjects=[f"s{i % 6}" for i in range(20)])
+    model.forget(ids=[model.core_ids_[2]])
+    return model
+
+
+def second_rows() -> dict[str, Any]:
+    """A table with decimals, dates, and cells of several types in one column."""
+    price = [[Decimal("0.50"), np.float32(0.1), 2**60, "0.5", 1e16, None][i % 6] for i in range(20)]
+    day = [[date(2020, 1, 1 + i), f"2020-01-{1 + i:02} 00:00:00", 39.0][i % 3] for i in range(20)]
+    return {**raw_rows(), "price": price, "day": day}
+
+
+def schema_second() -> ErasableClassifier:
+    """A raw table with decimals, dates and cells of several types, by a schema of version 2."""
+    text = SCHEMA.replace("version = 1", "version = 2")
+    second = Schema.parse(
+        text + '[columns.price]\nkind = "category"\nhashed = 8\n[columns.day]\nkind = "text"\nwords = [1, 1]\n'
+    )
+    model = ErasableClassifier(0.02, threshold=0.05, feature_map=second)
+    model.fit(second_rows(), labels(rows(20)), ids=[f"r{i}" for i in range(20)])
     model.forget(ids=[model.core_ids_[2]])
     return model
 
@@ -406,6 +427,7 @@ MODELS = {
     "mapped-texts-v1": mapped_texts,
     "schema-kinds-v1": schema_kinds,
     "schema-targets-v1": schema_targets,
+    "schema-second-v1": schema_second,
 }
 
 

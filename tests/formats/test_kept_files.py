@@ -20,7 +20,17 @@ from erasable.models import shards
 from erasable.models.files import KINDS
 from erasable.operations.inspect import inspect
 from erasable.schemas import Category, Date, Number, Ordered, Role, Schema, Text, Time, Vector, YesNo
-from tests.formats.make import KINDS_SCHEMA, LIMITS, MODELS, TARGETS_SCHEMA, main, orders, raw_rows, wider_rows
+from tests.formats.make import (
+    KINDS_SCHEMA,
+    LIMITS,
+    MODELS,
+    TARGETS_SCHEMA,
+    main,
+    orders,
+    raw_rows,
+    second_rows,
+    wider_rows,
+)
 from tests.formats.models import rows, texts, wide_rows
 from tests.formats.tampering import altered
 from verifier.erasable_verify import MEMBERS, ORDER, WIDTHS, read_container
@@ -53,6 +63,7 @@ KEPT = {
     "mapped-texts-v1": "6dccd96f03b44f7e114b78056ff309a981cdcce4b96d820eda2d921fe4df373c",
     "schema-kinds-v1": "19e245f52ce6d9e058ffc6bfcdf25a0e78f78b65fb77d4bc4552be942cff81f8",
     "schema-targets-v1": "927cb59e655e053c43e5175078991d666c3371eea96e03469f4e2488b1012ca5",
+    "schema-second-v1": "f73c6c8e77ec719b9e39985cb05aab4f051989bc825dc541fd8aff368c81dca9",
 }
 HEADS = {
     "sharded-v1": "6b8d615e39b5d5c5f1d6e7c072534ef5ab4083c68b8f372158c8490253091c17",
@@ -71,6 +82,7 @@ OFFERED = {
     "schema-v1": raw_rows,
     "schema-kinds-v1": orders,
     "schema-targets-v1": raw_rows,
+    "schema-second-v1": second_rows,
 }
 
 

@@ -12,7 +12,7 @@ import pyarrow.csv
 from hypothesis import strategies as st
 
 TEXT = """
-version = 1
+version = 2
 
 [columns.key]
 role = "id"
@@ -109,6 +109,7 @@ columns = ["hours", "street"]
 hashed = 5
 """
 
+FIRST = TEXT.replace("version = 2", "version = 1")
 WITH_VECTOR = TEXT.replace("[[crosses]]", '[columns.meaning]\nkind = "vector"\nlength = 3\nscale = 2\n\n[[crosses]]', 1)
 
 _odd = st.sampled_from(["", " ", "?", "NA", " nan ", "Null", "x", "12,5", "1_000", "0x10", "٣", "1e", "--1"])
@@ -125,6 +126,7 @@ _place = st.one_of(
     st.sampled_from(
         ["Bern", " Bern\t", "39", "39.0", "39.00", "039", "TRUE", "true", "Zürich", "low", "middle", "high", "HIGH"]
     ),
+    st.sampled_from(["0.50", "-0.0", "3.9e+01", "1E-07", "39e0", "2015-06-30T23:30:00.75-02:00", "09:05:59.5", "9:05"]),
     st.sampled_from(["yes", "No", "T", "f", "1.0", "0", "2"]),
     st.text(max_size=5).filter(lambda t: "\x00" not in t),
     _odd,

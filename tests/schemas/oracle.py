@@ -28,11 +28,13 @@ def read(text):
 def encode_row(text, row):
     """The encoded row, a list of fractions, of a dict of cells: str, int, float, bool, dates, times, lists or None."""
     schema, widths = read(text)
+    version = schema["version"]
     missing = {spelt(m) for m in schema.get("missing", MISSING)}
     out, codes = [], {}
     for name, column in schema["columns"].items():
         if "role" in column:
             continue
+        column = {"version": version, **column}
         block, codes[name] = encode_cell(column, row[name], missing)
         empty = block is None
         filled = empty and "fill" in column
@@ -53,17 +55,36 @@ def spelt(text):
     return "".join(c.lower() if c.isascii() else c for c in text.strip(SPACES))
 
 
-def canonical(cell):
+def canonical(cell, version=2):
     if isinstance(cell, bool):
         return "true" if cell else "false"
-    if isinstance(cell, float):
+    if isinstance(cell, float) and version == 1:
         return str(int(cell)) if cell == int(cell) and abs(cell) < 2**53 else repr(cell)
     if isinstance(cell, int):
         return str(cell)
-    text = cell.strip(SPACES)
+    text = (cell if isinstance(cell, str) else repr(cell)).strip(SPACES)
+    if version == 2:
+        return written_out(text)
     if text == "-0" or re.fullmatch(r"-?(0|[1-9][0-9]*)\.0+", text):
         whole = text.split(".")[0]
         return "0" if whole == "-0" else whole
+    return spelt(text) if spelt(text) in ("true", "false") else text
+
+
+def written_out(text):
+    """A number digit by digit, a moment and a time of day with their seconds; any other text as it is."""
+    match = re.fullmatch(r"(-?)(0|[1-9]\d*)(?:\.(\d+))?(?:[eE]([+-]\d{1,3}))?", text, re.ASCII)
+    if match is not None:
+        digits, point = match[2] + (match[3] or ""), len(match[2]) + int(match[4] or 0)
+        digits, point = "0" * max(0, -point) + digits, max(0, point)
+        digits += "0" * (point - len(digits))
+        whole, part = digits[:point].lstrip("0") or "0", digits[point:].rstrip("0")
+        out = whole + ("." + part if part else "")
+        return "0" if out == "0" else match[1] + out
+    if re.match(r"\d\d\d\d-\d\d-\d\d[T ]\d\d:\d\d:", text, re.ASCII) and (m := parsed_moment(text, "ymd")):
+        return f"{m:%Y-%m-%d %H:%M:%S}".rjust(19, "0").removesuffix(" 00:00:00")
+    if re.match(r"\d\d:\d\d:", text, re.ASCII) and (at := parsed_time(text)):
+        return f"{at:%H:%M:%S}"
     return spelt(text) if spelt(text) in ("true", "false") else text
 
 
@@ -161,25 +182,26 @@ def encode_number(column, cell):
 
 
 def encode_category(column, cell):
-    text = canonical(cell)
+    text, version = canonical(cell, column.get("version", 2)), column.get("version", 2)
     if "hashed" in column:
         code = place(text, column["hashed"])
     else:
-        values = [canonical(v) for v in column["values"]]
+        values = [canonical(v, version) for v in column["values"]]
         code = values.index(text) if text in values else len(values)
     return one_hot(code, n_codes(column)), code
 
 
 def encode_ordered(column, cell):
-    levels = [canonical(v) for v in column["levels"]]
-    if canonical(cell) not in levels:
+    levels = [canonical(v, column.get("version", 2)) for v in column["levels"]]
+    text = canonical(cell, column.get("version", 2))
+    if text not in levels:
         return None, None
-    code = levels.index(canonical(cell))
+    code = levels.index(text)
     return thermometer(code, len(levels)), code
 
 
 def encode_yes_no(column, cell):
-    text = spelt(canonical(cell))
+    text = spelt(canonical(cell, column.get("version", 2)))
     if text not in (*column.get("yes", YES), *column.get("no", NO)):
         return None, None
     code = int(text in column.get("yes", YES))
@@ -187,8 +209,11 @@ def encode_yes_no(column, cell):
 
 
 def encode_date(column, cell):
-    if isinstance(cell, str) and (cell := parsed_moment(cell.strip(SPACES), column.get("order", "ymd"))) is None:
-        return None, None
+    if isinstance(cell, str):
+        text, version = cell.strip(SPACES), column.get("version", 2)
+        cell = parsed_moment(text, column.get("order", "ymd")) or (parsed_moment(text, "ymd") if version > 1 else None)
+        if cell is None:
+            return None, None
     if isinstance(cell, datetime.datetime):
         moment = cell.astimezone(datetime.UTC).replace(tzinfo=None) if cell.tzinfo else cell
     else:
@@ -240,17 +265,22 @@ def parsed_moment(text, order):
     return moment - (1 if zone[0] == "+" else -1) * datetime.timedelta(hours=hours, minutes=minutes)
 
 
+def parsed_time(text):
+    match = re.fullmatch(r"(\d\d?):(\d\d)(?::(\d\d)(?:\.\d+)?)?", text, re.ASCII)
+    if match is None or int(match[1]) > 23 or int(match[2]) > 59 or int(match[3] or 0) > 59:
+        return None
+    return datetime.time(int(match[1]), int(match[2]), int(match[3] or 0))
+
+
 def encode_time(column, cell):
-    if isinstance(cell, str):
-        match = re.fullmatch(r"(\d\d?):(\d\d)(?::(\d\d)(?:\.\d+)?)?", cell.strip(SPACES), re.ASCII)
-        if match is None or int(match[1]) > 23 or int(match[2]) > 59 or int(match[3] or 0) > 59:
-            return None, None
-        cell = datetime.time(int(match[1]))
+    if isinstance(cell, str) and (cell := parsed_time(cell.strip(SPACES))) is None:
+        return None, None
     return encode_date({**column, "parts": ["hour"]}, datetime.datetime(2000, 1, 1, cell.hour))
 
 
 def encode_text(column, cell):
-    text = cell.strip(SPACES) if isinstance(cell, str) else canonical(cell)
+    raw = isinstance(cell, str) and column.get("version", 2) == 1
+    text = cell.strip(SPACES) if raw else canonical(cell, column.get("version", 2))
     words, word = [], ""
     for c in text + " ":
         o = ord(c)

@@ -33,7 +33,8 @@ def number(cell):
 def moment(column, cell):
     if column["kind"] == "time":
         return datetime.datetime(2000, 1, 1, int(cell.strip(oracle.SPACES).split(":")[0]))
-    return oracle.parsed_moment(cell.strip(oracle.SPACES), column.get("order", "ymd"))
+    text = cell.strip(oracle.SPACES)
+    return oracle.parsed_moment(text, column.get("order", "ymd")) or oracle.parsed_moment(text, "ymd")
 
 
 def within(low, x, high):

@@ -22,7 +22,7 @@ from erasable.schemas.schema import KINDS
 from tests.schemas.cases import WITH_VECTOR
 
 FULL = Schema.parse(WITH_VECTOR)
-HEAD = "version = 1\n"
+HEAD = "version = 2\n"
 X = '[columns.x]\nkind = "number"\nscale = 1\n'
 C = '[columns.c]\nkind = "category"\nvalues = ["a", "b"]\n'
 
@@ -63,7 +63,7 @@ def test_targets_and_their_ranges_are_written_and_read():
 def test_spelling_defaults_and_comments_do_not_matter_and_the_order_of_columns_does():
     one = Schema.parse(HEAD + X + C)
     other = Schema.parse(
-        "# a comment\nversion = 1\n"
+        "# a comment\nversion = 2\n"
         "missing = ['', 'NA', 'na ', 'N/A', '?', '#N/A', '<NA>', 'NaN', 'NaT', 'None', 'null']\n"
         '[columns]\nx = {scale = 1.0, kind = "number", spacing = "linear"}\n'
         'c = {values = ["a ", "b"], kind = "category"}\n'
@@ -77,7 +77,7 @@ def test_spelling_defaults_and_comments_do_not_matter_and_the_order_of_columns_d
 def test_it_is_saved_and_loaded(tmp_path):
     file = tmp_path / "schema.toml"
     FULL.save(file, head="Drafted from a table.\n\nEdit it.")
-    assert file.read_text(encoding="utf-8").startswith("# Drafted from a table.\n#\n# Edit it.\n\nversion = 1\n")
+    assert file.read_text(encoding="utf-8").startswith("# Drafted from a table.\n#\n# Edit it.\n\nversion = 2\n")
     assert Schema.load(file) == FULL
     file.write_bytes(b"\xef\xbb\xbf" + FULL.text.encode())
     assert Schema.load(file) == FULL
@@ -173,12 +173,16 @@ def test_any_toml_that_is_written_is_read_back(entries):
 
 BAD = {
     "no TOML": ("version = ", "no valid TOML"),
-    "no version": (X, "version = none"),
-    "a newer version": (
-        "version = 2\n" + X,
-        "version = 2, and this erasable reads version 1: install a newer erasable",
-    ),
-    "a true version": ("version = true\n" + X, "first line must be version = 1"),
+    "no version": (X, "has no version, and this erasable reads versions 1 to 2: its first line must be version = 2"),
+    "a newer version": ("version = 3\n" + X, "version = 3, and this erasable reads versions 1 to 2: install a"),
+    "a version in quotes": ("version = '1'\n" + X, "a version that is no integer, and this erasable reads versions 1"),
+    "a version below 1": ("version = 0\n" + X, "first line must be version = 2, without quotes"),
+    "a true version": ("version = true\n" + X, "first line must be version = 2"),
+    "a version of a column": (HEAD + X + "version = 1\n", "no parameter 'version'"),
+    "another name": (HEAD + X + "name = 'y'\n", "no parameter 'name': known are fill"),
+    "brackets": (HEAD + "x = " + "[" * 30_000, "no valid TOML: brackets within brackets are too deep"),
+    "a long integer": (HEAD + f"x = {'1' * 5000}\n", "no valid TOML: an integer has too many digits"),
+    "a large text": (HEAD + "#" * 2**24, "more than 16,777,216 characters"),
     "nothing": (HEAD, "no feature"),
     "roles alone": (HEAD + "[columns.y]\nrole = 'label'\n", "no feature"),
     "an unknown table": (HEAD + "speed = 3\n" + X, "no parameter 'speed'"),
@@ -231,6 +235,14 @@ BAD = {
     ),
     "an order of times": (HEAD + "[columns.d]\nkind='time'\norder='dmy'\n", "order is for dates"),
     "years of times": (HEAD + "[columns.d]\nkind='time'\nyears=[2000, 2001]\n", "go together"),
+    "years in reverse": (
+        HEAD + "[columns.d]\nkind='date'\nparts=['year']\nyears=[2030, 2000]\n",
+        "years must be two different years, the first one first; got [2030, 2000]",
+    ),
+    "runs in reverse": (
+        HEAD + "[columns.t]\nkind='text'\nwords=[2, 1]\n",
+        "words must have the shortest run first: write [1, 2]",
+    ),
     "words and characters": (HEAD + "[columns.t]\nkind='text'\nwords=[1,1]\ncharacters=[1,2]\n", "either words"),
     "no length": (HEAD + "[columns.v]\nkind='vector'\n", "length must be an integer"),
     "a fill of another kind": (HEAD + X + "fill = 'a'\n", "fill must be a finite number"),

@@ -54,7 +54,7 @@ class Telling:
 
     def add_number(self, row: int, value: Any, written: str | None = None) -> None:
         """A number, unless it is too short or the row has enough."""
-        if _digits(canonical_text(value)) < _DIGITS:
+        if _digits(canonical_text(value, 1)) < _DIGITS:
             self.passed_over["numbers"] += 1
         elif self._takes(row):
             self.numbers += ((row, text) for text in spellings(value, written))
@@ -72,10 +72,10 @@ def spellings(value: Any, written: str | None = None) -> set[str]:
     Its shortest text that reads back as the same float64, that of the nearest float32, and where that is the same
     number, one or two decimals: 2156461, 2156461.0 and 2156461.00; 1234567.5 and 1234567.50.
     """
-    found = {canonical_text(value), *([] if written is None else [written])}
+    found = {canonical_text(value), canonical_text(value, 1), *([] if written is None else [written])}
     number = float(value)
     with np.errstate(over="ignore"):
-        single = canonical_text(float(str(np.float32(number))))
+        single = canonical_text(float(str(np.float32(number))), 1)
     if _digits(single) >= _DIGITS:
         found.add(single)
     if abs(number) < 2**53:
@@ -122,13 +122,13 @@ def telling_cells(schema: Schema, table: Any) -> Telling:
         for row, cell in _cells_once(table.column(name)):
             if isinstance(cell, str):
                 text = cell.strip()
-                if text.lower() in schema.missing or canonical_text(text) in listed:
+                if text.lower() in schema.missing or canonical_text(text, schema.version) in listed:
                     continue
                 if _NUMBER.fullmatch(text) and (isinstance(kind, Number) or _digits(text) >= _DIGITS):
                     found.add_number(row, _value(text), text)
                 else:
                     found.add_text(row, text)
-            elif canonical_text(cell) not in listed:
+            elif canonical_text(cell, schema.version) not in listed:
                 found.add_number(row, cell)
     return found
 

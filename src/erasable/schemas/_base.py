@@ -17,7 +17,7 @@ import numpy as np
 
 from erasable.core.arrays import Array, Booleans, Float32s, Float64s, Integers
 from erasable.errors import ConfigurationError, InputTypeError
-from erasable.schemas._cells import NUMBER, TEXT, VECTOR, Cells
+from erasable.schemas._cells import NUMBER, TEXT, VECTOR, VERSION, Cells, check_alone
 from erasable.schemas._told import Bounds, Told
 from erasable.validation import switch
 
@@ -55,15 +55,19 @@ class Column(ABC):
         What stands for a cell that is missing. Without it the features of such a cell are zero.
     indicator : bool, default=True
         Add a feature that is one where the cell is missing.
+    version : int, default=2
+        That of the schema, which all of its columns share.
     """
 
     KIND: ClassVar[str]
-    HOLDS: ClassVar[tuple[str, ...]] = (TEXT, NUMBER)  # kinds of cells
+    HOLDS: ClassVar[tuple[str, ...]] = (TEXT, NUMBER)  # kinds of cells; version 1 knows the first two of them
+    DOUBTS: ClassVar[tuple[int, ...]] = ()  # that version 1 refuses
     ABSENT: ClassVar[str] = "missing"  # what is encoded as nothing
 
     name: str = field(metadata={"unwritten": True})
     fill: Any = None
     indicator: bool = True
+    version: int = field(default=VERSION, metadata={"unwritten": True})
 
     def __post_init__(self) -> None:
         self.set("indicator", switch(self.indicator, f"{self.where}: indicator"))
@@ -169,12 +173,17 @@ class Column(ABC):
 
     def block(self, cells: Cells, missing: Collection[str]) -> Block:
         """The features of the cells, one block for each of their values."""
-        if cells.kind not in self.HOLDS and cells.are_all_missing():
-            cells = Cells(self.HOLDS[0], [None] * len(cells.values))
-        if cells.kind not in self.HOLDS:
+        holds = self.HOLDS if self.version > 1 else self.HOLDS[:2]
+        odd = sorted(cells.kinds.difference(holds))
+        if odd and cells.are_all_missing():
+            cells, odd = Cells(self.HOLDS[0], [None] * len(cells.values)), []
+        if odd:
             raise InputTypeError(
-                f"{self.where} holds {cells.kind}, and the schema says {self.KIND}: correct the schema, or the table."
+                f"{self.where} holds {' and '.join(odd)}, and the schema says {self.KIND}: correct the schema, or the "
+                "table."
             )
+        if cells.doubts is not None:
+            check_alone(cells, missing, self.where, self.DOUBTS)
         values, flags = self.read(cells, missing)
         empty = self.is_empty(values)
         flags["missing"] = empty & ~flags.get("unknown", empty & False) & ~flags.get("unparsable", empty & False)

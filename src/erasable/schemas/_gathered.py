@@ -13,10 +13,20 @@ import numpy as np
 
 from erasable.core.arrays import Array, Int64s
 from erasable.errors import ConfigurationError, InputError, InputTypeError
-from erasable.schemas._cells import NUMBER, TEXT, VECTOR, Cells, canonical_text, number_of, texts_of
+from erasable.schemas._cells import (
+    NUMBER,
+    ORDERS,
+    TEXT,
+    VECTOR,
+    Cells,
+    canonical_text,
+    clock_of,
+    moments_in,
+    number_of,
+    texts_of,
+)
 from erasable.schemas._containers import Columns
 from erasable.schemas._facts import NEVER, Facts, Having
-from erasable.schemas._moments import ORDERS, clock_of, moments_in
 from erasable.validation import did_you_mean
 
 _NOBODY = -1
@@ -78,7 +88,7 @@ class Gathered:
         lists = columns.lists(name)
         if lists is None:
             cells = columns[name]
-            if cells.kind not in (TEXT, NUMBER):
+            if not cells.kinds <= {TEXT, NUMBER}:
                 raise InputError(f"column {name!r} must hold texts or whole numbers to name subjects.")
             codes = np.array([self._number(t) for t in texts_of(cells, ("",))], dtype=np.int32)
             found = [codes if cells.inverse is None else codes[cells.inverse]]

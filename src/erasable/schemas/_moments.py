@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import datetime
 import math
-import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -16,25 +15,27 @@ import numpy as np
 
 from erasable.core.arrays import Array, Booleans, Float64s, Int64s
 from erasable.schemas._base import ONE, STEPS, Block, Column, Entry, Flags, code_entries, numbers_entry
-from erasable.schemas._cells import CLOCK, MOMENT, NO_MOMENT, TEXT, Cells, raw_texts_of
+from erasable.schemas._cells import (
+    CLOCK,
+    DAY,
+    EPOCH_DAY,
+    MOMENT,
+    NO_MOMENT,
+    ORDERS,
+    TEXT,
+    Cells,
+    clock_of,
+    clock_text,
+    moment_of,
+    moments_in,
+    raw_texts_of,
+)
 from erasable.schemas._told import Bounds, Told, one_of, scale_of_length, scales_of
 from erasable.validation import choice, whole_number
 
-DAY = 86400
 _CIRCLES = {"month": 12, "day": 31, "weekday": 7, "hour": 24}
 PARTS = ("year", "month", "day", "weekday", "hour", "days")
 _HALF = 0.5 / STEPS  # by which encoded numbers were rounded, of the whole width from -1 to 1
-_EPOCH_DAY = datetime.date(1970, 1, 1).toordinal()
-_DATES = {
-    "ymd": r"(?P<y>[0-9]{4})(?P<s>[-/.])(?P<m>[0-9]{1,2})(?P=s)(?P<d>[0-9]{1,2})",
-    "dmy": r"(?P<d>[0-9]{1,2})(?P<s>[-/.])(?P<m>[0-9]{1,2})(?P=s)(?P<y>[0-9]{4})",
-    "mdy": r"(?P<m>[0-9]{1,2})(?P<s>[-/.])(?P<d>[0-9]{1,2})(?P=s)(?P<y>[0-9]{4})",
-}
-ORDERS = tuple(_DATES)
-_TIME = r"(?P<H>[0-9]{1,2}):(?P<M>[0-9]{2})(?::(?P<S>[0-9]{2})(?:\.[0-9]+)?)?"
-_ZONE = r" ?(?P<Z>Z|UTC|[+-][0-9]{2}(?::?[0-9]{2})?)"
-_MOMENTS = {order: re.compile(rf"{date}(?:[T ]{_TIME}(?:{_ZONE})?)?") for order, date in _DATES.items()}
-_CLOCK = re.compile(_TIME)
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
@@ -67,7 +68,7 @@ class Date(Column):
         one-hot.
     order : "ymd", "dmy" or "mdy", default="ymd"
         How dates are written where they are text: 2020-01-31, 31.1.2020 or 1/31/2020, with any of - / . between. A
-        time may follow, 10:30 or 10:30:59, and a zone: Z, +02:00.
+        time may follow, 10:30 or 10:30:59, and a zone: Z, +02:00. Dates with the year first are read in every order.
     """
 
     KIND = "date"
@@ -84,7 +85,7 @@ class Date(Column):
     def check(self) -> None:
         """Parts, and what they need."""
         choice(self.encoding, f"{self.where}: encoding", ("cyclic", "bins"))
-        choice(self.order, f"{self.where}: order", tuple(_DATES))
+        choice(self.order, f"{self.where}: order", ORDERS)
         parts: Any = self.parts
         known = isinstance(parts, list | tuple) and all(isinstance(p, str) and p in self.known_parts for p in parts)
         if not known or not parts or len(set(parts)) < len(parts):
@@ -98,8 +99,10 @@ class Date(Column):
             pair: Any = self.years
             if not isinstance(pair, list | tuple) or len(pair) != 2:
                 raise self.refused("years must be the first and the last year.")
-            first = whole_number(pair[0], f"{self.where}: years", 1, 9998)
-            self.set("years", (first, whole_number(pair[1], f"{self.where}: years", first + 1, 9999)))
+            first, last = (whole_number(year, f"{self.where}: years", 1, 9999) for year in pair)
+            if first >= last:
+                raise self.refused(f"years must be two different years, the first one first; got [{first}, {last}].")
+            self.set("years", (first, last))
         if self.since is not None:
             self.set("since", self._written(self.since, "since"))
             self.set("days", whole_number(self.days, f"{self.where}: days", 1, 4_000_000))
@@ -115,7 +118,7 @@ class Date(Column):
         seconds = moment_of(given, "ymd") if isinstance(given, str) else None
         if seconds is None or seconds % DAY:
             raise self.refused(f"{parameter} must be a date, written as 2020-01-31.")
-        return datetime.date.fromordinal(seconds // DAY + _EPOCH_DAY).isoformat()
+        return datetime.date.fromordinal(seconds // DAY + EPOCH_DAY).isoformat()
 
     def checked_fill(self) -> str:
         """A date, written with the year first, whatever the order of the cells."""
@@ -163,9 +166,27 @@ class Date(Column):
 
     def read(self, cells: Cells, missing: Collection[str]) -> tuple[Int64s, Flags]:
         """Seconds since 1970."""
+        return self.seconds(cells, missing, self._reader())
+
+    def _reader(self) -> Callable[[str], int | None]:
+        """A function from texts to seconds, None for those that are no moments."""
+        own, iso = moments_in(self.order), moments_in("ymd")
+        if self.order == "ymd" or self.version == 1:
+            return own
+        return lambda text: seconds if (seconds := own(text)) is not None else iso(text)
+
+    def seconds(
+        self, cells: Cells, missing: Collection[str], read: Callable[[str], int | None]
+    ) -> tuple[Int64s, Flags]:
+        """Cells as seconds, by a function that reads texts."""
         if cells.kind != TEXT:
-            return cells.values.copy(), {}
-        return read_texts(cells, missing, moments_in(self.order))
+            values, flags = cells.values.copy(), dict[str, Booleans]()
+        else:
+            values, flags = _read_texts(cells, missing, read)
+        if self.version > 1:
+            gone = [s for m in missing if (s := read(m.upper())) is not None]
+            values[np.isin(values, gone)] = NO_MOMENT
+        return values, flags
 
     def is_empty(self, values: Int64s) -> Booleans:
         """Which are no moments."""
@@ -267,7 +288,7 @@ class Date(Column):
         days = seconds // DAY
         dates = days.astype("datetime64[D]")
         months = dates.astype("datetime64[M]")
-        since = 0 if self.since is None else datetime.date.fromisoformat(self.since).toordinal() - _EPOCH_DAY
+        since = 0 if self.since is None else datetime.date.fromisoformat(self.since).toordinal() - EPOCH_DAY
         return {
             "year": dates.astype("datetime64[Y]").astype(np.int64) + 1970,
             "month": months.astype(np.int64) % 12,
@@ -310,7 +331,7 @@ class Time(Date):
         seconds = clock_of(self.fill) if isinstance(self.fill, str) else None
         if seconds is None:
             raise self.refused("fill must be a time of day, written as 09:05 or 09:05:59.")
-        return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+        return clock_text(seconds)
 
     def fill_cell(self) -> Cells:
         """The fill as a cell."""
@@ -318,7 +339,7 @@ class Time(Date):
 
     def read(self, cells: Cells, missing: Collection[str]) -> tuple[Int64s, Flags]:
         """Seconds since midnight."""
-        return (cells.values.copy(), {}) if cells.kind != TEXT else read_texts(cells, missing, clock_of)
+        return self.seconds(cells, missing, clock_of)
 
 
 def _span_text(low: int | None, high: int | None) -> str:
@@ -327,60 +348,10 @@ def _span_text(low: int | None, high: int | None) -> str:
     return str(low) if low == high else f"{low} to {high}"
 
 
-def read_texts(cells: Cells, missing: Collection[str], read: Any) -> tuple[Int64s, Flags]:
+def _read_texts(cells: Cells, missing: Collection[str], read: Callable[[str], int | None]) -> tuple[Int64s, Flags]:
     """Texts as whole numbers, by a function that gives None for those that are none."""
     texts = raw_texts_of(cells, missing)
     found = [None if t is None else read(t) for t in texts]
     bad = [t is not None and f is None for t, f in zip(texts, found, strict=True)]
     values = np.array([NO_MOMENT if f is None else f for f in found], dtype=np.int64)
     return values, {"unparsable": np.array(bad, dtype=bool)}
-
-
-def moment_of(text: str, order: str) -> int | None:
-    """Seconds since 1970 of a date with or without a time, in UTC where it has a zone; None where it is none."""
-    found = _MOMENTS[order].fullmatch(text)
-    if found is None:
-        return None
-    try:
-        day = datetime.date(int(found["y"]), int(found["m"]), int(found["d"])).toordinal() - _EPOCH_DAY
-    except ValueError:
-        return None
-    clock = 0 if found["H"] is None else _clock(found)
-    return None if clock is None else day * DAY + clock - _offset(found["Z"])
-
-
-def moments_in(order: str) -> Callable[[str], int | None]:
-    """As :func:`moment_of`, for a column: days and times of day with a space between them are read once each."""
-    days: dict[str, int | None] = {}
-    clocks: dict[str, int | None] = {"": 0}
-    first = "1970-01-01" if order == "ymd" else "01-01-1970"
-
-    def read(text: str) -> int | None:
-        head, gap, tail = text.partition(" ")
-        tail = gap + tail
-        if head not in days:
-            days[head] = None if "T" in head else moment_of(head, order)
-        if tail not in clocks:
-            clocks[tail] = moment_of(first + tail, order)
-        day, clock = days[head], clocks[tail]
-        return moment_of(text, order) if day is None or clock is None else day + clock
-
-    return read
-
-
-def clock_of(text: str) -> int | None:
-    """Seconds since midnight of a time of day; None where it is none."""
-    found = _CLOCK.fullmatch(text)
-    return None if found is None else _clock(found)
-
-
-def _clock(found: re.Match[str]) -> int | None:
-    hour, minute, second = int(found["H"]), int(found["M"]), int(found["S"] or 0)
-    return hour * 3600 + minute * 60 + second if hour < 24 and minute < 60 and second < 60 else None
-
-
-def _offset(zone: str | None) -> int:
-    if zone is None or zone in ("Z", "UTC"):
-        return 0
-    digits = zone[1:].replace(":", "")
-    return (1 if zone[0] == "+" else -1) * (int(digits[:2]) * 3600 + int(digits[2:] or 0) * 60)

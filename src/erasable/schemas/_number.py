@@ -121,7 +121,7 @@ class Number(Column):
 
     def read(self, cells: Cells, missing: Collection[str]) -> tuple[Float64s, Flags]:
         """Numbers, NaN where there is none."""
-        values, bad = numbers_of(cells, missing)
+        values, bad = numbers_of(cells, missing, self.version)
         return values, {"unparsable": bad}
 
     def is_empty(self, values: Float64s) -> Booleans:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from erasable.core.arrays import Integers
 from erasable.core.target_grid import check_range
 from erasable.errors import ConfigurationError
 from erasable.schemas._base import Column
-from erasable.schemas._cells import canonical_text
+from erasable.schemas._cells import VERSION, canonical_text
 from erasable.schemas._placed import MOST_PLACES, places_of
 from erasable.schemas._told import Bounds, Told, one_of, places_told
 from erasable.validation import choice, finite_number, whole_number
@@ -34,12 +34,15 @@ class Role:
         Of a label: all of them, as canonical texts.
     range : pair of numbers, optional
         Of a target: between which numbers it lies. In tables that are learnt, what is beyond is clipped, and counted.
+    version : int, default=2
+        That of the schema, which all of its columns share.
     """
 
     name: str
     role: str
     classes: tuple[str, ...] | None = None
     range: tuple[float, float] | None = None
+    version: int = field(default=VERSION, metadata={"unwritten": True})
 
     def __post_init__(self) -> None:
         choice(self.role, f"column {self.name!r}: role", ROLES)
@@ -67,7 +70,7 @@ class Role:
             raise ConfigurationError(f"column {self.name!r}: classes are for a label.")
         if not isinstance(given, list | tuple) or not all(isinstance(c, str | int | float) for c in given):
             raise ConfigurationError(f"column {self.name!r}: classes must be a list of texts, numbers or truths.")
-        classes = tuple(canonical_text(c) for c in given)
+        classes = tuple(canonical_text(c, self.version) for c in given)
         if len(classes) < 2 or len(set(classes)) < len(classes):
             raise ConfigurationError(f"column {self.name!r}: classes must list two or more, each once.")
         object.__setattr__(self, "classes", classes)

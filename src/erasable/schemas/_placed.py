@@ -12,11 +12,11 @@ import numpy as np
 from erasable.core.arrays import Booleans, Int64s
 from erasable.core.keyed_hash import keyed_hash
 from erasable.schemas._base import ONE, Block, Column, Flags, code_entries, share
-from erasable.schemas._cells import TEXT, Cells, canonical_text, spelling, texts_of
+from erasable.schemas._cells import CLOCK, MOMENT, NUMBER, RESPELT, TEXT, Cells, canonical_text, spelling, texts_of
 from erasable.schemas._told import Bounds, Told, one_of, places_told, scales_of
 from erasable.validation import whole_number
 
-HASH_KEY = 1  # public, and the same for all schemas of version 1
+HASH_KEY = 1  # public, and the same for all schemas
 MOST_PLACES = 2**24
 
 
@@ -29,6 +29,9 @@ def places_of(texts: Sequence[str], n: int) -> Int64s:
 @dataclass(frozen=True, kw_only=True)
 class Placed(Column):
     """A column whose cells have codes 0, 1, ..., or none."""
+
+    HOLDS = (TEXT, NUMBER, MOMENT, CLOCK)
+    DOUBTS = (RESPELT,)
 
     def is_empty(self, values: Int64s) -> Booleans:
         """Which cells have no code."""
@@ -69,7 +72,7 @@ class Placed(Column):
         """Values that a parameter lists, as canonical texts."""
         if not isinstance(given, list | tuple) or not all(isinstance(v, str | int | float) for v in given):
             raise self.refused(f"{parameter} must be a list of texts, numbers or truths.")
-        values = tuple(canonical_text(v) for v in given)
+        values = tuple(canonical_text(v, self.version) for v in given)
         if len(values) < least:
             raise self.refused(f"{parameter} must list {least} or more; got {len(values)}.")
         if len(set(values)) < len(values):
@@ -81,7 +84,7 @@ class Placed(Column):
         self, cells: Cells, missing: Collection[str], known: dict[str, int], other: int
     ) -> tuple[Int64s, Flags]:
         """The codes of cells, ``other`` for those that are not known."""
-        texts = texts_of(cells, missing)
+        texts = texts_of(cells, missing, self.version)
         codes = np.array([-1 if t is None else known.get(t, other) for t in texts], dtype=np.int64)
         unknown = np.array([t is not None and t not in known for t in texts], dtype=bool)
         return codes, {"unknown": unknown}
@@ -117,7 +120,7 @@ class Category(Placed):
         """Any text: one that is not listed is one of the others."""
         if not isinstance(self.fill, str | int | float):
             raise self.refused("fill must be a text, a number or a truth.")
-        return canonical_text(self.fill)
+        return canonical_text(self.fill, self.version)
 
     @property
     def n_codes(self) -> int:
@@ -140,7 +143,7 @@ class Category(Placed):
         if self.values is not None:
             known = {v: j for j, v in enumerate(self.values)}
             return self.codes_of(cells, missing, known, len(known))
-        texts = texts_of(cells, missing)
+        texts = texts_of(cells, missing, self.version)
         codes = np.full(len(texts), -1, dtype=np.int64)
         there = [j for j, t in enumerate(texts) if t is not None]
         codes[there] = places_of([texts[j] for j in there], self.n_codes)  # type: ignore[misc]
@@ -177,7 +180,7 @@ class Ordered(Placed):
 
     def checked_fill(self) -> str:
         """A level."""
-        fill = canonical_text(self.fill) if isinstance(self.fill, str | int | float) else None
+        fill = canonical_text(self.fill, self.version) if isinstance(self.fill, str | int | float) else None
         if fill not in self.levels:
             raise self.refused("fill must be one of the levels.")
         return fill
@@ -250,7 +253,7 @@ class YesNo(Placed):
 
     def checked_fill(self) -> str:
         """A spelling."""
-        fill = spelling(canonical_text(self.fill)) if isinstance(self.fill, str | int | float) else None
+        fill = spelling(canonical_text(self.fill, self.version)) if isinstance(self.fill, str | int | float) else None
         if fill not in (*self.yes, *self.no):
             raise self.refused("fill must be one of the spellings of yes or no.")
         return fill
@@ -267,7 +270,7 @@ class YesNo(Placed):
     def read(self, cells: Cells, missing: Collection[str]) -> tuple[Int64s, Flags]:
         """One for yes, zero for no."""
         known = {**dict.fromkeys(self.no, 0), **dict.fromkeys(self.yes, 1)}
-        texts = [None if t is None else spelling(t) for t in texts_of(cells, missing)]
+        texts = [None if t is None else spelling(t) for t in texts_of(cells, missing, self.version)]
         return self.codes_of(Cells(TEXT, texts), (), known, -1)
 
     def encode(self, values: Int64s, flags: Flags) -> Block:

@@ -9,7 +9,7 @@ import numpy as np
 
 from erasable.core.arrays import Float64s
 from erasable.errors import InputTypeError
-from erasable.schemas._cells import NUMBER, TEXT, numbers_of
+from erasable.schemas._cells import NUMBER, TEXT, check_alone, missing_texts, numbers_of
 from erasable.schemas._containers import Columns
 from erasable.schemas.schema import Schema
 
@@ -32,13 +32,15 @@ def read_targets(schema: Schema, table: Any, names: Sequence[str]) -> tuple[Floa
     InputTypeError
         When a column holds something else than numbers or text.
     """
-    columns = Columns(table)
+    columns = Columns(table, schema.version)
+    missing = missing_texts(schema.missing, schema.version)
     y, beyond = np.empty((columns.n_rows, len(names))), dict[str, int]()
     for j, name in enumerate(names):
         cells = columns[name]
-        if cells.kind not in (TEXT, NUMBER):
+        if not cells.kinds <= {TEXT, NUMBER}:
             raise InputTypeError(f"column {name!r} holds {cells.kind}, and a target must hold numbers.")
-        values, _ = numbers_of(cells, schema.missing)
+        check_alone(cells, missing, f"column {name!r}", ())
+        values, _ = numbers_of(cells, missing, schema.version)
         y[:, j] = values if cells.inverse is None else values[cells.inverse]
         ends = getattr(schema.by_name.get(name), "range", None)
         beyond[name] = 0 if ends is None else int(np.count_nonzero((y[:, j] < ends[0]) | (y[:, j] > ends[1])))

@@ -19,7 +19,19 @@ import scipy.sparse as sp
 
 from erasable.core.arrays import Booleans, Float64s, Int64s
 from erasable.schemas._base import NOWHERE, ONE, STEPS, Block, Column, Flags
-from erasable.schemas._cells import VECTOR, Cells, lowered, raw_texts_of
+from erasable.schemas._cells import (
+    CLOCK,
+    MOMENT,
+    NUMBER,
+    PADDED,
+    RESPELT,
+    TEXT,
+    VECTOR,
+    Cells,
+    lowered,
+    raw_texts_of,
+    texts_of,
+)
 from erasable.schemas._placed import MOST_PLACES, places_of
 from erasable.schemas._told import Bounds, Told, about, scale_of_length
 from erasable.validation import finite_number, positive_number, whole_number
@@ -54,6 +66,8 @@ class Text(Column):
     """
 
     KIND = "text"
+    HOLDS = (TEXT, NUMBER, MOMENT, CLOCK)
+    DOUBTS = (RESPELT, PADDED)
 
     words: tuple[int, int] | None = None
     characters: tuple[int, int] | None = None
@@ -70,8 +84,9 @@ class Text(Column):
                 continue
             if not isinstance(pair, list | tuple) or len(pair) != 2:
                 raise self.refused(f"{parameter} must be the shortest and the longest run.")
-            low = whole_number(pair[0], f"{self.where}: {parameter}", 1, _MOST_TERMS)
-            high = whole_number(pair[1], f"{self.where}: {parameter}", low, _MOST_TERMS)
+            low, high = (whole_number(n, f"{self.where}: {parameter}", 1, _MOST_TERMS) for n in pair)
+            if low > high:
+                raise self.refused(f"{parameter} must have the shortest run first: write [{high}, {low}].")
             self.set(parameter, (low, high))
         whole_number(self.places, f"{self.where}: places", 1, MOST_PLACES)
         whole_number(self.cap, f"{self.where}: cap", 1, 1000)
@@ -103,7 +118,7 @@ class Text(Column):
 
     def read(self, cells: Cells, missing: Collection[str]) -> tuple[npt.NDArray[np.object_], Flags]:
         """Texts, None where missing."""
-        texts = raw_texts_of(cells, missing)
+        texts = texts_of(cells, missing) if self.version > 1 else raw_texts_of(cells, missing)
         values = np.empty(len(texts), dtype=object)
         values[:] = texts
         return values, {}

@@ -17,7 +17,18 @@ import numpy as np
 from erasable.core.arrays import Booleans
 from erasable.errors import InputError
 from erasable.schemas._base import Column
-from erasable.schemas._cells import CLOCK, MOMENT, NUMBER, TEXT, VECTOR, spelling
+from erasable.schemas._cells import (
+    CLOCK,
+    DAY,
+    MOMENT,
+    NUMBER,
+    ORDERS,
+    TEXT,
+    VECTOR,
+    clock_of,
+    moment_of,
+    spelling,
+)
 from erasable.schemas._facts import (
     NEVER,
     Decisions,
@@ -30,7 +41,7 @@ from erasable.schemas._facts import (
     nearly_all_differ,
 )
 from erasable.schemas._gathered import Gathered
-from erasable.schemas._moments import DAY, ORDERS, Date, Time, clock_of, moment_of
+from erasable.schemas._moments import Date, Time
 from erasable.schemas._number import Number
 from erasable.schemas._others import Role
 from erasable.schemas._placed import Category, YesNo

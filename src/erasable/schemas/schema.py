@@ -26,7 +26,7 @@ from erasable.features import TABLES, FeatureMap
 from erasable.schemas import _toml
 from erasable.schemas._assembly import Parts, counted, spread
 from erasable.schemas._base import ONE, Block, Column
-from erasable.schemas._cells import ONE_EACH, spelling
+from erasable.schemas._cells import ONE_EACH, VERSION, missing_texts, spelling
 from erasable.schemas._containers import Columns
 from erasable.schemas._moments import Date, Time
 from erasable.schemas._number import Number
@@ -35,7 +35,6 @@ from erasable.schemas._placed import MOST_PLACES, Category, Ordered, YesNo
 from erasable.schemas._reports import EncodingReport
 from erasable.schemas._texts import Text, Vector
 
-VERSION = 1
 KINDS: dict[str, type[Column]] = {k.KIND: k for k in (Number, Category, Ordered, YesNo, Date, Time, Text, Vector)}
 MISSING_SPELLINGS = ("", "#n/a", "<na>", "?", "n/a", "na", "nan", "nat", "none", "null")
 _LARGEST_FILE = 2**24
@@ -75,7 +74,7 @@ class Schema(FeatureMap):
     --------
     >>> from erasable.schemas import Schema
     >>> schema = Schema.parse('''
-    ... version = 1
+    ... version = 2
     ... [columns.age]
     ... kind = "number"
     ... range = [0, 100]
@@ -116,6 +115,8 @@ class Schema(FeatureMap):
         if len(set(names)) < len(names):
             twice = sorted({n for n in names if names.count(n) > 1})
             raise ConfigurationError(f"the schema has several columns {', '.join(map(repr, twice))}: keep one of each.")
+        if len({c.version for c in self.columns}) > 1:
+            raise ConfigurationError("all columns of a schema must have one version: leave version= out.")
         if not self.features:
             raise ConfigurationError("the schema has no feature: at least one column needs a kind.")
         check_roles(self.by_name)
@@ -137,7 +138,7 @@ class Schema(FeatureMap):
 
     def _check_never_missing(self, column: Column) -> None:
         listed = [*(getattr(column, "values", None) or ()), *getattr(column, "levels", ())]
-        if any(spelling(v) in self.missing for v in listed):
+        if any(spelling(v) in self.missing_texts for v in listed):
             raise ConfigurationError(
                 f"{column.where}: a value that it lists is a spelling of missing: take it from the list, or from "
                 "missing = [...] at the head of the schema."
@@ -174,30 +175,35 @@ class Schema(FeatureMap):
         Raises
         ------
         ConfigurationError
-            When it is no TOML, of a version that is not known here, or names what cannot be.
+            When it is no TOML, of a version that is not known here, or names what cannot be. Also where it has more
+            than 16 MiB, an integer of thousands of digits, or hundreds of brackets within each other.
         """
+        if not isinstance(text, str):
+            raise ConfigurationError(f"{name} must be a text in TOML; got {type(text).__name__}.")
+        if len(text) > _LARGEST_FILE:
+            raise ConfigurationError(f"{name} has more than {_LARGEST_FILE:,} characters: it is no schema.")
         try:
-            written = tomllib.loads(text)
+            written = tomllib.loads(text.removeprefix("\ufeff"))
         except tomllib.TOMLDecodeError as error:
-            raise ConfigurationError(f"{name} is no valid TOML: {error}.") from None
-        return cls._described(written, name)
+            problem = str(error)
+        except ValueError:
+            problem = "an integer has too many digits"
+        except RecursionError:
+            problem = "brackets within brackets are too deep"
+        else:
+            return cls._described(written, name)
+        raise ConfigurationError(f"{name} is no valid TOML: {problem}.")
 
     @classmethod
     def _described(cls, written: dict[str, Any], name: str) -> Self:
-        version = written.pop("version", None)
-        if type(version) is not int or version != VERSION:
-            newer = type(version) is int and version > VERSION
-            raise ConfigurationError(
-                f"{name} has version = {version if type(version) is int else 'none'}, and this erasable reads version "
-                f"{VERSION}: " + ("install a newer erasable." if newer else "its first line must be version = 1.")
-            )
+        version = _version(written.pop("version", None), name)
         _only(written, ("missing", "identity", "columns", "crosses"), name)
         columns, crosses = written.get("columns", {}), written.get("crosses", [])
         missing = written.get("missing", MISSING_SPELLINGS)
         if not isinstance(columns, dict) or not isinstance(crosses, list) or not isinstance(missing, list | tuple):
             raise ConfigurationError(f"{name} must have tables [columns.NAME], a list missing, and tables [[crosses]].")
         return cls(
-            tuple(_column(n, given) for n, given in columns.items()),
+            tuple(_column(n, given, version) for n, given in columns.items()),
             tuple(_record(Cross, given, "a cross") for given in crosses),
             tuple(missing),
             written.get("identity", {}),
@@ -216,7 +222,7 @@ class Schema(FeatureMap):
     @cached_property
     def text(self) -> str:
         """The canonical TOML text, which is what a state holds: two schemas are equal where it is."""
-        head = {"version": VERSION}
+        head = {"version": self.version}
         if self.missing != MISSING_SPELLINGS:
             head["missing"] = self.missing  # type: ignore[assignment]
         parts = [_toml.table("", head).lstrip()]
@@ -260,6 +266,16 @@ class Schema(FeatureMap):
         return {"map": "schema", "text": self.text}
 
     # -- what it says ------------------------------------------------------------------------------------------------
+
+    @property
+    def version(self) -> int:
+        """The version of the rules by which cells are read."""
+        return self.columns[0].version
+
+    @cached_property
+    def missing_texts(self) -> frozenset[str]:
+        """Texts of missing cells, in any way in which they are compared."""
+        return missing_texts(self.missing, self.version)
 
     @cached_property
     def features(self) -> tuple[Column, ...]:
@@ -327,7 +343,7 @@ class Schema(FeatureMap):
 
     def encode_sparse(self, table: Any) -> tuple[Any, EncodingReport]:
         """The same, as a csr_array in any case."""
-        columns = Columns(table)
+        columns = Columns(table, self.version)
         absent = [c.name for c in self.features if c.name not in columns.names]
         if absent:
             shown = ", ".join(map(repr, absent[:10])) + (f" and {len(absent) - 10} more" if len(absent) > 10 else "")
@@ -339,7 +355,7 @@ class Schema(FeatureMap):
         for column, width in zip(self.features, self.widths, strict=False):
             cells = columns[column.name]
             cells = cells.distinct() if column.n_codes is not None else cells
-            block = column.block(cells, frozenset(self.missing))
+            block = column.block(cells, self.missing_texts)
             counts[column.name] = counted(block, cells)
             if column.name in crossed and block.codes is not None:
                 codes[column.name] = spread(block.codes, cells)
@@ -390,39 +406,51 @@ class EncodedTable:
         return EncodedTable(self.schema, self.rows[which])
 
 
-def _column(name: str, given: Any) -> Column | Role:
+def _version(given: Any, name: str) -> int:
+    """The version that a file has at its head."""
+    if type(given) is int and 1 <= given <= VERSION:
+        return given
+    if type(given) is int and given > VERSION:
+        found, advice = f"version = {str(given)[:20]}", "install a newer erasable"
+    else:
+        found = (
+            "no version" if given is None else f"a version that is {'below 1' if type(given) is int else 'no integer'}"
+        )
+        advice = f"its first line must be version = {VERSION}, without quotes"
+    raise ConfigurationError(f"{name} has {found}, and this erasable reads versions 1 to {VERSION}: {advice}.")
+
+
+def _column(name: str, given: Any, version: int) -> Column | Role:
     """A column of a file."""
-    where = f"column {name!r}"
+    where, own = f"column {name!r}", {"name": name, "version": version}
     if not isinstance(given, dict):
         raise ConfigurationError(f"{where} must be a table, [columns.{_toml.key(name)}].")
     if "role" in given and "kind" in given:
         raise ConfigurationError(f"{where} has a role and a kind: a column with a role is no feature; leave one out.")
     if "role" in given:
-        role: Role = _record(Role, {"name": name, **given}, where)
+        role: Role = _record(Role, given, where, **own)
         return role
     kind = given.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
         raise ConfigurationError(f"{where} needs a role, or a kind: {', '.join(KINDS)}.")
     rest = {k: v for k, v in given.items() if k != "kind"}
-    column: Column = _record(KINDS[kind], {"name": name, **rest}, f"{where}, {kind}")
+    column: Column = _record(KINDS[kind], rest, f"{where}, {kind}", **own)
     return column
 
 
-def _record(kind: Any, given: Any, where: str) -> Any:
-    known = [f.name for f in fields(kind)]
+def _record(kind: Any, given: Any, where: str, **own: Any) -> Any:
+    known = [f.name for f in fields(kind) if f.name not in own]
     if not isinstance(given, dict):
         raise ConfigurationError(f"{where} must be a table.")
     _only(given, known, where)
-    needed = [f.name for f in fields(kind) if f.default is MISSING]
-    lacking = [n for n in needed if n not in given]
+    lacking = [f.name for f in fields(kind) if f.default is MISSING and f.name not in (*given, *own)]
     if lacking:
         raise ConfigurationError(f"{where} needs {', '.join(lacking)}.")
-    return kind(**given)
+    return kind(**given, **own)
 
 
 def _only(given: Mapping[str, Any], known: Sequence[str], where: str) -> None:
     odd: Iterator[str] = (k for k in given if k not in known)
     first = next(odd, None)
     if first is not None:
-        named = ", ".join(k for k in known if k != "name")
-        raise ConfigurationError(f"{where} has no parameter {first!r}: known are {named}.")
+        raise ConfigurationError(f"{where} has no parameter {first!r}: known are {', '.join(known)}.")

@@ -86,7 +86,8 @@ def check_classes(schema: Schema, y: npt.NDArray[Any], where: str) -> None:
     if classes is None:
         return
     values, counts = np.unique(y, return_counts=True)
-    odd = sum(n for v, n in zip(values.tolist(), counts.tolist(), strict=True) if canonical_text(v) not in classes)
+    texts = (canonical_text(v, schema.version) for v in values.tolist())
+    odd = sum(n for text, n in zip(texts, counts.tolist(), strict=True) if text not in classes)
     if odd:
         raise InputError(f"{where}: {odd} labels are none of the {len(classes)} classes of the schema.")
 
