@@ -12,10 +12,8 @@ sure to lead down.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
 
 import numpy as np
 
@@ -26,7 +24,6 @@ from erasable.core.weights import to_float32
 _FIRST_BITS = 128
 _FINER = 32  # how many more bits points have than sigmoids: rounding a point is no obstacle
 _GRAM_ROWS = 64  # whose products with each other are summed in float64
-_Solve = Callable[[list[int]], list[Fraction]]  # from g to about H^-1 g
 
 
 def settle_in_balls(
@@ -46,29 +43,27 @@ def settle_in_balls(
     -----
     *Law*: it ends from any point, with any factor, for any problem without a tie; docs/exactness.md says why there is
     none.
-    *Cost*: a step is n sigmoids of K bits, some microseconds each. A Hessian of integers is some ten Gram matrices in
-    float64 and the inverse of a matrix of balls.
+    *Cost*: a step is n sigmoids of K bits, some microseconds each; one with a Hessian of integers also some ten Gram
+    matrices in float64 and a system of equations in big floats.
     """
-    precision, level, fresh = _FIRST_BITS, 0, False
-    solve: _Solve = partial(_divided_by_factor, factor)
+    precision, fresh, exact = _FIRST_BITS, False, False
     start = w if problem.better_than_nothing(w) else np.zeros_like(w)
     here = _Place.at(problem, _integers(start, precision + _FINER), precision)
-    least = here.length
     while True:
         _settle(here, published, settled, q)
         if settled.all():
             return
         if here.length < 4 * here.noise:
             here = _Place.at(problem, [x << precision for x in here.W], 2 * precision)
-            precision, least = 2 * precision, here.length
+            precision *= 2
             continue
-        there = _Place.at(problem, here.after(solve(here.gradient)), precision)
-        if 4 * there.length <= least or (fresh and level > 1):
-            here, fresh = there, False
-        else:  # only a step with the very Hessian of its place is sure to lead down: take any other back
-            level, fresh = level + 1, True
-            solve = here.double_factor() if level == 1 else here.exact_inverse()
-        least = min(least, there.length)
+        there = _Place.at(problem, here.after(here.newton_step() if exact else here.step(factor)), precision)
+        if exact or 4 * there.length <= here.length:
+            here = there
+        elif fresh:
+            exact = True
+        else:
+            factor, fresh = problem.factor(here.float_margins(), double=True), True
 
 
 @dataclass(frozen=True)
@@ -112,20 +107,31 @@ class _Place:
         """Margins as float64, those of the labels' signs."""
         return np.array([_ratio(m, self.problem.bits + self.e) for m in self.margins]) * self.problem.signs[:, 0]
 
-    def double_factor(self) -> _Solve:
-        """Solves with the Hessian, about, in float64."""
-        return partial(_divided_by_factor, self.problem.factor(self.float_margins(), double=True))
+    def step(self, factor: Factor) -> list[Fraction]:
+        """About ``H^-1 g``, by a factor of about ``H``; in units of the gradient's."""
+        top = max(abs(g).bit_length() for g in self.gradient)
+        s = factor.solve(np.array([_ratio(v, top) for v in self.gradient]))
+        return [Fraction(float(x)) * 2**top for x in s]
 
-    def exact_inverse(self) -> _Solve:
-        """Solves with the Hessian, but for some ``2**-16`` of it: its sigmoids are rounded down."""
-        problem, d = self.problem, self.problem.rows.d
-        K = 18 + math.ceil(_at_most(problem.counts) * 4**problem.bits / problem.units).bit_length()
+    def newton_step(self) -> list[Fraction]:
+        """``H^-1 g`` but for some ``2**-32`` of it: sigmoids of ``H`` are rounded down, and its inverse is rounded."""
+        from flint import arb_mat, ctx, fmpz_mat  # only here: hardly ever needed
+
+        problem = self.problem
+        K = 32 + math.ceil(_at_most(problem.counts) * 4**problem.bits / problem.units).bit_length()
         P = _sigmoids(self.margins, problem.bits + self.e, K)
         bends = [int(Fraction(float(c)) * p * (2**K - p)) >> K for c, p in zip(problem.counts, P, strict=True)]
         H = _gram(problem, bends)
-        for j in range(d):
+        for j in range(len(H)):
             H[j][j] += problem.units << K
-        return partial(_divided_by_matrix, H, 4**problem.bits << K, 3 * K)
+        times, before = 4**problem.bits << K, ctx.prec
+        try:
+            ctx.prec = 3 * K  # many more bits than H is ill-conditioned by
+            g = arb_mat(fmpz_mat([[times * v] for v in self.gradient]))
+            found = [x.mid().man_exp() for x in arb_mat(fmpz_mat(H)).solve(g, algorithm="approx").entries()]
+        finally:
+            ctx.prec = before
+        return [Fraction(int(mantissa)) * Fraction(2) ** int(exponent) for mantissa, exponent in found]
 
 
 def _settle(place: _Place, published: Float32s, settled: Booleans, q: int) -> None:
@@ -228,27 +234,5 @@ def _sigmoids(numerators: list[int], exponent: int, precision: int) -> list[int]
         ctx.prec = precision + 128  # arguments below 2**64 lose no more than 64 bits
         unit, one = arb(2) ** -exponent, arb(1) * 2**precision
         return [int((one / (1 + (-(arb(v) * unit)).exp())).mid().floor().fmpz()) for v in numerators]
-    finally:
-        ctx.prec = before
-
-
-def _divided_by_factor(factor: Factor, gradient: list[int]) -> list[Fraction]:
-    top = max(abs(g).bit_length() for g in gradient)
-    s = factor.solve(np.array([_ratio(v, top) for v in gradient]))
-    return [Fraction(float(x)) * 2**top for x in s]
-
-
-def _divided_by_matrix(H: list[list[int]], times: int, bits: int, gradient: list[int]) -> list[Fraction]:
-    from flint import arb_mat, ctx, fmpz_mat  # only here: hardly ever needed
-
-    before = ctx.prec
-    try:
-        ctx.prec = bits
-        step = arb_mat(fmpz_mat(H)).solve(arb_mat(fmpz_mat([[times * g] for g in gradient])))
-        found = []
-        for j in range(len(H)):
-            mantissa, exponent = step[j, 0].mid().man_exp()
-            found.append(Fraction(int(mantissa)) * Fraction(2) ** int(exponent))
-        return found
     finally:
         ctx.prec = before
