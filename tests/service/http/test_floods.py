@@ -226,13 +226,17 @@ def test_the_log_of_a_flood_is_short_and_says_what_it_leaves_out(caplog):
     fewer = FewerLines(lambda: now[0])
     logger.addFilter(fewer)
     try:
-        for _ in range(1000):
-            logger.warning("a flood of %d", 3)
-            logger.debug("not counted")
-        assert len(caplog.records) == connections._LINES
-        now[0] = connections._PER
-        logger.warning("later")
-        assert caplog.records[-1].getMessage().startswith(f"later ({1000 - connections._LINES} warnings")
+        for again in (False, True):
+            for _ in range(1 if again else 1000):
+                logger.warning("a flood of %d", 3)
+                logger.debug("not counted")
+            logger.error("another kind")  # is not left out for the flood
+            assert len(caplog.records) == connections._LINES + (3 if again else 1)
+            now[0] = connections._PER
+        left_out = 1000 - connections._LINES
+        assert (
+            caplog.records[-2].getMessage() == f"a flood of 3 ({left_out} such warnings before this one were left out)"
+        )
     finally:
         logger.removeFilter(fewer)
 

@@ -231,7 +231,7 @@ def test_forms_are_those_of_this_site_and_of_this_session(site, signed_in):
     token = {"token": site.tokens["all"]}
     for headers in ({"Sec-Fetch-Site": "cross-site"}, {"Origin": "https://evil.example"}, {"Origin": "null"}):
         assert site.plain.post("/login", data=token, headers=headers).status_code == 403
-    for origin in (site.configuration.url, site.base):
+    for origin in (site.configuration.url, site.base, site.base.replace("http:", "https:")):
         assert site.plain.post("/login", data=token, headers={"Origin": origin}).status_code == 303
     answer = site.plain.post("/login", data=token, headers=fixed)
     assert "chosen" not in answer.headers["set-cookie"]

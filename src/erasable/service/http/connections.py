@@ -27,7 +27,8 @@ log = logging.getLogger("erasable.service")
 
 _OTHER_FILES = 256  # descriptors that are kept free for models, the ledger and other processes
 _MOST_HEADERS, _MOST_PIPELINED = 100, 16
-_LINES, _PER = 20, 60.0  # warnings that a logger writes in so many seconds
+_LINGERING = 1.0  # seconds
+_LINES, _PER = 20, 60.0  # warnings of one kind that are written in so many seconds
 
 
 class _HeadWithBody:
@@ -156,7 +157,7 @@ class Connection(HttpToolsProtocol):
             status = f"{self._refusal} {HTTPStatus(self._refusal).phrase}"
             head = f"HTTP/1.1 {status}\r\ncontent-type: text/plain\r\nconnection: close\r\n"
             self.transport.write(f"{head}content-length: {len(status)}\r\n\r\n{status}".encode())
-        self.transport.close()
+        self._close()
 
     def _count(self, size: int) -> None:
         self._size += size
@@ -180,7 +181,12 @@ class Connection(HttpToolsProtocol):
     def _give_up(self) -> None:
         self._late = None
         if self._idle:
-            self.transport.close()
+            self._close()
+
+    def _close(self) -> None:
+        """Close, and soon after that no longer wait for a client that does not end TLS or read the answer."""
+        self.transport.close()
+        self.loop.call_later(_LINGERING, self.transport.abort)
 
 
 class _Accepted(socket.socket):
@@ -279,23 +285,26 @@ def listeners(limits: Configuration) -> list[socket.socket]:
 
 
 class FewerLines(logging.Filter):
-    """Lets a logger write some warnings a minute, and then says how many it left out."""
+    """Lets each place in the code write some warnings a minute, and then says how many it left out."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
-        self._clock, self._since, self._count = clock, clock(), 0
+        self._clock = clock
+        self._counts: dict[tuple[str, int], tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether a record is written."""
         if record.levelno < logging.WARNING:
             return True
-        left_out = 0
-        if (now := self._clock()) - self._since >= _PER:
-            left_out, self._count, self._since = max(0, self._count - _LINES), 0, now
-        self._count += 1
-        if left_out:
-            record.msg, record.args = f"{record.getMessage()} ({left_out} warnings before this one were left out)", ()
-        return self._count <= _LINES
+        place, now = (record.pathname, record.lineno), self._clock()
+        since, count = self._counts.get(place, (now, 0))
+        if now - since >= _PER:
+            if count > _LINES:
+                left_out = f"{count - _LINES} such warnings before this one were left out"
+                record.msg, record.args = f"{record.getMessage()} ({left_out})", ()
+            since, count = now, 0
+        self._counts[place] = since, count + 1
+        return count < _LINES
 
 
 def bound_logs() -> None:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urljoin
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
@@ -74,7 +74,8 @@ def add_routes(
 
     async def form_of(request: Request, session: Session | None) -> Mapping[str, str]:
         """The fields of a form that this service made; ``Refused`` where another site sent it."""
-        own = configuration.url, *(f"{scheme}://{request.headers.get('host', '')}" for scheme in ("http", "https"))
+        host = request.headers.get("host", "").lower()
+        own = urljoin(configuration.url, "/")[:-1].lower(), f"http://{host}", f"https://{host}"
         fetched = request.headers.get("sec-fetch-site", "same-origin")
         if fetched not in ("same-origin", "none") or request.headers.get("origin", own[0]) not in own:
             raise Refused(403, "this form was sent by a page of another site.")
