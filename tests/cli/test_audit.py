@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -44,8 +45,12 @@ def test_it_prints_verdicts_and_writes_page_and_figures(capsys, tmp_path):
 
 
 def test_a_store_that_forgets_badly_is_an_exit_code(capsys, table):
+    Path("out").mkdir()
+    for name in (".audit.json.new", ".audit.html.new"):
+        Path("out", name).write_text("what a killed writer left")
     assert run(["audit", "soft-delete", "--data", table, "--quick", "--json", "-o", "out"]) == 1
     assert json.loads(capsys.readouterr().out)["holds"] is False
+    assert {p.name for p in Path("out").iterdir()} == {"audit.json", "audit.html"}  # written as a whole
 
 
 def test_a_model_file_is_audited_with_its_own_parameters(capsys, table, tmp_path):

@@ -17,6 +17,7 @@ from erasable.audit.receipts import check_receipt, check_state
 from erasable.cli.app import run
 from erasable.errors import VerificationError
 from erasable.operations._held import undisturbed
+from erasable.store import half_written
 from erasable.store._disk import Disk
 
 RNG = np.random.default_rng(1)
@@ -75,9 +76,10 @@ def test_only_the_receipt_of_the_same_request_is_taken_for_it(folder, capsys):
     capsys.readouterr()
     assert run([*forget, "--id", first, "--request-id", "one"]) == 0
     assert "it was kept" in capsys.readouterr().out
-    assert run([*forget, "--id", first]) == 0
     state = (folder / "m.erasable").read_bytes()
     for other in (
+        ["--id", first],  # it may be of another request
+        ["--id", "nobody"],
         ["--id", first, "--request-id", "two"],
         ["--id", first, "--after-only"],
         ["--id", second],
@@ -93,20 +95,42 @@ def test_only_the_receipt_of_the_same_request_is_taken_for_it(folder, capsys):
     assert (folder / "r.json").read_bytes() == receipt
 
 
-@pytest.mark.parametrize("there", [b"", b" " * 8192, b"{}", b"\xff" * 100, b"x" * 10**6, "folder", "link"])
+@pytest.mark.parametrize("there", [b"", b" " * 8192, b"{}", b"\xff" * 100, b"x" * 10**6, "folder", "link", "pipe"])
 def test_what_is_no_receipt_is_not_overwritten(there, folder, capsys):
     path = folder / "r.json"
     if there == "folder":
         path.mkdir()
     elif there == "link":
         path.symlink_to("nowhere")
+    elif there == "pipe":
+        os.mkfifo(path)
     else:
         path.write_bytes(there)
     before = (folder / "m.erasable").read_bytes()
-    assert run(["forget", "m.erasable", "--id", str(load("m.erasable").core_ids_[0]), *SIGN]) == 5
-    assert "never overwritten" in capsys.readouterr().err
+    for named in ([], ["--request-id", "one"]):
+        assert run(["forget", "m.erasable", "--id", str(load("m.erasable").core_ids_[0]), *SIGN, *named]) == 5
+        assert "never overwritten" in capsys.readouterr().err
     assert (folder / "m.erasable").read_bytes() == before
     assert isinstance(there, str) or path.read_bytes() == there
+
+
+def test_room_that_killed_commands_left_is_removed_by_the_next(folder, capsys):
+    rooms, others = (
+        [".a.json.new", ".r.json.new"],
+        {".b.json.new": b"{}", ".c.new": b"\xff" * 8192, "d.new": b" " * 8192},
+    )
+    for name in rooms:
+        (folder / name).write_bytes(b" " * 8192)
+    for name, content in others.items():
+        (folder / name).write_bytes(content)
+    with half_written(folder / "busy.json") as busy:
+        busy.write(" " * 8192)
+        busy.flush()
+        assert run(["forget", "m.erasable", "--id", "nobody", *SIGN]) == 0
+        assert run(["forget", "m.erasable", "--id", "nobody", *SIGN[2:], "--receipt", "busy.json"]) == 5
+        assert (folder / ".busy.json.new").exists()
+    assert not [name for name in rooms if (folder / name).exists()]
+    assert all((folder / name).read_bytes() == content for name, content in others.items())
 
 
 def test_no_receipt_for_a_state_that_does_not_verify(folder, capsys):

@@ -49,6 +49,8 @@ def done(tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
     options = ["--label", "answer", "--subject", "who", "--weights", "likely", "--distribution", "weights"]
     options += ["--deletions-per-month", "5", "--effort", "quick", "--max-loss", "0.05", "--out", "plans/people"]
+    (folder / "plans" / "people").mkdir(parents=True)
+    (folder / "plans" / "people" / ".plan.json.new").write_text("what a killed writer left")
     return erasable("plan", people(folder), *options, cwd=folder), folder
 
 
@@ -59,7 +61,7 @@ def test_it_prints_tables_and_the_line_and_writes_what_it_says(done):
         assert text in run.stdout
     out = folder / "plans" / "people"
     assert (out / "frontier.png").stat().st_size > 10_000
-    assert (out / "frontier.svg").exists()
+    assert {p.name for p in out.iterdir()} == {"frontier.png", "frontier.svg", "plan.json"}  # written as a whole
     written = json.loads((out / "plan.json").read_text())
     assert written["features"] == 2
     assert written["targets"]["distribution"] == "weights"

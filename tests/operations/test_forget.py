@@ -34,14 +34,17 @@ def test_rows_go_and_the_receipt_is_of_the_state_that_is_left(path, tmp_path):
 
 def test_asked_again_it_keeps_the_receipt_of_the_run_that_was_cut_short(path, tmp_path):
     key = load(path).core_ids_[0]
-    forget(path, ids=[key], receipt=tmp_path / "r.json", key=KEY)
+    asked = {"receipt": tmp_path / "r.json", "key": KEY, "request_id": "one"}
+    forget(path, ids=[key], **asked)
     text = (tmp_path / "r.json").read_bytes()
-    assert forget(path, ids=[key], receipt=tmp_path / "r.json", key=KEY).receipt_kept
+    assert forget(path, ids=[key], **asked).receipt_kept
     assert (tmp_path / "r.json").read_bytes() == text
     with pytest.raises(StoreError, match="never overwritten"):  # another request
-        forget(path, ids=load(path).core_ids_[:1], receipt=tmp_path / "r.json", key=KEY)
+        forget(path, ids=load(path).core_ids_[:1], **asked)
+    with pytest.raises(StoreError, match="never overwritten"):  # perhaps another one
+        forget(path, ids=[key], receipt=tmp_path / "r.json", key=KEY)
     with pytest.raises(StoreError, match="never overwritten"):  # another signer
-        forget(path, ids=[key], receipt=tmp_path / "r.json", key=new_key())
+        forget(path, ids=[key], **{**asked, "key": new_key()})
 
 
 def test_texts_become_keys_of_the_models_kind(path, tmp_path):

@@ -7,8 +7,10 @@ import os
 import pickle
 import stat
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from hypothesis import given, settings
@@ -119,21 +121,21 @@ def test_the_name_of_the_file_may_be_as_long_as_names_are(tmp_path):
 
 
 def test_threads_that_save_at_once_are_not_in_each_other_s_way(tmp_path):
-    file, halves = tmp_path / "schema.toml", []
-    real = Path.replace
-
-    def meddle(half, target):
-        halves.append(half)
-        if len(halves) == 1:
-            FULL.save(file)
-        return real(half, target)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Path, "replace", meddle)
-        FULL.save(file)
-    assert len(set(halves)) == 2
-    assert Schema.load(file) == FULL
+    file = tmp_path / "schema.toml"
+    (tmp_path / ".schema.toml.new").write_text("what a killed writer left, and it is longer " * 100)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: FULL.save(file), range(40)))
+    assert file.read_text(encoding="utf-8") == FULL.text
     assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_schema_that_cannot_be_written_leaves_the_one_before(tmp_path, monkeypatch):
+    file = tmp_path / "schema.toml"
+    file.write_text("before")
+    monkeypatch.setattr("erasable.store._disk.os.fsync", mock.Mock(side_effect=OSError(28, "No space left on device")))
+    with pytest.raises(OSError, match="No space"):
+        FULL.save(file)
+    assert {p.name: p.read_text() for p in tmp_path.iterdir()} == {"schema.toml": "before"}
 
 
 def test_it_is_copied_and_pickled():

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from erasable.audit.receipts import LARGEST_RECEIPT
 from erasable.errors import BusyError, ReceiptError, StoreError
-from erasable.store import Disk
+from erasable.store import Disk, half_written
 
 _ROOM = 8192  # bytes: more than any receipt that is made here has
 _DISK = Disk()
@@ -30,19 +30,19 @@ def room_for(path: Path) -> Iterator[Callable[[str], None]]:
         When there is no room. The function raises it, too, when something has taken the name meanwhile.
     """
     path = path.absolute()
-    hidden = _hidden(path)
-    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
-    with open(hidden, "r+b", opener=lambda name, _: os.open(name, flags, 0o666)) as file:
+    _remove_rooms(path.parent)
+    with half_written(path) as file:
+        hidden = str(file.name)
 
-        def fill(data: bytes) -> None:
+        def fill(text: str) -> None:
             file.seek(0)
-            file.write(data)
+            file.write(text)
             file.truncate()
             file.flush()
             _DISK.fsync(file.fileno())
 
         def put(text: str) -> None:
-            fill(text.encode())  # as durable as what it attests
+            fill(text)  # as durable as what it attests
             try:
                 _DISK.link(hidden, str(path))  # unlike a rename it takes the place of nothing
             except FileExistsError:
@@ -53,15 +53,18 @@ def room_for(path: Path) -> Iterator[Callable[[str], None]]:
                 _DISK.unlink(hidden)
             _DISK.fsync_folder(str(path.parent))
 
-        if not _DISK.lock(file.fileno(), wait=False) or not _names(hidden, file.fileno()):
-            raise BusyError(f"{path} is being written by another command: wait for it, or choose another name.")
-        try:
-            fill(b" " * _ROOM)
-            yield put
-        except BaseException:
-            with suppress(FileNotFoundError):
-                _DISK.unlink(hidden)
-            raise
+        fill(" " * _ROOM)
+        yield put
+
+
+def _remove_rooms(folder: Path) -> None:
+    """Remove the rooms that killed commands left in a folder: hidden files of spaces that nobody has locked."""
+    for path in folder.glob(".*.new"):
+        with suppress(OSError, BusyError, UnicodeDecodeError):
+            if path.is_symlink() or not path.is_file() or path.stat().st_size != _ROOM or path.read_text().strip():
+                continue
+            with half_written(path.with_name(path.name[1:-4])):
+                _DISK.unlink(str(path))
 
 
 def read_receipt_text(path: Path) -> str:
@@ -92,10 +95,3 @@ def drop_room(path: Path) -> None:
 
 def _hidden(path: Path) -> str:
     return str(path.with_name(f".{path.name}.new"))
-
-
-def _names(path: str, descriptor: int) -> bool:
-    """Whether the name still leads to the open file: whoever had it before may have put it in its place."""
-    with suppress(FileNotFoundError):
-        return os.path.samestat(os.lstat(path), os.fstat(descriptor))
-    return False

@@ -86,6 +86,7 @@ def audit(
     from erasable.operations.rendering import make_folder
     from erasable.research.attacks import FULL, QUICK, page, rows_asked, target_asked
     from erasable.research.attacks import audit as run
+    from erasable.store import write_text
 
     sizes = QUICK if quick else FULL
     target = target_asked(method)
@@ -93,8 +94,8 @@ def audit(
     make_folder(out)
     with Bars(quiet=as_json, remaining=True) as bars:
         found = run(target, X, y, data=name, sizes=sizes, random_state=random_state, workers=workers, watch=bars.tick)
-    (out / "audit.html").write_text(page(found), encoding="utf-8")
-    (out / "audit.json").write_text(json.dumps(found.as_json(), indent=1, allow_nan=False), encoding="utf-8")
+    write_text(out / "audit.html", page(found))
+    write_text(out / "audit.json", json.dumps(found.as_json(), indent=1, allow_nan=False))
     if as_json:
         print_json(found.as_json())
     else:

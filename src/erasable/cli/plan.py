@@ -138,6 +138,7 @@ def plan(
     from erasable.operations.plan import plan as make_plan
     from erasable.operations.rendering import make_folder
     from erasable.schemas import Schema
+    from erasable.store import write_text
 
     roles = {"label": label, "id": id, "subject": subject or None, "ignore": tuple(ignore or ())}
     dialect = dialect_of(sep, encoding, decimal, thousands, header, columns)
@@ -200,7 +201,7 @@ def plan(
     if out is not None:
         draw_frontier(found, out)
         text = json.dumps(written, indent=1, allow_nan=False)
-        (out / "plan.json").write_text(text + "\n", encoding="utf-8")
+        write_text(out / "plan.json", text + "\n")
     if as_json:
         print_json(written)
         return

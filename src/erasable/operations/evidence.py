@@ -28,6 +28,7 @@ from erasable.models.files import read_model
 from erasable.operations._evidence_page import ATTACKERS, HEADINGS, TOO_SHORT, page
 from erasable.operations.inspect import inspect
 from erasable.operations.verify import code_in
+from erasable.store import write_text
 
 PAGE = "evidence.html"
 COPIES = "receipts"
@@ -221,8 +222,8 @@ def evidence(
     if copied:
         (folder / COPIES).mkdir()
     for number, text in copied:
-        (folder / COPIES / f"{number:04d}.json").write_text(text, encoding="utf-8")
-    (folder / PAGE).write_text(page(found), encoding="utf-8")
+        write_text(folder / COPIES / f"{number:04d}.json", text)
+    write_text(folder / PAGE, page(found))
     return found
 
 

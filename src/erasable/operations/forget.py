@@ -53,7 +53,8 @@ def forget(
 ) -> Forgotten:
     """Rows stop existing for the model in a file and leave the disk; durable on return, and so is the receipt.
 
-    Asked again after a kill at any moment, it does what is left to do and gives a receipt.
+    Asked again after a kill at any moment, it does what is left to do and gives a receipt. Where the receipt is in
+    place already, the same ``request_id`` says that it is of this request.
 
     Parameters
     ----------
@@ -106,15 +107,20 @@ def forget(
 def _kept(path: Path, request: Request, after_only: bool, key: PrivateKey, file: ModelFile) -> Receipt | None:
     """The receipt that this very request got when it was cut short right after; whatever else is there is refused.
 
-    It is signed with this key and speaks of the state that the file has, in which nothing is left to be forgotten.
+    It carries the id of the request, is signed with this key and speaks of the state that the file has, in which
+    nothing is left to be forgotten.
     """
     if not os.path.lexists(path):
         return None
-    with suppress(OSError, ReceiptError, UnicodeDecodeError):
-        with open(path, "rb") as there:
-            found = check_receipt(there.read(4 * LARGEST_RECEIPT + 1).decode(), key.public)
-        asked = request.request_id in (None, found.request_id) and after_only == (found.state_before is None)
-        if asked and file.is_done(request, found.state_after):
-            drop_room(path)
-            return found
-    raise StoreError(f"{path} is there already: receipts are never overwritten, choose another name.")
+    drop_room(path)
+    if request.request_id is not None and path.is_file():  # reading a named pipe would wait for a writer
+        with suppress(OSError, ReceiptError, UnicodeDecodeError):
+            with open(path, "rb") as there:
+                found = check_receipt(there.read(4 * LARGEST_RECEIPT + 1).decode(), key.public)
+            asked = request.request_id == found.request_id and after_only == (found.state_before is None)
+            if asked and file.is_done(request, found.state_after):
+                return found
+    raise StoreError(
+        f"{path} is there already: receipts are never overwritten. Choose another name; only the receipt of the same "
+        "request, named with request_id=, is kept."
+    )

@@ -7,14 +7,15 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 from erasable.errors import ConfigurationError, InputError
 from erasable.models.model import Model, model_behind
 from erasable.operations.schemas import schema_of
 from erasable.schemas import EncodingReport
+from erasable.store import replaced_text
 from erasable.tables import Dialect, TableStream, files_of, nameless_form, stream_table
 from erasable.tables.reading import listed
 
@@ -243,7 +244,7 @@ def write_records(records: Iterable[dict[str, Any]], out: str | os.PathLike[str]
     if form is None:
         raise ConfigurationError(f"{path} has an ending that is not known here: known are {', '.join(FORMS)}.")
     count = 0
-    with _opened(path) as file:
+    with nullcontext(sys.stdout) if path is None else replaced_text(path) as file:
         table: Any = None
         for record in records:
             if form == "jsonl":
@@ -255,25 +256,6 @@ def write_records(records: Iterable[dict[str, Any]], out: str | os.PathLike[str]
                 table.writerow(record)
             count += 1
     return count
-
-
-@contextmanager
-def _opened(path: Path | None) -> Iterator[TextIO]:
-    """The standard output; or a new file that gets its name when all is written."""
-    if path is None:
-        yield sys.stdout
-        return
-    half = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(half, "x", encoding="utf-8", newline="") as file:
-            yield file
-        os.replace(half, path)
-    except OSError as error:
-        if error.filename == str(half):
-            error.filename = str(path)  # as it was asked for
-        raise
-    finally:
-        half.unlink(missing_ok=True)
 
 
 def _plain(value: Any) -> Any:

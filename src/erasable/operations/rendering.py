@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from erasable.errors import ConfigurationError
+from erasable.store import write_text
 
 INK, GREY, PALE, RED, BLUE = "#1b1f24", "#8a93a0", "#c9ced6", "#c2402c", "#1b4f72"
 
@@ -93,7 +94,7 @@ def save(plt: Any, figure: Any, path: Path) -> str:
         figure.savefig(path.with_suffix(".png"), dpi=150)
         text = io.StringIO()
         figure.savefig(text, format="svg", metadata={"Date": None})
-        path.with_suffix(".svg").write_text(text.getvalue(), encoding="utf-8")
+        write_text(path.with_suffix(".svg"), text.getvalue())
     except OSError as error:
         raise ConfigurationError(f"{path.with_suffix('.png')} cannot be written: {error.strerror}.") from None
     finally:

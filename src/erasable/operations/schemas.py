@@ -122,7 +122,7 @@ def write_schema(schema: Schema, out: str | os.PathLike[str], *, head: str, data
             raise ConfigurationError(
                 f"{os.fspath(out)} is read here, and a draft would replace it: choose another name."
             )
-    if os.path.exists(out):
+    if os.path.isfile(out):  # a pipe is written to, and reading it would wait for a writer
         try:
             Schema.load(out)
         except ConfigurationError:

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import math
 import os
-import secrets
-import stat
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
@@ -34,11 +32,11 @@ from erasable.schemas._others import Cross, Role, check_roles
 from erasable.schemas._placed import MOST_PLACES, Category, Ordered, YesNo
 from erasable.schemas._reports import EncodingReport
 from erasable.schemas._texts import Text, Vector
+from erasable.store import write_text
 
 KINDS: dict[str, type[Column]] = {k.KIND: k for k in (Number, Category, Ordered, YesNo, Date, Time, Text, Vector)}
 MISSING_SPELLINGS = ("", "#n/a", "<na>", "?", "n/a", "na", "nan", "nat", "none", "null")
 _LARGEST_FILE = 2**24
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -242,24 +240,7 @@ class Schema(FeatureMap):
         """
         comment = "".join(f"# {line}".rstrip() + "\n" for line in head.splitlines())
         text = f"{comment}\n{self.text}" if comment else self.text
-        there = os.stat(path).st_mode if os.path.exists(path) else None
-        if there is not None and not stat.S_ISREG(there):
-            Path(path).write_text(text, encoding="utf-8", newline="\n")
-            return
-        file = Path(os.path.realpath(path))
-        half = file.with_name(f".schema.{secrets.token_hex(8)}.tmp")
-        rights = None if there is None else stat.S_IMODE(there)
-        try:
-            os.close(os.open(half, _NEW, 0o666 if rights is None else rights | stat.S_IWUSR))
-            half.write_text(text, encoding="utf-8", newline="\n")
-            if rights is not None:  # without what the umask takes off
-                half.chmod(rights)
-            half.replace(file)
-        except OSError as error:
-            error.filename = os.fspath(path)
-            raise
-        finally:
-            half.unlink(missing_ok=True)
+        write_text(path, text)
 
     def describe(self) -> dict[str, Any]:
         """The canonical text, ready for JSON."""

@@ -34,6 +34,7 @@ from erasable.store._names import SideFiles, side_files
 from erasable.store._opening import locked, read
 from erasable.store._reading import LIMIT as LARGEST
 from erasable.store._reading import Fetch, Parse
+from erasable.store._texts import half_written, replaced_text, write_text
 from erasable.store._writing import PRIVATE, Writer
 
 __all__ = [
@@ -54,11 +55,14 @@ __all__ = [
     "check_private",
     "check_timeout",
     "doubt_about_blocks",
+    "half_written",
     "journal_key",
     "locked",
     "read",
     "read_journal",
     "read_record",
+    "replaced_text",
     "rewrite_journal",
     "side_files",
+    "write_text",
 ]
