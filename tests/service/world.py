@@ -22,6 +22,7 @@ from erasable.service.ledger import Ledger
 from erasable.service.lineage import Erased
 from erasable.service.questions import Verified
 from erasable.service.settings import Settings
+from erasable.service.suppression import Listed, SuppressionList
 from erasable.service.worker import Worker
 from erasable.store import journal_key, locked, read, read_journal
 from tests.store.simulated import File, SimulatedDisk
@@ -55,19 +56,23 @@ class Line:
         with locked(self.path, disk=self._disk) as writer:
             writer.replace(["\n".join(people).encode()])
 
-    def forget_together(self, requests: list[Erasure]) -> None:
-        gone = {who.value for request in requests for who in request.identities}
+    def forget_together(self, requests: list[Erasure | Listed]) -> None:
         before = self.people()
+        gone = {who.value for request in requests if isinstance(request, Erasure) for who in request.identities}
+        for request in requests:
+            if isinstance(request, Listed):
+                gone |= {name for name in before if request.listed.holds("subject", name)}
         after = [name for name in before if name not in gone]
         self.announce(self.path.strip("/"), checksum(before), checksum(after))
         self.write(after)
 
-    def verified(self, groups) -> Verified:
+    def verified(self, groups, listed) -> Verified:
         people = self.people()
         digest = hashlib.sha256(" ".join(people).encode()).hexdigest()
         VERIFIED[digest] = people
         stores = tuple(any(who.value in people for who in named) for named in groups)
-        return Verified(VerifyReport(len(people), 0, 0, digest), "exact", stores, False, checksum(people))
+        held = listed is not None and any(listed.holds("subject", name) for name in people)
+        return Verified(VerifyReport(len(people), 0, 0, digest), "exact", stores, held, checksum(people))
 
 
 def checksum(people: list[str]) -> str:
@@ -102,25 +107,30 @@ def fresh_disk() -> SimulatedDisk:
 
 
 class World:
-    """A process on a disk."""
+    """A process on a disk, with a suppression list or without."""
 
-    def __init__(self, disk: SimulatedDisk, said: Said | None = None) -> None:
+    def __init__(self, disk: SimulatedDisk, said: Said | None = None, *, listed: bool = False, **settings) -> None:
         self.disk, self.said, self.reachable = disk, said or Said(), True
         self.files = {name: Line(name, disk) for name in MODELS}
         self.delivered: Counter[str] = Counter()
-        self.ledger = Ledger("/ledger", OPERATOR, SETTINGS, lambda: NOW, disk=disk)
+        settings = replace(SETTINGS, **settings)
+        self.ledger = Ledger("/ledger", OPERATOR, settings, lambda: NOW, disk=disk)
+        self.listed = SuppressionList("/list", OPERATOR, disk=disk) if listed else None
+        self.ledger.check_list(self.listed)
+        erased = Erased.ALL_LISTED if listed else Erased.NOT_ALL_LISTED
         for name, file in self.files.items():
-            file.announce = partial(self.ledger.announce, erased=Erased.NOT_ALL_LISTED)
+            file.announce = partial(self.ledger.announce, erased=erased)
             self.ledger.found(name, checksum(file.people()))
         self.worker = Worker(
             self.ledger,
             self.files,
             KEY,
-            SETTINGS,
+            settings,
             lambda: NOW,
             Nothing(),
+            self.listed,
             send=self.send,
-            verify=lambda path, named, _: self.files[path.strip("/")].verified(named),
+            verify=lambda path, *asked: self.files[path.strip("/")].verified(*asked),
             checksum=lambda path: checksum(self.files[path.strip("/")].people()),
         )
 

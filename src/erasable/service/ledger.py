@@ -350,6 +350,18 @@ class Ledger:
             self._past.append([mark])
             self._lineage.add(mark)
 
+    @property
+    def list_position(self) -> list[Any]:
+        """How far the suppression list had come when it was last written down; see ``SuppressionList.position``."""
+        return [0, ""] if self._list is None else self._list
+
+    def put_list(self, position: list[Any]) -> None:
+        """No model stores anybody on the list, as far as it has come; durable on return."""
+        with self._past_turn:
+            if position[0] > self.list_position[0]:  # otherwise a commit has come further meanwhile
+                self._past.append([{"list": position}])
+                self._list = position
+
     def check_list(self, listed: SuppressionList | None) -> None:
         """Refuse a suppression list that is not the one of the last completion, or that has grown from it.
 

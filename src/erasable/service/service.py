@@ -204,7 +204,7 @@ class ErasureService:
             trusted=self.settings.trust_clock,
         )
         if self._suppression is not None:
-            self._suppression.read()
+            self._suppression.read(upgrade=True)
         ledger.check_list(self._suppression)
         for name, file in self._files.items():
             ledger.found(name, checksum_at(file.path))

@@ -30,7 +30,7 @@ from erasable.operations.model_file import ModelFile
 from erasable.operations.requests import Request
 from erasable.service.identities import Identity, in_format
 from erasable.service.settings import Role
-from erasable.store import REAL_DISK, Disk, Journal, check_private, journal_key, read_journal, rewrite_journal
+from erasable.store import REAL_DISK, Contents, Disk, Journal, check_private, journal_key, read_journal, rewrite_journal
 
 _SHORTEST_KEY, _LONGEST_KEY = 16, 4096  # bytes
 _NAME = "suppression list"
@@ -84,14 +84,17 @@ class SuppressionList:
         self._turn = threading.Lock()
         self.read()
 
-    def read(self) -> None:
-        """Take over what is in the file now; raises as the constructor does."""
+    def read(self, *, upgrade: bool = False) -> None:
+        """Take over what is in the file now; raises as the constructor does. One of an old format is written anew."""
+        if upgrade and self._found.is_old:
+            rewrite_journal(self._path, journal_key(self._key, _NAME), lambda record: "hmac" in record, disk=self._disk)
         found = read_journal(self._path, journal_key(self._key, _NAME), disk=self._disk)
         records = [record.content for record in found]
         self._marks = {record["hmac"] for record in records if "hmac" in record}
         self._spellings = {(), *(tuple(record["steps"]) for record in records if "steps" in record)}
         self._packed: bytes | None = None  # all marks, since the last one was added
-        self._found, self._at = found, found.at
+        self._found: Contents = found
+        self._at = found.at
         found.close()
         # Before records were chained, the first of them had an HMAC of a fixed text.
         own = hmac.new(self._key, b"the key of a suppression list", hashlib.sha256).hexdigest()
@@ -119,12 +122,10 @@ class SuppressionList:
         with self._turn:
             named = {self._mark(who.role, who.format, who.spelt, who.steps): who.steps for who in identities}
             fresh = {mark: steps for mark, steps in named.items() if mark not in self._marks}
-            key = journal_key(self._key, _NAME)
             if self._found.is_old:
-                rewrite_journal(self._path, key, lambda record: "hmac" in record, disk=self._disk)
-                self.read()
+                self.read(upgrade=True)
             if fresh:
-                journal = Journal(self._path, key, at=self._at, disk=self._disk)
+                journal = Journal(self._path, journal_key(self._key, _NAME), at=self._at, disk=self._disk)
                 time = at.isoformat(timespec="seconds")
                 lines = [
                     {"hmac": mark, "time": time, **({"steps": steps} if steps else {})} for mark, steps in fresh.items()

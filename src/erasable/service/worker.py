@@ -134,6 +134,8 @@ class Worker:
         self._verify, self._verify_in_turn = verify, verify_in_turn
         self._wait, self._passed, self._checksum = wait, passed, checksum
         self._listed = copy(suppression)  # all whom earlier runs erased; not those whose erasure is going on
+        self._list_found = [0, ""] if suppression is None else suppression.position
+        self._list_is_ahead = suppression is not None and self._list_found != ledger.list_position
         self._access: dict[str, tuple[datetime, tuple[Identity, ...]]] = {}
         self._unsigned: dict[str, tuple[Identity, ...]] = {}  # whom erasures named that owe receipts; in memory alone
         self._replayed: dict[str, str] = {}  # of foreign files: the checksum after the list was replayed
@@ -182,7 +184,8 @@ class Worker:
         """Take over what other programs wrote, and compare each file with the last that the service left.
 
         A file that is another one is rewritten without everybody on the suppression list, where there is one. That is
-        enough where all who were ever erased are on it; otherwise the operator has to vouch for the file.
+        enough where all who were ever erased are on it; otherwise the operator has to vouch for the file. Where the
+        list has come further than the ledger knows, the ledger may be the older one: every file is rewritten.
 
         Raises
         ------
@@ -196,18 +199,21 @@ class Worker:
             problems.append(error)
         for name, file in self._files.items():
             try:
-                if self._ledger.origin(name, self._checksum(file.path)) is not Origin.OURS:
+                if self._list_is_ahead or self._ledger.origin(name, self._checksum(file.path)) is not Origin.OURS:
                     with self.turn():
                         self._judge(name, file)
             except ErasableError as error:
                 problems.append(error)
         if problems:
             raise problems[0]
+        if self._list_is_ahead:
+            self._ledger.put_list(self._list_found)
+            self._list_is_ahead = False
 
     def _judge(self, name: str, file: File) -> None:
         found = self._checksum(file.path)
         origin = self._ledger.origin(name, found)
-        if origin is Origin.OURS or found is None:
+        if found is None or (origin is Origin.OURS and not self._list_is_ahead):
             return
         listed = self._suppression is not None
         if listed and self._replayed.get(name) != found:
@@ -217,9 +223,10 @@ class Worker:
                 raise VerificationError(_FOREIGN.format(name=name))  # somebody wrote it once more
             self._replayed[name] = found
         covered = listed and self._ledger.erased is not Erased.NOT_ALL_LISTED
-        if not (covered or origin is Origin.NEW or self._settings.vouch):
+        if not (covered or origin is not Origin.FOREIGN or self._settings.vouch):
             raise VerificationError(_FOREIGN.format(name=name))
-        self._ledger.adopt(name, found)
+        if origin is not Origin.OURS:
+            self._ledger.adopt(name, found)
 
     @contextmanager
     def learning(self, name: str, stop: Callable[[], None]) -> Iterator[None]:
