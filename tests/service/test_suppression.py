@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import hmac
 import json
 import pickle
 from datetime import UTC, datetime
@@ -13,11 +14,13 @@ import pytest
 
 from erasable import ErasableClassifier, ModelFile, verify
 from erasable.cli.app import run
-from erasable.errors import ConfigurationError, InputError, StoreError
+from erasable.errors import ConfigurationError, InputError, StoreError, VerificationError
 from erasable.operations.inspect import inspect
 from erasable.service.identities import FORMATS, Identity, in_format
+from erasable.service.settings import Settings
 from erasable.service.suppression import SuppressionList, read_key, read_list, replay
 from tests.service.conftest import asked, saved
+from tests.service.test_ledger import old_line
 
 KEY, NOW = b"k" * 32, datetime(2026, 1, 2, tzinfo=UTC)
 
@@ -194,6 +197,89 @@ def test_after_a_restore_a_start_replays_the_list_before_anything_is_signed(open
         opened()
 
 
+@pytest.mark.parametrize("later", ["a new list", "no list", "one that has somebody else"])
+def test_a_list_that_came_later_proves_nothing_of_those_erased_before(opened, tmp_path, later):
+    service, model = opened(), tmp_path / "left.erasable"
+    backup = model.read_bytes()
+    name = asked(service, "person-3")
+    service.worker.commit()
+    service._rounds = []  # it ends before anybody has signed
+    model.write_bytes(backup)
+    listed = None if later == "no list" else SuppressionList(tmp_path / "suppressed.list", KEY)
+    if later == "one that has somebody else":
+        listed.add([Identity("subject", "raw", "person-4")], NOW)
+    service = opened(suppression=listed)
+    assert not service.health().ready
+    assert "left is not the file that the service left" in service.health().problem
+    with pytest.raises(VerificationError, match="not the file that was last committed"):
+        service.worker.sign()
+    assert service.entry(name).receipts == {"right"}
+    people = {row["subject"] for row in inspect(model, rows=True).rows}
+    assert ("person-3" in people, "person-4" in people) == (True, later != "one that has somebody else")
+    ModelFile(model).forget(subjects=["person-3"])
+    service = opened(suppression=listed, settings=Settings(vouch=True))
+    assert service.health().ready
+    service.worker.sign()
+    assert service.receipts(name).keys() == {"left", "right"}
+    assert opened(suppression=listed).health().ready
+
+
+def test_what_the_service_learns_is_its_own_and_what_others_learn_is_not(opened, tmp_path):
+    service, model = opened(), tmp_path / "left.erasable"
+    block = Block(np.ones((1, 3)), ["new"], ["person-21"])
+    ModelFile(model).learn([block])  # nobody was erased so far: no matter who learns
+    asked(service, "person-3")
+    service.worker.commit()
+    service.worker.sign()
+    service.learn("left", [Block(-np.ones((1, 3)), ["newer"], ["person-22"])])
+    assert opened().health().ready
+    ModelFile(model).learn([Block(np.ones((1, 3)), ["back"], ["person-3"])])
+    assert not opened().health().ready
+
+
+def test_a_ledger_and_models_that_are_older_than_the_list_are_replayed(opened, tmp_path):
+    listed = SuppressionList(tmp_path / "suppressed.list", KEY)
+    service = opened(suppression=listed)
+    asked(service, "person-3")
+    service.worker.commit()
+    service.stop()
+    backup = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file() and path.suffix != ".list"}
+    service = opened(suppression=listed)
+    asked(service, "person-4")
+    service.worker.commit()
+    service.stop()
+    for path, data in backup.items():
+        path.write_bytes(data)
+    service = opened(suppression=SuppressionList(tmp_path / "suppressed.list", KEY))
+    assert service.health().ready
+    for name in ("left", "right"):
+        assert not {"person-3", "person-4"} & {
+            row["subject"] for row in inspect(tmp_path / f"{name}.erasable", rows=True).rows
+        }
+
+
+def test_a_list_from_before_it_was_chained_is_read_and_written_anew(tmp_path):
+    path, key_mark = tmp_path / "list", hmac.new(KEY, b"the key of a suppression list", hashlib.sha256).hexdigest()
+    mark = hmac.new(KEY, b"subject\nraw\nann", hashlib.sha256).hexdigest()
+    data = old_line({"key": key_mark}) + old_line({"hmac": mark, "time": "2025-01-01"})
+    path.write_bytes(data)
+    listed = SuppressionList(path, KEY)
+    assert listed.holds("subject", "ann")
+    for key in (b"x" * 32, KEY):
+        path.write_bytes(data if key != KEY else old_line({"hmac": mark}))
+        with pytest.raises(InputError, match="another"):
+            SuppressionList(path, key)
+    path.write_bytes(data.replace(b'"hmac"', b'"hnac"'))
+    with pytest.raises(StoreError, match="damaged"):
+        SuppressionList(path, KEY)
+    path.write_bytes(data)
+    listed.add([Identity("subject", "raw", "bob")], NOW)
+    again = SuppressionList(path, KEY)
+    assert again.holds("subject", "ann")
+    assert again.holds("subject", "bob")
+    assert path.read_bytes().startswith(b"\x1e")
+
+
 @pytest.fixture
 def files(tmp_path, monkeypatch, listed):
     monkeypatch.chdir(tmp_path)
@@ -223,6 +309,19 @@ def test_the_commands_replay_and_learn_by_the_list(files, capsys):
     assert (said["rows"], said["rows_suppressed"]) == (5, 3)
     assert run([*learn, *by_list, "--skip-known"]) == 0
     assert "3 more rows were passed over: they are those of people on the list." in capsys.readouterr().out
+
+
+def test_a_damaged_list_is_replayed_by_no_command_and_changes_nothing(files, capsys):
+    command = ["replay", "m.erasable", "--list", "suppressed.list", "--key", "operator.key"]
+    learn = ["learn", "rows.csv", "-o", "n.erasable", "--suppressed", "suppressed.list", "--key", "operator.key"]
+    whole, model = (files / "suppressed.list").read_bytes(), (files / "m.erasable").read_bytes()
+    flipped = (whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :] for at in range(0, len(whole) - 1, 29))
+    for data in (b"", b"\n", whole[:40], *flipped):
+        (files / "suppressed.list").write_bytes(data)
+        assert run(command) in (2, 5)
+        assert run(learn) in (2, 5)
+    assert (files / "m.erasable").read_bytes() == model
+    assert not (files / "n.erasable").exists()
 
 
 def test_the_commands_say_what_is_missing(files, capsys):
