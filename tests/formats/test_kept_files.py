@@ -15,7 +15,7 @@ import pytest
 from sklearn.base import clone
 
 from erasable import ModelFile, load, verify
-from erasable.errors import StateFormatError
+from erasable.errors import InputError, StateFormatError
 from erasable.models import shards
 from erasable.models.files import KINDS
 from erasable.operations.inspect import inspect
@@ -145,6 +145,15 @@ def test_rows_are_forgotten_in_it(kept, tmp_path):
     report = ModelFile(copy, like=like(name)).forget(ids=leaving, digests=True)
     assert report.core_rows_removed == (0 if name == "empty-v1" else 3)
     assert report.digest == made.state_digest()
+
+
+def test_rows_stored_under_an_empty_subject_can_still_be_forgotten_by_it():
+    model = load(HERE / "linear-v1.erasable")
+    stored = model._model.core.of_subject[""]
+    assert model.forget(subjects=[""]).core_rows_removed == len(stored) > 0
+    assert verify(model).digest == model.state_digest()
+    with pytest.raises(InputError, match="names nobody"):
+        model.forget(subjects=[""])
 
 
 def test_the_program_still_writes_them(tmp_path):

@@ -203,7 +203,7 @@ def checked_column(values: Any, role: str, where: str, first: int = 0) -> npt.ND
 
     ``first`` is how many rows of the file come before these.
     """
-    array = subject_array(values, where) if role == "subject" else plain_array(values, role)
+    array = subject_array(values, where) if role == "subject" else plain_array(values, where)
     if array.dtype == object and tuple in set(map(type, array)):
         return array  # checked when it was made
     if role == "weight":
