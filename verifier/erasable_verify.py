@@ -45,6 +45,7 @@ import re
 import struct
 import sys
 import time
+import tomllib
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -304,7 +305,26 @@ def fits_feature_map(text: Any, meta: Meta) -> bool:
         return False
     before = described["n_features"]
     fit = before is None or is_integer(before, 1, 2**53 - 1)
+    fit = fit and (described["map"].get("map") != "schema" or fits_schema(described["map"]))
     return fit and compact(described, sort=True) == text and meta["feature_names"] is None
+
+
+def fits_schema(described: dict[str, Any]) -> bool:
+    """A map's name and a text in TOML: its version, and tables for columns. What these say of cells is not checked."""
+    text = described.get("text")
+    if set(described) != {"map", "text"} or not isinstance(text, str) or len(text) > 2**24:
+        return False
+    try:
+        schema = tomllib.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    fit = re.match(r"version = [12]\n", text) and set(schema) <= SCHEMA
+    columns = schema.get("columns")
+    if not fit or not isinstance(columns, dict) or not all(isinstance(c, dict) for c in columns.values()):
+        return False
+    kinds = [c.get("kind") for c in columns.values() if "role" not in c]
+    roles = [c["role"] for c in columns.values() if "role" in c]
+    return kinds != [] and all(k in KINDS_OF_COLUMNS for k in kinds) and all(r in ROLES for r in roles)
 
 
 def fits_class_weight(given: Any, meta: Meta) -> bool:
@@ -337,6 +357,9 @@ def fits_sample_key(key: Any, meta: Meta) -> bool:
 
 KINDS = (None, "int", "str", "bytes")
 KINDS_OF_CLASSES = (None, "bool", "int", "float", "str")
+KINDS_OF_COLUMNS = ("number", "category", "ordered", "yes/no", "date", "time", "text", "vector")
+SCHEMA = {"version", "missing", "identity", "columns", "crosses"}
+ROLES = ("label", "target", "id", "subject", "weight", "ignore")
 KERNELS = ("rbf", "matern", "poly", "linear", "custom")
 RULES: dict[str, Callable[[Any, Meta], Any]] = {  # format, version and checksum: see read_container
     "n_features": lambda v, m: is_integer(v, 1, 2**53 - 1),

@@ -18,7 +18,7 @@ from erasable import ModelFile, load, verify
 from erasable.errors import InputError, StateFormatError
 from erasable.models import shards
 from erasable.models.files import KINDS
-from erasable.operations.inspect import inspect
+from erasable.operations.inspect import inspect, rows_of
 from erasable.schemas import Category, Date, Number, Ordered, Role, Schema, Text, Time, Vector, YesNo
 from tests.formats.make import (
     KINDS_SCHEMA,
@@ -33,7 +33,7 @@ from tests.formats.make import (
 )
 from tests.formats.models import rows, texts, wide_rows
 from tests.formats.tampering import altered
-from verifier.erasable_verify import MEMBERS, ORDER, WIDTHS, read_container
+from verifier.erasable_verify import MEMBERS, ORDER, WIDTHS, read_container, verdict
 
 HERE = Path(__file__).parent
 # Digest of the state: the SHA-256 of the file, unless there are several; then that of the head is below.
@@ -230,6 +230,41 @@ def test_there_is_a_file_of_every_setting():
     maps = {json.loads(text)["map"]["map"] for text in values(files, "feature_map") - {None}}
     assert maps == {"random-fourier-features", "hashed-text", "schema"}
     assert {file.meta["sampler"]["map"] for file in files if "sampler" in file.meta} == {"single-pass", "staged"}
+
+
+HOSTILE = {
+    "brackets": "version = 2\nmissing = " + "[" * 30_000,
+    "digits": f"version = 2\nmissing = {'1' * 5000}\n",
+    "length": "version = 2\n#" + "#" * 2**24,
+    "nothing": "",
+    "a newer version": 'version = 3\n[columns.x]\nkind = "yes/no"\n',
+    "no columns": "version = 2\n",
+    "an unknown kind": 'version = 2\n\n[columns.x]\nkind = "colour"\n',
+    "an unknown role": 'version = 2\n\n[columns.x]\nkind = "yes/no"\n\n[columns.y]\nrole = "king"\n',
+    "roles alone": 'version = 2\n\n[columns.y]\nrole = "id"\n',
+    "no table": "version = 2\n\n[columns]\nx = 3\n",
+    "an unknown member": 'version = 2\nspeed = 3\n\n[columns.x]\nkind = "yes/no"\n',
+    "no text": 3,
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_a_hostile_schema_is_refused_by_both_verifiers(case, tmp_path):
+    def hide(header, meta):
+        described = json.loads(meta["feature_map"])
+        described["map"]["text"] = HOSTILE[case]
+        meta["feature_map"] = json.dumps(described, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+    raw = altered((HERE / "schema-second-v1.erasable").read_bytes(), hide)
+    path = tmp_path / "m.erasable"
+    path.write_bytes(raw)
+    with pytest.raises(StateFormatError, match="not a state"):
+        load(path)
+    with pytest.raises(StateFormatError):
+        rows_of(path, ids=["r0"])
+    code, found = verdict(path, lambda line: None, lambda done, total: None, False)
+    assert code == 4
+    assert case == "length" or "feature_map" in str(found)  # a header of that length is refused before
 
 
 def test_the_page_names_every_member_and_every_tensor():

@@ -26,7 +26,7 @@ from erasable.core.spelling import Spelling
 from erasable.core.target_grid import off_grid
 from erasable.errors import InputError
 from erasable.models.keys import as_keys, as_requested, same_kind, spelt_keys
-from erasable.models.linear import described_map
+from erasable.models.linear import described_schema
 from erasable.models.linear_configuration import grid_of
 from erasable.models.linear_state import LinearState
 from erasable.models.regression_state import RegressionState
@@ -238,8 +238,7 @@ def _divisors(stored: Float64s, grid: Grid) -> tuple[float, float]:
 @lru_cache(maxsize=4)
 def _schema_in(feature_map: str | None) -> Schema | None:
     """The schema that a header describes, where its map is one."""
-    described = None if feature_map is None else described_map(feature_map)["map"]
-    return Schema.parse(described["text"]) if described and described.get("map") == "schema" else None
+    return None if feature_map is None else described_schema(feature_map)
 
 
 def spelling_in(meta: Mapping[str, Any]) -> Spelling:

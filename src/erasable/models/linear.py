@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, KeysView
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +37,9 @@ from erasable.models.linear_state import LinearState, gram_of, stack_sums, sums_
 from erasable.models.model import Model
 from erasable.models.rows import CoreRows
 from erasable.models.weighting import ONE, RowWeights, WeightedSums, guard_weights, uneven
+
+if TYPE_CHECKING:
+    from erasable.schemas import Schema
 
 
 @dataclass(frozen=True)
@@ -371,15 +374,31 @@ def stored_map(configuration: LinearConfiguration) -> FeatureMap | None:
     """
     if configuration.feature_map is None:
         return None
-    described = described_map(configuration.feature_map)["map"]
-    if described.get("map") != "schema":
+    schema = described_schema(configuration.feature_map)
+    if schema is None:
+        described = described_map(configuration.feature_map)["map"]
         return AbsentMap(canonical_json(described), configuration.grid.n_features)
+    if schema.n_features_out != configuration.grid.n_features:
+        raise StateFormatError("not a state: its schema is damaged.")
+    return schema
+
+
+def described_schema(text: str) -> Schema | None:
+    """The schema that :func:`describe_map` wrote, None where it wrote another map.
+
+    Raises
+    ------
+    StateFormatError
+    """
+    described = described_map(text)["map"]
+    if described.get("map") != "schema":
+        return None
     from erasable.schemas import Schema  # only here: most models have none
 
     try:
-        schema = Schema.parse(described["text"])
-    except (ConfigurationError, KeyError, TypeError):
+        schema = Schema.parse(described.get("text"))
+    except ConfigurationError:
         schema = None
-    if schema is None or schema.describe() != described or schema.n_features_out != configuration.grid.n_features:
+    if schema is None or schema.describe() != described:
         raise StateFormatError("not a state: its schema is damaged.")
     return schema
