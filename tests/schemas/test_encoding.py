@@ -23,6 +23,7 @@ from erasable.schemas import Category, Number, Schema, Text, Vector, YesNo
 from erasable.schemas import _containers as reading
 from erasable.schemas import _moments as moments
 from erasable.schemas import _number as numbers
+from erasable.schemas import _texts as texts
 from erasable.schemas._cells import canonical_text, lowered
 from erasable.schemas._placed import places_of
 from tests.schemas import oracle
@@ -248,6 +249,22 @@ GOLDEN_TEXT = {
     27: 605395,
     28: 201798,
 }
+
+
+@pytest.mark.parametrize("runs", [{"characters": [3, 5]}, {"words": [1, 1]}, {"words": [1, 2]}])
+@pytest.mark.parametrize("places", [7, 2**12])
+def test_a_long_text_is_that_of_the_oracle_and_is_read_until_no_place_can_change(runs, places):
+    text = " ".join(f"word{i * i % 7919} ÉTÉ" for i in range(400))
+    column = Text(name="t", places=places, indicator=False, **runs)
+    with mock.patch.object(texts, "_PART", 256), mock.patch.object(texts, "places_of", wraps=places_of) as hashed:
+        rows, _ = Schema([column]).encode({"t": ["a short one", text, None, text + " x"]})
+    right = [oracle.encode_text({**runs, "places": places}, t)[0] for t in ("a short one", text, text + " x")]
+    assert exact(dense(rows)[[0, 1, 3]]) == [[Fraction(v) for v in row] for row in right]
+    assert not dense(rows)[2].any()
+    terms = max(len(call.args[0]) for call in hashed.call_args_list)
+    assert terms <= 3 * 256
+    if places == 7:  # full after the first part
+        assert len(hashed.call_args_list) == 3
 
 
 def test_small_letters_are_those_of_a_fixed_list():

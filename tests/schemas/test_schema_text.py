@@ -271,6 +271,32 @@ def test_bad_schemas_are_refused_in_one_line(case):
     assert "\n" not in str(caught.value)
 
 
+def test_a_text_is_parsed_once():
+    """Opening a model file reads its schema several times."""
+    text = HEAD + X + "# parsed once\n"
+    with mock.patch.object(tomllib, "loads", wraps=tomllib.loads) as loads:
+        assert Schema.parse(text) == Schema.parse(text)
+    assert loads.call_count == 1
+
+
+def test_a_mark_at_the_head_of_a_text_is_passed_over():
+    assert Schema.parse("\ufeff" + HEAD + X) == Schema.parse(HEAD + X)
+
+
+@pytest.mark.parametrize("text", [None, 3, b"version = 2\n"])
+def test_what_is_no_text_is_refused(text):
+    with pytest.raises(ConfigurationError, match=r"^the schema must be a text in TOML; got \w+\.$"):
+        Schema.parse(text)
+
+
+def test_version_1_lists_as_many_values_as_it_did():
+    """Version 2 refuses more than 65,536, of which version 1 has no bound but that of its text."""
+    values = [f"v{i}" for i in range(2**16 + 1)]
+    assert Category(name="c", values=values, version=1).n_codes == 2**16 + 2
+    with pytest.raises(ConfigurationError, match=r"values lists 65,537, and 65,536 are allowed: give hashed = n\.$"):
+        Category(name="c", values=values)
+
+
 def test_double_columns_are_refused_in_python_too():
     with pytest.raises(ConfigurationError, match="several columns 'x'"):
         Schema([Number(name="x", scale=1), Role(name="x", role="id")])

@@ -18,6 +18,7 @@ from erasable.validation import whole_number
 
 HASH_KEY = 1  # public, and the same for all schemas
 MOST_PLACES = 2**24
+MOST_LISTED = 2**16
 
 
 def places_of(texts: Sequence[str], n: int) -> Int64s:
@@ -75,6 +76,8 @@ class Placed(Column):
         values = tuple(canonical_text(v, self.version) for v in given)
         if len(values) < least:
             raise self.refused(f"{parameter} must list {least} or more; got {len(values)}.")
+        if len(values) > MOST_LISTED and self.version > 1:
+            raise self.refused(f"{parameter} lists {len(values):,}, and {MOST_LISTED:,} are allowed: give hashed = n.")
         if len(set(values)) < len(values):
             double = len(values) - len(set(values))
             raise self.refused(f"{parameter} lists {double} of its {len(values)} twice (39, 39.0 and ' 39' are one).")

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +41,7 @@ from erasable.validation import finite_number, positive_number, whole_number
 _BETWEEN = "\x80-\xbf\xd7\xf7\u2000-\u206f\u3000-\u303f\uff00-\uff0f\uff1a-\uff20"
 _WORD = re.compile(rf"[a-z0-9_]*(?:[^\x00-\x7f{_BETWEEN}][a-z0-9_]*)+|[a-z0-9_]+")
 _ASCII_WORD = re.compile("[a-z0-9_]+")  # the same, faster
+_PART = 2**14  # words or characters of a text whose terms are counted at a time
 _OFTEN = 64  # terms that are different in a text of usual length
 _MOST_TERMS = 10
 _SHOWN = 16  # places of a text, and numbers of a vector, that are shown to people
@@ -51,7 +52,8 @@ class Text(Column):
     """Free text: its words, or runs of its characters, hashed into places and counted.
 
     Counts are capped, and then divided by their norm, downwards to multiples of ``2**-20``: the features of a text
-    have a norm of about one, and never more, however long it is.
+    have a norm of about one, and never more, however long it is. A long text is read until every place has its largest
+    count.
 
     Parameters
     ----------
@@ -127,16 +129,31 @@ class Text(Column):
         """Which are None."""
         return np.array([v is None for v in values], dtype=bool)
 
-    def terms(self, text: str) -> Sequence[str]:
-        """The terms of a text, with repetitions."""
+    def terms(self, text: str) -> Iterator[list[str]]:
+        """The terms of a text, with repetitions: those that begin in one part of it, then in the next."""
         words: list[str] = (_ASCII_WORD if text.isascii() else _WORD).findall(lowered(text))
-        if self.words == (1, 1):
-            return words
         low, high = self.words or self.characters or (1, 1)
-        if self.words is not None:
-            return [" ".join(words[i : i + n]) for n in range(low, high + 1) for i in range(len(words) - n + 1)]
-        line = f" {' '.join(words)} " if words else ""
-        return [line[i : i + n] for n in range(low, high + 1) for i in range(len(line) - n + 1)]
+        line: Any = words if self.words is not None else f" {' '.join(words)} " if words else ""
+        for first in range(0, len(line), _PART):
+            starts = {n: range(first, min(first + _PART, len(line) - n + 1)) for n in range(low, high + 1)}
+            if self.words == (1, 1):
+                yield words[first : first + _PART]
+            elif self.words is not None:
+                yield [" ".join(words[i : i + n]) for n, part in starts.items() for i in part]
+            else:
+                yield [line[i : i + n] for n, part in starts.items() for i in part]
+
+    def _long(self, parts: Iterator[list[str]]) -> list[int]:
+        """The places of a long text, as often as they count: once all are at the cap, no further term changes them."""
+        counts = np.zeros(self.places, dtype=np.int64)
+        for terms in parts:
+            often = Counter(terms)
+            np.add.at(counts, places_of(list(often), self.places), list(often.values()))
+            np.minimum(counts, self.cap, out=counts)
+            if counts.min() == self.cap:
+                break
+        found: list[int] = np.repeat(np.arange(self.places), counts).tolist()
+        return found
 
     def encode(self, values: npt.NDArray[np.object_], flags: Flags) -> Block:
         """Sparse rows."""
@@ -145,13 +162,17 @@ class Text(Column):
         found: list[int] = []
         ends = [0]
         for text in values:
-            if text is not None:
-                found.extend(map(number.__getitem__, self.terms(text)))
+            if text is not None and len(text) > _PART:
+                found.extend(-1 - p for p in self._long(self.terms(text)))
+            elif text is not None:
+                for terms in self.terms(text):
+                    found.extend(map(number.__getitem__, terms))
             ends.append(len(found))
-        place = places_of(list(number), self.places)
+        which = np.array(found, dtype=np.int64)
+        places = -1 - which  # of long texts; of the others the numbers of terms stand there
+        places[which >= 0] = places_of(list(number), self.places)[which[which >= 0]]
         counts = sp.csr_array(
-            (np.ones(len(found), dtype=np.int64), place[np.array(found, dtype=np.int64)], np.array(ends)),
-            shape=(len(values), self.places),
+            (np.ones(len(found), dtype=np.int64), places, np.array(ends)), shape=(len(values), self.places)
         )
         counts.sum_duplicates()
         np.minimum(counts.data, self.cap, out=counts.data)

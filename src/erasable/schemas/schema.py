@@ -10,7 +10,7 @@ import os
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Self
 
@@ -180,6 +180,11 @@ class Schema(FeatureMap):
             raise ConfigurationError(f"{name} must be a text in TOML; got {type(text).__name__}.")
         if len(text) > _LARGEST_FILE:
             raise ConfigurationError(f"{name} has more than {_LARGEST_FILE:,} characters: it is no schema.")
+        return cls._parsed(str(text), name)
+
+    @classmethod
+    @lru_cache(maxsize=4)  # a model file is often opened more than once, and schemas do not change
+    def _parsed(cls, text: str, name: str) -> Self:
         try:
             written = tomllib.loads(text.removeprefix("\ufeff"))
         except tomllib.TOMLDecodeError as error:
