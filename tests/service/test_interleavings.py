@@ -107,9 +107,10 @@ def losses(disk: SimulatedDisk) -> Iterator[SimulatedDisk]:
         yield SimulatedDisk(inodes=dict(state), largest_write=disk.largest_write)
 
 
-def test_a_loss_of_power_at_any_step_of_a_journey_keeps_the_laws():
+@pytest.mark.parametrize("listed", [False, True], ids=["no list", "list"])
+def test_a_loss_of_power_at_any_step_of_a_journey_keeps_the_laws(listed):
     disk, moments = fresh_disk(), []
-    world = World(disk)
+    world = World(disk, listed=listed)
     for folder in ("/", "/ledger"):
         disk.fsync_folder(folder)
     disk.after_step = lambda now: moments.append((now.copy(), world.said))
@@ -120,7 +121,7 @@ def test_a_loss_of_power_at_any_step_of_a_journey_keeps_the_laws():
         for after in losses(moment):
             if (state := key(after, said)) not in seen:
                 seen.add(state)
-                finished(after, said)
+                finished(after, said, listed=listed)
     assert len(moments) > 40
     assert len(seen) > 80
 

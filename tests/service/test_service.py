@@ -445,8 +445,9 @@ def test_marks_in_the_ledger_do_not_tell_whether_a_commit_changed_a_model(servic
         record.content for record in read_journal(str(tmp_path / "ledger" / "past"), journal_key(OPERATOR, "past"))
     ]
     marks = [record for record in records if "mark" in record]
-    assert [mark["model"] for mark in marks] == ["left", "right"] * 3
-    assert len({mark["mark"] for mark in marks}) == 6
+    first = ["left", "left", "right", "right"]  # before and after it
+    assert [mark["model"] for mark in marks] == first + ["left", "right"] * 2
+    assert len({mark["mark"] for mark in marks}) == 8
     data = bytes_below(tmp_path / "ledger")
     assert not any(checksum_at(path).encode() in data for path in models.values())
     service.worker.sign()

@@ -219,9 +219,10 @@ ACTIONS = {
 }
 
 
-def finished(disk: SimulatedDisk, said: Said) -> None:
-    """A process that comes after a crash keeps every promise that was made before it."""
-    world = World(disk, said)
+def finished(disk: SimulatedDisk, said: Said, *, listed: bool = False) -> None:
+    """A process that comes after a crash keeps every promise that was made before it, and takes no file for another."""
+    world = World(disk, said, listed=listed)
+    world.worker.compare()
     for letter in said.completed:
         assert world.ledger.entry(IDS[letter]).state is State.COMPLETED
         assert letter in said.sent or world.ledger.entry(IDS[letter]).callbacks == (URL,)
@@ -229,7 +230,7 @@ def finished(disk: SimulatedDisk, said: Said) -> None:
         assert world.ledger.entry(IDS[letter]).state is State.CANCELLED
     for letter in said.accepted - said.cancelled - said.completed:
         assert world.ledger.entry(IDS[letter]).state in {State.IN_PROGRESS, State.COMPLETED, State.CANCELLED}
-    for rounds in (world.worker.commit, world.worker.sign, world.worker.tell):
+    for rounds in (world.worker.commit, world.worker.sign, world.worker.tell, world.worker.compare):
         rounds()
     check_laws(world, said)
 

@@ -407,9 +407,12 @@ class Ledger:
             foreign = self._lineage.origin(model, before) is Origin.FOREIGN
             if foreign or not self._lineage.is_waiting_for(model, after):
                 doubted = [{"request": e.key, "doubted": model} for e in self._doubted(model) if e.owes(model)]
-                mark = self._lineage.mark(model, after, erased, foreign=foreign)
-                self._past.append([*doubted, mark])
-                self._lineage.add(mark)
+                marks = [self._lineage.mark(model, after, erased, foreign=foreign)]
+                if not foreign and not self._lineage.is_ours(model, before):  # it is not replaced yet
+                    marks.insert(0, self._lineage.mark(model, before, Erased.NOBODY, adopted=True))
+                self._past.append([*doubted, *marks])
+                for mark in marks:
+                    self._lineage.add(mark)
 
     def put_receipts(self, receipts: Iterable[tuple[str, str, str]]) -> None:
         """Receipts (key of a request, model, text) made durable; the first of a request and model stays."""
