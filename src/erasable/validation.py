@@ -131,7 +131,7 @@ def did_you_mean(absent: Iterable[str], names: Sequence[str], otherwise: str = "
     "Did you mean 'Survived', 'Age'?"
     """
     small = {name.casefold(): name for name in names}
-    near = [small[found] for name in absent for found in get_close_matches(name.casefold(), small, 1)]
+    near = [small[found] for name in absent for found in get_close_matches(name.casefold(), small, 1, 0.75)]
     return f"Did you mean {', '.join(map(repr, dict.fromkeys(near)))}?" if near else otherwise
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -117,13 +118,25 @@ def test_a_weak_model_is_a_warning(capsys):
     assert json.loads(capsys.readouterr().out)["warnings"] == []
 
 
-def test_a_table_of_one_class_is_a_warning(capsys):
-    X, _, ids = made(600)
-    put("data.csv", X, np.ones(600), ids)
-    assert learnt() == 0
-    assert "warning: all labels are the same, and so are all predictions: name their column, --label." in (
-        capsys.readouterr().err
-    )
+@pytest.mark.parametrize("rows", [3, 600])
+@pytest.mark.parametrize("kernel", [[], ["--kernel", "rbf"]])
+def test_a_table_of_one_class_is_refused_unless_others_are_to_come(capsys, rows, kernel):
+    X, _, ids = made(rows)
+    put("data.csv", X, np.ones(rows, dtype=int), ids)
+    Path("model").unlink(missing_ok=True)
+    command = ["learn", "data.csv", "--id", "id", *kernel, "-o", "model"]
+    assert run(command) == 2
+    assert "all labels are the same" in (told := capsys.readouterr().err)
+    assert "--label" in told
+    assert "--classes" in told
+    assert not Path("model").exists()
+    assert run([*command, "--classes", "0,1", "--json"]) == 0
+    assert "all labels are the same" in json.loads(capsys.readouterr().out)["warnings"][0]
+    assert load("model").classes_.tolist() == [0, 1]
+    put("data.csv", X, np.zeros(rows, dtype=int), ids + rows)
+    assert run([*command, "--classes", "0,2"]) == 2
+    assert run(command) == 0
+    assert run(["learn", "data.csv", "--target", "label", "--target-range", "0:2", "--classes", "0,1", "-o", "n"]) == 2
 
 
 def test_probabilities_that_are_worse_than_a_constant_give_a_hint(capsys):

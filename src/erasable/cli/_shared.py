@@ -125,10 +125,15 @@ def dialect_of(
     """How CSV text is written, where anything was said of it."""
     from erasable.tables import Dialect
 
-    names = None if columns is None else tuple(next(csv.reader([columns], skipinitialspace=True), []))
+    names = names_in(columns)
     said = {"sep": sep, "encoding": encoding, "decimal": decimal, "thousands": thousands, "header": header}
     given: dict[str, Any] = {name: value for name, value in {**said, "columns": names}.items() if value is not None}
     return Dialect(**given) if given else None
+
+
+def names_in(text: str | None) -> tuple[str, ...] | None:
+    """Names with commas between them, in quotes where they have commas themselves; None where nothing was given."""
+    return None if text is None else tuple(next(csv.reader([text], skipinitialspace=True), []))
 
 
 def dialect_words(dialect: Dialect | None) -> list[str]:

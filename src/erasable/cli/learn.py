@@ -27,6 +27,7 @@ from erasable.cli._shared import (
     Timeout,
     counted,
     dialect_of,
+    names_in,
     note_doubt,
     print_json,
     ranges_of,
@@ -145,6 +146,14 @@ def learn(
         list[str] | None,
         typer.Option(help="`balanced`, or LABEL=WEIGHT; the latter may be given again.", metavar="WEIGHT"),
     ] = None,
+    classes: Annotated[
+        str | None,
+        typer.Option(
+            help="All classes, with commas between them, fixed for good: needed where the table has rows of one alone. "
+            "[default: those of the stored rows]",
+            metavar="LABEL,LABEL,...",
+        ),
+    ] = None,
     kernel: Annotated[
         str | None, typer.Option(help="A kernel model: rbf, matern, poly or linear. [default: a linear model]")
     ] = None,
@@ -253,6 +262,7 @@ def learn(
     options |= {"order": order, "random_state": random_state}
     if order == "given" and not sample_rate:
         _refuse({"--random-state": random_state}, "is the key of the hashed order, and --order given has none")
+    options["classes"] = names_in(classes)
     if target_range:
         options["target_range"] = ranges_of(target_range)
     heads: dict[str, Any] = {"loss": loss, "alpha": alpha, "sample_rate": sample_rate}

@@ -29,6 +29,7 @@ REMEDY = (
     '(class_weight= "balanced", loss= "logistic")'
 )
 
+ONE_CLASS = "all labels are the same, and so will all predictions be: check the column of labels."
 NUMERIC_REMEDY = (
     "lower threshold= or capacity= so that more rows are stored, bring columns to one size (scaling=), keep a sample "
     "of the rows as well (sample_rate=), or declare a range of targets around what is common (target_range=)"
@@ -65,7 +66,9 @@ class OfferedLabels:
         self.counts += other.counts
 
     def warn(self, model: Model, *, new: bool, stacklevel: int) -> None:
-        """Say where a model of these rows holds too few of a class, and a new one gives weight to one no row has."""
+        """Say where a model holds too few rows of a class; of a new one, also where labels or weights make no sense."""
+        if new and len(self.counts) == 1:
+            warnings.warn(ONE_CLASS, WeakModelWarning, stacklevel=stacklevel + 1)
         warn_of_thin_classes(self.counts, model.core.class_counts, stacklevel=stacklevel + 1)
         if new:
             warn_of_absent_classes(model.configuration, self.counts, stacklevel=stacklevel + 1)

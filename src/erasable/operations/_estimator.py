@@ -147,19 +147,21 @@ def check_alike(new: Any, face: Any, path: str) -> None:
         raise ConfigurationError(f"{path} holds a model with other parameters than new: {error}") from error
 
 
-def as_labels(weights: Mapping[Any, Any], kind: type | None, stream: TableStream) -> dict[Any, Any]:
-    """Weights of classes by labels of the type that the table has: that of the model, as said, or of its first rows."""
+def as_labels(weights: Mapping[Any, Any], kind: type | None, stream: TableStream, name: str) -> dict[Any, Any]:
+    """What belongs to labels, by labels of the type of the table: that of the model, as said, or of its first rows.
+
+    ``name`` is what messages call it.
+    """
     if not all(isinstance(label, str) for label in weights):
         return dict(weights)
     if kind is None:
         if stream.once:
             raise ConfigurationError(
-                "class_weight= names labels, and standard input does not say of which type labels are: give "
-                "label_type=."
+                f"{name} names labels, and standard input does not say of which type labels are: give label_type=."
             )
         (kind,) = {type(v) for v in next(iter(stream)).y[:1].tolist()}
     try:
         return dict(zip(read_texts(list(weights), kind), weights.values(), strict=True))
     except (KeyError, ValueError):
-        problem = f"class_weight= names a label that is no {kind.__name__}, as the labels of the table are."
+        problem = f"{name} names a label that is no {kind.__name__}, as the labels of the table are."
     raise ConfigurationError(problem)

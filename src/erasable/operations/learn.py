@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +26,7 @@ from erasable.models.files import read_model
 from erasable.models.model import Model
 from erasable.models.reports import LearnReport
 from erasable.models.rounds import BUDGET_BYTES
-from erasable.models.scarcity import NUMERIC_REMEDY, REMEDY
+from erasable.models.scarcity import NUMERIC_REMEDY, ONE_CLASS, REMEDY
 from erasable.operations._estimator import (
     as_labels,
     check_types,
@@ -213,6 +214,11 @@ def learn_table(
         About how many bytes of rows are held at a time. It changes the number of passes and nothing else.
     engine : None, "local", "torch", "dask" or Engine, optional
         Where rows are screened, as in ``ErasableClassifier``.
+
+    Raises
+    ------
+    InputError
+        When all labels of a new model are the same, and no ``classes`` are among the parameters.
     """
     given = dict(parameters or {})
     asked = schema if schema is None or isinstance(schema, Schema) else Schema.load(schema)
@@ -224,6 +230,8 @@ def learn_table(
         warnings.simplefilter("always", SortedRowsWarning)  # as a hint
         warnings.simplefilter("always", WeakModelWarning)  # with what is found out here
         warnings.simplefilter("always", EmptiedClassWarning)
+        if "classes" not in given:
+            warnings.filterwarnings("error", re.escape(ONE_CLASS), WeakModelWarning)
         scored: list[Scores | RegressionScores] = []
         read: list[_Read] = []
 
@@ -266,8 +274,11 @@ def learn_table(
                     "id_type=, subject_type= and label_type= are for CSV: this table has types of its own, leave them "
                     "out."
                 )
+            kind = (known | named).get("label")
             if isinstance(given.get("class_weight"), Mapping):
-                given["class_weight"] = as_labels(given["class_weight"], (known | named).get("label"), stream)
+                given["class_weight"] = as_labels(given["class_weight"], kind, stream, "class_weight=")
+            if "classes" in given:
+                given["classes"] = [*as_labels(dict.fromkeys(given["classes"]), kind, stream, "classes=")]
             if model is None:
                 new = estimator_for(kernel, given, stream, numeric, encoder)
             else:
@@ -288,18 +299,25 @@ def learn_table(
             else:
                 scored[:] = [regression_scores_of(rows.y, model.predict(rows.X))]
 
-        report = file.learn(
-            prepare,
-            skip_known=skip_known,
-            replace=replace,
-            allow_no_subject=allow_no_subject,
-            progress=watched(progress),
-            reading=watched(reading),
-            mode=mode,
-            budget_bytes=budget_bytes,
-            ahead=predicted if score else None,
-            suppressed=suppressed,
-            engine=engine,
+        report: LearnReport | None = None
+        with suppress(WeakModelWarning):  # ONE_CLASS, the only one that is an error here
+            report = file.learn(
+                prepare,
+                skip_known=skip_known,
+                replace=replace,
+                allow_no_subject=allow_no_subject,
+                progress=watched(progress),
+                reading=watched(reading),
+                mode=mode,
+                budget_bytes=budget_bytes,
+                ahead=predicted if score else None,
+                suppressed=suppressed,
+                engine=engine,
+            )
+    if report is None:
+        raise InputError(
+            "all labels are the same, and so would all predictions be. Name the column of the labels with label=, or "
+            "fix the classes that will come later with classes=."
         )
     found: dict[Any, list[str]] = {SortedRowsWarning: [], WeakModelWarning: [], EmptiedClassWarning: []}
     for warning in told:
@@ -317,10 +335,6 @@ def learn_table(
     if judged is not None and judged.no_better_than_constant and judged.rows >= _ENOUGH_TO_JUDGE:
         remedy = REMEDY if isinstance(judged, Scores) else NUMERIC_REMEDY
         found[WeakModelWarning].append(f"predictions are no better than a constant: {remedy}.")
-    if isinstance(judged, Scores) and len(judged.classes) == 1:
-        found[WeakModelWarning].append(
-            "all labels are the same, and so are all predictions: name their column, label=."
-        )
     hints = [*found[SortedRowsWarning], *_hints(report, table)]
     plain = getattr(table.model, "loss", None) == "squared" and table.model.class_weight is None
     if isinstance(judged, Scores) and plain and judged.log_loss > judged.log_loss_of_shares:
