@@ -20,6 +20,7 @@ from erasable.cli.app import run
 from erasable.core.spelling import STEPS, normalise
 from erasable.errors import ConfigurationError, InputError
 from erasable.operations.learn import learn_table
+from erasable.operations.scan import scan_for
 from erasable.service.service import ErasureService
 from erasable.service.settings import Settings
 
@@ -238,6 +239,19 @@ def test_rows_sent_again_and_names_on_a_list_are_known_in_any_spelling(tmp_path)
     learn_table(path, shouted, schema=SCHEMA, parameters=parameters, suppressed=on_the_list)
     assert load(path).state_digest() == without("ole@ex.org")
     assert asked[0][0][0] == "row-0"
+
+
+def test_a_scan_finds_the_names_as_the_model_stores_them(tmp_path):
+    (tmp_path / "models").mkdir()
+    clf = fitted(frame())
+    clf.save(tmp_path / "models" / "m.erasable")
+    gone = write(tmp_path, frame(lambda name: f" {name.upper()}", NAMES[1:2]))
+    scanned = {"label": "label", "id": "row", "subject": "name", "schema": SCHEMA}
+    found = scan_for(tmp_path / "models", gone, **scanned)
+    assert sum(remain.what == "subject" for remain in found.remains) == N // len(NAMES)
+    clf.forget(subjects=[NAMES[1].upper()])
+    clf.save(tmp_path / "models" / "m.erasable")
+    assert scan_for(tmp_path / "models", gone, **scanned).clean
 
 
 def write(tmp_path, rows):

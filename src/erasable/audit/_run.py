@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -30,6 +30,9 @@ from erasable.audit._walk import (
 )
 from erasable.audit._wanted import Wanted
 from erasable.audit._words import NUMBER, Key, Words, as_text, is_too_short
+from erasable.core.spelling import Steps, normalise
+from erasable.errors import ErasableError
+from erasable.models.access import spelling_in
 
 Progress = Callable[[int, int], None]
 _PLACE = attrgetter("file", "offset", "what", "row")
@@ -72,13 +75,15 @@ class Run:
         self.unread = {u.file: u.why for u in self.listing.unreadable}
         self.models: list[str] = []
         self.mapped: set[str] = set()  # names of shards whose rows went through another feature map
+        self.spellings: set[tuple[str, Steps]] = set()  # that models declare, of ids and subjects
         self.forms = self._forms()
         self.search = Search([])
-        named = [*wanted.named(), ("cell", wanted.cells), (NUMBER, wanted.numbers)]
+        names = [(what, self._spelt(what, keys)) for what, keys in wanted.named()]
+        named = [*names, ("cell", wanted.cells), (NUMBER, wanted.numbers)]
         self.words = Words([(what, row, key) for what, keys in named for key, row in keys.items()])
         self.first = True  # time that the files are read: then, names are looked for as well
         # 12 and "12" are one: a table may have turned one into the other
-        self.texts = {what: {as_text(key): row for key, row in keys.items()} for what, keys in wanted.named()}
+        self.texts = {what: {as_text(key): row for key, row in keys.items()} for what, keys in names}
         self._known: dict[RowType, Stored] = {}
 
     def _forms(self) -> list[Form]:
@@ -88,11 +93,19 @@ class Run:
                 if (ours := read_header(fd, size)) is None:
                     continue
                 self.models.append(path)
+                with suppress(ErasableError, LookupError, TypeError, ValueError):  # then it has no schema to be read
+                    self.spellings |= {*spelling_in(ours.meta).items()}
                 if (form := ours.form(self.wanted.feature_map)) is not None:
                     found.append(form)
                 if self._is_mapped(path, ours) and isinstance(named := ours.meta.get("shards"), list):
                     self.mapped.update(map(str, named))
         return found
+
+    def _spelt(self, what: str, keys: Mapping[Any, int]) -> dict[Any, int]:
+        """Ids or subjects, and the same as the models store them that declare a normalisation."""
+        steps = [steps for role, steps in self.spellings if role == what]
+        texts = [(key, row) for key, row in keys.items() if isinstance(key, str)]
+        return {normalise(key, each): row for each in steps for key, row in texts} | dict(keys)
 
     def report(self) -> ScanReport:
         """Look at every file, as often as there are batches of rows."""

@@ -21,7 +21,7 @@ Spelling = Mapping[str, Steps]
 _SEPARATORS = ",;|\N{IDEOGRAPHIC COMMA}\N{FULLWIDTH COMMA}\N{FULLWIDTH SEMICOLON}"
 _KINDS = ("small letters", "capitals", "digits", "separators", "other characters")
 _SHORTEST, _LONGEST = 4, 4096  # characters: the ends of the first and the last range of a shape
-_MOST = 10_000  # identities in one request
+_MOST = 2**53  # identities in one request: as far as JSON counts
 
 
 def read_spelling(given: Any, where: str) -> dict[str, Steps]:

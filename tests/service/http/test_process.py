@@ -208,7 +208,16 @@ def test_settings_come_from_the_command_line_the_environment_and_the_file(tmp_pa
     assert found.url == "https://a.example"
     assert found.service.keep_for == timedelta(minutes=1)
     assert (found.models, found.receipt_key) == ((Path("a"), Path("b")), Path("k.pem"))
+    (tmp_path / "serve.toml").write_text('models = ["a"]\n[identity]\nsubject = ["casefold", "trim"]\n')
+    for environment, told in (
+        ({}, {"subject": ("trim", "casefold")}),
+        ({"ERASABLE_IDENTITY": "subject=nfc, id=trim+nfc"}, {"subject": ("nfc",), "id": ("trim", "nfc")}),
+    ):
+        assert read_configuration(tmp_path / "serve.toml", environment).service.identity == told
     for wrong in (
+        'models = ["a"]\nidentity = "subject"',
+        'models = ["a"]\n[identity]\nemail = ["trim"]',
+        'models = ["a"]\n[identity]\nsubject = "trim"',
         'models = ["a"]\nprot = 1',
         'models = ["a"]\nport = "x"',
         "port = 1",
