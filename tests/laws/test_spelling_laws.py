@@ -6,6 +6,7 @@ import hashlib
 import json
 import unicodedata
 import uuid
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -19,10 +20,12 @@ from erasable.audit.receipts import check_receipt
 from erasable.cli.app import run
 from erasable.core.spelling import STEPS, normalise
 from erasable.errors import ConfigurationError, InputError
+from erasable.models.rounds import learn_blocks
 from erasable.operations.learn import learn_table
 from erasable.operations.scan import scan_for
 from erasable.service.service import ErasureService
 from erasable.service.settings import Settings
+from erasable.tables import stream_table
 
 TEXT = """version = 1
 
@@ -122,9 +125,28 @@ def test_files_and_commands_know_the_spellings_as_one(tmp_path, monkeypatch, cap
     assert run(["receipt", "verify", "receipt.json", "--key", "signer.pub.pem", "--state", "m.erasable"]) == 0
     assert "ids are normalised by casefold; subjects are normalised by trim, nfc, casefold" in capsys.readouterr().out
     (tmp_path / "leavers.txt").write_text(" Ole@EX.org \n", encoding="utf-8")
-    assert run(["forget", "m.erasable", "--subjects-file", "leavers.txt", "--id", "row-2"]) == 0
+    assert run(["forget", "m.erasable", "--subjects-file", "leavers.txt", "--id", "ROW-2"]) == 0
     left = frame(names=[name for name in NAMES if name not in NAMES[:2]])
     assert load("m.erasable").state_digest() == fitted(left[left["row"] != "Row-2"]).state_digest()
+
+
+def test_engines_and_blocks_that_are_read_again_and_again_normalise_alike(tmp_path, monkeypatch):
+    shouted = frame(str.upper).assign(row=[f"ROW-{i}" for i in range(N)])
+    monkeypatch.setattr("erasable.models.blocks._FIRST_BYTES", 100)
+    monkeypatch.setattr("erasable.models.blocks._FIRST_ROWS", 0)
+    monkeypatch.setitem(stream_table.__kwdefaults__, "block_bytes", 100)
+    monkeypatch.setitem(learn_blocks.__kwdefaults__, "budget_bytes", 200)
+    clf = ErasableClassifier(threshold=0.0, feature_map=SCHEMA, engine="local")
+    clf.fit(shouted, shouted["label"], ids=shouted["row"].tolist(), subjects=shouted["name"].tolist())
+    assert clf.state_digest() == fitted(frame()).state_digest()
+    path = tmp_path / "m.erasable"
+    learn = partial(learn_table, path, schema=SCHEMA, parameters={"threshold": 0.0}, budget_bytes=200)
+    learn(write(tmp_path, shouted))
+    assert load(path).state_digest() == clf.state_digest()
+    path.unlink()
+    shouted.loc[N - 1, "row"] = "row-0"
+    with pytest.raises(InputError, match="distinct"):
+        learn(write(tmp_path, shouted))
 
 
 def served(folder, models, **settings):

@@ -79,7 +79,7 @@ class Slices:
         given = None if sample_weight is None else np.asarray(here(sample_weight))
         self.columns = X, y, keys, owners, given
         width = X.shape[1] if X.ndim > 1 else 64
-        self.row_bytes = getattr(X.dtype, "itemsize", 8) * max(1, width)
+        self.row_bytes = getattr(getattr(X, "dtype", None), "itemsize", 8) * max(1, width)
         block_bytes = engine.block_bytes * (_DEVICE_BLOCKS if isinstance(X, DeviceRows) else 1)
         self.step = max(1, block_bytes // self.row_bytes)
         in_memory = not isinstance(_whole(X), np.memmap)  # a file may change

@@ -191,7 +191,8 @@ def _value(name: str, kind: Any, value: Any) -> Any:
         if name == "identity":
             if not isinstance(value, str):
                 return value
-            return {key.strip(): steps.strip().split("+") for key, steps in (part.split("=", 1) for part in value.split(","))}
+            told = [part.split("=", 1) for part in value.split(",")]
+            return {role.strip(): steps.strip().split("+") for role, steps in told}
         if name == "identity_types":
             pairs = [part.split("=", 1) for part in value.split(",")] if isinstance(value, str) else value.items()
             return {key.strip(): role.strip() for key, role in pairs}
