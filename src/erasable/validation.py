@@ -211,8 +211,7 @@ def real_numbers(values: Any, name: str) -> npt.NDArray[np.float64]:
     if found is not None and found[0] == MISSING:
         raise InputError(f"there are missing entries in {name}: give a number for every row, or leave these rows out.")
     if found is not None:
-        refusal = InputError if found[0] == COMPLEX else InputTypeError
-        raise refusal(f"{name} must hold real numbers; got {found[0]}: convert them first.")
+        raise InputTypeError(f"{name} must hold real numbers; got {found[0]}: convert them first.")
     with suppress(TypeError, ValueError, OverflowError):
         return np.asarray(values).astype(np.float64)
     raise InputError(f"{name} must hold numbers that float64 has, as many for each row: correct those that are not.")

@@ -27,7 +27,8 @@ def one(value):
     return [1.0] * (N - 1) + [value]
 
 
-NUMBERS, RANGE, SHAPE = "must be numbers", "must be between 0 and 16, and 1 of 240 are not", "have shape"
+NUMBERS, LIST, MISSING = "must hold real numbers; got", "must be a list or an array of numbers; got", "missing entries"
+RANGE, SHAPE = "must be between 0 and 16, and 1 of 240 are not", "have shape"
 BAD_WEIGHTS = {
     "negative": (one(-SECRET), InputError, RANGE),
     "a little negative": (one(-1e-300), InputError, RANGE),
@@ -35,17 +36,17 @@ BAD_WEIGHTS = {
     "infinite": (one(math.inf), InputError, RANGE),
     "beyond the grid": (one(16.0 + 2.0**-20), InputError, RANGE),
     "an integer of any size": (one(2**70), InputError, RANGE),
-    "missing": (one(None), InputError, RANGE),
-    "missing in pandas": (pd.array(one(None), dtype="Float64"), InputError, RANGE),
+    "missing": (one(None), InputError, MISSING),
+    "missing in pandas": (pd.array(one(None), dtype="Float64"), InputError, MISSING),
     "missing in Arrow": (pa.array(one(None)), InputError, RANGE),
     "text": ([SECRET_TEXT] * N, InputTypeError, NUMBERS),
     "digits": (["1"] * N, InputTypeError, NUMBERS),
     "one text": (one(SECRET_TEXT), InputTypeError, NUMBERS),
     "complex": (np.full(N, SECRET * 1j), InputTypeError, NUMBERS),
     "dates": (np.full(N, np.datetime64("2020-01-01")), InputTypeError, NUMBERS),
-    "sparse": (sp.csr_array(np.full((N, 1), SECRET)), InputTypeError, NUMBERS),
-    "a dictionary": ({0: SECRET}, InputTypeError, NUMBERS),
-    "one for all": (SECRET, InputError, SHAPE),
+    "sparse": (sp.csr_array(np.full((N, 1), SECRET)), InputTypeError, LIST),
+    "a dictionary": ({0: SECRET}, InputTypeError, LIST),
+    "one for all": (SECRET, InputTypeError, LIST),
     "a column": (np.ones((N, 1)), InputError, SHAPE),
     "too few": (np.ones(N - 1), InputError, SHAPE),
     "none": ([], InputError, SHAPE),

@@ -101,7 +101,7 @@ WRONG = {
     "none": ([None, *Y[1:]], ErasableError, "y"),
     "text": ([f"secret {v}" for v in Y], InputTypeError, "numbers"),
     "one text": ("secret", InputError, "array"),
-    "complex": (Y + 0j, InputError, "real"),
+    "complex": (Y + 0j, InputTypeError, "real"),
     "short": (Y[1:], InputError, "samples"),
     "three dimensions": (Y[:, None, None], InputError, "dim"),
     "ragged": ([[1.0], *[[1.0, 2.0]] * 441], ErasableError, "numbers"),
