@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import datetime
+import decimal
 import errno
 import io
 import json
@@ -395,3 +397,16 @@ def test_a_full_disk_leaves_the_schema_that_was_there(raw, capsys, monkeypatch):
     monkeypatch.setattr(Path, "write_text", full)
     with refused(capsys, raw) as refuse:
         refuse(["schema", "raw.csv", *OPTIONS, "-o", "schema.toml"], 5, "error: schema.toml: No space left on device")
+
+
+def test_decimals_dates_and_moments_are_the_same_in_csv_and_parquet(folder, capsys):
+    price = [decimal.Decimal(i % 7) / 4 for i in range(60)]
+    at = [datetime.datetime(2020, 1, 1 + i % 9, 0 if i % 3 else 10) for i in range(60)]
+    found = table(60, price=price, at=at)
+    kinds = 'joined = {kind = "category", hashed = 20}\nprice = {kind = "category", hashed = 9}\n'
+    kinds += 'at = {kind = "text", words = [1, 1], places = 16}\nrow_id = {role = "id"}\noutcome = {role = "label"}\n'
+    Path("s.toml").write_text(f"version = 2\n[columns]\n{kinds}", encoding="utf-8")
+    for name in ("t.csv", "t.parquet"):
+        out = f"{name}.erasable"
+        assert run(["learn", write(found, name), "--schema", "s.toml", "--threshold", "0.05", "-o", out]) == 0
+    assert Path("t.csv.erasable").read_bytes() == Path("t.parquet.erasable").read_bytes()

@@ -9,7 +9,7 @@ installed; without it the cells are gone through one by one, with the same resul
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import replace
 from typing import Any
 
@@ -98,6 +98,11 @@ class Columns:
 def _opened(table: Any) -> tuple[Callable[[Any], Any], list[Any], int]:
     """How a column is had from a table, the names, and the number of rows."""
     if isinstance(table, Mapping):
+        for name, column in table.items():
+            odd = isinstance(column, str | bytes | Mapping | Set) or getattr(column, "ndim", 1) == 0
+            if odd or not hasattr(column, "__len__") or not hasattr(column, "__iter__"):
+                kind = type(column).__name__
+                raise InputTypeError(f"column {str(name)!r} must be a list, an array or a series; got {kind}.")
         names = list(table)
         return table.__getitem__, names, len(table[names[0]]) if names else 0
     if hasattr(table, "column_names") and hasattr(table, "num_rows"):  # pyarrow's; a batch has no such names
@@ -127,8 +132,6 @@ def _cells(column: Any, name: str, version: int) -> Cells:
         return _of_arrow(arrow, name, version)
     if isinstance(column, np.ndarray) and column.ndim > 1:
         return _of_array(column, name, version)
-    if isinstance(column, str | bytes) or not hasattr(column, "__iter__"):
-        raise InputTypeError(f"column {name!r} must be a list, an array or a series; got {type(column).__name__}.")
     return of_objects(_listed(column, version), name, version, pandas=hasattr(column, "isna"))
 
 

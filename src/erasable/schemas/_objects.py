@@ -42,6 +42,7 @@ _KINDS: tuple[tuple[str, tuple[type, ...]], ...] = (
     (CLOCK, (datetime.time,)),
     (VECTOR, (list, tuple, np.ndarray)),
 )
+_NOTHING = ("NAType", "MaskedConstant")  # missing cells of pandas and of NumPy
 _SMALL = (np.float16, np.float32)
 _COARSE = ("Y", "M", "W", "D", "h", "m")
 
@@ -73,7 +74,7 @@ def of_objects(values: list[Any], name: str, version: int, *, pandas: bool = Fal
 
 
 def _kind_of(kind: type) -> str | None:
-    if kind.__name__ == "NAType":  # that of pandas, which is missing
+    if kind.__name__ in _NOTHING:
         return TEXT
     found = (k for k, types in _KINDS if issubclass(kind, types))
     return None if issubclass(kind, np.timedelta64) else next(found, None)
@@ -83,7 +84,7 @@ def _is_nothing(value: Any, kind: str | None) -> bool:
     """Whether a cell is NaN, or one of the other words that libraries have for nothing."""
     if isinstance(value, decimal.Decimal):
         return value.is_nan()
-    return type(value).__name__ == "NAType" or (kind in (NUMBER, MOMENT) and bool(value != value))
+    return type(value).__name__ in _NOTHING or (kind in (NUMBER, MOMENT) and bool(value != value))
 
 
 def _check_small(values: list[Any], name: str, *, pandas: bool) -> None:
