@@ -21,6 +21,7 @@ from erasable.audit.keys import new_key, read_private_key, read_public_key, writ
 from erasable.audit.receipts import LARGEST_RECEIPT, make_receipt
 from erasable.cli import keys, receipt
 from erasable.cli.app import run
+from erasable.core.spelling import Shape
 from erasable.errors import (
     ConfigurationError,
     InputError,
@@ -70,6 +71,17 @@ def signed(tmp_path):
     )
     (tmp_path / "receipt.json").write_text(text)
     return key
+
+
+def test_the_model_the_shape_and_the_spelling_are_shown(command, signed, tmp_path):
+    given = {"state_before": None, "state_after": AFTER, "guarantee": "exact", "format_version": 1}
+    asked = Shape.of([("raw", "ann, bob")])
+    text = make_receipt(signed, requested_at=datetime.now(UTC), model="credit", asked=asked, normalisation={}, **given)
+    (tmp_path / "receipt.json").write_text(text)
+    shown = command("receipt", "verify", "receipt.json", "--key", "signer.pub.pem").output
+    assert "model         credit" in shown
+    assert f"asked for     {asked}" in shown
+    assert "spelling      names are compared character by character" in shown
 
 
 @pytest.fixture
