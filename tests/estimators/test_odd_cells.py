@@ -6,6 +6,8 @@ import fractions
 import functools
 import warnings
 
+import dask.array as da
+import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -20,13 +22,14 @@ from erasable import (
     ErasableGeneralClassifier,
     ErasableKernelClassifier,
     ErasableRegressor,
+    plan,
 )
 from erasable.classes import LinearBall
 from erasable.coresets import RandomSubsample
 from erasable.errors import ErasableError, InputError, InputTypeError, WeakModelWarning
 from erasable.features import RandomFourierFeatures
 from erasable.research.baselines import RetrainedRidge
-from erasable.tables import read_keys
+from erasable.tables import ArrayRows, read_keys, stream_table
 from erasable.tables.table import Table
 from tests.estimators.cases import SECRET, SECRET_TEXT, assert_no_traces, everything_said
 
@@ -300,3 +303,26 @@ def test_what_is_no_column_of_labels_is_named(make, column):
 def test_a_message_about_dates_names_the_column_and_the_schema():
     with pytest.raises(InputTypeError, match=r"dates or times in 'b', .*TableEncoder\(schema\) \(`erasable schema`"):
         ErasableClassifier().fit(pl.DataFrame({"a": FIRST, "b": [MOMENT] * N}), Y)
+
+
+@pytest.mark.parametrize("rows", [name for name in ODD_ROWS if name != "sparse pandas columns filled with NaN"])
+def test_feature_maps_and_chunks_of_dask_refuse_odd_rows(rows):
+    assert outcome(lambda: RandomFourierFeatures(5)(ODD_ROWS[rows])) is None
+    if isinstance(ODD_ROWS[rows], np.ndarray) and ODD_ROWS[rows].ndim == 2:
+        chunks = ArrayRows(da.from_array(ODD_ROWS[rows], chunks=(N // 2, 2)), np.array(Y))
+        assert outcome(lambda: ErasableClassifier().learn_blocks(chunks)) is None
+
+
+def test_dask_refuses_masked_labels_and_weights_and_columns_that_arrow_has_not():
+    X = da.from_array(ROWS, chunks=(N // 2, 2))
+    for wrong in ({"y": MASKED_LABELS}, {"y": np.array(Y), "weights": da.from_array(MASKED_LABELS, chunks=N // 2)}):
+        assert outcome(lambda wrong=wrong: ErasableClassifier().learn_blocks(ArrayRows(X, **wrong))) is None
+    frame = dd.from_pandas(pd.DataFrame({"a": FIRST + 1j, "label": Y}), npartitions=2)
+    with pytest.raises(InputError, match="columns that Arrow has"):
+        stream_table(frame, label="label")
+
+
+def test_plans_refuse_masked_weights():
+    X = np.random.default_rng(0).standard_normal((100, 2))
+    with pytest.raises(InputError, match="missing entries in weights"):
+        plan(X, [0, 1] * 50, weights=np.ma.array(np.ones(100), mask=np.arange(100) == 3))
