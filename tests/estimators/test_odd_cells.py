@@ -26,7 +26,7 @@ from erasable import (
 )
 from erasable.classes import LinearBall
 from erasable.coresets import RandomSubsample
-from erasable.errors import ErasableError, InputError, InputTypeError, WeakModelWarning
+from erasable.errors import ConfigurationError, ErasableError, InputError, InputTypeError, WeakModelWarning
 from erasable.features import RandomFourierFeatures
 from erasable.research.baselines import RetrainedRidge
 from erasable.tables import ArrayRows, read_keys, stream_table
@@ -326,3 +326,28 @@ def test_plans_refuse_masked_weights():
     X = np.random.default_rng(0).standard_normal((100, 2))
     with pytest.raises(InputError, match="missing entries in weights"):
         plan(X, [0, 1] * 50, weights=np.ma.array(np.ones(100), mask=np.arange(100) == 3))
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        np.ma.array([1.0, 2.0], mask=[False, True]),
+        [1.0, np.ma.masked],
+        np.array([1, 2], dtype="M8[ns]"),
+        np.array([1.0, 2j]),
+        np.array([1.0, np.complex64(2j)], dtype=object),
+        ["1", "2"],
+        {1.0: 2.0},
+    ],
+    ids=lambda numbers: type(numbers).__name__,
+)
+def test_scales_and_ranges_are_real_numbers(numbers):
+    with pytest.raises(ConfigurationError, match="scaling must be"):
+        ErasableClassifier(scaling=numbers).fit(ROWS, Y)
+    with pytest.raises(ConfigurationError, match="target_range must be"):
+        ErasableRegressor(target_range=numbers).fit(ROWS, np.full(N, 1.5))
+
+
+def test_masked_classes_are_refused():
+    with pytest.raises(ConfigurationError, match="masked"):
+        ErasableClassifier(classes=np.ma.array([0, 1], mask=[False, True])).fit(ROWS, Y)

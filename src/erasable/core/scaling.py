@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import numbers
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from erasable.errors import ConfigurationError
-from erasable.validation import finite_number, positive_number
+from erasable.errors import ConfigurationError, InputError, InputTypeError
+from erasable.validation import finite_number, positive_number, real_numbers
 
 Scaling = str | float | tuple[float, ...] | None
 
@@ -25,16 +27,15 @@ def plain_scaling(scaling: Any) -> Scaling:
         return scaling
     if isinstance(scaling, numbers.Real) and not isinstance(scaling, bool):
         return finite_number(scaling, "scaling")
-    try:
-        scales = np.empty((0, 0)) if np.iscomplexobj(scaling) else np.asarray(scaling, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        scales = np.empty((0, 0))
+    scales: npt.NDArray[np.float64] = np.empty((0, 0))
+    with suppress(InputError, InputTypeError):
+        scales = real_numbers(scaling, "scaling")
     if scales.ndim != 1:
         raise ConfigurationError(
             f"scaling must be 'row', None, a positive number or one positive number per feature; "
             f"got {type(scaling).__name__}."
         )
-    return tuple(scales.tolist())
+    return tuple(float(scale) for scale in scales)
 
 
 def described_scaling(scaling: Scaling) -> Any:

@@ -9,6 +9,7 @@ import decimal
 import math
 import os
 import warnings
+from contextlib import suppress
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,7 +19,7 @@ from erasable.core.linear_selection import grid_of, selecting_units
 from erasable.core.names import Label, check_feature_names
 from erasable.core.sums import regulariser
 from erasable.core.target_grid import Range, check_range
-from erasable.errors import ConfigurationError
+from erasable.errors import ConfigurationError, InputError, InputTypeError
 from erasable.features import FeatureMap
 from erasable.models.heads import LOSSES
 from erasable.models.keys import label_type, pick
@@ -27,7 +28,7 @@ from erasable.models.linear_configuration import LinearConfiguration
 from erasable.models.order import order_key, sample_of
 from erasable.models.regression_state import RegressionConfiguration
 from erasable.models.weighting import plain_class_weights
-from erasable.validation import choice, number_between, number_not_negative, positive_number, whole_number
+from erasable.validation import choice, number_between, number_not_negative, positive_number, real_numbers, whole_number
 
 # Chosen in a study over public sets, which benchmarks/RESULTS.md documents ("Defaults").
 DEFAULT_THRESHOLD = 0.06
@@ -170,10 +171,9 @@ def target_ranges(given: Any, n_targets: int) -> tuple[Range, ...]:
 
 
 def _checked_ranges(typed: Any, n_targets: int) -> tuple[Range, ...]:
-    try:
-        ends = np.asarray(typed, dtype=np.float64)
-    except (TypeError, ValueError):
-        ends = np.empty(0)
+    ends = np.empty(0)
+    with suppress(InputError, InputTypeError):
+        ends = real_numbers(typed, "target_range")
     if ends.shape not in ((2,), (n_targets, 2)):
         raise ConfigurationError(
             f"target_range must be a pair of numbers, or one pair for each of the {n_targets} targets; got "
@@ -345,6 +345,8 @@ def sorted_classes(classes: Any) -> tuple[Label, ...]:
         raise ConfigurationError(f"classes must be a list or an array; got {type(classes).__name__}.")
     plain = classes.to_pylist() if hasattr(classes, "to_pylist") else classes  # pyarrow
     array = plain if isinstance(plain, np.ndarray) else np.fromiter(plain, dtype=object)
+    if np.ma.is_masked(array):
+        raise ConfigurationError("classes must not have masked entries: leave them out.")
     if array.ndim != 1:
         raise ConfigurationError(f"classes must be one-dimensional; got shape {array.shape}.")
     if not len(array):
