@@ -235,6 +235,12 @@ def stale(
             if progress is not None:
                 progress(done, len(versions))
     except MlflowException as error:
+        if type(error).__name__.startswith("Unsupported"):  # by the kind of its address
+            raise ConfigurationError(
+                "MLflow cannot open a registry of this kind: say where yours is with tracking_uri=, or in the setting "
+                "MLFLOW_TRACKING_URI. A database, such as MLflow's default sqlite:///mlflow.db, needs the whole "
+                "package: pip install mlflow."
+            ) from None
         raise ConfigurationError(f"the registry did not give what was asked for: {error.message}") from error
     except ErasableError:
         raise
