@@ -231,7 +231,15 @@ def test_what_the_service_learns_is_its_own_and_what_others_learn_is_not(opened,
     asked(service, "person-3")
     service.worker.commit()
     service.worker.sign()
-    service.learn("left", [Block(-np.ones((1, 3)), ["newer"], ["person-22"])])
+    erased = model.read_bytes()
+    for i in range(3):
+        service.learn("left", [Block(-np.ones((1, 3)), [f"newer-{i}"], ["person-22"])])
+    assert len(service._ledger.marks("left")) == 2  # the last file and the one before, however often it learns
+    assert opened().health().ready
+    learnt = model.read_bytes()
+    model.write_bytes(erased)
+    assert not opened().health().ready
+    model.write_bytes(learnt)
     assert opened().health().ready
     ModelFile(model).learn([Block(np.ones((1, 3)), ["back"], ["person-3"])])
     assert not opened().health().ready

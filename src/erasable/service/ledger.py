@@ -407,7 +407,8 @@ class Ledger:
             foreign = self._lineage.origin(model, before) is Origin.FOREIGN
             if foreign or not self._lineage.is_waiting_for(model, after):
                 doubted = [{"request": e.key, "doubted": model} for e in self._doubted(model) if e.owes(model)]
-                marks = [self._lineage.mark(model, after, erased, foreign=foreign)]
+                follows = self._lineage.is_last(model, before)
+                marks = [self._lineage.mark(model, after, erased, foreign=foreign, follows=follows)]
                 if not foreign and not self._lineage.is_ours(model, before):  # it is not replaced yet
                     marks.insert(0, self._lineage.mark(model, before, Erased.NOBODY, adopted=True))
                 self._past.append([*doubted, *marks])

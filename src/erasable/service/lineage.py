@@ -79,7 +79,8 @@ class Lineage:
     def add(self, mark: dict[str, Any]) -> None:
         """A mark is in the ledger: from now on the file may be that, or still one of those before.
 
-        One that is ``adopted`` is the file now, whatever was before.
+        One that is ``adopted`` is the file now, whatever was before. One that ``follows`` replaces the file that was
+        marked last: those before that are gone.
         """
         model = mark["model"]
         if mark.get("adopted"):
@@ -87,6 +88,8 @@ class Lineage:
             self._foreign.discard(model)
         elif mark.get("foreign"):
             self._foreign.add(model)
+        elif mark.get("follows"):
+            del self._marks.get(model, [])[:-1]
         self._marks.setdefault(model, []).append(mark)
         # Marks of ledgers before this was written down came with erasures.
         self.erased = max(self.erased, Erased(mark.get("erased", Erased.NOT_ALL_LISTED)))
@@ -125,8 +128,12 @@ class Lineage:
 
     def is_waiting_for(self, model: str, checksum: str) -> bool:
         """Whether this was marked before by a commit that has failed, so that trying again adds no mark."""
-        marks = self._marks.get(model, ())
-        return len(marks) > 1 and hmac.compare_digest(marks[-1]["mark"], self._hmac(model, checksum, marks[-1]["salt"]))
+        return len(self._marks.get(model, ())) > 1 and self.is_last(model, checksum)
+
+    def is_last(self, model: str, checksum: str) -> bool:
+        """Whether this is the file that was marked last."""
+        last = self._marks.get(model, ())[-1:]
+        return any(hmac.compare_digest(mark["mark"], self._hmac(model, checksum, mark["salt"])) for mark in last)
 
     def _hmac(self, model: str, checksum: str, salt: str) -> str:
         return hmac.new(self._key, f"{salt}\n{model}\n{checksum}".encode(), hashlib.sha256).hexdigest()
