@@ -88,6 +88,7 @@ def test_a_damaged_journal_is_refused_or_nothing_of_it_is_lost(used, name):
         except REFUSED:
             assert disk.named().get(name) == damaged  # and left as it was
             continue
+        assert (name, how) not in {("/ledger/anchor", "empty"), ("/ledger/anchor", "missing")}
         if found != whole:
             unnoticed.add(how)
     # Requests that were accepted since the last commit are in one place alone: where its end is missing, they are.
@@ -106,6 +107,19 @@ def test_an_older_ledger_is_refused_where_its_position_was_written_down_elsewher
             World(used.copy(), listed=True, anchor=anchor)
     with pytest.raises(ConfigurationError, match="/v1/health"):
         World(used.copy(), listed=True, anchor="nonsense")
+
+
+@pytest.mark.parametrize("signed", [False, True])
+def test_a_list_that_was_lost_proves_nothing_of_those_who_were_on_it(signed):
+    disk = fresh_disk()
+    backup, world = disk.named()["/left"], World(disk, listed=True)
+    for action in (lambda: world.accept("A"), world.commit, world.sign, world.tell)[: 4 if signed else 2]:
+        action()
+    lost = put(disk, "/list", None)
+    World(lost, listed=True, vouch=True)  # once, and nothing is signed in that run
+    world = World(put(lost, "/left", backup), listed=True)
+    assert not check(world, world.disk)
+    assert world.ledger.entry(IDS["A"]).receipts == ({"left", "right"} if signed else {"right"})
 
 
 # -- restores ----------------------------------------------------------------------------------------------------

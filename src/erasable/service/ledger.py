@@ -224,7 +224,9 @@ class Ledger:
             def stays(record: Mapping[str, Any]) -> bool:
                 if "mark" in record:
                     return self._lineage.holds(record)
-                return record["list"] == self._list if "list" in record else record.get("request") not in gone
+                if "list" in record:
+                    return "lost" in record or record["list"] == self._list
+                return record.get("request") not in gone
 
             try:
                 self._past.rewrite(stays)
@@ -386,11 +388,9 @@ class Ledger:
                 f"the suppression list is not the one that the ledger knows of, which had {self._list[0]:,} entries. "
                 "Put the newest copy of it back; if it is lost, start once with the setting vouch."
             )
-        with self._past_turn, self._turn:
+        with self._past_turn:
             self._past.append([{"list": None, "lost": True}])
-            self._list = None
-            for entry in self._entries.values():
-                self._known(replace(entry, listed=False))
+            self._list, self._lineage.erased = None, Erased.NOT_ALL_LISTED
 
     def announce(self, model: str, before: str, after: str, erased: Erased = Erased.NOBODY) -> None:
         """The file of a model is going to be replaced, by the checksums; durable on return, under the file's lock.
