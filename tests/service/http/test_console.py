@@ -142,6 +142,12 @@ def test_it_fits_a_phone_in_light_and_dark(open_page, scheme):
         page.goto(path)
         assert page.evaluate("document.documentElement.scrollWidth") <= 375, path
         shot(page, f"phone-{scheme}-{path.strip('/') or 'overview'}")
+    page.goto("/requests")
+    page.get_by_label("Whose").fill("a" * 80 + ", \u0430")
+    page.get_by_role("button", name="Continue").click()
+    page.get_by_text("This looks like a list of 2.").wait_for()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 375
+    shot(page, f"phone-{scheme}-confirm")
     assert page.complaints == []
 
 
