@@ -210,7 +210,7 @@ def test_a_full_disk_of_the_ledger_leaves_the_models_and_the_processes(aside, mo
     asked(aside)
     pid, before = aside._writer.pid, models["left"].read_bytes()
     with monkeypatch.context() as full:
-        full.setattr(aside._ledger, "announce", lambda *_: (_ for _ in ()).throw(StoreError("full")))
+        full.setattr(aside._ledger.files, "announce", lambda *_: (_ for _ in ()).throw(StoreError("full")))
         with pytest.raises(StoreError, match="full"):
             aside.worker.commit()
     assert (models["left"].read_bytes(), aside._writer.pid) == (before, pid)

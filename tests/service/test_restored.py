@@ -43,7 +43,7 @@ def known(world: World) -> object:
     """All that a process knows of requests, receipts, files and the list."""
     entries = world.ledger.entries()
     receipts = [world.ledger.receipt(entry, model) for entry in entries for model in MODELS]
-    marks = [world.ledger.marks(model) for model in MODELS]
+    marks = [world.ledger.files.marks(model) for model in MODELS]
     return entries, receipts, marks, world.ledger.begin(), world.listed._marks
 
 

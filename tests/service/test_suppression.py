@@ -234,7 +234,7 @@ def test_what_the_service_learns_is_its_own_and_what_others_learn_is_not(opened,
     erased = model.read_bytes()
     for i in range(3):
         service.learn("left", [Block(-np.ones((1, 3)), [f"newer-{i}"], ["person-22"])])
-    assert len(service._ledger.marks("left")) == 2  # the last file and the one before, however often it learns
+    assert len(service._ledger.files.marks("left")) == 2  # the last file and the one before, however often it learns
     assert opened().health().ready
     learnt = model.read_bytes()
     model.write_bytes(erased)

@@ -116,11 +116,11 @@ class World:
         settings = replace(SETTINGS, **settings)
         self.ledger = Ledger("/ledger", OPERATOR, settings, lambda: NOW, disk=disk)
         self.listed = SuppressionList("/list", OPERATOR, disk=disk) if listed else None
-        self.ledger.check_list(self.listed)
+        self.ledger.files.check_list(self.listed)
         erased = Erased.ALL_LISTED if listed else Erased.NOT_ALL_LISTED
         for name, file in self.files.items():
-            file.announce = partial(self.ledger.announce, erased=erased)
-            self.ledger.found(name, checksum(file.people()))
+            file.announce = partial(self.ledger.files.announce, erased=erased)
+            self.ledger.files.found(name, checksum(file.people()))
         self.worker = Worker(
             self.ledger,
             self.files,

@@ -18,13 +18,13 @@ from datetime import datetime
 from typing import Any
 
 from erasable.audit.keys import PrivateKey
-from erasable.errors import ConfigurationError, ConflictError, InputError, StoreError, UnknownRequestError
+from erasable.errors import ConflictError, InputError, StoreError, UnknownRequestError
 from erasable.service.arrivals import Arrival, arrived, judged
 from erasable.service.entries import Entry, Kind, State, as_record, check_id, from_record, key_of, read_past
 from erasable.service.epochs import Epochs
 from erasable.service.folder import taken
 from erasable.service.identities import Identity
-from erasable.service.lineage import Erased, Lineage, Marks, Origin
+from erasable.service.known_files import KnownFiles
 from erasable.service.past import Past
 from erasable.service.purges import make_tombstone
 from erasable.service.settings import Settings
@@ -77,12 +77,12 @@ class Ledger:
         self._of_id: dict[str, set[str]] = {}  # keys of the requests that have an id: one, unless controllers share it
         self._open: dict[str, tuple[Identity, ...]] = {}  # of all that is not settled
         self._places: dict[tuple[str, str], Record] = {}  # of receipts in ``past``
-        self._list: list[Any] | None = None  # how far the suppression list had come with the last completion
         self._owing: set[str] = set()  # receipts or callbacks
-        self._epochs, self._lineage = Epochs(home, operator_key, disk), Lineage(operator_key)
+        self._epochs = Epochs(home, operator_key, disk)
         past: Past | None = None
         try:
             past = self._past = Past(home, operator_key, settings.anchor, disk)
+            self.files = KnownFiles(past, operator_key, self._past_turn, settings.vouch, self.owing, self._replace)
             entries, self._places = self._read_past()
             for entry in entries.values():
                 self._known(entry)
@@ -222,11 +222,7 @@ class Ledger:
             gone |= {name for key in gone if self._of_id[name := settled[key].request_id] <= gone}
 
             def stays(record: Mapping[str, Any]) -> bool:
-                if "mark" in record:
-                    return self._lineage.holds(record)
-                if "list" in record:
-                    return "lost" in record or record["list"] == self._list
-                return record.get("request") not in gone
+                return self.files.stays(record) and record.get("request") not in gone
 
             try:
                 self._past.rewrite(stays)
@@ -280,19 +276,17 @@ class Ledger:
         StoreError
             When that could not be made durable, or identities not erased: ask again.
         """
-        now, at, done = self._clock(), None if listed is None else listed.position, []
+        now, done = self._clock(), []
         with self._turn:
             for entry in (self._entries[name] for name in keys):
                 entry = replace(entry, state=State.COMPLETED, settled=now)
                 if entry.kind == "erasure":
-                    entry = replace(entry, models=tuple(models), listed=at is not None)
+                    entry = replace(entry, models=tuple(models), listed=listed is not None)
                 done.append(entry)
         if done:
             with self._past_turn:
-                list_moved = at is not None and at != self._list
-                self._past.append([*map(as_record, done), *([{"list": at}] if list_moved else [])])
-                self._list = at if list_moved else self._list
-                self._lineage.completed({model for e in done for model in e.models}, _erased(listed))
+                self._past.append([*map(as_record, done), *self.files.records_of(listed)])
+                self.files.completed({model for e in done for model in e.models}, listed)
         self._tidy(frozenset(keys))
         with self._turn:
             for entry in done:
@@ -308,112 +302,11 @@ class Ledger:
         with self._turn:
             return [self._entries[e] for e in self._open if self._entries[e].state is State.IN_PROGRESS]
 
-    def found(self, model: str, checksum: str | None) -> None:
-        """The file of a model has this checksum at the start; whoever it owes a receipt is in doubt if it is not ours.
-
-        That is known again at the next start, unless a commit comes before: then it goes into the ledger with its mark.
-        """
-        if not self._lineage.is_ours(model, checksum):
-            with self._turn:
-                for entry in self.owing():
-                    if entry.owes(model):
-                        self._known(entry.with_doubt(model))
-
-    def marks(self, model: str) -> Marks:
-        """What is known now of the files that were committed; see ``is_ours``."""
-        with self._past_turn:
-            return self._lineage.of(model)
-
-    def is_ours(self, model: str, checksum: str, before: Marks = ()) -> bool:
-        """Whether a file that was read since ``before`` was known was one that was committed here."""
-        with self._past_turn:
-            return self._lineage.is_ours(model, checksum, before)
-
-    def origin(self, model: str, checksum: str | None) -> Origin:
-        """Who wrote the file of a model, which has this checksum now."""
-        with self._past_turn:
-            return self._lineage.origin(model, checksum)
-
-    @property
-    def erased(self) -> Erased:
-        """Whether people were erased so far, and whether all of them are on the suppression list."""
-        return self._lineage.erased
-
     @property
     def position(self) -> str:
         """See ``Past.position``."""
         with self._past_turn:
             return self._past.position
-
-    def adopt(self, model: str, checksum: str) -> None:
-        """The file of a model with this checksum holds nobody who was erased; durable on return."""
-        with self._past_turn:
-            mark = self._lineage.mark(model, checksum, Erased.NOBODY, adopted=True)
-            self._past.append([mark])
-            self._lineage.add(mark)
-
-    @property
-    def list_position(self) -> list[Any]:
-        """How far the suppression list had come when it was last written down; see ``SuppressionList.position``."""
-        return [0, ""] if self._list is None else self._list
-
-    def put_list(self, position: list[Any]) -> None:
-        """No model stores anybody on the list, as far as it has come; durable on return."""
-        with self._past_turn:
-            if position[0] > self.list_position[0]:  # otherwise a commit has come further meanwhile
-                self._past.append([{"list": position}])
-                self._list = position
-
-    def check_list(self, listed: SuppressionList | None) -> None:
-        """Refuse a suppression list that is not the one of the last completion, or that has grown from it.
-
-        Where the operator vouches, the list that was known is lost: it proves nothing any more.
-
-        Raises
-        ------
-        ConfigurationError
-            When there is none.
-        StoreError
-            When it is another one, or an older one.
-        """
-        if self._list is None or (listed is not None and listed.had(*self._list)):
-            return
-        if not self._settings.vouch:
-            if listed is None:
-                raise ConfigurationError(
-                    f"the ledger knows of a suppression list, with {self._list[0]:,} entries, and none is given: set "
-                    "suppression_list. To go on without it, start once with the setting vouch."
-                )
-            raise StoreError(
-                f"the suppression list is not the one that the ledger knows of, which had {self._list[0]:,} entries. "
-                "Put the newest copy of it back; if it is lost, start once with the setting vouch."
-            )
-        with self._past_turn:
-            self._past.append([{"list": None, "lost": True}])
-            self._list, self._lineage.erased = None, Erased.NOT_ALL_LISTED
-
-    def announce(self, model: str, before: str, after: str, erased: Erased = Erased.NOBODY) -> None:
-        """The file of a model is going to be replaced, by the checksums; durable on return, under the file's lock.
-
-        ``erased`` says whether that erases people, and whether they are on the suppression list.
-
-        Raises
-        ------
-        StoreError
-            When that could not be written down: the file must not be replaced.
-        """
-        with self._past_turn:
-            self.found(model, before)
-            foreign = self._lineage.origin(model, before) is Origin.FOREIGN
-            if foreign or not self._lineage.is_waiting_for(model, after):
-                doubted = [{"request": e.key, "doubted": model} for e in self._doubted(model) if e.owes(model)]
-                follows = self._lineage.is_last(model, before)
-                marks = [self._lineage.mark(model, after, erased, foreign=foreign, follows=follows)]
-                if not foreign and not self._lineage.is_ours(model, before):  # it is not replaced yet
-                    marks.insert(0, self._lineage.mark(model, before, Erased.NOBODY, adopted=True))
-                self._past.append([*doubted, *marks])
-                for mark in marks:
-                    self._lineage.add(mark)
 
     def put_receipts(self, receipts: Iterable[tuple[str, str, str]]) -> None:
         """Receipts (key of a request, model, text) made durable; the first of a request and model stays."""
@@ -447,11 +340,10 @@ class Ledger:
 
         def noted(records: Iterable[Record]) -> Iterable[Record]:
             for record in records:
-                self._list = record.content.get("list", self._list)
                 self._tombstones += filter(None, [record.content.get("tombstone")])
                 yield record
 
-        return read_past(noted(self._lineage.read(self._past.read())))
+        return read_past(noted(self.files.read(self._past.read())))
 
     def _upgrade(self) -> None:
         """Erase what holds more than what is open; journals from before records were chained are written anew."""
@@ -466,10 +358,9 @@ class Ledger:
             self._past.rewrite()
             _, self._places = self._read_past()
 
-    def _doubted(self, model: str) -> list[Entry]:
+    def _replace(self, entry: Entry) -> None:
         with self._turn:
-            found = [entry for name in self._owing if model in (entry := self._entries[name]).doubted]
-        return sorted(found, key=lambda entry: entry.received)
+            self._known(entry)
 
     def _known(self, entry: Entry) -> None:
         self._entries[entry.key] = entry
@@ -521,7 +412,3 @@ class Ledger:
             self._epochs.erase(number)
             with self._turn:
                 self._epochs.forget(number)
-
-
-def _erased(listed: SuppressionList | None) -> Erased:
-    return Erased.NOT_ALL_LISTED if listed is None else Erased.ALL_LISTED

@@ -205,9 +205,9 @@ class ErasureService:
         )
         if self._suppression is not None:
             self._suppression.read(upgrade=True)
-        ledger.check_list(self._suppression)
+        ledger.files.check_list(self._suppression)
         for name, file in self._files.items():
-            ledger.found(name, checksum_at(file.path))
+            ledger.files.found(name, checksum_at(file.path))
         places = {os.path.dirname(file.path): file.path for file in self._files.values()}
         doubts = map(doubt_about_blocks, [*places.values(), self._folder])
         self._doubts = tuple(dict.fromkeys(doubt for doubt in doubts if doubt is not None))
@@ -476,7 +476,7 @@ class ErasureService:
 
     def _announce(self, name: str, before: str, after: str, *, erases: bool) -> None:
         listed = Erased.NOT_ALL_LISTED if self._suppression is None else Erased.ALL_LISTED
-        self._running().announce(name, before, after, listed if erases else Erased.NOBODY)
+        self._running().files.announce(name, before, after, listed if erases else Erased.NOBODY)
 
     def _running(self) -> Ledger:
         if self._ledger is None:

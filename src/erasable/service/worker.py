@@ -135,7 +135,7 @@ class Worker:
         self._wait, self._passed, self._checksum = wait, passed, checksum
         self._listed = copy(suppression)  # all whom earlier runs erased; not those whose erasure is going on
         self._list_found = [0, ""] if suppression is None else suppression.position
-        self._list_is_ahead = suppression is not None and self._list_found != ledger.list_position
+        self._list_is_ahead = suppression is not None and self._list_found != ledger.files.list_position
         self._access: dict[str, tuple[datetime, tuple[Identity, ...]]] = {}
         self._unsigned: dict[str, tuple[Identity, ...]] = {}  # whom erasures named that owe receipts; in memory alone
         self._replayed: dict[str, str] = {}  # of foreign files: the checksum after the list was replayed
@@ -199,7 +199,7 @@ class Worker:
             problems.append(error)
         for name, file in self._files.items():
             try:
-                if self._list_is_ahead or self._ledger.origin(name, self._checksum(file.path)) is not Origin.OURS:
+                if self._list_is_ahead or self._ledger.files.origin(name, self._checksum(file.path)) is not Origin.OURS:
                     with self.turn():
                         self._judge(name, file)
             except ErasableError as error:
@@ -207,26 +207,26 @@ class Worker:
         if problems:
             raise problems[0]
         if self._list_is_ahead:
-            self._ledger.put_list(self._list_found)
+            self._ledger.files.put_list(self._list_found)
             self._list_is_ahead = False
 
     def _judge(self, name: str, file: File) -> None:
         found = self._checksum(file.path)
-        origin = self._ledger.origin(name, found)
+        origin = self._ledger.files.origin(name, found)
         if found is None or (origin is Origin.OURS and not self._list_is_ahead):
             return
         listed = self._suppression is not None
         if listed and self._replayed.get(name) != found:
             file.forget_together([Listed(listed=self._suppression)])
             self._snapshots.refresh()
-            if (found := self._checksum(file.path)) is None or not self._ledger.is_ours(name, found):
+            if (found := self._checksum(file.path)) is None or not self._ledger.files.is_ours(name, found):
                 raise VerificationError(_FOREIGN.format(name=name))  # somebody wrote it once more
             self._replayed[name] = found
-        covered = listed and self._ledger.erased is not Erased.NOT_ALL_LISTED
+        covered = listed and self._ledger.files.erased is not Erased.NOT_ALL_LISTED
         if not (covered or origin is not Origin.FOREIGN or self._settings.vouch):
             raise VerificationError(_FOREIGN.format(name=name))
         if origin is not Origin.OURS:
-            self._ledger.adopt(name, found)
+            self._ledger.files.adopt(name, found)
 
     @contextmanager
     def learning(self, name: str, stop: Callable[[], None]) -> Iterator[None]:
@@ -264,14 +264,14 @@ class Worker:
             owed = [e for e in self._ledger.owing() if e.owes(name)]
             if not owed:
                 continue
-            marks, started = self._ledger.marks(name), self._clock()
+            marks, started = self._ledger.files.marks(name), self._clock()
             try:
                 found, gone = self._verified_without(self._files[name].path, owed, verify)
                 self._passed(name, started, found.report)
             except ErasableError as error:  # the other models sign all the same
                 problems.append(error)
                 continue
-            doubtful = self._doubtful(owed, name, self._ledger.is_ours(name, found.checksum, marks))
+            doubtful = self._doubtful(owed, name, self._ledger.files.is_ours(name, found.checksum, marks))
             gone = [e for e in gone if e.key not in doubtful]
             if back := len(owed) - len(doubtful) - len(gone):
                 problems.append(VerificationError(_BACK.format(name=name, back=back)))
