@@ -15,7 +15,7 @@ PAGE = (Path(__file__).parents[1] / "docs" / "commands.md").read_text(encoding="
 BLOCKS = re.findall(r"```(python|console)\n(.*?)```", PAGE, re.DOTALL)
 
 
-def test_every_block_of_the_page_runs(tmp_path, monkeypatch):
+def test_every_block_of_the_page_runs_and_shows_people_who_are_stored(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     commands = 0
     for kind, text in BLOCKS:
@@ -29,7 +29,10 @@ def test_every_block_of_the_page_runs(tmp_path, monkeypatch):
         for line in text.splitlines():
             program, *arguments = shlex.split(line.removeprefix("$ "))
             assert program == "erasable"
+            capsys.readouterr()
             assert run(arguments) == 0, line
+            shown = "".join(capsys.readouterr())
+            assert not re.search("are not stored|Nothing is stored|no better than a constant", shown), line
             commands += 1
     assert commands >= 13
 
