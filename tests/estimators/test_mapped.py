@@ -401,7 +401,7 @@ def test_bad_output_of_a_function_changes_nothing(bad, scaling):
         ("fourier", [[SECRET, np.nan, 1.0]], [0], InputError, "NaN"),
         ("fourier", [[SECRET, 1.0]], [0], InputError, "features"),
         ("nystroem", np.full((5, 2), SECRET), [0, 1, 0, 1, 0], InputError, "features"),
-        ("fourier", [["SECRET", "a", "b"]], [0], InputError, "text"),
+        ("fourier", [["SECRET", "a", "b"]], [0], InputTypeError, "text"),
         ("fourier", X, Y[1:], InputError, "inconsistent"),
         ("hashed", "SECRET", [0], InputTypeError, "a single one"),
         ("hashed", ["SECRET", None], [0, 1], InputTypeError, "1 of 2 texts"),
@@ -410,7 +410,7 @@ def test_bad_output_of_a_function_changes_nothing(bad, scaling):
         ("hashed", ["SECRET", "b"], [0], InputError, "inconsistent"),
         ("hashed", ["SECRET", "b"], [0.5, np.nan], InputError, "NaN"),
         ("hashed", [], [], InputError, "0 sample"),
-        ("hashed", ["SECRET", "b"], "SECRET", InputError, "single text"),
+        ("hashed", ["SECRET", "b"], "SECRET", InputError, "got str"),
     ],
 )
 def test_rows_that_cannot_be_used_change_nothing(name, rows, labels, error, says):

@@ -171,7 +171,7 @@ def test_a_core_of_a_few_rows_is_no_plan():
         ({"target_range": "wide"}, ConfigurationError, "target_range must be a pair"),
         ({"y": np.ones(200)}, InputError, "the same for all rows"),
         ({"y": np.stack([np.arange(200.0), np.ones(200)], axis=1) / 10}, InputError, "a target is the same"),
-        ({"y": ["a"] * 200}, InputTypeError, "y must hold numbers"),
+        ({"y": ["a"] * 200}, InputTypeError, "y must hold real numbers"),
         ({"y": np.full(200, np.nan)}, InputError, "NaN"),
         ({"metric": "auc"}, ConfigurationError, "metric must be one of 'r2', 'mae'"),
         ({"metric": "mae"}, ConfigurationError, "so max_loss= has no default"),
