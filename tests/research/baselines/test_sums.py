@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from erasable import verify
@@ -28,6 +28,7 @@ def ridge(setting: Any) -> RidgeFromSums:
     )
 
 
+@settings(max_examples=30)
 @given(problems(), st.data())
 def test_forgetting_equals_refitting_all_remaining_rows(problem: Any, data: st.DataObject) -> None:
     setting, batch = problem
