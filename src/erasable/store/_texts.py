@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -11,6 +12,9 @@ from typing import TextIO
 
 from erasable.errors import BusyError
 from erasable.store._disk import REAL_DISK
+
+#: Errors of writing alone, which Python raises without the name of the file.
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 @contextmanager
@@ -67,7 +71,8 @@ def replaced_text(path: str | os.PathLike[str]) -> Iterator[TextIO]:
             REAL_DISK.rename(str(file.name), str(place))
             REAL_DISK.fsync_folder(str(place.parent))
     except OSError as error:
-        if error.filename and os.path.basename(error.filename) == f".{place.name}.new":
+        hidden = error.filename and os.path.basename(error.filename) == f".{place.name}.new"
+        if hidden or (error.filename is None and error.errno in _FULL):
             error.filename = os.fspath(path)  # as the caller knows it
         raise
 
