@@ -44,11 +44,11 @@ def put(found, name="data.parquet"):
     return name
 
 
-def learnt(low=0, high=N, out=MODEL, threshold="0.1", order="hashed", **changes):
+def learnt(low=0, high=N, out=MODEL, threshold="0.1", order="hashed", more=(), **changes):
     """A model file that learnt these rows."""
     data = put(table(low, high, **changes), "learnt.parquet")
     options = [v if v != MODEL else out for v in LEARN]
-    assert run(["learn", data, *options, "--threshold", threshold, "--order", order]) == 0
+    assert run(["learn", data, *options, "--threshold", threshold, "--order", order, *more]) == 0
     return out
 
 

@@ -117,10 +117,10 @@ def test_svmlight_rows_whose_last_columns_are_zero_are_learnt_and_predicted(fold
     assert len(read_csv("p.csv")) == N
 
 
-@pytest.mark.parametrize("cut", [1, 17, 59])
-def test_learning_in_two_goes_is_learning_in_one(cut, folder):
-    learnt(out="one.erasable", order="given")
-    learnt(0, cut, order="given")
+@pytest.mark.parametrize(("cut", "options"), [(1, ["--classes", "no,yes"]), (2, []), (17, []), (59, [])])
+def test_learning_in_two_goes_is_learning_in_one(cut, options, folder):
+    learnt(out="one.erasable", order="given", more=options)
+    learnt(0, cut, order="given", more=options)
     more = put(table(cut), "more.csv")
     assert run(["learn", more, *LEARN]) == 0
     assert content() == content("one.erasable")
