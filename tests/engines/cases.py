@@ -26,7 +26,9 @@ RNG = np.random.default_rng(17)
 def patient_clusters() -> Iterator[None]:
     """Nobody gives a cluster up because the machine is busy."""
     import dask
+    import distributed  # noqa: F401
 
+    # Imported only within the block, distributed would lose its settings when the block ends.
     limits = ("comm.timeouts.connect", "comm.timeouts.tcp", "deploy.lost-worker-timeout")
     with (
         dask.config.set({f"distributed.{limit}": f"{PATIENCE:.0f}s" for limit in limits}),
