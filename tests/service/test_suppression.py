@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import hmac
+import itertools
 import json
 import pickle
 from datetime import UTC, datetime
@@ -15,8 +16,9 @@ import pytest
 from erasable import ErasableClassifier, ModelFile, verify
 from erasable.cli.app import run
 from erasable.errors import ConfigurationError, InputError, StoreError, VerificationError
+from erasable.models.files import read_model
 from erasable.operations.inspect import inspect
-from erasable.service.identities import FORMATS, Identity, in_format
+from erasable.service.identities import FORMATS, Identity, in_format, keys_in
 from erasable.service.settings import Settings
 from erasable.service.suppression import SuppressionList, read_key, read_list, replay
 from tests.service.conftest import asked, saved
@@ -51,6 +53,22 @@ def test_a_normalised_name_is_held_in_all_its_spellings_and_no_other_one_is(list
         assert [one.holds("subject", name) for name in ("ANN@ex.org", "ann@ex.org ", "Eve", "Bob")] == [True] * 4
         assert [one.holds("subject", name) for name in ("bob", " Bob", "ann")] == [False] * 3
         assert not one.holds("id", "ann@ex.org")
+
+
+@pytest.mark.parametrize("steps", [(), ("trim",), ("trim", "nfc", "casefold")])
+@pytest.mark.parametrize(
+    "stored", [["Ann-1", "ann-1", "ABCD", "abcd", "17"], [b"\xab\xcd", b"\x17", b"ABCD"], [17, 18]]
+)
+def test_the_list_holds_whom_a_request_names_and_nobody_else(tmp_path, stored, steps):
+    saved(tmp_path / "model", people=(stored * 60)[:60])
+    model, _ = read_model(tmp_path / "model")
+    for format, given in itertools.product(FORMATS, ["Ann-1", "ABCD", "AbCd", "abcd", "17"]):
+        listed = SuppressionList(tmp_path / f"{format}-{given}", KEY)
+        who = Identity("subject", format, in_format(given, format), steps)
+        listed.add([who], NOW)
+        assert set(listed.stored_in(model)[1]) == set(keys_in(model, [who])[1])
+        if format == "raw" and isinstance(stored[0], bytes) and given.lower() == "abcd":
+            assert listed.stored_in(model)[1] == [b"\xab\xcd"]  # digits of bytes may be capitals
 
 
 def test_the_list_lasts_holds_no_names_and_needs_its_key(listed, tmp_path):

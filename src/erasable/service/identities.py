@@ -28,6 +28,7 @@ _DIGITS = {"sha256": 64, "sha1": 40, "md5": 32}
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,18}")
 _HEXADECIMAL = re.compile(r"([0-9a-fA-F]{2})+")
 _LONGEST = 4096  # characters
+_BYTES = "bytes"  # a raw identity whose hexadecimal digits have capitals, where it names bytes
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,13 @@ class Identity:
         """The value as it is compared: normalised, unless it is a hash."""
         return normalise(self.value, self.steps) if self.format == "raw" else self.value
 
+    @property
+    def forms(self) -> list[tuple[str, str]]:
+        """Each format and value under which a suppression list has it: see ``forms_of``."""
+        spelt = self.spelt
+        may_be_bytes = self.format == "raw" and spelt != spelt.lower() and _HEXADECIMAL.fullmatch(spelt)
+        return [(self.format, spelt), *([(_BYTES, spelt.lower())] if may_be_bytes else [])]
+
 
 def _raw(value: str, kind: type | None) -> Key | None:
     """The key that people write so; None where no key of this kind is."""
@@ -94,6 +102,13 @@ def in_format(key: Key, format: str, steps: Steps = ()) -> str:
     return hashlib.new(format, data, usedforsecurity=False).hexdigest()
 
 
+def forms_of(key: Key, steps: Steps) -> set[tuple[str, str]]:
+    """Each format and value of an identity, normalised by these steps, that names a stored key."""
+    forms = {(format, in_format(key, format, steps)) for format in FORMATS}
+    forms |= {(format, in_format(key, format)) for format in FORMATS if steps and format != "raw"}
+    return forms | ({(_BYTES, key.hex())} if isinstance(key, bytes) else set())
+
+
 def keys_in(model: Model, identities: Iterable[Identity]) -> tuple[list[Key], list[Key]]:
     """The ids and the subjects that a model stores and some of these name.
 
@@ -107,8 +122,8 @@ def keys_in(model: Model, identities: Iterable[Identity]) -> tuple[list[Key], li
     tables: dict[tuple[str, str, Steps], dict[str, list[Key]]] = {}
     for who in identities:
         declared = model.spelling.get(who.role, ())
-        if who.format == "raw" and who.steps in ((), declared):
-            key = _raw(normalise(who.value, declared), kinds[who.role])
+        if who.format == "raw" and (who.steps in ((), declared) or kinds[who.role] in (int, bytes)):
+            key = _raw(normalise(who.value, who.steps or declared), kinds[who.role])
             found[who.role] += [key] if key is not None and key in stored[who.role] else []
             continue
         for steps in {who.steps, declared, ()} if who.format != "raw" else {who.steps}:

@@ -20,7 +20,7 @@ from datetime import datetime
 from typing import Any
 
 from erasable.core.names import Key, owners_of
-from erasable.core.spelling import FORMATS, Steps
+from erasable.core.spelling import Steps
 from erasable.errors import InputError, StoreError
 from erasable.models.keys import as_key_column, as_subject_column
 from erasable.models.model import Model
@@ -28,7 +28,7 @@ from erasable.models.reports import ForgetReport
 from erasable.models.rows import Named
 from erasable.operations.model_file import ModelFile
 from erasable.operations.requests import Request
-from erasable.service.identities import Identity, in_format
+from erasable.service.identities import Identity, forms_of
 from erasable.service.settings import Role
 from erasable.store import REAL_DISK, Contents, Disk, Journal, check_private, journal_key, read_journal, rewrite_journal
 
@@ -120,7 +120,7 @@ class SuppressionList:
     def add(self, identities: Iterable[Identity], at: datetime) -> None:
         """These are on the list, durably, on return; those that are on it already keep their time."""
         with self._turn:
-            named = {self._mark(who.role, who.format, who.spelt, who.steps): who.steps for who in identities}
+            named = {self._mark(who.role, *form, who.steps): who.steps for who in identities for form in who.forms}
             fresh = {mark: steps for mark, steps in named.items() if mark not in self._marks}
             if self._found.is_old:
                 self.read(upgrade=True)
@@ -150,8 +150,9 @@ class SuppressionList:
 
     def holds(self, role: Role, key: Key) -> bool:
         """Whether an id or a subject is on the list, in whatever format it was named and however normalised."""
-        named = ((format, steps) for steps in self._spellings for format in FORMATS)
-        return any(self._mark(role, how[0], in_format(key, *how), how[1]) in self._marks for how in named)
+        return any(
+            self._mark(role, *form, steps) in self._marks for steps in self._spellings for form in forms_of(key, steps)
+        )
 
     def rows_of(self, ids: Any, subjects: Any) -> list[bool]:
         """Which rows of a block are those of somebody on the list: by their ids, or by any of their subjects."""
@@ -172,7 +173,7 @@ class SuppressionList:
     def stored_in(self, model: Model) -> tuple[list[Key], list[Key]]:
         """The ids and the subjects that a model stores and the list holds.
 
-        *Cost*: four HMACs for each stored id and subject, and four more for each normalisation on the list.
+        *Cost*: four HMACs for each stored id and subject, and up to seven more for each normalisation on the list.
         """
         ids = [key for key in model.core.place if self.holds("id", key)]
         return ids, [key for key in model.core.of_subject if self.holds("subject", key)]
