@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import hashlib
 import itertools
+import json
 import os
 from itertools import pairwise
 
@@ -107,6 +110,21 @@ def test_every_flipped_bit_is_refused_or_spoils_no_record():
             except (StoreError, InputError):
                 pass
     assert whole <= 3 * 8  # the line breaks
+
+
+def test_every_flipped_bit_of_an_old_journal_is_refused_or_spoils_no_record():
+    texts = [json.dumps(record).encode() for record in RECORDS]
+    data = b"".join(b"\n%s %s\n" % (hashlib.sha256(text).hexdigest()[:16].encode(), text) for text in texts)
+    for place, bit in itertools.product(range(1, len(data)), range(8)):  # the first byte tells the format
+        flipped = data[:place] + bytes([data[place] ^ 1 << bit]) + data[place + 1 :]
+        with contextlib.suppress(StoreError, InputError):
+            assert contents("/j", disk_with(flipped)) == RECORDS, (place, bit)
+    for cut in range(data.rindex(b"\n", 0, -1), len(data) - 1):  # an end, or blocks, that did not reach the medium
+        assert contents("/j", disk_with(data[:cut])) in (RECORDS[:3], RECORDS)
+        assert contents("/j", disk_with(data[:cut].ljust(len(data), b"\0") + data)) in (
+            RECORDS[:3] + RECORDS,
+            2 * RECORDS,
+        )
 
 
 def test_pieces_removed_repeated_swapped_or_from_elsewhere_are_refused():

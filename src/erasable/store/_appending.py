@@ -136,10 +136,14 @@ class Contents:
         start = 0
         for line in self._data.split(_END):
             seal, _, text = line.partition(b" ")
-            if _checksum(text).hex()[:16].encode() == seal:
+            if _old_seal(text) == seal:
                 self._pieces.append((start + len(seal) + 1, start + len(line)))
-            elif line.endswith(b"}") and b"\0" not in line:  # otherwise it was cut short
-                raise StoreError(f"{path} is damaged at byte {start:,}. Nothing was changed: put a whole copy back.")
+            else:  # cut short, unless it ends as a record does, or its last byte alone was altered
+                ends = line.endswith(b"}") or seal in (_old_seal(text[:-1]), _old_seal(text[:-1] + b"}"))
+                if ends and not _is_torn(line + _END):
+                    raise StoreError(
+                        f"{path} is damaged at byte {start:,}. Nothing was changed: put a whole copy back."
+                    )
             start += len(line) + 1
 
 
@@ -306,6 +310,10 @@ def _text(content: Mapping[str, Any]) -> bytes:
 
 def _checksum(text: bytes) -> bytes:
     return hashlib.sha256(text).digest()
+
+
+def _old_seal(text: bytes) -> bytes:
+    return _checksum(text).hex()[:16].encode()
 
 
 def _mac(key: bytes, previous: str, start: int, text: bytes) -> str:
