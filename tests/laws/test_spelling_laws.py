@@ -204,6 +204,26 @@ def test_a_setting_normalises_and_must_agree_with_the_schemas(tmp_path):
     service.stop()
 
 
+def test_a_model_whose_schema_declares_spellings_may_come_while_the_service_runs(tmp_path):
+    path, rows = tmp_path / "m.erasable", frame()
+    plain = ErasableClassifier(threshold=0.0).fit(rows[["x"]].to_numpy(), rows["label"], subjects=rows["name"].tolist())
+    plain.save(path)
+    for identity, steps in (({}, STEPS), ({"subject": ["trim"]}, None)):
+        service = served(tmp_path, {"m": path}, identity=identity)
+        service.start(threads=False)
+        assert service.identity("name", "raw", "Ann").steps == tuple(identity.get("subject", ()))
+        fitted(rows).save(path, overwrite=True)
+        service._comparing.once()
+        assert service.health().ready == (steps is not None)
+        if steps is None:
+            with pytest.raises(ConfigurationError, match="the schema of m normalises"):
+                service.identity("name", "raw", "Ann")
+        else:  # so the suppression list holds the name as that model compares it
+            assert service.identity("name", "raw", "Ann").steps == steps
+        service.stop()
+        plain.save(path, overwrite=True)
+
+
 def test_without_a_declaration_the_service_compares_characters_and_refuses_doubtful_names(tmp_path):
     path = tmp_path / "m.erasable"
     people = [" lead@ex.org", "lead@ex.org", "Lead@ex.org"]

@@ -145,7 +145,6 @@ class ErasureService:
         self._rounds: list[Rounds] = []
         self._doubts: tuple[str, ...] = ()
         self._resumed, self._open = 0, False
-        self.spelling = dict(self.settings.identity)  # by role; what the schemas declare comes with the start
         self._starting = threading.Lock()
 
     def __enter__(self) -> ErasureService:
@@ -193,7 +192,7 @@ class ErasureService:
             with locked(file.path, parts_of=shards_of, timeout=PATIENCE):
                 pass  # what an interrupted change left behind is erased
         self._snapshots.refresh(lambda file: read_predictor(file.path))  # sooner than the writer is there
-        self.spelling = self._agreed_spelling()
+        self._agreed_spelling()  # or nothing begins
         ledger = Ledger(self._folder, self._operator_key, self.settings, self._clock)
         self._ledger, self._resumed = ledger, ledger.waiting
         self._watched = WatchedClock(
@@ -226,7 +225,7 @@ class ErasureService:
             passed=self._verifications.passed,
         )
         tick = self.settings.tick
-        self._comparing = Rounds("compare", max(tick, 1.0), self.worker.compare)
+        self._comparing = Rounds("compare", max(tick, 1.0), self._compare)
         self._rounds = [
             Rounds("commit", tick, self.worker.commit),
             Rounds("sign", max(tick, 1.0), self.worker.sign),
@@ -234,6 +233,10 @@ class ErasureService:
             self._comparing,
             Rounds("purge", _PURGES, self._purge_old),
         ]
+
+    def _compare(self) -> None:
+        self.worker.compare()
+        self._agreed_spelling()  # other programs may have brought another schema
 
     def _agreed_spelling(self) -> dict[str, Steps]:
         """How names are normalised: as the settings and the schemas of the models declare it, which must agree."""
@@ -288,9 +291,11 @@ class ErasureService:
         ------
         InputError
             When the type is not known, or hardly any row has such a name: it is empty, say, or has a space at one end.
+        ConfigurationError
+            When a model that came meanwhile normalises names in another way than the others or the settings.
         """
         role = self.settings.role_of(type)
-        who = Identity(role, format, value, self.spelling.get(role, ()))
+        who = Identity(role, format, value, self._agreed_spelling().get(role, ()))
         if format == "raw":
             if (found := doubt(value, who.steps)) is not None:
                 raise InputError(
