@@ -139,7 +139,9 @@ class Contents:
             if _old_seal(text) == seal:
                 self._pieces.append((start + len(seal) + 1, start + len(line)))
             else:  # cut short, unless it ends as a record does, or its last byte alone was altered
-                ends = line.endswith(b"}") or seal in (_old_seal(text[:-1]), _old_seal(text[:-1] + b"}"))
+                is_last = start + len(line) == len(self._data)
+                ends = line.endswith(b"}") and not is_last
+                ends = ends or seal in (_old_seal(text[:-1]), _old_seal(text[:-1] + b"}"))
                 if ends and not _is_torn(line + _END):
                     raise StoreError(
                         f"{path} is damaged at byte {start:,}. Nothing was changed: put a whole copy back."
