@@ -367,7 +367,9 @@ def test_through_a_file_with_shards_on_disk(tmp_path, key):
     assert {p.name: p.read_bytes() for p in folder.iterdir()} == divided(model)[1]
     model.save(path, overwrite=True)
     again.forget(ids=again.core_ids_[:1].tolist())
-    again.save(path)  # the file holds the same as that which it was loaded from
+    with pytest.raises(ChangedMeanwhileError):
+        again.save(path)  # another file than the one that it was loaded from, though with the same bytes
+    again.save(path, overwrite=True)
     with pytest.raises(ChangedMeanwhileError):
         model.save(path)
 
