@@ -111,9 +111,9 @@ def assert_identical(clf: ErasableClassifier, oracle: OracleModel) -> None:
     assert list(state.subjects) == oracle.subjects
     assert list(state.labels) == oracle.labels
     assert whole_rows(state).tolist() == [list(g) for g in oracle.rows]
-    assert state.gram.tolist() == oracle.gram
-    assert state.class_sums.tolist() == oracle.class_sums
-    assert state.weights.view(np.uint32).tolist() == oracle.weight_bits
+    assert state.derived["gram"].tolist() == oracle.gram
+    assert state.derived[state.configuration.head.SUMS].tolist() == oracle.class_sums
+    assert state.derived["weights"].view(np.uint32).tolist() == oracle.weight_bits
     data = oracle.to_bytes()
     assert state.to_bytes() == data
     assert clf.state_digest() == hashlib.sha256(data).hexdigest()

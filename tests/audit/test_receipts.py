@@ -34,7 +34,7 @@ from erasable.audit.receipts import (
 )
 from erasable.core.spelling import Shape
 from erasable.errors import ConfigurationError, OtherStateError, ReceiptError, SignatureError, VerificationError
-from erasable.models.linear_state import LinearState
+from erasable.models.state import State
 from tests.audit.test_keys import known_key
 
 ROOT = Path(__file__).parents[2]
@@ -515,13 +515,13 @@ def test_whoever_holds_the_state_after_can_test_guesses_against_the_digest_befor
     assert [c for c in range(40) if c not in clf.core_ids_ and guess(c)] == [gone]
 
 
-def _with_row(state: LinearState, one: LinearState, at: int) -> LinearState:
+def _with_row(state: State, one: State, at: int) -> State:
     def put(all_, new):
         return (*all_[:at], *new, *all_[at:])
 
     rows = np.insert(state.rows, at, one.rows, axis=0)
     names = (put(state.ids, one.ids), put(state.subjects, one.subjects), put(state.labels, one.labels))
-    return LinearState.learnt(state.configuration, *names, rows)[0]
+    return State.learnt(state.configuration, *names, rows)[0]
 
 
 # -- others check it ---------------------------------------------------------------------------------------------

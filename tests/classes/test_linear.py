@@ -154,7 +154,7 @@ def test_the_fit_is_that_of_algorithm_1(scaling, intercept):
     ball = LinearBall(0.7, fit_intercept=intercept, scaling=scaling)
     clf = ErasableClassifier(ball.capacity, threshold=0.0, fit_intercept=intercept, scaling=scaling).fit(X, y)
     f = ball.fit(ball.encode(X), y)
-    np.testing.assert_array_equal(f.w, clf._model.snapshot().weights[0])
+    np.testing.assert_array_equal(f.w, clf._model.weights()[0])
     new = in_ball(rng, 50, 3) * 3.0
     np.testing.assert_allclose(2.0 * f(ball.embed(new)) - 1.0, clf.decision_function(new), rtol=1e-12, atol=1e-15)
     np.testing.assert_allclose(f(ball.encode(X)), f(ball.embed(X)), atol=1e-3)  # up to the rounding to the grid

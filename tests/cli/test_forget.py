@@ -136,7 +136,7 @@ def test_room_that_killed_commands_left_is_removed_by_the_next(folder, capsys):
 def test_no_receipt_for_a_state_that_does_not_verify(folder, capsys):
     """Somebody altered a sum and made the checksum fit."""
     clf = load("m.erasable")
-    clf._model.H[0, 0] += 1
+    clf._model.sums.H[0, 0] += 1
     clf.save("m.erasable", overwrite=True)
     before, key = (folder / "m.erasable").read_bytes(), str(clf.core_ids_[3])
     assert run(["forget", "m.erasable", "--id", key, *SIGN]) == 4

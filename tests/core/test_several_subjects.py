@@ -13,7 +13,7 @@ from erasable import ErasableClassifier
 from erasable.core.layout import DTYPES, parse, parts
 from erasable.core.names import key_tensors, read_keys, subject_kind
 from erasable.errors import StateFormatError, VerificationError
-from erasable.models.linear_state import LinearState
+from erasable.models.state import State
 
 KEYS = {
     "int": st.integers(-(2**63), 2**63 - 1),
@@ -60,7 +60,7 @@ def write(tensors, lengths, texts):
 
 
 def test_nothing_changed_is_the_state_itself():
-    assert LinearState.from_bytes(altered(lambda tensors: None)).subjects == (("a", "b"), "c", None, ("b", "c", "d"))
+    assert State.from_bytes(altered(lambda tensors: None)).subjects == (("a", "b"), "c", None, ("b", "c", "d"))
 
 
 WRONG = {
@@ -90,7 +90,7 @@ WRONG = {
 @pytest.mark.parametrize("what", WRONG)
 def test_what_is_not_canonical_is_refused(what):
     with pytest.raises(StateFormatError, match="not a state"):
-        LinearState.from_bytes(altered(WRONG[what]))
+        State.from_bytes(altered(WRONG[what]))
 
 
 ODD = {

@@ -102,7 +102,7 @@ def test_no_row_above_the_threshold_is_discarded_and_most_others_are(tau):
     raw = RawRows(rows, c.grid)
     left = screen(raw)
     G = raw.take(np.arange(len(rows)))
-    above = np.array([exceeds(g, model.H, c.units, Fraction(tau))[0] for g in G])
+    above = np.array([exceeds(g, model.sums.H, c.units, Fraction(tau))[0] for g in G])
     assert (left >= above).all()
     assert left.sum() <= above.sum() + 0.05 * len(rows)
     assert np.array_equal(left, screen.ready().test(torch.from_numpy(rows)).numpy())  # rows that are there already

@@ -35,10 +35,11 @@ from erasable.errors import (
     VerificationError,
 )
 from erasable.estimators.core_set import CoreSetUnlearner
-from erasable.estimators.core_set_model import CoreSetModel
+from erasable.estimators.learner_head import selected_rows
 from erasable.estimators.learners import Constant, described, fingerprint
 from erasable.models.guarantee import SAME_BITS_AGAIN
-from erasable.models.rows import CoreRows
+from erasable.models.model import Model
+from erasable.models.rows import CoreRows, Row
 from erasable.research.baselines import (
     CertifiedRemovalClassifier,
     NewtonUnlearner,
@@ -111,9 +112,9 @@ def assert_same(model, other):
     if isinstance(model.learner, NewtonUnlearner):
         np.testing.assert_allclose(model.decision_function(X), other.decision_function(X), rtol=1e-9, atol=1e-12)
     elif isinstance(model.learner, KNeighborsClassifier):  # its tree counts the questions it was asked
-        assert fingerprint(model._model.learner) == fingerprint(other._model.learner)
+        assert fingerprint(model._model.cache["learner"]) == fingerprint(other._model.cache["learner"])
     else:
-        assert facts(model._model.learner) == facts(other._model.learner)
+        assert facts(model._model.cache["learner"]) == facts(other._model.cache["learner"])
     assert (model.predict(X) == other.predict(X)).all()
     assert model.stored_rows_ == other.stored_rows_
 
@@ -159,7 +160,6 @@ def test_rows_outside_the_core_leave_no_trace_and_can_be_forgotten_for_free(core
     assert facts(model.__getstate__()) == before
     assert_same(model, refit(model))
     saved = pickle.dumps(model)
-    assert model._model.rows.base is None
     for i, key in enumerate(IDS):
         assert (X[i].tobytes() in saved) == (key in core)
 
@@ -167,29 +167,27 @@ def test_rows_outside_the_core_leave_no_trace_and_can_be_forgotten_for_free(core
 @every_learner
 def test_forgotten_rows_are_nowhere(name):
     model = learnt(MAPS["subsample"], name)
-    old = model._model.rows
     gone = model.core_ids_.tolist()[::3]
+    old = [row.numbers for row in model._model.core.find(gone)]
+    assert all(map(any, old))
     assert all(holds(model, X[IDS.index(key)].tobytes()) for key in gone)
     model.forget(ids=gone)
     assert not any(holds(model, X[IDS.index(key)].tobytes()) for key in gone)
-    assert model._model.rows.base is None
-    assert not old.any()  # overwritten
+    assert not any(map(any, old))  # overwritten
 
 
 def test_of_sparse_rows_the_columns_are_overwritten_too():
     """Which words a text has is told by the columns alone."""
     model = learnt(MAPS["subsample"], "ridge", rows=sp.csr_array(X))
     for change in (lambda: model.forget(ids=model.core_ids_[::3]), lambda: model.fit(sp.csr_array(X), LABELS)):
-        old = model._model.rows
-        assert old.data.all()
-        assert old.indices.any()
+        old = [row.numbers for row in model._model.core.find(model.core_ids_.tolist())]
+        assert all(map(any, old))
         change()
-        assert not old.data.any()
-        assert not old.indices.any()
+        assert not any(map(any, old))
 
 
 def test_a_model_that_has_learnt_nothing_can_be_erased():
-    model = CoreSetModel(learnt(MAPS["subsample"], "ridge")._model.configuration)
+    model = Model(learnt(MAPS["subsample"], "ridge")._model.configuration)
     model.erase()
     with pytest.raises(ChangedMeanwhileError):
         model.snapshot()
@@ -263,14 +261,14 @@ def test_the_core_rows_are_in_order_of_selection():
 
 def test_seeds_come_from_the_surviving_rows():
     model = learnt(MAPS["subsample"], "sgd")
-    seeds = {model._model.learner.random_state}
+    seeds = {model._model.cache["learner"].random_state}
     for changed in (
         model.fit(X, LABELS, ids=[i + 1 for i in IDS]),
         CoreSetUnlearner(RandomSubsample(1.0), LEARNERS["sgd"]).fit(X, LABELS, ids=IDS),
         CoreSetUnlearner(RandomSubsample(1.0), LEARNERS["sgd"]).fit(-X, LABELS, ids=IDS),
         CoreSetUnlearner(RandomSubsample(1.0), LEARNERS["sgd"]).fit(X, LABELS[::-1], ids=IDS),
     ):
-        seeds.add(changed._model.learner.random_state)
+        seeds.add(changed._model.cache["learner"].random_state)
     assert len(seeds) == 5
     assert all(isinstance(seed, int) and 0 <= seed < 2**32 for seed in seeds)
     assert LEARNERS["sgd"].random_state is None
@@ -278,18 +276,18 @@ def test_seeds_come_from_the_surviving_rows():
 
 def test_a_seed_that_was_given_is_kept_and_parts_have_their_own():
     model = CoreSetUnlearner(MAPS["subsample"], SGDClassifier(max_iter=5, tol=None, random_state=5)).fit(X, LABELS)
-    assert model._model.learner.random_state == 5
+    assert model._model.cache["learner"].random_state == 5
     model = learnt(MAPS["subsample"], "pipeline")
-    assert isinstance(model._model.learner[-1].random_state, int)
+    assert isinstance(model._model.cache["learner"][-1].random_state, int)
 
 
 def test_noise_is_never_seeded():
     """A seed that follows from the surviving rows would let anyone who holds them take the noise off."""
     for learner in (NewtonUnlearner(), CertifiedRemovalClassifier()):
         model = CoreSetUnlearner(MAPS["subsample"], learner).fit(X, LABELS, ids=IDS)
-        assert model._model.learner.random_state is None
+        assert model._model.cache["learner"].random_state is None
         twin = CoreSetUnlearner(MAPS["subsample"], learner).fit(X, LABELS, ids=IDS)
-        assert (model._model.learner.coef_ != twin._model.learner.coef_).any()
+        assert (model._model.cache["learner"].coef_ != twin._model.cache["learner"].coef_).any()
         assert model.state_digest() == twin.state_digest()
         model.forget(ids=IDS[:50])
         assert_verified(model)
@@ -319,7 +317,7 @@ def test_a_learner_that_is_not_reproducible_is_found_out_unless_declared():
     assert not declared.guarantee.bitwise
     assert model.guarantee.bitwise
     sgd = CoreSetUnlearner(MAPS["subsample"], LEARNERS["sgd"], reproducible=False).fit(X, LABELS)
-    assert sgd._model.learner.random_state is None
+    assert sgd._model.cache["learner"].random_state is None
 
 
 # -- what is promised ------------------------------------------------------------------------------------------------
@@ -350,7 +348,7 @@ def test_what_a_learner_computes_in_floating_point_is_promised_for_one_machine()
     for name in ("erasable", "retrained"):  # whose sums are exact
         assert "machine" not in str(CoreSetUnlearner(MAPS["leverage"], LEARNERS[name]).guarantee)
     model = learnt(MAPS["leverage"], "logistic")
-    model._model.learner.coef_[0, 0] = np.nextafter(model._model.learner.coef_[0, 0], 9.0)
+    model._model.cache["learner"].coef_[0, 0] = np.nextafter(model._model.cache["learner"].coef_[0, 0], 9.0)
     with pytest.raises(VerificationError, match="trained on another machine"):
         verify(model)
 
@@ -392,7 +390,7 @@ def test_a_learner_that_keeps_sums_over_forgotten_rows_is_not_said_to_forget_the
     model = CoreSetUnlearner(LeverageThreshold(0.1, capacity=0.01), learner).fit(rows, LABELS, ids=IDS)
     key = model.core_ids_[4].item()
     model.forget(ids=[key])
-    state = model._model.learner
+    state = model._model.cache["learner"]
     found = (state._gone - learner.alpha * state._center)[0]
     row = rows[IDS.index(key)]
     cosine = abs(found @ row) / (np.linalg.norm(found) * np.linalg.norm(row))
@@ -428,7 +426,7 @@ def test_a_learner_that_promises_nothing_is_taken_at_its_word_and_can_be_verifie
     assert model.guarantee.assumptions == ("the learner's forget equals training on the rows it is left with",)
     assert model.guarantee.of == "model"  # it says nothing of what it stores
     model.forget(ids=IDS[:99])
-    assert verify(model).core_rows == model.n_core_ == len(model._model.learner.ids_)
+    assert verify(model).core_rows == model.n_core_ == len(model._model.cache["learner"].ids_)
     model = CoreSetUnlearner(MAPS["leverage"], Pretender()).fit(X, LABELS, ids=IDS)
     verify(model)
     model.forget(ids=IDS[:99])
@@ -444,7 +442,7 @@ def test_the_learner_gets_rows_of_its_own():
             return self
 
     model = CoreSetUnlearner(RandomSubsample(1.0), Scribbler()).fit(X, LABELS, ids=IDS)
-    assert (model._model.rows == X).all()
+    assert (model._model.core.rows() == X).all()
 
 
 # -- maps that are not stable ----------------------------------------------------------------------------------------
@@ -518,7 +516,7 @@ def test_an_unstable_map_may_put_the_rows_into_another_order():
     model.forget(ids=[IDS[i] for i in range(N) if X[i, 0] < 0])  # another middle, hence another order
     left = [IDS.index(key) for key in model.core_ids_.tolist()]
     assert [IDS[i] for i in left] != [key for key in before if key in {IDS[i] for i in left}]
-    assert (model._model.rows == X[left]).all()
+    assert (model._model.core.rows() == X[left]).all()
     assert model._model.core.subjects() == [owners[i] for i in left]
     assert model._model.core.labels() == LABELS[left].tolist()
     again = clone(model).fit(X[left], LABELS[left], ids=model.core_ids_, subjects=[owners[i] for i in left])
@@ -537,7 +535,7 @@ def test_an_unstable_map_refuses_learners_that_pass_rows_over():
 
 def test_rows_that_the_learner_passes_over_are_not_stored():
     model = learnt(RandomSubsample(0.9), "erasable")
-    assert set(model.core_ids_.tolist()) == set(model._model.learner.core_ids_.tolist())
+    assert set(model.core_ids_.tolist()) == set(model._model.cache["learner"].core_ids_.tolist())
     assert model.n_core_ < 0.7 * len(RandomSubsample(0.9).select(X, LABELS, IDS))
     saved = pickle.dumps(model)
     for i, key in enumerate(IDS):
@@ -564,7 +562,7 @@ def test_predicting_goes_on_with_one_class(name):
     model.forget(ids=[IDS[i] for i in at])
     assert set(model.predict(X)) == {SECRET_TEXT + "-b"}
     assert model.classes_.tolist() == [SECRET_TEXT + "-b"]
-    assert isinstance(model._model.learner, Constant)
+    assert isinstance(model._model.cache["learner"], Constant)
     if hasattr(model, "predict_proba"):
         assert (model.predict_proba(X) == np.ones((N, 1))).all()
     if hasattr(model, "decision_function"):
@@ -635,7 +633,7 @@ def test_the_digest_is_the_same_in_another_process():
     assert digest == pickle.loads(pickle.dumps(model)).state_digest()
     assert digest == copy.deepcopy(model).state_digest()
     assert model.set_params(core_set=RandomSubsample(0.1)).state_digest() == digest  # a fitted model stays what it is
-    assert model._model.selected.digest() == "ec484318a1e926fd4efe0b1136cc6e46ad43123ca1ae0e2953b027787afdc669"
+    assert selected_rows(model._model).digest() == "ec484318a1e926fd4efe0b1136cc6e46ad43123ca1ae0e2953b027787afdc669"
 
 
 def test_a_fitted_model_keeps_to_the_learner_it_was_fitted_with():
@@ -643,7 +641,7 @@ def test_a_fitted_model_keeps_to_the_learner_it_was_fitted_with():
     model = CoreSetUnlearner(MAPS["leverage"], learner).fit(X, LABELS, ids=IDS)
     learner.alpha = 1e6
     model.forget(ids=IDS[:50])
-    assert model._model.learner.alpha == 1.0
+    assert model._model.cache["learner"].alpha == 1.0
     assert verify(model).core_rows == model.n_core_
     assert (model.decision_function(X) == refit(model.set_params(learner=RidgeClassifier())).decision_function(X)).all()
 
@@ -665,12 +663,12 @@ def test_parameters_are_described_without_addresses():
 
 @every_learner
 def test_fingerprints_are_of_contents(name):
-    learner = learnt(MAPS["subsample"], name)._model.learner
+    learner = learnt(MAPS["subsample"], name)._model.cache["learner"]
     right = fingerprint(learner)
     assert fingerprint(pickle.loads(pickle.dumps(learner))) == right
     learner.predict(X)
     assert fingerprint(learner) == right
-    assert fingerprint(learnt(RandomSubsample(0.4, random_state=1), name)._model.learner) != right
+    assert fingerprint(learnt(RandomSubsample(0.4, random_state=1), name)._model.cache["learner"]) != right
 
 
 def test_fingerprints_survive_a_cycle_and_see_every_part():
@@ -692,16 +690,17 @@ def test_verification_finds_what_was_tampered_with():
         return str(caught.value)
 
     def grow(model):
-        model._model.rows[3] *= 1e-9
+        row = model._model.core.find(model.core_ids_[3:4].tolist())[0]
+        np.frombuffer(row.numbers)[:] *= 1e-9
 
     def weights(model):
-        model._model.learner.coef_.flat[0] = np.nextafter(model._model.learner.coef_.flat[0], 9.0)
+        model._model.cache["learner"].coef_.flat[0] = np.nextafter(model._model.cache["learner"].coef_.flat[0], 9.0)
 
     def swap(model):
         core = model._model.core
         first, *others = core.labels()
         labels = [SECRET_TEXT + ("-a" if first.endswith("b") else "-b"), *others]
-        model._model.core = CoreRows(np.empty((len(core), 0)), core.ids(), core.subjects(), labels)
+        model._model.core = CoreRows(core.rows(), core.ids(), core.subjects(), labels)
 
     def rename(model):
         drawn = {*MAPS["subsample"].select(X, LABELS, range(len(X))).tolist()}
@@ -716,11 +715,12 @@ def test_verification_finds_what_was_tampered_with():
     def smuggle(model):
         core = model._model.core
         outside = next(i for i, key in enumerate(IDS) if key not in core.place)
-        core.append([np.empty((1, 0))], [IDS[outside]], [None], [LABELS[outside].item()])
-        model._model.rows = np.vstack([model._model.rows, X[outside]])
+        core.append([X[outside : outside + 1].copy()], [IDS[outside]], [None], [LABELS[outside].item()])
 
     def lengthen(model):
-        model._model.rows = np.vstack([model._model.rows, X[0]])
+        row = model._model.core.last
+        row.after = Row(bytearray(row.numbers), row.id, None, row.label, row.weight, row.id)
+        model._model.core._order = None
 
     def first(model):
         return [model.core_ids_.tolist()[0]]
@@ -732,12 +732,12 @@ def test_verification_finds_what_was_tampered_with():
     assert "selects" in verdict(rename)
     assert "selects" in verdict(smuggle)
     assert "selects" in verdict(smuggle, core_set="leverage")
-    assert "different lengths" in verdict(lengthen)
-    assert "not what training" in verdict(lambda m: setattr(m._model, "learner", Constant(0)))
-    assert "not what training" in verdict(lambda m: m._model.learner.forget(ids=first(m)), "retrained")
-    assert "not what training" in verdict(lambda m: m._model.learner.forget(ids=first(m)), "sisa")
-    assert "not what training" in verdict(lambda m: m._model.learner._shards[0].voter.coef_.fill(0.5), "sisa")
-    assert "not what training" in verdict(lambda m: weights(m._model.learner), "nested")
+    assert "same id" in verdict(lengthen)
+    assert "not what training" in verdict(lambda m: m._model.cache.update(learner=Constant(0)))
+    assert "not what training" in verdict(lambda m: m._model.cache["learner"].forget(ids=first(m)), "retrained")
+    assert "not what training" in verdict(lambda m: m._model.cache["learner"].forget(ids=first(m)), "sisa")
+    assert "not what training" in verdict(lambda m: m._model.cache["learner"]._shards[0].voter.coef_.fill(0.5), "sisa")
+    assert "not what training" in verdict(lambda m: weights(m._model.cache["learner"]), "nested")
 
 
 def test_verification_reports_progress():

@@ -19,6 +19,7 @@ from threadpoolctl import threadpool_limits
 from erasable import CoreSetUnlearner
 from erasable.coresets import RandomSubsample
 from erasable.errors import NoRowsError
+from erasable.estimators.learner_head import selected_rows
 from erasable.estimators.learners import fingerprint
 from tests.research.baselines.cases import facts, holds
 
@@ -54,8 +55,8 @@ def learnt(model):
         "classes": facts(model.classes_),
         "ids": facts(model.core_ids_),
         "features": model.n_features_in_,
-        "rows": facts([model._model.selected.rows, model._model.selected.labels]),
-        "learner": fingerprint(model._model.learner),
+        "rows": facts([selected_rows(model._model).rows, selected_rows(model._model).labels]),
+        "learner": fingerprint(model._model.cache["learner"]),
         "digest": model.state_digest() if model.n_core_ else None,
     }
 
@@ -130,12 +131,12 @@ def test_the_learner_is_trained_on_the_subset_and_nothing_else():
     model = on_subset(0.3).fit(X, y)
     subset = model.core_ids_.tolist()
     right = RidgeClassifier().fit(X[subset], y[subset])
-    assert facts(model._model.learner.coef_) == facts(right.coef_)
-    assert facts(model._model.learner.intercept_) == facts(right.intercept_)
+    assert facts(model._model.cache["learner"].coef_) == facts(right.coef_)
+    assert facts(model._model.cache["learner"].intercept_) == facts(right.intercept_)
     assert (model.predict(X) == right.predict(X)).all()
     model.forget(ids=subset[:5])
     right = RidgeClassifier().fit(X[subset[5:]], y[subset[5:]])
-    assert facts(model._model.learner.coef_) == facts(right.coef_)
+    assert facts(model._model.cache["learner"].coef_) == facts(right.coef_)
 
 
 def test_a_row_outside_the_subset_leaves_no_trace():
@@ -185,8 +186,7 @@ def test_a_forgotten_row_is_nowhere_in_what_is_held(container, name):
     X[17] = [1234.5678, 8765.4321, 2468.1357]
     ids = [f"name-{i:04}" for i in range(120)]
     model = on_subset(1.0, name).fit(container(X), y, ids=ids)
-    old = model._model.selected.rows
-    old = old if isinstance(old, np.ndarray) else old.data
+    old = model._model.core.find([ids[17]])[0].numbers
     assert holds(vars(model._model), X[17].tobytes())
     assert holds(vars(model._model), b"name-0017")
     model.forget(ids=[ids[17], ids[40]])
@@ -214,7 +214,7 @@ def test_stored_bytes_shrink_to_those_of_a_refit(container, name):
     X, y = make_rows(120)
     model = on_subset(0.8, name).fit(container(X), y)
     before = model.stored_bytes_
-    assert before >= model.stored_rows_ * (3 * 8 + 8) + len(pickle.dumps(model._model.learner))
+    assert before >= model.stored_rows_ * (3 * 8 + 8) + len(pickle.dumps(model._model.cache["learner"]))
     model.forget(ids=range(60))
     assert model.stored_bytes_ < before
     again = on_subset(0.8, name).fit(container(X[60:]), y[60:], ids=range(60, 120))

@@ -236,8 +236,8 @@ def test_rows_are_overwritten_where_they_stood(name):
     clf = model(name).fit(X, Y, ids=[f"secret-{i:03d}" for i in range(N)])
     clf.predict(X)
     core, ids = clf._model.core, clf.core_ids_
-    rows, handed_out = pieces(core), clf._model._fitted_to
-    fits = clf._model._predictors
+    rows = pieces(core)
+    handed_out, fits = clf._model.cache["predictors"]
     row = core.rows()[1]
     clf.forget(ids=ids[1])
     assert not handed_out.any()

@@ -5,7 +5,8 @@ import pytest
 
 from erasable import ErasableClassifier, learn, verify
 from erasable.errors import ChangedMeanwhileError, ErasableError
-from erasable.models import linear, linear_configuration
+from erasable.models import exact_sums
+from erasable.models.heads import linear as linear_head
 from tests.estimators.cases import classifier, make_rows
 
 N = 240
@@ -47,7 +48,7 @@ def test_an_interrupt_before_the_change_changes_nothing():
 
 
 @pytest.mark.parametrize(
-    ("room", "where"), [(linear_configuration, "sums_by_class"), (linear, "add_rows")], ids=["learning", "forgetting"]
+    ("room", "where"), [(linear_head, "sums_by_class"), (exact_sums, "add_rows")], ids=["learning", "forgetting"]
 )
 def test_an_interrupt_within_the_change_makes_the_model_refuse(room, where, monkeypatch):
     """Half a change is neither state: nothing is answered from it, and fit starts anew."""

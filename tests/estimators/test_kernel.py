@@ -121,7 +121,7 @@ def test_forgotten_rows_leave_the_memory():
     clf = moons().fit(X, Y)
     old = pieces(clf._model.core)
     weights = clf._model.weights()
-    H = clf._model._H
+    H = clf._model.cache["matrix"]
     clf.forget(ids=clf.core_ids_[:1])
     assert [any(piece) for piece in old] == [False] + [True] * (len(old) - 1)
     assert not H.any()

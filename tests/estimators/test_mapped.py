@@ -447,7 +447,7 @@ def test_a_refit_overwrites_what_was_there():
     old = clf._model
     rows = pieces(old.core)
     clf.fit(X[:20], Y[:20])
-    assert not old.H.any()
+    assert not old.sums.H.any()
     assert not any(map(any, rows))
 
 

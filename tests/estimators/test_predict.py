@@ -154,7 +154,7 @@ def test_what_is_handed_out_is_a_copy():
         array[...] = 0
         np.testing.assert_array_equal(getattr(clf, name), kept)
     state = clf._model.snapshot()
-    for array in (state.rows, state.gram, state.class_sums):
+    for array in (state.rows, state.derived["gram"], state.derived["class_sums"]):
         array[...] = 0
     assert clf.state_digest() == before
     assert clf.decision_function(X).tobytes() == scores.tobytes()

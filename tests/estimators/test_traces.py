@@ -75,10 +75,10 @@ def test_rows_are_overwritten_where_they_stood(share):
 def test_sums_and_weights_are_changed_in_place():
     clf = fitted()
     memory = clf._model
-    H, weights, sums = memory.H, memory.weights(), dict(memory.class_sums)
+    H, weights, sums = memory.sums.H, memory.weights(), dict(memory.sums.by_label)
     clf.forget(ids=[key for key, label in zip(IDS, Y, strict=True) if label == 1])
-    assert memory.H is H
-    assert memory.class_sums[0] is sums[0]
+    assert memory.sums.H is H
+    assert memory.sums.by_label[0] is sums[0]
     assert not sums[1].any()  # the class has gone, and so has its sum
     assert not weights.any()
     clf.forget(ids=IDS)
@@ -88,29 +88,29 @@ def test_sums_and_weights_are_changed_in_place():
 
 def test_weighted_sums_are_changed_in_place():
     clf = classifier(threshold=0.01).fit(X, Y, ids=IDS, sample_weight=np.where(np.arange(N) % 3, 1.0, 2.0))
-    weighted = clf._model.weighted
-    H, sums = weighted.H, dict(weighted.class_sums)
+    weighted = clf._model.sums.weighted
+    H, sums = weighted.H, dict(weighted.by_label)
     clf.forget(ids=[key for key, label in zip(IDS, Y, strict=True) if label == 1])
-    assert clf._model.weighted is weighted
+    assert clf._model.sums.weighted is weighted
     assert weighted.H is H
-    assert weighted.class_sums[0] is sums[0]
+    assert weighted.by_label[0] is sums[0]
     assert not sums[1].any()
 
 
 def test_learning_more_leaves_no_older_sums_behind():
     clf = classifier(threshold=0.0).fit(X[:50], Y[:50], ids=IDS[:50], sample_weight=np.full(50, 2.0))
     model = clf._model
-    H, sums, weighted = model.H, dict(model.class_sums), dict(model.weighted.class_sums)
+    H, sums, weighted = model.sums.H, dict(model.sums.by_label), dict(model.sums.weighted.by_label)
     clf.partial_fit(X[50:], Y[50:], ids=IDS[50:])
     assert not H.any()
-    assert all(model.class_sums[label] is total for label, total in sums.items())
-    assert all(model.weighted.class_sums[label] is total for label, total in weighted.items())
+    assert all(model.sums.by_label[label] is total for label, total in sums.items())
+    assert all(model.sums.weighted.by_label[label] is total for label, total in weighted.items())
 
 
 def test_fit_overwrites_what_it_replaces():
     clf = fitted()
     memory = clf._model
-    arrays = [memory.H, memory.weights(), *memory.class_sums.values()]
+    arrays = [memory.sums.H, memory.weights(), *memory.sums.by_label.values()]
     arrays += [np.frombuffer(row.numbers, dtype=np.uint8) for row in memory.core.find(memory.core.ids())]
     assert all(array.any() for array in arrays)
     clf.fit(X[:50], Y[:50])

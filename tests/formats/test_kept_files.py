@@ -18,6 +18,7 @@ from erasable import ModelFile, load, verify
 from erasable.errors import InputError, StateFormatError
 from erasable.models import shards
 from erasable.models.files import KINDS
+from erasable.models.layouts import Layout
 from erasable.operations.inspect import inspect, rows_of
 from erasable.schemas import Category, Date, Number, Ordered, Role, Schema, Text, Time, Vector, YesNo
 from tests.formats.make import (
@@ -205,7 +206,8 @@ def values(files, member):
 
 def test_there_is_a_file_of_every_format_and_of_every_tensor():
     files = kept_files()
-    assert {file.meta["format"] for file in files} == {*KINDS, shards.SHARD}
+    drafts = {Layout.format}  # version 2 is not frozen yet
+    assert {file.meta["format"] for file in files} == {*KINDS, shards.SHARD} - drafts
     for form, order in ORDER.items():
         seen = {name for file in files if file.meta["format"] == form for name in file.tensors}
         assert seen <= {*order}

@@ -58,4 +58,5 @@ def test_formats_are_named_alike():
         "erasable-kernel",
         "erasable-general",
         "erasable-core-set",
+        "erasable-model",
     }

@@ -76,8 +76,8 @@ def test_forgetting_is_training_on_the_surviving_core_rows(problem, core_set, le
     if model.n_core_:
         again = refitted(model, X, y, ids)
         assert again.state_digest() == model.state_digest()
-        assert fingerprint(again._model.learner) == fingerprint(model._model.learner)
-        assert facts(again._model.learner) == facts(model._model.learner)
+        assert fingerprint(again._model.cache["learner"]) == fingerprint(model._model.cache["learner"])
+        assert facts(again._model.cache["learner"]) == facts(model._model.cache["learner"])
         assert (again.predict(X) == model.predict(X)).all()
 
 
@@ -96,7 +96,7 @@ def test_order_and_batches_of_requests_do_not_matter(problem, core_set, data):
     for part in data.draw(splits(len(gone))):
         in_turn.forget(ids=order[part])
     assert in_turn.state_digest() == at_once.state_digest()
-    assert fingerprint(in_turn._model.learner) == fingerprint(at_once._model.learner)
+    assert fingerprint(in_turn._model.cache["learner"]) == fingerprint(at_once._model.cache["learner"])
 
 
 @settings(max_examples=150)

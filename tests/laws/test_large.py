@@ -40,7 +40,7 @@ def test_the_core_is_that_of_the_literal_loop_in_integers(stream, key):
     model = ErasableClassifier(capacity=1.0, kappa=0.5, **order_of(key)).fit(X, y)
     c = model._model.snapshot().configuration
     inverse, rows = GrowingInverse(c.grid.n_columns, c.units), to_grid(X, c.grid).tolist()
-    expected = [i for i in in_turn(range(len(X)), key) if inverse.take_if_above(rows[i], c.threshold)]
+    expected = [i for i in in_turn(range(len(X)), key) if inverse.take_if_above(rows[i], c.selection.threshold)]
     assert 0.1 * len(X) < len(expected) < 0.7 * len(X)
     assert model.core_ids_.tolist() == expected
 
@@ -68,7 +68,7 @@ def test_grid_rows_select_as_raw_rows_do(stream, model):
             0,
             grid=c.grid,
             units=c.units,
-            tau=c.threshold,
+            tau=c.selection.threshold,
             block_rows=block,
             chunk_rows=chunk,
         )

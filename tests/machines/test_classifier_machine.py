@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from erasable import ErasableClassifier, verify
 from erasable.errors import ErasableError, InputError
-from erasable.models.linear_state import LinearState
+from erasable.models.state import State
 from tests.oracle import OracleModel
 from tests.strategies import Batch, Setting, assert_identical, problems, row_weights
 
@@ -186,7 +186,7 @@ class Classifier(RuleBasedStateMachine):
     @rule()
     def check(self):
         assert verify(self.clf).core_rows == len(self.oracle.core)
-        again = LinearState.from_bytes(self.clf._model.snapshot().to_bytes())
+        again = State.from_bytes(self.clf._model.snapshot().to_bytes())
         assert again.verify().digest == self.oracle.digest()
 
     # -- refusals: an error, and not a bit moves ---------------------------------------------------------------------

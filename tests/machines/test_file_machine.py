@@ -19,7 +19,7 @@ from erasable.audit.scan import scan
 from erasable.cli.app import run
 from erasable.errors import ErasableError
 from erasable.models import shards
-from erasable.models.linear_state import LinearState
+from erasable.models.state import State
 from erasable.operations.requests import Request
 from erasable.store import side_files
 from tests.machines.mortal import Killed, killed_at
@@ -64,7 +64,7 @@ def files_of(rows: list[Row]) -> dict[str, bytes]:
         files = shards.files_of(plain(rows)._model.snapshot())
     else:
         c = plain([Row(0)])._model.configuration
-        files = shards.files_of(LinearState.learnt(c, (), (), (), np.empty((0, D + 1), dtype=np.int16))[0])
+        files = shards.files_of(State.learnt(c, (), (), (), np.empty((0, D + 1), dtype=np.int16))[0])
     return {"": b"".join(files.head), **{name: b"".join(pieces) for name, pieces in files.parts.items()}}
 
 
@@ -94,7 +94,8 @@ class ModelFileMachine(RuleBasedStateMachine):
         again = [n for n in sorted(self.gone) if n not in held]
         rows = []
         self.calls += 1
-        for _ in range(data.draw(st.integers(1, 7))):
+        fewest = 2 if self.rows is None else 1  # a new model needs two classes, and neighbours are of two
+        for _ in range(data.draw(st.integers(fewest, 7))):
             if again and data.draw(st.booleans()):
                 rows.append(Row(again.pop(0), self.calls))
             else:
@@ -203,6 +204,12 @@ class ModelFileMachine(RuleBasedStateMachine):
         assert options, "neither the file from before nor that from after"
         if options[0] is not None:
             self.now_holds(options[0])
+
+    @precondition(lambda self: self.rows is None)
+    @rule()
+    def refuse_a_new_model_of_one_class(self):
+        assert run(self.learning([Row(self.next)])[0]) == 2
+        assert not self.path.exists()
 
     @precondition(lambda self: self.rows)
     @rule()

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from erasable import ErasableRegressor, verify
 from erasable.errors import ErasableError, InputError
-from erasable.models.regression_state import RegressionState
+from erasable.models.state import State
 from tests.regression_oracle import RegressionOracle
 from tests.regressions import Regression, regressions
 from tests.strategies import Batch, assert_identical, row_weights
@@ -88,7 +88,7 @@ class Regressor(RuleBasedStateMachine):
     @rule()
     def check(self):
         assert verify(self.reg).core_rows == len(self.oracle.core)
-        again = RegressionState.from_bytes(self.reg._model.snapshot().to_bytes())
+        again = State.from_bytes(self.reg._model.snapshot().to_bytes())
         assert again.verify().digest == self.oracle.digest()
 
     @precondition(lambda self: self.fitted())

@@ -29,9 +29,11 @@ from erasable.errors import (
 )
 from erasable.features import RandomFourierFeatures
 from erasable.models import shards
-from erasable.models.linear_configuration import LinearConfiguration
-from erasable.models.linear_state import LinearState
+from erasable.models.configuration import Configuration
+from erasable.models.heads import KernelRidge, Logistic, Regression, Squared
 from erasable.models.order import in_sample
+from erasable.models.selections import Leverage
+from erasable.models.state import State
 from erasable.models.weighting import check_row_weights
 from erasable.research.baselines import RetrainedRidge
 from erasable.tables import Table
@@ -46,13 +48,14 @@ RARE = (X[:, 0] + 0.8 * RNG.standard_normal(N) > 1.6).astype(int)
 THREE = np.digitize(X[:, 0] + 0.5 * RNG.standard_normal(N), [-0.5, 1.2])
 IDS = [f"id {i}" for i in range(N)]
 WEIGHTS = RNG.choice([0.25, 1.0, 2.5, 16.0], N)
+GRID = Grid(2, 15, True)
 
 
 def stored(clf):
     """Scores of the core rows, their labels and weights."""
     state = clf._model.snapshot()
     rows = state.rows if isinstance(state.rows, np.ndarray) else dense_rows(state.rows, state.configuration.grid)
-    scores = rows @ state.weights.astype(np.float64).T * 2.0**-state.configuration.grid.bits
+    scores = rows @ state.derived["weights"].astype(np.float64).T * 2.0**-state.configuration.grid.bits
     weights = np.full(len(rows), 16) if state.row_weights is None else state.row_weights
     return scores, np.array(state.labels), weights / 16
 
@@ -74,7 +77,7 @@ def test_logistic_weights_are_those_of_scikit_learn_on_the_core_rows(y, class_we
     for k, c in enumerate(clf.classes_ if len(clf.classes_) > 2 else clf.classes_[-1:]):
         right = LogisticRegression(C=4.0, fit_intercept=False, solver="newton-cholesky", tol=1e-12)
         right.fit(G, labels == c, sample_weight=counts)
-        np.testing.assert_allclose(state.weights[k], right.coef_[0], rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(state.derived["weights"][k], right.coef_[0], rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("y", [RARE, THREE], ids=["two", "three"])
@@ -187,7 +190,7 @@ def test_squared_weights_are_those_of_weighted_ridge(y):
         right = Ridge(alpha=0.5, fit_intercept=False, solver="cholesky")
         target = np.where(np.array(state.labels) == c, 1.0, -1.0)
         right.fit(state.rows * 2.0**-15, target, sample_weight=state.row_weights / 16)
-        np.testing.assert_allclose(state.weights[k], right.coef_, rtol=1e-5, atol=1e-7)
+        np.testing.assert_allclose(state.derived["weights"][k], right.coef_, rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
@@ -221,11 +224,11 @@ def test_selection_does_not_look_at_weights_but_for_zero():
 def test_when_the_last_uneven_row_leaves_nothing_of_weights_is_left():
     uneven = np.where(np.arange(N) < 20, 3.0, 1.0)
     clf = ErasableClassifier(threshold=0.0).fit(X, THREE, sample_weight=uneven)
-    assert clf._model.weighted is not None
+    assert clf._model.sums.weighted is not None
     before = clf.stored_bytes_
     clf.forget(ids=range(20))
     plain = ErasableClassifier(threshold=0.0).fit(X[20:], THREE[20:], ids=range(20, N))
-    assert clf._model.weighted is None
+    assert clf._model.sums.weighted is None
     assert clf.state_digest() == plain.state_digest()
     assert clf.stored_bytes_ == plain.stored_bytes_ < before
 
@@ -268,7 +271,7 @@ def test_weights_are_routed_by_scikit_learn():
         fitted = steps.fit(X, RARE, sample_weight=WEIGHTS)[-1]
         assert fitted._model.snapshot().row_weights is not None
         cross_validate(clf, X, RARE, params={"sample_weight": WEIGHTS}, error_score="raise")
-    assert RetrainedRidge().fit(X, RARE, sample_weight=WEIGHTS)._model.weighted is not None
+    assert RetrainedRidge().fit(X, RARE, sample_weight=WEIGHTS)._model.sums.weighted is not None
 
 
 # -- weights of classes ------------------------------------------------------------------------------------------
@@ -365,7 +368,7 @@ def test_labels_of_class_weights_are_labels_of_the_model():
     with pytest.raises(ConfigurationError, match="not among the 2 fixed classes"):
         ErasableClassifier(threshold=0.02, class_weight={7: 2.0}, classes=[0, 1]).fit(X, RARE)
     clf = ErasableClassifier(threshold=0.02, class_weight={np.int64(7): 2.0, np.int8(0): 0.1}).fit(X, RARE)
-    assert clf._model.configuration.class_weight == ((0, float(np.float32(0.1))), (7, 2.0))  # 7 may come later
+    assert clf._model.configuration.head.class_weight == ((0, float(np.float32(0.1))), (7, 2.0))  # 7 may come later
 
 
 # -- samples -----------------------------------------------------------------------------------------------------
@@ -494,23 +497,24 @@ def test_losses_that_are_none_are_refused(parameters, said):
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"loss": "hinge"},
-        {"loss": "logistic"},
-        {"alpha_units": 4},
-        {"loss": "logistic", "alpha_units": 0},
-        {"threshold": math.inf},
-        {"sample_rate": 0.5},
-        {"sample_key": 3},
-        {"sample_rate": 1.5, "sample_key": 3},
-        {"sample_rate": 0.5, "sample_key": 3, "order_key": 4},
-        {"class_weight": ((1, 1.0), (0, 1.0))},
-        {"class_weight": ((0, 0.1),)},
-        {"class_weight": "other"},
+        lambda: Logistic(0),
+        lambda: Leverage(GRID, 4, math.inf),
+        lambda: Leverage(GRID, 0, 0.5),
+        lambda: Leverage(GRID, 4, -0.0),
+        lambda: Leverage(GRID, 4, 0.5, sample_rate=0.5),
+        lambda: Leverage(GRID, 4, 0.5, sample_key=3),
+        lambda: Leverage(GRID, 4, 0.5, sample_rate=1.5, sample_key=3),
+        lambda: Configuration(Leverage(GRID, 4, 0.5, 0.5, 3), Squared(), order_key=4),
+        lambda: Configuration(Leverage(GRID, 4, 0.5), Squared(((1, 1.0), (0, 1.0)))),
+        lambda: Configuration(Leverage(GRID, 4, 0.5), Squared(((0, 0.1),))),
+        lambda: Configuration(Leverage(GRID, 4, 0.5), Squared("other")),
+        lambda: Configuration(Leverage(GRID, 4, 0.5), Regression(((0.0, 1.0),)), classes=(0, 1)),
+        lambda: Configuration(Leverage(GRID, 4, 0.5), KernelRidge()),
     ],
 )
 def test_configurations_that_no_estimator_has_are_refused(wrong):
     with pytest.raises(ConfigurationError):
-        LinearConfiguration(**{"grid": Grid(2, 15, True), "units": 4, "threshold": 0.5, **wrong})
+        wrong()
 
 
 # -- files that were altered ---------------------------------------------------------------------------------------
@@ -537,7 +541,7 @@ LOGISTIC = {"loss": "logistic", "alpha": 0.5, "class_weight": "balanced"}
 def test_verify_sees_another_configuration(parameters, change, said):
     data = altered(bytes_of(**parameters), lambda header, meta: meta.update(change))
     with pytest.raises(VerificationError, match=said):
-        LinearState.from_bytes(data).verify()
+        State.from_bytes(data).verify()
 
 
 @pytest.mark.parametrize(
@@ -557,11 +561,11 @@ def test_verify_sees_another_configuration(parameters, change, said):
 def test_headers_that_say_what_cannot_be_are_refused(change):
     data = altered(bytes_of(**LOGISTIC), lambda header, meta: meta.update(change))
     with pytest.raises(StateFormatError):
-        LinearState.from_bytes(data)
+        State.from_bytes(data)
 
 
 def state_of(**parameters):
-    return LinearState.from_bytes(bytes_of(**parameters))
+    return State.from_bytes(bytes_of(**parameters))
 
 
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
@@ -580,12 +584,13 @@ def test_verify_sees_another_weight_of_a_row(loss):
 )
 def test_verify_sees_another_weighted_sum(name, said):
     state = state_of()
-    other = getattr(state, name).copy()
+    plain = {key: array for key, array in state.derived.items() if not key.startswith("weighted")}
+    other = state.derived[name].copy()
     other.flat[1] += 1
     with pytest.raises(VerificationError, match=said):
-        dataclasses.replace(state, **{name: other}).verify()
+        dataclasses.replace(state, derived=state.derived | {name: other}).verify()
     with pytest.raises(VerificationError, match="the weighted A: not stored"):
-        dataclasses.replace(state, weighted_gram=None, weighted_class_sums=None).verify()
+        dataclasses.replace(state, derived=plain).verify()
     with pytest.raises(VerificationError, match="the weighted A: stored"):
         dataclasses.replace(state, row_weights=None).verify()
 
@@ -595,7 +600,7 @@ def test_weights_of_rows_that_no_file_has_are_refused(weights):
     clf = ErasableClassifier(threshold=0.0, loss="logistic").fit(np.eye(3), [0, 1, 0], sample_weight=[2.0, 1.0, 1.0])
     state = dataclasses.replace(clf._model.snapshot(), row_weights=np.array(weights, dtype=np.int16))
     with pytest.raises(StateFormatError):
-        LinearState.from_bytes(state.to_bytes())
+        State.from_bytes(state.to_bytes())
 
 
 def test_weights_of_rows_in_shards(monkeypatch, tmp_path):

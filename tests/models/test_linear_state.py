@@ -20,8 +20,11 @@ from erasable import ErasableClassifier
 from erasable.core.grid import Grid
 from erasable.core.sums import symmetric
 from erasable.errors import StateFormatError, VerificationError
-from erasable.models.linear_configuration import LinearConfiguration
-from erasable.models.linear_state import LinearState, gram_of
+from erasable.models.configuration import Configuration
+from erasable.models.exact_sums import ExactSums
+from erasable.models.heads import Squared
+from erasable.models.selections import Leverage
+from erasable.models.state import State
 from tests.formats.tampering import opened, rebuilt, tensors
 from tests.oracle import gram_matrix
 from tests.strategies import Batch, Setting, problems, whole_rows
@@ -110,17 +113,21 @@ def test_a_second_writer_gives_the_same_bytes(pair):
 def test_reading_undoes_writing(pair):
     state, _ = pair
     data = state.to_bytes()
-    again = LinearState.from_bytes(data)
+    again = State.from_bytes(data)
     assert again.to_bytes() == data
     assert again == state
     assert hash(again) == hash(state)
-    for field in dataclasses.fields(LinearState):
+    for field in dataclasses.fields(State):
         a, b = (whole_rows(s) if field.name == "rows" else getattr(s, field.name) for s in (again, state))
         if isinstance(a, np.ndarray):
             assert a.dtype == b.dtype
             assert a.dtype.isnative
             assert a.shape == b.shape
             assert a.tobytes() == b.tobytes()
+        elif field.name == "derived":
+            assert list(a) == list(b)
+            assert all(a[name].dtype == b[name].dtype for name in a)
+            assert all(a[name].dtype.isnative and a[name].tobytes() == b[name].tobytes() for name in a)
         else:
             assert a == b
             assert type(a) is type(b)
@@ -133,7 +140,7 @@ def test_reading_undoes_writing(pair):
 def test_reading_undoes_writing_for_any_state(problem):
     state = state_of(problem)
     data = state.to_bytes()
-    again = LinearState.from_bytes(data)
+    again = State.from_bytes(data)
     assert again.to_bytes() == data
     assert (again.ids, again.subjects, again.labels) == (state.ids, state.subjects, state.labels)
     assert again.verify().digest == hashlib.sha256(data).hexdigest()
@@ -147,9 +154,11 @@ def test_a_state_does_not_depend_on_the_memory_of_its_arrays(pair):
     other = dataclasses.replace(
         state,
         rows=wide[:, ::2],
-        gram=state.gram.astype(">i8"),
-        class_sums=np.asfortranarray(state.class_sums),
-        weights=np.asfortranarray(state.weights),
+        derived={
+            "gram": state.derived["gram"].astype(">i8"),
+            "class_sums": np.asfortranarray(state.derived["class_sums"]),
+            "weights": np.asfortranarray(state.derived["weights"]),
+        },
     )
     assert other.to_bytes() == state.to_bytes()
 
@@ -205,21 +214,21 @@ def test_the_bytes_hold_no_more_than_the_state():
 # -- damage ------------------------------------------------------------------------------------------------------
 
 
-def free(before: LinearState, after: LinearState) -> bool:
+def free(before: State, after: State) -> bool:
     """Whether the two differ in nothing but what only the caller can know: names and configuration."""
     codes = [[s.classes.index(v) for v in s.labels] for s in (before, after)]
     return (
         codes[0] == codes[1]
         and whole_rows(before).tobytes() == whole_rows(after).tobytes()
-        and before.gram.tobytes() == after.gram.tobytes()
-        and before.class_sums.tobytes() == after.class_sums.tobytes()
-        and before.weights.tobytes() == after.weights.tobytes()
+        and before.derived["gram"].tobytes() == after.derived["gram"].tobytes()
+        and before.derived["class_sums"].tobytes() == after.derived["class_sums"].tobytes()
+        and before.derived["weights"].tobytes() == after.derived["weights"].tobytes()
     )
 
 
-def outcome(data: bytes, original: LinearState) -> str:
+def outcome(data: bytes, original: State) -> str:
     try:
-        state = LinearState.from_bytes(data)
+        state = State.from_bytes(data)
     except StateFormatError:
         return "not a state"
     assert state.to_bytes() == data
@@ -268,7 +277,7 @@ def test_every_altered_byte_is_refused(name):
             altered = bytearray(data)
             altered[position] ^= flip
             with pytest.raises(StateFormatError):
-                LinearState.from_bytes(altered)
+                State.from_bytes(altered)
 
 
 @pytest.mark.parametrize("name", ["int ids", "sparse", "str ids, bytes subjects", "subjects on some rows", "empty"])
@@ -301,22 +310,22 @@ def test_every_truncation_is_refused(pair):
     data = pair[0].to_bytes()
     for length in range(len(data)):
         with pytest.raises(StateFormatError):
-            LinearState.from_bytes(data[:length])
+            State.from_bytes(data[:length])
 
 
 def test_anything_appended_is_refused(pair):
     data = pair[0].to_bytes()
     for extra in (b"\0", b" ", data, b"\n" * 8):
         with pytest.raises(StateFormatError):
-            LinearState.from_bytes(data + extra)
+            State.from_bytes(data + extra)
 
 
 @given(st.binary(max_size=200))
 def test_other_bytes_are_refused(data):
     with pytest.raises(StateFormatError):
-        LinearState.from_bytes(data)
+        State.from_bytes(data)
     with pytest.raises(StateFormatError):
-        LinearState.from_bytes(struct.pack("<Q", len(data)) + data)
+        State.from_bytes(struct.pack("<Q", len(data)) + data)
 
 
 def rewritten(data: bytes, change) -> bytes:
@@ -391,9 +400,9 @@ def test_a_nonsensical_configuration_is_refused_or_does_not_verify(field):
             if altered != data:
                 outcome(altered, state)
         with pytest.raises(StateFormatError):
-            LinearState.from_bytes(rewritten(data, lambda header, meta: meta.pop(field)))
+            State.from_bytes(rewritten(data, lambda header, meta: meta.pop(field)))
         with pytest.raises(StateFormatError):
-            LinearState.from_bytes(rewritten(data, lambda header, meta: meta.update(extra=1)))
+            State.from_bytes(rewritten(data, lambda header, meta: meta.update(extra=1)))
 
 
 @pytest.mark.parametrize("key", ["dtype", "shape", "data_offsets"])
@@ -407,10 +416,10 @@ def test_a_nonsensical_header_is_refused(key):
         altered = rewritten(data, lambda header, meta, n=name, v=value: header[n].update({key: v}))
         if altered != data:
             with pytest.raises(StateFormatError):
-                LinearState.from_bytes(altered)
+                State.from_bytes(altered)
     for name in names:
         with pytest.raises(StateFormatError):
-            LinearState.from_bytes(rewritten(data, lambda header, meta, n=name: header.pop(n)))
+            State.from_bytes(rewritten(data, lambda header, meta, n=name: header.pop(n)))
 
 
 def test_other_orders_and_spellings_of_the_same_state_are_refused():
@@ -428,16 +437,16 @@ def test_other_orders_and_spellings_of_the_same_state_are_refused():
 
     for change in (reorder, unescaped, padded):
         with pytest.raises(StateFormatError):
-            LinearState.from_bytes(rewritten(data, change))
+            State.from_bytes(rewritten(data, change))
     (length,) = struct.unpack("<Q", data[:8])
     with pytest.raises(StateFormatError):  # more padding than needed
-        LinearState.from_bytes(struct.pack("<Q", length + 8) + data[8 : 8 + length] + b" " * 8 + data[8 + length :])
+        State.from_bytes(struct.pack("<Q", length + 8) + data[8 : 8 + length] + b" " * 8 + data[8 + length :])
 
 
 def in_the_other_layout(data):
     """The file of a linear state with its rows written the way that the rule does not name."""
     parts, meta = tensors(data), opened(data)[1]
-    state, letter = LinearState.from_bytes(data), "<i2" if meta["bits"] <= 15 else "<i4"
+    state, letter = State.from_bytes(data), "<i2" if meta["bits"] <= 15 else "<i4"
     rows, kind = whole_rows(state), "I16" if meta["bits"] <= 15 else "I32"
     features = rows[:, : meta["n_features"]]
     if sp.issparse(state.rows):
@@ -461,7 +470,7 @@ def test_rows_in_the_other_layout_are_refused(name):
     other = in_the_other_layout(data)
     assert set(tensors(other)) != set(tensors(data))
     with pytest.raises(StateFormatError, match="not in canonical form"):
-        LinearState.from_bytes(other)
+        State.from_bytes(other)
 
 
 @pytest.mark.parametrize("name", ["sparse", "sparse, 20 bits"])
@@ -469,7 +478,7 @@ def test_rows_in_both_layouts_are_refused(name):
     data = STATES[name]()[0].to_bytes()
     meta, dense = opened(data)[1], tensors(in_the_other_layout(data))["rows"]
     with pytest.raises(StateFormatError):
-        LinearState.from_bytes(rebuilt(meta, {**tensors(data), "rows": dense}))
+        State.from_bytes(rebuilt(meta, {**tensors(data), "rows": dense}))
 
 
 @pytest.mark.parametrize("bits", [15, 20])
@@ -485,12 +494,12 @@ def test_a_sparse_row_outside_of_the_grid_is_found(bits):
 def test_a_newer_version_is_named():
     data = small()[0].to_bytes()
     with pytest.raises(StateFormatError, match="version 2"):
-        LinearState.from_bytes(rewritten(data, lambda header, meta: meta.update(version=2)))
+        State.from_bytes(rewritten(data, lambda header, meta: meta.update(version=2)))
 
 
 @pytest.mark.parametrize("classes", [["1", "0"], ["1", "1"], []])
 def test_fixed_classes_that_are_not_sorted_and_distinct_are_refused(classes):
-    """``LinearConfiguration.classes`` is sorted: another order would be a second form of the same configuration."""
+    """``Configuration.classes`` is sorted: another order would be a second form of the same configuration."""
     clf = ErasableClassifier(threshold=0.1, classes=[0, 1]).fit([[1.0], [-1.0]], [0, 1])
     clf.forget(ids=[0, 1])
     data = clf._model.snapshot().to_bytes()
@@ -502,7 +511,7 @@ def test_fixed_classes_that_are_not_sorted_and_distinct_are_refused(classes):
             meta["class_kind"] = None
 
     with pytest.raises(StateFormatError):
-        LinearState.from_bytes(rewritten(data, change))
+        State.from_bytes(rewritten(data, change))
 
 
 @pytest.mark.parametrize(
@@ -511,7 +520,23 @@ def test_fixed_classes_that_are_not_sorted_and_distinct_are_refused(classes):
 def test_a_configuration_no_caller_could_have_fixed_is_refused(change):
     data = empty()[0].to_bytes()
     with pytest.raises(StateFormatError):
-        LinearState.from_bytes(rewritten(data, lambda header, meta: meta.update(change)))
+        State.from_bytes(rewritten(data, lambda header, meta: meta.update(change)))
+
+
+def test_tensors_in_another_order_or_of_another_type_are_refused():
+    """One state has one form in bytes."""
+    data = small()[0].to_bytes()
+    parts, meta = tensors(data), opened(data)[1]
+    swapped = {"class_sums": parts["class_sums"], "gram": parts["gram"], **parts}
+    kind, shape, raw = parts["weights"]
+    wide = {"weights": ("I64", shape, np.frombuffer(raw, "<f4").astype("<i8").tobytes())} | {
+        name: part for name, part in parts.items() if name != "weights"
+    }
+    for changed in (swapped, wide):
+        with pytest.raises(StateFormatError):
+            State.from_bytes(rebuilt(meta, changed))
+    assert kind == "F32"
+    assert State.from_bytes(rebuilt(meta, parts)).to_bytes() == data
 
 
 # -- records -----------------------------------------------------------------------------------------------------
@@ -520,16 +545,18 @@ def test_a_configuration_no_caller_could_have_fixed_is_refused(change):
 @given(problems(max_rows=10))
 def test_relearning_a_states_own_rows_gives_the_state(problem):
     state = state_of(problem)
-    again, selection = LinearState.learnt(state.configuration, state.ids, state.subjects, state.labels, state.rows)
+    again, positions = State.learnt(state.configuration, state.ids, state.subjects, state.labels, state.rows)
     assert again.to_bytes() == state.to_bytes()
-    assert selection.index.tolist() == list(range(len(state.ids)))
+    assert positions.tolist() == list(range(len(state.ids)))
 
 
 @given(problems(max_rows=10))
 def test_the_gram_matrix_is_handed_back_with_lambda_on_it(problem):
     state = state_of(problem)
     c = state.configuration
-    assert symmetric(gram_of(state)).tolist() == gram_matrix(whole_rows(state).tolist(), c.units, c.grid.n_columns)
+    assert symmetric(ExactSums.read(c, state.labels, state.derived).H).tolist() == gram_matrix(
+        whole_rows(state).tolist(), c.units, c.grid.n_columns
+    )
 
 
 def test_a_snapshot_stays_what_it_was_when_the_model_forgets():
@@ -544,28 +571,28 @@ def test_a_snapshot_stays_what_it_was_when_the_model_forgets():
 
 def test_repr_shows_counts_only():
     state, _ = small("str", "str")
-    assert repr(state) == "LinearState(6 core rows)"
+    assert repr(state) == "State(6 core rows)"
 
 
 def test_states_with_different_configurations_differ():
     grid = Grid(2, 15, True)
     states = []
     for c in (
-        LinearConfiguration(grid, 2**30, 0.5),
-        LinearConfiguration(grid, 2**30 + 1, 0.5),
-        LinearConfiguration(grid, 2**30, math.nextafter(0.5, 1.0)),
-        LinearConfiguration(Grid(2, 15, False), 2**30, 0.5),
-        LinearConfiguration(Grid(3, 15, False), 2**30, 0.5),
-        LinearConfiguration(Grid(2, 14, True), 2**30, 0.5),
-        LinearConfiguration(Grid(2, 15, True, None), 2**30, 0.5),
-        LinearConfiguration(Grid(2, 15, True, 1.0), 2**30, 0.5),
-        LinearConfiguration(Grid(2, 15, True, (1.0, 1.0)), 2**30, 0.5),
-        LinearConfiguration(grid, 2**30, 0.5, (0, 1)),
-        LinearConfiguration(grid, 2**30, 0.5, ("0", "1")),
-        LinearConfiguration(grid, 2**30, 0.5, (False, True)),
-        LinearConfiguration(grid, 2**30, 0.5, (0.0, 1.0)),
-        LinearConfiguration(grid, 2**30, 0.5, (0, 1, 2)),
+        Configuration(Leverage(grid, 2**30, 0.5), Squared()),
+        Configuration(Leverage(grid, 2**30 + 1, 0.5), Squared()),
+        Configuration(Leverage(grid, 2**30, math.nextafter(0.5, 1.0)), Squared()),
+        Configuration(Leverage(Grid(2, 15, False), 2**30, 0.5), Squared()),
+        Configuration(Leverage(Grid(3, 15, False), 2**30, 0.5), Squared()),
+        Configuration(Leverage(Grid(2, 14, True), 2**30, 0.5), Squared()),
+        Configuration(Leverage(Grid(2, 15, True, None), 2**30, 0.5), Squared()),
+        Configuration(Leverage(Grid(2, 15, True, 1.0), 2**30, 0.5), Squared()),
+        Configuration(Leverage(Grid(2, 15, True, (1.0, 1.0)), 2**30, 0.5), Squared()),
+        Configuration(Leverage(grid, 2**30, 0.5), Squared(), (0, 1)),
+        Configuration(Leverage(grid, 2**30, 0.5), Squared(), ("0", "1")),
+        Configuration(Leverage(grid, 2**30, 0.5), Squared(), (False, True)),
+        Configuration(Leverage(grid, 2**30, 0.5), Squared(), (0.0, 1.0)),
+        Configuration(Leverage(grid, 2**30, 0.5), Squared(), (0, 1, 2)),
     ):
-        states.append(LinearState.learnt(c, (), (), (), np.empty((0, c.grid.n_columns), dtype=c.grid.dtype))[0])
+        states.append(State.learnt(c, (), (), (), np.empty((0, c.grid.n_columns), dtype=c.grid.dtype))[0])
     assert len({s.digest for s in states}) == len(states)
     assert len(set(states)) == len(states)

@@ -25,17 +25,16 @@ from erasable.errors import (
     VerificationError,
 )
 from erasable.features import RandomFourierFeatures
-from erasable.models import kernel as kernel_room
-from erasable.models import linear as linear_room
-from erasable.models.general import GeneralModel
-from erasable.models.general_state import GeneralConfiguration, GeneralState
-from erasable.models.kernel import KernelModel
-from erasable.models.kernel_state import KernelConfiguration, KernelState
-from erasable.models.linear import LinearModel, describe_map
-from erasable.models.linear_configuration import LinearConfiguration
-from erasable.models.linear_state import LinearState
+from erasable.models.configuration import Configuration
+from erasable.models.feature_maps import describe_map
+from erasable.models.heads import FunctionClassFit, KernelRidge, Squared
+from erasable.models.heads import kernel as kernel_head
+from erasable.models.heads import squared as squared_head
+from erasable.models.heads.linear import LinearHead
 from erasable.models.model import Model
 from erasable.models.rows import CoreRows
+from erasable.models.selections import FunctionClassSelection, KernelDisagreement, Leverage
+from erasable.models.state import State
 
 N, D = 90, 3
 RNG = np.random.default_rng(0)
@@ -46,51 +45,43 @@ OWNERS = [f"owner {i % 7}" for i in range(N)]
 FOURIER = RandomFourierFeatures(6, gamma=0.5)
 
 
-def linear(classes: Any = None) -> LinearModel:
-    return LinearModel(LinearConfiguration(Grid(D, 15, True), 2**30, 0.05, classes))
+def linear(classes: Any = None) -> Model:
+    return Model(Configuration(Leverage(Grid(D, 15, True), 2**30, 0.05), Squared(), classes))
 
 
-def mapped(classes: Any = None) -> LinearModel:
-    grid = Grid(FOURIER.n_features_out, 15, True)
-    configuration = LinearConfiguration(grid, 2**30, 0.05, classes, None, describe_map(FOURIER, D))
-    return LinearModel(configuration, FOURIER)
+def mapped(classes: Any = None) -> Model:
+    selection = Leverage(Grid(FOURIER.n_features_out, 15, True), 2**30, 0.05)
+    return Model(Configuration(selection, Squared(), classes, None, describe_map(FOURIER, D)), FOURIER)
 
 
-def kernel(classes: Any = None) -> KernelModel:
-    points = Points(D, 8, None)
-    return KernelModel(KernelConfiguration(points, Kernel("rbf", 1.0, 1.5, 3, 1.0), 2**27, 0.3, classes))
+def kernel(classes: Any = None) -> Model:
+    selection = KernelDisagreement(Points(D, 8, None), Kernel("rbf", 1.0, 1.5, 3, 1.0), 2**27, 0.3)
+    return Model(Configuration(selection, KernelRidge(), classes))
 
 
-def general(classes: Any = None, function_class: Any = None) -> GeneralModel:
+def general(classes: Any = None, function_class: Any = None) -> Model:
     function_class = LinearBall() if function_class is None else function_class
-    return GeneralModel(GeneralConfiguration(function_class, SinglePass(function_class, 0.06), D, classes))
+    selection = FunctionClassSelection(function_class, SinglePass(function_class, 0.06), D)
+    return Model(Configuration(selection, FunctionClassFit(), classes))
 
 
-KINDS = {
-    "linear": (linear, LinearState, ()),
-    "mapped": (mapped, LinearState, ()),
-    "kernel": (kernel, KernelState, ()),
-    "general": (general, GeneralState, "configuration"),
-}
+KINDS = {"linear": linear, "mapped": mapped, "kernel": kernel, "general": general}
 every = pytest.mark.parametrize("kind", KINDS)
 
 
 def learnt(kind: str, index: Any = None, classes: Any = None) -> Model:
     index = np.arange(N) if index is None else np.asarray(index, dtype=int)
-    model = KINDS[kind][0](classes)
+    model = KINDS[kind](classes)
     model.learn(X[index], LABELS[index], [IDS[i] for i in index], [OWNERS[i] for i in index])
     return model
 
 
-def parsed(kind: str, model: Model, data: Any) -> Any:
-    _, state, needs = KINDS[kind]
-    return state.from_bytes(data, model.configuration) if needs else state.from_bytes(data)
+def parsed(kind: str, model: Model, data: Any) -> State:
+    return State.from_bytes(data, model.configuration if kind == "general" else None)
 
 
-def restored(model: Model, state: Any) -> Any:
-    return (
-        type(model).restore(state, model.feature_map) if isinstance(model, LinearModel) else type(model).restore(state)
-    )
+def restored(model: Model, state: State) -> Model:
+    return Model.restore(state, model.feature_map)
 
 
 def positions(model: Model) -> list[int]:
@@ -102,7 +93,7 @@ def positions(model: Model) -> list[int]:
 
 def test_no_model_needs_scikit_learn():
     code = (
-        "import sys; import erasable.models.files, erasable.models.general, erasable.models.parameters\n"
+        "import sys; import erasable.models.files, erasable.models.heads, erasable.models.parameters\n"
         "found = sorted(name for name in sys.modules if name.split('.')[0] in ('sklearn', 'pandas', 'pyarrow'))\n"
         "assert not found, found[:5]"
     )
@@ -152,16 +143,16 @@ def test_a_state_is_frozen_hashed_once_and_shows_counts(kind, monkeypatch):
     assert state.digest == state.digest
     assert state.pieces is state.pieces
     model.forget(ids=model.core.ids()[::2])
-    model.weights() if hasattr(model, "weights") else model.predict(X)
+    model.predict(X)
     assert state.to_bytes() == before
-    assert repr(state) == f"{type(state).__name__}({len(state.ids)} core rows)"
+    assert repr(state) == f"State({len(state.ids)} core rows)"
     assert {state: 1}[parsed(kind, model, before)] == 1
 
 
 @every
 def test_containers_make_no_difference(kind):
     model = learnt(kind)
-    other = KINDS[kind][0]()
+    other = KINDS[kind]()
     other.learn(sp.csr_array(X), LABELS, IDS, OWNERS)
     assert other.snapshot() == model.snapshot()
     # Entries that are not listed are not added, so sums of sparse rows may round otherwise.
@@ -245,9 +236,9 @@ def test_a_change_while_the_state_is_read_is_noticed(kind, monkeypatch):
 @pytest.mark.parametrize(
     ("kind", "room", "solving"),
     [
-        ("linear", linear_room, "squared_weights"),
-        ("mapped", linear_room, "squared_weights"),
-        ("kernel", kernel_room, "kernel_weights"),
+        ("linear", squared_head, "solve_weights"),
+        ("mapped", squared_head, "solve_weights"),
+        ("kernel", kernel_head, "solve_weights"),
         ("general", LinearBall, "fit"),
     ],
 )
@@ -274,26 +265,27 @@ def test_what_was_derived_while_rows_left_is_not_kept(kind, room, solving, monke
 @pytest.mark.parametrize(
     ("kind", "cache"),
     [
-        ("linear", "_weights"),
-        ("linear", "_functions"),
-        ("mapped", "_weights"),
-        ("kernel", "_weights"),
-        ("general", "_predictors"),
+        ("linear", "weights"),
+        ("linear", "functions"),
+        ("mapped", "weights"),
+        ("kernel", "matrix"),
+        ("kernel", "weights"),
+        ("general", "predictors"),
     ],
 )
-def test_nor_is_what_is_put_at_hand_after_rows_left(kind, cache):
+def test_a_cache_that_is_filled_after_rows_left_is_dropped(kind, cache):
     model, once = learnt(kind), iter([True])
+    real = model._keep
 
-    class Meddled(type(model)):
-        def __setattr__(self, name: str, value: Any) -> None:
-            if name == cache and value is not None and next(once, False):
-                self.forget(ids=self.core.ids()[:10])
-            super().__setattr__(name, value)
+    def meddle(name: str, value: Any) -> None:
+        if name == cache and value is not None and next(once, False):
+            model.forget(ids=model.core.ids()[:10])
+        real(name, value)
 
-    model.__class__ = Meddled
+    model._keep = meddle
     with pytest.raises(ChangedMeanwhileError, match="read it again"):
         model.predict(X)
-    assert getattr(model, cache) is None
+    assert cache not in model.cache
     again = learnt(kind, positions(model))
     np.testing.assert_array_equal(model.decision(X), again.decision(X))
     assert model.verify().digest == again.snapshot().digest
@@ -305,7 +297,7 @@ def test_a_model_is_not_read_while_a_change_is_written(kind, monkeypatch):
 
     def meddle(self: Any, *given: Any) -> None:
         with pytest.raises(ChangedMeanwhileError, match="read it again"):
-            model.scores(X)
+            model.configuration.head.scores(model, X)
         seen.append(model)
         real(self, *given)
 
@@ -321,15 +313,40 @@ def test_a_model_is_not_read_while_a_change_is_written(kind, monkeypatch):
 def test_a_score_is_of_one_moment(kind, monkeypatch):
     """Whatever leaves while a row is scored: coefficients and constants are those of the same rows."""
     model = learnt(kind)
-    before, real = model.decision(X), LinearModel.intercepts
+    before, real = model.decision(X), LinearHead.functions
 
-    def meddle(self: Any) -> Any:
-        self.forget(ids=self.core.ids()[:10])
-        return real(self)
+    def meddle(self: Any, model: Model) -> Any:
+        found = real(self, model)
+        model.forget(ids=model.core.ids()[:10])
+        return found
 
-    monkeypatch.setattr(LinearModel, "intercepts", meddle)
+    monkeypatch.setattr(LinearHead, "functions", meddle)
     np.testing.assert_array_equal(model.decision(X), before)
-    np.testing.assert_array_equal(model.predictor().decision(X), before)
+
+
+@pytest.mark.parametrize("kind", ["linear", "kernel"])
+def test_a_cache_is_not_read_while_a_change_is_written(kind):
+    """What was derived before is still cached at that moment, or overwritten with zeros."""
+    model = learnt(kind)
+    model.predict(X)
+    model.moment = None
+    with pytest.raises(ChangedMeanwhileError, match="read it again"):
+        model.configuration.head.scores(model, X)
+
+
+def test_a_solve_that_fails_since_the_model_changed_says_so(monkeypatch):
+    """A change overwrites the kernel matrix that another thread is solving with."""
+    model, real = learnt("kernel"), kernel_head.solve_weights
+
+    def meddle(H: Any, *given: Any) -> Any:
+        monkeypatch.undo()
+        model.forget(ids=model.core.ids()[:3])
+        return real(H, *given)
+
+    monkeypatch.setattr(kernel_head, "solve_weights", meddle)
+    with pytest.raises(ChangedMeanwhileError, match="read it again"):
+        model.predict(X)
+    assert model.verify().core_rows == model.n_core
 
 
 # -- verifying ---------------------------------------------------------------------------------------------------
@@ -347,24 +364,24 @@ def test_a_sum_of_a_class_that_has_no_rows_is_found():
     """It is in the file, so it has to reach the model, for ``verify`` to see."""
     model = learnt("linear", classes=("ape", "bee", "cow", "dog"))
     state = model.snapshot()
-    assert not state.class_sums[3].any()
-    sums = state.class_sums.copy()
+    assert not state.derived["class_sums"][3].any()
+    sums = state.derived["class_sums"].copy()
     sums[3, 0] = 1
-    forged = LinearState.from_bytes(dataclasses.replace(state, class_sums=sums).to_bytes())
+    forged = State.from_bytes(dataclasses.replace(state, derived=state.derived | {"class_sums": sums}).to_bytes())
     with pytest.raises(VerificationError, match="the class sums b differs"):
         forged.verify()
     with pytest.raises(VerificationError, match="the class sums b differs"):
-        LinearModel.restore(forged).verify()
-    assert LinearModel.restore(forged).snapshot().digest == forged.digest
+        Model.restore(forged).verify()
+    assert Model.restore(forged).snapshot().digest == forged.digest
 
 
 def test_kernel_weights_and_points_that_are_not_what_the_rows_give_are_found():
     state = learnt("kernel").snapshot()
-    weights, far = state.weights.copy(), state.rows.copy()
+    weights, far = state.derived["weights"].copy(), state.rows.copy()
     weights[0, 0] = np.nextafter(weights[0, 0], np.float32(9))
     far[1] = 2**26
     for changes, says in (
-        ({"weights": weights}, "the weights differs"),
+        ({"derived": {"weights": weights}}, "the weights differs"),
         ({"rows": far}, "not a point of the grid"),
         ({"rows": np.concatenate([state.rows[:-1], state.rows[:1]])}, "is not selected again"),
         ({"ids": state.ids[1:]}, "different lengths"),
@@ -381,12 +398,12 @@ def test_a_kernel_function_is_given_again():
         return np.exp(-((A[:, None, :] - B[None, :, :]) ** 2).sum(axis=2))
 
     custom = Kernel("custom", 1.0, 1.5, 3, 1.0, product)
-    model = KernelModel(KernelConfiguration(points, custom, 2**27, 0.3))
+    model = Model(Configuration(KernelDisagreement(points, custom, 2**27, 0.3), KernelRidge()))
     model.learn(X, LABELS)
     data = model.snapshot().to_bytes()
     with pytest.raises(StateFormatError, match="kernel function of the caller's"):
-        KernelState.from_bytes(data)
-    assert KernelModel.restore(KernelState.from_bytes(data, product)).verify().core_rows == model.n_core
+        State.from_bytes(data)
+    assert Model.restore(State.from_bytes(data, product)).verify().core_rows == model.n_core
 
 
 # -- function classes --------------------------------------------------------------------------------------------
@@ -396,7 +413,7 @@ def test_bytes_of_another_function_class_are_refused():
     data = learnt("general").snapshot().to_bytes()
     for function_class in (LinearBall(2.0), LinearBall(grid_bits=12), LinearBall(fit_intercept=True)):
         with pytest.raises(StateFormatError):
-            GeneralState.from_bytes(data, general(function_class=function_class).configuration)
+            State.from_bytes(data, general(function_class=function_class).configuration)
 
 
 def test_other_damage_is_found():
@@ -420,7 +437,7 @@ def test_other_damage_is_found():
 
 def test_the_staged_sampler_learns_once():
     function_class = LinearBall()
-    model = GeneralModel(GeneralConfiguration(function_class, Staged(function_class), D))
+    model = Model(Configuration(FunctionClassSelection(function_class, Staged(function_class), D), FunctionClassFit()))
     model.learn(X, LABELS)
     before = model.snapshot()
     with pytest.raises(ConfigurationError, match="all rows at once"):
@@ -433,12 +450,11 @@ def test_rows_that_predictors_hold_on_to_are_overwritten_when_rows_leave():
     model = general(function_class=function_class)
     model.learn(X, LABELS, IDS)
     model.predict(X)
-    handed_out = model._fitted_to
-    assert handed_out is not None
+    handed_out = model.cache["predictors"][0]
     assert handed_out.any()
     model.forget(ids=model.core.ids()[:1])
     assert not handed_out.any()
-    assert model._fitted_to is None
+    assert "predictors" not in model.cache
 
 
 def test_rows_of_a_state_are_not_those_of_the_model():

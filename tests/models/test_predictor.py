@@ -50,7 +50,7 @@ def test_that_of_a_linear_model_holds_no_rows(name):
     predictor = face.fit(X, y, ids=range(80)).model_.predictor()
     assert not isinstance(predictor.core, CoreRows)
     assert not predictor.core.place
-    assert predictor.H.size == 0
+    assert predictor.sums is None
 
 
 def test_that_of_a_file_follows_the_file(tmp_path):

@@ -196,7 +196,7 @@ def test_a_new_model_holds_few_rows_until_it_can_screen(monkeypatch):
         learnt.append(len(rows))
         return model_learns(model, rows, *args, **kwargs)
 
-    monkeypatch.setattr("erasable.models.linear.LinearModel.learn", learn)
+    monkeypatch.setattr("erasable.models.model.Model.learn", learn)
     clf = clone(clf)
     clf.learn_blocks(blocks)
     assert len(learnt) == 2

@@ -576,7 +576,7 @@ def test_a_learner_on_a_core_set_forgets_in_a_file_too(tmp_path):
 
 def test_verifying_tells_a_false_state_from_a_true_one(path):
     clf = load(path)
-    clf._model.H[0, 0] += 1
+    clf._model.sums.H[0, 0] += 1
     clf.save(path, overwrite=True)
     with pytest.raises(Exception, match="A differs"):
         verify_file(path)

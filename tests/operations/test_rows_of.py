@@ -54,7 +54,7 @@ def test_every_kind_of_model_says_what_it_stores_of_somebody(name, tmp_path):
     assert [row.id for row in found.rows] == theirs
     assert (found.requested, found.not_stored, found.has_subjects) == (1, 0, True)
     c = model.model_.configuration
-    ranges = getattr(c, "target_ranges", ())
+    ranges = getattr(c.head, "target_ranges", ())
     labels = {
         key: tuple(off_grid(t, ends, c.grid) for t, ends in zip(label, ranges, strict=True)) if ranges else label
         for key, label in zip(owned, model.model_.core.labels(), strict=True)

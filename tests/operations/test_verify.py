@@ -100,44 +100,49 @@ def zero_a_row(model):
 
 
 def change_gram(model):
-    model.H[2, 1] += 1.0
+    model.sums.H[2, 1] += 1.0
 
 
 def change_gram_by_a_fraction(model):
-    model.H[2, 1] += np.copysign(0.25, model.H[2, 1])
+    model.sums.H[2, 1] += np.copysign(0.25, model.sums.H[2, 1])
 
 
 def poison_gram(model):
-    model.H[0, 0] = np.nan
+    model.sums.H[0, 0] = np.nan
+
+
+def with_selection(model, **changes):
+    selection = dataclasses.replace(model.configuration.selection, **changes)
+    model.configuration = model.sums.c = dataclasses.replace(model.configuration, selection=selection)
 
 
 def change_regulariser(model):
-    model.configuration = dataclasses.replace(model.configuration, units=model.configuration.units + 1)
+    with_selection(model, units=model.configuration.units + 1)
 
 
 def change_class_sum(model):
-    model.class_sums["SECRET-b"][3] -= 1.0
+    model.sums.by_label["SECRET-b"][3] -= 1.0
 
 
 def change_class_sum_by_a_fraction(model):
-    total = model.class_sums["SECRET-b"]
+    total = model.sums.by_label["SECRET-b"]
     total[3] += np.copysign(0.5, total[3])
 
 
 def lose_class_sum(model):
-    del model.class_sums["SECRET-c"]
+    del model.sums.by_label["SECRET-c"]
 
 
 def change_weight(model):
-    model._weights[1, 2] = np.nextafter(model._weights[1, 2], np.float32(9.0))
+    model.cache["weights"][1, 2] = np.nextafter(model.cache["weights"][1, 2], np.float32(9.0))
 
 
 def negate_zero_weight(model):
-    model._weights[...] = 0.0
+    model.cache["weights"][...] = 0.0
 
 
 def lose_weights(model):
-    model._weights = model._weights[:2]
+    model.cache["weights"] = model.cache["weights"][:2]
 
 
 def change_label(model):
@@ -171,7 +176,7 @@ def repeat_rows(model):
 
 
 def raise_threshold(model):
-    model.configuration = dataclasses.replace(model.configuration, threshold=0.04)
+    with_selection(model, threshold=0.04)
 
 
 TAMPERINGS = [
@@ -217,7 +222,7 @@ def test_tampering_is_found_and_placed(tamper, says, fixed):
 @pytest.mark.parametrize("entry", [(i, j) for i in range(4) for j in range(i + 1)])
 def test_the_place_in_a_is_right(entry):
     clf = fitted()
-    clf._model.H[entry] += 1.0
+    clf._model.sums.H[entry] += 1.0
     with pytest.raises(VerificationError, match=rf"A differs .* entry \({entry[0]}, {entry[1]}\) \(1 of 10"):
         verify(clf)
 
@@ -256,7 +261,8 @@ def test_every_number_of_a_state_is_checked(part):
     clf = classifier().fit(X[:40], make_classes(3)[:40])
     state = clf._model.snapshot()
     state.verify()
-    flat = getattr(state, part).reshape(-1).view(f"i{getattr(state, part).itemsize}")
+    array = state.rows if part == "rows" else state.derived[part]
+    flat = array.reshape(-1).view(f"i{array.itemsize}")
     for i in range(flat.size):
         flat[i] ^= 1
         with pytest.raises(VerificationError):
@@ -293,6 +299,7 @@ def test_a_kernel_that_the_stored_rows_cannot_have_been_learnt_with_is_found():
     clf = ErasableKernelClassifier("poly", degree=2, scaling=10.0).fit(X, X[:, 0] > 0)
     state = clf._model.snapshot()
     c = state.configuration
-    steep = dataclasses.replace(c, kernel=dataclasses.replace(c.kernel, degree=64, gamma=1e6))
+    kernel = dataclasses.replace(c.selection.kernel, degree=64, gamma=1e6)
+    steep = dataclasses.replace(c, selection=dataclasses.replace(c.selection, kernel=kernel))
     with pytest.raises(VerificationError):
         dataclasses.replace(state, configuration=steep).verify()

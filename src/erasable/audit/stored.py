@@ -54,7 +54,7 @@ def stored_components(estimator: Any) -> dict[str, str]:
     state = state_of(estimator)
     if state is not None:
         found = {f"header {field}": fingerprint(value) for field, value in state.header().items()}
-        for name, (kind, array) in {**state.derived(), **state.named_rows()}.items():
+        for name, (kind, array) in {**state.derived_tensors(), **state.named_rows()}.items():
             found[name] = fingerprint((kind, array))
         held = attributes.get("_model")
         parts = held if isinstance(held, tuple) else (held,)

@@ -9,6 +9,7 @@ Changes nothing it is given.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,21 @@ from erasable.errors import StateFormatError
 _U8, _U16, _I16, _I32 = (np.dtype(kind) for kind in (np.uint8, np.uint16, np.int16, np.int32))
 _NAMES = {_U8: "U8", _U16: "U16", _I16: "I16", _I32: "I32"}
 _BLOCK = 2**20  # entries counted at once
+
+
+@dataclass(frozen=True)
+class SparseColumns:
+    """Stands for a grid where rows are float64 numbers that are always stored sparse, and have no constant."""
+
+    n_features: int
+    intercept = False
+    constant = 0
+    dtype = np.dtype(np.float64)
+
+    @property
+    def n_columns(self) -> int:
+        """As many as features."""
+        return self.n_features
 
 
 def position_type(grid: Grid) -> np.dtype[Any]:
@@ -43,7 +59,7 @@ def dense_bytes(n_rows: int, grid: Grid) -> int:
 
 def is_sparse(n_rows: int, n_entries: int, grid: Grid) -> bool:
     """The rule: rows are sparse where that takes less than half the bytes."""
-    return 2 * sparse_bytes(n_rows, n_entries, grid) < dense_bytes(n_rows, grid)
+    return isinstance(grid, SparseColumns) or 2 * sparse_bytes(n_rows, n_entries, grid) < dense_bytes(n_rows, grid)
 
 
 def count_entries(rows: Any, grid: Grid) -> int:

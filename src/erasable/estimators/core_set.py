@@ -12,17 +12,27 @@ from sklearn.utils.metaestimators import available_if
 from erasable.core.layout import Buffer, canonical_json, read_sealed
 from erasable.coresets import CoreSetMap, check_core_set
 from erasable.errors import ConfigurationError
-from erasable.estimators.core_set_model import CoreSetConfiguration, CoreSetModel, CoreSetState, core_set_guarantee
 from erasable.estimators.faces import ModelClassifier
+from erasable.estimators.learner_head import (
+    CoreSetSelection,
+    LearnerHead,
+    configuration_of,
+    core_set_guarantee,
+    for_rows,
+)
 from erasable.estimators.learners import check_estimator_parameter
+from erasable.models.configuration import Configuration
 from erasable.models.guarantee import Guarantee
+from erasable.models.layouts import layout_of
+from erasable.models.model import Model
 from erasable.models.shards import Fetch
+from erasable.models.state import State
 from erasable.validation import switch
 
 
 def _offers(method: str) -> Any:
     """Present where the learner has this method."""
-    return available_if(lambda self: hasattr(self._configuration().learner, method))
+    return available_if(lambda self: hasattr(self._configuration().head.learner, method))
 
 
 class CoreSetUnlearner(ModelClassifier):
@@ -100,8 +110,6 @@ class CoreSetUnlearner(ModelClassifier):
     True
     """
 
-    _model: CoreSetModel
-
     def __init__(
         self, core_set: CoreSetMap, learner: Any, *, one_shot: bool = False, reproducible: bool = True
     ) -> None:
@@ -115,11 +123,12 @@ class CoreSetUnlearner(ModelClassifier):
         """System-aware unlearning with S' = C(S), with the learner's epsilon and delta."""
         return core_set_guarantee(self._configuration())
 
-    def _configuration(self) -> CoreSetConfiguration:
+    def _configuration(self) -> Configuration:
         """That of the fitted model, or what the constructor arguments name."""
         if self.__sklearn_is_fitted__():
             return self._model.configuration
-        return CoreSetConfiguration(self.core_set, self.learner, self.one_shot, self.reproducible)
+        selection = CoreSetSelection(self.core_set, self.one_shot)
+        return Configuration(selection, LearnerHead(self.learner, self.reproducible))
 
     # -- the model behind it -------------------------------------------------------------------------------------
 
@@ -138,11 +147,12 @@ class CoreSetUnlearner(ModelClassifier):
                 "give it horizon= beside kappa=, or threshold= instead."
             )
 
-    def _start(self, X: Any, y: Any, classes: Any, *, streaming: bool) -> CoreSetModel:
+    def _start(self, X: Any, y: Any, classes: Any, *, streaming: bool) -> Model:
         self._check_parameters()
-        return CoreSetModel(CoreSetConfiguration.of(self.core_set, self.learner, self.one_shot, self.reproducible))
+        fixed = configuration_of(self.core_set, self.learner, self.one_shot, self.reproducible)
+        return Model(for_rows(fixed, X))
 
-    def _check_unchanged(self, model: CoreSetModel, classes: Any) -> None:
+    def _check_unchanged(self, model: Model, classes: Any) -> None:
         """All rows are learnt at once: there is nothing to go on with."""
 
     def _savable(self) -> Any:
@@ -158,22 +168,22 @@ class CoreSetUnlearner(ModelClassifier):
         self._model.check_whole()
         return self._model  # with its learner, which bytes of a state cannot hold
 
-    def _from_bytes(self, data: Any) -> CoreSetModel:
-        model: CoreSetModel = data
+    def _from_bytes(self, data: Any) -> Model:
+        model: Model = data
         return model
 
     def __copy__(self) -> Self:
         return copy.deepcopy(self)  # two faces of one model would forget each other's rows
 
-    def _from_file(self, meta: dict[str, Any], head: Buffer, fetch: Fetch) -> CoreSetModel:
+    def _from_file(self, meta: dict[str, Any], head: Buffer, fetch: Fetch) -> Model:
         meta, _ = read_sealed(head)
-        self._check_kind(meta, CoreSetState.FORMAT)
+        self._check_kind(meta, "erasable-core-set")
         self._check_parameters()
-        configuration = CoreSetConfiguration.of(self.core_set, self.learner, self.one_shot, self.reproducible)
-        for name, wanted in configuration.describe().items():
-            if canonical_json(meta.get(name)) != canonical_json(wanted):
+        configuration = configuration_of(self.core_set, self.learner, self.one_shot, self.reproducible)
+        for name, wanted in layout_of(configuration).described(configuration).items():
+            if name not in ("n_features", "layout") and canonical_json(meta.get(name)) != canonical_json(wanted):
                 raise ConfigurationError(f"like has another {name} than the file was made with: give the same.")
-        return CoreSetModel.restore(CoreSetState.from_bytes(head, configuration))
+        return Model.restore(State.from_bytes(head, configuration))
 
     # -- predicting ----------------------------------------------------------------------------------------------
 

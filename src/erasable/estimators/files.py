@@ -15,11 +15,10 @@ from erasable.estimators.kernel import ErasableKernelClassifier
 from erasable.estimators.linear import ErasableClassifier
 from erasable.estimators.regressor import ErasableRegressor
 from erasable.models.files import Code, mark_of, read_model
-from erasable.models.kernel import KernelModel
-from erasable.models.linear import LinearModel
+from erasable.models.heads import Logistic, Regression, Squared
 from erasable.models.model import Model
 from erasable.models.order import order_of
-from erasable.models.regression import RegressionModel
+from erasable.models.selections import KernelDisagreement, Leverage
 
 
 def load(path: str | os.PathLike[str], *, like: Any = None) -> Any:
@@ -97,43 +96,47 @@ def code_of(like: Any) -> Code | None:
     return fresh._from_file
 
 
-def _made_for(model: Any) -> ModelFace:
+def _made_for(model: Model) -> ModelFace:
     """An estimator with the parameters of a model."""
-    c = model.configuration
-    if isinstance(model, KernelModel):
+    c, selection, head = model.configuration, model.configuration.selection, model.configuration.head
+    if isinstance(selection, KernelDisagreement):
+        kernel, points = selection.kernel, selection.points
         return ErasableKernelClassifier(
-            c.kernel.name,
-            capacity_of(c.units, 2**KERNEL_BITS),
-            c.threshold,
-            gamma=c.kernel.gamma,
-            nu=c.kernel.nu,
-            degree=c.kernel.degree,
-            coef0=c.kernel.coef0,
-            scaling=c.points.scaling,
+            kernel.name,
+            capacity_of(selection.units, 2**KERNEL_BITS),
+            selection.threshold,
+            gamma=kernel.gamma,
+            nu=kernel.nu,
+            degree=kernel.degree,
+            coef0=kernel.coef0,
+            scaling=points.scaling,
             classes=c.classes,
             feature_names=c.feature_names,
-            grid_bits=c.points.bits,
+            grid_bits=points.bits,
             **order_of(c.order_key),
         )
-    assert isinstance(model, LinearModel)
+    if not (isinstance(selection, Leverage) and isinstance(head, Squared | Logistic | Regression)):
+        raise ConfigurationError("no estimator has this selection with this head: read it with erasable.models.files.")
+    grid = selection.grid
     selecting = {
-        "capacity": capacity_of(c.units, 4**c.grid.bits),
-        "threshold": c.threshold,
-        "fit_intercept": c.grid.intercept,
-        "scaling": c.grid.scaling,
+        "capacity": capacity_of(selection.units, 4**grid.bits),
+        "threshold": selection.threshold,
+        "fit_intercept": grid.intercept,
+        "scaling": grid.scaling,
         "feature_map": model.feature_map,
         "feature_names": c.feature_names,
-        "grid_bits": c.grid.bits,
-        "sample_rate": c.sample_rate,
-        **order_of(c.order_key, c.sample_key),
+        "grid_bits": grid.bits,
+        "sample_rate": selection.sample_rate,
+        **order_of(c.order_key, selection.sample_key),
     }
-    if isinstance(model, RegressionModel):
-        one = len(set(c.target_ranges)) == 1
-        return ErasableRegressor(c.target_ranges[0] if one else c.target_ranges, **selecting)
+    if isinstance(head, Regression):
+        one = len(set(head.target_ranges)) == 1
+        return ErasableRegressor(head.target_ranges[0] if one else head.target_ranges, **selecting)
+    alpha_units = head.alpha_units if isinstance(head, Logistic) else None
     return ErasableClassifier(
         classes=c.classes,
-        loss=c.loss,
-        alpha=None if c.alpha_units in (None, c.units) else capacity_of(c.alpha_units, 4**c.grid.bits),
-        class_weight=dict(c.class_weight) if isinstance(c.class_weight, tuple) else c.class_weight,
+        loss=head.NAME,
+        alpha=None if alpha_units in (None, selection.units) else capacity_of(alpha_units, 4**grid.bits),
+        class_weight=dict(head.class_weight) if isinstance(head.class_weight, tuple) else head.class_weight,
         **selecting,
     )

@@ -10,12 +10,16 @@ from erasable.coresets.single_pass import SinglePass
 from erasable.coresets.staged import Staged
 from erasable.errors import ConfigurationError, StateFormatError
 from erasable.estimators.streaming import ErasableBase
-from erasable.models.general import GeneralModel, general_guarantee
-from erasable.models.general_state import GeneralConfiguration, GeneralState
+from erasable.models.configuration import Configuration
 from erasable.models.guarantee import Guarantee
+from erasable.models.heads.general import FunctionClassFit, general_guarantee
+from erasable.models.layouts import layout_of
+from erasable.models.model import Model
 from erasable.models.order import order_key
 from erasable.models.parameters import check_memory, fixed_classes, sorted_classes, warn_of_signs
+from erasable.models.selections import FunctionClassSelection
 from erasable.models.shards import Fetch
+from erasable.models.state import State
 from erasable.validation import choice
 
 _SAMPLERS = ("single-pass", "staged")
@@ -75,8 +79,6 @@ class ErasableGeneralClassifier(ErasableBase):
     True
     """
 
-    _model: GeneralModel
-
     def __init__(
         self,
         function_class: Any = None,
@@ -113,14 +115,14 @@ class ErasableGeneralClassifier(ErasableBase):
     @property
     def threshold_(self) -> float:
         """The threshold in force, on D²; the staged sampler has none."""
-        threshold = self._attribute("threshold_").configuration.threshold
+        threshold = self._attribute("threshold_").configuration.selection.threshold
         if threshold is None:
             raise AttributeError("the staged sampler has no threshold_: every stage has its own epsilon.")
         return float(threshold)
 
     # -- how it learns -------------------------------------------------------------------------------------------
 
-    def _configuration(self, n_features: int, classes: Any) -> GeneralConfiguration:
+    def _configuration(self, n_features: int, classes: Any) -> Configuration:
         function_class = LinearBall() if self.function_class is None else self.function_class
         if isinstance(function_class, type) or not isinstance(function_class, FunctionClass):
             name = function_class.__name__ if isinstance(function_class, type) else type(function_class).__name__
@@ -133,7 +135,8 @@ class ErasableGeneralClassifier(ErasableBase):
         function_class.empty(n_features)  # refuses a number of features that cannot work
         sampler = self._sampler(function_class, n_features)
         key = order_key(self) if isinstance(sampler, SinglePass) else None
-        return GeneralConfiguration(function_class, sampler, n_features, fixed_classes(self, classes), key)
+        selection = FunctionClassSelection(function_class, sampler, n_features)
+        return Configuration(selection, FunctionClassFit(), fixed_classes(self, classes), order_key=key)
 
     def _sampler(self, function_class: FunctionClass, n_features: int) -> SinglePass | Staged:
         if choice(self.sampler, "sampler", _SAMPLERS) == "staged":
@@ -147,21 +150,22 @@ class ErasableGeneralClassifier(ErasableBase):
             )
         return sampler
 
-    def _start(self, X: Any, y: Any, classes: Any, *, streaming: bool) -> GeneralModel:
+    def _start(self, X: Any, y: Any, classes: Any, *, streaming: bool) -> Model:
         configuration = self._configuration(X.shape[1], classes)
-        if streaming and isinstance(configuration.sampler, Staged):
+        selection = configuration.selection
+        if streaming and isinstance(selection.sampler, Staged):
             raise ConfigurationError(
                 "the staged sampler looks at all rows at once, so it cannot learn in parts: call fit with all rows, or "
                 "use sampler='single-pass'."
             )
-        if isinstance(configuration.function_class, LinearBall):
-            warn_of_signs(configuration.function_class.grid(X.shape[1]))
-        return GeneralModel(configuration)
+        if isinstance(selection.function_class, LinearBall):
+            warn_of_signs(selection.function_class.grid(X.shape[1]))
+        return Model(configuration)
 
-    def _check_unchanged(self, model: GeneralModel, classes: Any) -> None:
+    def _check_unchanged(self, model: Model, classes: Any) -> None:
         held = model.configuration
-        given = self._configuration(held.n_features, classes)
-        if given.describe() != held.describe():
+        given = self._configuration(held.selection.n_features, classes)
+        if _described(given) != _described(held):
             raise ConfigurationError(
                 "function_class, sampler, threshold, order or random_state changed since the model was first fitted, "
                 "which would make two models of it: set the old value again, or start anew with fit."
@@ -177,24 +181,29 @@ class ErasableGeneralClassifier(ErasableBase):
     def _bytes(self) -> Any:
         return self._model.configuration, super()._bytes()  # the bytes cannot hold the function class
 
-    def _from_bytes(self, data: Any) -> GeneralModel:
+    def _from_bytes(self, data: Any) -> Model:
         configuration, written = data
-        return GeneralModel.restore(GeneralState.from_bytes(written, configuration))
+        return Model.restore(State.from_bytes(written, configuration))
 
-    def _from_file(self, meta: dict[str, Any], head: Buffer, fetch: Fetch) -> GeneralModel:
+    def _from_file(self, meta: dict[str, Any], head: Buffer, fetch: Fetch) -> Model:
         meta, _ = read_sealed(head)
-        self._check_kind(meta, GeneralState.FORMAT)
+        self._check_kind(meta, "erasable-general")
         n_features = meta.get("n_features")
         if not isinstance(n_features, int) or not 1 <= n_features < 2**31:
             raise StateFormatError("not a state: the number of features is missing, or none.")
         configuration = self._configuration(n_features, None)
-        given = configuration.describe()
+        given = _described(configuration)
         if canonical_json({name: meta.get(name) for name in given}) != canonical_json(given):
             raise ConfigurationError(
                 "like has another function class, sampler, threshold, order or random_state than the file was made "
                 "with: give the same."
             )
-        model = GeneralModel.restore(GeneralState.from_bytes(head, configuration))
+        model = Model.restore(State.from_bytes(head, configuration))
         if self.classes is not None and configuration.classes != model.configuration.classes:
             raise ConfigurationError("like has other classes than the file was made with: give the same.")
         return model
+
+
+def _described(c: Configuration) -> dict[str, Any]:
+    """The function class, the sampler and the order of rows, as a file describes them."""
+    return layout_of(c).described(c)

@@ -10,13 +10,16 @@ from erasable.core.layout import Buffer
 from erasable.core.scaling import plain_scaling
 from erasable.errors import ConfigurationError
 from erasable.estimators.streaming import ErasableBase
+from erasable.models.configuration import Configuration
 from erasable.models.files import read_kernel
 from erasable.models.guarantee import Guarantee
-from erasable.models.kernel import KernelModel, kernel_guarantee
-from erasable.models.kernel_state import KernelConfiguration, KernelState
+from erasable.models.heads.kernel import KernelRidge, kernel_guarantee
+from erasable.models.model import Model
 from erasable.models.order import order_key
 from erasable.models.parameters import fixed_classes, names_of_features
+from erasable.models.selections import KernelDisagreement
 from erasable.models.shards import Fetch
+from erasable.models.state import State
 from erasable.validation import positive_number, whole_number
 
 
@@ -83,7 +86,6 @@ class ErasableKernelClassifier(ErasableBase):
     True
     """
 
-    _model: KernelModel
     _tensors = True
 
     def __init__(
@@ -132,7 +134,7 @@ class ErasableKernelClassifier(ErasableBase):
 
     # -- how it learns -------------------------------------------------------------------------------------------
 
-    def _configuration(self, n_features: int, classes: Any) -> KernelConfiguration:
+    def _configuration(self, n_features: int, classes: Any) -> Configuration:
         """The configuration that the constructor arguments name; everything is checked."""
         kernel = Kernel.of(self.kernel, gamma=self.gamma, nu=self.nu, degree=self.degree, coef0=self.coef0)
         capacity, threshold = positive_number(self.capacity, "capacity"), positive_number(self.threshold, "threshold")
@@ -144,16 +146,15 @@ class ErasableKernelClassifier(ErasableBase):
             )
         points = Points(n_features, whole_number(self.grid_bits, "grid_bits", 1, 20), plain_scaling(self.scaling))
         names = names_of_features(self, n_features)
-        return KernelConfiguration(
-            points, kernel, units, threshold, fixed_classes(self, classes), names, order_key(self)
-        )
+        selection = KernelDisagreement(points, kernel, units, threshold)
+        return Configuration(selection, KernelRidge(), fixed_classes(self, classes), names, None, order_key(self))
 
-    def _start(self, X: Any, y: Any, classes: Any, *, streaming: bool) -> KernelModel:
-        return KernelModel(self._configuration(X.shape[1], classes))
+    def _start(self, X: Any, y: Any, classes: Any, *, streaming: bool) -> Model:
+        return Model(self._configuration(X.shape[1], classes))
 
-    def _check_unchanged(self, model: KernelModel, classes: Any) -> None:
+    def _check_unchanged(self, model: Model, classes: Any) -> None:
         there = model.configuration
-        given = self._configuration(there.points.n_features, classes)
+        given = self._configuration(there.selection.n_features, classes)
         if given.feature_names is None:
             given = replace(given, feature_names=there.feature_names)
         free = classes is None and self.classes is None
@@ -166,13 +167,14 @@ class ErasableKernelClassifier(ErasableBase):
     # -- pickles and files ---------------------------------------------------------------------------------------
 
     def _bytes(self) -> Any:
-        return self._model.configuration.kernel.function, super()._bytes()  # the bytes cannot hold the function
+        kernel = self._model.configuration.selection.kernel
+        return kernel.function, super()._bytes()  # the bytes cannot hold the function
 
-    def _from_bytes(self, data: Any) -> KernelModel:
+    def _from_bytes(self, data: Any) -> Model:
         function, written = data
-        return KernelModel.restore(KernelState.from_bytes(written, function))
+        return Model.restore(State.from_bytes(written, function))
 
-    def _from_file(self, meta: dict[str, Any], head: Buffer, fetch: Fetch) -> KernelModel:
-        self._check_kind(meta, KernelState.FORMAT)
+    def _from_file(self, meta: dict[str, Any], head: Buffer, fetch: Fetch) -> Model:
+        self._check_kind(meta, "erasable-kernel")
         function = self.kernel if callable(self.kernel) else None
-        return self._agreed(KernelModel.restore(read_kernel(meta, head, function)))
+        return self._agreed(Model.restore(read_kernel(meta, head, function)))

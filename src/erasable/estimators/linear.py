@@ -7,7 +7,7 @@ from typing import Any, Self
 from erasable.errors import ConfigurationError
 from erasable.estimators.linear_face import LinearFace, width_of
 from erasable.estimators.streaming import ErasableBase
-from erasable.models.linear import LinearModel
+from erasable.models.model import Model
 from erasable.models.parameters import check_unchanged, configure, map_of, warn_of_signs
 
 
@@ -204,11 +204,11 @@ class ErasableClassifier(LinearFace, ErasableBase):
 
     # -- the model behind it -------------------------------------------------------------------------------------
 
-    def _start(self, X: Any, y: Any, classes: Any, *, streaming: bool) -> LinearModel:
+    def _start(self, X: Any, y: Any, classes: Any, *, streaming: bool) -> Model:
         self._check_alpha()
         configuration = configure(self, width_of(X), X.shape[0], classes, streaming=streaming)
         warn_of_signs(configuration.grid)
-        return LinearModel(configuration, map_of(self))
+        return Model(configuration, map_of(self))
 
     def _check_alpha(self) -> None:
         if self.alpha is not None and self.loss == "squared":
@@ -217,6 +217,6 @@ class ErasableClassifier(LinearFace, ErasableBase):
                 "out, or change the loss."
             )
 
-    def _check_unchanged(self, model: LinearModel, classes: Any) -> None:
+    def _check_unchanged(self, model: Model, classes: Any) -> None:
         self._check_alpha()
         check_unchanged(self, model.configuration, classes)

@@ -14,16 +14,17 @@ from erasable.estimators.streaming import StreamingFace
 from erasable.estimators.table_encoder import TableEncoder
 from erasable.features import TABLES, TEXTS, as_texts
 from erasable.models.guarantee import Guarantee
-from erasable.models.linear import LinearModel, linear_guarantee
+from erasable.models.heads.linear import functions_of, linear_guarantee
+from erasable.models.model import Model
 from erasable.models.parameters import map_of
-from erasable.models.shards import SHARDED, Fetch, from_files
+from erasable.models.shards import Fetch, from_files
+from erasable.models.state import State
 
 
 class LinearFace(StreamingFace):
-    """A face of a :class:`~erasable.models.linear.LinearModel`, or of a model made from one."""
+    """An estimator whose head is a linear function of rows on a grid."""
 
-    MODEL: ClassVar[type[LinearModel]] = LinearModel
-    _model: LinearModel
+    FORMAT: ClassVar[str] = "erasable-linear"
     _tensors = True
 
     # -- rows ----------------------------------------------------------------------------------------------------
@@ -92,14 +93,13 @@ class LinearFace(StreamingFace):
     def _bytes(self) -> Any:
         return self._model.feature_map, super()._bytes()  # the bytes cannot hold the map
 
-    def _from_bytes(self, data: Any) -> LinearModel:
+    def _from_bytes(self, data: Any) -> Model:
         feature_map, written = data
-        return self.MODEL.restore(self.MODEL.STATE.from_bytes(written), feature_map)
+        return Model.restore(State.from_bytes(written), feature_map)
 
-    def _from_file(self, meta: dict[str, Any], head: Buffer, fetch: Fetch) -> LinearModel:
-        state = self.MODEL.STATE
-        self._check_kind(meta, state.FORMAT, *(form for form, kind in SHARDED.items() if kind is state))
-        return self._agreed(self.MODEL.restore(from_files(head, fetch), map_of(self)))
+    def _from_file(self, meta: dict[str, Any], head: Buffer, fetch: Fetch) -> Model:
+        self._check_kind(meta, self.FORMAT, f"{self.FORMAT}-sharded")
+        return self._agreed(Model.restore(from_files(head, fetch), map_of(self)))
 
     @property
     def guarantee(self) -> Guarantee:
@@ -109,13 +109,13 @@ class LinearFace(StreamingFace):
     @property
     def coef_(self) -> Float64s:
         """Weights of the features, for rows as ``scaling`` leaves them."""
-        coefficients: Float64s = self._attribute("coef_").coefficients()
+        coefficients: Float64s = functions_of(self._attribute("coef_"))[0]
         return coefficients
 
     @property
     def intercept_(self) -> Float64s:
         """The constant that is added to each score."""
-        constants: Float64s = self._attribute("intercept_").intercepts()
+        constants: Float64s = functions_of(self._attribute("intercept_"))[1]
         return constants
 
     def __sklearn_tags__(self) -> Any:

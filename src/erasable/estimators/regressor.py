@@ -9,8 +9,8 @@ from sklearn.base import RegressorMixin
 from erasable.core.arrays import Float64s
 from erasable.errors import ConfigurationError
 from erasable.estimators.linear_face import LinearFace, width_of
-from erasable.models.parameters import check_unchanged_regression, configure_regression, map_of, warn_of_signs
-from erasable.models.regression import RegressionModel
+from erasable.models.model import Model
+from erasable.models.parameters import check_unchanged, configure, map_of, warn_of_signs
 from erasable.models.scarcity import OfferedTargets
 
 
@@ -62,8 +62,7 @@ class ErasableRegressor(RegressorMixin, LinearFace):
     True
     """
 
-    MODEL = RegressionModel
-    _model: RegressionModel
+    FORMAT = "erasable-regression"
 
     def __init__(
         self,
@@ -138,16 +137,16 @@ class ErasableRegressor(RegressorMixin, LinearFace):
 
     # -- the model behind it -------------------------------------------------------------------------------------
 
-    def _start(self, X: Any, y: Any, classes: Any, *, streaming: bool) -> RegressionModel:
+    def _start(self, X: Any, y: Any, classes: Any, *, streaming: bool) -> Model:
         _refuse_classes(classes)
         n_targets = y.shape[1] if y.ndim > 1 else 1
-        configuration = configure_regression(self, width_of(X), X.shape[0], n_targets, streaming=streaming)
+        configuration = configure(self, width_of(X), X.shape[0], None, streaming=streaming, n_targets=n_targets)
         warn_of_signs(configuration.grid)
-        return RegressionModel(configuration, map_of(self))
+        return Model(configuration, map_of(self))
 
-    def _check_unchanged(self, model: RegressionModel, classes: Any) -> None:
+    def _check_unchanged(self, model: Model, classes: Any) -> None:
         _refuse_classes(classes)
-        check_unchanged_regression(self, model.configuration)
+        check_unchanged(self, model.configuration)
 
     # -- looking -------------------------------------------------------------------------------------------------
 

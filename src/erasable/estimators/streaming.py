@@ -151,7 +151,7 @@ class StreamingFace(ModelFace):
     @property
     def threshold_(self) -> float:
         """The threshold in force."""
-        return float(self._attribute("threshold_").configuration.threshold)
+        return float(self._attribute("threshold_").configuration.selection.threshold)
 
 
 class ErasableBase(StreamingFace, ModelClassifier):

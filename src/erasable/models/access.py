@@ -25,17 +25,13 @@ from erasable.core.scaling import read_scaling
 from erasable.core.spelling import Spelling
 from erasable.core.target_grid import off_grid
 from erasable.errors import InputError
+from erasable.models.feature_maps import described_schema
 from erasable.models.keys import as_keys, as_requested, same_kind, spelt_keys
-from erasable.models.linear import described_schema
-from erasable.models.linear_configuration import grid_of
-from erasable.models.linear_state import LinearState
-from erasable.models.regression_state import RegressionState
-from erasable.models.shards import SHARDED
+from erasable.models.selections.grid import grid_of
 from erasable.models.state import State
 from erasable.models.weighting import ONE
 from erasable.schemas import Schema, Told, decode_row
 
-_LINEAR = (LinearState.FORMAT, RegressionState.FORMAT, *SHARDED)
 _EXACT = "each value is that of the row"
 _CELLS = (
     "each cell of the table is told as far as its encoded and rounded row still says it: what it held is within the "
@@ -180,12 +176,17 @@ def _answer(meta: Mapping[str, Any], label: Any) -> Any:
 
 def _rows_in(meta: Mapping[str, Any], tensors: dict[str, npt.NDArray[Any]]) -> Any:
     """The stored rows, dense or sparse, as the numbers that they are stored as; those of 64 bits are floats."""
-    if meta["format"] in _LINEAR:
+    if _on_grid(meta):
         return read_rows(tensors, grid_of(dict(meta)))
     if "rows.data" in tensors:
         parts = tensors["rows.data"].view(np.float64), tensors["rows.indices"], tensors["rows.ends"]
         return sp.csr_array(parts, shape=(len(parts[2]) - 1, meta["n_features"]))
     return tensors["rows"].view(np.float64) if tensors["rows"].dtype == np.int64 else tensors["rows"]
+
+
+def _on_grid(meta: Mapping[str, Any]) -> bool:
+    """Whether rows are stored on a grid, with a constant at their end if there is an intercept."""
+    return "intercept" in meta
 
 
 def named_values(meta: Mapping[str, Any], row: Any) -> dict[str, float]:
@@ -201,7 +202,7 @@ def named_values(meta: Mapping[str, Any], row: Any) -> dict[str, float]:
     if sp.issparse(row):
         places, stored = row.indices.tolist(), row.data
     else:
-        stored = row[0][:features] if meta["format"] in _LINEAR else row[0]  # without the constant of an intercept
+        stored = row[0][:features] if _on_grid(meta) else row[0]  # without the constant of an intercept
         places = list(range(len(stored)))
     names = _encoded_names(meta.get("feature_map")) or meta.get("feature_names")
     values = _undone(meta, places, np.asarray(stored, dtype=np.float64)).tolist()
@@ -265,7 +266,7 @@ def _undone(meta: Mapping[str, Any], places: list[int], stored: Float64s) -> Flo
 
 def _steps(meta: Mapping[str, Any]) -> int:
     """How many steps of the grid a number one has, once it is scaled."""
-    if meta["format"] not in _LINEAR:
+    if not _on_grid(meta):
         return int(2 ** meta["bits"])
     grid = grid_of(dict(meta))
     return grid.reach if grid.normalises else grid.unit
@@ -277,7 +278,7 @@ def _what_values_are(meta: Mapping[str, Any]) -> str:
     if "scaling" not in meta:
         return _EXACT
     scaling = read_scaling(meta["scaling"])
-    by_row = meta["format"] in _LINEAR and grid_of(dict(meta)).normalises
+    by_row = _on_grid(meta) and grid_of(dict(meta)).normalises
     times = "" if scaling in (None, "row") else " times the scale of its column"
     if _schema_in(meta.get("feature_map")) is not None:
         return _CELLS

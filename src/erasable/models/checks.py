@@ -31,7 +31,7 @@ def check_labels(y: npt.NDArray[Any], model: Model) -> None:
                 f"{unseen} of {len(y)} labels are not among the {len(fixed)} fixed classes: "
                 "correct y, or fix all classes with classes=."
             )
-    weighed = getattr(model.configuration, "class_weight", None)
+    weighed = getattr(model.configuration.head, "class_weight", None)
     if isinstance(weighed, tuple) and kind is not type(weighed[0][0]):
         wanted = type(weighed[0][0]).__name__
         raise InputError(f"y holds labels of type {kind.__name__}, but class_weight names labels of type {wanted}.")

@@ -14,14 +14,11 @@ from typing import Any
 
 from erasable.core.layout import LONGEST_HEADER, Buffer, check_format, check_size, read_meta, read_sealed
 from erasable.errors import ConfigurationError, StateFormatError, StoreError
-from erasable.models.kernel import KernelModel
-from erasable.models.kernel_state import KernelState
-from erasable.models.linear import LinearModel, stored_map
-from erasable.models.linear_state import LinearState
+from erasable.models.feature_maps import stored_map
+from erasable.models.layouts import layout_named
 from erasable.models.model import Model
-from erasable.models.regression import RegressionModel
-from erasable.models.regression_state import RegressionState
 from erasable.models.shards import SHARDED, VERSION, Fetch, Files, from_files, shards_of
+from erasable.models.state import State
 from erasable.store import LARGEST, PRIVATE, Writer
 from erasable.store import read as read_file
 
@@ -31,13 +28,14 @@ FileMark = tuple[int, int, int]  # device, inode, time of the last write
 
 #: Of what kind the model in a file is, by the format that its header names.
 KINDS = {
-    LinearState.FORMAT: "linear",
-    RegressionState.FORMAT: "linear regression",
-    KernelState.FORMAT: "kernel",
+    "erasable-linear": "linear",
+    "erasable-regression": "linear regression",
+    "erasable-kernel": "kernel",
     "erasable-general": "general function class",
     "erasable-core-set": "learner on a core set",
+    "erasable-model": "selection and head",
 }
-KINDS |= {form: f"{KINDS[state.FORMAT]}, in several files" for form, state in SHARDED.items()}
+KINDS |= {form: f"{KINDS[whole]}, in several files" for form, whole in SHARDED.items()}
 _NEEDED = {
     "erasable-general": ("ErasableGeneralClassifier", "a function class"),
     "erasable-core-set": ("CoreSetUnlearner", "a core-set map and a learner"),
@@ -78,11 +76,8 @@ def model_of(head: Buffer, fetch: Fetch, code: Code | None = None) -> Model:
             f"this model needs {what} of the caller's, which a file cannot hold: load(path, like={wanted}(...)) with "
             "the parameters that it was made with."
         )
-    if form == KernelState.FORMAT:
-        return KernelModel.restore(read_kernel(meta, head, None))
-    state = from_files(head, fetch)
-    kind = RegressionModel if isinstance(state, RegressionState) else LinearModel
-    return kind.restore(state, stored_map(state.configuration))
+    state = read_kernel(meta, head, None) if form == "erasable-kernel" else from_files(head, fetch)
+    return Model.restore(state, stored_map(state.configuration))
 
 
 def known_meta(head: Buffer) -> dict[str, Any]:
@@ -100,7 +95,7 @@ def known_meta(head: Buffer) -> dict[str, Any]:
             f"it holds {form[:40]!r}, which this erasable does not know: "
             "install a newer erasable, or give the file of a model."
         )
-    check_format(meta, form, VERSION)
+    check_format(meta, form, VERSION if form in SHARDED or form in _NEEDED else layout_named(form).version)
     return meta
 
 
@@ -109,7 +104,7 @@ def needs_code(meta: dict[str, Any]) -> bool:
     return meta["format"] in _NEEDED or meta.get("kernel") == "custom"
 
 
-def read_kernel(meta: dict[str, Any], head: Buffer, function: Any) -> KernelState:
+def read_kernel(meta: dict[str, Any], head: Buffer, function: Any) -> State:
     """The state of a kernel model, with the function of the caller's where it has one."""
     if needs_code(meta) and function is None:
         read_sealed(head)
@@ -124,7 +119,7 @@ def read_kernel(meta: dict[str, Any], head: Buffer, function: Any) -> KernelStat
         )
     if not isinstance(meta.get("degree"), int):  # no small one, which alone is written as a number
         raise StateFormatError("not a state: the degree of its kernel is out of range.")
-    return KernelState.from_bytes(head, function)
+    return State.from_bytes(head, function)
 
 
 def write(writer: Writer, files: Files, mode: int = PRIVATE) -> None:

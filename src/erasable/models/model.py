@@ -1,4 +1,4 @@
-"""What every model does: learn rows, forget rows, predict, and give its state.
+"""The model: learn rows, forget rows, predict, and give the state.
 
 Each change is check-then-change: a refused call leaves the model as it was. Should an interrupt hit while a change is
 being written, ``moment`` stays None and the model is not used again; nor is one that was erased. Nothing is kept of
@@ -7,11 +7,10 @@ what was asked.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
-from copy import deepcopy
+from functools import partial
 from os import PathLike
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +18,7 @@ import numpy.typing as npt
 from erasable.core.arrays import Float64s
 from erasable.core.keyed_hash import hashed_order
 from erasable.core.names import Key, Label, Owners
-from erasable.core.selector import Decisions, Progress
+from erasable.core.selector import Progress
 from erasable.core.spelling import Spelling
 from erasable.errors import (
     ChangedMeanwhileError,
@@ -29,123 +28,88 @@ from erasable.errors import (
     NoRowsError,
     VerificationError,
 )
-from erasable.models.checks import check_ids, check_labels, check_subjects
+from erasable.features import FeatureMap
+from erasable.models.arrays import overwrite
+from erasable.models.checks import check_ids, check_subjects
+from erasable.models.configuration import Configuration
+from erasable.models.exact_sums import ExactSums
+from erasable.models.feature_maps import described_map
 from erasable.models.guarantee import Guarantee
-from erasable.models.heads import nearest_probabilities
-from erasable.models.keys import array_of, as_keys, pick, spelt_keys, spelt_names, taken
+from erasable.models.keys import as_keys, pick, spelt_keys, spelt_names, taken
+from erasable.models.layouts import layout_of
 from erasable.models.reports import ForgetReport, LearnReport, VerifyReport
 from erasable.models.rows import CoreRows, Named, Outline
-from erasable.models.state import State, classes_of
-from erasable.models.weighting import ONE, RowWeights, check_row_weights
+from erasable.models.state import State
+from erasable.models.weighting import ONE, RowWeights, check_row_weights, uneven
 
 T = TypeVar("T")
 
 
-class Model(ABC):
-    """Core rows under a configuration, and what is derived from them when it is asked for.
+class Model:
+    """A configuration and core rows. Everything else is derived from these when it is needed.
+
+    Parameters
+    ----------
+    configuration : Configuration
+        All that the caller fixed: the selection says which rows are kept, the head what is computed from them.
+    feature_map : FeatureMap, optional
+        The map that the configuration describes; for a file that was read without its code, an ``AbsentMap``.
 
     Attributes
     ----------
-    configuration
-        All that the caller fixed; frozen.
     core : CoreRows
         The core rows, and the tables that find them.
+    sums : ExactSums or None
+        Exact sums of the core rows, for heads that keep them.
+    cache : dict
+        What the head derived from the rows; overwritten and dropped with every change.
     moment : object or None
         A fresh token after every change: it counts nothing. None after a change that was interrupted, and for a model
         whose arrays were overwritten.
     """
 
-    KIND: ClassVar[str]  # what people call it
-    one_by_one = True  # whether rows are decided one after the other, so that their order counts
-    takes_weights = False  # whether a row may count more or less than another
-    classifies = True  # whether rows have labels, which are classes; else they have targets, which are numbers
+    def __init__(self, configuration: Configuration, feature_map: FeatureMap | None = None) -> None:
+        selection, head = configuration.selection, configuration.head
+        self.configuration, self.feature_map = configuration, feature_map
+        self.core = CoreRows(selection.empty(), grid=selection.grid, classed=head.classifies)
+        self.sums = ExactSums(configuration) if head.keeps_sums else None
+        self.cache: dict[str, Any] = {}
+        self.moment: object | None = object()
 
-    configuration: Any
-    core: CoreRows
-    moment: object | None
-
-    # -- what each kind does -------------------------------------------------------------------------------------
-
-    @abstractmethod
-    def prepared(self, X: Any) -> Any:
-        """Finite rows, dense or CSR, in the form that this model selects from; refused if they do not fit."""
-
-    def in_order(self, rows: Any, order: npt.NDArray[np.intp]) -> Any:
-        """Prepared rows in another order."""
-        return rows[order]
-
-    def screening(self) -> Callable[[Any], npt.NDArray[np.bool_]] | None:
-        """A test of prepared rows, block by block: one that fails it is ruled out by the core rows as they are now.
-
-        And so it is by any core rows that these are a part of. None where there is no such test. It can be sent.
-        """
-        return None
+    @classmethod
+    def restore(cls, state: State, feature_map: FeatureMap | None = None) -> Self:
+        """The model that a state is of; sums and weights are taken over, for ``verify`` to judge."""
+        c = state.configuration
+        model = cls(c, feature_map)
+        weights = None if state.row_weights is None else state.row_weights.tolist()
+        names = state.ids, state.subjects, state.labels
+        model.core = CoreRows(state.rows.copy(), *names, c.selection.grid, weights, classed=c.head.classifies)
+        model.sums = ExactSums.read(c, state.labels, state.derived) if c.head.keeps_sums else None
+        model.cache = c.head.cache_from(state)
+        return model
 
     def outline(self, *, names: bool) -> Self:
-        """A model of this kind that checks and prepares rows and holds none: what screening needs, and can be sent.
+        """A model that checks and prepares rows and holds none: all that screening needs, and small enough to send.
 
-        With ``names`` it refuses rows that could not be learnt beside those of this model.
+        With ``names`` it refuses rows that could not be learnt in addition to those of this model.
         """
-        other = object.__new__(type(self))
-        for part in ("configuration", "feature_map"):
-            if hasattr(self, part):
-                setattr(other, part, getattr(self, part))
-        core = self.core
+        core, other = self.core, object.__new__(type(self))
         known: Any = Outline(core.place, core.subject_type, core.class_counts) if names else Outline()
-        other.core, other.moment = known, object()
+        other.configuration, other.feature_map, other.core = self.configuration, self.feature_map, known
+        other.sums, other.cache, other.moment = None, {}, object()
         return other
 
-    def always_kept(self, ids: Any) -> npt.NDArray[np.bool_] | None:
-        """Which of these ids are kept whatever else there is, where some are by the rule of this model; else None."""
-        return None
-
-    @abstractmethod
-    def select(
-        self, rows: Any, labels: npt.NDArray[Any], keys: Any, progress: Progress | None, **sizes: int | None
-    ) -> tuple[npt.NDArray[np.intp], list[npt.NDArray[Any]], Decisions, Any]:
-        """What learning would keep: positions, the rows in batches, who decided, and something for :meth:`adopt`."""
-
-    def check_chosen(self, weights: list[int]) -> None:  # noqa: B027
-        """Refuse rows that were selected, with these weights in sixteenths, and cannot be held exactly."""
-
-    def adopt(  # noqa: B027
-        self, labels: list[Any], batches: list[npt.NDArray[Any]], extra: Any, weights: list[int]
-    ) -> None:
-        """Take over what was derived while selecting; called while the change is written."""
-
-    def release(self, keys: list[Key]) -> None:
-        """Take these rows out of the core, and out of whatever is derived; called while the change is written."""
-        self.core.remove(self.core.find(keys))
-
-    @abstractmethod
-    def drop_caches(self) -> None:
-        """Overwrite and drop what is only derived to be at hand."""
-
-    @abstractmethod
-    def state(self) -> State:
-        """The state as a frozen record."""
-
-    @abstractmethod
-    def scores(self, X: Any) -> Float64s:
-        """Scores of finite rows: shape (n, 1) for one or two classes, (n, n_classes) otherwise."""
-
-    @property
-    @abstractmethod
-    def nbytes(self) -> int:
-        """Bytes of numbers held."""
-
-    @property
-    @abstractmethod
-    def n_features(self) -> int | None:
-        """Columns of the rows that are learnt and predicted; None where rows are no numbers."""
-
-    @property
-    def feature_names(self) -> tuple[str, ...] | None:
-        """Names of the columns, where the caller fixed them."""
-        names: tuple[str, ...] | None = getattr(self.configuration, "feature_names", None)
-        return names
-
     # -- learning and forgetting ---------------------------------------------------------------------------------
+
+    def prepared(self, X: Any) -> Any:
+        """Finite rows, dense or CSR, in the form that the selection reads; refused if they do not fit."""
+        return self.configuration.selection.prepared(X, self.feature_map, self.core)
+
+    def screening(self) -> Callable[[Any], npt.NDArray[np.bool_]] | None:
+        """A test of prepared rows that rules out rows for good; see :meth:`Selection.screen`."""
+        screen: Callable[[Any], npt.NDArray[np.bool_]] | None
+        screen = self.configuration.selection.screen(self.core, self.sums)
+        return screen
 
     def learn(
         self,
@@ -177,7 +141,8 @@ class Model(ABC):
         """
         self.check_whole()
         n = X.shape[0]
-        y = self.answers(y)
+        selection, head = self.configuration.selection, self.configuration.head
+        y = head.stored_labels(y, self)
         self.check_names_given(ids)
         ids, subjects = spelt_names(ids, subjects, self.spelling)
         keys = check_ids(ids, n, self.core.place)
@@ -195,31 +160,36 @@ class Model(ABC):
             keys, owners = named, None if owners is None else taken(owners, there)
         rows, before, key = self.prepared(X), self.moment, self.order_key
         order = None if key is None else hashed_order(named, key)
-        rows = rows if order is None else self.in_order(rows, order)
-        index, batches, decisions, extra = self.select(rows, y, named, progress, **sizes)
+        rows = rows if order is None else selection.in_order(rows, order)
+        index, batches, decisions, H = selection.select(rows, self.core, self.sums, y, named, progress, **sizes)
         index = index if order is None else order[index]
         chosen_ids: list[Key] = index.tolist() if keys is None else pick(keys, index)
         chosen_owners: list[Owners] = [None] * len(index) if owners is None else pick(owners, index)
         labels: list[Any] = pick(y, index)
+        trained: Any = {}
+        if head.trains_at_once:
+            kept, trained = head.train(self.configuration, batches, labels, chosen_ids)
+            if len(kept) < len(index):
+                index, batches = index[kept], [batches[0][kept]]
+                chosen_ids, chosen_owners, labels = (
+                    [part[i] for i in kept] for part in (chosen_ids, chosen_owners, labels)
+                )
         counted = [ONE] * len(index) if weights is None else weights[index].tolist()
-        self.check_chosen(counted)
+        head.check_chosen(self.configuration, self.core, counted)
         if self.moment is not before:
             raise ChangedMeanwhileError("the model changed while rows were being learnt, so none of them was learnt.")
         self.moment = None
         self.drop_caches()
-        self.adopt(labels, batches, extra, counted)
+        if self.sums is not None:
+            self.sums.add(batches, labels, counted, H)
         self.core.append(batches, chosen_ids, chosen_owners, labels, counted)
+        self.cache = trained
         self.moment = object()
         return LearnReport(n, len(index), len(self.core), decisions, n - len(y))
 
-    def answers(self, y: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """What rows are to answer, as it is stored; refused where this model could not hold it."""
-        check_labels(y, self)
-        return y
-
     def check_names_given(self, ids: Any) -> None:
-        """Refuse rows without ids where ids say which of them are kept: numbers would be drawn for their places."""
-        if ids is None and self.always_kept([]) is not None:
+        """Raise InputError if the selection draws a sample of ids and the caller gave no ids."""
+        if ids is None and self.configuration.selection.always_kept([]) is not None:
             raise InputError(
                 "ids are required: with sample_rate the hash of a row's id says whether it is kept, and a number that "
                 "depends on other rows would not do: give ids=."
@@ -229,8 +199,9 @@ class Model(ABC):
         """Weights of n rows in sixteenths; refused where they are none, or this model has no use for any."""
         if sample_weight is None:
             return None
-        if not self.takes_weights:
-            raise ConfigurationError(f"rows of a {self.KIND} model have no weights: leave them out.")
+        if not self.configuration.head.takes_weights:
+            kind = self.configuration.head.NAME
+            raise ConfigurationError(f"rows of a {kind} model have no weights: leave them out.")
         return check_row_weights(sample_weight, n)
 
     def named(self, ids: Any = None, subjects: Any = None) -> Named:
@@ -245,7 +216,7 @@ class Model(ABC):
     @property
     def spelling(self) -> Spelling:
         """The normalisation of ids and subjects that the schema of this model declares; empty without one."""
-        found: Spelling = getattr(getattr(self, "feature_map", None), "identity", {})
+        found: Spelling = getattr(self.feature_map, "identity", {})
         return found
 
     def forget(self, *, ids: Any = None, subjects: Any = None) -> ForgetReport:
@@ -265,18 +236,45 @@ class Model(ABC):
         return retrained, before - self.n_classes if len(self.core) else 0
 
     def take_out(self, keys: list[Key]) -> int:
-        """Algorithm 1 and Algorithm 2, procedure DeletionUpdate; the number of rows trained on again."""
-        if keys:
-            self.moment = None
-            self.release(keys)
-            self.drop_caches()
-            self.moment = object()
+        """Remove these core rows; the number of rows trained on again.
+
+        *Source*: Algorithm 1 and Algorithm 2, procedure DeletionUpdate.
+        """
+        if not keys:
+            return 0
+        head = self.configuration.head
+        if head.trains_at_once:
+            return int(head.forget(self, keys))
+        kept = head.reusable_cache(self, keys)
+        self.moment = None
+        self.release(keys)
+        self.drop_caches()
+        self.cache = kept
+        self.moment = object()
         return 0
+
+    def release(self, keys: list[Key]) -> None:
+        """Remove these rows from the core and from the sums; called while the change is written."""
+        leaving = self.core.find(keys)
+        if self.sums is None:
+            self.core.remove(leaving)
+            return
+        rows, labels, weights = self.core.gather(leaving)
+        self.core.remove(leaving, rows)
+        self.sums.remove(rows, labels, weights, self.core)
+        overwrite(rows)
+
+    def drop_caches(self) -> None:
+        """Overwrite and drop everything that was derived."""
+        cache, self.cache = self.cache, {}
+        self.configuration.head.overwrite(cache)
 
     def erase(self) -> None:
         """Overwrite every array this model holds: another takes its place, and this one is not used again."""
         self.moment = None
         self.core.erase()
+        if self.sums is not None:
+            self.sums.erase()
         self.drop_caches()
 
     def check_whole(self) -> None:
@@ -294,6 +292,24 @@ class Model(ABC):
         self.check_whole()
         return self.read(self.state)
 
+    def state(self) -> State:
+        """The state as a frozen record."""
+        c, core = self.configuration, self.core
+        sums = {} if self.sums is None else self.sums.tensors(self.classes_with_rows())
+        weights = uneven(core.weights()) if core.uneven else None
+        return State(c, *core.names(), core.rows(), weights, sums | c.head.stored(self))
+
+    def cached(self, name: str, derive: Callable[[], T]) -> T:
+        """What was derived under this name, or is derived now and kept until the next change."""
+        found: T | None = self.cache.get(name)
+        return self.read(derive, partial(self._keep, name)) if found is None or self.moment is None else found
+
+    def _keep(self, name: str, value: Any) -> None:
+        if value is None:
+            self.configuration.head.overwrite({name: self.cache.pop(name, None)})
+        else:
+            self.cache[name] = value
+
     def read(self, derive: Callable[[], T], keep: Callable[[T | None], None] | None = None) -> T:
         """What is derived from the rows, all of one moment: refused if the model is changing, or changed meanwhile.
 
@@ -302,13 +318,18 @@ class Model(ABC):
         """
         moment = self.moment
         if moment is not None:
-            found = derive()
-            if keep is not None:
-                keep(found)
-            if self.moment is moment:
-                return found
-            if keep is not None:
-                keep(None)
+            try:
+                found = derive()
+            except Exception:
+                if self.moment is moment:
+                    raise
+            else:
+                if keep is not None:
+                    keep(found)
+                if self.moment is moment:
+                    return found
+                if keep is not None:
+                    keep(None)
         raise ChangedMeanwhileError("the model changed while it was being read: read it again.")
 
     def verify(self, progress: Progress | None = None, state: State | None = None) -> VerifyReport:
@@ -317,16 +338,27 @@ class Model(ABC):
         ``state`` is a snapshot of this moment, where there is one already.
         """
         self.check_whole()
+        self.configuration.head.check_verifiable()
         report = (state or self.snapshot()).verify(progress)
         if not self.core.tables_agree():
             raise VerificationError("the tables that find rows by id, subject or class do not name the stored rows.")
+        self.configuration.head.verify(self)
         return report
 
     @property
     def order_key(self) -> int | None:
         """The key of the hashes in whose order rows are decided; None where they are decided as they are given."""
-        key: int | None = getattr(self.configuration, "order_key", None)
-        return key
+        return self.configuration.order_key
+
+    @property
+    def classifies(self) -> bool:
+        """Whether rows have labels, which are classes; otherwise they have targets, which are numbers."""
+        return bool(self.configuration.head.classifies)
+
+    @property
+    def one_by_one(self) -> bool:
+        """Whether rows are decided one after the other, so that their order matters."""
+        return bool(self.configuration.selection.one_by_one)
 
     @property
     def n_core(self) -> int:
@@ -336,25 +368,58 @@ class Model(ABC):
     @property
     def classes(self) -> tuple[Label, ...]:
         """The classes the caller fixed, or those of the core rows."""
-        return classes_of(self.configuration.classes, list(self.core.class_counts))
+        found: tuple[Label, ...] = self.configuration.head.classes(self)
+        return found
 
     @property
     def n_classes(self) -> int:
         """How many classes there are."""
-        fixed = self.configuration.classes
-        return len(self.core.class_counts if fixed is None else fixed)
+        return int(self.configuration.head.n_classes(self))
+
+    def classes_with_rows(self) -> list[Label]:
+        """The classes that core rows have; none in a regression."""
+        return list(self.core.class_counts)
 
     @property
-    @abstractmethod
+    def n_features(self) -> int | None:
+        """Columns of the rows that are learnt and predicted; None for texts and tables."""
+        text = self.configuration.feature_map
+        n: int | None = self.configuration.selection.n_features if text is None else described_map(text)["n_features"]
+        return n
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """Names of the columns, if the caller fixed them."""
+        return self.configuration.feature_names
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of numbers held: rows, sums and what is derived."""
+        return int(self.core.nbytes + self.configuration.head.nbytes(self))
+
+    @property
+    def format_version(self) -> int:
+        """The version of the format that its files have."""
+        return layout_of(self.configuration).version
+
+    @property
     def guarantee(self) -> Guarantee:
         """What holds after forgetting."""
+        found: Guarantee = self.configuration.head.guarantee(self)
+        return found
+
+    def weights(self) -> npt.NDArray[np.float32]:
+        """The weights that the head publishes, solved for when they are first needed."""
+        found: npt.NDArray[np.float32] = self.configuration.head.weights(self)
+        return found
 
     # -- predicting ----------------------------------------------------------------------------------------------
 
     def predictor(self) -> Model:
-        """What predicts as this model does now, whatever becomes of this one; it is for nothing else."""
+        """A model that predicts as this one does now, whatever becomes of this one, and is used for nothing else."""
         self.check_whole()
-        return deepcopy(self)
+        found: Model = self.configuration.head.predictor(self)
+        return found
 
     def check_rows_left(self) -> None:
         """Refuse to predict from nothing."""
@@ -368,37 +433,30 @@ class Model(ABC):
     def decision(self, X: Any) -> Float64s:
         """Scores: shape (n,) for one or two classes, (n, n_classes) otherwise."""
         self.check_rows_left()
-        scores = self.scores(X)
+        scores: Float64s = self.configuration.head.scores(self, X)
         return scores if scores.shape[1] > 1 else scores[:, 0]
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
-        """The class of each row: the sign of the score, or the class with the largest one."""
-        return self.chosen(self.decision(X))  # Algorithm 1, line 20; Algorithm 2, line 10
+        """The class of each row, or its targets."""
+        self.check_rows_left()
+        found: npt.NDArray[Any] = self.configuration.head.predict(self, X)
+        return found
 
     def chosen(self, scores: Float64s) -> npt.NDArray[Any]:
-        """The classes that scores stand for."""
-        classes = array_of(self.classes)
-        several = scores.ndim > 1
-        winner = np.argmax(scores, axis=1) if several else (scores > 0).astype(np.intp) * (len(classes) > 1)
-        chosen: npt.NDArray[Any] = classes[winner]
-        return chosen
-
-    def shares(self, scores: Float64s) -> Float64s:
-        """From a score to the probability that it stands for: ``E[y | x] = u'x`` with labels in -1, +1."""
-        return (1.0 + scores) / 2.0
+        """The classes or targets that scores stand for."""
+        found: npt.NDArray[Any] = self.configuration.head.predictions(self, scores)
+        return found
 
     def probabilities(self, X: Any) -> Float64s:
         """Probability of each class, shape (n, n_classes); see ``predict_proba`` of the estimators."""
-        return self.chances(self.decision(X))
+        self.check_rows_left()
+        found: Float64s = self.configuration.head.predict_proba(self, X)
+        return found
 
     def chances(self, scores: Float64s) -> Float64s:
         """The probabilities that scores stand for."""
-        if scores.ndim > 1:
-            return nearest_probabilities(self.shares(scores))
-        if len(self.classes) == 1:
-            return np.ones((len(scores), 1))
-        positive = np.clip(self.shares(scores), 0.0, 1.0)
-        return np.column_stack([1.0 - positive, positive])
+        found: Float64s = self.configuration.head.probabilities(self, scores)
+        return found
 
 
 def is_model(estimator: Any) -> bool:

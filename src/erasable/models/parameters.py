@@ -21,18 +21,19 @@ from erasable.core.sums import regulariser
 from erasable.core.target_grid import Range, check_range
 from erasable.errors import ConfigurationError, InputError, InputTypeError
 from erasable.features import FeatureMap
-from erasable.models.heads import LOSSES
+from erasable.models.configuration import Configuration
+from erasable.models.feature_maps import describe_map, described_map
+from erasable.models.heads import Logistic, Regression, Squared
 from erasable.models.keys import label_type, pick
-from erasable.models.linear import describe_map, described_map
-from erasable.models.linear_configuration import LinearConfiguration
 from erasable.models.order import order_key, sample_of
-from erasable.models.regression_state import RegressionConfiguration
+from erasable.models.selections import Leverage
 from erasable.models.weighting import plain_class_weights
 from erasable.validation import choice, number_between, number_not_negative, positive_number, real_numbers, whole_number
 
 # Chosen in a study over public sets, which benchmarks/RESULTS.md documents ("Defaults").
 DEFAULT_THRESHOLD = 0.06
 DEFAULT_TARGET_RANGE = (-1000.0, 1000.0)
+LOSSES = ("squared", "logistic")
 
 
 class Selecting(Protocol):
@@ -60,14 +61,14 @@ class Parameters(Selecting, Protocol):
 
 
 def configure(
-    given: Parameters, n_features: int | None, n_samples: int, classes: Any, *, streaming: bool
-) -> LinearConfiguration:
-    """The configuration that these arguments name.
+    given: Any, n_features: int | None, n_samples: int, classes: Any, *, streaming: bool, n_targets: int | None = None
+) -> Configuration:
+    """The configuration that the arguments of a linear classifier name; with ``n_targets``, of a linear regressor.
 
     Parameters
     ----------
     n_features : int or None
-        Columns of the rows as they come; None where they are no numbers, which a feature map then has to take.
+        Columns of the rows as they are given; None if they are not numbers, which only a feature map takes.
     classes : array-like, optional
         Classes given to ``partial_fit``.
     streaming : bool
@@ -77,24 +78,26 @@ def configure(
     ------
     ConfigurationError
     """
-    selecting = selection(given, n_features, n_samples, streaming=streaming)
-    loss, alpha_units = head_of(given, selecting["units"], selecting["grid"])
-    return LinearConfiguration(
-        **selecting,
-        classes=fixed_classes(given, classes),
-        loss=loss,
-        alpha_units=alpha_units,
-        class_weight=plain_class_weights(given.class_weight),
-    )
-
-
-def selection(given: Selecting, n_features: int | None, n_samples: int, *, streaming: bool) -> dict[str, Any]:
-    """What these arguments say of which rows are kept, as arguments of a configuration; see :func:`configure`."""
     feature_map = map_of(given)
     if feature_map is not None and getattr(given, "feature_names", None) is not None:
         raise ConfigurationError("feature_names are for rows without a feature map: leave one of the two out.")
     assert feature_map is not None or n_features is not None
-    grid = grid_of_parameters(given, n_features if feature_map is None else feature_map.n_features_out)  # type: ignore[arg-type]
+    columns = n_features if feature_map is None else feature_map.n_features_out
+    selection = leverage_of(given, columns, n_samples, streaming=streaming)  # type: ignore[arg-type]
+    head: Any = head_of(given, selection) if n_targets is None else Regression(target_ranges(given, n_targets))
+    return Configuration(
+        selection,
+        head,
+        fixed_classes(given, classes) if n_targets is None else None,
+        None if feature_map is not None else names_of_features(given, selection.n_features),
+        None if feature_map is None else describe_map(feature_map, n_features),
+        order_key(given),
+    )
+
+
+def leverage_of(given: Selecting, n_features: int, n_samples: int, *, streaming: bool) -> Leverage:
+    """The selection that these arguments name, for rows with so many columns; see :func:`configure`."""
+    grid = grid_of_parameters(given, n_features)
     check_memory(grid)
     sample_rate, sample_key = sample_of(given)
     tau = _threshold(given, n_samples, streaming=streaming)
@@ -106,50 +109,17 @@ def selection(given: Selecting, n_features: int | None, n_samples: int, *, strea
         }
     # A sample is kept whatever the threshold.
     units = selecting_units(given.capacity, 0.0 if sample_rate else tau, grid, **named)
-    return {
-        "grid": grid,
-        "units": units,
-        "threshold": tau,
-        "feature_names": None if feature_map is not None else names_of_features(given, grid.n_features),
-        "feature_map": None if feature_map is None else describe_map(feature_map, n_features),
-        "order_key": order_key(given),
-        "sample_rate": sample_rate,
-        "sample_key": sample_key,
-    }
+    return Leverage(grid, units, tau, sample_rate, sample_key)
 
 
-def head_of(given: Parameters, units: int, grid: Grid) -> tuple[str, int | None]:
-    """The loss, and ``alpha`` in squared grid steps where that is logistic: that of the capacity unless given."""
-    loss = choice(given.loss, "loss", LOSSES)
-    if loss == "squared":
-        return loss, None
-    return loss, units if given.alpha is None else regulariser(positive_number(given.alpha, "alpha"), grid, "alpha")
-
-
-def configure_regression(
-    given: Any, n_features: int | None, n_samples: int, n_targets: int, *, streaming: bool
-) -> RegressionConfiguration:
-    """The configuration that the arguments of a regressor name, for rows with so many targets.
-
-    Raises
-    ------
-    ConfigurationError
-    """
-    selecting = selection(given, n_features, n_samples, streaming=streaming)
-    return RegressionConfiguration(**selecting, target_ranges=target_ranges(given, n_targets))
-
-
-def check_unchanged_regression(given: Any, configuration: RegressionConfiguration) -> None:
-    """Refuse arguments of a regressor that name another configuration than the model's.
-
-    Raises
-    ------
-    ConfigurationError
-    """
-    changed = changed_selection(given, configuration)
-    if target_ranges(given, len(configuration.target_ranges)) != configuration.target_ranges:
-        changed.append("target_range")
-    refuse_changed(changed)
+def head_of(given: Parameters, selection: Leverage) -> Squared | Logistic:
+    """The head of a classifier; ``alpha`` is the capacity unless it is given."""
+    class_weight = plain_class_weights(given.class_weight)
+    if choice(given.loss, "loss", LOSSES) == "squared":
+        return Squared(class_weight)
+    alpha, units = given.alpha, selection.units
+    alpha_units = units if alpha is None else regulariser(positive_number(alpha, "alpha"), selection.grid, "alpha")
+    return Logistic(alpha_units, class_weight)
 
 
 def target_ranges(given: Any, n_targets: int) -> tuple[Range, ...]:
@@ -229,50 +199,55 @@ def warn_of_signs(grid: Grid) -> None:
         )
 
 
-def check_unchanged(given: Parameters, configuration: LinearConfiguration, classes: Any) -> None:
-    """Refuse arguments that name another configuration than the one the model was learnt with.
+def check_unchanged(given: Any, c: Configuration, classes: Any = None) -> None:
+    """Refuse arguments of a linear estimator that name another configuration than the model's.
 
     Raises
     ------
     ConfigurationError
     """
-    changed = changed_selection(given, configuration)
-    loss, alpha_units = head_of(given, configuration.units, configuration.grid)
-    if loss != configuration.loss:
+    changed = _changed_selection(given, c)
+    if isinstance(c.head, Regression):
+        if target_ranges(given, len(c.head.target_ranges)) != c.head.target_ranges:
+            changed.append("target_range")
+        refuse_changed(changed)
+        return
+    head = head_of(given, c.selection)
+    if head.NAME != c.head.NAME:
         changed.append("loss")
-    elif alpha_units != configuration.alpha_units:
+    elif getattr(head, "alpha_units", None) != getattr(c.head, "alpha_units", None):
         changed.append("alpha")
-    if plain_class_weights(given.class_weight) != configuration.class_weight:
+    if head.class_weight != c.head.class_weight:
         changed.append("class_weight")
     for fixed in (given.classes, classes):
-        if fixed is not None and sorted_classes(fixed) != configuration.classes:
+        if fixed is not None and sorted_classes(fixed) != c.classes:
             changed.append("classes")
     refuse_changed(changed)
 
 
-def changed_selection(given: Selecting, configuration: LinearConfiguration) -> list[str]:
-    """Which arguments of :func:`selection` name something else than a configuration has."""
-    grid = configuration.grid
+def _changed_selection(given: Selecting, c: Configuration) -> list[str]:
+    """Which arguments of :func:`leverage_of`, and of the columns, name something else than the configuration has."""
+    selection, grid = c.selection, c.grid
     changed = []
-    feature_map, there = map_of(given), configuration.feature_map
-    taken = None if there is None else described_map(there)["n_features"]
-    if there != (None if feature_map is None else describe_map(feature_map, taken)):
+    feature_map = map_of(given)
+    taken = None if c.feature_map is None else described_map(c.feature_map)["n_features"]
+    if c.feature_map != (None if feature_map is None else describe_map(feature_map, taken)):
         changed.append("feature_map")
     if grid_of_parameters(given, grid.n_features) != grid:
         changed.append("grid_bits, fit_intercept or scaling")
-    if regulariser(positive_number(given.capacity, "capacity"), grid) != configuration.units:
+    if regulariser(positive_number(given.capacity, "capacity"), grid) != selection.units:
         changed.append("capacity")
     rate, sample_key = sample_of(given)
-    if rate != configuration.sample_rate:
+    if rate != selection.sample_rate:
         changed.append("sample_rate")
     # kappa alone took the number of rows, which is kept nowhere
     alone = given.kappa is not None and given.threshold is None and given.horizon is None
-    if not alone and _threshold(given, 1, streaming=True) != configuration.threshold:
+    if not alone and _threshold(given, 1, streaming=True) != selection.threshold:
         changed.append("threshold, kappa or horizon")
-    if names_of_features(given, grid.n_features) not in (None, configuration.feature_names):
+    if names_of_features(given, grid.n_features) not in (None, c.feature_names):
         changed.append("feature_names")
-    keys = (sample_key, configuration.sample_key)
-    if order_key(given) != configuration.order_key or (None not in keys and len(set(keys)) > 1):
+    keys = (sample_key, selection.sample_key)
+    if order_key(given) != c.order_key or (None not in keys and len(set(keys)) > 1):
         changed.append("order or random_state")
     return changed
 

@@ -237,12 +237,13 @@ class Sieve:
         seen.settled += int(np.count_nonzero(hashes < np.uint64(self.first)))
         left = seen.held.within(hashes)
         if self.screen is not None and left.any():
+            selection = self.model.configuration.selection
             raw, most, may = self.model.prepared(rows.X), _MOST * len(rows), left.copy()
             if np.count_nonzero(left) < most:  # else it costs less to screen some in vain than to gather most
-                may[left] = self.screen(self.model.in_order(raw, np.flatnonzero(left)))
+                may[left] = self.screen(selection.in_order(raw, np.flatnonzero(left)))
             else:
                 may &= self.screen(raw)
-            always = self.model.always_kept(rows.ids)
+            always = selection.always_kept(rows.ids)
             may = may if always is None else may | (left & always)
             seen.settled += int(np.count_nonzero(left)) - int(np.count_nonzero(may))
             left = may
@@ -254,7 +255,7 @@ class Sieve:
         """The rows that count of a block in a first pass, all of it checked; ``seen`` notes of which kind they are."""
         block = self._spelt(block if self.check is None else self.check(block))
         n, model = block.X.shape[0], self.model
-        model.answers(block.y)
+        model.configuration.head.stored_labels(block.y, model)
         if model.classifies:
             seen.note_kind("labels", label_type(block.y))
         model.check_names_given(block.ids)

@@ -377,7 +377,7 @@ def _once_more(sieve: Sieve, blocks: Iterable[Any]) -> Iterator[Rows]:
 
 def copy_without(model: Model, keys: list[Any]) -> Model:
     """Another model, of the core rows that are left without these; no array is shared with the first."""
-    core, fixed = model.core, (model.configuration, getattr(model, "feature_map", None))
+    core, fixed = model.core, (model.configuration, model.feature_map)
     known: dict[int, Any] = {id(part): part for part in fixed}
     known[id(core)] = core.copy()
     other = deepcopy(model, known)

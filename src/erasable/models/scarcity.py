@@ -96,7 +96,7 @@ class OfferedTargets:
     def warn(self, model: Any, *, new: bool, stacklevel: int) -> None:
         """Say where the targets of a hundred rows or more, not all equal, lie within a few steps of their grid."""
         c = model.configuration
-        low, high = np.array(c.target_ranges).T
+        low, high = np.array(c.head.target_ranges).T
         steps = (self.high - self.low) / (high / 2 - low / 2) * c.grid.radius
         coarse = int(np.count_nonzero((steps > 0.0) & (steps < _FEW_STEPS)))
         if self.rows >= _FEW and coarse:
@@ -157,7 +157,7 @@ def warn_of_absent_classes(configuration: Any, offered: Mapping[Any, int], *, st
     -----
     WeakModelWarning
     """
-    weights = getattr(configuration, "class_weight", None)
+    weights = getattr(configuration.head, "class_weight", None)
     named = [label for label, _ in weights] if isinstance(weights, tuple) and configuration.classes is None else []
     absent = sum(label not in offered for label in named)
     if absent:

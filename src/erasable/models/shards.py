@@ -19,19 +19,18 @@ import scipy.sparse as sp
 
 from erasable.core.arrays import Int64s
 from erasable.core.grid import Grid, sparse_rows
-from erasable.core.layout import Buffer, Piece, check_format, digest_of, guarded, parse, parts, read_meta
+from erasable.core.layout import Buffer, Piece, check_format, digest_of, guarded, parse, parts
 from erasable.core.names import Key, key_tensors, kind_of, read_keys, subject_kind
 from erasable.core.row_layout import laid_out, read_rows, row_sizes, row_tensors
 from erasable.core.sparse import stacked
 from erasable.errors import StateFormatError
-from erasable.models.linear_configuration import grid_of
-from erasable.models.linear_state import LinearState
-from erasable.models.regression_state import RegressionState
-from erasable.models.state import State, at
+from erasable.models.selections.grid import grid_of
+from erasable.models.state import State
 from erasable.models.weighting import ONE, uneven
 
 SHARD, VERSION = "erasable-shard", 1
-SHARDED: dict[str, type[LinearState]] = {f"{kind.FORMAT}-sharded": kind for kind in (LinearState, RegressionState)}
+_LABELS = {"erasable-linear": "labels", "erasable-regression": "targets"}  # the tensor of labels, by format
+SHARDED = {f"{form}-sharded": form for form in _LABELS}
 LARGEST_FILE = 200 * 2**20  # bytes of rows that still go into one file
 LARGEST_SHARD = 16 * 2**20  # bytes of rows in a shard
 
@@ -51,7 +50,8 @@ def files_of(state: State) -> Files:
 
     *Law*: a pure function of the state.
     """
-    if not isinstance(state, LinearState):
+    form = state.layout.format
+    if form not in _LABELS:
         return Files(state.pieces)
     sizes = row_sizes(state.rows, state.configuration.grid)
     if sizes.sum() <= LARGEST_FILE:
@@ -62,11 +62,11 @@ def files_of(state: State) -> Files:
         order[index] = k
         pieces = _shard(state, index)
         shards[digest_of(pieces)] = pieces
-    meta = {**state.header(), "format": f"{state.FORMAT}-sharded", "version": VERSION, "shards": list(shards)}
-    return Files(parts(meta, {**state.derived(), "order": ("I32", order)}), shards)
+    meta = {**state.header(), "format": f"{form}-sharded", "version": VERSION, "shards": list(shards)}
+    return Files(parts(meta, {**state.derived_tensors(), "order": ("I32", order)}), shards)
 
 
-def from_files(head: Buffer, fetch: Fetch) -> LinearState:
+def from_files(head: Buffer, fetch: Fetch) -> State:
     """The state that a head, and the files it names, hold; ``fetch`` gives the bytes of one of these.
 
     It is for ``fetch`` to see that bytes are those that the name stands for, as ``erasable.store`` does; here it is
@@ -78,8 +78,7 @@ def from_files(head: Buffer, fetch: Fetch) -> LinearState:
         When head and shards are not what :func:`files_of` gives for any state.
     """
     if not shards_of(head):
-        whole = RegressionState if read_meta(head)["format"] == RegressionState.FORMAT else LinearState
-        return whole.from_bytes(head)
+        return State.from_bytes(head)
     return guarded(head, lambda data: _gathered(data, fetch), lambda state: files_of(state).head)
 
 
@@ -93,27 +92,28 @@ def shards_of(head: Buffer) -> list[str]:
         return []
 
 
-def _gathered(head: Buffer, fetch: Fetch) -> LinearState:
+def _gathered(head: Buffer, fetch: Fetch) -> State:
     meta, tensors = parse(head)
-    kind = SHARDED[meta["format"]]
+    form = SHARDED[meta["format"]]
+    labels = _LABELS[form]
     check_format(meta, meta["format"], VERSION)
     if meta["shards"] != shards_of(head) or len(set(meta["shards"])) < len(meta["shards"]):
         raise StateFormatError("it names shards by something that is no SHA-256, or one of them twice.")
     order = tensors["order"]
     n, grid = len(order), grid_of(meta)
     places = (np.flatnonzero(order == k) for k in range(len(meta["shards"])))
-    found = [_read_shard(fetch(name), at, grid, kind.ANSWER) for name, at in zip(meta["shards"], places, strict=True)]
+    found = [_read_shard(fetch(name), at, grid, labels) for name, at in zip(meta["shards"], places, strict=True)]
     if sum(len(shard.places) for shard in found) != n or not found:
         raise StateFormatError("its rows are not all in its shards.")
     # Only here is anything as large as all rows made: so much has been read.
     rows = row_tensors(_in_order([(shard.places, shard.rows) for shard in found], grid), grid)
-    answer = found[0].tensors[kind.ANSWER]
+    answer = found[0].tensors[labels]
     answers = np.empty((n, *answer.shape[1:]), dtype=answer.dtype)
     weights = np.full(n, ONE, dtype=np.int16)
     ids: list[Any] = [None] * n
     subjects: list[Any] = [None] * n
     for shard in found:
-        answers[shard.places] = shard.tensors[kind.ANSWER]
+        answers[shard.places] = shard.tensors[labels]
         weights[shard.places] = shard.tensors.get("row_weights", ONE)
         keys, owners = (read_keys(shard.tensors, what, shard.meta[kind], len(shard.places)) for what, kind in _KEYS)
         for i, key, owner in zip(shard.places.tolist(), keys, owners, strict=True):
@@ -122,7 +122,8 @@ def _gathered(head: Buffer, fetch: Fetch) -> LinearState:
     arrays = {name: np.asarray(array) for name, (_, array) in named.items()}
     if (of_rows := uneven(weights)) is not None:
         arrays["row_weights"] = of_rows
-    return kind.of_tensors(meta, {**tensors, **arrays, kind.ANSWER: answers})
+    others = {name: array for name, array in tensors.items() if name != "order"}
+    return State.of_tensors({**meta, "format": form}, {**others, **arrays, labels: answers})
 
 
 def _in_order(parts: list[tuple[npt.NDArray[np.intp], Any]], grid: Grid) -> Any:
@@ -157,18 +158,12 @@ def _read_shard(data: Buffer, index: npt.NDArray[np.intp], grid: Grid, answer: s
     return _Shard(index, meta, tensors, rows)
 
 
-def _shard(state: LinearState, index: list[int]) -> list[Piece]:
+def _shard(state: State, index: list[int]) -> list[Piece]:
     """The bytes of a file with these rows, in the order in which they were learnt."""
-    ids, subjects, labels = at(index, state.ids, state.subjects, state.labels)
-    chosen = replace(
-        state,
-        ids=ids,
-        subjects=subjects,
-        labels=labels,
-        rows=state.rows[index],
-        row_weights=None if state.row_weights is None else uneven(state.row_weights[index]),
-        configuration=state.configuration.for_a_part(state.classes),
-    )
+    chosen = state.part(index)
+    if state.configuration.head.classifies:  # numbers of classes are those of all rows
+        head = replace(state.configuration.head, class_weight=None)
+        chosen = replace(chosen, configuration=replace(state.configuration, classes=state.classes, head=head))
     meta = {
         "format": SHARD,
         "version": VERSION,

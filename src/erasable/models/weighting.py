@@ -8,25 +8,20 @@ function of the core rows.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from erasable.core.arrays import Float64s
 from erasable.core.device_rows import here
 from erasable.core.grid import Grid
 from erasable.core.names import Label, kind_of, read_label, write_label
-from erasable.core.sums import LARGEST_EXACT, add_rows, add_sums
+from erasable.core.sums import LARGEST_EXACT
 from erasable.core.weights import to_float32
 from erasable.errors import ConfigurationError, ExactnessError, InputError
 from erasable.models.keys import label_type, pick
 from erasable.validation import positive_number, real_numbers
-
-if TYPE_CHECKING:
-    from erasable.models.linear_configuration import LinearConfiguration
 
 ONE = 16  # the weight of a row to whom none was given, in sixteenths
 LARGEST = 16 * ONE
@@ -83,38 +78,6 @@ def guard_weights(total: int, grid: Grid, units: int) -> None:
             f"{grid.bits} bits are exact only up to {max(0, limit) / ONE:,.1f} with this capacity: give smaller "
             "weights, raise the threshold (fewer core rows) or lower grid_bits."
         )
-
-
-@dataclass(eq=False)
-class WeightedSums:
-    """Sums in which every row counts as often as its weight has sixteenths; the regulariser counts sixteen times.
-
-    ``H`` is ``16 units I`` plus the sum of ``s g g'`` (lower triangle), ``class_sums`` the sum of ``s g`` by class, or
-    of ``s t g`` by target.
-    A model has them while some row's weight is not one.
-    """
-
-    H: Float64s
-    class_sums: dict[Any, Float64s]
-
-    @classmethod
-    def of_equal(cls, H: Float64s, class_sums: Mapping[Any, Float64s]) -> WeightedSums:
-        """Of rows whose weights are all one, from their plain sums."""
-        return cls(H * ONE, {label: total * ONE for label, total in class_sums.items()})
-
-    def add(self, rows: Any, labels: Sequence[Any], weights: Any, c: LinearConfiguration, sign: int = 1) -> None:
-        """Grid rows, dense or sparse, come, or leave with ``sign=-1``; exact like the plain sums."""
-        of_rows = np.asarray(weights, dtype=np.int64)
-        for weight in np.unique(of_rows).tolist():
-            at, times = np.flatnonzero(of_rows == weight), float(sign * weight)
-            add_rows(self.H, rows[at], times, c.grid)
-            add_sums(self.class_sums, c.sums_of(rows[at], [labels[i] for i in at.tolist()]), times)
-
-    def erase(self) -> None:
-        """Overwrite them."""
-        self.H.fill(0.0)
-        for total in self.class_sums.values():
-            total.fill(0.0)
 
 
 # -- of classes --------------------------------------------------------------------------------------------------

@@ -12,8 +12,8 @@ from erasable.errors import ConfigurationError, InputError
 from erasable.estimators import ErasableClassifier, ErasableKernelClassifier, ErasableRegressor
 from erasable.estimators.files import face_of
 from erasable.estimators.streaming import StreamingFace
-from erasable.models.kernel import KernelModel
 from erasable.models.model import Model
+from erasable.models.selections import KernelDisagreement
 from erasable.operations.schemas import schema_of
 from erasable.schemas import Schema
 from erasable.tables import TableStream
@@ -97,7 +97,7 @@ def estimator_for(
 
 def estimator_like(model: Model, given: dict[str, Any], kernel: str | None, stream: TableStream) -> StreamingFace:
     """An unfitted estimator like the model; parameters or columns that differ from the model's are refused."""
-    if kernel is not None and not isinstance(model, KernelModel):
+    if kernel is not None and not isinstance(model.configuration.selection, KernelDisagreement):
         raise ConfigurationError("kernel= names a kernel, and the file holds a linear model: leave it out.")
     if model.n_features is None and schema_of(model) is None:
         raise ConfigurationError(

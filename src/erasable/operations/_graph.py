@@ -205,7 +205,7 @@ class Graph:
             negative = self.step("Sub", [one, positive], "other")
             self.step("Concat", [negative, positive], "probabilities", axis=1)
             return
-        # The steps of nearest_probabilities in models/heads.py.
+        # The steps of nearest_probabilities in models/heads.
         self._nodes.append(
             self._onnx.helper.make_node(
                 "TopK", [raw, self.constant("k", [k], np.int64)], ["ordered", "order"], name="ordered", axis=1
@@ -224,7 +224,7 @@ class Graph:
         self.step("Div", [kept, sums], "probabilities")
 
     def _sigmoids(self, scores: str) -> None:
-        """The steps of ``sigmoids`` in models/heads.py."""
+        """The steps of ``sigmoids`` in models/heads."""
         one, zero = self.constant("one", 1.0), self.constant("zero", 0.0)
         if len(self._linear.classes) == 2:
             scores = self.step("Concat", [self.step("Neg", [scores], "negated"), scores], "both", axis=1)

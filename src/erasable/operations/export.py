@@ -16,7 +16,7 @@ from erasable import store
 from erasable.core.layout import read_json, read_meta
 from erasable.errors import ChangedMeanwhileError, ConfigurationError, InputTypeError, NoRowsError, StateFormatError
 from erasable.models.files import head_of
-from erasable.models.linear import LinearModel
+from erasable.models.heads.linear import LinearHead
 from erasable.models.model import is_model, model_behind
 from erasable.operations._graph import STAMP, Graph, Linear
 from erasable.operations._raw_rows import not_raw
@@ -229,7 +229,7 @@ def _form(path: Path, form: str | None) -> str:
 def _linear(clf: Any) -> Linear:
     """What predicting takes, all of one moment."""
     model = model_behind(clf, "export") if is_model(clf) else None
-    if not isinstance(model, LinearModel):
+    if model is None or not isinstance(model.configuration.head, LinearHead):
         raise InputTypeError(
             f"export needs a linear model, ErasableClassifier or ErasableRegressor; got {type(clf).__name__}. Other "
             "models predict with stored rows of people, and an export would be a copy of them that forgetting does "
@@ -249,14 +249,13 @@ def _linear(clf: Any) -> Linear:
     if names is None:
         names = getattr(clf, "feature_names_in_", None) if schema is None else schema.feature_names_out()
     linear = Linear(
-        model.coefficients(),
-        model.intercepts(),
+        *model.configuration.head.functions(model),
         list(model.classes),
         model.configuration.grid.scaling,
         None if names is None else [str(n) for n in names],
         model.snapshot().digest,
-        model.configuration.loss,
-        getattr(model.configuration, "target_ranges", ()),
+        "logistic" if model.configuration.head.NAME == "logistic" else "squared",
+        getattr(model.configuration.head, "target_ranges", ()),
     )
     if model.moment is not moment:
         raise ChangedMeanwhileError("the model changed while it was being exported: export it again.")

@@ -20,8 +20,7 @@ from erasable.errors import ConfigurationError, ErasableError, StateFormatError
 from erasable.models.access import StoredRows, spelling_in, stored_rows
 from erasable.models.access import rows_of as rows_in_state
 from erasable.models.files import KINDS, known_meta, naming, refuse_odd_size
-from erasable.models.kernel_state import KernelState
-from erasable.models.linear_configuration import grid_of
+from erasable.models.selections.grid import grid_of
 from erasable.models.shards import SHARDED, Fetch, from_files, shards_of
 from erasable.operations.requests import KEY_TYPES, Names, keys_named
 from erasable.store import read as read_file
@@ -285,7 +284,7 @@ def _answer(value: Any, ranges: list[Range], meta: dict[str, Any]) -> dict[str, 
 def _regularisers(meta: dict[str, Any]) -> dict[str, str]:
     """Capacity and alpha as the caller gave them, where the header has them in units of the grid."""
     units = {name: meta.get(f"{name}_units") for name in ("capacity", "alpha")}
-    fine = KERNEL_BITS if meta["format"] == KernelState.FORMAT else 2 * meta.get("bits", 0)
+    fine = KERNEL_BITS if meta["format"] == "erasable-kernel" else 2 * meta.get("bits", 0)
     return {name: math.ldexp(int(value), -fine).hex() for name, value in units.items() if value is not None}
 
 

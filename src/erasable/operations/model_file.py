@@ -27,7 +27,6 @@ from erasable.models.reports import (
 )
 from erasable.models.rounds import BUDGET_BYTES, Ahead
 from erasable.models.shards import shards_of
-from erasable.models.state import State
 from erasable.operations._held import HeldModel
 from erasable.operations.inspect import rows_of
 from erasable.operations.requests import KEY_TYPES, Counts, Line, Request, Ticket
@@ -388,7 +387,7 @@ class ModelFile:
             state_before=None if self._after_only else before,
             state_after=after,
             guarantee=" ".join(str(model.guarantee).split()),
-            format_version=State.VERSION,
+            format_version=model.format_version,
             requested_at=request.requested_at,
             request_id=request.request_id,
             normalisation=model.spelling or None,

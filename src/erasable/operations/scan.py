@@ -14,8 +14,8 @@ import numpy as np
 from erasable.audit.scan import ScanReport, scan
 from erasable.core.layout import read_meta
 from erasable.errors import ConfigurationError, InputError, StateFormatError
+from erasable.models.feature_maps import describe_map, described_map
 from erasable.models.files import head_of
-from erasable.models.linear import describe_map, described_map
 from erasable.operations._telling import telling_cells, telling_numbers
 from erasable.operations.schemas import raw_table
 from erasable.schemas import Schema

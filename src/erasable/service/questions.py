@@ -30,6 +30,8 @@ class Verified:
         Of the file that it was read from.
     spelling : mapping
         How its schema declares that names are normalised.
+    format_version : int
+        Of that file.
     """
 
     report: VerifyReport
@@ -38,6 +40,7 @@ class Verified:
     stores_listed: bool
     checksum: str
     spelling: Spelling = field(default_factory=dict)
+    format_version: int = 1
 
 
 #: Verifies the model in a file, and asks it about groups of identities and a suppression list.
@@ -56,7 +59,7 @@ def verified(
     report = model.verify(progress)
     stores = tuple(any(keys_in(model, group)) for group in named)
     stores_listed = listed is not None and any(listed.stored_in(model))
-    return Verified(report, guarantee, stores, stores_listed, checksum, model.spelling)
+    return Verified(report, guarantee, stores, stores_listed, checksum, model.spelling, model.format_version)
 
 
 def stored_in(path: str, identities: Sequence[Identity]) -> StoredRows:

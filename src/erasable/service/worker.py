@@ -21,7 +21,6 @@ from erasable.audit.receipts import LONGEST_MODEL, make_receipt
 from erasable.errors import ConfigurationError, ErasableError, UnknownRequestError, VerificationError
 from erasable.models.files import checksum_at
 from erasable.models.reports import VerifyReport
-from erasable.models.state import State as ModelState
 from erasable.operations.requests import Request
 from erasable.service.entries import Entry, State
 from erasable.service.identities import Erasure, Identity
@@ -283,7 +282,7 @@ class Worker:
                 state_before=None,
                 state_after=found.report.digest,
                 guarantee=found.guarantee,
-                format_version=ModelState.VERSION,
+                format_version=found.format_version,
                 completed_at=self._clock(),
                 model=name if name.isprintable() and len(name) <= LONGEST_MODEL else None,
             )

@@ -26,7 +26,7 @@ from erasable.errors import (
     InputTypeError,
     NoRowsError,
 )
-from erasable.models import linear
+from erasable.models import exact_sums
 from erasable.models.guarantee import Guarantee
 from erasable.models.reports import ForgetReport
 from erasable.research import baselines
@@ -511,7 +511,7 @@ def test_an_interrupt_in_the_middle_of_forgetting_makes_the_model_refuse(kind, m
     model = fitted(kind)
     with monkeypatch.context() as patch:
         if isinstance(model, ErasableClassifier):
-            patch.setattr(linear, "add_rows", stop)
+            patch.setattr(exact_sums, "add_rows", stop)
         else:
             patch.setattr(kind, "_remove", stop)
         with pytest.raises(KeyboardInterrupt):

@@ -122,7 +122,7 @@ def test_the_weights_are_those_of_ridge_regression_on_the_grid(alpha, fit_interc
     positives = model.classes_ if len(model.classes_) > 2 else model.classes_[1:]
     targets = np.where(y[left][:, None] == positives, 1.0, -1.0)
     right = Ridge(alpha=alpha, fit_intercept=False, solver="cholesky").fit(G, targets).coef_
-    np.testing.assert_allclose(state.weights, np.atleast_2d(right), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(state.derived["weights"], np.atleast_2d(right), rtol=1e-6, atol=1e-6)
 
 
 def test_scores_are_those_of_the_weights():
@@ -221,7 +221,7 @@ def test_it_passes_the_check_after_forgetting():
 
 
 def change_sum(memory):
-    memory.H[2, 1] += 1.0
+    memory.sums.H[2, 1] += 1.0
 
 
 def change_row(memory):
@@ -234,7 +234,7 @@ def change_weight(memory):
 
 
 def change_class_sum(memory):
-    memory.class_sums["a"][0] += 1.0
+    memory.sums.by_label["a"][0] += 1.0
 
 
 @pytest.mark.parametrize("tamper", [change_sum, change_row, change_weight, change_class_sum])

@@ -12,8 +12,8 @@ from types import SimpleNamespace
 import pytest
 
 from erasable.cli.app import run
-from erasable.models import linear
-from erasable.models.linear import LinearModel
+from erasable.models.heads import squared
+from erasable.models.model import Model
 from erasable.research.reproduce import deletion_time, deletion_time_table, measure_deletion_time
 
 
@@ -30,8 +30,8 @@ def measured():
         return counting
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(LinearModel, "release", counted(LinearModel.release))
-        patch.setattr(linear, "squared_weights", counted(linear.squared_weights))
+        patch.setattr(Model, "release", counted(Model.release))
+        patch.setattr(squared, "solve_weights", counted(squared.solve_weights))
         patch.setattr(deletion_time, "time", SimpleNamespace(perf_counter=lambda: float(work)))
         return measure_deletion_time(5_000, 40, K=30, c=0.5, kappa=0.3, runs=8)
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from erasable.estimators import streaming
-from erasable.models.linear import LinearModel
+from erasable.models.model import Model
 from erasable.service.http import inference, tables
 from erasable.service.http.problems import Refused
 from tests.service.http.test_hostile import another
@@ -70,7 +70,7 @@ def test_learning_for_a_client_that_has_gone_stops(site, slow_learning):
 
 
 def test_predicting_past_its_deadline_stops_between_blocks(site, monkeypatch):
-    calls, decision, predicted = [], LinearModel.decision, inference.predicted
+    calls, decision, predicted = [], Model.decision, inference.predicted
     answered, ended = threading.Event(), threading.Event()
 
     def slow(self, X):
@@ -88,7 +88,7 @@ def test_predicting_past_its_deadline_stops_between_blocks(site, monkeypatch):
     whole = site.as_("predict").post("/models/credit/invocations", json=body).json()
     monkeypatch.setattr(tables, "_BLOCK", 10)
     assert site.as_("predict").post("/models/credit/invocations", json=body).json() == whole
-    monkeypatch.setattr(LinearModel, "decision", slow)
+    monkeypatch.setattr(Model, "decision", slow)
     monkeypatch.setattr(inference, "predicted", watched)
 
     def given_up(deadline):

@@ -7,13 +7,12 @@ import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from erasable.core.keyed_hash import hashed_order
-from erasable.models.linear import LinearModel
 from erasable.operations.plan._kinds import AnyScores, Estimator, Kind, Parameters
 from erasable.operations.plan._metrics import Metric
 from erasable.operations.plan._sample import HeldOut, Sample
@@ -210,7 +209,8 @@ def observe(
     if found.model_.classifies:
         trial.margins.append(held_out.margin(found, max_loss))
     trial.by_class.append(_rows_at_horizon(found, core, part))
-    columns, (sums, functions) = part.grid.n_columns, cast(LinearModel, found.model_).widths
+    c, seen = found.model_.configuration, found.model_.classes_with_rows()
+    sums, functions, columns = len(c.head.sum_order(c, seen)), c.head.n_functions(c, seen), part.grid.n_columns
     trial.other_bytes = (8 * columns + 8 * sums + 4 * functions) * columns  # sums and weights
     trial.row_bytes = (found.stored_bytes_ - trial.other_bytes) / found.n_core_  # of sparse rows, on average
     if trial.parameters["threshold"] == math.inf or len(core) == part.n_rows:  # these are random rows

@@ -12,8 +12,8 @@ import numpy.typing as npt
 from erasable.errors import InputError
 from erasable.estimators import ErasableClassifier, ErasableRegressor
 from erasable.models.keys import label_type
-from erasable.models.parameters import configure_regression
-from erasable.models.regression import RegressionModel
+from erasable.models.model import Model
+from erasable.models.parameters import configure
 from erasable.operations.plan._metrics import OF_CLASSES, OF_NUMBERS, Metric
 from erasable.operations.scoring import RegressionScores, Scores, regression_scores_of, scores_of
 
@@ -85,7 +85,8 @@ def _classes(estimator: Estimator, y: npt.NDArray[Any], n_features: int) -> Answ
 
 def _numbers(estimator: Estimator, y: npt.NDArray[Any], n_features: int) -> Answers:
     n_targets = y.shape[1] if y.ndim > 1 else 1
-    RegressionModel(configure_regression(estimator, n_features, len(y), n_targets, streaming=False)).answers(y)
+    c = configure(estimator, n_features, len(y), None, streaming=False, n_targets=n_targets)
+    c.head.stored_labels(y, Model(c))
     if not _numbers_differ(y):
         raise InputError("a target is the same for all rows: a plan needs targets that differ.")
     return Answers(y[:, 0] if y.ndim > 1 == y.shape[1] else y, np.zeros(len(y), dtype=np.intp), np.empty(1))

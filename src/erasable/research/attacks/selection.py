@@ -19,7 +19,7 @@ import numpy.typing as npt
 from erasable.core.arrays import Float64s
 from erasable.core.grid import Grid, to_grid
 from erasable.core.keyed_hash import keyed_hash
-from erasable.models.linear import LinearModel
+from erasable.models.selections import Leverage
 
 _BLOCK = 32  # rows that share one product with the inverse
 _SLACK = 1e-7  # of the threshold: rows are those of the grid, inverses are kept up to date in float64
@@ -133,9 +133,12 @@ class _Way:
     @classmethod
     def of(cls, model: Any) -> _Way | None:
         held = getattr(model, "_model", None)
-        if not isinstance(held, LinearModel) or held.order_key is None or not 0.0 < model.threshold_ < math.inf:
+        selection = None if held is None else held.configuration.selection
+        if held is None or held.order_key is None or not isinstance(selection, Leverage):
             return None
-        return cls(held.order_key, held.configuration.grid, float(model.threshold_), float(held.configuration.units))
+        if not 0.0 < selection.threshold < math.inf:
+            return None
+        return cls(held.order_key, selection.grid, selection.threshold, float(selection.units))
 
     def in_order(
         self, X: Float64s, names: npt.NDArray[Any], at: npt.NDArray[np.intp]

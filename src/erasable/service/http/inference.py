@@ -296,7 +296,7 @@ def _inputs(model: Model) -> list[TensorMetadata]:
 def _outputs(model: Model) -> dict[str, tuple[Datatype, list[int]]]:
     """The datatype and the shape of each output."""
     if not model.classifies:
-        ranges = model.configuration.target_ranges
+        ranges = model.configuration.head.target_ranges
         return {"predict": ("FP64", [-1] if len(ranges) == 1 else [-1, len(ranges)])}
     kinds: dict[type, Datatype] = {bool: "BOOL", int: "INT64", float: "FP64"}
     classes = model.classes

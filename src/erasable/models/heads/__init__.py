@@ -1,0 +1,27 @@
+"""Heads: what is computed from the core rows. A new one is a file in this folder and a line in ``HEADS``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from erasable.models.heads.base import Head, nearest_probabilities
+from erasable.models.heads.general import FunctionClassFit
+from erasable.models.heads.kernel import KernelRidge
+from erasable.models.heads.logistic import Logistic, sigmoids
+from erasable.models.heads.regression import Regression
+from erasable.models.heads.squared import Squared
+
+__all__ = [
+    "HEADS",
+    "FunctionClassFit",
+    "Head",
+    "KernelRidge",
+    "Logistic",
+    "Regression",
+    "Squared",
+    "nearest_probabilities",
+    "sigmoids",
+]
+
+#: By the names that files have them under; each offers ``read``, the inverse of ``describe``.
+HEADS: dict[str, Any] = {h.NAME: h for h in (Squared, Logistic, Regression, KernelRidge)}

@@ -1,0 +1,241 @@
+"""What every head offers: what is computed from the core rows, how it predicts, and what it promises.
+
+A head is a frozen record of public parameters. What it computes is a function of the core rows: it is computed when it
+is first needed, cached in the model, and dropped with every change.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Sequence
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from erasable.core.arrays import Float64s
+from erasable.core.grid import Grid
+from erasable.core.layout import Tensors
+from erasable.core.names import Label
+from erasable.models.arrays import overwrite
+from erasable.models.checks import check_labels
+from erasable.models.guarantee import Guarantee
+from erasable.models.keys import array_of
+from erasable.models.weighting import RowWeights
+
+if TYPE_CHECKING:
+    from erasable.models.configuration import Configuration
+    from erasable.models.exact_sums import ExactSums
+    from erasable.models.model import Model
+    from erasable.models.rows import CoreRows
+    from erasable.models.state import State
+
+Derived = dict[str, npt.NDArray[Any]]  # by the names of tensors
+
+
+class Tensor(NamedTuple):
+    """A tensor of a file: its type, its shape, and how an error message names it."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    words: str
+
+
+Specification = dict[str, Tensor]
+
+
+class Head(ABC):
+    """What is computed from the core rows."""
+
+    NAME: ClassVar[str]  # in files of format version 2
+    SUMS: ClassVar[str] = "class_sums"  # the tensor of sums by label
+    classifies: ClassVar[bool] = True  # whether labels are classes; otherwise they are targets, which are numbers
+    takes_weights: ClassVar[bool] = False  # whether rows may have weights
+    keeps_sums: ClassVar[bool] = False  # whether exact sums of the rows are kept
+    weighs_sums: ClassVar[bool] = False  # whether weighted sums are kept as well
+    trains_at_once: ClassVar[bool] = False  # whether it is fitted by ``learn`` and ``forget``, and not on first use
+
+    @abstractmethod
+    def check(self, c: Configuration) -> None:
+        """Raise ConfigurationError if this head does not go with the rest of the configuration."""
+
+    @abstractmethod
+    def guarantee(self, model: Model) -> Guarantee:
+        """What holds after forgetting."""
+
+    # -- labels ----------------------------------------------------------------------------------------------------
+
+    def stored_labels(self, y: npt.NDArray[Any], model: Model) -> npt.NDArray[Any]:
+        """Labels as they are stored; raises InputError if this model cannot hold them."""
+        check_labels(y, model)
+        return y
+
+    def check_stored_labels(self, c: Configuration, labels: Sequence[Any]) -> None:  # noqa: B027
+        """Raise VerificationError for labels that no learning can have stored."""
+
+    def check_chosen(self, c: Configuration, core: CoreRows, weights: list[int]) -> None:  # noqa: B027
+        """Raise ExactnessError if rows with these weights, in sixteenths, cannot be added to the core rows."""
+
+    # -- exact sums ------------------------------------------------------------------------------------------------
+
+    def sum_order(self, c: Configuration, labels: Collection[Any]) -> tuple[Any, ...]:
+        """The labels that sums are kept by, in the order of a file: the classes."""
+        return classes_of(c.classes, labels)
+
+    def summed_labels(self, labels: Sequence[Any]) -> Collection[Any]:
+        """The labels that core rows with these labels have sums by."""
+        return dict.fromkeys(labels)
+
+    def labels_present(self, core: CoreRows) -> Collection[Any]:
+        """The same for these core rows."""
+        return core.class_counts.keys()
+
+    def sums_of(self, rows: Any, labels: Sequence[Any], grid: Grid) -> dict[Any, Float64s]:
+        """The sums of some rows by label."""
+        raise NotImplementedError(f"the head {self.NAME!r} keeps no sums")
+
+    # -- what is derived -------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def derive(
+        self, c: Configuration, rows: Any, labels: Sequence[Any], row_weights: RowWeights | None, sums: ExactSums | None
+    ) -> Derived:
+        """The tensors that a state stores in addition to the rows and their sums.
+
+        *Law*: a pure function of the configuration and of the rows with labels and weights.
+        """
+
+    def stored(self, model: Model) -> Derived:
+        """The same tensors for a model, from its cache if they were computed before; copies."""
+        return {}
+
+    def cache_from(self, state: State) -> dict[str, Any]:
+        """The cache of a model that is read from a state."""
+        return {}
+
+    @abstractmethod
+    def specification(self, c: Configuration, labels: Collection[Any], n: int, *, weighted: bool) -> Specification:
+        """The sums and the derived tensors of a file with n rows, in the order in which they are written.
+
+        ``labels`` are the classes; ``weighted`` says whether there are weighted sums. No name begins with ``rows``,
+        ``ids`` or ``subjects``.
+        """
+
+    def counts(self, n: int, derived: Derived) -> tuple[int, int]:
+        """How many sums and how many weights a verification of n rows recomputes."""
+        weights = derived["weights"].size if "weights" in derived else 0
+        return sum(array.size for array in derived.values()) - weights, weights
+
+    def train(self, c: Configuration, rows: list[Any], labels: list[Any], ids: list[Any]) -> tuple[list[int], Any]:
+        """Train on rows that were selected, before anything is changed: the positions that are kept, and the cache."""
+        raise NotImplementedError(f"the head {self.NAME!r} is computed when it is needed")
+
+    def forget(self, model: Model, leaving: list[Any]) -> int:
+        """Remove core rows and train again; the number of rows trained on again."""
+        raise NotImplementedError(f"the head {self.NAME!r} is computed when it is needed")
+
+    def check_verifiable(self) -> None:  # noqa: B027
+        """Raise VerificationError if nothing is promised of the state."""
+
+    def verify(self, model: Model) -> None:  # noqa: B027
+        """Compare what no state holds, such as a fitted learner, with what the core rows give."""
+
+    def classes(self, model: Model) -> tuple[Label, ...]:
+        """The classes that can be predicted: those the caller fixed, or those of the core rows."""
+        return classes_of(model.configuration.classes, list(model.core.class_counts))
+
+    def n_classes(self, model: Model) -> int:
+        """How many classes there are."""
+        fixed = model.configuration.classes
+        return len(model.core.class_counts if fixed is None else fixed)
+
+    def overwrite(self, cache: dict[str, Any]) -> None:
+        """Overwrite everything in a cache that is dropped."""
+        _overwrite(cache)
+
+    def reusable_cache(self, model: Model, leaving: list[Any]) -> dict[str, Any]:
+        """Parts of the cache that stay valid without the rows of these ids, copied; by default none."""
+        return {}
+
+    def nbytes(self, model: Model) -> int:
+        """Bytes of numbers that are held in addition to the rows."""
+        return 0
+
+    # -- predicting ------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def scores(self, model: Model, X: Any) -> Float64s:
+        """Scores of finite rows: shape (n, 1) for one or two classes, (n, n_classes) otherwise."""
+
+    def predict(self, model: Model, X: Any) -> npt.NDArray[Any]:
+        """The class of each row, or its targets."""
+        return self.predictions(model, model.decision(X))  # Algorithm 1, line 20; Algorithm 2, line 10
+
+    def predict_proba(self, model: Model, X: Any) -> Float64s:
+        """The probability of each class."""
+        return self.probabilities(model, model.decision(X))
+
+    def predictions(self, model: Model, scores: Float64s) -> npt.NDArray[Any]:
+        """The classes that scores stand for: the sign of the score, or the class with the largest one."""
+        classes = array_of(model.classes)
+        several = scores.ndim > 1
+        winner = np.argmax(scores, axis=1) if several else (scores > 0).astype(np.intp) * (len(classes) > 1)
+        found: npt.NDArray[Any] = classes[winner]
+        return found
+
+    def probabilities(self, model: Model, scores: Float64s) -> Float64s:
+        """The probabilities of the classes that scores stand for."""
+        shares = self.shares(scores)
+        if scores.ndim > 1:
+            return nearest_probabilities(shares)
+        if model.n_classes == 1:
+            return np.ones((len(scores), 1))
+        positive = np.clip(shares, 0.0, 1.0)
+        return np.column_stack([1.0 - positive, positive])
+
+    def shares(self, scores: Float64s) -> Float64s:
+        """The probability that a score stands for: ``E[y | x] = u'x`` with labels in -1, +1."""
+        return (1.0 + scores) / 2.0
+
+    def predictor(self, model: Model) -> Model:
+        """A model that predicts as this one does now and is used for nothing else."""
+        return deepcopy(model)
+
+    # -- files -----------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def describe(self) -> dict[str, Any]:
+        """The parameters as values that JSON can hold; floats in hexadecimal, so that nothing is rounded."""
+
+    def label_tensors(self, c: Configuration, labels: Sequence[Any]) -> Tensors:
+        """The labels as tensors of a file: the numbers of the classes."""
+        codes = {label: i for i, label in enumerate(classes_of(c.classes, labels))}
+        return {"labels": ("I32", np.array([codes[v] for v in labels], dtype=np.int32))}
+
+
+def classes_of(fixed: tuple[Label, ...] | None, labels: Collection[Label]) -> tuple[Label, ...]:
+    """Fixed classes, or the sorted distinct labels."""
+    return fixed if fixed is not None else tuple(sorted(set(labels)))
+
+
+def _overwrite(value: Any) -> None:
+    """Overwrite arrays, dense or sparse, also those in tuples, lists and dicts."""
+    if isinstance(value, tuple | list):
+        for part in value:
+            _overwrite(part)
+    elif isinstance(value, dict):
+        _overwrite(list(value.values()))
+    elif isinstance(value, np.ndarray) or sp.issparse(value):
+        overwrite(value)
+
+
+def nearest_probabilities(P: Float64s) -> Float64s:
+    """Euclidean projection of each row onto the probability simplex."""
+    ordered = -np.sort(-P, axis=1)
+    excess = (np.cumsum(ordered, axis=1) - 1.0) / np.arange(1, P.shape[1] + 1)
+    last = np.count_nonzero(ordered > excess, axis=1) - 1
+    projected: Float64s = np.maximum(P - excess[np.arange(len(P)), last][:, None], 0.0)
+    projected /= projected.sum(axis=1, keepdims=True)
+    return projected

@@ -1,0 +1,24 @@
+"""Selections: which rows a model keeps. A new one is a file in this folder and a line in ``SELECTIONS``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from erasable.models.selections.base import Selection, SelectionResult
+from erasable.models.selections.general import FunctionClassSelection
+from erasable.models.selections.grid import GridSelection
+from erasable.models.selections.kernel import KernelDisagreement
+from erasable.models.selections.leverage import Leverage
+
+__all__ = [
+    "SELECTIONS",
+    "FunctionClassSelection",
+    "GridSelection",
+    "KernelDisagreement",
+    "Leverage",
+    "Selection",
+    "SelectionResult",
+]
+
+#: By the names that files have them under; each offers ``read``, the inverse of ``describe``.
+SELECTIONS: dict[str, Any] = {s.NAME: s for s in (Leverage, KernelDisagreement)}
