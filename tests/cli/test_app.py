@@ -27,7 +27,7 @@ PANELS = {
     "Model": ["learn", "forget", "verify", "predict", "inspect", "export", "replay", "schema"],
     "Proof": ["receipt", "keys", "scan", "audit", "evidence", "mlflow"],
     "Service": ["serve", "token", "purge"],
-    "Research": ["plan", "reproduce", "bench", "demo"],
+    "Research": ["plan", "reproduce", "demo"],
 }
 
 
@@ -123,10 +123,10 @@ def test_it_runs_as_a_module_too(module):
 
 def test_a_command_alone_is_imported():
     code = (
-        "import sys; from erasable.cli.app import COMMANDS, run; run(['bench', '--rows', '1']); "
+        "import sys; from erasable.cli.app import COMMANDS, run; run(['verify', 'nowhere']); "
         "print(*[n for n, e in COMMANDS.items() if e.module in sys.modules])"
     )
-    assert python("-c", code).stdout.split() == ["bench"]
+    assert python("-c", code).stdout.split() == ["verify"]
 
 
 CODES = {
@@ -201,8 +201,8 @@ def test_other_foreseen_errors_are_one_line_too(broken, capsys, error, code, lin
     ("arguments", "line"),
     [
         (["lern"], "No such command 'lern'. Did you mean 'learn'? See erasable --help."),
-        (["bench", "--rows", "many"], "See erasable bench --help."),
-        (["bench", "--row", "3"], "No such option: --row"),
+        (["forget", "m", "--timeout", "many"], "See erasable forget --help."),
+        (["demo", "--ou", "3"], "No such option: --ou"),
         (["plan"], "Missing argument"),
     ],
 )

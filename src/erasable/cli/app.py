@@ -63,7 +63,6 @@ COMMANDS = {
     "purge": Entry("erasable.cli.purge", "Service", "Erase settled requests from the ledger of a service."),
     "plan": Entry("erasable.cli.plan", "Research", "Choose parameters; foresee accuracy, storage and lifetime."),
     "reproduce": Entry("erasable.cli.reproduce", "Research", "Run the paper's experiments, on its data or on yours."),
-    "bench": Entry("erasable.cli.bench", "Research", "Measure learning, forgetting and verifying on this machine."),
     "demo": Entry("erasable.cli.demo", "Research", "Learn, forget, verify: the whole idea in one short run."),
 }
 
