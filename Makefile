@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: demo quick test check bench clean help
+.PHONY: demo quick test check bench walks clean help
 
 # What `quick` runs: one of each kind of test. Laws, machines and sweeps in full are for `test`.
 QUICK := $(wildcard tests/test_*.py) tests/paper tests/formats tests/models/test_linear_state.py tests/features \
@@ -37,6 +37,9 @@ check: $(STAMP) ## lint, format, types, import contracts
 
 bench: $(STAMP) ## measure speed and memory
 	$(BIN)/python benchmarks/run.py $(ARGS)
+
+walks: $(STAMP) ## count lines, files, and the code that fit, learn, forget and an erasure pass through
+	$(BIN)/python benchmarks/walks.py $(ARGS)
 
 clean: ## remove everything that make and the tools have made
 	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -9,10 +9,12 @@ import pytest
 
 from benchmarks.audit import cell
 from benchmarks.run import SECTIONS
+from benchmarks.walks import Walk, source_of
+from erasable import ErasableClassifier
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 HELPERS = {"__init__", "run", "tools", "datasets"}
-ELSEWHERE = {"gpu", "gpu_fit", "audit"}  # read by gpu_tables; takes hours, and docs/audit.md has its tables
+ELSEWHERE = {"gpu", "gpu_fit", "audit", "walks"}  # read by gpu_tables; hours, see docs/audit.md; printed by make walks
 
 
 def test_every_section_of_the_results_can_be_asked_for():
@@ -33,3 +35,21 @@ def test_an_area_that_is_above_chance_by_less_than_is_printed_is_not_bold(low, p
     verdict = "at chance" if low <= 0.5 else "tells a little"
     found = {"auc": [0.505, low, 0.51], "tied": False, "verdict": verdict, "tpr_at_1_percent": [0.02, power, 0.03]}
     assert cell(found).startswith("**") is bold
+
+
+def test_a_walk_counts_the_files_that_a_call_passes_through():
+    with Walk(counting=True).installed() as walk:
+        ErasableClassifier().fit([[0.0], [1.0]], [0, 1])
+    assert any(name.endswith("core/selector.py") for name in walk.files)
+    assert len(walk.functions) >= len(walk.files) <= walk.switches + 1
+
+
+def test_source_figures_find_long_functions_many_parameters_and_any(tmp_path):
+    names = ", ".join(f"a{i}: Any" for i in range(11))
+    method = f"    def __init__(self, {names}): ...\n"
+    text = f"class Public:\n{method}class _Private:\n{method}def long() -> Any:\n" + "    pass\n" * 60
+    (tmp_path / "a.py").write_text(text)
+    found = source_of(tmp_path)
+    assert (found.files, found.lines, found.any_parameters, found.any_annotations) == (1, 65, 22, 23)
+    assert [name.split()[-1] for name in found.long] == ["long"]
+    assert found.many == ["  11 a.py:4 __init__"]
