@@ -25,9 +25,9 @@ from erasable.errors import (
     VerificationError,
 )
 from erasable.models.files import read_model
-from erasable.operations._evidence_page import ATTACKERS, HEADINGS, TOO_SHORT, page
 from erasable.operations.inspect import inspect
 from erasable.operations.verify import code_in
+from erasable.pages import render
 from erasable.store import write_text
 
 PAGE = "evidence.html"
@@ -38,6 +38,28 @@ _COUNTS = ("rows", "files", "bytes", "found")
 _LISTS = ("twins", "not_looked_into", "ids_only", "unreadable", "skipped")
 _LONGEST_TEXT = 120  # of the name of an audit, and of its verdict
 _LARGEST_JSON = 2**24
+_ATTACKERS = {
+    "a": "Residue: computers round, and sums may keep the last digits of rows that were subtracted",
+    "b": "Presence: the row, its direction or its id, anywhere",
+    "c": "Membership: does the model look like one that learnt the row?",
+    "d": "Before and after: the attacker kept a copy from before the request",
+    "e": "Selection: which other rows are stored because this one was there",
+    "f": "What surrounds the model: scalers, thresholds, schemas, receipts, lists",
+}
+_HEADINGS = {
+    "advantage": "Advantage",
+    "auc": "AUC",
+    "tpr_at_1_percent": "TPR at 1% FPR",
+    "tpr_at_0.1_percent": "TPR at 0.1% FPR",
+}
+_TOO_SHORT = {
+    "ids": "ids",
+    "subjects": "subjects",
+    "rows": "rows in some encoding",
+    "texts": "texts of cells",
+    "numbers": "single numbers",
+    "cells": "cells of long rows",
+}
 
 
 @dataclass(frozen=True)
@@ -70,6 +92,11 @@ class Filed:
     names_before: bool
     same_guarantee: bool
     model: str | None = None
+
+    @property
+    def seconds(self) -> float:
+        """How long the request took."""
+        return (self.completed_at - self.requested_at).total_seconds()
 
 
 @dataclass(frozen=True)
@@ -223,7 +250,9 @@ def evidence(
         (folder / COPIES).mkdir()
     for number, text in copied:
         write_text(folder / COPIES / f"{number:04d}.json", text)
-    write_text(folder / PAGE, page(found))
+    headings = {name: text for name, text in _HEADINGS.items() if any(name in result for result in found.audit or ())}
+    page = render("evidence.html", e=found, attackers=_ATTACKERS, headings=headings, too_short=_TOO_SHORT)
+    write_text(folder / PAGE, page)
     return found
 
 
@@ -332,7 +361,7 @@ def _scan_counts(found: dict[str, Any]) -> dict[str, Any]:
         all(_is_count(found.get(name)) for name in _COUNTS)
         and all(isinstance(found.get(name), list) for name in _LISTS)
         and isinstance(short, dict)
-        and short.keys() <= TOO_SHORT.keys()
+        and short.keys() <= _TOO_SHORT.keys()
         and all(_is_count(count) for count in short.values())
     )
     if not fits or not isinstance(short, dict):
@@ -366,10 +395,10 @@ def _audit_result(entry: dict[str, Any]) -> dict[str, Any]:
         text = entry.get(name)
         if not isinstance(text, str) or not text.isprintable() or not 1 <= len(text) <= _LONGEST_TEXT:
             raise InputError(f"`{name}` of a result of the audit must be one line of 1 to {_LONGEST_TEXT} characters.")
-    figures = {name: entry[name] for name in HEADINGS if entry.get(name) is not None}
+    figures = {name: entry[name] for name in _HEADINGS if entry.get(name) is not None}
     for name, value in figures.items():
         numbers = value if isinstance(value, list) and len(value) == 3 else [value]
         if not all(type(number) in (int, float) and abs(number) <= 1 for number in numbers):
             raise InputError(f"`{name}` in the audit must be a number from -1 to 1, or three (value, low, high).")
-    letter = {"letter": entry["letter"]} if entry.get("letter") in [*ATTACKERS] else {}
+    letter = {"letter": entry["letter"]} if entry.get("letter") in [*_ATTACKERS] else {}
     return {**letter, "name": entry["name"], "verdict": entry["verdict"], **figures}
