@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from erasable.models.rows import CoreRows, Row
+from erasable.models.core_rows import CoreRows, Row
 
 
 def held_rows(core: CoreRows) -> list[Row]:

@@ -29,7 +29,7 @@ from erasable.core.layout import parts
 from erasable.errors import InputError, InputTypeError
 from erasable.estimators.general import ErasableGeneralClassifier
 from erasable.features import RandomFourierFeatures
-from erasable.models import shards
+from erasable.models import files as shards
 
 RNG = np.random.default_rng
 

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from erasable import ErasableClassifier
 from erasable.audit.scan import scan
 from erasable.core.grid import Grid, to_grid
-from erasable.models import shards
+from erasable.models import files as shards
 from tests.formats.tampering import opened, rebuilt, tensors
 
 D = 400

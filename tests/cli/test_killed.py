@@ -22,7 +22,7 @@ import pytest
 from erasable import load, verify
 from erasable.audit.scan import scan
 from erasable.cli.app import run
-from erasable.models import shards
+from erasable.models import files as shards
 from tests.machines.mortal import Killed, killed_at
 from tests.store.killing import WRITING, strace_trouble
 

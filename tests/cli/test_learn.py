@@ -18,7 +18,7 @@ from sklearn.datasets import dump_svmlight_file
 
 from erasable import ErasableClassifier, load
 from erasable.cli.app import run
-from erasable.models.parameters import DEFAULT_THRESHOLD
+from erasable.models.configuration import DEFAULT_THRESHOLD
 from erasable.operations.learn import learn_table
 from erasable.tables import stream_table
 from tests.cli.session import LEARN, MODEL, N, content, core_ids, learnt, nan, put, read_csv, refused, said, table

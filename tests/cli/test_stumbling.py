@@ -14,8 +14,8 @@ import pytest
 
 from erasable import ErasableClassifier, ErasableKernelClassifier, load
 from erasable.cli.app import run
-from erasable.models import shards
-from erasable.models.parameters import DEFAULT_THRESHOLD
+from erasable.models import files as shards
+from erasable.models.configuration import DEFAULT_THRESHOLD
 from tests.cli.session import LEARN, MODEL, N, content, learnt, put, read_csv, refused, said, table
 from tests.formats.models import rows
 

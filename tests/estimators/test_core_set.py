@@ -37,9 +37,9 @@ from erasable.errors import (
 from erasable.estimators.core_set import CoreSetUnlearner
 from erasable.estimators.learner_head import selected_rows
 from erasable.estimators.learners import Constant, described, fingerprint
-from erasable.models.guarantee import SAME_BITS_AGAIN
+from erasable.models.core_rows import CoreRows, Row
 from erasable.models.model import Model
-from erasable.models.rows import CoreRows, Row
+from erasable.models.reports import SAME_BITS_AGAIN
 from erasable.research.baselines import (
     CertifiedRemovalClassifier,
     NewtonUnlearner,

@@ -29,7 +29,7 @@ from erasable.errors import (
     VerificationError,
 )
 from erasable.estimators.general import ErasableGeneralClassifier
-from erasable.models import rows as rows_module
+from erasable.models import core_rows as rows_module
 from tests.estimators.cases import SECRET, SECRET_ID, SECRET_TEXT, make_classes, make_rows, refused
 from tests.memory import pieces
 from tests.paper.test_theorem_5_2_example import EIGHT_ROWS

@@ -11,7 +11,7 @@ from erasable.coresets import RandomSubsample
 from erasable.errors import InputTypeError, VerificationError
 from erasable.estimators.core_set import CoreSetUnlearner
 from erasable.features import RandomFourierFeatures
-from erasable.models.guarantee import Guarantee
+from erasable.models.reports import Guarantee
 from erasable.research.baselines import (
     CertifiedRemovalClassifier,
     NewtonUnlearner,

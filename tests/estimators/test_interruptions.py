@@ -5,7 +5,7 @@ import pytest
 
 from erasable import ErasableClassifier, learn, verify
 from erasable.errors import ChangedMeanwhileError, ErasableError
-from erasable.models import exact_sums
+from erasable.models.heads import linear as exact_sums
 from erasable.models.heads import linear as linear_head
 from tests.estimators.cases import classifier, make_rows
 

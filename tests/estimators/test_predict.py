@@ -117,7 +117,7 @@ def test_any_container_gets_the_same_predictions(n_classes):
 
 
 def test_rows_are_predicted_one_by_one_or_together(monkeypatch):
-    from erasable.models import arrays
+    from erasable.models import strategies as arrays
 
     clf = classifier().fit(X, make_classes(3))
     together = clf.decision_function(X)

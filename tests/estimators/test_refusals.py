@@ -26,7 +26,7 @@ from erasable.classes import LinearBall
 from erasable.coresets import LeverageThreshold, RandomSubsample
 from erasable.errors import ConfigurationError, ErasableError, ExactnessError, InputError, InputTypeError
 from erasable.features import RandomFourierFeatures
-from erasable.models.parameters import DEFAULT_THRESHOLD
+from erasable.models.configuration import DEFAULT_THRESHOLD
 from tests.estimators.cases import SECRET, SECRET_ID, SECRET_TEXT, D, N, classifier, make_rows, refused
 
 X, Y = make_rows()

@@ -23,7 +23,7 @@ from erasable import (
 from erasable.classes import LinearBall
 from erasable.coresets import RandomSubsample
 from erasable.errors import InputError, InputTypeError
-from erasable.models.keys import as_subject_column
+from erasable.models.inputs import as_subject_column
 from erasable.research.baselines import RetrainedRidge, SISAClassifier
 from tests.estimators.cases import SECRET, SECRET_TEXT, N, classifier, make_rows, refused
 

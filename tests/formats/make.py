@@ -26,7 +26,7 @@ from erasable import (
 from erasable.classes.linear import LinearBall
 from erasable.coresets import LeverageThreshold, RandomSubsample
 from erasable.features import HashedText, RandomFourierFeatures
-from erasable.models import shards
+from erasable.models import files as shards
 from erasable.research.baselines import RetrainedRidge
 from erasable.schemas import Schema
 from tests.formats.models import NearestMean, gaussian, labels, rows, sparse_rows, steps, texts, wide_rows

@@ -10,8 +10,7 @@ import pytest
 from erasable.classes import FiniteClass, KernelBall, LinearBall, NumericClass
 from erasable.coresets import LeverageThreshold, RandomSubsample, SinglePass, Staged, SupportVectors
 from erasable.features import FrozenMap, HashedText, NystroemFeatures, RandomFourierFeatures
-from erasable.models.files import KINDS
-from erasable.models.shards import SHARD
+from erasable.models.files import KINDS, SHARD
 from erasable.schemas import Schema, YesNo
 
 TAG = re.compile(r"[a-z]+(-[a-z]+)*")

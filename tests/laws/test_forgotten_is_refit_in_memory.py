@@ -29,7 +29,7 @@ from erasable.classes import LinearBall
 from erasable.coresets import LeverageThreshold, RandomSubsample
 from erasable.estimators.core_set import CoreSetUnlearner
 from erasable.features import RandomFourierFeatures
-from erasable.models.name_table import NameTable
+from erasable.models.core_rows import NameTable
 from erasable.research.baselines import RetrainedRidge, SISAClassifier
 from erasable.research.baselines.interpolated import InterpolatedClassifier
 from tests.estimators.cases import make_classes, make_rows

@@ -14,7 +14,7 @@ from erasable.classes.finite import FiniteClass
 from erasable.classes.linear import LinearBall
 from erasable.coresets.single_pass import SinglePass
 from erasable.estimators.general import ErasableGeneralClassifier
-from erasable.models.order import order_of
+from erasable.models.configuration import order_of
 from tests.oracle import in_turn
 from tests.strategies import Batch, problems, splits
 

@@ -10,7 +10,7 @@ from erasable import ErasableClassifier, learn, verify
 from erasable.core.grid import to_grid
 from erasable.core.selector import GridRows, select
 from erasable.core.sums import empty_gram
-from erasable.models.order import order_of
+from erasable.models.configuration import order_of
 from tests.oracle import GrowingInverse, in_turn
 
 N, D = 3000, 40

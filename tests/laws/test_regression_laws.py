@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 
 from erasable import ErasableRegressor, load, verify
-from erasable.models import shards
+from erasable.models import files as shards
 from erasable.models.files import read_model
 from tests.regressions import regressions
 from tests.strategies import assert_identical, splits

@@ -18,7 +18,7 @@ from erasable import ErasableClassifier, ModelFile, load, verify
 from erasable.audit.scan import scan
 from erasable.cli.app import run
 from erasable.errors import ErasableError
-from erasable.models import shards
+from erasable.models import files as shards
 from erasable.models.state import State
 from erasable.operations.requests import Request
 from erasable.store import side_files

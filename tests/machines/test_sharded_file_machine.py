@@ -6,7 +6,7 @@ import pytest
 from hypothesis.stateful import invariant
 
 from erasable import load
-from erasable.models import shards
+from erasable.models import files as shards
 from tests.machines import test_file_machine as one_file
 from tests.machines.test_file_machine import D, ModelFileMachine
 

@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from erasable.errors import InputError, InputTypeError
-from erasable.models.checks import check_ids, refuse_known
-from erasable.models.keys import taken
-from erasable.models.name_table import NameTable
+from erasable.models.core_rows import NameTable
+from erasable.models.inputs import check_ids, refuse_known, taken
 
 NAMES = st.lists(st.integers(-9, 9), unique=True, max_size=15)
 

@@ -28,13 +28,13 @@ from erasable.errors import (
     VerificationError,
 )
 from erasable.features import RandomFourierFeatures
-from erasable.models import shards
+from erasable.models import files as shards
 from erasable.models.configuration import Configuration
 from erasable.models.heads import KernelRidge, Logistic, Regression, Squared
-from erasable.models.order import in_sample
+from erasable.models.inputs import check_row_weights
 from erasable.models.selections import Leverage
+from erasable.models.selections.leverage import in_sample
 from erasable.models.state import State
-from erasable.models.weighting import check_row_weights
 from erasable.research.baselines import RetrainedRidge
 from erasable.tables import Table
 from tests.estimators.cases import SECRET, SECRET_TEXT, refused

@@ -21,8 +21,8 @@ from erasable.core.grid import Grid
 from erasable.core.sums import symmetric
 from erasable.errors import StateFormatError, VerificationError
 from erasable.models.configuration import Configuration
-from erasable.models.exact_sums import ExactSums
 from erasable.models.heads import Squared
+from erasable.models.heads.linear import ExactSums
 from erasable.models.selections import Leverage
 from erasable.models.state import State
 from tests.formats.tampering import opened, rebuilt, tensors

@@ -26,13 +26,13 @@ from erasable.errors import (
 )
 from erasable.features import RandomFourierFeatures
 from erasable.models.configuration import Configuration
+from erasable.models.core_rows import CoreRows
 from erasable.models.feature_maps import describe_map
 from erasable.models.heads import FunctionClassFit, KernelRidge, Squared
 from erasable.models.heads import kernel as kernel_head
-from erasable.models.heads import squared as squared_head
+from erasable.models.heads import losses as squared_head
 from erasable.models.heads.linear import LinearHead
 from erasable.models.model import Model
-from erasable.models.rows import CoreRows
 from erasable.models.selections import FunctionClassSelection, KernelDisagreement, Leverage
 from erasable.models.state import State
 
@@ -93,7 +93,7 @@ def positions(model: Model) -> list[int]:
 
 def test_no_model_needs_scikit_learn():
     code = (
-        "import sys; import erasable.models.files, erasable.models.heads, erasable.models.parameters\n"
+        "import sys; import erasable.models.files, erasable.models.heads, erasable.models.configuration\n"
         "found = sorted(name for name in sys.modules if name.split('.')[0] in ('sklearn', 'pandas', 'pyarrow'))\n"
         "assert not found, found[:5]"
     )

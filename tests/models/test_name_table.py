@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from erasable.models.name_table import NameTable
+from erasable.models.core_rows import NameTable
 
 KINDS = {
     "text": lambda i: f"name {i}",

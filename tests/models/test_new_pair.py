@@ -19,11 +19,10 @@ from erasable.errors import ConfigurationError, ExactnessError, StateFormatError
 from erasable.estimators.learner_head import CoreSetSelection
 from erasable.models.access import rows_of
 from erasable.models.configuration import Configuration
-from erasable.models.files import read_model, write
+from erasable.models.files import files_of, read_model, write
 from erasable.models.heads import HEADS, FunctionClassFit, KernelRidge, Squared
 from erasable.models.model import Model
 from erasable.models.selections import SELECTIONS, KernelDisagreement, Leverage
-from erasable.models.shards import files_of
 from erasable.models.state import State
 from erasable.operations.inspect import inspect
 from erasable.store import locked

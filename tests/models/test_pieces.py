@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from erasable.core.grid import Grid, dense_rows, sparse_rows
-from erasable.models.rows import CoreRows
+from erasable.models.core_rows import CoreRows
 
 GRID = Grid(40)
 

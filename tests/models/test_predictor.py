@@ -7,7 +7,7 @@ import pytest
 
 from erasable import ErasableClassifier, ErasableKernelClassifier, ErasableRegressor
 from erasable.errors import NoRowsError
-from erasable.models.rows import CoreRows
+from erasable.models.core_rows import CoreRows
 from erasable.operations.model_file import ModelFile
 
 X = np.random.default_rng(0).standard_normal((80, 4))

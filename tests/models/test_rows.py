@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from erasable.errors import InputError, InputTypeError
-from erasable.models.rows import CoreRows
+from erasable.models.core_rows import CoreRows
 
 WIDTH = 3
 

@@ -15,9 +15,8 @@ from erasable import ErasableClassifier, ModelFile, load, verify
 from erasable.core.layout import read_meta
 from erasable.errors import ChangedMeanwhileError, StateFormatError, StoreError
 from erasable.estimators.files import face_of
-from erasable.models import shards
-from erasable.models.files import model_of
-from erasable.models.shards import files_of, from_files, shards_of
+from erasable.models import files as shards
+from erasable.models.files import files_of, from_files, model_of, shards_of
 from erasable.operations.inspect import inspect
 from erasable.store import side_files
 from tests.formats.tampering import altered, opened, rebuilt, sealed, tensors

@@ -32,7 +32,7 @@ from erasable.errors import (
     StoreError,
     UnknownOutcomeError,
 )
-from erasable.models import shards
+from erasable.models import files as shards
 from erasable.operations.requests import Request, Ticket
 from erasable.operations.verify import verify_file
 from erasable.store import locked, side_files

@@ -12,7 +12,7 @@ from erasable import ErasableClassifier, ErasableRegressor, ModelFile
 from erasable.core.target_grid import off_grid
 from erasable.errors import InputError, InputTypeError, StateFormatError
 from erasable.estimators import TableEncoder
-from erasable.models import shards
+from erasable.models import files as shards
 from erasable.operations.inspect import inspect, rows_of
 from erasable.schemas import Category, Number, Schema
 from tests.formats.models import CASES, N, rows, wide_rows

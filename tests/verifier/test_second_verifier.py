@@ -14,7 +14,7 @@ import pytest
 
 import erasable
 from erasable import ErasableClassifier, ErasableRegressor, load
-from erasable.models import shards
+from erasable.models import files as shards
 from tests.formats.make import LIMITS
 from tests.formats.models import CASES
 from tests.formats.tampering import altered

@@ -11,7 +11,7 @@ import pytest
 
 from erasable import ErasableClassifier, load
 from erasable.errors import StateFormatError, VerificationError
-from erasable.models import shards
+from erasable.models import files as shards
 from tests.formats.tampering import altered, closed, opened, rebuilt, sealed, tensors
 from tests.verifier.pair import bytes_of, first, second
 from tests.verifier.test_mutants import KINDS, WIDTH, N, small

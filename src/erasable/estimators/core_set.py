@@ -22,10 +22,10 @@ from erasable.estimators.learner_head import (
 )
 from erasable.estimators.learners import check_estimator_parameter
 from erasable.models.configuration import Configuration
-from erasable.models.guarantee import Guarantee
+from erasable.models.files import Fetch
 from erasable.models.layouts import layout_of
 from erasable.models.model import Model
-from erasable.models.shards import Fetch
+from erasable.models.reports import Guarantee
 from erasable.models.state import State
 from erasable.validation import switch
 

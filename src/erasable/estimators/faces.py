@@ -21,14 +21,12 @@ from erasable.estimators.forgetting import Forgetting, ForgettingClassifier
 from erasable.estimators.saving import Savable
 from erasable.estimators.validated import SCHEMA, check_rows
 from erasable.models.access import StoredRows, rows_of
-from erasable.models.files import KINDS
-from erasable.models.keys import array_of
+from erasable.models.class_balance import LabelRuns, OfferedLabels
+from erasable.models.files import KINDS, Fetch
+from erasable.models.inputs import array_of
 from erasable.models.model import Model
-from erasable.models.order import LabelRuns
 from erasable.models.reports import ForgetReport, LearnReport
 from erasable.models.rounds import copy_without
-from erasable.models.scarcity import OfferedLabels
-from erasable.models.shards import Fetch
 from erasable.models.slices import learn_slices
 
 M = TypeVar("M", bound=Model)

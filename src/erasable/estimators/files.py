@@ -14,10 +14,10 @@ from erasable.estimators.faces import ModelFace
 from erasable.estimators.kernel import ErasableKernelClassifier
 from erasable.estimators.linear import ErasableClassifier
 from erasable.estimators.regressor import ErasableRegressor
+from erasable.models.configuration import order_of
 from erasable.models.files import Code, mark_of, read_model
 from erasable.models.heads import Logistic, Regression, Squared
 from erasable.models.model import Model
-from erasable.models.order import order_of
 from erasable.models.selections import KernelDisagreement, Leverage
 
 

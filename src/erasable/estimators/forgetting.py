@@ -18,11 +18,9 @@ from sklearn.exceptions import NotFittedError
 from erasable.core.names import Key
 from erasable.errors import ChangedMeanwhileError, NoRowsError
 from erasable.estimators.validated import check_rows
-from erasable.models.checks import check_ids, check_subjects
-from erasable.models.guarantee import Guarantee
-from erasable.models.keys import label_type, pick
-from erasable.models.reports import ForgetReport, warn_of_emptied_classes
-from erasable.models.rows import CoreRows
+from erasable.models.core_rows import CoreRows
+from erasable.models.inputs import check_ids, check_subjects, label_type, pick
+from erasable.models.reports import ForgetReport, Guarantee, warn_of_emptied_classes
 
 _SCHEMA = ("feature_names_in_", "n_features_in_")
 

@@ -10,15 +10,20 @@ from erasable.coresets.single_pass import SinglePass
 from erasable.coresets.staged import Staged
 from erasable.errors import ConfigurationError, StateFormatError
 from erasable.estimators.streaming import ErasableBase
-from erasable.models.configuration import Configuration
-from erasable.models.guarantee import Guarantee
+from erasable.models.configuration import (
+    Configuration,
+    check_memory,
+    fixed_classes,
+    order_key,
+    sorted_classes,
+    warn_of_signs,
+)
+from erasable.models.files import Fetch
 from erasable.models.heads.general import FunctionClassFit, general_guarantee
 from erasable.models.layouts import layout_of
 from erasable.models.model import Model
-from erasable.models.order import order_key
-from erasable.models.parameters import check_memory, fixed_classes, sorted_classes, warn_of_signs
+from erasable.models.reports import Guarantee
 from erasable.models.selections import FunctionClassSelection
-from erasable.models.shards import Fetch
 from erasable.models.state import State
 from erasable.validation import choice
 

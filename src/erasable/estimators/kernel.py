@@ -10,15 +10,12 @@ from erasable.core.layout import Buffer
 from erasable.core.scaling import plain_scaling
 from erasable.errors import ConfigurationError
 from erasable.estimators.streaming import ErasableBase
-from erasable.models.configuration import Configuration
-from erasable.models.files import read_kernel
-from erasable.models.guarantee import Guarantee
+from erasable.models.configuration import Configuration, fixed_classes, names_of_features, order_key
+from erasable.models.files import Fetch, read_kernel
 from erasable.models.heads.kernel import KernelRidge, kernel_guarantee
 from erasable.models.model import Model
-from erasable.models.order import order_key
-from erasable.models.parameters import fixed_classes, names_of_features
+from erasable.models.reports import Guarantee
 from erasable.models.selections import KernelDisagreement
-from erasable.models.shards import Fetch
 from erasable.models.state import State
 from erasable.validation import positive_number, whole_number
 

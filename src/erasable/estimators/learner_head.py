@@ -42,19 +42,16 @@ from erasable.estimators.learners import (
     train_on,
 )
 from erasable.features import FeatureMap
-from erasable.models.arrays import overwrite
 from erasable.models.configuration import Configuration
-from erasable.models.guarantee import SAME_BITS_AGAIN, Guarantee, on_core_rows
-from erasable.models.heads.base import Derived, Head, Specification
-from erasable.models.keys import array_of
+from erasable.models.core_rows import CoreRows, overwrite
+from erasable.models.inputs import RowWeights, array_of
 from erasable.models.layouts import Layout, register
 from erasable.models.model import Model
-from erasable.models.rows import CoreRows
-from erasable.models.selections.base import Positions, Selection, SelectionResult
-from erasable.models.weighting import RowWeights
+from erasable.models.reports import SAME_BITS_AGAIN, Guarantee, on_core_rows
+from erasable.models.strategies import Derived, Head, Positions, Selection, SelectionResult, Specification
 
 if TYPE_CHECKING:
-    from erasable.models.exact_sums import ExactSums
+    from erasable.models.heads.linear import ExactSums
     from erasable.models.state import State
 
 

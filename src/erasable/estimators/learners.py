@@ -19,7 +19,7 @@ from erasable.core.layout import Tensors, canonical_json, digest_of, parts
 from erasable.core.names import Key, key_tensors, kind_of, write_label
 from erasable.coresets import CoreSetMap
 from erasable.errors import ConfigurationError
-from erasable.models.keys import array_of, encode, pick
+from erasable.models.inputs import array_of, encode, pick
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic)
 

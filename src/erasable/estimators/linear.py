@@ -7,8 +7,8 @@ from typing import Any, Self
 from erasable.errors import ConfigurationError
 from erasable.estimators.linear_face import LinearFace, width_of
 from erasable.estimators.streaming import ErasableBase
+from erasable.models.configuration import check_unchanged, configure, map_of, warn_of_signs
 from erasable.models.model import Model
-from erasable.models.parameters import check_unchanged, configure, map_of, warn_of_signs
 
 
 class ErasableClassifier(LinearFace, ErasableBase):

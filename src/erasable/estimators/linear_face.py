@@ -13,11 +13,11 @@ from erasable.errors import InputError
 from erasable.estimators.streaming import StreamingFace
 from erasable.estimators.table_encoder import TableEncoder
 from erasable.features import TABLES, TEXTS, as_texts
-from erasable.models.guarantee import Guarantee
+from erasable.models.configuration import map_of
+from erasable.models.files import Fetch, from_files
 from erasable.models.heads.linear import functions_of, linear_guarantee
 from erasable.models.model import Model
-from erasable.models.parameters import map_of
-from erasable.models.shards import Fetch, from_files
+from erasable.models.reports import Guarantee
 from erasable.models.state import State
 
 

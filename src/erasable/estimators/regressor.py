@@ -9,9 +9,9 @@ from sklearn.base import RegressorMixin
 from erasable.core.arrays import Float64s
 from erasable.errors import ConfigurationError
 from erasable.estimators.linear_face import LinearFace, width_of
+from erasable.models.class_balance import OfferedTargets
+from erasable.models.configuration import check_unchanged, configure, map_of, warn_of_signs
 from erasable.models.model import Model
-from erasable.models.parameters import check_unchanged, configure, map_of, warn_of_signs
-from erasable.models.scarcity import OfferedTargets
 
 
 class ErasableRegressor(RegressorMixin, LinearFace):

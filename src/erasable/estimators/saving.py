@@ -9,9 +9,8 @@ from types import MappingProxyType
 from typing import Any
 
 from erasable.errors import ChangedMeanwhileError, NotErasedError, UnknownOutcomeError
-from erasable.models.files import FileMark, checksum_at, mark_of, write
+from erasable.models.files import FileMark, checksum_at, files_of, mark_of, shards_of, write
 from erasable.models.model import Model
-from erasable.models.shards import files_of, shards_of
 from erasable.models.state import State
 from erasable.store import PRIVATE, locked
 

@@ -17,7 +17,7 @@ from sklearn.utils.validation import _get_feature_names, validate_data
 from erasable.core.device_rows import DeviceRows, here
 from erasable.core.sparse import checked_layout, summed
 from erasable.errors import InputError, InputTypeError
-from erasable.models.keys import plain_labels
+from erasable.models.inputs import plain_labels
 from erasable.validation import COMPLEX, DATES, MISSING, TEXT, is_listed, odd_cells, real_numbers
 
 _NO_LABELS = object()

@@ -26,10 +26,9 @@ from erasable.core.spelling import Spelling
 from erasable.core.target_grid import off_grid
 from erasable.errors import InputError
 from erasable.models.feature_maps import described_schema
-from erasable.models.keys import as_keys, as_requested, same_kind, spelt_keys
-from erasable.models.selections.grid import grid_of
+from erasable.models.inputs import ONE, as_keys, as_requested, same_kind, spelt_keys
+from erasable.models.selections.leverage import grid_of
 from erasable.models.state import State
-from erasable.models.weighting import ONE
 from erasable.schemas import Schema, Told, decode_row
 
 _EXACT = "each value is that of the row"

@@ -15,10 +15,9 @@ import scipy.sparse as sp
 from erasable.core.device_rows import DeviceRows, here
 from erasable.core.keyed_hash import Hashes
 from erasable.core.selector import picked
-from erasable.models.keys import Column, taken
+from erasable.models.inputs import ONE, Column, RowWeights, taken
 from erasable.models.model import Model
 from erasable.models.reports import LearnReport
-from erasable.models.weighting import ONE, RowWeights
 from erasable.schemas import EncodedTable
 
 _NUMBER_BYTES, _TEXT_BYTES = 24, 100  # about what label, id and subject take beside a row: numbers, and each text

@@ -1,16 +1,43 @@
-"""All that the caller fixed: which rows are kept, what is computed from them, and what is known of their columns."""
+"""All that the caller fixed, and how constructor arguments become it: checked before any row is looked at."""
 
 from __future__ import annotations
 
+import decimal
+import math
+import os
+import warnings
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
+
+import numpy as np
 
 from erasable.core.grid import Grid
+from erasable.core.linear_selection import grid_of, selecting_units
 from erasable.core.names import Label, check_feature_names, check_fixed_classes
-from erasable.errors import ConfigurationError
-from erasable.models.heads.base import Head
-from erasable.models.order import check_order_key
-from erasable.models.selections.base import Selection
+from erasable.core.sums import regulariser
+from erasable.core.target_grid import Range, check_range
+from erasable.errors import ConfigurationError, InputError, InputTypeError
+from erasable.features import FeatureMap
+from erasable.models.class_balance import plain_class_weights
+from erasable.models.feature_maps import describe_map, described_map
+from erasable.models.heads import Logistic, Regression, Squared
+from erasable.models.inputs import label_type, pick
+from erasable.models.selections import Leverage
+from erasable.models.selections.leverage import (
+    _LARGEST_KEY,
+    check_order_key,
+)
+from erasable.models.strategies import Head, Selection
+from erasable.validation import (
+    choice,
+    number_between,
+    number_not_negative,
+    positive_number,
+    real_numbers,
+    seed,
+    whole_number,
+)
 
 
 @dataclass(frozen=True)
@@ -63,3 +90,339 @@ class Configuration:
         """The regulariser as a whole number of the selection's units."""
         units: int = self.selection.units
         return units
+
+
+# Chosen in a study over public sets, which benchmarks/RESULTS.md documents ("Defaults").
+DEFAULT_THRESHOLD = 0.06
+
+
+DEFAULT_TARGET_RANGE = (-1000.0, 1000.0)
+
+
+LOSSES = ("squared", "logistic")
+
+
+class Selecting(Protocol):
+    """The constructor arguments that say which rows a linear model keeps, as the caller typed them."""
+
+    capacity: Any
+    kappa: Any
+    threshold: Any
+    horizon: Any
+    fit_intercept: Any
+    scaling: Any
+    grid_bits: Any
+    sample_rate: Any
+    order: Any
+    random_state: Any
+
+
+class Parameters(Selecting, Protocol):
+    """The constructor arguments of ``ErasableClassifier``, as the caller typed them."""
+
+    classes: Any
+    loss: Any
+    alpha: Any
+    class_weight: Any
+
+
+def configure(
+    given: Any, n_features: int | None, n_samples: int, classes: Any, *, streaming: bool, n_targets: int | None = None
+) -> Configuration:
+    """The configuration that the arguments of a linear classifier name; with ``n_targets``, of a linear regressor.
+
+    Parameters
+    ----------
+    n_features : int or None
+        Columns of the rows as they are given; None if they are not numbers, which only a feature map takes.
+    classes : array-like, optional
+        Classes given to ``partial_fit``.
+    streaming : bool
+        Whether rows arrive in several calls, so that the number of rows of this one names no horizon.
+
+    Raises
+    ------
+    ConfigurationError
+    """
+    feature_map = map_of(given)
+    if feature_map is not None and getattr(given, "feature_names", None) is not None:
+        raise ConfigurationError("feature_names are for rows without a feature map: leave one of the two out.")
+    assert feature_map is not None or n_features is not None
+    columns = n_features if feature_map is None else feature_map.n_features_out
+    selection = leverage_of(given, columns, n_samples, streaming=streaming)  # type: ignore[arg-type]
+    head: Any = head_of(given, selection) if n_targets is None else Regression(target_ranges(given, n_targets))
+    return Configuration(
+        selection,
+        head,
+        fixed_classes(given, classes) if n_targets is None else None,
+        None if feature_map is not None else names_of_features(given, selection.n_features),
+        None if feature_map is None else describe_map(feature_map, n_features),
+        order_key(given),
+    )
+
+
+def leverage_of(given: Selecting, n_features: int, n_samples: int, *, streaming: bool) -> Leverage:
+    """The selection that these arguments name, for rows with so many columns; see :func:`configure`."""
+    grid = grid_of_parameters(given, n_features)
+    check_memory(grid)
+    sample_rate, sample_key = sample_of(given)
+    tau = _threshold(given, n_samples, streaming=streaming)
+    named: dict[str, Any] = {}
+    if given.kappa is not None:
+        named = {
+            "threshold": f"the threshold, horizon ** -kappa for n_samples = {n_samples},",
+            "advice": "Lower capacity below horizon ** kappa, raise kappa, or give a larger horizon.",
+        }
+    # A sample is kept whatever the threshold.
+    units = selecting_units(given.capacity, 0.0 if sample_rate else tau, grid, **named)
+    return Leverage(grid, units, tau, sample_rate, sample_key)
+
+
+def head_of(given: Parameters, selection: Leverage) -> Squared | Logistic:
+    """The head of a classifier; ``alpha`` is the capacity unless it is given."""
+    class_weight = plain_class_weights(given.class_weight)
+    if choice(given.loss, "loss", LOSSES) == "squared":
+        return Squared(class_weight)
+    alpha, units = given.alpha, selection.units
+    alpha_units = units if alpha is None else regulariser(positive_number(alpha, "alpha"), selection.grid, "alpha")
+    return Logistic(alpha_units, class_weight)
+
+
+def target_ranges(given: Any, n_targets: int) -> tuple[Range, ...]:
+    """The range of each target: one pair of numbers for all of them, or a pair for each; or those of a schema.
+
+    Raises
+    ------
+    ConfigurationError
+        Also where the schema declares others.
+    """
+    declared = getattr(map_of(given), "target_range", None)
+    typed = given.target_range
+    if typed is None:
+        typed = DEFAULT_TARGET_RANGE if declared is None else declared
+    ranges = _checked_ranges(typed, n_targets)
+    if declared is not None and ranges != declared:
+        raise ConfigurationError("target_range differs from what the schema declares for its targets: leave it out.")
+    return ranges
+
+
+def _checked_ranges(typed: Any, n_targets: int) -> tuple[Range, ...]:
+    ends = np.empty(0)
+    with suppress(InputError, InputTypeError):
+        ends = real_numbers(typed, "target_range")
+    if ends.shape not in ((2,), (n_targets, 2)):
+        raise ConfigurationError(
+            f"target_range must be a pair of numbers, or one pair for each of the {n_targets} targets; got "
+            f"{f'shape {ends.shape}' if ends.size else 'something else'}."
+        )
+    ranges = tuple((low + 0.0, high + 0.0) for low, high in np.broadcast_to(ends, (n_targets, 2)).tolist())
+    for pair in ranges:
+        check_range(pair)
+    return ranges
+
+
+def fixed_classes(given: Any, classes: Any) -> tuple[Label, ...] | None:
+    """Classes given to ``partial_fit`` or to the constructor, which must not contradict each other; None where free."""
+    if classes is not None and given.classes is not None and sorted_classes(classes) != sorted_classes(given.classes):
+        raise ConfigurationError("classes given to partial_fit differ from the classes parameter: give one of them.")
+    fixed = classes if classes is not None else given.classes
+    return None if fixed is None else sorted_classes(fixed)
+
+
+def map_of(given: Any) -> FeatureMap | None:
+    """The feature map that the caller gave, or that a face of one stands for; None where rows are taken as they are."""
+    feature_map = getattr(given, "feature_map", None)
+    feature_map = getattr(feature_map, "feature_map", feature_map)
+    if feature_map is not None and not isinstance(feature_map, FeatureMap):
+        raise ConfigurationError(
+            f"feature_map must be a FeatureMap, such as RandomFourierFeatures, HashedText or a Schema; got "
+            f"{type(feature_map).__name__}. Wrap a function of your own in FrozenMap."
+        )
+    return feature_map
+
+
+def check_memory(grid: Grid) -> None:
+    """Refuse so many features that the four square matrices of learning cannot fit into this machine."""
+    needed = 4 * 8 * grid.n_columns**2
+    try:
+        there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # not a POSIX system: no opinion
+        return
+    if needed > there:
+        raise ConfigurationError(
+            f"{grid.n_features:,} features need about {needed / 2**30:,.0f} GiB for matrices of features by features, "
+            f"and this machine has {there / 2**30:,.0f}: hash or project the features to fewer first."
+        )
+
+
+def warn_of_signs(grid: Grid) -> None:
+    """Say so where nothing but the sign of the rows would be left."""
+    if grid.n_features == 1 and grid.normalises:
+        warnings.warn(
+            "there is one feature, and scaling divides each row by its own norm, so only the sign of the feature is "
+            "left: set scaling to a public number that no value exceeds, such as scaling=100.0.",
+            stacklevel=6,  # who called fit
+        )
+
+
+def check_unchanged(given: Any, c: Configuration, classes: Any = None) -> None:
+    """Refuse arguments of a linear estimator that name another configuration than the model's.
+
+    Raises
+    ------
+    ConfigurationError
+    """
+    changed = _changed_selection(given, c)
+    if isinstance(c.head, Regression):
+        if target_ranges(given, len(c.head.target_ranges)) != c.head.target_ranges:
+            changed.append("target_range")
+        refuse_changed(changed)
+        return
+    head = head_of(given, c.selection)
+    if head.NAME != c.head.NAME:
+        changed.append("loss")
+    elif getattr(head, "alpha_units", None) != getattr(c.head, "alpha_units", None):
+        changed.append("alpha")
+    if head.class_weight != c.head.class_weight:
+        changed.append("class_weight")
+    for fixed in (given.classes, classes):
+        if fixed is not None and sorted_classes(fixed) != c.classes:
+            changed.append("classes")
+    refuse_changed(changed)
+
+
+def _changed_selection(given: Selecting, c: Configuration) -> list[str]:
+    """Which arguments of :func:`leverage_of`, and of the columns, name something else than the configuration has."""
+    selection, grid = c.selection, c.grid
+    changed = []
+    feature_map = map_of(given)
+    taken = None if c.feature_map is None else described_map(c.feature_map)["n_features"]
+    if c.feature_map != (None if feature_map is None else describe_map(feature_map, taken)):
+        changed.append("feature_map")
+    if grid_of_parameters(given, grid.n_features) != grid:
+        changed.append("grid_bits, fit_intercept or scaling")
+    if regulariser(positive_number(given.capacity, "capacity"), grid) != selection.units:
+        changed.append("capacity")
+    rate, sample_key = sample_of(given)
+    if rate != selection.sample_rate:
+        changed.append("sample_rate")
+    # kappa alone took the number of rows, which is kept nowhere
+    alone = given.kappa is not None and given.threshold is None and given.horizon is None
+    if not alone and _threshold(given, 1, streaming=True) != selection.threshold:
+        changed.append("threshold, kappa or horizon")
+    if names_of_features(given, grid.n_features) not in (None, c.feature_names):
+        changed.append("feature_names")
+    keys = (sample_key, selection.sample_key)
+    if order_key(given) != c.order_key or (None not in keys and len(set(keys)) > 1):
+        changed.append("order or random_state")
+    return changed
+
+
+def refuse_changed(changed: list[str]) -> None:
+    """Refuse arguments that differ from those of the model, by name.
+
+    Raises
+    ------
+    ConfigurationError
+    """
+    if changed:
+        raise ConfigurationError(
+            f"{' and '.join(changed)} changed since the model was first fitted, which would make two models of it: "
+            "set the old value again, or start anew: with fit, or with another file."
+        )
+
+
+def grid_of_parameters(given: Selecting, n_features: int) -> Grid:
+    """How rows become integers under these arguments."""
+    return grid_of(n_features, fit_intercept=given.fit_intercept, scaling=given.scaling, grid_bits=given.grid_bits)
+
+
+def _threshold(given: Selecting, n_samples: int, *, streaming: bool) -> float:
+    """The threshold given, or ``horizon ** -kappa`` correctly rounded, so that it is the same on every machine."""
+    if given.kappa is None:
+        if given.horizon is not None:
+            raise ConfigurationError(
+                "horizon names a threshold only with kappa, as horizon ** -kappa: give kappa= too, or leave it out."
+            )
+        threshold = DEFAULT_THRESHOLD if given.threshold is None else given.threshold
+        if isinstance(threshold, float) and threshold == math.inf:
+            if not sample_of(given)[0]:
+                raise ConfigurationError(
+                    "threshold must be finite where there is no sample: if it is inf, only rows of the sample are "
+                    "kept. Give sample_rate= above 0, or a finite threshold=."
+                )
+            return math.inf
+        return number_not_negative(threshold, "threshold")
+    kappa = number_between(given.kappa, "kappa", 0.0, 1.0, closed="both")
+    if given.threshold is not None:
+        raise ConfigurationError("kappa names a threshold, and threshold gives one: leave one of them out (None).")
+    if given.horizon is None and streaming:
+        raise ConfigurationError(
+            "partial_fit needs horizon= (the number of rows you expect) beside kappa=: the threshold must not move "
+            "while rows stream in. Or give threshold= instead of both."
+        )
+    horizon = n_samples if given.horizon is None else given.horizon
+    horizon = whole_number(horizon, "horizon")
+    # Departure: Algorithm 1, line 4 compares with T ** -kappa; T is frozen here, once, into the threshold.
+    context = decimal.Context(prec=60)
+    return float(context.power(decimal.Decimal(horizon), -decimal.Decimal(kappa)))
+
+
+def names_of_features(given: Any, n_features: int) -> tuple[str, ...] | None:
+    """The names of columns that the caller fixed, where the class takes any; checked."""
+    names = getattr(given, "feature_names", None)
+    if names is None:
+        return None
+    if isinstance(names, str | bytes) or not hasattr(names, "__iter__"):
+        raise ConfigurationError(f"feature_names must be a list of texts; got {type(names).__name__}.")
+    fixed = tuple(str(name) if isinstance(name, str) else name for name in names)
+    check_feature_names(fixed, n_features)
+    return fixed
+
+
+def sorted_classes(classes: Any) -> tuple[Label, ...]:
+    """Distinct classes in order, as plain values."""
+    if isinstance(classes, str | bytes) or not hasattr(classes, "__iter__"):
+        raise ConfigurationError(f"classes must be a list or an array; got {type(classes).__name__}.")
+    plain = classes.to_pylist() if hasattr(classes, "to_pylist") else classes  # pyarrow
+    array = plain if isinstance(plain, np.ndarray) else np.fromiter(plain, dtype=object)
+    if np.ma.is_masked(array):
+        raise ConfigurationError("classes must not have masked entries: leave them out.")
+    if array.ndim != 1:
+        raise ConfigurationError(f"classes must be one-dimensional; got shape {array.shape}.")
+    if not len(array):
+        raise ConfigurationError("classes must not be empty: omit it to take the classes from the core rows.")
+    label_type(array, "classes")
+    return tuple(sorted(set(pick(array, np.arange(len(array))))))
+
+
+ORDERS = ("hashed", "given")
+
+
+def order_key(given: Any) -> int | None:
+    """The key that ``order`` and ``random_state`` of an estimator name; None for the order in which rows are given.
+
+    Raises
+    ------
+    ConfigurationError
+    """
+    key = seed(given.random_state, most=_LARGEST_KEY)
+    return key if choice(given.order, "order", ORDERS) == "hashed" else None
+
+
+def sample_of(given: Any) -> tuple[float, int | None]:
+    """Rate and key of the sample that ``sample_rate`` and ``random_state`` of an estimator name; no key, no sample.
+
+    Raises
+    ------
+    ConfigurationError
+    """
+    rate = number_between(given.sample_rate, "sample_rate", 0.0, 1.0, closed="both") + 0.0
+    return rate, seed(given.random_state, most=_LARGEST_KEY) if rate else None
+
+
+def order_of(key: int | None, sample_key: int | None = None) -> dict[str, Any]:
+    """The parameters of an estimator that name these keys."""
+    if key is not None:
+        return {"order": "hashed", "random_state": key}
+    return {"order": "given"} | ({} if sample_key is None else {"random_state": sample_key})

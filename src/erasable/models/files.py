@@ -1,30 +1,243 @@
-"""A model and its file: the state as bytes that last, and a model back from them.
+"""A model and its file or files: the state as bytes that last, and a model back from them.
 
 A file holds a state, never code. Where a model needs code that the caller wrote (a kernel function, a function class, a
 feature map, a learner), whoever reads it hands in a function that has that code.
+
+A very large state is several files, so that forgetting a row rewrites one small file and the head. Which rows stand in
+which file is a function of the set of rows alone: they are sorted into a binary tree by the SHA-256 of their ids, and a
+node is divided if and only if its rows take more than so many bytes. The files are named by the SHA-256 of their bytes,
+and the head lists these names, so the head stands for all of it.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
-from erasable.core.layout import LONGEST_HEADER, Buffer, check_format, check_size, read_meta, read_sealed
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from erasable.core.arrays import Int64s
+from erasable.core.grid import Grid, sparse_rows
+from erasable.core.layout import (
+    LONGEST_HEADER,
+    Buffer,
+    Piece,
+    check_format,
+    check_size,
+    digest_of,
+    guarded,
+    parse,
+    parts,
+    read_meta,
+    read_sealed,
+)
+from erasable.core.names import Key, key_tensors, kind_of, read_keys, subject_kind
+from erasable.core.row_layout import laid_out, read_rows, row_sizes, row_tensors
+from erasable.core.sparse import stacked
 from erasable.errors import ConfigurationError, StateFormatError, StoreError
 from erasable.models.feature_maps import stored_map
+from erasable.models.inputs import ONE, uneven
 from erasable.models.layouts import layout_named
 from erasable.models.model import Model
-from erasable.models.shards import SHARDED, VERSION, Fetch, Files, from_files, shards_of
+from erasable.models.selections.leverage import grid_of
 from erasable.models.state import State
 from erasable.store import LARGEST, PRIVATE, Writer
 from erasable.store import read as read_file
 
+SHARD, VERSION = "erasable-shard", 1
+
+
+_LABELS = {"erasable-linear": "labels", "erasable-regression": "targets"}  # the tensor of labels, by format
+
+
+SHARDED = {f"{form}-sharded": form for form in _LABELS}
+
+
+LARGEST_FILE = 200 * 2**20  # bytes of rows that still go into one file
+
+
+LARGEST_SHARD = 16 * 2**20  # bytes of rows in a shard
+
+
+Fetch = Callable[[str], Buffer]
+
+
+@dataclass(frozen=True)
+class Files:
+    """What is to be written: the bytes of the head, and of further files by name, the SHA-256 of their bytes."""
+
+    head: list[Piece]
+    parts: dict[str, list[Piece]] = field(default_factory=dict)
+
+
+def files_of(state: State) -> Files:
+    """One file, the canonical bytes; for a linear state above ``LARGEST_FILE`` bytes of rows a head and shards.
+
+    *Law*: a pure function of the state.
+    """
+    form = state.layout.format
+    if form not in _LABELS:
+        return Files(state.pieces)
+    sizes = row_sizes(state.rows, state.configuration.grid)
+    if sizes.sum() <= LARGEST_FILE:
+        return Files(state.pieces)
+    order = np.empty(len(state.ids), dtype=np.int32)
+    shards: dict[str, list[Piece]] = {}
+    for k, index in enumerate(_runs(state.ids, sizes, LARGEST_SHARD)):
+        order[index] = k
+        pieces = _shard(state, index)
+        shards[digest_of(pieces)] = pieces
+    meta = {**state.header(), "format": f"{form}-sharded", "version": VERSION, "shards": list(shards)}
+    return Files(parts(meta, {**state.derived_tensors(), "order": ("I32", order)}), shards)
+
+
+def from_files(head: Buffer, fetch: Fetch) -> State:
+    """The state that a head, and the files it names, hold; ``fetch`` gives the bytes of one of these.
+
+    It is for ``fetch`` to see that bytes are those that the name stands for, as ``erasable.store`` does; here it is
+    seen that what the bytes say has that name.
+
+    Raises
+    ------
+    StateFormatError
+        When head and shards are not what :func:`files_of` gives for any state.
+    """
+    if not shards_of(head):
+        return State.from_bytes(head)
+    return guarded(head, lambda data: _gathered(data, fetch), lambda state: files_of(state).head)
+
+
+def shards_of(head: Buffer) -> list[str]:
+    """Names of the files that a head refers to; none for a state in one file, or for what is no head at all."""
+    try:
+        meta, _ = parse(head)
+        names = meta["shards"] if meta["format"] in SHARDED else []
+        return [n for n in names if isinstance(n, str) and len(n) == 64 and not set(n) - set("0123456789abcdef")]
+    except (StateFormatError, AttributeError, KeyError, RecursionError, TypeError, ValueError, OverflowError):
+        return []
+
+
+def _gathered(head: Buffer, fetch: Fetch) -> State:
+    meta, tensors = parse(head)
+    form = SHARDED[meta["format"]]
+    labels = _LABELS[form]
+    check_format(meta, meta["format"], VERSION)
+    if meta["shards"] != shards_of(head) or len(set(meta["shards"])) < len(meta["shards"]):
+        raise StateFormatError("it names shards by something that is no SHA-256, or one of them twice.")
+    order = tensors["order"]
+    n, grid = len(order), grid_of(meta)
+    places = (np.flatnonzero(order == k) for k in range(len(meta["shards"])))
+    found = [_read_shard(fetch(name), at, grid, labels) for name, at in zip(meta["shards"], places, strict=True)]
+    if sum(len(shard.places) for shard in found) != n or not found:
+        raise StateFormatError("its rows are not all in its shards.")
+    # Only here is anything as large as all rows made: so much has been read.
+    rows = row_tensors(_in_order([(shard.places, shard.rows) for shard in found], grid), grid)
+    answer = found[0].tensors[labels]
+    answers = np.empty((n, *answer.shape[1:]), dtype=answer.dtype)
+    weights = np.full(n, ONE, dtype=np.int16)
+    ids: list[Any] = [None] * n
+    subjects: list[Any] = [None] * n
+    for shard in found:
+        answers[shard.places] = shard.tensors[labels]
+        weights[shard.places] = shard.tensors.get("row_weights", ONE)
+        keys, owners = (read_keys(shard.tensors, what, shard.meta[kind], len(shard.places)) for what, kind in _KEYS)
+        for i, key, owner in zip(shard.places.tolist(), keys, owners, strict=True):
+            ids[i], subjects[i] = key, owner
+    named = {**key_tensors("ids", ids), **key_tensors("subjects", subjects), **rows}
+    arrays = {name: np.asarray(array) for name, (_, array) in named.items()}
+    if (of_rows := uneven(weights)) is not None:
+        arrays["row_weights"] = of_rows
+    others = {name: array for name, array in tensors.items() if name != "order"}
+    return State.of_tensors({**meta, "format": form}, {**others, **arrays, labels: answers})
+
+
+def _in_order(parts: list[tuple[npt.NDArray[np.intp], Any]], grid: Grid) -> Any:
+    """Rows of all parts, each of them at its place; sparse where those of any part are."""
+    n = sum(len(places) for places, _ in parts)
+    if any(sp.issparse(rows) for _, rows in parts):
+        turn = np.argsort(np.concatenate([places for places, _ in parts]))
+        joined = stacked([rows if sp.issparse(rows) else sparse_rows(rows, grid) for _, rows in parts])
+        return laid_out(joined[turn], grid)
+    found = np.empty((n, grid.n_columns), dtype=grid.dtype)
+    for places, rows in parts:
+        found[places] = rows
+    return found
+
+
+_KEYS = (("ids", "id_kind"), ("subjects", "subject_kind"))
+
+
+class _Shard(NamedTuple):
+    places: npt.NDArray[np.intp]  # of its rows among all
+    meta: dict[str, Any]
+    tensors: dict[str, npt.NDArray[Any]]
+    rows: Any
+
+
+def _read_shard(data: Buffer, index: npt.NDArray[np.intp], grid: Grid, answer: str) -> _Shard:
+    meta, tensors = parse(data)
+    check_format(meta, SHARD, VERSION)
+    m, rows = len(index), read_rows(tensors, grid)
+    if not m or rows.shape[0] != m or len(tensors[answer]) != m:
+        raise StateFormatError("a shard does not fit its head.")
+    return _Shard(index, meta, tensors, rows)
+
+
+def _shard(state: State, index: list[int]) -> list[Piece]:
+    """The bytes of a file with these rows, in the order in which they were learnt."""
+    chosen = state.part(index)
+    if state.configuration.head.classifies:  # numbers of classes are those of all rows
+        head = replace(state.configuration.head, class_weight=None)
+        chosen = replace(chosen, configuration=replace(state.configuration, classes=state.classes, head=head))
+    meta = {
+        "format": SHARD,
+        "version": VERSION,
+        "id_kind": kind_of(chosen.ids[0]),
+        "subject_kind": subject_kind(chosen.subjects),
+    }
+    if sp.issparse(chosen.rows):  # else their shape says it
+        meta["n_features"] = state.configuration.grid.n_features
+    return parts(meta, chosen.named_rows())
+
+
+def _runs(ids: Sequence[Key], sizes: Int64s, most: int) -> Iterator[list[int]]:
+    """Positions of the rows of each shard, ascending; shards in the order of the hashes of their ids."""
+    hashed = [int.from_bytes(hashlib.sha256(_plain(key)).digest()) for key in ids]
+    waiting = [(list(range(len(ids))), 255)]
+    while waiting:
+        index, bit = waiting.pop()
+        if len(index) <= 1 or sizes[np.array(index)].sum() <= most:
+            if index:
+                yield index
+            continue
+        waiting.append(([i for i in index if hashed[i] >> bit & 1], bit - 1))
+        waiting.append(([i for i in index if not hashed[i] >> bit & 1], bit - 1))
+
+
+def _plain(key: Key) -> bytes:
+    """An id as bytes: a letter for its kind, then digits or text."""
+    match key:
+        case int():
+            return b"i%d" % key
+        case str():
+            return b"s" + key.encode()
+        case _:
+            return b"b" + key
+
+
 #: Makes the model of a file's header, its bytes and a way to get at further files, with code that a file cannot hold.
 Code = Callable[[dict[str, Any], Buffer, Fetch], Model]
+
+
 FileMark = tuple[int, int, int]  # device, inode, time of the last write
+
 
 #: Of what kind the model in a file is, by the format that its header names.
 KINDS = {
@@ -35,11 +248,16 @@ KINDS = {
     "erasable-core-set": "learner on a core set",
     "erasable-model": "selection and head",
 }
+
+
 KINDS |= {form: f"{KINDS[whole]}, in several files" for form, whole in SHARDED.items()}
+
+
 _NEEDED = {
     "erasable-general": ("ErasableGeneralClassifier", "a function class"),
     "erasable-core-set": ("CoreSetUnlearner", "a core-set map and a learner"),
 }
+
 
 _LARGE = 2**25  # bytes
 

@@ -17,9 +17,9 @@ from erasable.core.names import Label, name_fields, owner_fields, read_label, re
 from erasable.errors import StateFormatError
 from erasable.models.configuration import Configuration
 from erasable.models.heads import HEADS
-from erasable.models.order import described_order, read_order
+from erasable.models.inputs import LARGEST, ONE
 from erasable.models.selections import SELECTIONS
-from erasable.models.weighting import LARGEST, ONE
+from erasable.models.selections.leverage import described_order, read_order
 
 if TYPE_CHECKING:
     from erasable.models.state import State

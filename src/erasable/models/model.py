@@ -29,18 +29,26 @@ from erasable.errors import (
     VerificationError,
 )
 from erasable.features import FeatureMap
-from erasable.models.arrays import overwrite
-from erasable.models.checks import check_ids, check_subjects
 from erasable.models.configuration import Configuration
-from erasable.models.exact_sums import ExactSums
+from erasable.models.core_rows import CoreRows, Named, Outline, overwrite
 from erasable.models.feature_maps import described_map
-from erasable.models.guarantee import Guarantee
-from erasable.models.keys import as_keys, pick, spelt_keys, spelt_names, taken
+from erasable.models.heads.linear import ExactSums
+from erasable.models.inputs import (
+    ONE,
+    RowWeights,
+    as_keys,
+    check_ids,
+    check_row_weights,
+    check_subjects,
+    pick,
+    spelt_keys,
+    spelt_names,
+    taken,
+    uneven,
+)
 from erasable.models.layouts import layout_of
-from erasable.models.reports import ForgetReport, LearnReport, VerifyReport
-from erasable.models.rows import CoreRows, Named, Outline
+from erasable.models.reports import ForgetReport, Guarantee, LearnReport, VerifyReport
 from erasable.models.state import State
-from erasable.models.weighting import ONE, RowWeights, check_row_weights, uneven
 
 T = TypeVar("T")
 

@@ -21,8 +21,18 @@ from erasable.core.keyed_hash import Hashes, keyed_hash
 from erasable.core.names import each_owner
 from erasable.errors import ConfigurationError, InputError
 from erasable.models.blocks import Block, Held, Rows
-from erasable.models.checks import check_subjects, distinct_ids, next_id, refuse_known
-from erasable.models.keys import Column, as_key_column, as_subject_column, label_type, refuse_kind, spelt_names
+from erasable.models.inputs import (
+    Column,
+    as_key_column,
+    as_subject_column,
+    check_subjects,
+    distinct_ids,
+    label_type,
+    next_id,
+    refuse_kind,
+    refuse_known,
+    spelt_names,
+)
 from erasable.models.model import Model
 from erasable.schemas import EncodedTable, EncodingReport
 

@@ -33,9 +33,9 @@ from erasable.core.names import Key
 from erasable.core.selector import Decisions
 from erasable.errors import ConfigurationError, InputError
 from erasable.models.blocks import Block, Held, Rows
-from erasable.models.keys import Column, pick
+from erasable.models.class_balance import LabelRuns
+from erasable.models.inputs import Column, pick
 from erasable.models.model import Model
-from erasable.models.order import LabelRuns
 from erasable.models.passes import LAST_EIGHTH, Engine, Limits, Seen, Sieve
 from erasable.models.reports import LearnReport, Round
 

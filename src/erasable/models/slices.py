@@ -13,8 +13,7 @@ from erasable.core.device_rows import DeviceRows, here
 from erasable.core.selector import Progress
 from erasable.errors import InputError
 from erasable.models.blocks import Block, Known, first_rows
-from erasable.models.checks import check_subjects, distinct_ids
-from erasable.models.keys import spelt_names
+from erasable.models.inputs import check_subjects, distinct_ids, spelt_names
 from erasable.models.model import Model
 from erasable.models.passes import Engine
 from erasable.models.reports import LearnReport

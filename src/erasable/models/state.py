@@ -19,11 +19,11 @@ from erasable.core.names import Key, Label, Owners, are_several, each_owner, key
 from erasable.core.row_layout import laid_out
 from erasable.errors import VerificationError
 from erasable.models.configuration import Configuration
-from erasable.models.exact_sums import ExactSums
-from erasable.models.heads.base import Derived, classes_of
+from erasable.models.heads.linear import ExactSums
+from erasable.models.inputs import RowWeights, uneven
 from erasable.models.layouts import Layout, layout_named, layout_of
 from erasable.models.reports import VerifyReport
-from erasable.models.weighting import RowWeights, uneven
+from erasable.models.strategies import Derived, classes_of
 
 Progress = Callable[[int, int], None]
 

@@ -9,9 +9,17 @@ from contextlib import contextmanager
 from typing import Any
 
 from erasable.core.layout import digest_of, read_meta
-from erasable.models.files import checksum_at, checksum_of, model_of, naming, refuse_odd_size, write
+from erasable.models.files import (
+    checksum_at,
+    checksum_of,
+    files_of,
+    model_of,
+    naming,
+    refuse_odd_size,
+    shards_of,
+    write,
+)
 from erasable.models.model import Model
-from erasable.models.shards import files_of, shards_of
 from erasable.models.state import State
 from erasable.operations.verify import code_in
 from erasable.store import PRIVATE, Fetch, Writer

@@ -19,9 +19,8 @@ from erasable.core.target_grid import Range, off_grid
 from erasable.errors import ConfigurationError, ErasableError, StateFormatError
 from erasable.models.access import StoredRows, spelling_in, stored_rows
 from erasable.models.access import rows_of as rows_in_state
-from erasable.models.files import KINDS, known_meta, naming, refuse_odd_size
-from erasable.models.selections.grid import grid_of
-from erasable.models.shards import SHARDED, Fetch, from_files, shards_of
+from erasable.models.files import KINDS, SHARDED, Fetch, from_files, known_meta, naming, refuse_odd_size, shards_of
+from erasable.models.selections.leverage import grid_of
 from erasable.operations.requests import KEY_TYPES, Names, keys_named
 from erasable.store import read as read_file
 from erasable.store import side_files

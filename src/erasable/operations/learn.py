@@ -22,11 +22,11 @@ from erasable.errors import (
 )
 from erasable.estimators.streaming import StreamingFace
 from erasable.models.blocks import Rows
+from erasable.models.class_balance import NUMERIC_REMEDY, ONE_CLASS, REMEDY
 from erasable.models.files import read_model
 from erasable.models.model import Model
 from erasable.models.reports import LearnReport
 from erasable.models.rounds import BUDGET_BYTES
-from erasable.models.scarcity import NUMERIC_REMEDY, ONE_CLASS, REMEDY
 from erasable.operations._estimator import (
     as_labels,
     check_types,

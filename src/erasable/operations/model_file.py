@@ -15,9 +15,9 @@ from erasable.core.selector import Decisions
 from erasable.core.spelling import Spelling
 from erasable.errors import ConfigurationError, InputTypeError, StateFormatError, StoreError, UnknownOutcomeError
 from erasable.models.access import StoredRows, spelling_in
-from erasable.models.files import head_of, needs_code, read_model
+from erasable.models.configuration import map_of
+from erasable.models.files import head_of, needs_code, read_model, shards_of
 from erasable.models.model import Model
-from erasable.models.parameters import map_of
 from erasable.models.reports import (
     ForgetReport,
     LearnReport,
@@ -26,7 +26,6 @@ from erasable.models.reports import (
     warn_of_lost_classes,
 )
 from erasable.models.rounds import BUDGET_BYTES, Ahead
-from erasable.models.shards import shards_of
 from erasable.operations._held import HeldModel
 from erasable.operations.inspect import rows_of
 from erasable.operations.requests import KEY_TYPES, Counts, Line, Request, Ticket

@@ -19,9 +19,9 @@ from typing import Any
 from erasable.audit.receipts import check_request_id
 from erasable.core.spelling import Steps
 from erasable.errors import BusyError, InputError, InputTypeError, UnknownOutcomeError
+from erasable.models.core_rows import Named
 from erasable.models.model import Model
 from erasable.models.reports import ForgetReport
-from erasable.models.rows import Named
 from erasable.store import check_timeout
 
 #: What ids and subjects are, by what the header of a file says of them.

@@ -17,7 +17,7 @@ from erasable.core.names import Key
 from erasable.core.spelling import Spelling
 from erasable.errors import ConfigurationError, InputError
 from erasable.models.blocks import Block
-from erasable.models.keys import as_key_column, spelt_names
+from erasable.models.inputs import as_key_column, spelt_names
 from erasable.models.model import Model
 
 #: From the ids and the subjects of the rows of a block: which rows are not to be learnt. Nothing where none has names.

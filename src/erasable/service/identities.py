@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from erasable.core.names import Key
 from erasable.core.spelling import FORMATS, Steps, normalise
 from erasable.errors import InputError
+from erasable.models.core_rows import Named
 from erasable.models.model import Model
-from erasable.models.rows import Named
 from erasable.operations.requests import Request
 from erasable.service.settings import Role
 

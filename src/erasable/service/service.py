@@ -24,9 +24,8 @@ from erasable.errors import (
     UnknownRequestError,
 )
 from erasable.models.access import StoredRows
-from erasable.models.files import checksum_at
+from erasable.models.files import checksum_at, shards_of
 from erasable.models.reports import LearnReport
-from erasable.models.shards import shards_of
 from erasable.service.beside import Beside, Here, Parcel
 from erasable.service.entries import Entry, Kind, State
 from erasable.service.health import Health

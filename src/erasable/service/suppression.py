@@ -22,10 +22,10 @@ from typing import Any
 from erasable.core.names import Key, owners_of
 from erasable.core.spelling import Steps
 from erasable.errors import InputError, StoreError
-from erasable.models.keys import as_key_column, as_subject_column
+from erasable.models.core_rows import Named
+from erasable.models.inputs import as_key_column, as_subject_column
 from erasable.models.model import Model
 from erasable.models.reports import ForgetReport
-from erasable.models.rows import Named
 from erasable.operations.model_file import ModelFile
 from erasable.operations.requests import Request
 from erasable.service.identities import Identity, forms_of

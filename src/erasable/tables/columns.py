@@ -14,7 +14,7 @@ import scipy.sparse as sp
 
 from erasable.core.sparse import summed
 from erasable.errors import ConfigurationError, InputError, InputTypeError
-from erasable.models.keys import as_subject_column
+from erasable.models.inputs import as_subject_column
 from erasable.schemas import Schema
 
 Kinds = dict[str, type]

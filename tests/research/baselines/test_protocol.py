@@ -26,9 +26,8 @@ from erasable.errors import (
     InputTypeError,
     NoRowsError,
 )
-from erasable.models import exact_sums
-from erasable.models.guarantee import Guarantee
-from erasable.models.reports import ForgetReport
+from erasable.models.heads import linear as exact_sums
+from erasable.models.reports import ForgetReport, Guarantee
 from erasable.research import baselines
 from erasable.research.baselines import InterpolatedClassifier, RetrainedRidge, SISAClassifier
 from tests.estimators.cases import (

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from erasable.cli.app import run
-from erasable.models.heads import squared
+from erasable.models.heads import losses as squared
 from erasable.models.model import Model
 from erasable.research.reproduce import deletion_time, deletion_time_table, measure_deletion_time
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from erasable.models.heads.base import Head, nearest_probabilities
 from erasable.models.heads.general import FunctionClassFit
 from erasable.models.heads.kernel import KernelRidge
-from erasable.models.heads.logistic import Logistic, sigmoids
-from erasable.models.heads.regression import Regression
-from erasable.models.heads.squared import Squared
+from erasable.models.heads.losses import Logistic, Regression, Squared, sigmoids
+from erasable.models.strategies import Head, nearest_probabilities
 
 __all__ = [
     "HEADS",

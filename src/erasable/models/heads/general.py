@@ -13,15 +13,14 @@ import numpy.typing as npt
 from erasable.classes import FunctionClass, Predictor
 from erasable.core.arrays import Float64s
 from erasable.errors import ConfigurationError
-from erasable.models.arrays import dense, in_blocks
-from erasable.models.guarantee import BITWISE, Guarantee
-from erasable.models.heads.base import Derived, Head, Specification
+from erasable.models.inputs import RowWeights
+from erasable.models.reports import BITWISE, Guarantee
 from erasable.models.selections.general import FunctionClassSelection
-from erasable.models.weighting import RowWeights
+from erasable.models.strategies import Derived, Head, Specification, dense, in_blocks
 
 if TYPE_CHECKING:
     from erasable.models.configuration import Configuration
-    from erasable.models.exact_sums import ExactSums
+    from erasable.models.heads.linear import ExactSums
     from erasable.models.model import Model
 
 

@@ -14,15 +14,14 @@ from erasable.core.kernel_selector import check_points, kernel_matrix, smallest_
 from erasable.core.kernels import KERNEL_BITS
 from erasable.core.weights import solve_weights
 from erasable.errors import ConfigurationError
-from erasable.models.arrays import in_blocks
-from erasable.models.guarantee import BITWISE, Guarantee
-from erasable.models.heads.base import Derived, Head, Specification, Tensor, classes_of
+from erasable.models.inputs import RowWeights
+from erasable.models.reports import BITWISE, Guarantee
 from erasable.models.selections.kernel import KernelDisagreement
-from erasable.models.weighting import RowWeights
+from erasable.models.strategies import Derived, Head, Specification, Tensor, classes_of, in_blocks
 
 if TYPE_CHECKING:
     from erasable.models.configuration import Configuration
-    from erasable.models.exact_sums import ExactSums
+    from erasable.models.heads.linear import ExactSums
     from erasable.models.model import Model
     from erasable.models.state import State
 

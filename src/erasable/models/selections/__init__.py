@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from erasable.models.selections.base import Selection, SelectionResult
 from erasable.models.selections.general import FunctionClassSelection
-from erasable.models.selections.grid import GridSelection
 from erasable.models.selections.kernel import KernelDisagreement
-from erasable.models.selections.leverage import Leverage
+from erasable.models.selections.leverage import GridSelection, Leverage
+from erasable.models.strategies import Selection, SelectionResult
 
 __all__ = [
     "SELECTIONS",

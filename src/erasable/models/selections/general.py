@@ -17,14 +17,13 @@ from erasable.coresets.single_pass import SinglePass
 from erasable.coresets.staged import Staged
 from erasable.errors import ConfigurationError, StateFormatError, VerificationError
 from erasable.features import FeatureMap
-from erasable.models.arrays import dense
-from erasable.models.keys import pick
-from erasable.models.selections.base import Positions, Selection, SelectionResult
+from erasable.models.inputs import pick
+from erasable.models.strategies import Positions, Selection, SelectionResult, dense
 
 if TYPE_CHECKING:
     from erasable.models.configuration import Configuration
-    from erasable.models.exact_sums import ExactSums
-    from erasable.models.rows import CoreRows
+    from erasable.models.core_rows import CoreRows
+    from erasable.models.heads.linear import ExactSums
 
 _STORED = {"float64": ("I64", np.int64), "int32": ("I32", np.int32), "int16": ("I16", np.int16)}
 

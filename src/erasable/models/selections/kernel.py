@@ -18,12 +18,12 @@ from erasable.core.scaling import described_scaling, read_scaling
 from erasable.core.selector import Progress
 from erasable.errors import ConfigurationError, ExactnessError, InputError, StateFormatError, VerificationError
 from erasable.features import FeatureMap
-from erasable.models.selections.base import Positions, Selection, SelectionResult
+from erasable.models.strategies import Positions, Selection, SelectionResult
 
 if TYPE_CHECKING:
     from erasable.models.configuration import Configuration
-    from erasable.models.exact_sums import ExactSums
-    from erasable.models.rows import CoreRows
+    from erasable.models.core_rows import CoreRows
+    from erasable.models.heads.linear import ExactSums
 
 
 @dataclass(frozen=True)

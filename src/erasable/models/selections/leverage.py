@@ -1,27 +1,182 @@
-"""Algorithm 1's selection: a row is kept when its leverage against the rows kept before it is above a threshold."""
+"""Algorithm 1's selection: a row is kept when its leverage against the rows kept before it is above a threshold.
+
+Rows are stored on a grid, so their sums are exact. A keyed hash of ids (:mod:`erasable.core.keyed_hash`) draws a sample
+that is kept whatever its leverage is.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 
 from erasable.core.arrays import Float64s
+from erasable.core.device_rows import here
+from erasable.core.grid import Grid
+from erasable.core.keyed_hash import keyed_hash
+from erasable.core.layout import Tensors
+from erasable.core.row_layout import read_rows, row_tensors
+from erasable.core.scaling import described_scaling, read_scaling
 from erasable.core.selector import GridRows, Progress, RawRows, select, stale_screen
-from erasable.core.sums import empty_gram
-from erasable.errors import ConfigurationError
-from erasable.models.order import check_sample, described_order, in_sample, read_order
-from erasable.models.selections.base import Positions, Screen, SelectionResult
-from erasable.models.selections.grid import GridSelection, grid_of
+from erasable.core.sums import LARGEST_EXACT, empty_gram
+from erasable.errors import ConfigurationError, VerificationError
+from erasable.features import FeatureMap
+from erasable.models.strategies import Positions, Screen, Selection, SelectionResult
 
 if TYPE_CHECKING:
     from erasable.models.configuration import Configuration
-    from erasable.models.exact_sums import ExactSums
-    from erasable.models.rows import CoreRows
+    from erasable.models.core_rows import CoreRows
+    from erasable.models.heads.linear import ExactSums
+
+
+@dataclass(frozen=True)
+class MappedRows(RawRows):
+    """Raw rows that are mapped when they are read, a block at a time."""
+
+    feature_map: FeatureMap = field(kw_only=True)
+
+    @property
+    def sparse(self) -> bool:
+        """Whether the map gives sparse rows."""
+        return len(self) > 0 and bool(sp.issparse(self.lying(slice(0, 1))))
+
+    def lying(self, rows: Any) -> Any:
+        """The named rows, mapped, where the map leaves them."""
+        return self.feature_map.mapped(here(self.gathered(rows)))
+
+
+@dataclass(frozen=True)
+class GridSelection(Selection):
+    """A selection from rows on a grid, whose sums are exact.
+
+    Attributes
+    ----------
+    grid : Grid
+        How rows become integers.
+    units : int
+        The regulariser lambda in squared grid steps.
+    """
+
+    grid: Grid
+    units: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.units < LARGEST_EXACT // 2:
+            raise ConfigurationError("capacity is outside what the grid can hold.")
+
+    def check(self, c: Configuration) -> None:
+        """Any head, names of columns, feature map and order will do."""
+
+    @property
+    def n_features(self) -> int:
+        """Columns of the rows, mapped if there is a feature map."""
+        return self.grid.n_features
+
+    # -- learning --------------------------------------------------------------------------------------------------
+
+    def empty(self) -> npt.NDArray[Any]:
+        """No grid rows."""
+        return np.empty((0, self.grid.n_columns), dtype=self.grid.dtype)
+
+    def prepared(self, X: Any, feature_map: FeatureMap | None, core: CoreRows) -> RawRows:
+        """Rows as the selector reads them; refused if they leave the unit ball."""
+        rows = RawRows(X, self.grid) if feature_map is None else MappedRows(X, self.grid, feature_map=feature_map)
+        rows.check_ball()
+        return rows
+
+    def in_order(self, rows: RawRows, order: Positions) -> RawRows:
+        """Rows that are gathered while the selector reads them."""
+        return replace(rows, order=order)
+
+    # -- verifying and files -----------------------------------------------------------------------------------------
+
+    def check_stored(self, rows: Any) -> None:
+        """Rows must be on the grid."""
+        grid = self.grid
+        if sp.issparse(rows):  # the constant is what the grid says
+            entries = np.concatenate([[0], np.cumsum(rows.data.astype(np.int64) ** 2)])
+            unfit = np.diff(entries[rows.indptr]) > grid.radius**2 - grid.constant**2
+        else:
+            square = np.einsum("ij,ij->i", rows, rows, dtype=np.int64)
+            unfit = (square > grid.radius**2) | (rows[:, grid.n_features :] != grid.constant).any(axis=1)
+        if unfit.any():
+            first = int(np.flatnonzero(unfit)[0]) + 1
+            raise VerificationError(f"core row {first} of {rows.shape[0]} is not a row of the grid.")
+
+    def row_tensors(self, rows: Any) -> Tensors:
+        """The rows in the narrowest integers that hold them."""
+        return row_tensors(rows, self.grid)
+
+    def read_rows(self, tensors: dict[str, npt.NDArray[Any]]) -> Any:
+        """Grid rows, dense or sparse."""
+        return read_rows(tensors, self.grid)
+
+    def describe(self) -> dict[str, Any]:
+        """See :class:`Selection`; the names are those of format version 1."""
+        grid = self.grid
+        return {
+            "n_features": grid.n_features,
+            "bits": grid.bits,
+            "intercept": grid.intercept,
+            "scaling": described_scaling(grid.scaling),
+            "capacity_units": str(self.units),
+        }
+
+
+def grid_of(meta: dict[str, Any]) -> Grid:
+    """The grid that metadata describe. Values of other types may raise anything."""
+    return Grid(int(meta["n_features"]), int(meta["bits"]), bool(meta["intercept"]), read_scaling(meta["scaling"]))
+
+
+_LARGEST_KEY = 2**128 - 1
+
+
+def in_sample(ids: Any, rate: float, key: int) -> npt.NDArray[np.bool_]:
+    """Which ids are in the sample: those with a keyed hash ``h < rate * 2**64``, compared as integers."""
+    limit = math.ceil(Fraction(rate) * 2**64)
+    hashes = keyed_hash(ids, key)
+    return hashes <= np.uint64(limit - 1) if limit else np.zeros(len(hashes), dtype=bool)
+
+
+def check_order_key(key: int | None) -> None:
+    """Refuse a key that no estimator has.
+
+    Raises
+    ------
+    ConfigurationError
+    """
+    if key is not None and not 0 <= key <= _LARGEST_KEY:
+        raise ConfigurationError("the key of the order of rows is out of range.")
+
+
+def check_sample(rate: float, key: int | None, order_key: int | None) -> None:
+    """Refuse a sample that no estimator has: one without a key, or with another than that of the order.
+
+    Raises
+    ------
+    ConfigurationError
+    """
+    if not 0.0 <= rate <= 1.0 or math.copysign(1.0, rate) < 0.0 or (key is None) != (rate == 0.0):
+        raise ConfigurationError("the rate of the sample must be between 0 and 1, and above 0 have a key.")
+    check_order_key(key)
+    if None not in (key, order_key) and key != order_key:
+        raise ConfigurationError("the sample has another key than the order of rows.")
+
+
+def described_order(key: int | None) -> str | None:
+    """The key as the header of a file has it: digits, since it may be of any size."""
+    return None if key is None else str(key)
+
+
+def read_order(written: Any) -> int | None:
+    """What :func:`described_order` wrote."""
+    return None if written is None else int(written)
 
 
 def _all_ruled_out(rows: RawRows) -> npt.NDArray[np.bool_]:

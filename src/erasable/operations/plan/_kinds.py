@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from erasable.errors import InputError
 from erasable.estimators import ErasableClassifier, ErasableRegressor
-from erasable.models.keys import label_type
+from erasable.models.configuration import configure
+from erasable.models.inputs import label_type
 from erasable.models.model import Model
-from erasable.models.parameters import configure
 from erasable.operations.plan._metrics import OF_CLASSES, OF_NUMBERS, Metric
 from erasable.operations.scoring import RegressionScores, Scores, regression_scores_of, scores_of
 

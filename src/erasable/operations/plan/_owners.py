@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
 from erasable.errors import InputError
-from erasable.models.keys import as_subject_column
+from erasable.models.inputs import as_subject_column
 
 Index = npt.NDArray[np.intp]
 LEAST_SUBJECTS = 10

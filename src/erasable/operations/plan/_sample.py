@@ -13,8 +13,8 @@ from erasable.core.device_rows import here
 from erasable.core.grid import Grid
 from erasable.errors import ConfigurationError, InputError
 from erasable.estimators.validated import check_rows
-from erasable.models.keys import as_key_column
-from erasable.models.parameters import check_memory, grid_of_parameters
+from erasable.models.configuration import check_memory, grid_of_parameters
+from erasable.models.inputs import as_key_column
 from erasable.operations.plan._kinds import Answers, AnyScores, Estimator, Index, Kind, kind_of
 from erasable.operations.plan._owners import apart, owners_of
 from erasable.validation import real_numbers, whole_number

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from erasable.core.arrays import Float64s
-from erasable.models.rows import CoreRows
+from erasable.models.core_rows import CoreRows
 
 _CODE = (bool, type, ModuleType, FunctionType, BuiltinFunctionType, MethodType, np.random.Generator, np.dtype)
 SAME_DIRECTION = 1.0 - 1e-6  # a cosine above it: the row itself, rounded to a grid or scaled

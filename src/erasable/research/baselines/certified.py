@@ -12,7 +12,7 @@ from scipy.special import expit
 
 from erasable.core.arrays import Float64s
 from erasable.core.solve import alone
-from erasable.models.guarantee import Guarantee
+from erasable.models.reports import Guarantee
 from erasable.research.baselines.unit_ball import (
     LIPSCHITZ_CURVATURE,
     UnitBallClassifier,

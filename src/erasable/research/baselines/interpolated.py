@@ -18,10 +18,11 @@ from erasable.core.selector import RawRows
 from erasable.coresets import CoreSetMap, check_core_set, core_positions
 from erasable.errors import ConfigurationError
 from erasable.estimators.learners import SelectedRows
-from erasable.models.arrays import n_bytes, overwrite
-from erasable.models.guarantee import SAME_BITS_AGAIN, Guarantee
-from erasable.models.keys import array_of, encode, pick
-from erasable.models.parameters import check_memory, grid_of_parameters
+from erasable.models.configuration import check_memory, grid_of_parameters
+from erasable.models.core_rows import overwrite
+from erasable.models.inputs import array_of, encode, pick
+from erasable.models.reports import SAME_BITS_AGAIN, Guarantee
+from erasable.models.strategies import n_bytes
 from erasable.research.baselines.unit_ball import UnitBallScores, UnitRows, minimise, targets
 from erasable.validation import number_between, positive_number, seed
 

@@ -13,8 +13,8 @@ from scipy.special import expit
 from erasable.core.arrays import Float64s
 from erasable.core.solve import few_threads
 from erasable.errors import ConfigurationError
-from erasable.models.guarantee import Guarantee
 from erasable.models.heads import nearest_probabilities
+from erasable.models.reports import Guarantee
 from erasable.research.baselines.unit_ball import (
     LIPSCHITZ_CURVATURE,
     UnitBallClassifier,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from erasable.estimators import ErasableClassifier
-from erasable.models.guarantee import Guarantee
+from erasable.models.reports import Guarantee
 from erasable.validation import positive_number
 
 

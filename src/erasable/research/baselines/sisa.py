@@ -17,9 +17,10 @@ from erasable.core.keyed_hash import keyed_hash
 from erasable.core.names import Key
 from erasable.estimators.forgetting import RowsClassifier
 from erasable.estimators.learners import check_estimator_parameter, fit_voter, fresh
-from erasable.models.arrays import n_bytes, overwrite
-from erasable.models.guarantee import SAME_BITS_AGAIN, Guarantee
-from erasable.models.keys import array_of, encode, pick
+from erasable.models.core_rows import overwrite
+from erasable.models.inputs import array_of, encode, pick
+from erasable.models.reports import SAME_BITS_AGAIN, Guarantee
+from erasable.models.strategies import n_bytes
 from erasable.validation import seed, switch, whole_number
 
 

@@ -21,8 +21,8 @@ from erasable.core.sums import add_rows, add_sums, empty_gram, guard_exactness, 
 from erasable.core.weights import solve_weights
 from erasable.errors import InputError, NoRowsError
 from erasable.estimators.validated import check_rows
-from erasable.models.guarantee import Guarantee
-from erasable.models.keys import array_of, pick
+from erasable.models.inputs import array_of, pick
+from erasable.models.reports import Guarantee
 from erasable.validation import positive_number
 
 _BLOCK = 2**20  # numbers put on the grid at once

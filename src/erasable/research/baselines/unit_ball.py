@@ -24,8 +24,9 @@ from erasable.core.selector import RawRows
 from erasable.core.solve import alone, few_threads
 from erasable.errors import ConfigurationError
 from erasable.estimators.forgetting import RowsClassifier
-from erasable.models.arrays import n_bytes, overwrite
-from erasable.models.parameters import check_memory, grid_of_parameters
+from erasable.models.configuration import check_memory, grid_of_parameters
+from erasable.models.core_rows import overwrite
+from erasable.models.strategies import n_bytes
 
 LIPSCHITZ_CURVATURE = 1.0 / (6.0 * math.sqrt(3.0))  # the largest third derivative of log(1 + exp(-t))
 _BLOCK = 2**18  # numbers made dense, or weighted, at once

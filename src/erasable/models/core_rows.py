@@ -1,39 +1,203 @@
 """Core rows of one model with their names, in learning order, and the tables that find them.
 
 Truth: the rows, each of which knows the next. Tables made from them: ``place``, ``of_subject``, ``class_counts``,
-``id_type``, ``subject_type``. All of it looks at every moment as if the rows that are there had been the only ones: a
-row that leaves is overwritten, the one before it leads to the one after it, and tables have no gaps
-(:mod:`erasable.models.name_table`).
+``id_type``, ``subject_type``. Forgotten rows leave no trace: a removed row is overwritten, the row before it is linked
+to the row after it, and tables have no gaps.
 """
 
 from __future__ import annotations
 
 import gc
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain, pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
 
+from erasable.core.arrays import Array, Booleans, Float64s, Int64s
 from erasable.core.grid import Grid, dense_rows, sparse_rows
 from erasable.core.names import Key, Label, Owners, owners_of
-from erasable.core.row_layout import count_entries, has_constant, is_sparse, position_type
+from erasable.core.row_layout import count_entries, csr, has_constant, is_sparse, position_type
 from erasable.errors import InputError
-from erasable.models import pieces
-from erasable.models.arrays import overwrite
-from erasable.models.keys import as_keys, as_requested, same_kind
-from erasable.models.name_table import NameTable
-from erasable.models.weighting import ONE
+from erasable.models.inputs import ONE, as_keys, as_requested, same_kind
+
+
+def overwrite(X: Any) -> None:
+    """Zeros in place of the entries of a dense array or a CSR one, and of where they stand."""
+    for array in [X] if isinstance(X, np.ndarray) else [X.data, X.indices]:
+        array.fill(0)
+
+
+V = TypeVar("V")
+
+
+_SHARE = 8  # names of a small dictionary, at most on average
+
+
+_MIXED = 20  # the lower bits of the hash of a tuple may be the same for many numbers; a whole number is its own hash
+
+
+class NameTable(Mapping[Key, V]):
+    """Values by name. It is iterated in no order that means anything."""
+
+    def __init__(self) -> None:
+        self._n = 0
+        self._parts: list[dict[Key, V]] = [{} for _ in range(1)]  # as large as :meth:`_fit` would make it
+
+    def __len__(self) -> int:
+        return self._n
+
+    def __iter__(self) -> Iterator[Key]:
+        return chain.from_iterable(self._parts)
+
+    def __contains__(self, name: Any) -> bool:
+        return name in self._parts[(hash((name,)) >> _MIXED) % len(self._parts)]
+
+    def __getitem__(self, name: Key) -> V:
+        return self._parts[(hash((name,)) >> _MIXED) % len(self._parts)][name]
+
+    def _places(self, names: Collection[Key]) -> list[int]:
+        """Which of the small dictionaries each name is in, or would be."""
+        n = len(self._parts)
+        return [(mixed >> _MIXED) % n for mixed in map(hash, zip(names))]
+
+    def among(self, names: Collection[Key]) -> list[Key]:
+        """Those of these names that are here."""
+        parts, n = self._parts, len(self._parts)
+        return [name for name in names if name in parts[(hash((name,)) >> _MIXED) % n]]
+
+    def values_of(self, names: Collection[Key]) -> list[V]:
+        """The values of these names, all of which are here."""
+        parts, n = self._parts, len(self._parts)
+        return [parts[(hash((name,)) >> _MIXED) % n][name] for name in names]
+
+    def put(self, entries: Mapping[Key, V]) -> None:
+        """Names come, or have another value."""
+        new = dict(entries)
+        if self._n:
+            for at, name in zip(self._places(entries), entries, strict=True):
+                if name in self._parts[at]:
+                    self._parts[at][name] = new.pop(name)
+        if new:
+            self._n += len(new)
+            self._fit()
+            self._insert(new)
+
+    def drop(self, names: Collection[Key]) -> None:
+        """These names, all of which are here and distinct, leave."""
+        parts, n = self._parts, len(self._parts)
+        for name in names:
+            at = (hash((name,)) >> _MIXED) % n
+            part = parts[at]
+            del part[name]
+            parts[at] = {k: v for k, v in part.items()}  # noqa: C416 (dict() would copy the gap)
+        self._n -= len(names)
+        self._fit()
+
+    def _fit(self) -> None:
+        """As many small dictionaries as there are for so many names."""
+        wanted = 1 << (self._n // _SHARE).bit_length()
+        if wanted != len(self._parts):
+            old, self._parts = self._parts, [{} for _ in range(wanted)]
+            everything: dict[Key, V] = {}
+            for part in old:
+                everything.update(part)
+            self._insert(everything)
+
+    def _insert(self, new: Mapping[Key, V]) -> None:
+        """New names come; a dictionary that has some of them is made anew, in order."""
+        parts = self._parts
+        coming: defaultdict[int, list[Key]] = defaultdict(list)
+        for at, name in zip(self._places(new), new, strict=True):
+            coming[at].append(name)
+        for at, names in coming.items():
+            entries = {**parts[at], **{name: new[name] for name in names}} if parts[at] else new
+            parts[at] = {name: entries[name] for name in sorted([*parts[at], *names])}
+
+
+Bytes = npt.NDArray[np.uint8]
+
+
+def _cut(rows: Any, grid: Grid | None) -> list[bytearray]:
+    """The pieces of dense or sparse rows, which are overwritten."""
+    if isinstance(rows, np.ndarray):
+        flat = np.ascontiguousarray(rows)
+        ends = range(0, flat.nbytes + 1, flat.nbytes // len(flat)) if flat.nbytes else [0] * (len(flat) + 1)
+        pieces = _pieces_of(flat.reshape(-1).view(np.uint8), ends)
+        given = [rows, flat]
+    else:
+        assert grid is not None
+        columns = rows.indices.astype(position_type(grid))
+        lengths = np.diff(rows.indptr).astype(np.int64)
+        text = np.empty(columns.nbytes + rows.data.nbytes, dtype=np.uint8)
+        of_columns = _columns_in(lengths, grid)
+        text[of_columns] = columns.view(np.uint8)
+        text[~of_columns] = rows.data.view(np.uint8)
+        pieces = _pieces_of(text, [0, *np.cumsum(lengths * _entry_bytes(grid)).tolist()])
+        given = [rows.data, rows.indices, columns, text]
+    for array in given:
+        array.fill(0)
+    return pieces
+
+
+def _join_dense(pieces: Sequence[bytearray], none: Array) -> Array:
+    """The dense rows of these pieces; ``none`` is an array of no rows of this kind."""
+    rows: Array = np.frombuffer(bytearray().join(pieces), dtype=none.dtype)
+    return rows.reshape(len(pieces), *none.shape[1:])
+
+
+def _join_sparse(pieces: Sequence[bytearray], grid: Grid) -> sp.csr_array:
+    """The sparse rows of these pieces."""
+    text = np.frombuffer(bytearray().join(pieces), dtype=np.uint8)
+    lengths = np.fromiter(map(len, pieces), dtype=np.int64, count=len(pieces)) // _entry_bytes(grid)
+    of_columns = _columns_in(lengths, grid)
+    columns, values = text[of_columns].view(position_type(grid)), text[~of_columns].view(grid.dtype)
+    text.fill(0)
+    return csr(values, columns, np.concatenate([[0], np.cumsum(lengths)]), grid)
+
+
+def _one_dense(piece: bytearray, none: Array) -> Float64s:
+    """One dense row, shape (1, n_columns); ``none`` as in :func:`_join_dense`."""
+    return np.frombuffer(piece, dtype=none.dtype).astype(np.float64).reshape(1, -1)
+
+
+def _one_sparse(piece: bytearray, grid: Grid) -> Float64s:
+    """One sparse row as a dense one, shape (1, n_columns)."""
+    n = len(piece) // _entry_bytes(grid)
+    columns = np.frombuffer(piece, dtype=position_type(grid), count=n)
+    row = np.zeros((1, grid.n_columns))
+    row[0, columns] = np.frombuffer(piece, dtype=grid.dtype, offset=columns.nbytes, count=n)
+    row[0, grid.n_features :] = grid.constant
+    return row
+
+
+def _entry_bytes(grid: Grid) -> int:
+    """Bytes of an entry of a sparse row: its column and its value."""
+    return position_type(grid).itemsize + grid.dtype.itemsize
+
+
+def _pieces_of(text: Bytes, ends: Iterable[int]) -> list[bytearray]:
+    """Copies of these bytes, from each end to the next."""
+    view = text.data  # is cut faster than the array
+    return [bytearray(view[a:b]) for a, b in pairwise(ends)]
+
+
+def _columns_in(lengths: Int64s, grid: Grid) -> Booleans:
+    """Which bytes of pieces, one after the other, are those of columns."""
+    sizes = np.multiply.outer(lengths, np.array([position_type(grid).itemsize, grid.dtype.itemsize]))
+    return np.repeat(np.tile([True, False], len(lengths)), sizes.ravel())
 
 
 @dataclass(eq=False, repr=False, slots=True)
 class Row:
     """One core row."""
 
-    numbers: bytearray  # a piece of memory of its own: see :mod:`erasable.models.pieces`
+    numbers: bytearray  # memory of its own, so that it can be overwritten while the other rows stay where they are
     id: Key
     subject: Owners
     label: Any
@@ -152,7 +316,7 @@ class CoreRows:
                 self._entries += sum(count_entries(batch, self._grid) for batch in batches)
                 self._lay_out(len(self) + len(ids), batches)
             taken = (self._laid_out(batches.pop(0)) for _ in range(len(batches)))  # no two copies of all of them
-            numbers = chain.from_iterable(pieces.cut(batch, self._grid) for batch in taken)
+            numbers = chain.from_iterable(_cut(batch, self._grid) for batch in taken)
             joining = list(map(Row, numbers, ids, subjects, labels, weights, [None, *ids[:-1]]))
             for one, other in pairwise(joining):
                 one.after = other
@@ -172,7 +336,7 @@ class CoreRows:
         labels, weights = [row.label for row in found], [row.weight for row in found]
         if len(found) == 1:
             held = found[0].numbers
-            row = pieces.spread_out(held, self._grid) if self._sparse else pieces.one(held, self._none)
+            row = _one_sparse(held, self._grid) if self._sparse else _one_dense(held, self._none)
             return row, labels, weights
         rows = self._whole(found)
         if self._sparse:
@@ -271,7 +435,7 @@ class CoreRows:
 
     def _whole(self, rows: Sequence[Row]) -> Any:
         held = [row.numbers for row in rows]
-        return pieces.whole_sparse(held, self._grid) if self._sparse else pieces.whole(held, self._none)
+        return _join_sparse(held, self._grid) if self._sparse else _join_dense(held, self._none)
 
     def tables_agree(self) -> bool:
         """Whether the tables by id, subject and class name exactly the rows that follow one another."""
@@ -292,7 +456,7 @@ class CoreRows:
         if wanted and not all(has_constant(part, self._grid) for part in (rows, *more)):
             return  # none of the grid's: held as it is, for verify to see
         self._sparse = wanted
-        held = pieces.cut(self._laid_out(rows), self._grid)
+        held = _cut(self._laid_out(rows), self._grid)
         for row, numbers in zip(self._in_order(), held, strict=True):
             row.erase()
             row.numbers = numbers
@@ -375,7 +539,7 @@ class CoreRows:
 
     def _entries_in(self, rows: Sequence[Row], gathered: Any) -> int:
         if self._sparse:
-            return sum(len(row.numbers) for row in rows) // pieces.entry_bytes(self._grid)
+            return int(sum(len(row.numbers) for row in rows) // _entry_bytes(self._grid))
         # Zeros are zeros in either type, and integers are counted many times as fast.
         return count_entries(self._whole(rows) if gathered is None else gathered.view(np.int64), self._grid)
 

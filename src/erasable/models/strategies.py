@@ -1,13 +1,13 @@
-"""What every head offers: what is computed from the core rows, how it predicts, and what it promises.
+"""The two strategies of a model: a selection says which rows are kept, a head what is computed from them.
 
-A head is a frozen record of public parameters. What it computes is a function of the core rows: it is computed when it
-is first needed, cached in the model, and dropped with every change.
+Both are frozen records of public parameters and hold nothing that was learnt from rows. What a head computes is a
+function of the core rows: it is computed when it is first needed, cached in the model, and dropped with every change.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -19,18 +19,129 @@ from erasable.core.arrays import Float64s
 from erasable.core.grid import Grid
 from erasable.core.layout import Tensors
 from erasable.core.names import Label
-from erasable.models.arrays import overwrite
-from erasable.models.checks import check_labels
-from erasable.models.guarantee import Guarantee
-from erasable.models.keys import array_of
-from erasable.models.weighting import RowWeights
+from erasable.core.selector import Decisions, Progress
+from erasable.models.core_rows import overwrite
+from erasable.models.inputs import RowWeights, array_of, check_labels
+from erasable.models.reports import Guarantee
 
 if TYPE_CHECKING:
+    from erasable.features import FeatureMap
     from erasable.models.configuration import Configuration
-    from erasable.models.exact_sums import ExactSums
+    from erasable.models.core_rows import CoreRows
+    from erasable.models.heads.linear import ExactSums
     from erasable.models.model import Model
-    from erasable.models.rows import CoreRows
     from erasable.models.state import State
+
+
+Screen = Callable[[Any], npt.NDArray[np.bool_]]
+
+
+Positions = npt.NDArray[np.intp]
+
+
+class SelectionResult(NamedTuple):
+    """The rows that learning would keep.
+
+    ``positions`` are places among the rows offered, ascending; ``batches`` the stored form of these rows, split anyhow.
+    ``H`` is the Gram matrix of the core rows with these, if the selection has made it.
+    """
+
+    positions: Positions
+    batches: list[Any]
+    decisions: Decisions
+    H: Float64s | None = None
+
+
+class Selection(ABC):
+    """Which rows are kept, and how a kept row is stored."""
+
+    NAME: ClassVar[str]  # in files of format version 2
+    MEASURE: ClassVar[str] = "disagreement"  # the quantity that is compared with the threshold
+    grid: Any  # a Grid for rows that may be stored sparse, otherwise None
+
+    @property
+    def one_by_one(self) -> bool:
+        """Whether rows are decided one after the other, so that their order matters."""
+        return True
+
+    @property
+    @abstractmethod
+    def n_features(self) -> int:
+        """Columns of the rows that are selected from."""
+
+    @abstractmethod
+    def check(self, c: Configuration) -> None:
+        """Raise ConfigurationError if this selection does not go with the rest of the configuration."""
+
+    # -- learning --------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def empty(self) -> npt.NDArray[Any]:
+        """An array of no rows, of the type and width in which rows are stored."""
+
+    @abstractmethod
+    def prepared(self, X: Any, feature_map: FeatureMap | None, core: CoreRows) -> Any:
+        """Rows in the form that :meth:`select` reads; raises InputError for rows that cannot be learnt."""
+
+    def in_order(self, rows: Any, order: Positions) -> Any:
+        """Prepared rows in another order."""
+        return rows[order]
+
+    def always_kept(self, ids: Any) -> npt.NDArray[np.bool_] | None:
+        """Which ids are kept whatever the other rows are; None for a selection without such a rule."""
+        return None
+
+    def screen(self, core: CoreRows, sums: ExactSums | None) -> Screen | None:
+        """A test of prepared rows, block by block; None if there is none. It can be pickled.
+
+        *Law*: a row that fails it is not selected after these core rows, nor after any core rows that include them.
+        """
+        return None
+
+    @abstractmethod
+    def select(
+        self,
+        rows: Any,
+        core: CoreRows,
+        sums: ExactSums | None,
+        labels: npt.NDArray[Any],
+        ids: Any,
+        progress: Progress | None,
+        **sizes: int | None,
+    ) -> SelectionResult:
+        """The prepared rows to keep after those in ``core``. Changes nothing."""
+
+    # -- verifying and files -----------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def select_again(
+        self, rows: Any, labels: Sequence[Any], ids: Sequence[Any], progress: Progress | None
+    ) -> tuple[Positions, Float64s | None]:
+        """Positions that are selected when stored rows are learnt from nothing, and their Gram matrix if it was made.
+
+        *Law*: for the rows of any state that learning and forgetting can reach, these are all positions.
+        """
+
+    @abstractmethod
+    def check_stored(self, rows: Any) -> None:
+        """Raise VerificationError for rows that no learning can have stored."""
+
+    def instability_note(self) -> str:
+        """A sentence for a selection that is not stable, otherwise empty."""
+        return ""
+
+    @abstractmethod
+    def row_tensors(self, rows: Any) -> Tensors:
+        """Stored rows as tensors of a file."""
+
+    @abstractmethod
+    def read_rows(self, tensors: dict[str, npt.NDArray[Any]]) -> Any:
+        """Inverse of :meth:`row_tensors`. Raises StateFormatError if the tensors do not fit."""
+
+    @abstractmethod
+    def describe(self) -> dict[str, Any]:
+        """The parameters as values that JSON can hold; floats in hexadecimal, so that nothing is rounded."""
+
 
 Derived = dict[str, npt.NDArray[Any]]  # by the names of tensors
 
@@ -239,3 +350,22 @@ def nearest_probabilities(P: Float64s) -> Float64s:
     projected: Float64s = np.maximum(P - excess[np.arange(len(P)), last][:, None], 0.0)
     projected /= projected.sum(axis=1, keepdims=True)
     return projected
+
+
+_BLOCK = 2**20  # numbers handled at once
+
+
+def in_blocks(X: Any, width: int) -> Iterator[slice]:
+    """Slices of rows, so many at a time that a block has about a million numbers of this width."""
+    step = max(1, _BLOCK // max(1, width))
+    return (slice(low, low + step) for low in range(0, X.shape[0], step))
+
+
+def dense(X: Any) -> npt.NDArray[Any]:
+    """Rows as a dense array."""
+    return X if isinstance(X, np.ndarray) else X.toarray()
+
+
+def n_bytes(X: Any) -> int:
+    """Bytes of a dense array or of the three arrays of a CSR one."""
+    return int(X.nbytes if isinstance(X, np.ndarray) else X.data.nbytes + X.indices.nbytes + X.indptr.nbytes)

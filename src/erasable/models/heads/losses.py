@@ -1,0 +1,326 @@
+"""The linear heads: ridge solutions for classes and for targets, and logistic regression.
+
+All weights are correctly rounded to float32, so they are the same on every machine.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from scipy.linalg import blas
+
+from erasable.core.arrays import Float32s, Float64s
+from erasable.core.grid import Grid
+from erasable.core.layout import Tensors
+from erasable.core.logistic import guard_rows, logistic_weights
+from erasable.core.names import Label
+from erasable.core.sums import LARGEST_EXACT, targets
+from erasable.core.target_grid import Range, centre_of, check_range, on_grid, outside, span_of, sums_by_target
+from erasable.core.weights import solve_weights
+from erasable.errors import ConfigurationError, InputError, InputTypeError, VerificationError
+from erasable.models.class_balance import (
+    ClassWeights,
+    check_class_weights,
+    class_weights_of,
+    described_class_weights,
+    read_class_weights,
+)
+from erasable.models.heads.linear import LinearHead, guard_weights
+from erasable.models.inputs import ONE, RowWeights
+from erasable.models.strategies import Specification, classes_of
+
+if TYPE_CHECKING:
+    from erasable.models.configuration import Configuration
+    from erasable.models.core_rows import CoreRows
+    from erasable.models.heads.linear import ExactSums, Stacked
+    from erasable.models.model import Model
+
+
+class RidgeHead(LinearHead):
+    """A solution of ``A w = b`` whose ``b`` follows from the sums by label."""
+
+    takes_weights = True
+    weighs_sums = True
+    needs_rows = False
+
+    def check_chosen(self, c: Configuration, core: CoreRows, weights: list[int]) -> None:
+        """Weighted sums must stay exact, too."""
+        super().check_chosen(c, core, weights)
+        if core.uneven or weights.count(ONE) < len(weights):
+            guard_weights(sum(core.weights()) + sum(weights), c.grid, c.units)
+
+    def right_hand_side(self, c: Configuration, by_label: Float64s) -> tuple[Float64s, int]:
+        """``b`` from the sums in their order, and the bits of its unit, as ``solve_weights`` takes them."""
+        return targets(by_label), c.grid.bits
+
+    def solve(
+        self, c: Configuration, rows: Any, labels: Sequence[Any], row_weights: RowWeights | None, sums: ExactSums
+    ) -> Float32s:
+        """Weights from the sums, weighted if some row's weight is not one.
+
+        *Source*: Algorithm 1, lines 7 and 14.
+        """
+        plain, weighted = sums.stacked(labels)
+        (H, by_label), times = (plain, 1) if weighted is None else (weighted, ONE)
+        return solve_weights(H, *self.right_hand_side(c, by_label), times * c.units)
+
+
+@dataclass(frozen=True)
+class Squared(RidgeHead):
+    """The ridge solution for classes; class weights move the decision and nothing else."""
+
+    class_weight: ClassWeights = None
+
+    NAME = "squared"
+
+    def check(self, c: Configuration) -> None:
+        """Class weights must be of the fixed classes."""
+        super().check(c)
+        check_class_weights(self.class_weight, c.classes)
+
+    def shifts(
+        self,
+        c: Configuration,
+        classes: Sequence[Label],
+        totals: Mapping[Label, int],
+        W: Float32s,
+        sums: tuple[Stacked, Stacked | None],
+    ) -> Float64s:
+        """What class weights subtract from each score.
+
+        Parameters
+        ----------
+        totals : mapping
+            The weights of the core rows of each class, added up, in sixteenths.
+
+        Notes
+        -----
+        *Definition*: the sums give, of the scores of the core rows, the mean ``m_k`` in each class and the variance
+        ``v`` within classes, pooled. Give class k the mass ``q_k``, in proportion to its weight times the weight of its
+        rows, and regress the label, +1 or -1, on the score: the line crosses zero at the shift. With equal masses of
+        two classes that is halfway between their means; with the masses that the rows have, about zero. There is none
+        if the positive class has no rows, no other class has any, or its mean is not above that of the others. It is
+        computed in float64 and not stored.
+        """
+        if self.class_weight is None:
+            return np.zeros(len(W))
+        plain, weighted = sums
+        (H, by_class), units, one = (plain, c.units, ONE) if weighted is None else (weighted, ONE * c.units, 1)
+        n = np.array([totals.get(label, 0) for label in classes]) / one
+        masses = n * class_weights_of(self.class_weight, classes, totals)
+        present = n > 0
+        if np.count_nonzero(present) < 2:
+            return np.zeros(len(W))
+        V = W.astype(np.float64) * math.ldexp(1.0, -c.grid.bits)
+        q = masses / masses.sum()
+        means = np.divide(V @ by_class.T, n, out=np.zeros((len(W), len(n))), where=present)
+        square = np.einsum("ij,ji->i", V, blas.dsymm(1.0, H, V.T, lower=1)) - units * np.einsum("ij,ij->i", V, V)
+        within = np.maximum(0.0, square - means**2 @ n) / n.sum()
+        found = np.zeros(len(W))
+        for k, m in enumerate(means):
+            positive = k if len(W) > 1 else len(classes) - 1
+            share = q[positive]
+            centre = float(q @ m)
+            slope = 2.0 * share * (m[positive] - centre)  # the covariance of label and score
+            if 0.0 < share < 1.0 and slope > 0.0:
+                found[k] = centre - (2.0 * share - 1.0) * (within[k] + q @ (m - centre) ** 2) / slope
+        return found
+
+    def describe(self) -> dict[str, Any]:
+        """See :class:`Head`."""
+        return {"class_weight": described_class_weights(self.class_weight)}
+
+    @classmethod
+    def read(cls, meta: dict[str, Any]) -> Self:
+        """What :meth:`describe` wrote."""
+        return cls(read_class_weights(meta["class_weight"]))
+
+
+@dataclass(frozen=True)
+class Logistic(LinearHead):
+    """One class against the rest; ``alpha_units`` is the regulariser in squared grid steps."""
+
+    alpha_units: int
+    class_weight: ClassWeights = None
+
+    NAME = "logistic"
+    takes_weights = True
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.alpha_units < LARGEST_EXACT // 2:
+            raise ConfigurationError("alpha is outside what the grid can hold.")
+
+    def check(self, c: Configuration) -> None:
+        """Class weights must be of the fixed classes."""
+        super().check(c)
+        check_class_weights(self.class_weight, c.classes)
+
+    def check_chosen(self, c: Configuration, core: CoreRows, weights: list[int]) -> None:
+        """There must be few enough rows for a certificate."""
+        super().check_chosen(c, core, weights)
+        guard_rows(len(core) + len(weights))
+
+    def specification(self, c: Configuration, labels: Collection[Any], n: int, *, weighted: bool) -> Specification:
+        """See :class:`LinearHead`."""
+        found = super().specification(c, labels, n, weighted=weighted)
+        return found | {"weights": found["weights"]._replace(words="the logistic weights w")}
+
+    def solve(
+        self, c: Configuration, rows: Any, labels: Sequence[Any], row_weights: RowWeights | None, sums: ExactSums
+    ) -> Float32s:
+        """Weights from the core rows; zero if there are no rows.
+
+        A row counts as often as its weight times that of its class: a product that float64 holds exactly. ``H`` only
+        leads the first steps.
+        """
+        classes = classes_of(c.classes, labels)
+        place = {label: k for k, label in enumerate(classes)}
+        codes = np.fromiter((place[label] for label in labels), dtype=np.intp, count=len(labels))
+        sixteenths = np.full(len(labels), ONE, dtype=np.int64) if row_weights is None else row_weights.astype(np.int64)
+        totals = {label: int(sixteenths[codes == k].sum()) for label, k in place.items()}
+        counts = class_weights_of(self.class_weight, classes, totals)[codes] * (sixteenths / ONE)
+        positive = np.arange(len(classes)) if len(classes) > 2 else np.array([len(classes) - 1])
+        signs = np.where(codes == positive[:, None], 1.0, -1.0)
+        return logistic_weights(rows, signs, counts, c.grid, self.alpha_units, gram=sums.H)
+
+    def probabilities(self, model: Model, scores: Float64s) -> Float64s:
+        """The sigmoid of the scores; of several classes divided by their sum."""
+        return super().probabilities(model, scores) if model.n_classes == 1 else sigmoids(scores)
+
+    def describe(self) -> dict[str, Any]:
+        """See :class:`Head`."""
+        return {"alpha_units": str(self.alpha_units), "class_weight": described_class_weights(self.class_weight)}
+
+    @classmethod
+    def read(cls, meta: dict[str, Any]) -> Self:
+        """What :meth:`describe` wrote."""
+        return cls(int(meta["alpha_units"]), read_class_weights(meta["class_weight"]))
+
+
+def sigmoids(scores: Float64s) -> Float64s:
+    """Probabilities of all classes: the sigmoid and its complement, or sigmoids divided by their sum."""
+    if scores.ndim == 1:
+        return np.exp(_log_sigmoid(np.column_stack([-scores, scores])))
+    logs = _log_sigmoid(scores)
+    P = np.exp(logs - logs.max(axis=1, keepdims=True))
+    total: Float64s = P / P.sum(axis=1, keepdims=True)
+    return total
+
+
+def _log_sigmoid(scores: Float64s) -> Float64s:
+    found: Float64s = np.minimum(scores, 0.0) - np.log1p(np.exp(-np.abs(scores)))
+    return found
+
+
+_TYPES = {2: "I16", 4: "I32"}
+
+
+@dataclass(frozen=True)
+class Regression(RidgeHead):
+    """A number for each target; targets lie in ranges that the caller declared, and are stored on a grid of these."""
+
+    target_ranges: tuple[Range, ...]
+
+    NAME = "regression"
+    SUMS = "target_sums"
+    classifies = False
+
+    def __post_init__(self) -> None:
+        if not self.target_ranges:
+            raise ConfigurationError("a regression needs a range for each target.")
+        for ends in self.target_ranges:
+            check_range(ends)
+
+    def check(self, c: Configuration) -> None:
+        """There are no classes."""
+        super().check(c)
+        if c.classes is not None:
+            raise ConfigurationError("a regression has no classes.")
+
+    # -- targets ---------------------------------------------------------------------------------------------------
+
+    def stored_labels(self, y: npt.NDArray[Any], model: Model) -> npt.NDArray[Any]:
+        """Targets on their grid, shape (n_samples, n_targets); refused outside of their ranges."""
+        ranges = self.target_ranges
+        if y.dtype.kind not in "biuf":
+            raise InputTypeError(f"targets must be numbers; got {y.dtype}.")
+        numbers = y.astype(np.float64).reshape(len(y), -1)
+        if numbers.shape[1] != len(ranges):
+            raise InputError(f"y has {numbers.shape[1]} targets for each row, and the model has {len(ranges)}.")
+        unfit = outside(numbers, ranges)
+        if unfit:
+            raise InputError(
+                f"{unfit} of {numbers.size} targets are outside of the declared range, or no finite numbers: declare a "
+                "range that holds all that will ever come, with target_range=, or correct y."
+            )
+        return on_grid(numbers, ranges, model.configuration.grid)
+
+    def check_stored_labels(self, c: Configuration, labels: Sequence[Any]) -> None:
+        """Targets must be on their grid."""
+        for place, row in enumerate(labels):
+            if len(row) != len(self.target_ranges) or max(map(abs, row)) > c.grid.radius:
+                raise VerificationError(f"the targets of core row {place + 1} of {len(labels)} are not on the grid.")
+
+    def label_tensors(self, c: Configuration, labels: Sequence[Any]) -> Tensors:
+        """The targets in integers like those of the rows."""
+        dtype, shape = c.grid.dtype, (len(labels), len(self.target_ranges))
+        return {"targets": (_TYPES[dtype.itemsize], np.array(labels, dtype=dtype).reshape(shape))}
+
+    # -- sums ------------------------------------------------------------------------------------------------------
+
+    def sum_order(self, c: Configuration, labels: Collection[Any]) -> tuple[int, ...]:
+        """The numbers of the targets."""
+        return tuple(range(len(self.target_ranges)))
+
+    def summed_labels(self, labels: Sequence[Any]) -> Collection[Any]:
+        """All targets, if there are rows."""
+        return range(len(self.target_ranges)) if len(labels) else ()
+
+    def labels_present(self, core: CoreRows) -> Collection[Any]:
+        """All targets, if there are core rows."""
+        return range(len(self.target_ranges)) if len(core) else ()
+
+    def sums_of(self, rows: Any, labels: Sequence[Any], grid: Grid) -> dict[Any, Float64s]:
+        """For each target the sum of the rows times it."""
+        return sums_by_target(rows, labels, grid)
+
+    def right_hand_side(self, c: Configuration, by_label: Float64s) -> tuple[Float64s, int]:
+        """``b`` is the sums: with targets ``t * 2**-bits`` the solution is ``H^-1`` times them."""
+        return np.ascontiguousarray(by_label.T), 0
+
+    def n_functions(self, c: Configuration, labels: Any) -> int:
+        """One function for each target."""
+        return len(self.target_ranges)
+
+    def nbytes(self, model: Model) -> int:
+        """Bytes of sums and weights, and of the targets."""
+        targets = len(model.core) * len(self.target_ranges) * model.configuration.grid.dtype.itemsize
+        return super().nbytes(model) + targets
+
+    # -- predicting ------------------------------------------------------------------------------------------------
+
+    def published(self, model: Model) -> tuple[Float64s, Float64s]:
+        """Coefficients and constants in the units of the targets: each function begins at the centre of its range."""
+        coefficients, constants = super().published(model)
+        ranges, grid = self.target_ranges, model.configuration.grid
+        spans, centres = np.array([span_of(r, grid) for r in ranges]), np.array([centre_of(r) for r in ranges])
+        return coefficients * spans[:, None], constants * spans + centres
+
+    def predictions(self, model: Model, scores: Float64s) -> Float64s:
+        """The targets of each row, clipped to their declared ranges: shape (n,) for one, (n, n_targets) for several."""
+        low, high = np.array(self.target_ranges).T
+        return np.clip(scores, low, high)
+
+    def describe(self) -> dict[str, Any]:
+        """See :class:`Head`."""
+        return {"target_ranges": [[low.hex(), high.hex()] for low, high in self.target_ranges]}
+
+    @classmethod
+    def read(cls, meta: dict[str, Any]) -> Self:
+        """What :meth:`describe` wrote; minus zero, which no estimator writes, is then not canonical."""
+        return cls(tuple((float.fromhex(low) + 0.0, float.fromhex(high) + 0.0) for low, high in meta["target_ranges"]))
