@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from datetime import datetime
 from functools import cache
+from typing import TYPE_CHECKING
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 
 def render(template: str, **values: object) -> str:
@@ -33,6 +35,8 @@ def render(template: str, **values: object) -> str:
 @cache
 def templates() -> Environment:
     """Return the environment that all templates share; add filters to an ``overlay()`` of it."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # late, for commands that only format numbers
+
     found = Environment(
         loader=PackageLoader("erasable"),
         autoescape=True,

@@ -7,7 +7,8 @@ import sys
 import pytest
 
 from erasable.errors import ConfigurationError
-from erasable.operations.rendering import TextTable, make_folder, percent, pyplot, save
+from erasable.operations.rendering import TextTable, make_folder, pyplot, save
+from erasable.pages import percent
 
 
 def test_a_table_is_markdown_too():

@@ -33,11 +33,6 @@ class TextTable:
         return "\n".join([*lines, *("" if not self.notes else ("", *self.notes))]) + "\n"
 
 
-def percent(share: float) -> str:
-    """A share of rows."""
-    return f"{100 * share:.3g}%"
-
-
 def make_folder(folder: Path) -> None:
     """Make a folder for results, or say why it cannot be used.
 

@@ -16,7 +16,8 @@ from scipy.stats import rankdata
 from sklearn.metrics import mean_absolute_error, r2_score
 
 from erasable.errors import InputError
-from erasable.operations.rendering import TextTable, percent
+from erasable.operations.rendering import TextTable
+from erasable.pages import percent
 
 _SURE = 2.0  # standard errors by which accuracy has to beat the share of the largest class
 _MATRIX = 10  # classes: a larger matrix is hard to read

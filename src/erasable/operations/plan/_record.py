@@ -14,7 +14,8 @@ from erasable.operations.plan._kinds import CLASSES, NUMBERS, Kind, Parameters
 from erasable.operations.plan._metrics import Metric
 from erasable.operations.plan._survival import Survival, Theoretical
 from erasable.operations.plan._targets import Targets
-from erasable.operations.rendering import TextTable, percent
+from erasable.operations.rendering import TextTable
+from erasable.pages import percent
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from erasable.operations.plan._record import Plan
-from erasable.operations.rendering import percent
+from erasable.pages import percent
 
 _SKEW = 2.0  # a class that is this many times rarer or more common among the core rows is worth a word
 _FEW = 30  # core rows

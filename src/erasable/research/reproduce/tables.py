@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from erasable.operations.rendering import TextTable, percent
+from erasable.operations.rendering import TextTable
+from erasable.pages import percent
 from erasable.research.reproduce.paper import TITLES
 from erasable.research.reproduce.summary import Results
 
