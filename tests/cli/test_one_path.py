@@ -11,7 +11,7 @@ from erasable import ErasableClassifier, ErasableKernelClassifier, load
 from erasable.audit.keys import new_key, write_key
 from erasable.cli.app import run
 from erasable.core import layout
-from erasable.store import _reading
+from erasable.store import _files
 
 X = np.random.default_rng(0).standard_normal((2000, 20))
 IDS = [f"row-{i}" for i in range(len(X))]
@@ -32,7 +32,7 @@ def path(request, tmp_path, monkeypatch):
 def counts(monkeypatch):
     """A function that runs a command and counts serialisations, SHA-256 passes over whole states, and loads."""
     found = Counter()
-    serialise, sha256, read_once = layout.parts, hashlib.sha256, _reading.read_once
+    serialise, sha256, read_once = layout.parts, hashlib.sha256, _files.read_once
 
     def parts(*arguments):
         found["serialisations"] += 1
@@ -66,7 +66,7 @@ def counts(monkeypatch):
             for name, value in list(vars(module).items()):
                 if value is serialise:
                     monkeypatch.setattr(module, name, parts)
-        monkeypatch.setattr(_reading, "read_once", load_once)
+        monkeypatch.setattr(_files, "read_once", load_once)
         monkeypatch.setattr(hashlib, "sha256", Sha256)
         assert run(arguments) == 0
         monkeypatch.undo()

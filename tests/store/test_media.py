@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from erasable import store
-from erasable.store import _media
+from erasable.store import _disk
 
 TABLE = r"""
 27 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
@@ -47,13 +47,13 @@ not a line
 )
 def test_the_file_system_of_a_path_decides(monkeypatch, path, said):
     files = {"/proc/self/mountinfo": TABLE, "/proc/fs/ext4/vdc/options": "rw\ndata=journal\n"}
-    monkeypatch.setattr(_media, "_read", lambda name: files.get(name, ""))
+    monkeypatch.setattr(_disk, "_read", lambda name: files.get(name, ""))
     doubt = store.doubt_about_blocks(path)
     assert (doubt is None) if said is None else (path in doubt and said in doubt and "Encrypt" in doubt)
 
 
 def test_a_machine_without_a_table_of_mounts_says_nothing(monkeypatch):
-    monkeypatch.setattr(_media, "_read", lambda name: "")
+    monkeypatch.setattr(_disk, "_read", lambda name: "")
     assert store.doubt_about_blocks("/m") is None
     monkeypatch.undo()
-    assert _media._read("/nowhere/at/all") == ""
+    assert _disk._read("/nowhere/at/all") == ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from erasable import store
-from erasable.store import _erasing
+from erasable.store import _opening, _writing
 from tests.store import mutants
 from tests.store.sweep import (
     AFTER,
@@ -104,6 +104,11 @@ def test_a_step_left_out_is_found_out(kind):
 
 
 def test_a_recovery_that_does_not_compare_inodes_is_found_out(monkeypatch):
-    monkeypatch.setattr(_erasing, "same_file", lambda one, other: False)
-    monkeypatch.setattr(_erasing, "refuse_other_names", lambda path, facts: None)
+    def recover(*arguments):
+        with monkeypatch.context() as mutant:
+            mutant.setattr(_writing, "same_file", lambda one, other: False)
+            mutant.setattr(_writing, "refuse_other_names", lambda path, facts: None)
+            _writing.recover(*arguments)
+
+    monkeypatch.setattr(_opening, "recover", recover)
     assert any("before nor after" in text for text in Sweep(SCENARIOS["replace"]()).violations())

@@ -11,7 +11,7 @@ import pytest
 
 from erasable import store
 from erasable.errors import BusyError, StoreError
-from erasable.store import _reading
+from erasable.store import _files
 from tests.store import child
 from tests.store.child import AFTER, BEFORE, parts_of
 from tests.waiting import PATIENCE
@@ -125,7 +125,7 @@ def test_a_reader_whose_parts_were_erased_reads_again(tmp_path):
 
 
 def test_a_path_that_never_rests_is_given_up(tmp_path, monkeypatch):
-    monkeypatch.setattr(_reading, "_TRIES", 5)
+    monkeypatch.setattr(_files, "_TRIES", 5)
     path = tmp_path / "m"
     path.write_bytes(b"old")
 

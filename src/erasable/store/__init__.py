@@ -15,7 +15,6 @@ the overwriting leaves the old blocks without a name. On Windows models can be r
 
 from __future__ import annotations
 
-from erasable.store._access import check_mode, check_private
 from erasable.store._appending import (
     Contents,
     Journal,
@@ -26,16 +25,12 @@ from erasable.store._appending import (
     read_record,
     rewrite_journal,
 )
-from erasable.store._disk import REAL_DISK, Disk
-from erasable.store._erasing import PartsOf
-from erasable.store._locking import check_timeout
-from erasable.store._media import doubt_about_blocks
-from erasable.store._names import SideFiles, side_files
-from erasable.store._opening import locked, read
-from erasable.store._reading import LIMIT as LARGEST
-from erasable.store._reading import Fetch, Parse
+from erasable.store._disk import REAL_DISK, Disk, doubt_about_blocks
+from erasable.store._files import LIMIT as LARGEST
+from erasable.store._files import Fetch, Parse, SideFiles, check_mode, check_private, side_files
+from erasable.store._opening import check_timeout, locked, read
 from erasable.store._texts import half_written, replaced_text, write_text
-from erasable.store._writing import PRIVATE, Writer
+from erasable.store._writing import PRIVATE, PartsOf, Writer
 
 __all__ = [
     "LARGEST",

@@ -23,12 +23,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from erasable.errors import InputError, StoreError
-from erasable.store._disk import REAL_DISK, Disk, close_quietly, facts_or_none, same_file
-from erasable.store._erasing import write_fully
-from erasable.store._failures import explained
-from erasable.store._names import Place
+from erasable.store._disk import REAL_DISK, Disk, close_quietly, explained, facts_or_none, same_file
+from erasable.store._files import LIMIT, Place, read_all
 from erasable.store._opening import locked
-from erasable.store._reading import LIMIT, read_all
+from erasable.store._writing import write_fully
 
 _PRIVATE = 0o600
 _BEGIN, _BETWEEN, _END = b"\x1e", b"\x1f", b"\n"

@@ -1,13 +1,14 @@
-"""The few system calls that a store is made of, in one object that a test can put another in the place of."""
+"""System calls behind one object that tests can replace, and how their failures are reported."""
 
 from __future__ import annotations
 
 import errno
 import os
+import re
 import sys
-from collections.abc import Callable
-from contextlib import suppress
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, NamedTuple, TypeVar
 
 from erasable.errors import StoreError
 
@@ -201,3 +202,127 @@ def facts_or_none(look: Callable[[Any], os.stat_result], target: str) -> os.stat
 def same_file(one: os.stat_result, other: os.stat_result) -> bool:
     """Whether two names lead to one inode."""
     return (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
+
+
+E = TypeVar("E", bound=StoreError)
+
+AS_IT_WAS = "The file is as it was."
+
+_REASONS = {
+    errno.ENOSPC: ("the disk is full", "Free some space and run it again."),
+    errno.EDQUOT: ("the disk quota is used up", "Free some space or raise the quota, and run it again."),
+    errno.EFBIG: ("the file would be larger than the file system or the process limit allows", "Raise the limit."),
+    errno.EROFS: ("the file system is read-only", "Mount it writable, or give a path elsewhere."),
+    errno.EACCES: ("permission was denied", "Check the permissions of the file and of its folder."),
+    errno.EPERM: ("permission was denied", "Check the permissions of the file and of its folder."),
+    errno.EIO: ("the disk reported an input/output error", "Check the disk before anything else."),
+    errno.ENOENT: ("the file or its folder does not exist", "Check the path; make the folder first."),
+    errno.ENOTDIR: ("a part of the path is not a folder", "Check the path."),
+    errno.EISDIR: ("a folder is in the way", "Give the path of a file."),
+    errno.ENAMETOOLONG: ("the name is too long", "Side files add 7 characters to it: give a shorter name."),
+    errno.ELOOP: ("there is a symbolic link in the way", "Give the real path."),
+    errno.EMFILE: ("too many files are open", "Close some, or raise the limit of open files."),
+    errno.ENFILE: ("too many files are open on this machine", "Close some, or raise the limit of open files."),
+}
+
+
+def failure(message: str, number: int, kind: type[E]) -> E:
+    """An error with a message of its own and an ``errno``."""
+    error = kind(message)
+    error.errno = number
+    return error
+
+
+def refusal(message: str, number: int) -> StoreError:
+    """A :class:`StoreError` raised before anything was changed."""
+    return failure(message, number, StoreError)
+
+
+def reason(error: OSError) -> tuple[str, str]:
+    """What went wrong and what to do about it, in words."""
+    number = error.errno or 0
+    return _REASONS.get(number, (os.strerror(number) if number else "the system refused", "Then run it again."))
+
+
+@contextmanager
+def explained(doing: str, path: str, state: str = "", kind: type[StoreError] = StoreError) -> Iterator[None]:
+    """A block in which whatever the system refuses becomes a :class:`StoreError` that says what is on disk now."""
+    try:
+        yield
+    except StoreError as error:
+        if kind is StoreError or isinstance(error, kind):
+            raise
+        raise failure(f"{error} {state}", error.errno or 0, kind) from error
+    except OSError as error:
+        what, advice = reason(error)
+        message = " ".join(filter(None, [f"could not {doing} {path}: {what}.", state, advice]))
+        raise failure(message, error.errno or 0, kind) from error
+
+
+_COPIES = {"apfs", "bcachefs", "btrfs", "f2fs", "nilfs2", "zfs"}
+_LAYERS = {"aufs", "ecryptfs", "overlay"}
+_ELSEWHERE = {"9p", "afs", "ceph", "cifs", "glusterfs", "lustre", "nfs", "nfs4", "smb3", "smbfs", "vboxsf", "virtiofs"}
+
+
+class _Mount(NamedTuple):
+    point: str
+    kind: str
+    device: str
+    options: frozenset[str]
+
+
+def doubt_about_blocks(path: str | os.PathLike[str]) -> str | None:
+    """Why blocks of a file there may outlive being overwritten, in words; None where nothing speaks for it.
+
+    What the drive does (SSDs remap blocks, snapshots of volumes keep them) cannot be seen from here.
+
+    Examples
+    --------
+    >>> from erasable.store import doubt_about_blocks
+    >>> doubt_about_blocks("/proc/self/status") is None
+    True
+    """
+    mount = _mount_of(os.path.realpath(path), _read("/proc/self/mountinfo"))
+    if mount is None:
+        return None
+    if mount.kind in _COPIES:
+        why = f"{mount.kind} writes to new blocks and leaves the old ones as they are"
+    elif mount.kind in _LAYERS:
+        why = f"{mount.kind} is a layer over another file system, which may keep a copy of its own"
+    elif mount.kind in _ELSEWHERE or mount.kind.startswith("fuse"):
+        why = f"{mount.kind} leaves the writing to another program or machine"
+    elif mount.kind in ("ext3", "ext4") and _journals_data(mount):
+        why = f"{mount.kind} with data=journal keeps a copy of what was written in its journal"
+    else:
+        return None
+    return (
+        f"{os.fspath(path)} is on a file system where overwritten bytes may stay on the medium for a while: {why}. "
+        "Encrypt that disk, or keep models where files are overwritten in place (ext4 or XFS as they come)."
+    )
+
+
+def _mount_of(path: str, table: str) -> _Mount | None:
+    """The mount that a path is on: that with the longest name, and of several in one place the last."""
+    found: _Mount | None = None
+    for line in table.splitlines():
+        left, _, right = line.partition(" - ")
+        place, what = left.split(" "), right.split(" ")
+        if len(place) < 6 or len(what) < 3:
+            continue
+        point = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), place[4])
+        inside = path == point or path.startswith(point.rstrip("/") + "/")
+        if inside and (found is None or len(point) >= len(found.point)):
+            found = _Mount(point, what[0], what[1], frozenset(f"{place[5]},{what[2]}".split(",")))
+    return found
+
+
+def _journals_data(mount: _Mount) -> bool:
+    # The table of mounts leaves out what the file system has as its own default.
+    device = os.path.basename(os.path.realpath(mount.device))
+    return "data=journal" in mount.options or "data=journal" in _read(f"/proc/fs/{mount.kind}/{device}/options").split()
+
+
+def _read(path: str) -> str:
+    with suppress(OSError), open(path, encoding="utf-8", errors="surrogateescape") as file:
+        return file.read()
+    return ""
