@@ -25,8 +25,7 @@ from sklearn.model_selection import GroupShuffleSplit, StratifiedShuffleSplit
 
 from benchmarks.tools import table
 from erasable import ErasableClassifier
-from erasable.core.grid import Grid, to_grid
-from erasable.core.scaling import plain_scaling
+from erasable.core.grid import Grid, plain_scaling, to_grid
 
 BLOCK = 8192
 MAIN = ("digits", "breast cancer", "diabetes130", "retail600")

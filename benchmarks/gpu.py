@@ -27,8 +27,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 
 from benchmarks.gpu_fit import whole_fit
-from erasable.core import device_rows
-from erasable.core.device_rows import DeviceRows
+from erasable.core import arrays
+from erasable.core.arrays import DeviceRows
 from erasable.core.selector import RawRows
 from erasable.engines import Torch
 from erasable.engines.device import DeviceScreen, probe
@@ -50,7 +50,7 @@ class Run:
         self.cuda = self.device.type == "cuda"
         self.made = None
         if not self.cuda:
-            device_rows._SHARED = ()  # what a GPU would do is then done here
+            arrays._SHARED = ()  # what a GPU would do is then done here
 
     def sync(self):
         """Wait for the device."""

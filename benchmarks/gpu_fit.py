@@ -10,7 +10,7 @@ import time
 import numpy as np
 import torch
 
-from erasable.core.device_rows import DeviceRows
+from erasable.core.arrays import DeviceRows
 from erasable.engines import Torch
 from erasable.engines.device import DeviceScreen, _Ready
 from erasable.estimators import validated

@@ -231,4 +231,4 @@ def test_no_room_below_the_operations_checks_numbers_by_itself():
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Import) and any(alias.name == "numbers" for alias in node.names)
     ]
-    assert importing == ["core/scaling.py"]
+    assert importing == ["core/grid.py"]

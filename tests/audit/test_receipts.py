@@ -32,7 +32,7 @@ from erasable.audit.receipts import (
     pre_authentication,
     read_receipt,
 )
-from erasable.core.spelling import Shape
+from erasable.core.names import Shape
 from erasable.errors import ConfigurationError, OtherStateError, ReceiptError, SignatureError, VerificationError
 from erasable.models.state import State
 from tests.audit.test_keys import known_key

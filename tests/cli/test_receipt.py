@@ -21,7 +21,7 @@ from erasable.audit.keys import new_key, read_private_key, read_public_key, writ
 from erasable.audit.receipts import LARGEST_RECEIPT, make_receipt
 from erasable.cli import keys, receipt
 from erasable.cli.app import run
-from erasable.core.spelling import Shape
+from erasable.core.names import Shape
 from erasable.errors import (
     ConfigurationError,
     InputError,

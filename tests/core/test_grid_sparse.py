@@ -8,8 +8,8 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
+from erasable.core.arrays import stacked
 from erasable.core.grid import Grid, count_outside_ball, dense_rows, scale_rows, sparse_rows, to_grid
-from erasable.core.sparse import stacked
 from erasable.errors import InputError
 from tests.core.test_grid import grids_and_rows, rows_of_norm
 

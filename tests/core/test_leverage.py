@@ -10,8 +10,8 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
+from erasable.core.deciding import exceeds, factor, gram_error, whiten
 from erasable.core.grid import Grid
-from erasable.core.leverage import exceeds, factor, gram_error, whiten
 from erasable.core.sums import add_rows, empty_gram
 from tests.oracle import gram_matrix, leverage
 

@@ -9,10 +9,9 @@ import pytest
 
 from erasable import ErasableClassifier, ErasableGeneralClassifier
 from erasable.classes import KernelBall, LinearBall
-from erasable.core.grid import Grid
+from erasable.core.grid import Grid, check_scaling, described_scaling, plain_scaling, read_scaling
 from erasable.core.kernels import Points
-from erasable.core.linear_selection import grid_of, selecting_units
-from erasable.core.scaling import check_scaling, described_scaling, plain_scaling, read_scaling
+from erasable.core.selector import grid_of, selecting_units
 from erasable.core.sums import regulariser
 from erasable.coresets import LeverageThreshold
 from erasable.errors import ConfigurationError

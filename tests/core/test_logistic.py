@@ -16,12 +16,11 @@ from threadpoolctl import threadpool_limits
 import erasable.core.logistic as logistic
 import erasable.core.logistic_balls as balls
 import erasable.core.newton as newton
-import erasable.core.row_blocks as row_blocks
+import erasable.core.newton as row_blocks
 from erasable.core.grid import Grid
 from erasable.core.logistic import Enclosure, Point, logistic_weights, rounding_digits
-from erasable.core.newton import Problems
-from erasable.core.row_blocks import RowBlocks
-from erasable.core.sigmoid import SIGMOID_ERROR
+from erasable.core.logistic_balls import SIGMOID_ERROR
+from erasable.core.newton import Problems, RowBlocks
 from erasable.core.weights import to_float32
 from erasable.errors import ConfigurationError, ExactnessError, InputError
 from tests.logistic_oracle import LogisticOracle, degenerate_problem, digits_after_the_point, published

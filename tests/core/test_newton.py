@@ -8,8 +8,7 @@ from scipy.special import expit
 
 import erasable.core.newton as newton
 from erasable.core.grid import Grid
-from erasable.core.newton import Factor, Problems, minimise
-from erasable.core.row_blocks import RowBlocks
+from erasable.core.newton import Factor, Problems, RowBlocks, minimise
 
 ALPHA = 0.1
 

@@ -10,10 +10,9 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from erasable.core import row_layout
+from erasable.core import layout
 from erasable.core.grid import Grid, dense_rows, sparse_rows
-from erasable.core.layout import DTYPES
-from erasable.core.row_layout import laid_out, position_type, read_rows, row_sizes, row_tensors
+from erasable.core.layout import DTYPES, laid_out, position_type, read_rows, row_sizes, row_tensors
 from erasable.errors import StateFormatError
 from tests import oracle
 
@@ -59,7 +58,7 @@ def test_counting_stops_early_and_decides_the_same(problem, block):
     grid, rows = problem
     right = sp.issparse(laid_out(rows, grid))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(row_layout, "_BLOCK", block)
+        patch.setattr(layout, "_BLOCK", block)
         assert sp.issparse(laid_out(rows, grid)) == right
 
 

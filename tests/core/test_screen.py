@@ -11,12 +11,12 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from erasable import ErasableClassifier
+from erasable.core.deciding import factor, screen, survivors
 from erasable.core.grid import Grid, to_grid
-from erasable.core.leverage import factor, screen, survivors
 from erasable.core.selector import GridRows, RawRows
 from erasable.core.sums import add_rows, empty_gram
 from erasable.features import FrozenMap
-from erasable.models.selections.leverage import MappedRows
+from erasable.models.selections.grid import MappedRows
 from tests.oracle import GrowingInverse, OracleGrid, gram_matrix, leverage
 from tests.strategies import any_rows, ball_rows
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 import erasable.core.deciding as deciding
+from erasable.core.deciding import Factor, factor, gram_error
 from erasable.core.grid import Grid, to_grid
-from erasable.core.leverage import Factor, factor, gram_error
 from erasable.core.selector import GridRows, RawRows, select
 from erasable.core.sums import add_rows, empty_gram, symmetric
 from tests import oracle

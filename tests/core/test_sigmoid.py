@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 from flint import arb, ctx
 
-from erasable.core.sigmoid import FARTHEST, SIGMOID_ERROR, TINY, exponential, smaller_sigmoid, two_product, two_sum
+from erasable.core.logistic_balls import (
+    FARTHEST,
+    SIGMOID_ERROR,
+    TINY,
+    exponential,
+    smaller_sigmoid,
+    two_product,
+    two_sum,
+)
 
 
 @pytest.fixture(autouse=True)

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from erasable.core.grid import Grid
-from erasable.core.solve import component, factorise, refine, solve_exactly
-from erasable.core.sums import add_rows, empty_gram, symmetric
+from erasable.core.sums import add_rows, component, empty_gram, factorise, refine, solve_exactly, symmetric
 from tests.oracle import gram_matrix, solve
 
 

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from erasable.core.sparse import checked_layout, summed
+from erasable.core.arrays import checked_layout, summed
 
 NUMBERS = st.sampled_from([0.0, 1.0, -1.0, 0.1, 1e16, -1e16, 1e308, -1e308])
 CONTAINERS = (sp.csr_array, sp.csr_matrix)

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 import erasable.core.sums as sums
 from erasable.core.grid import Grid, dense_rows, sparse_rows, to_grid
-from erasable.core.solve import factorise
-from erasable.core.sparse_leverage import frequent_columns, invert, may_exceed, sparse_gram_error, split
-from erasable.core.sums import add_rows, empty_gram, sums_by_class, symmetric
+from erasable.core.sparse_deciding import frequent_columns, invert, may_exceed, sparse_gram_error, split
+from erasable.core.sums import add_rows, empty_gram, factorise, sums_by_class, symmetric
 from tests import oracle
 
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 import erasable.core.deciding as deciding
 import erasable.core.sparse_deciding as sparse_deciding
+from erasable.core.arrays import stacked
 from erasable.core.grid import Grid, dense_rows, sparse_rows, to_grid
 from erasable.core.selector import GridRows, RawRows, select, stale_screen
-from erasable.core.sparse import stacked
-from erasable.core.sparse_leverage import Inverse, invert, may_exceed
+from erasable.core.sparse_deciding import Inverse, invert, may_exceed
 from erasable.core.sums import add_rows, empty_gram, symmetric
 from tests import oracle
 from tests.core.test_grid_sparse import as_sparse, assert_sparse_grid_rows

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from erasable.core.spelling import FORMATS, STEPS, Shape, doubt, normalise, read_spelling, spelt
+from erasable.core.names import FORMATS, STEPS, Shape, doubt, normalise, read_spelling, spelt
 from erasable.errors import ConfigurationError, InputError
 
 SETS = [*chain.from_iterable(combinations(STEPS, n) for n in range(4))]

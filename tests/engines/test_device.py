@@ -95,7 +95,7 @@ def screen_of(n: int, tau: float, d: int = 6) -> tuple[DeviceScreen, OracleModel
 def test_no_row_above_the_threshold_is_discarded_and_most_others_are(tau):
     from fractions import Fraction
 
-    from erasable.core.leverage import exceeds
+    from erasable.core.deciding import exceeds
 
     screen, model, rows = screen_of(60, tau)
     c = model.configuration

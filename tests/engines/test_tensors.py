@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 
 from erasable import ErasableClassifier, ErasableKernelClassifier, ErasableRegressor
-from erasable.core import device_rows
-from erasable.core.device_rows import DeviceRows, here, is_tensor
+from erasable.core import arrays
+from erasable.core.arrays import DeviceRows, here, is_tensor
 from erasable.engines import Local, Torch
 from erasable.errors import InputError, InputTypeError
 from erasable.features import FrozenMap
@@ -32,7 +32,7 @@ OWNERS = np.arange(N) % 37
 @pytest.fixture(autouse=True)
 def _left_where_they_lie(monkeypatch):
     """Tensors of the processor too, which would else be arrays at once: so what a GPU does is done here."""
-    monkeypatch.setattr(device_rows, "_SHARED", ())
+    monkeypatch.setattr(arrays, "_SHARED", ())
 
 
 @pytest.fixture

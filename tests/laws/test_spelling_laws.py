@@ -18,7 +18,7 @@ from erasable import ErasableClassifier, ModelFile, Schema, load, verify
 from erasable.audit.keys import new_key
 from erasable.audit.receipts import check_receipt
 from erasable.cli.app import run
-from erasable.core.spelling import STEPS, normalise
+from erasable.core.names import STEPS, normalise
 from erasable.errors import ConfigurationError, InputError
 from erasable.models.rounds import learn_blocks
 from erasable.operations.learn import learn_table

@@ -10,10 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from erasable.core.grid import Grid, to_grid
+from erasable.core.grid import Grid, read_scaling, to_grid
 from erasable.core.kernels import Points
-from erasable.core.row_layout import dense_bytes, position_type, sparse_bytes
-from erasable.core.scaling import read_scaling
+from erasable.core.layout import dense_bytes, position_type, sparse_bytes
 from erasable.errors import ConfigurationError, InputError
 
 Bytes = npt.NDArray[np.uint8]

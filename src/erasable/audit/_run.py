@@ -30,7 +30,7 @@ from erasable.audit._walk import (
 )
 from erasable.audit._wanted import Wanted
 from erasable.audit._words import NUMBER, Key, Words, as_text, is_too_short
-from erasable.core.spelling import Steps, normalise
+from erasable.core.names import Steps, normalise
 from erasable.errors import ErasableError
 from erasable.models.access import spelling_in
 

@@ -23,7 +23,7 @@ import rfc8785
 from erasable.audit._dsse import LARGEST_RECEIPT as LARGEST_RECEIPT
 from erasable.audit._dsse import Envelope, as_base64, parse_json, pre_authentication, read_envelope, read_object
 from erasable.audit.keys import PrivateKey, PublicKey
-from erasable.core.spelling import Shape, Spelling, read_spelling
+from erasable.core.names import Shape, Spelling, read_spelling
 from erasable.errors import ConfigurationError, OtherStateError, ReceiptError, SignatureError
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"

@@ -15,6 +15,7 @@ import numpy as np
 from scipy.linalg import blas
 
 from erasable.core.arrays import Array, Booleans, Float64s, Integers, Positions
+from erasable.core.grid import described_scaling, plain_scaling
 from erasable.core.kernel_selector import (
     check_eigenvalues,
     check_points,
@@ -23,8 +24,7 @@ from erasable.core.kernel_selector import (
     smallest_eigenvalue,
 )
 from erasable.core.kernels import KERNEL_BITS, ONE, REACH, Kernel, Points
-from erasable.core.scaling import described_scaling, plain_scaling
-from erasable.core.solve import factorise
+from erasable.core.sums import factorise
 from erasable.core.weights import solve_weights
 from erasable.errors import InputError
 from erasable.validation import number_between, whole_number

@@ -18,13 +18,19 @@ from typing import Any
 import numpy as np
 
 from erasable.core.arrays import Array, Booleans, Float32s, Float64s, Integers, Positions
-from erasable.core.grid import Grid, scale_rows, to_grid
-from erasable.core.leverage import Factor, exceeds, factor, gram_error, whiten
-from erasable.core.linear_selection import grid_of
-from erasable.core.scaling import described_scaling
-from erasable.core.selector import GridRows, RawRows, select
-from erasable.core.solve import few_threads, solve_exactly
-from erasable.core.sums import LARGEST_EXACT, add_rows, empty_gram, guard_exactness, regulariser, symmetric
+from erasable.core.deciding import Factor, exceeds, factor, gram_error, whiten
+from erasable.core.grid import Grid, described_scaling, scale_rows, to_grid
+from erasable.core.selector import GridRows, RawRows, grid_of, select
+from erasable.core.sums import (
+    LARGEST_EXACT,
+    add_rows,
+    empty_gram,
+    few_threads,
+    guard_exactness,
+    regulariser,
+    solve_exactly,
+    symmetric,
+)
 from erasable.core.weights import solve_weights
 from erasable.validation import number_between
 

@@ -64,7 +64,7 @@ def _check_model(receipt: Receipt, path: Path, *, quiet: bool) -> int:
 
 
 def _show(receipt: Receipt, keyid: str, rows: int | None) -> None:
-    from erasable.core.spelling import told_spelling
+    from erasable.core.names import told_spelling
 
     others = f"; the receipt has {receipt.signatures} signatures" if receipt.signatures > 1 else ""
     checks = [("signature", f"good, by key {keyid[:16]}{others}")]

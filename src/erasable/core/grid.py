@@ -1,8 +1,8 @@
 """The grid: real rows become vectors of small integers inside a ball.
 
-Every row is scaled into the unit ball by a rule that looks at that row alone, then put on the multiples of
-``2**-bits``. From here on a row *is* its integer vector ``g`` (the real row is ``g * 2**-bits``), and integers of this
-size are what makes sums exact: see :mod:`erasable.core.sums`.
+Every row is scaled into the unit ball by a rule that looks at that row alone (the public parameter ``scaling``), then
+put on the multiples of ``2**-bits``. From here on a row *is* its integer vector ``g`` (the real row is
+``g * 2**-bits``), and integers of this size are what makes sums exact: see :mod:`erasable.core.sums`.
 
 Three radii, all in grid units, keep ``|g| <= 2**bits - 1`` whatever the rounding does:
 
@@ -21,6 +21,8 @@ Changes nothing it is given.
 from __future__ import annotations
 
 import math
+import numbers
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -29,11 +31,79 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from erasable.core.arrays import Array, Booleans, Float64s, Integers
-from erasable.core.scaling import Scaling, check_scaling
-from erasable.core.sparse import added_up, rows_of, summed
-from erasable.errors import ConfigurationError, InputError
-from erasable.validation import whole_number
+from erasable.core.arrays import Array, Booleans, Float64s, Integers, added_up, rows_of, summed
+from erasable.errors import ConfigurationError, InputError, InputTypeError
+from erasable.validation import finite_number, positive_number, real_numbers, whole_number
+
+Scaling = str | float | tuple[float, ...] | None
+
+
+def plain_scaling(scaling: Any) -> Scaling:
+    """``scaling`` as the caller gave it, as a value that can be hashed and written down; see :func:`check_scaling`.
+
+    Raises
+    ------
+    ConfigurationError
+        For anything but None, a text, a finite number or a sequence of numbers.
+    """
+    if scaling is None or isinstance(scaling, str):
+        return scaling
+    if isinstance(scaling, numbers.Real) and not isinstance(scaling, bool):
+        return finite_number(scaling, "scaling")
+    scales: npt.NDArray[np.float64] = np.empty((0, 0))
+    with suppress(InputError, InputTypeError):
+        scales = real_numbers(scaling, "scaling")
+    if scales.ndim != 1:
+        raise ConfigurationError(
+            f"scaling must be 'row', None, a positive number or one positive number per feature; "
+            f"got {type(scaling).__name__}."
+        )
+    return tuple(float(scale) for scale in scales)
+
+
+def described_scaling(scaling: Scaling) -> Any:
+    """A plain scaling as a value that JSON can hold; floats in hexadecimal, so that nothing is rounded."""
+    if isinstance(scaling, tuple):
+        return [s.hex() for s in scaling]
+    return scaling.hex() if isinstance(scaling, float) else scaling
+
+
+def read_scaling(written: Any) -> Scaling:
+    """The plain scaling that :func:`described_scaling` describes like this."""
+    if written is None or written == "row":
+        return written  # type: ignore[no-any-return]
+    return tuple(map(float.fromhex, written)) if isinstance(written, list) else float.fromhex(written)
+
+
+def check_scaling(scaling: Scaling, n_features: int, *, by_row: bool) -> None:
+    """Refuse a plain scaling that rows of so many features cannot be divided by.
+
+    Parameters
+    ----------
+    by_row : bool
+        Whether ``"row"``, which divides each row by its own norm, is among the choices.
+
+    Raises
+    ------
+    ConfigurationError
+    """
+    if scaling is None or (by_row and isinstance(scaling, str) and scaling == "row"):
+        return
+    if isinstance(scaling, tuple):
+        if len(scaling) != n_features:
+            raise ConfigurationError(
+                f"scaling gives {len(scaling)} scales for {n_features} features: pass one positive number per feature."
+            )
+        for scale in scaling:
+            positive_number(scale, "every scale in scaling")
+    elif isinstance(scaling, float):
+        positive_number(scaling, "scaling")
+    else:
+        row = "'row', " if by_row else ""
+        raise ConfigurationError(
+            f"scaling must be None, {row}a positive number or one positive number per feature; got {scaling!r}."
+        )
+
 
 MIN_BITS, MAX_BITS = 4, 20
 _NARROW, _WIDE = np.dtype(np.int16), np.dtype(np.int32)

@@ -36,11 +36,10 @@ import numpy.typing as npt
 from scipy.linalg import blas
 
 from erasable.core.arrays import Float64s, Integers
+from erasable.core.deciding import U64, exceeds
 from erasable.core.kernels import Kernel, Points
-from erasable.core.leverage import U64, exceeds
 from erasable.core.selector import Decisions, Progress
-from erasable.core.solve import factorise
-from erasable.core.sums import symmetric
+from erasable.core.sums import factorise, symmetric
 from erasable.errors import ConfigurationError, InputError
 
 Mask = npt.NDArray[np.bool_]

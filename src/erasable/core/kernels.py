@@ -20,9 +20,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import blas
 
-from erasable.core.arrays import Float64s, Integers
-from erasable.core.device_rows import here
-from erasable.core.scaling import Scaling, check_scaling
+from erasable.core.arrays import Float64s, Integers, here
+from erasable.core.grid import Scaling, check_scaling
 from erasable.errors import ConfigurationError, InputError
 from erasable.validation import choice, finite_number, number_between, number_not_negative, whole_number
 

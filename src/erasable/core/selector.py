@@ -11,7 +11,8 @@ BLAS-3:
   were taken are surely in, those not selected even if only the sure ones were taken are surely out, and repeating
   this closes the bracket: each round settles at least the first open row, in practice two or three rounds settle all.
 
-:mod:`erasable.core.deciding` has the last two; sparse rows stay sparse throughout.
+:mod:`erasable.core.deciding` has the last two; sparse rows stay sparse throughout. :func:`grid_of` and
+:func:`selecting_units` read the parameters of Algorithm 1 for every estimator, so that all select alike.
 
 Adds the rows it selects to the sums it is given.
 """
@@ -27,15 +28,67 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from erasable.core.arrays import Float64s
+from erasable.core.arrays import DeviceRows, Float64s, here
 from erasable.core.deciding import Decisions as Decisions
-from erasable.core.deciding import DenseRun, RowSource
-from erasable.core.device_rows import DeviceRows, here
-from erasable.core.grid import Grid, count_outside_ball, to_grid
-from erasable.core.leverage import Screen, factor, screen, survivors
-from erasable.core.sparse_deciding import SparseRun
-from erasable.core.sparse_leverage import Inverse, invert, may_exceed
-from erasable.errors import InputError
+from erasable.core.deciding import DenseRun, RowSource, Screen, factor, screen, survivors
+from erasable.core.grid import MAX_BITS, MIN_BITS, Grid, count_outside_ball, plain_scaling, to_grid
+from erasable.core.sparse_deciding import Inverse, SparseRun, invert, may_exceed
+from erasable.core.sums import regulariser
+from erasable.errors import ConfigurationError, InputError
+from erasable.validation import positive_number, switch, whole_number
+
+
+def grid_of(n_features: int | None, *, fit_intercept: Any, scaling: Any, grid_bits: Any) -> Grid:
+    """How rows become integers under these parameters.
+
+    Parameters
+    ----------
+    n_features : int or None
+        None before the first row: as many as there are scales, or one.
+
+    Raises
+    ------
+    ConfigurationError
+    """
+    scales = plain_scaling(scaling)
+    if n_features is None:
+        n_features = max(1, len(scales)) if isinstance(scales, tuple) else 1
+    bits = whole_number(grid_bits, "grid_bits", MIN_BITS, MAX_BITS)
+    return Grid(n_features, bits, switch(fit_intercept, "fit_intercept"), scales)
+
+
+def selecting_units(
+    capacity: Any,
+    tau: float,
+    grid: Grid,
+    *,
+    longest: float | None = None,
+    threshold: str = "the threshold",
+    advice: str = "Lower the threshold or the capacity.",
+) -> int:
+    """``capacity`` in squared grid steps, once it is known that some row's leverage can be above ``tau``.
+
+    Parameters
+    ----------
+    longest : float, optional
+        No row has a larger squared norm; by default that of the grid. Before the number of features is known, a bound
+        for all of them.
+    threshold, advice : str
+        How a refusal names the threshold, and what it says to do.
+
+    Raises
+    ------
+    ConfigurationError
+    """
+    K = positive_number(capacity, "capacity")
+    units = regulariser(K, grid)
+    if units * tau >= (grid.longest if longest is None else longest):
+        raise ConfigurationError(
+            f"nothing could ever be selected: no row's leverage exceeds 1 / capacity = {1 / K:.6g} (a little less on "
+            f"the grid), and {threshold} is {tau:.6g}. {advice}"
+        )
+    return units
+
 
 Progress = Callable[[int, int], None]
 Mask = npt.NDArray[np.bool_]

@@ -1,27 +1,304 @@
-"""Deciding sparse rows without making them dense: through an explicit inverse of ``H``.
+"""Decide sparse rows without making them dense: leverages through an explicit inverse of ``H``, with an error bound.
+
+A row with k entries meets k^2 entries of ``H^-1``; a triangular solve would meet d^2 of ``L``. Columns that many rows
+hold, the intercept's constant among them, are multiplied as a dense matrix, which is that much faster an entry; of a
+row few entries are left.
+
+``H = LL'`` up to the factor's error, ``M`` inverts ``L`` from the left, ``A = M'M``. The rounding of the last product,
+and of all that is multiplied by ``A``, is bounded through the *reach* of a row, ``sum_j |g_j| sqrt(A_jj)``, because
+``|A_jk| <= sqrt(A_jj A_kk)``. When rows join ``H``, ``A`` follows: the formula of Woodbury does not make its relative
+error larger, so that only what is rounded on the way adds to it. See docs/exactness.md; bounds hold for any order of
+summation.
 
 The inverse follows ``H`` from chunk to chunk, and is made anew once its error could leave rows open. Rows are screened
-against whichever is at hand, and again while they wait for their turn, once many of them turn out too low.
-
-Adds the rows it selects to the sums it is given.
+against the last one made, and again while they wait, once many of them turn out too low. Selected rows are added to the
+sums that :class:`SparseRun` is given.
 """
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
+from scipy.linalg import blas, lapack
 
-from erasable.core.arrays import Booleans, Float64s, Integers, Positions
-from erasable.core.deciding import Run
-from erasable.core.grid import dense_rows
-from erasable.core.solve import alone, factorise
-from erasable.core.sparse import stacked
-from erasable.core.sparse_leverage import Inverse, frequent_columns, invert, may_exceed, sparse_gram_error, split
+from erasable.core.arrays import Booleans, Float64s, Integers, Positions, added_up, rows_of, stacked
+from erasable.core.deciding import U64, Run, factor
+from erasable.core.grid import Grid, dense_rows
+from erasable.core.sums import alone, factorise
+
+Columns = npt.NDArray[np.intp]
+_OFTEN = 1 / 24  # of the rows: a column that more of them hold is cheaper as a dense one where pairs are met
+_SHORT = 12  # entries of a row on average: to split it is not worth the while
+_SOLVED_AT_ONCE = 96  # columns of a triangle that is inverted without being split
+_BLOCK = 40  # rows of a triangle that is inverted to divide by it
+_BELOW = np.tri(128, k=-1, dtype=bool)
+_LARGEST_ERROR = 0.1
+_NEGLIGIBLE = 1e-6
+
+
+def frequent_columns(rows: sp.csr_array, grid: Grid, often: float = _OFTEN) -> Columns:
+    """Columns that more than such a share of these rows hold, the constant's included; that alone for short rows."""
+    if rows.nnz <= _SHORT * rows.shape[0]:
+        return np.arange(grid.n_features, grid.n_columns)
+    held = np.bincount(rows.indices, minlength=grid.n_columns)
+    held[grid.n_features :] = rows.shape[0] + 1
+    return np.flatnonzero(held > often * rows.shape[0])
+
+
+@dataclass(frozen=True)
+class SplitRows:
+    """Sparse grid rows in two parts: the frequent columns dense, shape (n, len(frequent)), the rest listed."""
+
+    frequent: Columns
+    dense: Float64s
+    rest: sp.csr_array  # of shape (n, n_columns), float64
+    entries: int  # the most that a row has
+
+    @cached_property
+    def numbers(self) -> Columns:
+        """The row of each listed entry."""
+        return rows_of(self.rest)
+
+    def __len__(self) -> int:
+        return len(self.dense)
+
+    def times(self, B: Float64s) -> Float64s:
+        """The product with a matrix of shape (n_columns, k), C order."""
+        out: Float64s = self.rest @ B
+        if len(self.frequent):
+            blas.dgemm(1.0, B[self.frequent].T, self.dense.T, beta=1.0, c=out.T, overwrite_c=1)
+        return out
+
+
+def split(rows: sp.csr_array, grid: Grid, frequent: Columns | None = None) -> SplitRows:
+    """Sparse grid rows in two parts; by default those columns are dense that many of these rows hold."""
+    n, d = rows.shape[0], grid.n_columns
+    frequent = frequent_columns(rows, grid) if frequent is None else frequent
+    entries = int(np.diff(rows.indptr).max(initial=0)) + int(grid.intercept)
+    if len(frequent) == d - grid.n_features:  # the constant alone
+        listed = rows.data.astype(np.float64), rows.indices, rows.indptr
+        constant = np.full((n, len(frequent)), float(grid.constant))
+        return SplitRows(frequent, constant, sp.csr_array(listed, shape=(n, d)), entries)
+    position = np.full(d, -1, dtype=np.intp)
+    position[frequent] = np.arange(len(frequent))
+    at = position[rows.indices]
+    often = at >= 0
+    dense = np.zeros((n, len(frequent)))
+    dense[rows_of(rows)[often], at[often]] = rows.data[often]
+    if grid.intercept:
+        dense[:, -1] = grid.constant
+    seldom = ~often
+    indptr = np.concatenate([[0], np.cumsum(seldom)])[rows.indptr]
+    listed = (rows.data[seldom].astype(np.float64), rows.indices[seldom], indptr)
+    return SplitRows(frequent, dense, sp.csr_array(listed, shape=(n, d)), entries)
+
+
+@dataclass
+class Inverse:
+    """``A``, close to ``H^-1``, with what is needed to bound its errors.
+
+    ``|x'(B - H^-1)x| <= error * x'H^-1x`` for every x and some B with ``|A - B|_jk <= entrywise * a_j a_k``, and
+    ``(sum_j |x_j| a_j)^2 <= farthest * x'H^-1x``, where ``a_j = sqrt(A_jj)``.
+    """
+
+    A: Float64s  # symmetric, C order
+    roots: Float64s  # square roots of the diagonal
+    error: float
+    entrywise: float
+    farthest: float
+
+    def reach(self, rows: SplitRows) -> Float64s:
+        """``sum_j |g_j| sqrt(A_jj)`` for each row."""
+        listed = added_up(np.abs(rows.rest.data) * self.roots.take(rows.rest.indices), rows.numbers, len(rows))
+        return np.asarray(np.abs(rows.dense) @ self.roots[rows.frequent] + listed)
+
+    def rounding(self, squared_reach: Float64s | float) -> Float64s | float:
+        """Bound on ``|g'Ah - g'Bh|`` and the rounding of ``g'Ah`` together, for rows g and h of such reach."""
+        return (self.entrywise + 2.0 * (2 * len(self.A) + 8) * U64) * squared_reach
+
+    def leverages(self, rows: SplitRows) -> Float64s:
+        """``g'Ag`` for each row."""
+        of_frequent = self.A[:, rows.frequent]
+        halfway = rows.dense @ of_frequent[rows.frequent]
+        if rows.rest.nnz:
+            halfway += 2.0 * (rows.rest @ of_frequent)
+        return np.asarray(np.einsum("ij,ij->i", halfway, rows.dense) + self._of_rest(rows))
+
+    def _of_rest(self, rows: SplitRows) -> Float64s:
+        """``r'Ar`` for the listed parts r of rows, pair by pair."""
+        rest, flat, d = rows.rest, self.A.reshape(-1), len(self.A)
+        later = rest.indptr[1:].take(rows.numbers) - np.arange(1, rest.nnz + 1, dtype=rest.indptr.dtype)
+        # Entries with most others after them in their row first; few bits are sorted faster.
+        order = np.argsort(~later.astype(np.min_scalar_type(d)), kind="stable")
+        column, value = rest.indices.astype(np.int64), rest.data
+        start, mine = d * column.take(order), value.take(order)
+        total, other = np.zeros(rest.nnz), order.copy()
+        for count in np.cumsum(np.bincount(later)[:0:-1])[::-1].tolist():  # entries with one after them, with two, ...
+            other = other[:count]
+            other += 1
+            at = column.take(other)
+            at += start[:count]
+            pairs = flat.take(at)
+            pairs *= value.take(other)
+            total[:count] += pairs
+        total *= 2.0
+        total += mine * self.A.diagonal().take(column.take(order))
+        total *= mine
+        return added_up(total, rows.numbers.take(order), rest.shape[0])
+
+    def products(self, rows: SplitRows) -> Float64s:
+        """``A g`` for each row, as rows: shape (n, n_columns), C order."""
+        return rows.times(self.A)
+
+    def follow(self, P: Float64s, C: Float64s, size: float, squared_reach: float, entries: int) -> bool:
+        """Become the inverse of ``H + G'G``; whether that went well. If not, it is of no more use.
+
+        Parameters
+        ----------
+        P : array of shape (k, n_columns), C order
+            ``G A``, computed; overwritten.
+        C : array of shape (k, k), Fortran order
+            The lower Cholesky factor of ``I + G A G'``, computed.
+        size : float
+            The trace of ``I + G A G'``.
+        squared_reach : float
+            At least the sum of the squares of the reach of the rows G.
+        entries : int
+            The most entries that a row of G has.
+
+        Notes
+        -----
+        *Law*: :class:`Inverse`'s, for ``H + G'G``. What is rounded adds to ``error``, relative to ``x'(H + G'G)^-1x``:
+        an entrywise error ``c a_j a_k`` at most ``c * farthest``; docs/exactness.md has the steps one by one.
+        *Cost*: k d^2 + k^2 d flops.
+        """
+        k, A = len(C), self.A
+        of_blocks = _divide(C, P)
+        blas.dsyrk(-1.0, P.T, beta=1.0, c=A.T, lower=1, overwrite_c=1)
+        _mirror(A)
+        self.farthest += squared_reach
+        rounded = U64 * (
+            2.0 * (k + 2) * self.farthest  # of A - V'V
+            + 2.0 * entries * math.sqrt(squared_reach * self.farthest)  # of P
+            + 2.0 * entries * squared_reach  # of I + GAG'
+            + (k + 3) * size  # of C
+            + 2.0 * ((k + 2) * math.sqrt(size) + 2.0 * of_blocks) * math.sqrt(self.farthest)  # of V
+        )
+        self.error += self.entrywise * self.farthest + 2.0 * rounded
+        self.entrywise = 0.0
+        diagonal = A.diagonal()
+        if not (self.error < _LARGEST_ERROR and (diagonal > 0.0).all()):
+            return False
+        self.roots = np.sqrt(diagonal)
+        return True
+
+
+def invert(H: Float64s, units: int) -> Inverse | None:
+    """The inverse of ``H`` (lower triangle, Fortran order); None where float64 is too coarse to bound its errors.
+
+    *Cost*: d^3 flops, three d x d arrays.
+    """
+    d = len(H)
+    if H.trace() == units * d:  # a Gram matrix of trace zero is zero
+        A = np.zeros((d, d))
+        np.fill_diagonal(A, 1.0 / units)
+        return Inverse(A, np.sqrt(A.diagonal()), 2.0 * U64, 0.0, float(d))
+    with alone(H):
+        f = factor(H, units)
+        if f is None:
+            return None
+        M = np.zeros_like(H)
+        _invert_triangle(f.L, M, 0, d)
+        size_M = math.sqrt(float(np.einsum("ij,ij->", M, M)))
+        residual = 2.0 * (d + 8) * U64 * size_M * math.sqrt(f.spread * units)
+        error = f.error + 2.0 * residual
+        if not error < _LARGEST_ERROR:
+            return None
+        del f
+        lower, _ = lapack.dlauum(M, lower=1, overwrite_c=1)
+        A = lower.T  # its upper triangle, in C order
+        _mirror(A)
+        roots = np.sqrt(A.diagonal())
+        farthest = float(roots @ blas.dsymv(1.0, np.abs(H), roots, lower=1))  # a'|H|a
+    return Inverse(A, roots, error, 2.0 * (d + 8) * U64, farthest)
+
+
+def _invert_triangle(L: Float64s, M: Float64s, low: int, high: int) -> None:
+    """Write the inverse of a diagonal block of ``L`` into ``M``, with ``|ML - I| <= gamma |M||L|``.
+
+    LAPACK's own inverse does not say on which side its residual is small, and on the wrong one it counts for more.
+    """
+    if high - low <= _SOLVED_AT_ONCE:
+        block = np.asfortranarray(L[low:high, low:high])
+        M[low:high, low:high] = blas.dtrsm(1.0, block, np.eye(high - low, order="F"), side=1, lower=1, overwrite_b=1)
+        return
+    middle = (low + high) // 2
+    _invert_triangle(L, M, low, middle)
+    _invert_triangle(L, M, middle, high)
+    corner = np.asfortranarray(M[middle:high, middle:high] @ L[middle:high, low:middle])
+    block = np.asfortranarray(L[low:middle, low:middle])
+    M[middle:high, low:middle] = blas.dtrsm(-1.0, block, corner, side=1, lower=1, overwrite_b=1)
+
+
+def _divide(C: Float64s, P: Float64s) -> float:
+    """``P = C^-1 P`` in place, C lower triangular, P in C order; in blocks, for products are faster than solving.
+
+    Returns the largest ``(l + 2) |D|^2 |D^-1|`` of a diagonal block D of l rows, in Frobenius norms: its inverse is
+    made explicitly, with ``|D D^-1 - I| <= gamma_l |D||D^-1|``, so that it counts.
+    """
+    k = len(C)
+    if k <= _BLOCK:
+        D = np.asfortranarray(C)
+        inverse = blas.dtrsm(1.0, D, np.eye(k, order="F"), lower=1, overwrite_b=1)
+        blas.dtrmm(1.0, inverse, P.T, side=1, lower=1, trans_a=1, overwrite_b=1)
+        return (k + 2) * float(np.vdot(D, D)) * math.sqrt(float(np.vdot(inverse, inverse)))
+    half = k // 2
+    above = _divide(C[:half, :half], P[:half])
+    corner = np.asfortranarray(C[half:, :half])
+    blas.dgemm(-1.0, P[:half].T, corner, trans_b=1, beta=1.0, c=P[half:].T, overwrite_c=1)
+    return max(above, _divide(C[half:, half:], P[half:]))
+
+
+def _mirror(A: Float64s) -> None:
+    """Copy the upper triangle of ``A``, C order, to the lower one."""
+    d, step = len(A), len(_BELOW)
+    for low in range(0, d, step):
+        high = min(d, low + step)
+        A[high:, low:high] = A[low:high, high:].T
+        corner = A[low:high, low:high]
+        np.copyto(corner, corner.T, where=_BELOW[: high - low, : high - low])
+
+
+def sparse_gram_error(inverse: Inverse, squared_reach: float, trace: float, size: int) -> float:
+    """``eta`` as in :func:`erasable.core.deciding.gram_error`, for ``I + K`` with ``K = G A G'``.
+
+    ``squared_reach`` is the sum of the squares of the reach of at most ``size`` rows G.
+    """
+    pivots = 2.0 * (size + 4) * U64 * (size + trace)
+    return 1.01 * (inverse.error + float(inverse.rounding(squared_reach)) + pivots)
+
+
+def may_exceed(G: sp.csr_array, inverse: Inverse, grid: Grid, tau: float) -> Booleans:
+    """Which sparse grid rows may have a leverage above ``tau``.
+
+    *Law*: the others are at or below it against the ``H`` that was inverted, and against any that it is a part of.
+    """
+    rows, limit = split(G, grid), tau * (1.0 - 2.0 * inverse.error)
+    # By Cauchy and Schwarz; mostly this is enough, and no row needs a bound of its own.
+    rounding = inverse.rounding(rows.entries * (grid.radius * float(inverse.roots.max())) ** 2)
+    if not rounding <= _NEGLIGIBLE * limit:
+        rounding = inverse.rounding(inverse.reach(rows) ** 2)
+    return np.asarray(~(inverse.leverages(rows) + rounding <= limit))
+
 
 _SMALL_CHUNK = 160  # rows that are decided at once where the inverse follows
-_OFTEN = 1 / 7  # of the rows of a chunk: a column that more of them hold is cheaper as a dense one
+_OFTEN_IN_CHUNK = 1 / 7  # of the rows of a chunk: a column that more of them hold is cheaper as a dense one
 _FOLLOWS = 4  # chunks that an inverse has to last: otherwise large chunks, and one for each, are faster
 _RESCREEN = 64  # rows decided against that make it worth while to screen again those that wait
 
@@ -135,7 +412,7 @@ class SparseRun(Run):
         """See :class:`Run`."""
         eta, inverse, self.at_hand, self.pivoted = np.inf, self.inverse, None, None
         if inverse is not None:
-            rows = split(G, self.grid, frequent_columns(G, self.grid, _OFTEN))
+            rows = split(G, self.grid, frequent_columns(G, self.grid, _OFTEN_IN_CHUNK))
             P, reach = inverse.products(rows), inverse.reach(rows)
             K = rows.times(np.ascontiguousarray(P.T))
             q = K.diagonal()

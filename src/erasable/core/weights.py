@@ -14,8 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from erasable.core.arrays import Float32s, Float64s
-from erasable.core.solve import Refined, alone, component, factorise, refine, solve_exactly
-from erasable.core.sums import symmetric
+from erasable.core.sums import Refined, alone, component, factorise, refine, solve_exactly, symmetric
 
 
 def solve_weights(H: Float64s, B: Float64s, bits: int, units: int) -> Float32s:

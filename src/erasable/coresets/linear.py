@@ -10,11 +10,9 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from erasable.core.arrays import Array, Positions
-from erasable.core.grid import Grid
-from erasable.core.linear_selection import grid_of, selecting_units
+from erasable.core.grid import Grid, described_scaling
 from erasable.core.names import Key
-from erasable.core.scaling import described_scaling
-from erasable.core.selector import RawRows, select
+from erasable.core.selector import RawRows, grid_of, select, selecting_units
 from erasable.core.sums import empty_gram
 from erasable.validation import number_not_negative, positive_number
 

@@ -32,10 +32,10 @@ from typing import Any
 
 import numpy as np
 
-from erasable.core.device_rows import DeviceRows
+from erasable.core.arrays import DeviceRows
+from erasable.core.deciding import Screen
 from erasable.core.grid import Grid
 from erasable.core.kernel_selector import StalePoints
-from erasable.core.leverage import Screen
 from erasable.core.selector import Mask, RawRows, StaleScreen, approximated
 from erasable.engines.device_hash import DeviceHash
 from erasable.engines.local import Local

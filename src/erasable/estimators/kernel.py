@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from erasable.core.grid import plain_scaling
 from erasable.core.kernels import KERNEL_BITS, Kernel, Points
 from erasable.core.layout import Buffer
-from erasable.core.scaling import plain_scaling
 from erasable.errors import ConfigurationError
 from erasable.estimators.streaming import ErasableBase
 from erasable.models.configuration import Configuration, fixed_classes, names_of_features, order_key

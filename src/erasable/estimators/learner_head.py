@@ -18,9 +18,8 @@ import scipy.sparse as sp
 from sklearn.base import clone
 
 from erasable.core.arrays import Float64s
-from erasable.core.layout import Tensors
+from erasable.core.layout import SparseColumns, Tensors
 from erasable.core.names import Label
-from erasable.core.row_layout import SparseColumns
 from erasable.core.selector import Decisions, Progress
 from erasable.coresets import CoreSetMap, core_positions
 from erasable.errors import (

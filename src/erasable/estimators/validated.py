@@ -14,8 +14,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _get_feature_names, validate_data
 
-from erasable.core.device_rows import DeviceRows, here
-from erasable.core.sparse import checked_layout, summed
+from erasable.core.arrays import DeviceRows, checked_layout, here, summed
 from erasable.errors import InputError, InputTypeError
 from erasable.models.inputs import plain_labels
 from erasable.validation import COMPLEX, DATES, MISSING, TEXT, is_listed, odd_cells, real_numbers

@@ -13,9 +13,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import scipy.sparse as sp
 
-from erasable.core.arrays import Array, Float64s
+from erasable.core.arrays import Array, Float64s, summed
 from erasable.core.layout import read_json
-from erasable.core.sparse import summed
 from erasable.errors import ConfigurationError, InputError
 from erasable.validation import odd_cells
 

@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 
-from erasable.core.device_rows import DeviceRows, here
-from erasable.core.sparse import summed
+from erasable.core.arrays import DeviceRows, here, summed
 from erasable.errors import ConfigurationError, InputError
 from erasable.features._base import MOST_FEATURES, NUMBERS, TEXTS, FeatureMap, as_numbers, set_field
 from erasable.features._texts import as_texts

@@ -19,7 +19,7 @@ import math
 import numpy as np
 
 from erasable.core.arrays import Float64s
-from erasable.core.solve import few_threads
+from erasable.core.sums import few_threads
 
 WEIGHT_BITS = 20  # integer weights are at most 2**20 in size
 _KEPT_BITS = 46  # a row's entries are used to this many bits below its largest, or more

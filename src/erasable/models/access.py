@@ -18,11 +18,9 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from erasable.core.arrays import Float64s
-from erasable.core.grid import Grid
-from erasable.core.names import Key, Label, Owners, each_owner, owners_of
-from erasable.core.row_layout import read_rows
-from erasable.core.scaling import read_scaling
-from erasable.core.spelling import Spelling
+from erasable.core.grid import Grid, read_scaling
+from erasable.core.layout import read_rows
+from erasable.core.names import Key, Label, Owners, Spelling, each_owner, owners_of
 from erasable.core.target_grid import off_grid
 from erasable.errors import InputError
 from erasable.models.feature_maps import described_schema

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from erasable.core.device_rows import DeviceRows, here
+from erasable.core.arrays import DeviceRows, here
 from erasable.core.keyed_hash import Hashes
 from erasable.core.selector import picked
 from erasable.models.inputs import ONE, Column, RowWeights, taken

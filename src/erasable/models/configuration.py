@@ -13,8 +13,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from erasable.core.grid import Grid
-from erasable.core.linear_selection import grid_of, selecting_units
 from erasable.core.names import Label, check_feature_names, check_fixed_classes
+from erasable.core.selector import grid_of, selecting_units
 from erasable.core.sums import regulariser
 from erasable.core.target_grid import Range, check_range
 from erasable.errors import ConfigurationError, InputError, InputTypeError

@@ -21,8 +21,8 @@ import scipy.sparse as sp
 
 from erasable.core.arrays import Array, Booleans, Float64s, Int64s
 from erasable.core.grid import Grid, dense_rows, sparse_rows
+from erasable.core.layout import count_entries, csr, has_constant, is_sparse, position_type
 from erasable.core.names import Key, Label, Owners, owners_of
-from erasable.core.row_layout import count_entries, csr, has_constant, is_sparse, position_type
 from erasable.errors import InputError
 from erasable.models.inputs import ONE, as_keys, as_requested, same_kind
 

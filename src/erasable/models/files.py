@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from erasable.core.arrays import Int64s
+from erasable.core.arrays import Int64s, stacked
 from erasable.core.grid import Grid, sparse_rows
 from erasable.core.layout import (
     LONGEST_HEADER,
@@ -33,14 +33,16 @@ from erasable.core.layout import (
     check_size,
     digest_of,
     guarded,
+    laid_out,
     parse,
     parts,
     read_meta,
+    read_rows,
     read_sealed,
+    row_sizes,
+    row_tensors,
 )
 from erasable.core.names import Key, key_tensors, kind_of, read_keys, subject_kind
-from erasable.core.row_layout import laid_out, read_rows, row_sizes, row_tensors
-from erasable.core.sparse import stacked
 from erasable.errors import ConfigurationError, StateFormatError, StoreError
 from erasable.models.feature_maps import stored_map
 from erasable.models.inputs import ONE, uneven

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from erasable.core.device_rows import here
-from erasable.core.names import Key, each_owner, is_unicode
-from erasable.core.spelling import Spelling, Steps, spelt
+from erasable.core.arrays import here
+from erasable.core.names import Key, Spelling, Steps, each_owner, is_unicode, spelt
 from erasable.errors import InputError, InputTypeError
 from erasable.validation import real_numbers
 

@@ -17,9 +17,8 @@ import numpy.typing as npt
 
 from erasable.core.arrays import Float64s
 from erasable.core.keyed_hash import hashed_order
-from erasable.core.names import Key, Label, Owners
+from erasable.core.names import Key, Label, Owners, Spelling
 from erasable.core.selector import Progress
-from erasable.core.spelling import Spelling
 from erasable.errors import (
     ChangedMeanwhileError,
     ConfigurationError,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from erasable.core.device_rows import DeviceRows, here
+from erasable.core.arrays import DeviceRows, here
 from erasable.core.selector import Progress
 from erasable.errors import InputError
 from erasable.models.blocks import Block, Known, first_rows

@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from erasable.core.layout import Buffer, Piece, Tensors, check_format, digest_of, guarded, parse, parts
+from erasable.core.layout import Buffer, Piece, Tensors, check_format, digest_of, guarded, laid_out, parse, parts
 from erasable.core.names import Key, Label, Owners, are_several, each_owner, key_tensors
-from erasable.core.row_layout import laid_out
 from erasable.errors import VerificationError
 from erasable.models.configuration import Configuration
 from erasable.models.heads.linear import ExactSums
@@ -38,7 +37,7 @@ class State:
         Subjects of a row: None, one, or a sorted tuple of several. The label of a row is its class; in a regression,
         its targets on their grid.
     rows : array of shape (n_core, n_columns), or sparse
-        In the layout that the rule names: see :mod:`erasable.core.row_layout`.
+        In the layout that the rule names: see :mod:`erasable.core.layout`.
     row_weights : array of shape (n_core,), int16, or None
         In sixteenths; None if all rows have weight one.
     derived : dict of arrays

@@ -11,8 +11,8 @@ from typing import Any
 from erasable.audit.keys import PrivateKey
 from erasable.audit.receipts import make_receipt
 from erasable.core.layout import read_meta
+from erasable.core.names import Spelling
 from erasable.core.selector import Decisions
-from erasable.core.spelling import Spelling
 from erasable.errors import ConfigurationError, InputTypeError, StateFormatError, StoreError, UnknownOutcomeError
 from erasable.models.access import StoredRows, spelling_in
 from erasable.models.configuration import map_of

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from erasable.audit.receipts import check_request_id
-from erasable.core.spelling import Steps
+from erasable.core.names import Steps
 from erasable.errors import BusyError, InputError, InputTypeError, UnknownOutcomeError
 from erasable.models.core_rows import Named
 from erasable.models.model import Model

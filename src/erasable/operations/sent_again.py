@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from erasable.core.names import Key
-from erasable.core.spelling import Spelling
+from erasable.core.names import Key, Spelling
 from erasable.errors import ConfigurationError, InputError
 from erasable.models.blocks import Block
 from erasable.models.inputs import as_key_column, spelt_names

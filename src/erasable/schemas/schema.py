@@ -17,8 +17,7 @@ from typing import Any, Self
 import scipy.sparse as sp
 
 from erasable.core.arrays import Array
-from erasable.core.names import is_unicode
-from erasable.core.spelling import Spelling, read_spelling
+from erasable.core.names import Spelling, is_unicode, read_spelling
 from erasable.errors import ConfigurationError, InputError, InputTypeError
 from erasable.features import TABLES, FeatureMap
 from erasable.schemas import _toml

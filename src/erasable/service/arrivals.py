@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import get_args
 
-from erasable.core.spelling import Shape
+from erasable.core.names import Shape
 from erasable.errors import ConflictError, ErasableError, InputError, QueueFullError
 from erasable.service.entries import Entry, Kind, State, check_id
 from erasable.service.identities import Identity

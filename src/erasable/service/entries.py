@@ -13,7 +13,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Literal
 
-from erasable.core.spelling import Shape, Spelling, read_spelling
+from erasable.core.names import Shape, Spelling, read_spelling
 from erasable.errors import InputError
 from erasable.service.identities import Identity
 from erasable.store import Record

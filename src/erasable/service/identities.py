@@ -16,8 +16,7 @@ import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
-from erasable.core.names import Key
-from erasable.core.spelling import FORMATS, Steps, normalise
+from erasable.core.names import FORMATS, Key, Steps, normalise
 from erasable.errors import InputError
 from erasable.models.core_rows import Named
 from erasable.models.model import Model

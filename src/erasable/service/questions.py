@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from erasable.core.spelling import Spelling
+from erasable.core.names import Spelling
 from erasable.models.access import StoredRows, rows_of
 from erasable.models.files import read_model
 from erasable.models.reports import VerifyReport

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from erasable.audit.keys import PrivateKey, PublicKey
-from erasable.core.spelling import Steps, doubt, spelt
+from erasable.core.names import Steps, doubt, spelt
 from erasable.errors import (
     BusyError,
     ConfigurationError,

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Literal
 from urllib.parse import urlsplit
 
-from erasable.core.spelling import Spelling, read_spelling
+from erasable.core.names import Spelling, read_spelling
 from erasable.errors import ConfigurationError, InputError
 
 #: What an identity names: one row, or somebody who may have many.

@@ -19,8 +19,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from erasable.core.names import Key, owners_of
-from erasable.core.spelling import Steps
+from erasable.core.names import Key, Steps, owners_of
 from erasable.errors import InputError, StoreError
 from erasable.models.core_rows import Named
 from erasable.models.inputs import as_key_column, as_subject_column

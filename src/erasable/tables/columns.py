@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from erasable.core.sparse import summed
+from erasable.core.arrays import summed
 from erasable.errors import ConfigurationError, InputError, InputTypeError
 from erasable.models.inputs import as_subject_column
 from erasable.schemas import Schema

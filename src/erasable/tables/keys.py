@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from erasable.arrow import open_parquet
-from erasable.core.spelling import doubt
+from erasable.core.names import doubt
 from erasable.errors import ConfigurationError, InputError, InputTypeError
 from erasable.tables.arrow_columns import cells
 from erasable.tables.columns import check_keys, fitting_kinds, plain_array, read_texts

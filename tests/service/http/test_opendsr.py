@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding
 
 from erasable import load
-from erasable.core.spelling import Shape
+from erasable.core.names import Shape
 from erasable.service.http.own import receipt_file
 from erasable.service.tokens import make_token, revoke_token
 from tests.waiting import until

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from erasable.core.arrays import Float32s, Float64s
-from erasable.core.device_rows import here
+from erasable.core.arrays import Float32s, Float64s, here
 from erasable.core.grid import Grid, scale_rows
 from erasable.core.names import Label
 from erasable.core.sums import (

@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from erasable.core.arrays import Float64s, Integers
+from erasable.core.grid import described_scaling, read_scaling
 from erasable.core.kernel_selector import StalePoints, check_points, select_points
 from erasable.core.kernels import REACH, Kernel, Points
 from erasable.core.layout import Tensors
-from erasable.core.scaling import described_scaling, read_scaling
 from erasable.core.selector import Progress
 from erasable.errors import ConfigurationError, ExactnessError, InputError, StateFormatError, VerificationError
 from erasable.features import FeatureMap

@@ -16,13 +16,10 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from erasable.core.arrays import Float64s
-from erasable.core.device_rows import here
-from erasable.core.grid import Grid
+from erasable.core.arrays import Float64s, here
+from erasable.core.grid import Grid, described_scaling, read_scaling
 from erasable.core.keyed_hash import keyed_hash
-from erasable.core.layout import Tensors
-from erasable.core.row_layout import read_rows, row_tensors
-from erasable.core.scaling import described_scaling, read_scaling
+from erasable.core.layout import Tensors, read_rows, row_tensors
 from erasable.core.selector import GridRows, Progress, RawRows, select, stale_screen
 from erasable.core.sums import LARGEST_EXACT, empty_gram
 from erasable.errors import ConfigurationError, VerificationError

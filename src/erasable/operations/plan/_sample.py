@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from erasable.core.device_rows import here
+from erasable.core.arrays import here
 from erasable.core.grid import Grid
 from erasable.errors import ConfigurationError, InputError
 from erasable.estimators.validated import check_rows

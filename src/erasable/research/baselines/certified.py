@@ -11,7 +11,7 @@ from scipy.linalg import eigh
 from scipy.special import expit
 
 from erasable.core.arrays import Float64s
-from erasable.core.solve import alone
+from erasable.core.sums import alone
 from erasable.models.reports import Guarantee
 from erasable.research.baselines.unit_ball import (
     LIPSCHITZ_CURVATURE,

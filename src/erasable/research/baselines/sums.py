@@ -15,8 +15,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 
 from erasable.core.arrays import Float32s, Float64s
 from erasable.core.grid import Grid, scale_rows
-from erasable.core.linear_selection import grid_of
-from erasable.core.selector import RawRows
+from erasable.core.selector import RawRows, grid_of
 from erasable.core.sums import add_rows, add_sums, empty_gram, guard_exactness, regulariser, sums_by_class, targets
 from erasable.core.weights import solve_weights
 from erasable.errors import InputError, NoRowsError

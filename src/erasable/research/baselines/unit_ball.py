@@ -21,7 +21,7 @@ from erasable.core.arrays import Float64s
 from erasable.core.grid import Grid, scale_rows
 from erasable.core.names import Key
 from erasable.core.selector import RawRows
-from erasable.core.solve import alone, few_threads
+from erasable.core.sums import alone, few_threads
 from erasable.errors import ConfigurationError
 from erasable.estimators.forgetting import RowsClassifier
 from erasable.models.configuration import check_memory, grid_of_parameters

@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from typing import Any
 
-from erasable.core.spelling import listed_in, told_spelling
+from erasable.core.names import listed_in, told_spelling
 from erasable.service.identities import Identity
 
 _MOST = 8  # characters that are named

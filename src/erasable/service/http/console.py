@@ -22,7 +22,7 @@ from starlette.concurrency import run_in_threadpool
 
 from erasable.audit.keys import PublicKey
 from erasable.audit.receipts import check_receipt
-from erasable.core.spelling import told_spelling
+from erasable.core.names import told_spelling
 from erasable.errors import ConflictError, ErasableError
 from erasable.service.entries import Entry, State
 from erasable.service.health import Health

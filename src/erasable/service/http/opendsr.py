@@ -26,7 +26,7 @@ from fastapi import APIRouter, Depends, FastAPI, Path, Query, Request, Response
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
-from erasable.core.spelling import FORMATS
+from erasable.core.names import FORMATS
 from erasable.service.entries import Entry, State
 from erasable.service.http.guard import Guard, caller_of
 from erasable.service.http.problems import Refused
