@@ -16,7 +16,7 @@ from erasable.core.grid import Grid, to_grid
 from erasable.core.selector import GridRows, RawRows
 from erasable.core.sums import add_rows, empty_gram
 from erasable.features import FrozenMap
-from erasable.models.selections.grid import MappedRows
+from erasable.models.selections.leverage import MappedRows
 from tests.oracle import GrowingInverse, OracleGrid, gram_matrix, leverage
 from tests.strategies import any_rows, ball_rows
 

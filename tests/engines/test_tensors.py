@@ -12,7 +12,7 @@ from sklearn.base import clone
 
 from erasable import ErasableClassifier, ErasableKernelClassifier, ErasableRegressor
 from erasable.core import arrays
-from erasable.core.arrays import DeviceRows, here, is_tensor
+from erasable.core.arrays import DeviceRows, is_tensor, on_host
 from erasable.engines import Local, Torch
 from erasable.errors import InputError, InputTypeError
 from erasable.features import FrozenMap
@@ -38,7 +38,7 @@ def _left_where_they_lie(monkeypatch):
 @pytest.fixture
 def copied(monkeypatch):
     """How many rows were copied from where they lay."""
-    counts, real = [], DeviceRows.here
+    counts, real = [], DeviceRows.on_host
 
     def counted(self):
         counts.append(len(self))
@@ -266,4 +266,4 @@ def test_tensors_of_another_shape_or_kind_are_refused():
 def test_what_is_a_tensor():
     assert is_tensor(torch.nn.Parameter(torch.ones(2)))
     assert not is_tensor(X)
-    assert here(X) is X
+    assert on_host(X) is X

@@ -3,8 +3,8 @@
 SciPy lets a sparse entry be listed several times and stand for the sum. Finite numbers may add up to
 infinity, so checks need the sums: :func:`summed`.
 
-A tensor of PyTorch stays on its device until its numbers are needed in this process; :func:`here` copies them. A tensor
-that wants gradients counts as the numbers that it holds. PyTorch is never imported.
+A tensor of PyTorch stays on its device until this process needs its numbers; :func:`on_host` copies them. A tensor that
+wants gradients counts as the numbers that it holds. PyTorch is never imported.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def is_tensor(value: Any) -> bool:
     return any(kind.__module__ == "torch" and kind.__name__ == "Tensor" for kind in type(value).__mro__)
 
 
-def here(value: Any) -> Any:
+def on_host(value: Any) -> Any:
     """A tensor, or rows that lie in one, as an array in this process; anything else as it is.
 
     Numbers of 16 bits become float32, which holds them all.
@@ -95,7 +95,7 @@ def here(value: Any) -> Any:
         For a sparse tensor.
     """
     if isinstance(value, DeviceRows):
-        return value.here()
+        return value.on_host()
     if not is_tensor(value):
         return value
     dense = _dense(value).cpu()
@@ -163,17 +163,17 @@ class DeviceRows:
         named = sys.modules["torch"].tensor(index, device=self.tensor.device)
         return DeviceRows(self.tensor.index_select(0, named))
 
-    def here(self) -> npt.NDArray[Any]:
+    def on_host(self) -> npt.NDArray[Any]:
         """The rows as an array in this process."""
         tensor = self.tensor.cpu()
         array: npt.NDArray[Any] = (tensor.float() if self.dtype == np.float32 else tensor).numpy()
         return array
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
-        return np.asarray(self.here(), dtype=dtype)
+        return np.asarray(self.on_host(), dtype=dtype)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return np.asarray, (self.here(),)
+        return np.asarray, (self.on_host(),)
 
     def _blocks(self) -> list[Any]:
         step = max(1, _LOOKED_AT // max(1, self.shape[1]))

@@ -214,7 +214,7 @@ def _leverage_rationally(g: npt.NDArray[np.int64], H: npt.NDArray[np.int64]) -> 
     return sum((int(a) * b for a, b in zip(g[linked], z, strict=True)), start=0 * z[0])
 
 
-class RowSource(Protocol):
+class OrderedRows(Protocol):
     """Rows in learning order, as the selector reads them."""
 
     on_grid: bool
@@ -255,7 +255,7 @@ class Run(ABC):
     """Working memory of one selection: rows queue up, and are decided and selected a chunk at a time."""
 
     def __init__(
-        self, rows: RowSource, H: Float64s, n_core: int, grid: Grid, units: int, tau: float, forced: Booleans
+        self, rows: OrderedRows, H: Float64s, n_core: int, grid: Grid, units: int, tau: float, forced: Booleans
     ) -> None:
         self.rows, self.H, self.n_core, self.forced = rows, H, n_core, forced
         self.grid, self.units, self.tau = grid, units, tau

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import blas
 
-from erasable.core.arrays import Float64s, Integers, here
+from erasable.core.arrays import Float64s, Integers, on_host
 from erasable.core.grid import Scaling, check_scaling
 from erasable.errors import ConfigurationError, InputError
 from erasable.validation import choice, finite_number, number_between, number_not_negative, whole_number
@@ -79,7 +79,7 @@ class Points:
             )
         points, step = np.empty((n, self.n_features), dtype=np.int32), max(1, _BLOCK // max(1, self.n_features))
         for low in range(0, n, step):
-            part = here(X[low : low + step])
+            part = on_host(X[low : low + step])
             Z = np.asarray(part if isinstance(part, np.ndarray) else part.toarray(), dtype=np.float64)
             with np.errstate(over="ignore", invalid="ignore"):
                 if self.scaling is not None:

@@ -148,22 +148,22 @@ def settle_in_balls(
     """
     precision, fresh, exact = _FIRST_BITS, False, False
     start = w if problem.better_than_nothing(w) else np.zeros_like(w)
-    here = _Place.at(problem, _integers(start, precision + _FINER), precision)
+    current = _Place.at(problem, _integers(start, precision + _FINER), precision)
     while True:
-        _settle(here, published, settled, q)
+        _settle(current, published, settled, q)
         if settled.all():
             return
-        if here.length < 4 * here.noise:
-            here = _Place.at(problem, [x << precision for x in here.W], 2 * precision)
+        if current.length < 4 * current.noise:
+            current = _Place.at(problem, [x << precision for x in current.W], 2 * precision)
             precision *= 2
             continue
-        there = _Place.at(problem, here.after(here.newton_step() if exact else here.step(factor)), precision)
-        if exact or 4 * there.length <= here.length:
-            here = there
+        moved = _Place.at(problem, current.after(current.newton_step() if exact else current.step(factor)), precision)
+        if exact or 4 * moved.length <= current.length:
+            current = moved
         elif fresh:
             exact = True
         else:
-            factor, fresh = problem.factor(here.float_margins(), double=True), True
+            factor, fresh = problem.factor(current.float_margins(), double=True), True
 
 
 @dataclass(frozen=True)

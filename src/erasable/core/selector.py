@@ -28,9 +28,9 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from erasable.core.arrays import DeviceRows, Float64s, here
+from erasable.core.arrays import DeviceRows, Float64s, on_host
 from erasable.core.deciding import Decisions as Decisions
-from erasable.core.deciding import DenseRun, RowSource, Screen, factor, screen, survivors
+from erasable.core.deciding import DenseRun, OrderedRows, Screen, factor, screen, survivors
 from erasable.core.grid import MAX_BITS, MIN_BITS, Grid, count_outside_ball, plain_scaling, to_grid
 from erasable.core.sparse_deciding import Inverse, SparseRun, invert, may_exceed
 from erasable.core.sums import regulariser
@@ -108,16 +108,16 @@ class GridRows:
 
     @property
     def sparse(self) -> bool:
-        """See :class:`RowSource`."""
+        """See :class:`OrderedRows`."""
         return bool(sp.issparse(self.G))
 
     def approximate(self, low: int, high: int) -> tuple[npt.NDArray[np.float32], Float64s]:
-        """See :class:`RowSource`."""
+        """See :class:`OrderedRows`."""
         X = self.G[low:high, : self.grid.n_features].astype(np.float32)
         return X, np.full(high - low, 2.0**-self.grid.bits)
 
     def take(self, index: npt.NDArray[np.intp]) -> Any:
-        """See :class:`RowSource`."""
+        """See :class:`OrderedRows`."""
         return self.G[index]
 
 
@@ -139,20 +139,20 @@ class RawRows:
 
     @property
     def sparse(self) -> bool:
-        """See :class:`RowSource`."""
+        """See :class:`OrderedRows`."""
         return not isinstance(self.X, np.ndarray | DeviceRows)
 
     def gathered(self, rows: Any) -> Any:
         """The named rows as the caller gave them; where there is an order, ``rows`` are turns in it."""
         return self.X[rows] if self.order is None else picked(self.X, self.order[rows])
 
-    def lying(self, rows: Any) -> Any:
+    def in_place(self, rows: Any) -> Any:
         """The named rows as numbers, dense or sparse, where they are: here, or on a device."""
         return self.gathered(rows)
 
     def numbers(self, rows: Any) -> Any:
         """The named rows as numbers, dense or sparse, here."""
-        return here(self.lying(rows))
+        return on_host(self.in_place(rows))
 
     def dense(self, rows: Any) -> npt.NDArray[Any]:
         """The named rows as a dense array."""
@@ -160,12 +160,12 @@ class RawRows:
         return part if isinstance(part, np.ndarray) else part.toarray()
 
     def approximate(self, low: int, high: int) -> tuple[npt.NDArray[np.float32], Float64s]:
-        """See :class:`RowSource`."""
+        """See :class:`OrderedRows`."""
         ours = self.order is not None and type(self) is RawRows  # gathered, and not by somebody's map
         return approximated(self.dense(slice(low, high)), self.grid, copy=not ours)
 
     def take(self, index: npt.NDArray[np.intp]) -> Any:
-        """See :class:`RowSource`."""
+        """See :class:`OrderedRows`."""
         return to_grid(self.numbers(index), self.grid)
 
     def check_ball(self) -> None:
@@ -188,10 +188,10 @@ class RawRows:
 
     def _outermost(self, rows: Any) -> Any:
         """The named rows; of those on a device the ones that may lie outside."""
-        part = self.lying(rows)
+        part = self.in_place(rows)
         if isinstance(part, DeviceRows):
             part = part.beyond(1.0 if self.grid.scaling is None else self.grid.scaling)  # type: ignore[arg-type]
-        return here(part)
+        return on_host(part)
 
 
 def picked(rows: Any, index: npt.NDArray[np.intp]) -> Any:
@@ -200,7 +200,7 @@ def picked(rows: Any, index: npt.NDArray[np.intp]) -> Any:
 
 
 def approximated(part: npt.NDArray[Any], grid: Grid, *, copy: bool = True) -> tuple[npt.NDArray[np.float32], Float64s]:
-    """Dense rows up to a factor, which is NaN where a row must not be screened; see :class:`RowSource`.
+    """Dense rows up to a factor, which is NaN where a row must not be screened; see :class:`OrderedRows`.
 
     Without ``copy`` they may be the rows that were given.
     """
@@ -239,7 +239,7 @@ class StaleScreen:
         """None where nothing can be discarded."""
         return invert(self.H, self.units)
 
-    def __call__(self, rows: RowSource) -> Mask:
+    def __call__(self, rows: OrderedRows) -> Mask:
         """Which rows cannot be discarded."""
         left = np.empty(len(rows), dtype=bool)
         step = max(1, _BLOCK // self.grid.n_columns)
@@ -248,7 +248,7 @@ class StaleScreen:
             left[low:high] = self.survivors(rows, low, high)
         return left
 
-    def survivors(self, rows: RowSource, low: int, high: int) -> Mask | bool:
+    def survivors(self, rows: OrderedRows, low: int, high: int) -> Mask | bool:
         """Which of the rows low..high cannot be discarded."""
         if rows.sparse:
             G = rows.take(np.arange(low, high))
@@ -274,7 +274,7 @@ class Selection:
 
 
 def select(
-    rows: RowSource,
+    rows: OrderedRows,
     H: Float64s,
     n_core: int,
     *,

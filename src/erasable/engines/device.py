@@ -242,7 +242,7 @@ class _Ready:
                 factors, index = None, None if rows.order is None else rows.order[low:high]
                 X = plain[low:high] if index is None else plain
             else:
-                part = rows.lying(slice(low, high))
+                part = rows.in_place(slice(low, high))
                 if isinstance(part, DeviceRows):
                     alive[low:high] = self.test(*self.scaled(part.tensor))
                     continue

@@ -14,7 +14,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _get_feature_names, validate_data
 
-from erasable.core.arrays import DeviceRows, checked_layout, here, summed
+from erasable.core.arrays import DeviceRows, checked_layout, on_host, summed
 from erasable.errors import InputError, InputTypeError
 from erasable.models.inputs import plain_labels
 from erasable.validation import COMPLEX, DATES, MISSING, TEXT, is_listed, odd_cells, real_numbers
@@ -52,7 +52,8 @@ def check_rows(
     refusal: InputError | InputTypeError
     try:
         there = DeviceRows.of(X) if tensors else None
-        X = np.broadcast_to(np.float32(0), there.shape) if there is not None else here(X)  # only its shape is looked at
+        # Of rows on a device only the shape is checked.
+        X = np.broadcast_to(np.float32(0), there.shape) if there is not None else on_host(X)
         if there is not None or _seen_to_be_finite(X):
             options["ensure_all_finite"] = False
         _refuse_odd(X)
@@ -61,7 +62,7 @@ def check_rows(
         if y is _NO_LABELS:
             X = validate_data(stand_in, X, **options)
             return _finite(_narrow(X)) if there is None else _fit_to_learn(there), np.empty(0), {}
-        y = here(y)
+        y = on_host(y)
         if isinstance(y, _NO_COLUMN):
             raise ValueError(f"y must be a list or an array, one entry per row; got {type(y).__name__}.")
         found = names_of_columns(X)

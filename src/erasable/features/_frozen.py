@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 
-from erasable.core.arrays import DeviceRows, here, summed
+from erasable.core.arrays import DeviceRows, on_host, summed
 from erasable.errors import ConfigurationError, InputError
 from erasable.features._base import MOST_FEATURES, NUMBERS, TEXTS, FeatureMap, as_numbers, set_field
 from erasable.features._texts import as_texts
@@ -75,7 +75,7 @@ class FrozenMap(FeatureMap):
 
     def __call__(self, X: Any) -> Any:
         """Mapped rows, shape (n, n_features_out): float32, float64 or CSR."""
-        return here(self.mapped(X))
+        return on_host(self.mapped(X))
 
     def mapped(self, X: Any) -> Any:
         """The same, where the function leaves them."""
@@ -97,7 +97,7 @@ class FrozenMap(FeatureMap):
         try:
             Z = self.function(given)
             made = DeviceRows.of(Z)
-            Z = Z.tocsr() if sp.issparse(Z) else np.asarray(here(Z)) if made is None else made
+            Z = Z.tocsr() if sp.issparse(Z) else np.asarray(on_host(Z)) if made is None else made
         except Exception as error:
             failure = type(error).__name__
         if failure is not None:  # raised here and not above, where it would carry the original, and with it rows, along

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from erasable.core.arrays import DeviceRows, here
+from erasable.core.arrays import DeviceRows, on_host
 from erasable.core.keyed_hash import Hashes
 from erasable.core.selector import picked
 from erasable.models.inputs import ONE, Column, RowWeights, taken
@@ -88,11 +88,11 @@ class Rows:
         weights = None if self.weights is None else self.weights[index]
         return Rows(picked(self.X, index), self.y[index], taken(self.ids, index), owners, weights)
 
-    def here(self) -> Rows:
+    def on_host(self) -> Rows:
         """The same, with none on a device."""
         if not isinstance(self.X, DeviceRows):
             return self
-        return Rows(here(self.X), self.y, self.ids, self.subjects, self.weights)
+        return Rows(on_host(self.X), self.y, self.ids, self.subjects, self.weights)
 
     def that_count(self) -> Rows:
         """Those of them that have a weight above zero."""
@@ -151,7 +151,7 @@ class Held:
         """Hold these rows, and let go of what no longer fits."""
         if not len(rows):
             return
-        rows = rows.here()
+        rows = rows.on_host()
         self._hold([(rows, hashes, rows.sizes())])
 
     def take_over(self, other: Held) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from erasable.core.arrays import here
+from erasable.core.arrays import on_host
 from erasable.core.names import Key, Spelling, Steps, each_owner, is_unicode, spelt
 from erasable.errors import InputError, InputTypeError
 from erasable.validation import real_numbers
@@ -44,7 +44,7 @@ Column = Sequence[Any] | npt.NDArray[np.int64]
 
 def as_key_column(values: Any, name: str) -> Column:
     """Ids or subjects of the rows of a batch: an integer array stays one, everything else becomes a list."""
-    values = here(values)
+    values = on_host(values)
     _check_ordered(values, name)
     if type(values) is np.ndarray and values.ndim == 1 and values.dtype.kind in "iu":
         if len(values):
@@ -63,7 +63,7 @@ def as_subject_column(values: Any, name: str = "subjects") -> Column:
     whatever they come in. A row that names nobody else has None. A name that comes twice counts once, and the order of
     names does not count.
     """
-    values = here(values)
+    values = on_host(values)
     if type(values) is np.ndarray and values.ndim == 1 and values.dtype.kind in "iu":
         return as_key_column(values, name)
     _check_ordered(values, name)
@@ -218,7 +218,7 @@ def as_keys(values: Any, name: str) -> list[Key]:
     """
     if type(values) is list and len(values) == 1 and type(values[0]) is int and -(2**63) <= values[0] < 2**63:
         return values  # one request after another: the most frequent call
-    keys = _as_list(here(values), name)
+    keys = _as_list(on_host(values), name)
     types = set(map(type, keys))
     if not types <= _NAMES.keys():
         keys = [_plain(v) for v in keys]
@@ -494,7 +494,7 @@ def check_row_weights(given: Any, n: int) -> RowWeights:
     InputError
         When they are not one number for each row, finite, not negative and at most 16.
     """
-    values = real_numbers(here(given), "weights (sample_weight=)")
+    values = real_numbers(on_host(given), "weights (sample_weight=)")
     if values.shape != (n,):
         raise InputError(
             f"weights (sample_weight=) have shape {values.shape} for {n} rows: give one number for each row."

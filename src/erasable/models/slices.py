@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from erasable.core.arrays import DeviceRows, here
+from erasable.core.arrays import DeviceRows, on_host
 from erasable.core.selector import Progress
 from erasable.errors import InputError
 from erasable.models.blocks import Block, Known, first_rows
@@ -75,7 +75,7 @@ class Slices:
         owners = None
         if subjects is not None:
             owners = check_subjects(subjects, n, None, allow_no_subject=allow_no_subject)
-        given = None if sample_weight is None else np.asarray(here(sample_weight))
+        given = None if sample_weight is None else np.asarray(on_host(sample_weight))
         self.columns = X, y, keys, owners, given
         width = X.shape[1] if X.ndim > 1 else 64
         self.row_bytes = getattr(getattr(X, "dtype", None), "itemsize", 8) * max(1, width)

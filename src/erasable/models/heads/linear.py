@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from erasable.core.arrays import Float32s, Float64s, here
+from erasable.core.arrays import Float32s, Float64s, on_host
 from erasable.core.grid import Grid, scale_rows
 from erasable.core.names import Label
 from erasable.core.sums import (
@@ -366,7 +366,7 @@ class LinearHead(Head):
         grid, (W, offset) = model.configuration.grid, self.functions(model)
         scores = np.empty((X.shape[0], len(W)))
         for block in in_blocks(X, grid.n_columns):
-            rows = here(X[block])
+            rows = on_host(X[block])
             rows = rows if model.feature_map is None else model.feature_map(rows)
             scores[block] = scale_rows(rows, grid) @ W.T + offset
         return scores

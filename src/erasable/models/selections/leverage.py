@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from erasable.core.arrays import Float64s, here
+from erasable.core.arrays import Float64s, on_host
 from erasable.core.grid import Grid, described_scaling, read_scaling
 from erasable.core.keyed_hash import keyed_hash
 from erasable.core.layout import Tensors, read_rows, row_tensors
@@ -41,11 +41,11 @@ class MappedRows(RawRows):
     @property
     def sparse(self) -> bool:
         """Whether the map gives sparse rows."""
-        return len(self) > 0 and bool(sp.issparse(self.lying(slice(0, 1))))
+        return len(self) > 0 and bool(sp.issparse(self.in_place(slice(0, 1))))
 
-    def lying(self, rows: Any) -> Any:
+    def in_place(self, rows: Any) -> Any:
         """The named rows, mapped, where the map leaves them."""
-        return self.feature_map.mapped(here(self.gathered(rows)))
+        return self.feature_map.mapped(on_host(self.gathered(rows)))
 
 
 @dataclass(frozen=True)

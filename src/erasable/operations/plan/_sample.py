@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from erasable.core.arrays import here
+from erasable.core.arrays import on_host
 from erasable.core.grid import Grid
 from erasable.errors import ConfigurationError, InputError
 from erasable.estimators.validated import check_rows
@@ -185,7 +185,7 @@ def _checked_ids(ids: Any, n: int) -> Any:
 
 
 def _checked_weights(weights: Any, n: int) -> npt.NDArray[np.float64]:
-    given = real_numbers(here(weights), "weights")
+    given = real_numbers(on_host(weights), "weights")
     if given.shape != (n,):
         raise InputError(f"weights must have one entry per row, shape ({n},); got shape {given.shape}.")
     wrong = int(np.count_nonzero(~(np.isfinite(given) & (given >= 0.0))))
