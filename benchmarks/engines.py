@@ -27,8 +27,8 @@ from erasable import ErasableClassifier
 from erasable.core.keyed_hash import hashed_order, keyed_hash
 from erasable.core.selector import RawRows
 from erasable.engines import Dask, Local
-from erasable.models import blocks as held_rows
-from erasable.models.blocks import Block
+from erasable.models import row_source
+from erasable.models.row_source import Rows
 from erasable.tables import stream_table
 
 MILLION, GROUP = 1_000_000, 125_000
@@ -153,10 +153,10 @@ def rounds_of(n=400_000, d=64, threshold=0.06, budgets=(2**20, 2**22, 2**24, 2**
     whole = ErasableClassifier(threshold=threshold).fit(X, y)
     kept = np.sort(turn[whole.core_ids_])
     found = []
-    with mock.patch.multiple(held_rows, _FIRST_BYTES=2**18, _FIRST_ROWS=10):  # else the first round holds most rows
+    with mock.patch.multiple(row_source, _FIRST_BYTES=2**18, _FIRST_ROWS=10):  # else the first round holds most rows
         for budget in budgets:
             clf = ErasableClassifier(threshold=threshold)
-            blocks = [Block(X[low : low + 20_000], y[low : low + 20_000]) for low in range(0, n, 20_000)]
+            blocks = [Rows(X[low : low + 20_000], y[low : low + 20_000]) for low in range(0, n, 20_000)]
             report = clf.learn_blocks(blocks, budget_bytes=budget)
             assert clf.state_digest() == whole.state_digest()
             first = report.rounds[0].survivors  # the rows of lowest hash: nothing screened them

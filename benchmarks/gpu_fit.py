@@ -13,10 +13,11 @@ import torch
 from erasable.core.arrays import DeviceRows
 from erasable.engines import Torch
 from erasable.engines.device import DeviceScreen, _Ready
+from erasable.engines.device_hash import DeviceHash
 from erasable.estimators import validated
 from erasable.estimators.linear import ErasableClassifier
 from erasable.models import passes
-from erasable.models.blocks import Rows
+from erasable.models.row_source import Rows
 
 
 def registered(X):
@@ -96,8 +97,8 @@ def stages():
         checking_rows=(validated, "validate_data"),
         finite_here=(validated, "_seen_to_be_finite"),
         finite_there=(DeviceRows, "unfit"),
-        checking_names=(passes.Sieve, "checked"),
-        hashing=(passes.Sieve, "hashed"),
+        checking_names=(passes.Pass, "rows_of"),
+        hashing=(DeviceHash, "__call__"),
         setting_up_the_screen=(DeviceScreen, "ready"),
         screening=(_Ready, "survivors"),
         picking_rows=(Rows, "take"),

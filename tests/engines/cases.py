@@ -15,7 +15,7 @@ import pytest
 
 from erasable import ErasableClassifier
 from erasable.engines import Dask
-from erasable.models.blocks import Block
+from erasable.models.row_source import Rows, RowSource
 from tests.waiting import PATIENCE
 
 N, D = 900, 6
@@ -77,7 +77,7 @@ def parquet_folder(folder: Path, n_files: int = 3, row_group: int = 50, order=No
     return folder
 
 
-class Deadly:
+class Deadly(RowSource):
     """Rows in parts, some of which kill the process that reads them, once at each of some stages."""
 
     def __init__(self, folder: Path, *stages: str, n_parts: int = 6) -> None:
@@ -91,20 +91,17 @@ class Deadly:
 
     def __iter__(self):
         for at in np.array_split(np.arange(N), self.n_parts):
-            yield Block(X[at], Y[at], IDS[at], OWNERS[at])
+            yield Rows(X[at], Y[at], IDS[at], OWNERS[at])
 
 
-class DeadlyPart:
+class DeadlyPart(RowSource):
     def __init__(self, folder: Path, stages: tuple[str, ...], passes: int, k: int, at: np.ndarray) -> None:
         self.folder, self.stages, self.passes, self.k, self.at = folder, stages, passes, k, at
         self.n_rows = len(at)
 
-    def block(self) -> Block:
-        return Block(X[self.at], Y[self.at], IDS[self.at], OWNERS[self.at])
-
     def __iter__(self):
         self._die("before")
-        yield self.block()
+        yield Rows(X[self.at], Y[self.at], IDS[self.at], OWNERS[self.at])
         self._die("after")
 
     def _die(self, when: str) -> None:

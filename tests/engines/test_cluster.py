@@ -240,8 +240,8 @@ def test_persisted_collections_are_screened_where_they_lie(threads):
                     assert clf.state_digest() == WHOLE
                     assert len(report.rounds) > 1
             part = stream.parts()[0]
-            assert len(part.awaits()) == 1
-            assert not pickle.loads(pickle.dumps(part)).awaits()  # no row is sent with it
+            assert len(part.awaited()) == 1
+            assert not pickle.loads(pickle.dumps(part)).awaited()  # no row is sent with it
         with cluster_of(1, processes=False, protocol="tcp://") as other, Dask(other.scheduler_address) as engine:
             clf = clone(CLASSIFIER)
             with pytest.raises(EngineError, match="persisted on another cluster"):

@@ -181,10 +181,10 @@ def test_only_rows_that_survive_are_copied(copied):
 
 
 def test_the_first_round_copies_few_and_the_others_look_at_sixteen_times_as_many_at_most(copied, monkeypatch):
-    from erasable.models import blocks
+    from erasable.models import row_source
 
-    monkeypatch.setattr(blocks, "_FIRST_BYTES", 2**12)
-    monkeypatch.setattr(blocks, "_FIRST_ROWS", 10)
+    monkeypatch.setattr(row_source, "_FIRST_BYTES", 2**12)
+    monkeypatch.setattr(row_source, "_FIRST_ROWS", 10)
     many = torch.tensor(np.random.default_rng(0).standard_normal((50_000, D)), dtype=torch.float32)
     labels = many[:, 0] > 0
     clf = ErasableClassifier(threshold=0.02, engine=small(Torch("cpu"), 2**16))

@@ -46,8 +46,8 @@ def test_one_digest_from_every_container(tmp_path):
 
 def test_the_budget_and_the_rounds_change_nothing(tmp_path, monkeypatch):
     """Held to a few rows at a time, the file is read again and again, and each block encoded anew."""
-    monkeypatch.setattr("erasable.models.blocks._FIRST_BYTES", 2_000)
-    monkeypatch.setattr("erasable.models.blocks._FIRST_ROWS", 0)
+    monkeypatch.setattr("erasable.models.row_source._FIRST_BYTES", 2_000)
+    monkeypatch.setattr("erasable.models.row_source._FIRST_ROWS", 0)
     monkeypatch.setitem(stream_table.__kwdefaults__, "block_bytes", 4_000)
     found, schema = table(), draft()
     path = write(found, str(tmp_path / "raw.csv"))

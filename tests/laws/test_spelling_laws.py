@@ -20,7 +20,7 @@ from erasable.audit.receipts import check_receipt
 from erasable.cli.app import run
 from erasable.core.names import STEPS, normalise
 from erasable.errors import ConfigurationError, InputError
-from erasable.models.rounds import learn_blocks
+from erasable.models.passes import learn_rows
 from erasable.operations.learn import learn_table
 from erasable.operations.scan import scan_for
 from erasable.service.service import ErasureService
@@ -132,10 +132,10 @@ def test_files_and_commands_know_the_spellings_as_one(tmp_path, monkeypatch, cap
 
 def test_engines_and_blocks_that_are_read_again_and_again_normalise_alike(tmp_path, monkeypatch):
     shouted = frame(str.upper).assign(row=[f"ROW-{i}" for i in range(N)])
-    monkeypatch.setattr("erasable.models.blocks._FIRST_BYTES", 100)
-    monkeypatch.setattr("erasable.models.blocks._FIRST_ROWS", 0)
+    monkeypatch.setattr("erasable.models.row_source._FIRST_BYTES", 100)
+    monkeypatch.setattr("erasable.models.row_source._FIRST_ROWS", 0)
     monkeypatch.setitem(stream_table.__kwdefaults__, "block_bytes", 100)
-    monkeypatch.setitem(learn_blocks.__kwdefaults__, "budget_bytes", 200)
+    monkeypatch.setitem(learn_rows.__kwdefaults__, "budget_bytes", 200)
     clf = ErasableClassifier(threshold=0.0, feature_map=SCHEMA, engine="local")
     clf.fit(shouted, shouted["label"], ids=shouted["row"].tolist(), subjects=shouted["name"].tolist())
     assert clf.state_digest() == fitted(frame()).state_digest()

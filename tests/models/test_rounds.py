@@ -17,8 +17,7 @@ from erasable.classes import LinearBall
 from erasable.core import keyed_hash as hashing
 from erasable.errors import ConfigurationError, ErasableError, InputError, SortedRowsWarning
 from erasable.features import HashedText, RandomFourierFeatures
-from erasable.models import blocks as rounds_of_blocks
-from erasable.models import passes, rounds
+from erasable.models import passes, row_source
 from erasable.tables import Table
 from tests.strategies import Batch, assert_identical, problems, splits
 
@@ -75,7 +74,7 @@ def test_rows_whose_hashes_are_equal_stay_together(problem, n_hashes, data):
     setting, batch = problem
     real = hashing.keyed_hash
     with pytest.MonkeyPatch.context() as patch:
-        for module in (hashing, rounds, passes):
+        for module in (hashing, passes):
             patch.setattr(module, "keyed_hash", lambda ids, key: real(ids, key) % np.uint64(n_hashes))
         whole = batch.learnt_by(setting.classifier())
         clf = setting.classifier()
@@ -151,7 +150,7 @@ def test_few_passes_are_enough_because_screening_is(name):
     model, rows = MODELS[name]
     clf, blocks = clone(model), counted(in_blocks(rows, "many"))
     report = clf.learn_blocks(blocks, budget_bytes=30_000)
-    assert 2 <= blocks.passes - 1 <= 4  # one to look at the first block
+    assert 2 <= blocks.passes <= 4
     assert report.decisions.screened > N // 5
 
 
@@ -159,7 +158,7 @@ def test_what_fits_is_read_once_and_what_is_there_screens_from_the_first_pass_on
     blocks = counted(in_blocks(X, "many"))
     clf = ErasableClassifier(threshold=0.1).fit(X, Y)
     clone(clf).learn_blocks(blocks)
-    assert blocks.passes == 2  # one to look at the first block
+    assert blocks.passes == 1
     more = counted([Rows(X[part], Y[part], np.arange(1000, 1000 + N)[part]) for part in np.split(np.arange(N), [100])])
     report = clf.learn_blocks(more)
     assert more.passes == 1
@@ -187,8 +186,8 @@ def test_the_first_pass_of_a_new_model_tells_how_much_was_read():
 
 
 def test_a_new_model_holds_few_rows_until_it_can_screen(monkeypatch):
-    monkeypatch.setattr(rounds_of_blocks, "_FIRST_BYTES", 1000)
-    monkeypatch.setattr(rounds_of_blocks, "_FIRST_ROWS", 10)
+    monkeypatch.setattr(row_source, "_FIRST_BYTES", 1000)
+    monkeypatch.setattr(row_source, "_FIRST_ROWS", 10)
     clf, blocks, learnt = ErasableClassifier(threshold=0.1), counted(in_blocks(X, "many")), []
     model_learns = type(clf.fit(X, Y).model_).learn
 
@@ -289,10 +288,10 @@ def test_ids_that_repeat_in_another_block_are_noticed_also_among_rows_that_are_r
 
 
 def test_the_rows_of_a_round_are_let_go_of_before_the_next(monkeypatch):
-    held, left, joined, one_pass = [], [], rounds.Held.joined, rounds._Rounds._one_pass
+    held, left, release, one_pass = [], [], row_source.RowBuffer.release, passes._Run.one_pass
 
     def noted(self):
-        rows = joined(self)
+        rows = release(self)
         held.append(weakref.ref(rows))
         return rows
 
@@ -300,8 +299,8 @@ def test_the_rows_of_a_round_are_let_go_of_before_the_next(monkeypatch):
         left.append(sum(rows() is not None for rows in held))
         return one_pass(self, *given)
 
-    monkeypatch.setattr(rounds.Held, "joined", noted)
-    monkeypatch.setattr(rounds._Rounds, "_one_pass", looked)
+    monkeypatch.setattr(row_source.RowBuffer, "release", noted)
+    monkeypatch.setattr(passes._Run, "one_pass", looked)
     ErasableClassifier(threshold=0.01).learn_blocks(in_blocks(X, "many"), budget_bytes=3_000)
     assert len(left) > 2
     assert not any(left)
@@ -312,14 +311,14 @@ def test_the_rows_of_a_round_are_let_go_of_before_the_next(monkeypatch):
 def test_what_repeats_is_refused_and_nothing_else(ids, most, n_hashes, data):
     """The lowest hashes are looked at; equal ones of different ids are no reason."""
     parts = np.split(np.array(ids), sorted(data.draw(st.lists(st.integers(0, len(ids)), max_size=3))))
-    blocks = [rounds.Rows(np.zeros((len(p), 1)), np.zeros(len(p)), p, None) for p in parts]
+    blocks = [row_source.Rows(np.zeros((len(p), 1)), np.zeros(len(p)), p) for p in parts]
     real = hashing.keyed_hash
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rounds, "keyed_hash", lambda ids, key: real(ids, key) % np.uint64(n_hashes))
-        patch.setattr(rounds._Repeated, "MOST", most)
-        looked = rounds._Repeated(0)
+        patch.setattr(passes, "keyed_hash", lambda ids, key: real(ids, key) % np.uint64(n_hashes))
+        patch.setattr(passes._RepeatedIds, "MOST", most)
+        looked = passes._RepeatedIds(0)
         for block in blocks:
-            looked.add(block.ids)
+            looked.add(passes.keyed_hash(block.ids, 0))
         if len(set(ids)) == len(ids):
             looked.refuse(blocks)
         elif len(ids) <= most:
@@ -328,17 +327,17 @@ def test_what_repeats_is_refused_and_nothing_else(ids, most, n_hashes, data):
 
 
 def test_hashes_are_let_go_of_once_they_were_looked_at():
-    looked = rounds._Repeated(0)
-    looked.add(np.arange(10))
+    looked = passes._RepeatedIds(0)
+    looked.add(hashing.keyed_hash(np.arange(10), 0))
     buffer = weakref.ref(looked.lowest)
     looked.refuse([])
     assert buffer() is None
-    looked.add(np.arange(10))
+    looked.add(hashing.keyed_hash(np.arange(10), 0))
     looked.refuse([])
 
 
 def test_many_repetitions_in_many_rows_are_noticed(monkeypatch):
-    monkeypatch.setattr(rounds._Repeated, "MOST", 20)
+    monkeypatch.setattr(passes._RepeatedIds, "MOST", 20)
     twice = [Rows(X, Y, np.arange(N)), Rows(X, Y, np.arange(N))]
     with pytest.raises(InputError, match="distinct"):
         ErasableClassifier(threshold=0.9).learn_blocks(twice, budget_bytes=3_000)

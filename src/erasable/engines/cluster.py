@@ -1,8 +1,8 @@
 """A Dask cluster: the one place that imports dask, which is optional.
 
-Futures, no collections: this process lists the parts itself and keeps a bounded number of them under way, and what a
-pass is looked at with is a task of its own. So whatever a worker held when it died, a part, a result or the sieve, the
-scheduler makes again elsewhere; data that is scattered would be lost with its worker.
+Futures, no collections: this process lists the parts itself and keeps a bounded number of them under way, and the pass
+is a task of its own. So whatever a worker held when it died, a part, a result or the pass, the scheduler makes again on
+another worker; scattered data would be lost with its worker.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from typing import Any
 
 from erasable.engines.device import on_device
 from erasable.engines.device_hash import DeviceHash
-from erasable.engines.sending import awaited, packed, parts_of
+from erasable.engines.local import Part, packed, parts_of
 from erasable.errors import ConfigurationError, EngineError, ErasableError
 from erasable.models.model import Model
-from erasable.models.passes import Engine, Hashing, Limits, Screening, Seen, Sieve
+from erasable.models.passes import Engine, Hashing, Limits, Pass, PassResult, Screening
+from erasable.models.row_source import RowSource
 from erasable.validation import positive_number, text, whole_number
 
 NO_SPILLING = {"data": dict}  # what workers hold stays in memory, that of workers that start anew too
@@ -64,7 +65,7 @@ class Dask(Engine):
     -----
     Workers must have this version of the package, and read files at the same paths as this process, where rows come
     from files. They must not spill to disk, since spilled files hold rows: see docs/scale.md.
-    *Cost*: for each pass one sieve (8 d^2 bytes) to each worker, and the surviving rows back.
+    *Cost*: for each pass one screen (8 d^2 bytes) to each worker, and the surviving rows back.
 
     Examples
     --------
@@ -100,12 +101,12 @@ class Dask(Engine):
         """See :class:`~erasable.models.passes.Engine`."""
         return super().hashing() if self.device is None else DeviceHash(self.device)
 
-    def seen(self, blocks: Any, sieve: Sieve, limits: Callable[[], Limits]) -> Iterator[Seen]:
+    def results(self, source: RowSource, scan: Pass, limits: Callable[[], Limits]) -> Iterator[PassResult]:
         """See :class:`~erasable.models.passes.Engine`."""
         client = self._ready()
         threads = sum(worker["nthreads"] for worker in _known_workers(client).values())
         with _as_engine_errors():
-            yield from _Pass(self, client, sieve, limits).seen(parts_of(blocks, threads), 2 * threads + 1)
+            yield from _RunningPass(self, client, scan, limits).results(parts_of(source, threads), 2 * threads + 1)
 
     # -- the cluster -----------------------------------------------------------------------------------------------
 
@@ -158,23 +159,23 @@ class Dask(Engine):
         return f"Dask({where})"
 
 
-class _Pass:
+class _RunningPass:
     """One pass: parts that are under way, and which of them have to be sent again."""
 
-    def __init__(self, engine: Dask, client: Any, sieve: Sieve, limits: Callable[[], Limits]) -> None:
+    def __init__(self, engine: Dask, client: Any, scan: Pass, limits: Callable[[], Limits]) -> None:
         import cloudpickle
 
         self.engine, self.client, self.limits, self.dumps = engine, client, limits, cloudpickle.dumps
         self.name = f"erasable-{uuid.uuid4().hex}"
-        self.data = packed(sieve, self.dumps)
+        self.data = packed(scan, self.dumps)
         self.under_way: dict[Any, tuple[bytes, int | None, list[Any], int]] = {}
         self.theirs: dict[Any, list[Any]] = {}  # what a part that is under way needs is not let go of
         self.sent = 0
-        self._open_sieve()
+        self._send_scan()
 
-    def _open_sieve(self) -> None:
+    def _send_scan(self) -> None:
         self.engine.moved += len(self.data) * len(_known_workers(self.client))
-        self.sieve = self._submitted(_opened, self.data, key=f"{self.name}-sieve-{self.sent}")
+        self.scan = self._submitted(_opened, self.data, key=f"{self.name}-pass-{self.sent}")
 
     def _submitted(self, *work: Any, key: str) -> Any:
         with warnings.catch_warnings():  # that rows and factors are sent with tasks, from where they are sent again
@@ -184,7 +185,7 @@ class _Pass:
     def _send(self, part: bytes, low: int | None, waiting: list[Any], tries: int) -> Any:
         self.sent += 1
         self.engine.moved += len(part)
-        work = _look, self.sieve, part, low, self.limits(), _version()
+        work = _run, self.scan, part, low, self.limits(), _version()
         theirs = [one.future() for one in waiting]
         values = [self._ours(value) for value in theirs]  # looked at where they lie
         future = self._submitted(*work, *values, key=f"{self.name}-{self.sent}")
@@ -202,36 +203,37 @@ class _Pass:
             )
         return distributed().Future(future.key, self.client)
 
-    def seen(self, parts: Iterator[tuple[Any, int | None]], width: int) -> Iterator[Seen]:
+    def results(self, parts: Iterator[Part], width: int) -> Iterator[PassResult]:
         coming = distributed().as_completed(loop=self.client.loop)
         try:
             for part, low in parts:
-                coming.add(self._send(packed(part, self.dumps), low, awaited(part), 1))
+                awaited = part.awaited() if isinstance(part, RowSource) else []
+                coming.add(self._send(packed(part, self.dumps), low, awaited, 1))
                 if len(self.under_way) >= width:
                     yield from self._next(coming)
             while self.under_way:
                 yield from self._next(coming)
         finally:
-            self.client.cancel([*self.under_way, self.sieve])
+            self.client.cancel([*self.under_way, self.scan])
 
-    def _next(self, coming: Any) -> Iterator[Seen]:
+    def _next(self, coming: Any) -> Iterator[PassResult]:
         """What came of the part that is done first; nothing where it has to be sent again."""
         from concurrent.futures import CancelledError
 
         future = next(coming)
         part, low, waiting, tries = self.under_way.pop(future)
         try:
-            seen = future.result()
+            result = future.result()
             del self.theirs[future]
         except CancelledError:
             if tries == _TRIES:
                 raise
-            if self.sieve.status in ("cancelled", "lost"):
-                self._open_sieve()
+            if self.scan.status in ("cancelled", "lost"):
+                self._send_scan()
             coming.add(self._send(part, low, waiting, tries + 1))
             return
-        self.engine.moved += seen.nbytes
-        yield seen
+        self.engine.moved += result.nbytes
+        yield result
 
 
 @contextmanager
@@ -283,8 +285,8 @@ def _opened(data: bytes) -> Any:
     return pickle.loads(data)
 
 
-def _look(sieve: Sieve, part: bytes, low: int | None, limits: Limits, wanted: str, *values: Any) -> Seen:
+def _run(scan: Pass, part: bytes, low: int | None, limits: Limits, wanted: str, *values: Any) -> PassResult:
     if wanted != _version():  # of a worker that came later
         raise EngineError("a worker has another version of erasable: install the same everywhere.")
     rows = pickle.loads(part)
-    return sieve.seen(rows.filled(values) if values else rows, low, limits)
+    return scan.run(rows.filled(values) if values else rows, low, limits)

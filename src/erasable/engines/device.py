@@ -37,12 +37,12 @@ from erasable.core.deciding import Screen
 from erasable.core.grid import Grid
 from erasable.core.kernel_selector import StalePoints
 from erasable.core.selector import Mask, RawRows, StaleScreen, approximated
-from erasable.engines.device_hash import DeviceHash
+from erasable.engines.device_hash import DeviceHash, pytorch, torch_device
 from erasable.engines.local import Local
-from erasable.engines.pytorch import pytorch, torch_device
 from erasable.errors import ConfigurationError, EngineError
 from erasable.models.model import Model
-from erasable.models.passes import Hashing, Limits, Screening, Seen, Sieve
+from erasable.models.passes import Hashing, Limits, Pass, PassResult, Screening
+from erasable.models.row_source import RowSource
 from erasable.validation import text, whole_number
 
 _CHUNK_BYTES = 2**26  # of rows that are on the device together, twice in each thread
@@ -90,13 +90,13 @@ class Torch(Local):
         """See :class:`~erasable.models.passes.Engine`."""
         return DeviceHash(self.device)
 
-    def seen(self, blocks: Any, sieve: Sieve, limits: Callable[[], Limits]) -> Iterator[Seen]:
+    def results(self, source: RowSource, scan: Pass, limits: Callable[[], Limits]) -> Iterator[PassResult]:
         """See :class:`~erasable.models.passes.Engine`."""
         torch = pytorch()
         before = torch.get_float32_matmul_precision()
         torch.set_float32_matmul_precision("highest")
         try:
-            yield from super().seen(blocks, sieve, limits)
+            yield from super().results(source, scan, limits)
         finally:
             torch.set_float32_matmul_precision(before)
 

@@ -1,4 +1,4 @@
-"""Ids hashed on a device: integers are, in the time that it takes to copy them, and texts by the processor."""
+"""PyTorch, which is optional, and its devices; ids hashed on a device: integers there, texts by the processor."""
 
 from __future__ import annotations
 
@@ -8,11 +8,39 @@ from typing import Any
 import numpy as np
 
 from erasable.core.keyed_hash import Hashes, keyed_hash, salt_of, sip, sip_starts
-from erasable.engines.pytorch import pytorch, torch_device
-from erasable.errors import EngineError
+from erasable.errors import ConfigurationError, EngineError
 
 _FEWEST = 2**12  # ids: fewer are hashed here
 _LOOKED_AT = 64  # ids that are hashed here too
+
+
+def pytorch() -> Any:
+    """The module torch.
+
+    Raises
+    ------
+    ConfigurationError
+        When it is not installed.
+    """
+    try:
+        import torch
+    except ImportError:
+        problem = "engine= torch needs PyTorch: pip install 'erasable[torch]'."
+    else:
+        return torch
+    raise ConfigurationError(problem)
+
+
+def torch_device(name: str | None) -> Any:
+    """The device that a name stands for; by default a GPU, where there is one.
+
+    Raises
+    ------
+    RuntimeError
+        When PyTorch knows no such device.
+    """
+    torch = pytorch()
+    return torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
 
 
 class DeviceHash:

@@ -1,10 +1,10 @@
-"""Threads and processes of this machine."""
+"""Threads and processes of this machine; and parts of a source on their way to workers."""
 
 from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 from multiprocessing.shared_memory import SharedMemory
@@ -12,10 +12,12 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from erasable.engines.sending import awaited, in_window, packed, parts_of
 from erasable.errors import ConfigurationError, EngineError
-from erasable.models.passes import Engine, Limits, Seen, Sieve
+from erasable.models.passes import Engine, Limits, Pass, PassResult
+from erasable.models.row_source import RowSource
 from erasable.validation import whole_number
+
+Part = tuple[Any, int | None]  # an iterable of blocks, and the number of rows before them where it is known
 
 
 class Local(Engine):
@@ -24,11 +26,11 @@ class Local(Engine):
     Parameters
     ----------
     threads : int, optional
-        So many threads, one block each, with one thread of BLAS in each. Good where products take the time: many
-        columns. By default none: one block after the other, with the threads that BLAS has.
+        The number of threads, one block each, with one thread of BLAS in each. Good for many columns, where products
+        take the time. By default blocks are screened one after the other, with the threads that BLAS has.
     processes : int, optional
-        So many processes instead. Good where reading and encoding take the time: files in parts (Parquet) are read by
-        them; other rows are sent there. A script that uses it has to be importable: its work goes under
+        The number of processes instead. Good where reading and encoding take the time: they read files in parts
+        (Parquet); other rows are sent to them. A script that uses it has to be importable: its work goes under
         ``if __name__ == "__main__":``.
 
     Notes
@@ -41,8 +43,8 @@ class Local(Engine):
     >>> from erasable import ErasableClassifier
     >>> from erasable.engines import Local
     >>> X = np.random.default_rng(0).standard_normal((3000, 5))
-    >>> here, there = (ErasableClassifier(engine=engine).fit(X, X[:, 0] > 0) for engine in (None, Local(threads=2)))
-    >>> here.state_digest() == there.state_digest()
+    >>> one, two = (ErasableClassifier(engine=engine).fit(X, X[:, 0] > 0) for engine in (None, Local(threads=2)))
+    >>> one.state_digest() == two.state_digest()
     True
     """
 
@@ -54,39 +56,41 @@ class Local(Engine):
         self.sends = processes is not None
         self._pool: ProcessPoolExecutor | None = None
 
-    def seen(self, blocks: Any, sieve: Sieve, limits: Callable[[], Limits]) -> Iterator[Seen]:
+    def results(self, source: RowSource, scan: Pass, limits: Callable[[], Limits]) -> Iterator[PassResult]:
         """See :class:`~erasable.models.passes.Engine`."""
         if self.processes is not None:
-            return self._in_processes(blocks, sieve, limits, self.processes)
+            return self._in_processes(source, scan, limits, self.processes)
         if self.threads is not None:
-            return self._in_threads(blocks, sieve, limits, self.threads)
-        return super().seen(blocks, sieve, limits)
+            return self._in_threads(source, scan, limits, self.threads)
+        return super().results(source, scan, limits)
 
-    def _in_threads(self, blocks: Any, sieve: Sieve, limits: Callable[[], Limits], n: int) -> Iterator[Seen]:
+    def _in_threads(self, source: RowSource, scan: Pass, limits: Callable[[], Limits], n: int) -> Iterator[PassResult]:
         with threadpool_limits(limits=1), ThreadPoolExecutor(n) as pool:
-            yield from in_window(
-                parts_of(blocks, n), lambda part, low: pool.submit(sieve.seen, part, low, limits()), n + 1
+            yield from _in_window(
+                parts_of(source, n), lambda part, low: pool.submit(scan.run, part, low, limits()), n + 1
             )
 
-    def _in_processes(self, blocks: Any, sieve: Sieve, limits: Callable[[], Limits], n: int) -> Iterator[Seen]:
+    def _in_processes(
+        self, source: RowSource, scan: Pass, limits: Callable[[], Limits], n: int
+    ) -> Iterator[PassResult]:
         if self._pool is None:
             self._pool = ProcessPoolExecutor(n, get_context("spawn"), initializer=_begin)
-        pool, data = self._pool, packed(sieve)
+        pool, data = self._pool, packed(scan)
         shared = SharedMemory(create=True, size=len(data))
         memory: Any = shared.buf
         try:
             memory[: len(data)] = data
 
-            def submit(part: Any, low: int | None) -> Future[Seen]:
-                if waiting := awaited(part):
-                    part = part.filled([one.fetched() for one in waiting])
+            def submit(part: Any, low: int | None) -> Future[PassResult]:
+                if isinstance(part, RowSource) and (awaited := part.awaited()):
+                    part = part.filled([one.fetched() for one in awaited])
                 sent = packed(part)
                 self.moved += len(sent)
-                return pool.submit(_look, shared.name, len(data), sent, low, limits())
+                return pool.submit(_run, shared.name, len(data), sent, low, limits())
 
-            for seen in in_window(parts_of(blocks, n), submit, n + 1):
-                self.moved += seen.nbytes
-                yield seen
+            for result in _in_window(parts_of(source, n), submit, n + 1):
+                self.moved += result.nbytes
+                yield result
         except BrokenProcessPool:
             self.close()
             raise EngineError(
@@ -110,9 +114,63 @@ class Local(Engine):
         return f"Local({', '.join(f'{name}={value}' for name, value in given.items() if value is not None)})"
 
 
+def parts_of(source: RowSource, least: int) -> Iterator[Part]:
+    """The parts of a source; each block is a part of its own where it has no parts, or fewer than ``least``."""
+    parts = source.parts()
+    low: int | None = 0
+    if parts is None or len(parts) < least:
+        for block in source:
+            yield (block,), low
+            assert low is not None
+            low += len(block.y)
+        return
+    for part in parts:
+        yield part, low
+        low = None if low is None or part.n_rows is None else low + part.n_rows
+
+
+def packed(value: Any, dumps: Callable[[Any], bytes] = pickle.dumps) -> bytes:
+    """A pass or a part as bytes, to be sent.
+
+    Raises
+    ------
+    ConfigurationError
+        When a function of the caller's, a map or a kernel, cannot be sent.
+    """
+    try:
+        return dumps(value)
+    except (pickle.PicklingError, AttributeError, TypeError):
+        problem = (
+            "engine= sends the model's parameters to other processes, and a function among them (feature_map=, "
+            "kernel=) cannot be sent: define it in a module, not as a lambda or within another function."
+        )
+    raise ConfigurationError(problem)
+
+
+def _in_window(
+    parts: Iterator[Part], submit: Callable[[Any, int | None], Future[PassResult]], width: int
+) -> Iterator[PassResult]:
+    """The result of each part, as it is done; at most ``width`` are under way, and none begins after one failed."""
+    pending: set[Future[PassResult]] = set()
+    try:
+        for part, low in parts:
+            pending.add(submit(part, low))
+            if len(pending) >= width:
+                done, pending = wait(pending, return_when=FIRST_COMPLETED)
+                while done:
+                    yield done.pop().result()
+        while pending:
+            done, pending = wait(pending, return_when=FIRST_COMPLETED)
+            while done:
+                yield done.pop().result()
+    finally:
+        for future in pending:
+            future.cancel()
+
+
 # -- in another process ------------------------------------------------------------------------------------------
 
-_known: dict[str, Sieve] = {}  # the sieve of the pass that is under way, by the name of the memory that it came in
+_passes: dict[str, Pass] = {}  # the present pass, by the name of the shared memory that it came in
 _limit: Any = None
 
 
@@ -121,12 +179,12 @@ def _begin() -> None:
     _limit = threadpool_limits(limits=1)
 
 
-def _look(name: str, size: int, part: bytes, low: int | None, limits: Limits) -> Seen:
-    if name not in _known:
-        _known.clear()
+def _run(name: str, size: int, part: bytes, low: int | None, limits: Limits) -> PassResult:
+    if name not in _passes:
+        _passes.clear()
         shared = SharedMemory(name)
         memory: Any = shared.buf
-        _known[name] = pickle.loads(bytes(memory[:size]))
+        _passes[name] = pickle.loads(bytes(memory[:size]))
         del memory
         shared.close()
-    return _known[name].seen(pickle.loads(part), low, limits)
+    return _passes[name].run(pickle.loads(part), low, limits)

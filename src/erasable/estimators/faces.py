@@ -15,7 +15,7 @@ from sklearn.base import clone
 
 from erasable.core.layout import Buffer
 from erasable.core.selector import Progress
-from erasable.engines import chosen
+from erasable.engines import opened_engine
 from erasable.errors import ConfigurationError
 from erasable.estimators.forgetting import Forgetting, ForgettingClassifier
 from erasable.estimators.saving import Savable
@@ -25,9 +25,9 @@ from erasable.models.class_balance import LabelRuns, OfferedLabels
 from erasable.models.files import KINDS, Fetch
 from erasable.models.inputs import array_of
 from erasable.models.model import Model
+from erasable.models.passes import copy_without, learn_rows
 from erasable.models.reports import ForgetReport, LearnReport
-from erasable.models.rounds import copy_without
-from erasable.models.slices import learn_slices
+from erasable.models.row_source import ArraySource, Rows
 
 M = TypeVar("M", bound=Model)
 
@@ -128,15 +128,17 @@ class ModelFace(Savable, Forgetting):
             self._check_unchanged(model, classes)
         if model.one_by_one and model.classifies and model.order_key is None:
             LabelRuns().add(y).warn(stacklevel=4)  # who called fit
-        names: dict[str, Any] = {"ids": ids, "subjects": subjects, "sample_weight": sample_weight}
-        names["allow_no_subject"] = allow_no_subject
-        with chosen(getattr(self, "engine", None)) as engine:
+        with opened_engine(getattr(self, "engine", None)) as engine:
             if engine is None:
-                names.update(sizes)
+                names: dict[str, Any] = {"ids": ids, "subjects": subjects, "sample_weight": sample_weight}
+                names.update(sizes, allow_no_subject=allow_no_subject)
                 report = model.learn(X, y, progress=progress, **names)
             else:
                 model = model if fresh else copy_without(model, [])  # should this be refused, the other one is whole
-                report = learn_slices(model, X, y, **names, engine=engine, progress=progress)
+                rows = Rows(X, y, ids, subjects, sample_weight)
+                source = ArraySource(model, rows, engine, allow_no_subject=allow_no_subject)
+                watch = None if progress is None else (lambda done: progress(done, X.shape[0]))
+                report = learn_rows(model, source, engine=engine, progress=watch)
         if not fresh and model is not self._model:
             self._model.erase()
             self._model = model

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
+from collections.abc import Callable, Iterable
 from typing import Any, Self
 
 import numpy.typing as npt
@@ -11,13 +10,13 @@ from sklearn.base import clone
 
 from erasable.core.arrays import Float64s
 from erasable.core.selector import Progress
-from erasable.engines import chosen
+from erasable.engines import opened_engine
 from erasable.errors import ConfigurationError
-from erasable.estimators.checked_blocks import BlockCheck
 from erasable.estimators.faces import ModelClassifier, ModelFace
 from erasable.models.model import Model
+from erasable.models.passes import BUDGET_BYTES, Ahead, learn_rows
 from erasable.models.reports import LearnReport
-from erasable.models.rounds import BUDGET_BYTES, Ahead, learn_blocks
+from erasable.models.row_source import RowSource, StartedSource
 from erasable.validation import whole_number
 
 
@@ -76,7 +75,7 @@ class StreamingFace(ModelFace):
     ) -> LearnReport:
         """Learn the rows of many blocks as if they came in one call, without holding them all.
 
-        With ``order="hashed"`` the blocks are gone through several times; see ``erasable.models.rounds``. Where a call
+        With ``order="hashed"`` the blocks are gone through several times; see ``erasable.models.passes``. Where a call
         is refused, rows of earlier blocks are forgotten again, and the model is as it was.
 
         Parameters
@@ -93,31 +92,28 @@ class StreamingFace(ModelFace):
         reading : callable, optional
             Called with the number of rows read in the first pass of a new model, when no fate is known yet.
         ahead : callable, optional
-            Called with a model of the rows before and rows that it has not learnt; see ``erasable.models.rounds``.
+            Called with a model of the rows before and rows that it has not learnt; see ``erasable.models.passes``.
         engine : None, "local", "torch", "dask" or Engine, optional
             Where rows are screened, in place of the parameter ``engine``.
         """
-        once = getattr(blocks, "once", isinstance(blocks, Iterator))
+        source = RowSource.of(blocks)
         budget = whole_number(budget_bytes, "budget_bytes")
         face, fresh = self, not self.__sklearn_is_fitted__()
         schema: dict[str, Any] = {}
         if fresh:
-            source = iter(blocks)
-            first = next(source, None)
-            if first is None:
+            source = started = StartedSource(source)
+            if started.first is None:
                 raise ConfigurationError("there is nothing to learn: no rows came.")
-            blocks = chain([first], source) if once else blocks
-            X, y, schema = self._check_learnt(first.X, first.y, first=True)
+            X, y, schema = self._check_learnt(started.first.X, started.first.y, first=True)
             face = clone(self)
             face._install(schema, _model=self._start(X, y, None, streaming=True))
         face._model.check_whole()
         face._check_unchanged(face._model, None)
         offered = face._offered()
-        with chosen(getattr(self, "engine", None) if engine is None else engine) as where:
-            report = learn_blocks(
+        with opened_engine(getattr(self, "engine", None) if engine is None else engine) as where:
+            report = learn_rows(
                 face._model,
-                blocks,
-                once=once,
+                source,
                 budget_bytes=budget,
                 allow_no_subject=allow_no_subject,
                 progress=progress,
@@ -125,12 +121,17 @@ class StreamingFace(ModelFace):
                 ahead=ahead,
                 engine=where,
                 offered=offered,
-                check=BlockCheck(face._without_model()),
+                check=face._without_model().check_block,
             )
         offered.warn(face._model, new=fresh, stacklevel=2)
         if fresh:
             self._install(schema, _model=face._model)
         return report
+
+    def check_block(self, block: Any) -> tuple[Any, npt.NDArray[Any]]:
+        """The rows and labels of a block, checked like those of ``partial_fit``; workers call it, too."""
+        X, y, _ = self._check_learnt(block.X, block.y, first=False)
+        return X, y
 
     def check_agrees(self, model: Model) -> None:
         """Refuse parameters that name another configuration than a model has.

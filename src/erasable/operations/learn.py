@@ -21,12 +21,12 @@ from erasable.errors import (
     WeakModelWarning,
 )
 from erasable.estimators.streaming import StreamingFace
-from erasable.models.blocks import Rows
 from erasable.models.class_balance import NUMERIC_REMEDY, ONE_CLASS, REMEDY
 from erasable.models.files import read_model
 from erasable.models.model import Model
+from erasable.models.passes import BUDGET_BYTES
 from erasable.models.reports import LearnReport
-from erasable.models.rounds import BUDGET_BYTES
+from erasable.models.row_source import Rows
 from erasable.operations._estimator import (
     as_labels,
     check_types,

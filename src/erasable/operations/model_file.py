@@ -18,6 +18,7 @@ from erasable.models.access import StoredRows, spelling_in
 from erasable.models.configuration import map_of
 from erasable.models.files import head_of, needs_code, read_model, shards_of
 from erasable.models.model import Model
+from erasable.models.passes import BUDGET_BYTES, Ahead
 from erasable.models.reports import (
     ForgetReport,
     LearnReport,
@@ -25,7 +26,6 @@ from erasable.models.reports import (
     warn_of_emptied_classes,
     warn_of_lost_classes,
 )
-from erasable.models.rounds import BUDGET_BYTES, Ahead
 from erasable.operations._held import HeldModel
 from erasable.operations.inspect import rows_of
 from erasable.operations.requests import KEY_TYPES, Counts, Line, Request, Ticket
@@ -244,7 +244,7 @@ class ModelFile:
         engine : None, "local", "torch", "dask" or Engine, optional
             Where rows are screened, as in ``ErasableClassifier``; by default as ``new`` has it.
         reading, ahead : callables, optional
-            See ``erasable.models.rounds.learn_blocks``.
+            See ``erasable.models.passes.learn_rows``.
         """
         from sklearn.base import clone
 

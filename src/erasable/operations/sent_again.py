@@ -15,15 +15,15 @@ import numpy.typing as npt
 
 from erasable.core.names import Key, Spelling
 from erasable.errors import ConfigurationError, InputError
-from erasable.models.blocks import Block
 from erasable.models.inputs import as_key_column, spelt_names
 from erasable.models.model import Model
+from erasable.models.row_source import Rows, RowSource
 
 #: From the ids and the subjects of the rows of a block: which rows are not to be learnt. Nothing where none has names.
 Suppressed = Callable[[Any, Any], Sequence[bool]]
 
 
-class NewRows:
+class NewRows(RowSource):
     """Blocks less the rows that are passed over; gone through again where the blocks can be.
 
     Parameters
@@ -51,9 +51,9 @@ class NewRows:
         suppressed: Suppressed | None = None,
         spelling: Spelling = MappingProxyType({}),
     ) -> None:
-        self._blocks, self._suppressed, self._spelling = blocks, suppressed, spelling
+        self._blocks, self._suppressed, self._spelling = RowSource.of(blocks), suppressed, spelling
         self._known = None if known is None else frozenset(known.core.place)  # it learns while this is gone through
-        self.once = _only_once(blocks)
+        self.once = self._blocks.once
         self.rows_known, self.rows_suppressed, self.nothing_new, self._counted = 0, 0, False, False
 
     def __iter__(self) -> Iterator[Any]:
@@ -73,7 +73,7 @@ class NewRows:
                 yield block
             elif len(at):
                 parts = block.X, block.y, block.ids, block.subjects, getattr(block, "weights", None)
-                yield Block(*(_taken(part, at) for part in parts))
+                yield Rows(*(_taken(part, at) for part in parts))
         if not self._counted:
             self._counted = True
             self.rows_known, self.rows_suppressed = known, suppressed
@@ -88,7 +88,7 @@ def stored_ids(blocks: Iterable[Any], model: Model) -> list[Key]:
     ConfigurationError
         When the rows could be read but once.
     """
-    if _only_once(blocks):
+    if RowSource.of(blocks).once:
         raise ConfigurationError(
             "replace= needs the ids of all rows before the first is learnt, so rows have to be read twice: save them "
             "to a file and give that."
@@ -96,10 +96,6 @@ def stored_ids(blocks: Iterable[Any], model: Model) -> list[Key]:
     place, spelling = model.core.place, model.spelling
     ids = (spelt_names(block.ids, None, spelling)[0] for block in blocks)
     return list(dict.fromkeys(key for part in ids for key in _keys(part, "replace") if key in place))
-
-
-def _only_once(blocks: Iterable[Any]) -> bool:
-    return bool(getattr(blocks, "once", isinstance(blocks, Iterator)))
 
 
 def _keys(ids: Any, option: str) -> list[Key]:

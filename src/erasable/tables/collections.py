@@ -2,7 +2,7 @@
 
 Nothing of Dask is imported: what is asked of a collection are its own methods. A partition is computed by the process
 that reads it, alone; but what was persisted on a cluster is made by that cluster, and waits there until whoever screens
-it on a worker hands it in (``awaits``, ``filled``). Read elsewhere, it is fetched.
+it on a worker hands it in (``awaited``, ``filled``). Read elsewhere, it is fetched.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 
 from erasable.arrow import pyarrow
 from erasable.errors import InputError, InputTypeError
-from erasable.models.blocks import Block
+from erasable.models.row_source import Rows, RowSource
 from erasable.tables.arrow_columns import ArrowSource, row_bytes, typed_columns
 from erasable.tables.columns import Roles
 from erasable.tables.reading import Source, read_or_refuse
@@ -40,9 +40,9 @@ class FrameSource(ArrowSource):
         self._partitions = _parts_in(frame)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_partitions": [] if self.awaits() else self._partitions}
+        return {**vars(self), "_partitions": [] if self.awaited() else self._partitions}
 
-    def awaits(self) -> list[Any]:
+    def awaited(self) -> list[Any]:
         """Partitions that lie on a cluster."""
         return [part for part in self._partitions if isinstance(part, Persisted)]
 
@@ -77,7 +77,7 @@ class FrameSource(ArrowSource):
                 yield table.slice(low, rows)
 
 
-class ArrayRows:
+class ArrayRows(RowSource):
     """Rows of Dask arrays, in the order of their chunks: what ``learn_blocks`` of an estimator takes.
 
     Parameters
@@ -122,30 +122,30 @@ class ArrayRows:
         ends = np.cumsum(known).tolist()
         return [column[end - n : end] for n, end in zip(known, ends, strict=True)]
 
-    def parts(self) -> list[ChunkOfRows]:
+    def parts(self) -> list[RowSource]:
         """One for each chunk."""
         return [ChunkOfRows(*part) for part in zip(self._lengths, self._X, *self._columns, strict=True)]
 
-    def __iter__(self) -> Iterator[Block]:
+    def __iter__(self) -> Iterator[Rows]:
         for part in self.parts():
             yield from part
 
 
-class ChunkOfRows:
+class ChunkOfRows(RowSource):
     """The rows of a chunk, not computed yet; it can be sent, but for what lies on a cluster."""
 
     def __init__(self, n_rows: int | None, *columns: Any) -> None:
         self.n_rows, self.columns = n_rows, columns
 
-    def __iter__(self) -> Iterator[Block]:
+    def __iter__(self) -> Iterator[Rows]:
         columns: list[Any] = [_computed(column, Path("a chunk")) for column in self.columns]
         if len(columns[0]):
-            yield Block(*columns)
+            yield Rows(*columns)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "columns": [_WAITING if isinstance(c, Persisted) else c for c in self.columns]}
 
-    def awaits(self) -> list[Any]:
+    def awaited(self) -> list[Any]:
         """Columns that lie on a cluster."""
         return [column for column in self.columns if isinstance(column, Persisted)]
 

@@ -72,7 +72,7 @@ class Source(ABC):
         """
         return None
 
-    def awaits(self) -> list[Any]:
+    def awaited(self) -> list[Any]:
         """What of the rows waits on a cluster and is not sent with this; see :mod:`erasable.tables.collections`."""
         return []
 

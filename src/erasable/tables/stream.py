@@ -13,6 +13,7 @@ from typing import Any, BinaryIO, Self
 from weakref import WeakSet
 
 from erasable.errors import ConfigurationError, InputError
+from erasable.models.row_source import RowSource
 from erasable.schemas import EncodingReport, Schema
 from erasable.tables.columns import Roles, check_kinds
 from erasable.tables.encoding import kinds_by, roles_by
@@ -27,7 +28,7 @@ NAMELESS = "a schema is for tables whose columns have names: CSV, Parquet or Arr
 _RAW_ROW_BYTES = 256  # about what a row of cells takes as they are
 
 
-class TableStream:
+class TableStream(RowSource):
     """A table in blocks, each a ``Table``: what ``stream_table`` gives. A file can be gone through again, a pipe once.
 
     Attributes
@@ -64,12 +65,12 @@ class TableStream:
         return self._source.n_features if self._targets is None else len(self._targets.rest)
 
     @property
-    def once(self) -> bool:
+    def once(self) -> bool:  # type: ignore[override]
         """Whether the rows can be gone through but once: those of a pipe."""
         return bool(self._source.once)
 
     @property
-    def n_rows(self) -> int | None:
+    def n_rows(self) -> int | None:  # type: ignore[override]
         """How many rows there are, where that is known without reading them; see ``count_rows``."""
         return self._source.n_rows
 
@@ -105,7 +106,7 @@ class TableStream:
                     self.encoding = seen
             yield block if self._targets is None else self._targets.split(block)
 
-    def parts(self) -> list[TableStream] | None:
+    def parts(self) -> list[RowSource] | None:
         """The rows in parts that can be sent and read elsewhere: row groups of Parquet, files of CSV, else None.
 
         The files must be there under the same paths.
@@ -117,11 +118,11 @@ class TableStream:
         streams = [copy(self) for _ in parts]
         for stream, part in zip(streams, parts, strict=True):
             stream._source, stream._running = part, WeakSet()
-        return streams
+        return [*streams]
 
-    def awaits(self) -> list[Any]:
+    def awaited(self) -> list[Any]:
         """What of this part waits on a cluster, and has to be handed in with ``filled`` where the part is read."""
-        return self._source.awaits()
+        return self._source.awaited()
 
     def filled(self, values: Sequence[Any]) -> TableStream:
         """The same part, with what it awaits."""
@@ -129,9 +130,9 @@ class TableStream:
         stream._source, stream._running = self._source.filled(values), WeakSet()
         return stream
 
-    def noted(self, encoding: EncodingReport) -> None:
-        """What became of cells of parts that were read elsewhere."""
-        self.encoding = encoding
+    def note_encoding(self, report: EncodingReport) -> None:
+        """Note how workers encoded the cells of the rows."""
+        self.encoding = report
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_running": None}
