@@ -25,9 +25,11 @@ Integers = npt.NDArray[np.integer[Any]]
 Int64s = npt.NDArray[np.int64]
 Booleans = npt.NDArray[np.bool_]
 Positions = npt.NDArray[np.intp]  # of rows
+#: Rows as a dense array or a CSR array; the type checker knows no types of SciPy.
+Matrix = Any
 
 
-def checked_layout(X: Any) -> Any:
+def checked_layout(X: Matrix) -> Any:
     """The same CSR or CSC rows without flags that others set, once all positions are known to lie inside.
 
     Raises
@@ -40,7 +42,7 @@ def checked_layout(X: Any) -> Any:
     return X
 
 
-def summed(X: Any) -> Any:
+def summed(X: Matrix) -> Any:
     """CSR rows with sorted columns, each listed once; those listed several times are added up. ``X`` stays as it is.
 
     *Law*: the entries are those of ``X.toarray()``, bit for bit: added in the order in which they are listed.
@@ -59,7 +61,7 @@ def summed(X: Any) -> Any:
     return out
 
 
-def rows_of(X: Any) -> npt.NDArray[np.intp]:
+def rows_of(X: Matrix) -> npt.NDArray[np.intp]:
     """For each entry that CSR rows list the number of its row."""
     return np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
 
@@ -79,7 +81,7 @@ _SHARED = ("float32", "float64")  # tensors of the processor that are arrays of 
 _LOOKED_AT = 2**26  # numbers looked at together
 
 
-def is_tensor(value: Any) -> bool:
+def is_tensor(value: object) -> bool:
     """Whether this is a tensor of PyTorch, wherever it lies."""
     return any(kind.__module__ == "torch" and kind.__name__ == "Tensor" for kind in type(value).__mro__)
 
@@ -115,7 +117,7 @@ def _kind(tensor: Any) -> str:
 class DeviceRows:
     """Rows of floats in a tensor of two dimensions.
 
-    *Law*: whoever learns from them learns what ``here`` gives, bit for bit. Sent to another process they are an array.
+    *Law*: learning from them is learning from what ``on_host`` gives, bit for bit. Pickled, they become an array.
     """
 
     ndim = 2

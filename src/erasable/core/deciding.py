@@ -30,7 +30,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import blas, lapack
 
-from erasable.core.arrays import Booleans, Float64s, Integers, Positions
+from erasable.core.arrays import Booleans, Float64s, Integers, Matrix, Positions
 from erasable.core.grid import Grid, not_zero
 from erasable.core.sums import (
     add_rows,
@@ -277,15 +277,15 @@ class Run(ABC):
         """Take the first ``size`` rows out of the queue: their positions, and the rows on the grid."""
 
     @abstractmethod
-    def decided(self, G: Any, forced: Booleans) -> Booleans:
+    def decided(self, G: Matrix, forced: Booleans) -> Booleans:
         """Which rows of a chunk are selected, in order, where the threshold is neither zero nor infinite."""
 
     @abstractmethod
-    def keys(self, G: Any) -> list[bytes]:
+    def keys(self, G: Matrix) -> list[bytes]:
         """For each row bytes that its equals alone have."""
 
     @abstractmethod
-    def dense_row(self, G: Any, i: int) -> Integers:
+    def dense_row(self, G: Matrix, i: int) -> Integers:
         """One row, dense."""
 
     def turn_of(self, low: int, high: int) -> Positions:
@@ -315,7 +315,7 @@ class Run(ABC):
                 chosen = forced if self.tau else not_zero(G, self.grid) | forced  # H is positive definite
             self._select(index, G, chosen)
 
-    def _select(self, index: Positions, G: Any, chosen: Booleans) -> None:
+    def _select(self, index: Positions, G: Matrix, chosen: Booleans) -> None:
         """Take the chosen rows into ``H``."""
         k = int(np.count_nonzero(chosen))
         self.crowded = self.crowded and 2 * k > len(index)
@@ -326,7 +326,7 @@ class Run(ABC):
             self.selected.append(index[chosen])
         self.taken(chosen)
 
-    def add(self, G: Any, chosen: Booleans) -> None:
+    def add(self, G: Matrix, chosen: Booleans) -> None:
         """Add the chosen rows to ``H``; where they wait to be added, :meth:`settled` does it."""
         G = G[chosen]
         add_rows(self.H, G, 1.0, self.grid)
@@ -339,7 +339,7 @@ class Run(ABC):
     def taken(self, chosen: Booleans) -> None:  # noqa: B027
         """The chosen rows of a chunk were taken into ``H``."""
 
-    def one_by_one(self, G: Any, forced: Booleans) -> Booleans:
+    def one_by_one(self, G: Matrix, forced: Booleans) -> Booleans:
         """Which rows of a chunk are selected, every one decided exactly."""
         chosen = np.zeros(len(forced), dtype=bool)
         self.decisions.certified += int(np.count_nonzero(forced))
@@ -348,7 +348,7 @@ class Run(ABC):
         return chosen
 
     def bracketed(
-        self, q: Float64s, gram: Callable[[Positions], Float64s], eta: float, G: Any, forced: Booleans
+        self, q: Float64s, gram: Callable[[Positions], Float64s], eta: float, G: Matrix, forced: Booleans
     ) -> Booleans:
         """Which rows of a chunk are selected, from leverages ``q`` and ``I + K`` with relative error ``eta``.
 
@@ -361,7 +361,7 @@ class Run(ABC):
             chosen[candidates] = self._bracket(gram(candidates), eta, G, candidates, forced[candidates])
         return chosen
 
-    def _bracket(self, B: Float64s, eta: float, G: Any, candidates: Positions, sure: Booleans) -> Booleans:
+    def _bracket(self, B: Float64s, eta: float, G: Matrix, candidates: Positions, sure: Booleans) -> Booleans:
         """Close the bracket ``sure <= selected <= possible`` over the candidates with matrix ``B = I + K``.
 
         ``sure`` starts as the forced rows.
@@ -395,7 +395,7 @@ class Run(ABC):
         self.pivoted = candidates[taken], C
         return pivots
 
-    def _exceeds(self, G: Any, i: int, earlier: Positions) -> bool:
+    def _exceeds(self, G: Matrix, i: int, earlier: Positions) -> bool:
         guard_exactness(self.n_core + len(earlier), self.grid, self.units)
         H = self.settled().copy(order="F")
         add_rows(H, G[earlier], 1.0, self.grid)

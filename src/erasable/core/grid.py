@@ -31,14 +31,14 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from erasable.core.arrays import Array, Booleans, Float64s, Integers, added_up, rows_of, summed
+from erasable.core.arrays import Array, Booleans, Float64s, Integers, Matrix, added_up, rows_of, summed
 from erasable.errors import ConfigurationError, InputError, InputTypeError
 from erasable.validation import finite_number, positive_number, real_numbers, whole_number
 
 Scaling = str | float | tuple[float, ...] | None
 
 
-def plain_scaling(scaling: Any) -> Scaling:
+def plain_scaling(scaling: object) -> Scaling:
     """``scaling`` as the caller gave it, as a value that can be hashed and written down; see :func:`check_scaling`.
 
     Raises
@@ -208,7 +208,7 @@ class Grid:
 class _Entries:
     """The numbers of rows, float64: all of them, shape (n, d), or those that a sparse array lists, shape (nnz,)."""
 
-    def __init__(self, X: Any, grid: Grid) -> None:
+    def __init__(self, X: Matrix, grid: Grid) -> None:
         """Rows divided by the configured constants (correctly rounded, so the same on every machine)."""
         self.width, self.n_rows = grid.n_features, int(X.shape[0])
         self.layout: Any = summed(sp.csr_array(X)) if sp.issparse(X) else None
@@ -299,7 +299,7 @@ def _normalised(rows: _Entries, reach: int) -> Float64s:
     return G
 
 
-def count_outside_ball(X: Any, grid: Grid) -> int:
+def count_outside_ball(X: Matrix, grid: Grid) -> int:
     """Number of rows whose norm, after scaling, exceeds one by more than a grid step; decided exactly.
 
     Cost: O(n d) or O(nnz), with a temporary of the size of ``X`` only where ``X`` is not float64.
@@ -317,7 +317,7 @@ def count_outside_ball(X: Any, grid: Grid) -> int:
     return int(np.count_nonzero(outside))
 
 
-def to_grid(X: Any, grid: Grid) -> Any:
+def to_grid(X: Matrix, grid: Grid) -> Any:
     """Rows on the grid: dense with the intercept's constant appended, sparse without it.
 
     Parameters
@@ -355,7 +355,7 @@ def to_grid(X: Any, grid: Grid) -> Any:
     return G
 
 
-def scale_rows(X: Any, grid: Grid) -> Any:
+def scale_rows(X: Matrix, grid: Grid) -> Any:
     """Rows as the model sees them when it predicts: scaled into the unit ball, not rounded, without the constant.
 
     *Law*: ``to_grid`` is ``stretch * 2**bits`` times this, rounded, for rows it does not have to shrink.
@@ -388,7 +388,7 @@ def sparse_rows(rows: Integers, grid: Grid) -> sp.csr_array:
     return sp.csr_array(rows[:, : grid.n_features], dtype=grid.dtype)
 
 
-def not_zero(rows: Any, grid: Grid) -> Booleans:
+def not_zero(rows: Matrix, grid: Grid) -> Booleans:
     """Which grid rows, dense or sparse, are not zero."""
     if sp.issparse(rows):
         return np.asarray((np.diff(rows.indptr) > 0) | grid.intercept)

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import blas
 
-from erasable.core.arrays import Float64s, Integers, on_host
+from erasable.core.arrays import Float64s, Integers, Matrix, on_host
 from erasable.core.grid import Scaling, check_scaling
 from erasable.errors import ConfigurationError, InputError
 from erasable.validation import choice, finite_number, number_between, number_not_negative, whole_number
@@ -61,7 +61,7 @@ class Points:
         """Rows longer than this, after scaling, are refused."""
         return math.ldexp(REACH, -self.bits)
 
-    def of_rows(self, X: Any) -> npt.NDArray[np.int32]:
+    def of_rows(self, X: Matrix) -> npt.NDArray[np.int32]:
         """Rows, dense, sparse or on a device, as points, shape (n, n_features); they are looked at a block at a time.
 
         *Law*: a row's point depends on that row alone; division and rounding are those of IEEE arithmetic.
@@ -126,7 +126,7 @@ class Kernel:
         number_not_negative(self.coef0, "coef0")  # a kernel would not be positive definite otherwise
 
     @classmethod
-    def of(cls, kernel: Any, *, gamma: Any, nu: Any, degree: Any, coef0: Any) -> Kernel:
+    def of(cls, kernel: object, *, gamma: object, nu: object, degree: object, coef0: object) -> Kernel:
         """The kernel that parameters name, as callers give them: ``kernel`` is a name or a function.
 
         Raises

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from erasable.core.arrays import Int64s, Integers
+from erasable.core.arrays import Int64s, Integers, Matrix
 from erasable.core.grid import Grid, dense_rows, sparse_rows
 from erasable.errors import ErasableError, StateFormatError, StoreError
 
@@ -39,12 +39,12 @@ MOST_VALUES = 2**19  # in the header: parsed, each takes up to a hundred bytes, 
 S = TypeVar("S")
 
 
-def canonical_json(value: Any) -> str:
+def canonical_json(value: object) -> str:
     """JSON with sorted keys and no spaces; floats as text in hexadecimal, integers of 2**53 or more as text, too."""
     return json.dumps(_small_numbers(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
-def _small_numbers(value: Any) -> Any:
+def _small_numbers(value: object) -> Any:
     match value:
         case float():
             return value.hex()
@@ -310,7 +310,7 @@ def is_sparse(n_rows: int, n_entries: int, grid: Grid) -> bool:
     return isinstance(grid, SparseColumns) or 2 * sparse_bytes(n_rows, n_entries, grid) < dense_bytes(n_rows, grid)
 
 
-def count_entries(rows: Any, grid: Grid) -> int:
+def count_entries(rows: Matrix, grid: Grid) -> int:
     """Numbers of grid rows, in either layout, that are not zero; the constant is none of them."""
     if not isinstance(rows, np.ndarray):
         return int(rows.nnz)
@@ -321,12 +321,12 @@ def count_entries(rows: Any, grid: Grid) -> int:
     return sum(int(np.count_nonzero(part)) for part in parts)
 
 
-def has_constant(rows: Any, grid: Grid) -> bool:
+def has_constant(rows: Matrix, grid: Grid) -> bool:
     """Whether every row has the constant of the grid in its place: a sparse one always does."""
     return sp.issparse(rows) or bool((rows[:, grid.n_features :] == grid.constant).all())
 
 
-def laid_out(rows: Any, grid: Grid) -> Any:
+def laid_out(rows: Matrix, grid: Grid) -> Any:
     """The rows in the layout that they have by the rule.
 
     A row that is none of the grid's, by its constant, is held as it is, for ``verify`` to see.
@@ -339,7 +339,7 @@ def laid_out(rows: Any, grid: Grid) -> Any:
     return sparse_rows(rows, grid) if wanted else dense_rows(rows, grid)
 
 
-def row_sizes(rows: Any, grid: Grid) -> Int64s:
+def row_sizes(rows: Matrix, grid: Grid) -> Int64s:
     """Bytes of each row in the layout that the rows are in."""
     if not sp.issparse(rows):
         return np.full(rows.shape[0], dense_bytes(1, grid))
@@ -348,7 +348,7 @@ def row_sizes(rows: Any, grid: Grid) -> Int64s:
     return position + lengths * (position + grid.dtype.itemsize)
 
 
-def row_tensors(rows: Any, grid: Grid) -> Tensors:
+def row_tensors(rows: Matrix, grid: Grid) -> Tensors:
     """The arrays that rows, laid out as they should be, are written as."""
     if not sp.issparse(rows):
         return {"rows": (_NAMES[grid.dtype], rows)}

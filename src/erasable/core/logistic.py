@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from erasable.core.arrays import Booleans, Float32s, Float64s, Int64s
+from erasable.core.arrays import Booleans, Float32s, Float64s, Int64s, Matrix
 from erasable.core.grid import Grid
 from erasable.core.logistic_balls import SIGMOID_ERROR, settle_in_balls, smaller_sigmoid, two_product, two_sum
 from erasable.core.newton import MOST_ROWS, Factor, Problems, RowBlocks, minimise
@@ -52,9 +53,9 @@ def guard_rows(n_rows: int) -> None:
 
 
 def logistic_weights(
-    rows: Any,
-    signs: Any,
-    counts: Any,
+    rows: Matrix,
+    signs: npt.ArrayLike,
+    counts: npt.ArrayLike,
     grid: Grid,
     alpha_units: int,
     start: Any | None = None,
@@ -115,7 +116,9 @@ def logistic_weights(
     return out + np.float32(0.0)  # no negative zeros
 
 
-def _checked(rows: Any, signs: Any, counts: Any, grid: Grid, units: int) -> tuple[Float64s, Float64s]:
+def _checked(
+    rows: Matrix, signs: npt.ArrayLike, counts: npt.ArrayLike, grid: Grid, units: int
+) -> tuple[Float64s, Float64s]:
     """Signs of shape (n, k) and counts as float64."""
     n = rows.shape[0]
     width = grid.n_columns if isinstance(rows, np.ndarray) else grid.n_features

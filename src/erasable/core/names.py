@@ -232,7 +232,7 @@ _SHORTEST, _LONGEST = 4, 4096  # characters: the ends of the first and the last 
 _MOST = 2**53  # identities in one request: as far as JSON counts
 
 
-def read_spelling(given: Any, where: str) -> dict[str, Steps]:
+def read_spelling(given: object, where: str) -> dict[str, Steps]:
     """The declared normalisation by role, with its steps in their order; roles without a step are left out.
 
     Raises

@@ -18,7 +18,7 @@ import numpy as np
 from scipy.linalg import blas, lapack
 from scipy.special import expit
 
-from erasable.core.arrays import Float64s, Floats
+from erasable.core.arrays import Float64s, Floats, Matrix
 from erasable.core.grid import Grid
 
 MOST_ROWS = 1024  # of a block
@@ -39,7 +39,7 @@ class RowBlocks:
     very_sparse: bool
 
     @classmethod
-    def of(cls, rows: Any, grid: Grid) -> RowBlocks:
+    def of(cls, rows: Matrix, grid: Grid) -> RowBlocks:
         """The blocks of dense rows of shape (n, n_columns), or of CSR rows of shape (n, n_features).
 
         Sparse rows come without the intercept's constant. Dense rows that hold mostly zeros are taken as sparse ones.
@@ -104,7 +104,7 @@ class RowBlocks:
         return H
 
 
-def _nonzeros(rows: Any) -> Any:
+def _nonzeros(rows: Matrix) -> Any:
     """Dense integers as sparse float64."""
     from scipy.sparse import csr_array
 
@@ -121,7 +121,7 @@ def _nonzeros(rows: Any) -> Any:
     return csr_array((np.concatenate(data), np.concatenate(columns), starts), shape=(n, d))
 
 
-def _with_constant(rows: Any, grid: Grid) -> Any:
+def _with_constant(rows: Matrix, grid: Grid) -> Any:
     """Sparse rows as float64, the constant as their last column."""
     from scipy.sparse import csr_array, hstack
 
@@ -131,7 +131,7 @@ def _with_constant(rows: Any, grid: Grid) -> Any:
     return hstack([features, csr_array(np.full((rows.shape[0], 1), float(grid.constant)))], format="csr")
 
 
-def _sparse_slice(rows: Any, low: int, high: int) -> Any:
+def _sparse_slice(rows: Matrix, low: int, high: int) -> Any:
     """Some rows, their numbers shared."""
     first, last = int(rows.indptr[low]), int(rows.indptr[high])
     pieces = rows.data[first:last], rows.indices[first:last], rows.indptr[low : high + 1] - first

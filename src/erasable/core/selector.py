@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from erasable.core.arrays import DeviceRows, Float64s, on_host
+from erasable.core.arrays import DeviceRows, Float64s, Matrix, Positions, on_host
 from erasable.core.deciding import Decisions as Decisions
 from erasable.core.deciding import DenseRun, OrderedRows, Screen, factor, screen, survivors
 from erasable.core.grid import MAX_BITS, MIN_BITS, Grid, count_outside_ball, plain_scaling, to_grid
@@ -38,7 +38,7 @@ from erasable.errors import ConfigurationError, InputError
 from erasable.validation import positive_number, switch, whole_number
 
 
-def grid_of(n_features: int | None, *, fit_intercept: Any, scaling: Any, grid_bits: Any) -> Grid:
+def grid_of(n_features: int | None, *, fit_intercept: object, scaling: object, grid_bits: object) -> Grid:
     """How rows become integers under these parameters.
 
     Parameters
@@ -58,7 +58,7 @@ def grid_of(n_features: int | None, *, fit_intercept: Any, scaling: Any, grid_bi
 
 
 def selecting_units(
-    capacity: Any,
+    capacity: object,
     tau: float,
     grid: Grid,
     *,
@@ -142,19 +142,19 @@ class RawRows:
         """See :class:`OrderedRows`."""
         return not isinstance(self.X, np.ndarray | DeviceRows)
 
-    def gathered(self, rows: Any) -> Any:
+    def gathered(self, rows: slice | Positions) -> Any:
         """The named rows as the caller gave them; where there is an order, ``rows`` are turns in it."""
         return self.X[rows] if self.order is None else picked(self.X, self.order[rows])
 
-    def in_place(self, rows: Any) -> Any:
+    def in_place(self, rows: slice | Positions) -> Any:
         """The named rows as numbers, dense or sparse, where they are: here, or on a device."""
         return self.gathered(rows)
 
-    def numbers(self, rows: Any) -> Any:
+    def numbers(self, rows: slice | Positions) -> Any:
         """The named rows as numbers, dense or sparse, here."""
         return on_host(self.in_place(rows))
 
-    def dense(self, rows: Any) -> npt.NDArray[Any]:
+    def dense(self, rows: slice | Positions) -> npt.NDArray[Any]:
         """The named rows as a dense array."""
         part = self.numbers(rows)
         return part if isinstance(part, np.ndarray) else part.toarray()
@@ -186,7 +186,7 @@ class RawRows:
                 f"{outside} of {len(self)} rows have a norm above {required}: use scaling='row', or a larger number."
             )
 
-    def _outermost(self, rows: Any) -> Any:
+    def _outermost(self, rows: slice | Positions) -> Any:
         """The named rows; of those on a device the ones that may lie outside."""
         part = self.in_place(rows)
         if isinstance(part, DeviceRows):
@@ -194,7 +194,7 @@ class RawRows:
         return on_host(part)
 
 
-def picked(rows: Any, index: npt.NDArray[np.intp]) -> Any:
+def picked(rows: Matrix, index: npt.NDArray[np.intp]) -> Any:
     """A copy of the rows at these positions; of an array, in half the time that NumPy's brackets take."""
     return np.asarray(rows).take(index, axis=0) if isinstance(rows, np.ndarray) else rows[index]
 

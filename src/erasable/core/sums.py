@@ -28,7 +28,7 @@ import scipy.sparse as sp
 from scipy.linalg import blas, lapack
 from threadpoolctl import ThreadpoolController
 
-from erasable.core.arrays import Float64s, Integers, added_up, rows_of
+from erasable.core.arrays import Float64s, Integers, Matrix, added_up, rows_of
 from erasable.core.grid import Grid
 from erasable.errors import ConfigurationError, ExactnessError
 
@@ -242,7 +242,7 @@ def empty_gram(grid: Grid, units: int = 0) -> Float64s:
     return H
 
 
-def add_rows(H: Float64s, rows: Any, sign: float = 1.0, grid: Grid | None = None) -> None:
+def add_rows(H: Float64s, rows: Matrix, sign: float = 1.0, grid: Grid | None = None) -> None:
     """``H += sign * rows' rows`` in place, on the lower triangle.
 
     Parameters
@@ -291,7 +291,7 @@ def _add_sparse_rows(H: Float64s, rows: sp.csr_array, sign: float, grid: Grid) -
         H[-1, -1] += sign * float(grid.constant**2 * rows.shape[0])
 
 
-def sums_by_class(rows: Any, labels: Sequence[L], grid: Grid | None = None) -> dict[L, Float64s]:
+def sums_by_class(rows: Matrix, labels: Sequence[L], grid: Grid | None = None) -> dict[L, Float64s]:
     """For each label the sum of its rows, exact, as float64 of shape (d,); sparse rows need their grid."""
     n = len(labels)
     if n == 1 and isinstance(rows, np.ndarray):  # one request after another: the most frequent call

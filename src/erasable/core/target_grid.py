@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from erasable.core.arrays import Float64s, Integers
+from erasable.core.arrays import Float64s, Integers, Matrix
 from erasable.core.grid import Grid
 from erasable.core.sums import combined
 from erasable.errors import ConfigurationError
@@ -77,7 +76,7 @@ def off_grid(t: int, ends: Range, grid: Grid) -> float:
     return centre_of(ends) + t / grid.radius * _half(ends)
 
 
-def sums_by_target(rows: Any, targets: Sequence[Sequence[int]], grid: Grid) -> dict[int, Float64s]:
+def sums_by_target(rows: Matrix, targets: Sequence[Sequence[int]], grid: Grid) -> dict[int, Float64s]:
     """For each target the sum of ``t g`` over the grid rows, dense or sparse; exact, as float64 of shape (d,)."""
     n = rows.shape[0]
     if not n:
