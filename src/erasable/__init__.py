@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from erasable.estimators.core_set import CoreSetUnlearner
     from erasable.estimators.files import load
-    from erasable.estimators.general import ErasableGeneralClassifier
-    from erasable.estimators.kernel import ErasableKernelClassifier
-    from erasable.estimators.linear import ErasableClassifier
-    from erasable.estimators.regressor import ErasableRegressor
+    from erasable.estimators.kernel import ErasableGeneralClassifier, ErasableKernelClassifier
+    from erasable.estimators.linear import ErasableClassifier, ErasableRegressor
     from erasable.estimators.table_encoder import TableEncoder
     from erasable.operations.evidence import evidence
     from erasable.operations.learn import learn
@@ -43,9 +41,9 @@ __all__ = [
 _HOMES = {
     "CoreSetUnlearner": "erasable.estimators.core_set",
     "ErasableClassifier": "erasable.estimators.linear",
-    "ErasableGeneralClassifier": "erasable.estimators.general",
+    "ErasableGeneralClassifier": "erasable.estimators.kernel",
     "ErasableKernelClassifier": "erasable.estimators.kernel",
-    "ErasableRegressor": "erasable.estimators.regressor",
+    "ErasableRegressor": "erasable.estimators.linear",
     "ModelFile": "erasable.operations.model_file",
     "evidence": "erasable.operations.evidence",
     "Schema": "erasable.schemas.schema",

@@ -21,7 +21,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from erasable.errors import ConfigurationError, ErasableError, InputTypeError
-from erasable.estimators.faces import ModelFace
+from erasable.estimators.base import ErasableEstimator
 from erasable.estimators.files import load
 from erasable.models.model import model_behind
 from erasable.operations.inspect import inspect
@@ -270,7 +270,7 @@ def signature_of(model: Any) -> ModelSignature:
 class _Predictor:
     """What ``mlflow.pyfunc`` asks for predictions."""
 
-    def __init__(self, face: ModelFace, method: str) -> None:
+    def __init__(self, face: ErasableEstimator, method: str) -> None:
         self.face, self.method = face, method
 
     def predict(self, model_input: Any, params: dict[str, Any] | None = None) -> Any:
@@ -296,11 +296,11 @@ def _loaded(uri: str, folder: str) -> Any:
     return load(local / flavors[FLAVOR_NAME]["data"])
 
 
-def _face(model: Any) -> ModelFace:
+def _face(model: Any) -> ErasableEstimator:
     if isinstance(model, str | os.PathLike):
-        face: ModelFace = load(model)
+        face: ErasableEstimator = load(model)
         return face
-    if not isinstance(model, ModelFace):
+    if not isinstance(model, ErasableEstimator):
         raise InputTypeError(f"erasable.mlflow needs one of erasable's models, fitted; got {type(model).__name__}.")
     return model
 

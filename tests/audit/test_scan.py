@@ -27,7 +27,7 @@ from erasable.core.grid import Grid, to_grid
 from erasable.core.kernels import Points
 from erasable.core.layout import parts
 from erasable.errors import InputError, InputTypeError
-from erasable.estimators.general import ErasableGeneralClassifier
+from erasable.estimators.kernel import ErasableGeneralClassifier
 from erasable.features import RandomFourierFeatures
 from erasable.models import files as shards
 

@@ -28,7 +28,7 @@ from erasable.errors import (
     StaleReportError,
     VerificationError,
 )
-from erasable.estimators.general import ErasableGeneralClassifier
+from erasable.estimators.kernel import ErasableGeneralClassifier
 from erasable.models import core_rows as rows_module
 from tests.estimators.cases import SECRET, SECRET_ID, SECRET_TEXT, make_classes, make_rows, refused
 from tests.memory import pieces

@@ -13,7 +13,7 @@ from erasable import ErasableClassifier, verify
 from erasable.classes.finite import FiniteClass
 from erasable.classes.linear import LinearBall
 from erasable.coresets.single_pass import SinglePass
-from erasable.estimators.general import ErasableGeneralClassifier
+from erasable.estimators.kernel import ErasableGeneralClassifier
 from erasable.models.configuration import order_of
 from tests.oracle import in_turn
 from tests.strategies import Batch, problems, splits

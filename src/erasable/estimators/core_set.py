@@ -12,7 +12,7 @@ from sklearn.utils.metaestimators import available_if
 from erasable.core.layout import Buffer, canonical_json, read_sealed
 from erasable.coresets import CoreSetMap, check_core_set
 from erasable.errors import ConfigurationError
-from erasable.estimators.faces import ModelClassifier
+from erasable.estimators.base import ErasableClassifierBase
 from erasable.estimators.learner_head import (
     CoreSetSelection,
     LearnerHead,
@@ -35,7 +35,7 @@ def _offers(method: str) -> Any:
     return available_if(lambda self: hasattr(self._configuration().head.learner, method))
 
 
-class CoreSetUnlearner(ModelClassifier):
+class CoreSetUnlearner(ErasableClassifierBase):
     """Any learner, trained on the core rows that a map selects; nothing else of the data is stored.
 
     This is the algorithm A_CS of Theorem 3.1. A row outside the core set leaves no trace, so forgetting it changes
@@ -109,6 +109,8 @@ class CoreSetUnlearner(ModelClassifier):
     >>> bool((model.predict_proba(X) == again.predict_proba(X)).all())
     True
     """
+
+    _streaming = False
 
     def __init__(
         self, core_set: CoreSetMap, learner: Any, *, one_shot: bool = False, reproducible: bool = True
@@ -187,22 +189,15 @@ class CoreSetUnlearner(ModelClassifier):
 
     # -- predicting ----------------------------------------------------------------------------------------------
 
-    def predict(self, X: Any) -> npt.NDArray[Any]:
-        """What the learner predicts."""
-        X = self._asked(X)
-        return self._model.predict(X)
-
     @_offers("predict_proba")  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> npt.NDArray[Any]:
         """The learner's probabilities, shape (n_samples, n_classes); one where one class is left."""
-        X = self._asked(X)
-        return self._model.probabilities(X)
+        return super().predict_proba(X)
 
     @_offers("decision_function")  # type: ignore[untyped-decorator]
     def decision_function(self, X: Any) -> npt.NDArray[Any]:
         """The learner's scores; zeros where one class is left."""
-        X = self._asked(X)
-        return self._model.decision(X)
+        return super().decision_function(X)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

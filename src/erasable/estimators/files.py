@@ -10,10 +10,9 @@ from sklearn.base import clone
 from erasable.core.kernels import KERNEL_BITS
 from erasable.core.sums import capacity_of
 from erasable.errors import ConfigurationError, InputTypeError, StateFormatError
-from erasable.estimators.faces import ModelFace
+from erasable.estimators.base import ErasableEstimator
 from erasable.estimators.kernel import ErasableKernelClassifier
-from erasable.estimators.linear import ErasableClassifier
-from erasable.estimators.regressor import ErasableRegressor
+from erasable.estimators.linear import ErasableClassifier, ErasableRegressor
 from erasable.models.configuration import order_of
 from erasable.models.files import Code, mark_of, read_model
 from erasable.models.heads import Logistic, Regression, Squared
@@ -77,7 +76,7 @@ def face_of(model: Model, like: Any = None) -> Any:
     StateFormatError
         When the model has parameters that no estimator has.
     """
-    face: ModelFace = _made_for(model) if like is None else clone(like)
+    face: ErasableEstimator = _made_for(model) if like is None else clone(like)
     try:
         face._check_unchanged(model, None)
     except ConfigurationError as error:
@@ -90,13 +89,13 @@ def code_of(like: Any) -> Code | None:
     """How an unfitted model that the caller gave makes a model of a file; refused if it is none."""
     if like is None:
         return None
-    if isinstance(like, type) or not isinstance(like, ModelFace):
+    if isinstance(like, type) or not isinstance(like, ErasableEstimator):
         raise InputTypeError("like must be an unfitted model, such as ErasableClassifier(feature_map=...).")
-    fresh: ModelFace = clone(like)
+    fresh: ErasableEstimator = clone(like)
     return fresh._from_file
 
 
-def _made_for(model: Model) -> ModelFace:
+def _made_for(model: Model) -> ErasableEstimator:
     """An estimator with the parameters of a model."""
     c, selection, head = model.configuration, model.configuration.selection, model.configuration.head
     if isinstance(selection, KernelDisagreement):

@@ -30,7 +30,6 @@ from erasable.errors import (
     StateFormatError,
     VerificationError,
 )
-from erasable.estimators.forgetting import Forgetting
 from erasable.estimators.learners import (
     Constant,
     SelectedRows,
@@ -218,8 +217,8 @@ class LearnerHead(Head):
         if by_itself:
             kept = set(left.ids)
             ids = [key for key in old.ids if key not in kept]
-            ours = isinstance(learner, Forgetting)  # this model warns for them
-            report = learner.forget_quietly(ids) if ours else learner.forget(ids=ids)
+            quietly = getattr(learner, "forget_quietly", None)  # this model warns for it
+            report = learner.forget(ids=ids) if quietly is None else quietly(ids)
             retrained = int(getattr(report, "rows_retrained", 0))
             left, learner = agreed(left, learner, core_set)
         subjects = dict(zip(old.ids, model.core.subjects(), strict=True))

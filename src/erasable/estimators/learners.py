@@ -45,23 +45,6 @@ def check_estimator_parameter(estimator: Any, name: str = "estimator") -> None:
         )
 
 
-def fresh(estimator: Any, seed: int) -> Any:
-    """An unfitted copy; where it has a ``random_state`` that is None, it gets this seed."""
-    copy = clone(estimator)
-    if "random_state" in copy.get_params() and copy.get_params()["random_state"] is None:
-        copy.set_params(random_state=seed % 2**32)
-    return copy
-
-
-def fit_voter(base: Any, X: Any, codes: npt.NDArray[np.intp]) -> Any:
-    """A copy of the estimator fitted on rows; a constant for one class, None for no rows."""
-    if not len(codes):
-        return None
-    if (codes == codes[0]).all():
-        return Constant(int(codes[0]))
-    return clone(base).fit(X, codes)
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class SelectedRows:
     """Core rows in order of selection: a float64 array or CSR in canonical form, with their labels and ids."""

@@ -1,17 +1,159 @@
-"""Algorithm 1 as a scikit-learn classifier that forgets bit for bit."""
+"""Algorithm 1 as linear estimators that forget bit for bit: a classifier and a regressor."""
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
-from erasable.errors import ConfigurationError
-from erasable.estimators.linear_face import LinearFace, width_of
-from erasable.estimators.streaming import ErasableBase
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import RegressorMixin
+
+from erasable.core.arrays import Float64s
+from erasable.core.layout import Buffer
+from erasable.errors import ConfigurationError, InputError
+from erasable.estimators.base import ErasableClassifierBase, ErasableEstimator
+from erasable.estimators.table_encoder import TableEncoder
+from erasable.features import TABLES, TEXTS, as_texts
 from erasable.models.configuration import check_unchanged, configure, map_of, warn_of_signs
+from erasable.models.files import Fetch, from_files
+from erasable.models.heads.linear import functions_of, linear_guarantee
 from erasable.models.model import Model
+from erasable.models.reports import Guarantee
 
 
-class ErasableClassifier(LinearFace, ErasableBase):
+class LinearEstimator(ErasableEstimator):
+    """An estimator whose predictions are a linear function of rows on a grid."""
+
+    FORMAT: ClassVar[str] = "erasable-linear"
+    _tensors = True
+
+    # -- learning ------------------------------------------------------------------------------------------------
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        ids: Any = None,
+        subjects: Any = None,
+        *,
+        sample_weight: Any = None,
+        allow_no_subject: bool = False,
+    ) -> Self:
+        """Learn from nothing: whatever the model held before is overwritten.
+
+        Parameters
+        ----------
+        X : array, SciPy sparse matrix, dataframe or tensor of PyTorch of shape (n_samples, n_features)
+            The state is that of the numbers, whatever they come in. Missing and masked entries, dates and times, text
+            and complex numbers are refused: what they stand for is for a schema to say (``TableEncoder``). A tensor on
+            a GPU stays there, and rows are copied as they are needed: with ``engine="torch"``, those that survive its
+            screen. Gradients play no part.
+        y : array of shape (n_samples,)
+            Labels: integers, strings, booleans or floats, two or more classes (one is allowed). For a regression
+            numbers within their ranges, also of shape (n_samples, n_targets).
+        ids : array of shape (n_samples,), optional
+            Distinct integers, strings or bytes that name the rows; by default 0, 1, 2, ...
+        subjects : array of shape (n_samples,) or (n_samples, n), list of lists or dataframe, optional
+            To whom each row belongs; a subject may have many rows, and a row several subjects, in any order: it goes
+            when any of them is forgotten. None, NaN, missing or masked entries and empty texts name nobody.
+        sample_weight : array of shape (n_samples,), optional
+            How much each row counts in the weights, 0 to 16, rounded to multiples of 1/16; by default 1. It is stored
+            with its row. One that rounds to 0 means that the row is not learnt. Which rows are selected does not
+            depend on the weights of the others.
+        allow_no_subject : bool, default=False
+            Learn rows for which ``subjects`` names nobody. Otherwise they are refused: no erasure by subject can reach
+            them, only one by id.
+
+        Returns
+        -------
+        self
+        """
+        options = {"sample_weight": sample_weight, "allow_no_subject": allow_no_subject}
+        self._learn(X, y, ids, subjects, fresh=True, **options)
+        return self
+
+    def _check_learnt(self, X: Any, y: Any, *, first: bool) -> tuple[Any, npt.NDArray[Any], dict[str, Any]]:
+        rows = _mapped_input(map_of(self), X)
+        if rows is None:
+            return super()._check_learnt(X, y, first=first)
+        _, y, _ = super()._check_learnt(np.zeros((len(rows), 1)), y, first=True)  # for the labels and their number
+        return rows, y, {}
+
+    def _start(self, X: Any, y: Any, classes: Any, *, streaming: bool) -> Model:
+        n_targets = None
+        if isinstance(self, RegressorMixin):
+            n_targets = y.shape[1] if y.ndim > 1 else 1
+        self._check_parameters(classes)
+        columns = X.shape[1] if X.ndim > 1 else None  # texts have no columns
+        configuration = configure(self, columns, X.shape[0], classes, streaming=streaming, n_targets=n_targets)
+        warn_of_signs(configuration.grid)
+        return Model(configuration, map_of(self))
+
+    def _check_parameters(self, classes: Any) -> None:
+        """Raise ConfigurationError for arguments that contradict each other."""
+
+    def _check_unchanged(self, model: Model, classes: Any) -> None:
+        self._check_parameters(classes)
+        check_unchanged(self, model.configuration, classes)
+
+    def _from_file(self, meta: dict[str, Any], head: Buffer, fetch: Fetch) -> Model:
+        self._check_kind(meta, self.FORMAT, f"{self.FORMAT}-sharded")
+        return self._agreed(Model.restore(from_files(head, fetch), map_of(self)))
+
+    # -- predicting ----------------------------------------------------------------------------------------------
+
+    def _check_asked(self, X: Any) -> Any:
+        rows = _mapped_input(self._model.feature_map, X)
+        if rows is None:
+            return super()._check_asked(X)
+        if not len(rows):
+            raise InputError("at least one row is required; got 0.")
+        return rows
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Exact system-aware unlearning, bitwise, and what a feature map makes you see to."""
+        return self._model.guarantee if self.__sklearn_is_fitted__() else linear_guarantee(map_of(self))
+
+    @property
+    def coef_(self) -> Float64s:
+        """Weights of the features, for rows as ``scaling`` leaves them."""
+        coefficients: Float64s = functions_of(self._fitted("coef_"))[0]
+        return coefficients
+
+    @property
+    def intercept_(self) -> Any:
+        """The constant that is added to each score or prediction."""
+        return functions_of(self._fitted("intercept_"))[1]
+
+    @property
+    def threshold_(self) -> float:
+        """The threshold in force."""
+        return float(self._fitted("threshold_").configuration.selection.threshold)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        given = getattr(self, "feature_map", None)
+        takes = TABLES if isinstance(given, TableEncoder) else getattr(given, "takes", None)
+        if takes == TEXTS:
+            tags.input_tags.string = True
+            tags.input_tags.one_d_array = True
+            tags.input_tags.two_d_array = tags.input_tags.sparse = False
+        elif takes == TABLES:
+            tags.input_tags.string = tags.input_tags.categorical = tags.input_tags.allow_nan = True
+            tags.input_tags.sparse = False
+        return tags
+
+
+def _mapped_input(feature_map: Any, X: Any) -> Any:
+    """Return the texts or the encoded table that a feature map takes; None if rows are numbers."""
+    takes = getattr(feature_map, "takes", None)
+    if takes == TABLES:
+        return feature_map.prepared(X)
+    return as_texts(X) if takes == TEXTS else None
+
+
+class ErasableClassifier(LinearEstimator, ErasableClassifierBase):
     """A linear classifier that stores a small core set and forgets rows bit for bit.
 
     Rows stream through a selector that keeps a row only when the rows kept so far say little about its direction
@@ -163,8 +305,6 @@ class ErasableClassifier(LinearFace, ErasableBase):
         self.random_state = random_state
         self.engine = engine
 
-    # -- learning ------------------------------------------------------------------------------------------------
-
     def partial_fit(
         self,
         X: Any,
@@ -190,33 +330,133 @@ class ErasableClassifier(LinearFace, ErasableBase):
         -------
         self
         """
-        self.learn(
-            X,
-            y,
-            ids=ids,
-            subjects=subjects,
-            classes=classes,
-            sample_weight=sample_weight,
-            streaming=True,
-            allow_no_subject=allow_no_subject,
-        )
+        options = {"sample_weight": sample_weight, "allow_no_subject": allow_no_subject}
+        self._learn(X, y, ids, subjects, classes=classes, streaming=True, **options)
         return self
 
-    # -- the model behind it -------------------------------------------------------------------------------------
-
-    def _start(self, X: Any, y: Any, classes: Any, *, streaming: bool) -> Model:
-        self._check_alpha()
-        configuration = configure(self, width_of(X), X.shape[0], classes, streaming=streaming)
-        warn_of_signs(configuration.grid)
-        return Model(configuration, map_of(self))
-
-    def _check_alpha(self) -> None:
+    def _check_parameters(self, classes: Any) -> None:
         if self.alpha is not None and self.loss == "squared":
             raise ConfigurationError(
                 'alpha is the regulariser of loss="logistic", and that of loss="squared" is the capacity: leave alpha '
                 "out, or change the loss."
             )
 
-    def _check_unchanged(self, model: Model, classes: Any) -> None:
-        self._check_alpha()
-        check_unchanged(self, model.configuration, classes)
+
+class ErasableRegressor(RegressorMixin, LinearEstimator):
+    """A linear regression that stores a small core set and forgets rows bit for bit.
+
+    Rows are kept as by ``ErasableClassifier``: selection does not look at what they answer. Targets lie in a range that
+    the caller declares and are rounded to a grid of it, so that their sums are integers; the model is the ridge
+    solution on the kept rows. After ``forget``, the whole state is byte for byte what learning the surviving core rows
+    gives; ``erasable.verify`` recomputes that from the state alone.
+
+    Parameters
+    ----------
+    target_range : pair of float, or one pair for each target, default=None
+        Between which numbers targets lie, the ends included; one pair stands for all targets. By default what the
+        schema in ``feature_map`` declares, and -1000 to 1000 where there is none. Declare what you know of
+        them beforehand: a range taken from rows would be a trace of them. A target outside is refused. Targets are
+        rounded to ``2**(grid_bits + 1) - 1`` equally spaced numbers from end to end, and where the targets of a call
+        lie within 32 of these a warning says so. Predictions shrink towards the middle of the range, as the intercept
+        is regularised, and are clipped to its ends.
+    capacity : float, default=0.02
+        The regulariser lambda, held on the grid's own resolution, as a multiple of ``4**-grid_bits``. Lower fits closer
+        and stores a little more. The paper's bounds are about classes, and cover no deletions here.
+    threshold, kappa, horizon, fit_intercept, scaling, feature_map, feature_names, grid_bits, sample_rate
+        As in ``ErasableClassifier``.
+    order, random_state, engine
+        As in ``ErasableClassifier``.
+
+    Attributes
+    ----------
+    coef_ : array of shape (n_features,) or (n_targets, n_features)
+        Acts on rows as ``scaling`` leaves them: with ``"row"``, predictions are ``X / |X| @ coef_.T + intercept_``,
+        clipped to the range.
+    intercept_ : float or array of shape (n_targets,)
+    core_ids_, n_core_, threshold_, stored_rows_, stored_bytes_, guarantee, n_features_in_, feature_names_in_
+        As in ``ErasableClassifier``.
+
+    Examples
+    --------
+    >>> from sklearn.base import clone
+    >>> from sklearn.datasets import load_diabetes
+    >>> from erasable import ErasableRegressor, verify
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> reg = ErasableRegressor(target_range=(0, 400), scaling=0.5).fit(X, y)
+    >>> report = reg.forget(ids=reg.core_ids_[:3])
+    >>> kept = reg.core_ids_
+    >>> refit = clone(reg).fit(X[kept], y[kept], ids=kept)
+    >>> refit.state_digest() == reg.state_digest() == report.digest == verify(reg).digest
+    True
+    """
+
+    FORMAT = "erasable-regression"
+
+    def __init__(
+        self,
+        target_range: Any = None,
+        capacity: float = 0.02,
+        *,
+        threshold: float | None = None,
+        kappa: float | None = None,
+        horizon: int | None = None,
+        fit_intercept: bool = True,
+        scaling: Any = "row",
+        feature_map: Any = None,
+        feature_names: Any = None,
+        grid_bits: int = 15,
+        sample_rate: float = 0.0,
+        order: str = "hashed",
+        random_state: int = 0,
+        engine: Any = None,
+    ) -> None:
+        self.target_range = target_range
+        self.capacity = capacity
+        self.threshold = threshold
+        self.kappa = kappa
+        self.horizon = horizon
+        self.fit_intercept = fit_intercept
+        self.scaling = scaling
+        self.feature_map = feature_map
+        self.feature_names = feature_names
+        self.grid_bits = grid_bits
+        self.sample_rate = sample_rate
+        self.order = order
+        self.random_state = random_state
+        self.engine = engine
+
+    def partial_fit(  # type: ignore[override]  # there are no classes
+        self,
+        X: Any,
+        y: Any,
+        ids: Any = None,
+        subjects: Any = None,
+        *,
+        sample_weight: Any = None,
+        allow_no_subject: bool = False,
+    ) -> Self:
+        """Learn more rows after those learnt before; parameters as in ``ErasableClassifier.partial_fit``."""
+        options = {"sample_weight": sample_weight, "allow_no_subject": allow_no_subject}
+        self._learn(X, y, ids, subjects, streaming=True, **options)
+        return self
+
+    def _check_parameters(self, classes: Any) -> None:
+        if classes is not None:
+            raise ConfigurationError("a regression has no classes: leave them out.")
+
+    @property
+    def coef_(self) -> Float64s:
+        """Weights of the features, for rows as ``scaling`` leaves them."""
+        found = super().coef_
+        return found if len(found) > 1 else found[0]
+
+    @property
+    def intercept_(self) -> Any:
+        """The constant that is added to each prediction."""
+        found = super().intercept_
+        return found if len(found) > 1 else float(found[0])
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags

@@ -261,7 +261,7 @@ def warn_of_signs(grid: Grid) -> None:
         warnings.warn(
             "there is one feature, and scaling divides each row by its own norm, so only the sign of the feature is "
             "left: set scaling to a public number that no value exceeds, such as scaling=100.0.",
-            stacklevel=6,  # who called fit
+            stacklevel=5,  # the caller of fit
         )
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from erasable.errors import ConfigurationError, InputError
 from erasable.estimators import ErasableClassifier, ErasableKernelClassifier, ErasableRegressor
+from erasable.estimators.base import ErasableEstimator
 from erasable.estimators.files import face_of
-from erasable.estimators.streaming import StreamingFace
 from erasable.models.model import Model
 from erasable.models.selections import KernelDisagreement
 from erasable.operations.schemas import schema_of
@@ -70,7 +70,7 @@ def is_regression(
 
 def estimator_for(
     kernel: str | None, given: dict[str, Any], stream: TableStream, numeric: bool, schema: Schema | None
-) -> StreamingFace:
+) -> ErasableEstimator:
     """A new model for a table."""
     if kernel is not None:
         if schema is not None:
@@ -95,7 +95,7 @@ def estimator_for(
     return ErasableClassifier(**given, feature_names=stream.feature_names)
 
 
-def estimator_like(model: Model, given: dict[str, Any], kernel: str | None, stream: TableStream) -> StreamingFace:
+def estimator_like(model: Model, given: dict[str, Any], kernel: str | None, stream: TableStream) -> ErasableEstimator:
     """An unfitted estimator like the model; parameters or columns that differ from the model's are refused."""
     if kernel is not None and not isinstance(model.configuration.selection, KernelDisagreement):
         raise ConfigurationError("kernel= names a kernel, and the file holds a linear model: leave it out.")
@@ -116,7 +116,7 @@ def estimator_like(model: Model, given: dict[str, Any], kernel: str | None, stre
                 "kappa= does not name a threshold without horizon=, and the model has one: leave it out."
             )
         given = {**given, "threshold": None}
-    unfitted: StreamingFace = type(face)(**{**face.get_params(), **given})
+    unfitted: ErasableEstimator = type(face)(**{**face.get_params(), **given})
     unfitted.check_agrees(model)
     names = model.feature_names
     if names is not None and stream.feature_names is not None and tuple(names) != stream.feature_names:

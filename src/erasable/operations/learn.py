@@ -20,7 +20,7 @@ from erasable.errors import (
     SortedRowsWarning,
     WeakModelWarning,
 )
-from erasable.estimators.streaming import StreamingFace
+from erasable.estimators.base import ErasableEstimator
 from erasable.models.class_balance import NUMERIC_REMEDY, ONE_CLASS, REMEDY
 from erasable.models.files import read_model
 from erasable.models.model import Model
@@ -50,7 +50,7 @@ _NEXT_TO_NOTHING = 0.001  # of the rows
 
 
 def learn(
-    clf: StreamingFace,
+    clf: ErasableEstimator,
     X: Any,
     y: Any,
     *,
@@ -89,7 +89,7 @@ def learn(
     >>> report.rows, report.decisions.exact
     (5000, 0)
     """
-    if not isinstance(clf, StreamingFace):
+    if not isinstance(clf, ErasableEstimator) or not hasattr(clf, "learn"):  # type: ignore[redundant-expr]
         raise InputTypeError(f"learn needs a model that can forget bit for bit; got {type(clf).__name__}.")
     return clf.learn(
         X,

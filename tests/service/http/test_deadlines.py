@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from erasable.estimators import streaming
+from erasable.estimators import base
 from erasable.models.model import Model
 from erasable.service.http import inference, tables
 from erasable.service.http.problems import Refused
@@ -22,7 +22,7 @@ ROW = "a,b,c,d,label,i\n9,-9,9,9,yes,slow\n"
 @pytest.fixture
 def slow_learning(monkeypatch):
     """Learning has no end of its own, once the model in memory is changed; whether it has begun, and was given up."""
-    learn = streaming.learn_blocks
+    learn = base.learn_rows
     seen = SimpleNamespace(begun=threading.Event(), ended=threading.Event())
 
     def slow(*given, progress, **options):
@@ -34,7 +34,7 @@ def slow_learning(monkeypatch):
             seen.ended.set()
             raise
 
-    monkeypatch.setattr(streaming, "learn_blocks", slow)
+    monkeypatch.setattr(base, "learn_rows", slow)
     return seen
 
 

@@ -61,7 +61,7 @@ class RetrainedRidge(ErasableClassifier):
         self.classes = classes
         self.grid_bits = grid_bits
 
-    def _check_alpha(self) -> None:
+    def _check_parameters(self, classes: Any) -> None:
         positive_number(self.alpha, "alpha")
 
     # What ErasableClassifier takes as parameters is fixed here; none of it is a parameter of this class.

@@ -15,12 +15,12 @@ from sklearn.linear_model import SGDClassifier
 
 from erasable.core.keyed_hash import keyed_hash
 from erasable.core.names import Key
-from erasable.estimators.forgetting import RowsClassifier
-from erasable.estimators.learners import check_estimator_parameter, fit_voter, fresh
+from erasable.estimators.learners import Constant, check_estimator_parameter
 from erasable.models.core_rows import overwrite
 from erasable.models.inputs import array_of, encode, pick
 from erasable.models.reports import SAME_BITS_AGAIN, Guarantee
 from erasable.models.strategies import n_bytes
+from erasable.research.baselines.rows_classifier import RowsClassifier
 from erasable.validation import seed, switch, whole_number
 
 
@@ -157,7 +157,7 @@ class SISAClassifier(RowsClassifier):
                 ids: list[Key] = pick(keys, index)
                 slices.append(_Slice(X[index], codes[index], ids))
                 place.update(dict.fromkeys(ids, (s, r)))
-            shards.append(_Shard(slices, fresh(base, seeds[s]), bool(self.replay)))
+            shards.append(_Shard(slices, _with_seed(base, seeds[s]), bool(self.replay)))
         for shard in shards:
             _train(shard, 0, len(classes))
         return {
@@ -226,7 +226,7 @@ def _train(shard: _Shard, start: int, n_classes: int) -> int:
     if not hasattr(shard.base, "partial_fit") or n_classes < 2:
         parts = [s.rows for s in shard.slices]
         codes = np.concatenate([c for _, c in parts])
-        shard.voter = fit_voter(shard.base, _stack([X for X, _ in parts]), codes)
+        shard.voter = _fit_voter(shard.base, _stack([X for X, _ in parts]), codes)
         shard.checkpoints = [pickle.dumps(shard.voter)]
         return len(codes)
     voter = pickle.loads(shard.checkpoints[start - 1]) if start else None
@@ -249,3 +249,20 @@ def _train(shard: _Shard, start: int, n_classes: int) -> int:
 
 def _stack(parts: list[Any]) -> Any:
     return np.concatenate(parts) if isinstance(parts[0], np.ndarray) else sp.vstack(parts, format="csr")
+
+
+def _with_seed(estimator: Any, seed: int) -> Any:
+    """Return an unfitted copy; if it has a ``random_state`` that is None, it gets this seed."""
+    copy = clone(estimator)
+    if "random_state" in copy.get_params() and copy.get_params()["random_state"] is None:
+        copy.set_params(random_state=seed % 2**32)
+    return copy
+
+
+def _fit_voter(base: Any, X: Any, codes: npt.NDArray[np.intp]) -> Any:
+    """Return a copy of the estimator fitted on rows; a constant for one class, None for no rows."""
+    if not len(codes):
+        return None
+    if (codes == codes[0]).all():
+        return Constant(int(codes[0]))
+    return clone(base).fit(X, codes)

@@ -23,10 +23,10 @@ from erasable.core.names import Key
 from erasable.core.selector import RawRows
 from erasable.core.sums import alone, few_threads
 from erasable.errors import ConfigurationError
-from erasable.estimators.forgetting import RowsClassifier
 from erasable.models.configuration import check_memory, grid_of_parameters
 from erasable.models.core_rows import overwrite
 from erasable.models.strategies import n_bytes
+from erasable.research.baselines.rows_classifier import RowsClassifier
 
 LIPSCHITZ_CURVATURE = 1.0 / (6.0 * math.sqrt(3.0))  # the largest third derivative of log(1 + exp(-t))
 _BLOCK = 2**18  # numbers made dense, or weighted, at once
