@@ -39,11 +39,11 @@ LEARNER = """
 import json, re, sys, tempfile
 from pathlib import Path
 from erasable import load
-from erasable.operations.learn import learn_table
+from erasable.operations.learn import Columns, learn_table
 files, threshold = sys.argv[2:], float(sys.argv[1])
 with tempfile.TemporaryDirectory() as folder:
     path = Path(folder, "m.erasable")
-    done = learn_table(path, files, label="y", id="id", subject="who", parameters={"threshold": threshold})
+    done = learn_table(path, files, Columns("y", id="id", subject="who"), parameters={"threshold": threshold})
     # Not ru_maxrss, which remembers the process that this one was started from.
     peak = int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) * 1024
     core = load(path).stored_bytes_

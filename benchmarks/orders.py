@@ -17,11 +17,11 @@ MILLIONS = (0.3, 1.25, 5)
 LEARNER = """
 import json, re, sys, tempfile, time
 from pathlib import Path
-from erasable.operations.learn import learn_table
+from erasable.operations.learn import Columns, learn_table
 with tempfile.TemporaryDirectory() as folder:
     path = Path(folder, "m.erasable")
     start = time.process_time()
-    told = learn_table(path, sys.argv[1], schema=sys.argv[2], parameters={"threshold": 0.1, "loss": "logistic"})
+    told = learn_table(path, sys.argv[1], Columns(schema=sys.argv[2]), parameters=dict(threshold=0.1, loss="logistic"))
     busy = time.process_time() - start
 # Not ru_maxrss, which remembers the process that this one was started from.
 peak = int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])

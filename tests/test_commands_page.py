@@ -8,8 +8,7 @@ import re
 import shlex
 from pathlib import Path
 
-from erasable.cli._exits import EXIT_CODES
-from erasable.cli.app import COMMANDS, run
+from erasable.cli.app import COMMANDS, EXIT_CODES, run
 
 PAGE = (Path(__file__).parents[1] / "docs" / "commands.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```(python|console)\n(.*?)```", PAGE, re.DOTALL)

@@ -12,7 +12,7 @@ import erasable as package
 def erasable(*arguments, cwd):
     """The finished process."""
     return subprocess.run(
-        [sys.executable, "-m", "erasable.cli", *arguments],
+        [sys.executable, "-m", "erasable", *arguments],
         capture_output=True,
         encoding="utf-8",
         cwd=cwd,

@@ -16,7 +16,7 @@ from erasable.audit.keys import new_key, read_public_key
 from erasable.audit.receipts import check_receipt, check_state
 from erasable.cli.app import run
 from erasable.errors import VerificationError
-from erasable.operations._held import undisturbed
+from erasable.operations.model_file import undisturbed
 from erasable.store import half_written
 from erasable.store._disk import Disk
 

@@ -19,7 +19,7 @@ from sklearn.datasets import dump_svmlight_file
 from erasable import ErasableClassifier, load
 from erasable.cli.app import run
 from erasable.models.configuration import DEFAULT_THRESHOLD
-from erasable.operations.learn import learn_table
+from erasable.operations.model_file import BUDGET_BYTES, LearnOptions
 from erasable.tables import stream_table
 from tests.cli.session import LEARN, MODEL, N, content, core_ids, learnt, nan, put, read_csv, refused, said, table
 from tests.formats.models import rows
@@ -322,7 +322,8 @@ def test_the_memory_of_learning_does_not_grow_with_the_table(capsys, folder, mon
             tracemalloc.stop()
 
     monkeypatch.setitem(stream_table.__kwdefaults__, "block_bytes", 2**20)
-    monkeypatch.setitem(learn_table.__kwdefaults__, "budget_bytes", 2**21)
+    small = tuple(2**21 if default == BUDGET_BYTES else default for default in LearnOptions.__init__.__defaults__)
+    monkeypatch.setattr(LearnOptions.__init__, "__defaults__", small)
     peak("warm.parquet", 1)
     few, many = peak("few.parquet", 2), peak("many.parquet", 12)
     assert (folder / "many.parquet").stat().st_size > 3 * (folder / "few.parquet").stat().st_size

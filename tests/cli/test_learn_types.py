@@ -80,8 +80,8 @@ def test_types_that_do_not_fit_are_refused(folder, capsys, monkeypatch):
         no(["learn", whole, "--id-type", "int", *TYPED, "new.erasable"], 2, "'row_id'", "an integer")
         no(["learn", whole, "--label-type", "bool", *TYPED, "new.erasable"], 2, "'bought'", "true or false")
         no(["learn", whole, "--id-type", "float", *TYPED, "new.erasable"], 2, "--id-type")
-        no(["learn", survivors, "--id-type", "str", *TYPED, MODEL], 2, "--id-type says str", "the model's are int")
-        no(["learn", survivors, "--label-type", "float", *TYPED, MODEL], 2, "--label-type says float")
+        no(["learn", survivors, "--id-type", "str", *TYPED, MODEL], 2, "--id-type is str", "the model's is int")
+        no(["learn", survivors, "--label-type", "float", *TYPED, MODEL], 2, "--label-type is float")
         no(["learn", whole, "--id-type", "str", "-o", "new.erasable"], 2, "--id-type is for --id")
         no(["learn", whole, "--subject-type", "str", "-o", "new.erasable"], 2, "--subject-type is for --subject")
         no(["learn", "data.parquet", "--id-type", "str", *LEARN[:-1], "new.erasable"], 2, "types of its own")
@@ -120,4 +120,4 @@ def test_the_number_of_features_of_svmlight_can_be_said(folder, capsys):
     assert run(["learn", "survivors.svmlight", *options[:2], "-o", "narrow.erasable"]) == 0
     assert load("narrow.erasable").n_features_in_ == d - 1
     with refused(capsys, folder) as no:
-        no(["learn", "all.svmlight", "--features", str(d + 1), "-o", MODEL], 2, "--features says", f"has {d}")
+        no(["learn", "all.svmlight", "--features", str(d + 1), "-o", MODEL], 2, "--features is", f"has {d}")

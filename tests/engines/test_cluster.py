@@ -189,15 +189,15 @@ def test_a_part_that_kills_every_worker_is_an_error(tmp_path, processes):
 DRIVER = """
 import os, signal, sys
 from erasable.engines import Dask
-from erasable.operations.learn import learn_table
+from erasable.operations.learn import Columns, LearnOptions, learn_table
 address, source, out, fatal = sys.argv[1:]
 calls = []
-def note(done, of):
+def note(what, done, of):
     calls.append(done)
     if len(calls) == int(fatal):
         os.kill(os.getpid(), signal.SIGKILL)
-learn_table(out, source, label="y", id="id", subject="who", parameters={"threshold": 0.05}, engine=Dask(address),
-            progress=note, reading=note, budget_bytes=25_000, score=False)
+learn_table(out, source, Columns("y", id="id", subject="who"), parameters={"threshold": 0.05}, score=False,
+            options=LearnOptions(engine=Dask(address), budget_bytes=25_000), watch=note)
 """
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from erasable import ErasableClassifier, ErasableRegressor, ModelFile, Schema, TableEncoder, load, verify
 from erasable.errors import ConfigurationError, InputError
-from erasable.operations.learn import learn_table
+from erasable.operations.learn import Columns, LearnOptions, learn_table
 from erasable.tables import stream_table
 from tests.schemas.raw import columns, draft, frames, table, write
 
@@ -20,7 +20,7 @@ PARAMETERS = {"loss": "logistic", "threshold": 0.2}
 def learnt(tmp_path, source, schema, name="m.erasable", **options):
     path = tmp_path / name
     path.unlink(missing_ok=True)
-    learn_table(path, source, schema=schema, parameters=PARAMETERS, **options)
+    learn_table(path, source, Columns(schema=schema), parameters=PARAMETERS, **options)
     return load(path)
 
 
@@ -51,7 +51,10 @@ def test_the_budget_and_the_rounds_change_nothing(tmp_path, monkeypatch):
     monkeypatch.setitem(stream_table.__kwdefaults__, "block_bytes", 4_000)
     found, schema = table(), draft()
     path = write(found, str(tmp_path / "raw.csv"))
-    assert learnt(tmp_path, path, schema, budget_bytes=3_000).state_digest() == in_memory(found, schema).state_digest()
+    assert (
+        learnt(tmp_path, path, schema, options=LearnOptions(budget_bytes=3_000)).state_digest()
+        == in_memory(found, schema).state_digest()
+    )
 
 
 @pytest.mark.parametrize("form", ["raw.csv", "raw.parquet"])
@@ -72,7 +75,7 @@ def test_learning_and_forgetting_is_learning_the_rest(tmp_path, form):
 def test_learning_more_takes_the_schema_of_the_file(tmp_path):
     found, schema = table(), draft()
     first, rest = write(found.slice(0, 100), str(tmp_path / "a.csv")), write(found.slice(100), str(tmp_path / "b.csv"))
-    learn_table(tmp_path / "m.erasable", first, schema=schema, parameters=PARAMETERS)
+    learn_table(tmp_path / "m.erasable", first, Columns(schema=schema), parameters=PARAMETERS)
     learn_table(tmp_path / "m.erasable", rest)
     clf = ErasableClassifier(**PARAMETERS, feature_map=schema)
     for part in (found.slice(0, 100), found.slice(100)):
@@ -112,12 +115,12 @@ def priced():
 def test_so_it_is_for_numbers_to_predict(tmp_path, form):
     found, schema = priced()
     path, whole = write(found, str(tmp_path / form)), tmp_path / "m.erasable"
-    learn_table(whole, path, schema=schema, parameters={"threshold": 0.2})
+    learn_table(whole, path, Columns(schema=schema), parameters={"threshold": 0.2})
     gone = sorted(set(load(whole).model_.core.subjects()))[::3]
     assert ModelFile(whole).forget(subjects=gone).core_rows_removed >= len(gone) > 0
     left = set(load(whole).core_ids_.tolist())
     rest = write(found.filter([i in left for i in columns()["row_id"]]), str(tmp_path / f"left.{form[4:]}"))
-    learn_table(tmp_path / "again.erasable", rest, schema=schema, parameters={"threshold": 0.2})
+    learn_table(tmp_path / "again.erasable", rest, Columns(schema=schema), parameters={"threshold": 0.2})
     assert whole.read_bytes() == (tmp_path / "again.erasable").read_bytes()
     assert verify(load(whole)).core_rows == len(left)
 

@@ -21,7 +21,7 @@ from erasable.cli.app import run
 from erasable.core.names import STEPS, normalise
 from erasable.errors import ConfigurationError, InputError
 from erasable.models.passes import learn_rows
-from erasable.operations.learn import learn_table
+from erasable.operations.learn import Columns, LearnOptions, learn_table
 from erasable.operations.scan import scan_for
 from erasable.service.service import ErasureService
 from erasable.service.settings import Settings
@@ -140,7 +140,8 @@ def test_engines_and_blocks_that_are_read_again_and_again_normalise_alike(tmp_pa
     clf.fit(shouted, shouted["label"], ids=shouted["row"].tolist(), subjects=shouted["name"].tolist())
     assert clf.state_digest() == fitted(frame()).state_digest()
     path = tmp_path / "m.erasable"
-    learn = partial(learn_table, path, schema=SCHEMA, parameters={"threshold": 0.0}, budget_bytes=200)
+    columns, few = Columns(schema=SCHEMA), LearnOptions(budget_bytes=200)
+    learn = partial(learn_table, path, columns=columns, parameters={"threshold": 0.0}, options=few)
     learn(write(tmp_path, shouted))
     assert load(path).state_digest() == clf.state_digest()
     path.unlink()
@@ -265,10 +266,10 @@ def test_a_request_is_carried_out_by_the_normalisation_it_was_accepted_with(tmp_
 def test_rows_sent_again_and_names_on_a_list_are_known_in_any_spelling(tmp_path):
     path = tmp_path / "m.erasable"
     parameters = {"threshold": 0.0}
-    learn_table(path, write(tmp_path, frame()), schema=SCHEMA, parameters=parameters)
+    learn_table(path, write(tmp_path, frame()), Columns(schema=SCHEMA), parameters=parameters)
     again = frame().assign(row=[f"ROW-{i}" for i in range(N)])
-    assert learn_table(path, write(tmp_path, again), skip_known=True).report.rows_known == N
-    assert learn_table(path, write(tmp_path, again), replace=True).report.rows_replaced == N
+    assert learn_table(path, write(tmp_path, again), options=LearnOptions(skip_known=True)).report.rows_known == N
+    assert learn_table(path, write(tmp_path, again), options=LearnOptions(replace=True)).report.rows_replaced == N
     assert load(path).state_digest() == fitted(frame()).state_digest()
     path.unlink()
     asked = []
@@ -278,7 +279,8 @@ def test_rows_sent_again_and_names_on_a_list_are_known_in_any_spelling(tmp_path)
         return [name == "ole@ex.org" for name in subjects]
 
     shouted = write(tmp_path, frame(str.upper))
-    learn_table(path, shouted, schema=SCHEMA, parameters=parameters, suppressed=on_the_list)
+    options = LearnOptions(suppressed=on_the_list)
+    learn_table(path, shouted, Columns(schema=SCHEMA), parameters=parameters, options=options)
     assert load(path).state_digest() == without("ole@ex.org")
     assert asked[0][0][0] == "row-0"
 

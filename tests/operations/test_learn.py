@@ -18,7 +18,7 @@ from erasable import ErasableClassifier, ErasableKernelClassifier, learn, load, 
 from erasable.errors import ConfigurationError, ErasableError, InputError
 from erasable.models.reports import LearnReport
 from erasable.operations import learn as learning
-from erasable.operations.learn import learn_table
+from erasable.operations.learn import Columns, LearnOptions, learn_table
 from erasable.tables import stream_table
 from tests.estimators.cases import N, assert_no_traces, classifier, make_classes, make_rows
 
@@ -125,13 +125,13 @@ def csv(path, low, high, width=3):
 
 def test_a_table_is_learnt_into_a_new_file_and_into_one_that_is_there(tmp_path):
     path, whole = tmp_path / "m.erasable", tmp_path / "whole.erasable"
-    options = {"id": "row", "id_type": str, "label_type": int, "parameters": {"threshold": 0.02}}
-    seen = []
-    first = learn_table(path, csv(tmp_path / "a.csv", 0, 40), **options, progress=lambda *done: seen.append(done))
+    columns, seen = Columns(id="row", types={"id": str, "label": int}), []
+    rows = csv(tmp_path / "a.csv", 0, 40)
+    first = learn_table(path, rows, columns, parameters={"threshold": 0.02}, watch=lambda *done: seen.append(done))
     assert (first.report.rows, first.report.core_rows) == (40, load(path).n_core_)
     assert first.bytes == path.stat().st_size
-    assert seen[-1] == (40, 40)
-    second = learn_table(path, csv(tmp_path / "b.csv", 40, 90), id="row")  # the file says what kind names are
+    assert seen[-1] == ("learning", 40, 40)
+    second = learn_table(path, csv(tmp_path / "b.csv", 40, 90), Columns(id="row"))  # the file says what kind names are
     assert second.report.rows == 50
     parts = ErasableClassifier(threshold=0.02, feature_names=["f0", "f1", "f2"])
     for low, high in ((0, 40), (40, 90)):  # one call each
@@ -142,21 +142,22 @@ def test_a_table_is_learnt_into_a_new_file_and_into_one_that_is_there(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("columns", "parameters", "says"),
     [
-        ({"id_type": int}, "id_type= says int, and the model's are str"),
-        ({"parameters": {"threshold": 0.5}}, "threshold"),
-        ({"kernel": "rbf"}, "kernel= names a kernel, and the file holds a linear model"),
-        ({"parameters": {"kappa": 0.3}}, "kappa= does not name a threshold without horizon="),
-        ({"ignore": ["f0"]}, "other columns of features"),
+        ({"types": {"id": int}}, {}, "id_type= is int, and the model's is str"),
+        ({}, {"threshold": 0.5}, "threshold"),
+        ({}, {"kernel": "rbf"}, "kernel= names a kernel, and the file holds a linear model"),
+        ({}, {"kappa": 0.3}, "kappa= does not name a threshold without horizon="),
+        ({"ignore": ["f0"]}, {}, "other columns of features"),
     ],
 )
-def test_what_differs_from_the_model_in_the_file_is_refused_and_changes_nothing(tmp_path, options, says):
+def test_what_differs_from_the_model_in_the_file_is_refused_and_changes_nothing(tmp_path, columns, parameters, says):
     path = tmp_path / "m.erasable"
-    learn_table(path, csv(tmp_path / "a.csv", 0, 40), id="row", id_type=str, parameters={"threshold": 0.02})
+    first = Columns(id="row", types={"id": str})
+    learn_table(path, csv(tmp_path / "a.csv", 0, 40), first, parameters={"threshold": 0.02})
     before = path.read_bytes()
     with pytest.raises(ErasableError, match=says):
-        learn_table(path, csv(tmp_path / "b.csv", 40, 50), id="row", **options)
+        learn_table(path, csv(tmp_path / "b.csv", 40, 50), Columns(id="row", **columns), parameters=parameters)
     assert path.read_bytes() == before
 
 
@@ -181,7 +182,7 @@ def written(folder, form, index):
     """The rows at these places in a file, and the options that read it; SVMlight has no ids."""
     rows, labels, ids, owners = (column[index] for column in sorted_rows())
     path = folder / {"sparse npz": "t.npz"}.get(form, f"t.{form}")
-    names = {"id": "row", "subject": "owner", "label": "class"}
+    names = Columns(id="row", subject="owner", label="class")
     match form:
         case "csv" | "csv.gz":
             head = ",".join([*(f"f{j}" for j in range(4)), "class", "row", "owner"])
@@ -195,14 +196,14 @@ def written(folder, form, index):
             return path, names
         case "npz":
             np.savez(path, X=rows, y=labels, ids=ids, subjects=owners)
-            return path, {}
+            return path, Columns()
         case "sparse npz":
             sparse.save_npz(path, sparse.csr_matrix(rows))
             np.savez(folder / "t_labels.npz", y=labels, ids=ids, subjects=owners)
-            return path, {}
+            return path, Columns()
         case _:
             dump_svmlight_file(rows, labels, str(path), zero_based=False, query_id=owners)
-            return path, {"subject": "qid"}
+            return path, Columns(subject="qid")
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -211,12 +212,12 @@ def test_the_order_of_a_file_and_the_budget_do_not_matter(tmp_path, form, kernel
     """The state is that of ``fit`` on the whole table, in memory."""
     rows, labels, ids, owners = sorted_rows()
     make = ErasableKernelClassifier(scaling=4.0, threshold=0.5) if kernel else ErasableClassifier(threshold=0.1)
-    parameters = {"threshold": 0.5, "scaling": 4.0} if kernel else {"threshold": 0.1}
+    parameters = {"threshold": 0.5, "scaling": 4.0, "kernel": kernel} if kernel else {"threshold": 0.1}
     shuffles = [np.arange(ROWS), np.random.default_rng(1).permutation(ROWS)]
     for k, index in enumerate(shuffles):
         folder = tmp_path / str(k)
         folder.mkdir()
-        path, options = written(folder, form, index)
+        path, columns = written(folder, form, index)
         if form == "svmlight":  # rows are known by their positions: another order is another table
             expected = clone(make).fit(rows[index], labels[index], subjects=owners[index])
         else:
@@ -224,7 +225,7 @@ def test_the_order_of_a_file_and_the_budget_do_not_matter(tmp_path, form, kernel
         for block_bytes, budget in ((2**26, 2**28), (2**26, 3_000), (1_000, 1_500), (1_000, 2**28)):
             monkeypatch.setattr(learning, "stream_table", functools.partial(stream_table, block_bytes=block_bytes))
             model = folder / f"{block_bytes}-{budget}"
-            done = learn_table(model, path, **options, kernel=kernel, parameters=parameters, budget_bytes=budget)
+            done = learn_table(model, path, columns, parameters=parameters, options=LearnOptions(budget_bytes=budget))
             found = load(model)
             assert done.report.rows == ROWS
             assert found.core_ids_.tolist() == expected.core_ids_.tolist()
@@ -237,20 +238,18 @@ def test_the_order_of_a_file_and_the_budget_do_not_matter(tmp_path, form, kernel
 
 
 def test_a_pipe_is_learnt_in_hashed_order_where_it_fits_and_refused_where_not(tmp_path):
-    path, options = written(tmp_path, "csv", np.arange(ROWS))
+    path, columns = written(tmp_path, "csv", np.arange(ROWS))
     whole = tmp_path / "whole"
-    learn_table(whole, path, **options, parameters={"threshold": 0.1})
+    learn_table(whole, path, columns, parameters={"threshold": 0.1})
     piped = tmp_path / "piped"
-    learn_table(piped, io.BytesIO(path.read_bytes()), **options, parameters={"threshold": 0.1})
+    learn_table(piped, io.BytesIO(path.read_bytes()), columns, parameters={"threshold": 0.1})
     assert piped.read_bytes() == whole.read_bytes()
-    refused = tmp_path / "refused"
+    refused, small = tmp_path / "refused", LearnOptions(budget_bytes=5_000)
     with pytest.raises(InputError, match=r'only once.*order= "given"'):
-        learn_table(
-            refused, io.BytesIO(path.read_bytes()), **options, parameters={"threshold": 0.1}, budget_bytes=5_000
-        )
+        learn_table(refused, io.BytesIO(path.read_bytes()), columns, parameters={"threshold": 0.1}, options=small)
     assert not refused.exists()
     given = {"threshold": 0.1, "order": "given"}
-    done = learn_table(refused, io.BytesIO(path.read_bytes()), **options, parameters=given, budget_bytes=5_000)
+    done = learn_table(refused, io.BytesIO(path.read_bytes()), columns, parameters=given, options=small)
     assert load(refused).order == "given"
     assert "long runs" in done.hints[0]
 
@@ -264,8 +263,8 @@ def test_learning_more_of_a_file_in_another_order_is_one_more_call(tmp_path):
         clf = ErasableClassifier(threshold=0.1, feature_names=["f0", "f1", "f2", "f3"])
         clf.fit(rows[:100], labels[:100], ids=ids[:100], subjects=owners[:100])
         clf.save(folder / "m")
-        path, options = written(folder, "parquet", index)
-        learn_table(folder / "m", path, **options, budget_bytes=4_000)
+        path, columns = written(folder, "parquet", index)
+        learn_table(folder / "m", path, columns, options=LearnOptions(budget_bytes=4_000))
         digests.add(load(folder / "m").state_digest())
         clf.partial_fit(rows[100:], labels[100:], ids=ids[100:], subjects=owners[100:])
         digests.add(clf.state_digest())
@@ -274,7 +273,7 @@ def test_learning_more_of_a_file_in_another_order_is_one_more_call(tmp_path):
 
 @pytest.mark.parametrize("other", [{"order": "given"}, {"random_state": 7}])
 def test_the_order_must_be_that_of_the_file(tmp_path, other):
-    path, options = written(tmp_path, "parquet", np.arange(ROWS))
-    learn_table(tmp_path / "m", path, **options, parameters={"threshold": 0.1})
+    path, columns = written(tmp_path, "parquet", np.arange(ROWS))
+    learn_table(tmp_path / "m", path, columns, parameters={"threshold": 0.1})
     with pytest.raises(ConfigurationError, match="order or random_state changed"):
-        learn_table(tmp_path / "m", path, **options, parameters=other)
+        learn_table(tmp_path / "m", path, columns, parameters=other)

@@ -136,7 +136,7 @@ def test_threads_that_wait_share_a_rewrite(path):
                 thread.start()
             together.wait()
             # The file is locked: whoever is first waits for that, and the others wait in line behind.
-            until(lambda: sum(batches) + len(file._line.waiting) == 8, 0.001)
+            until(lambda: sum(batches) + len(file._queue.waiting) == 8, 0.001)
         for thread in threads:
             thread.join()
     assert sum(batches) == 8
@@ -260,10 +260,10 @@ def test_who_is_being_served_by_another_thread_waits_for_the_outcome(path):
                 reports.append(file.forget(ids=[key]))
 
         asking = threading.Thread(target=ask)
-        with file._line.turn:
+        with file._queue.lock:
             asking.start()
-            until(lambda: file._line.waiting or not asking.is_alive(), 0.001)
-            batch, file._line.waiting = file._line.waiting, []  # this thread serves it
+            until(lambda: file._queue.waiting or not asking.is_alive(), 0.001)
+            batch, file._queue.waiting = file._queue.waiting, []  # this thread serves it
             if not batch:
                 return False  # it has given up before this thread was let run
             asking.join(2 * seconds)
@@ -638,11 +638,11 @@ def test_whatever_happens_to_one_who_signs_nobody_is_left_without_an_answer(path
 
 def test_who_is_interrupted_while_waiting_takes_the_request_back(path):
     file, key = ModelFile(path), load(path).core_ids_[0]
-    with mock.patch.object(file._line, "turn") as turn:
+    with mock.patch.object(file._queue, "lock") as turn:
         turn.acquire.side_effect = KeyboardInterrupt
         with pytest.raises(KeyboardInterrupt):
             file.forget(ids=[key])
-    assert file._line.waiting == []
+    assert file._queue.waiting == []
     file.forget(ids=["unknown"])
     assert key in load(path).core_ids_
 

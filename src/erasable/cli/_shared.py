@@ -1,15 +1,18 @@
-"""What commands have in common: the option ``--json``, lines and tables of text, progress bars."""
+"""Options that commands share, and how they print: lines, tables, JSON, progress bars."""
 
 from __future__ import annotations
 
 import csv
+import inspect
 import io
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
@@ -20,39 +23,71 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
     from rich.table import Table
 
+    from erasable.operations.scoring import RegressionScores, Scores
+    from erasable.schemas import EncodingReport
     from erasable.tables import Dialect
 
-#: What commands say where subjects are named and a model stores none.
+# -- options ---------------------------------------------------------------------------------------------------------
+
+#: The warning if subjects are named and the model stores none.
 NO_SUBJECTS = "this model stores no subjects, so none could be found: rows can only be named by --id."
-#: ``model: ModelPath`` is the first argument of a command; what is wrong with the file is ours to say, in our words.
+#: The first argument of a command. Typer does not check that the file is readable, so that our own errors are shown.
 ModelPath = Annotated[Path, typer.Argument(help="The model file.", readable=False)]
-#: ``as_json: Json = False`` gives a command its ``--json``.
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-#: ``random_state: RandomState = 0`` gives a command that draws anything its ``--random-state``.
-RandomState = Annotated[
-    int, typer.Option("--random-state", "--seed", help="Decides everything that is drawn at random.")
+RandomState = Annotated[int, typer.Option("--random-state", "--seed", help="Seed of all random draws.")]
+SchemaPath = Annotated[
+    Path | None,
+    typer.Option(
+        help="A public schema that encodes raw columns and names their roles: see `erasable schema`.", readable=False
+    ),
 ]
-#: Each of these, None unless given, is an option of every command that reads CSV; ``dialect_of`` takes them all.
+LabelColumn = Annotated[str | None, typer.Option(help="Column of the labels. [default: label, or as in --schema]")]
+SubjectColumns = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Column that names whose row it is. Repeat the option if a row belongs to several people.",
+        metavar="COLUMN",
+    ),
+]
+IgnoredColumns = Annotated[
+    list[str] | None, typer.Option(help="Column that is not a feature. Repeat it for several.", metavar="COLUMN")
+]
+TargetColumns = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Column of numbers to predict instead of a label: a regression. Repeat it for several. [default: as in "
+        "--schema]",
+        metavar="COLUMN",
+    ),
+]
+TargetRanges = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="LOW:HIGH, the range of the targets; once for all, or once for each --target. [default: as in --schema]",
+        metavar="RANGE",
+    ),
+]
+Timeout = Annotated[
+    float, typer.Option("--timeout", "--wait", help="Seconds to wait while another process changes the file.")
+]
 Sep = Annotated[str | None, typer.Option(help="Character between the cells of a CSV, such as `;`. [default: a comma]")]
 Encoding = Annotated[
-    str | None, typer.Option(help="Encoding of a CSV. [default: as a byte order mark says, else utf-8]")
+    str | None, typer.Option(help="Encoding of a CSV. [default: that of the byte order mark, else utf-8]")
 ]
-Decimal = Annotated[
-    str | None, typer.Option(help="What stands before decimals in a CSV: `.` or `,`. [default: a point]")
-]
+Decimal = Annotated[str | None, typer.Option(help="Decimal separator of a CSV: `.` or `,`. [default: a point]")]
 Thousands = Annotated[
     str | None,
     typer.Option(
-        help="What stands between the thousands of numbers in a CSV: `,` `.` `'` `_` or a space; an empty text keeps "
-        "such cells as texts. [default: they are refused]"
+        help="Thousands separator of numbers in a CSV: `,` `.` `'` `_` or a space; an empty text keeps such cells as "
+        "texts. [default: they are refused]"
     ),
 ]
 Header = Annotated[
     bool | None,
     typer.Option(
         "--header/--no-header",
-        help="Whether the first line of a CSV holds the names of its columns; without, they are `column_1`, "
-        "`column_2`, ... [default: it does, and is refused where it looks like a row]",
+        help="Whether the first line of a CSV holds the names of its columns; if not, they are `column_1`, "
+        "`column_2`, ... [default: it does, and is refused if it looks like a row]",
     ),
 ]
 ColumnNames = Annotated[
@@ -63,48 +98,65 @@ ColumnNames = Annotated[
         help="The names of the columns of a CSV whose first line is a row, with commas between them.",
     ),
 ]
-#: ``schema: SchemaPath = None`` lets a command take raw tables.
-SchemaPath = Annotated[
-    Path | None,
-    typer.Option(
-        help="A public schema that encodes the columns, of any kind, and names their roles: see `erasable schema`.",
-        readable=False,
-    ),
-]
-#: ``label: LabelColumn = None, subject: SubjectColumns = None, ignore: IgnoredColumns = None``: roles of columns.
-LabelColumn = Annotated[str | None, typer.Option(help="Column of the labels. [default: label, or as in --schema]")]
-SubjectColumns = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="Column that says whose row it is; given again, a row is that of all whom it names.", metavar="COLUMN"
-    ),
-]
-IgnoredColumns = Annotated[
-    list[str] | None, typer.Option(help="Column that is no feature; may be given again.", metavar="COLUMN")
-]
-#: ``target: TargetColumns = None, target_range: TargetRanges = None`` make a regression of what a command does.
-TargetColumns = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="Column of numbers to predict in place of a label: a regression; may be given again. [default: as in "
-        "--schema]",
-        metavar="COLUMN",
-    ),
-]
-TargetRanges = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="LOW:HIGH, between which numbers targets lie; once for all, or once for each --target. [default: as in "
-        "--schema]",
-        metavar="RANGE",
-    ),
-]
-#: ``timeout: Timeout = 60`` gives a command that changes a file its ``--timeout``.
-Timeout = Annotated[float, typer.Option("--timeout", "--wait", help="Seconds to wait for another change of the file.")]
+
+
+@dataclass(frozen=True)
+class CsvOptions:
+    """How the text of a CSV is written: a group of options for every command that reads tables."""
+
+    sep: Sep = None
+    encoding: Encoding = None
+    decimal: Decimal = None
+    thousands: Thousands = None
+    header: Header = None
+    columns: ColumnNames = None
+
+    @property
+    def dialect(self) -> Dialect | None:
+        """The dialect that the options describe; None without options."""
+        return dialect_of(**vars(self))
+
+
+def with_option_groups(command: Callable[..., object]) -> Callable[..., object]:
+    """Expand each parameter of a command whose type is a dataclass into one option for each field.
+
+    The command gets the record: ``csv: CsvOptions`` stands for ``--sep``, ``--encoding`` and so on.
+    """
+    hints = get_type_hints(command, include_extras=True)
+    groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
+    options = []
+    for name, parameter in inspect.signature(command).parameters.items():
+        if name not in groups:
+            options.append(parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY))
+            continue
+        annotations = get_type_hints(groups[name], include_extras=True)
+        options += [
+            inspect.Parameter(
+                field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=annotations[field.name]
+            )
+            for field in fields(groups[name])
+        ]
+
+    @wraps(command)
+    def expanded(**given: Any) -> object:
+        records = {name: kind(**{f.name: given.pop(f.name) for f in fields(kind)}) for name, kind in groups.items()}
+        return command(**given, **records)
+
+    expanded.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
+    expanded.__annotations__ = {option.name: option.annotation for option in options}
+    del expanded.__wrapped__
+    return expanded
+
+
+def refuse_options(options: Mapping[str, object], why: str) -> None:
+    """Raise ConfigurationError if any of these options was given."""
+    for name, value in options.items():
+        if value is not None:
+            raise ConfigurationError(f"--{name.replace('_', '-')} {why}.")
 
 
 def passphrase_of(file: Path | None, ask: bool, *, twice: bool = False) -> bytes | None:
-    """The passphrase of a private key, from a file or typed in; None where neither was asked for."""
+    """Return the passphrase of a private key, from a file or typed in; None if neither was asked for."""
     from erasable.audit.keys import read_passphrase
 
     if file is not None and ask:
@@ -122,7 +174,7 @@ def dialect_of(
     header: bool | None,
     columns: str | None,
 ) -> Dialect | None:
-    """How CSV text is written, where anything was said of it."""
+    """Return the dialect that these options describe; None without options."""
     from erasable.tables import Dialect
 
     names = names_in(columns)
@@ -132,12 +184,12 @@ def dialect_of(
 
 
 def names_in(text: str | None) -> tuple[str, ...] | None:
-    """Names with commas between them, in quotes where they have commas themselves; None where nothing was given."""
+    """Split a list of names at commas; names that contain commas are quoted. None stays None."""
     return None if text is None else tuple(next(csv.reader([text], skipinitialspace=True), []))
 
 
 def dialect_words(dialect: Dialect | None) -> list[str]:
-    """The options that name a dialect, for a command to paste."""
+    """Return the options that describe a dialect, for a command line to paste."""
     from erasable.tables import Dialect
 
     words: list[str] = []
@@ -150,14 +202,14 @@ def dialect_words(dialect: Dialect | None) -> list[str]:
 
 
 def csv_line(cells: Iterable[str]) -> str:
-    """Texts with commas between them, in quotes where they need them."""
+    """Join texts with commas, quoted where needed."""
     line = io.StringIO()
     csv.writer(line, lineterminator="").writerow(cells)
     return line.getvalue()
 
 
 def ranges_of(given: Sequence[str]) -> Any:
-    """``--target-range`` as it was given: a pair of numbers, or several."""
+    """Parse ``--target-range``: one pair of numbers, or several."""
     ranges = []
     for text in given:
         low, colon, high = text.partition(":")
@@ -170,8 +222,11 @@ def ranges_of(given: Sequence[str]) -> Any:
     return ranges[0] if len(ranges) == 1 else ranges
 
 
+# -- output ------------------------------------------------------------------------------------------------------------
+
+
 def note_doubt(path: str | os.PathLike[str]) -> None:
-    """Say on standard error where overwriting a file does not reach its blocks."""
+    """Print a note on standard error if overwriting a file may not reach its blocks on the disk."""
     from erasable.store import doubt_about_blocks
 
     if doubt := doubt_about_blocks(path):
@@ -179,14 +234,14 @@ def note_doubt(path: str | os.PathLike[str]) -> None:
 
 
 def print_json(value: Any) -> None:
-    """Print a value as JSON on standard output; not-a-number, which JSON does not have, is refused."""
+    """Print a value as JSON on standard output; NaN and infinity, which JSON does not have, are refused."""
     print(json.dumps(value, indent=1, allow_nan=False))
 
 
 def visible(value: object) -> str:
-    r"""A value as text on one line; what a terminal might obey or not show is written as an escape.
+    r"""Return a value as one line of text in which control and invisible characters are written as escapes.
 
-    Names, paths and classes may come from anybody.
+    Names, paths and classes may come from strangers, and a terminal would obey control characters in them.
 
     Examples
     --------
@@ -198,39 +253,39 @@ def visible(value: object) -> str:
 
 
 def say(line: object = "", *, aside: bool = False) -> None:
-    """Print one line of text, visible all of it: on standard output, or ``aside`` on standard error."""
+    """Print one line of visible text: on standard output, or ``aside`` on standard error."""
     print(visible(line), file=sys.stderr if aside else sys.stdout)
 
 
 def say_cells(cells: Iterable[object]) -> None:
-    """Print values with tabs between them, one line."""
+    """Print values on one line, with tabs between them."""
     print("\t".join(map(visible, cells)))
 
 
 def unmarked(value: object) -> str:
-    """A value inside of rich markup: visible, and no markup itself."""
+    """Return a value as visible text that rich does not read as markup."""
     from rich.markup import escape
 
     return escape(visible(value))
 
 
 def console(**options: Any) -> Console:
-    """A page for rich text that leaves names as they are: no emoji for ``:skull:``, no colours for numbers."""
+    """Return a rich console without emoji codes and without colours for numbers, so that names stay unchanged."""
     from rich.console import Console
 
     return Console(emoji=False, **{"highlight": False, **options})
 
 
 class Bars:
-    """Progress bars on standard error while a ``with`` block runs, one for each thing that is being done.
+    """Progress bars on standard error while a ``with`` block runs, one for each activity.
 
-    They appear with the first tick and leave no trace. Nothing is shown with ``quiet``, nor where standard error is no
-    terminal.
+    They appear with the first tick and are removed at the end. Nothing is shown with ``quiet``, or if standard error
+    is not a terminal.
 
     Parameters
     ----------
     quiet : bool
-        Usually that JSON is wanted.
+        Usually whether JSON is printed.
     remaining : bool, default=False
         Show an estimate of the time left too.
 
@@ -238,8 +293,8 @@ class Bars:
     --------
     >>> from erasable.cli._shared import Bars
     >>> with Bars(quiet=True) as bars:
-    ...     bars.tick("reading", 1, 2)  # for operations that say what they do
-    ...     bars.of("learning")(1, 2)  # for operations that do one thing
+    ...     bars.tick("reading", 1, 2)
+    ...     bars.of("learning")(1, 2)
     """
 
     def __init__(self, *, quiet: bool, remaining: bool = False) -> None:
@@ -252,12 +307,12 @@ class Bars:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Take the bars away."""
+        """Remove the bars."""
         if self._progress is not None:
             self._progress.stop()
 
     def tick(self, what: str, done: int, total: int) -> None:
-        """Say that so much of something is done."""
+        """Update the bar of one activity."""
         if self._silent:
             return
         if self._progress is None:
@@ -267,7 +322,7 @@ class Bars:
         self._progress.update(self._tasks[what], completed=done, total=total)
 
     def of(self, what: str) -> Callable[[int, int], None]:
-        """A function of (done, total) that moves the bar of one thing."""
+        """Return a function of (done, total) that moves one bar."""
         return lambda done, total: self.tick(what, done, total)
 
     def _started(self) -> Progress:
@@ -288,15 +343,32 @@ class Bars:
         return progress
 
 
-def show_scores(scores: Any, *, aside: bool = False, title: str = "") -> None:
-    """Print the tables of some scores: on standard output, or ``aside`` on standard error."""
+def show_scores(scores: Scores | RegressionScores, *, aside: bool = False, title: str = "") -> None:
+    """Print scores as tables: on standard output, or ``aside`` on standard error."""
     page = console(stderr=aside)
     for table in scores.tables(title):
         page.print(text_table(table.title, table.head, table.rows))
 
 
+def encoding_as_json(report: EncodingReport) -> dict[str, Any]:
+    """Return the counts of cells that were missing, unknown, unparsable or clipped, for JSON."""
+    counts = {column: dict(found) for column, found in report.counts.items()}
+    return {"rows": report.n_rows, "cells": counts, "extra_columns": list(report.extra)}
+
+
+def show_encoding(report: EncodingReport, *, aside: bool = False) -> None:
+    """Print how many cells of each column were missing, unknown, unparsable or clipped, if any were."""
+    what = ("missing", "unknown", "unparsable", "clipped")
+    if report.counts:
+        rows = [(c, *(f"{found.get(w, 0):,}" for w in what)) for c, found in report.counts.items()]
+        title = f"Cells of {report.n_rows:,} rows, by column"
+        console(stderr=aside).print(text_table(title, ("column", *what), rows))
+    if report.extra:
+        say(f"passed over, not in the schema: {', '.join(report.extra)}", aside=aside)
+
+
 def counted(many: int, what: str) -> str:
-    """How many there are, with an s where that is not one.
+    """Return a number with its noun, in the plural unless it is one.
 
     Examples
     --------
@@ -308,7 +380,7 @@ def counted(many: int, what: str) -> str:
 
 
 def print_whole(page: Console, table: Table) -> None:
-    """Print a table of which nothing is cut off: where the page is too narrow, in long lines without a frame."""
+    """Print a table without cutting anything off; if the page is too narrow, in long lines without a frame."""
     from rich.measure import Measurement
 
     wide = page.options.update(max_width=10_000)
@@ -326,7 +398,7 @@ def text_table(
     numbers: bool = True,
     bold: Callable[[Sequence[str]], bool] = lambda row: False,
 ) -> Table:
-    """A table to print, made of plain text: nothing in a cell is markup, or obeyed by a terminal.
+    """Return a table of plain text: nothing in a cell is read as markup, or obeyed by a terminal.
 
     Parameters
     ----------
@@ -335,9 +407,9 @@ def text_table(
     head : sequence of str
     rows : iterable of sequences of str
     numbers : bool, default=True
-        Whether all columns but the first hold numbers, which are set flush right.
+        Whether all columns but the first hold numbers, which are aligned to the right.
     bold : callable, optional
-        Says which rows stand out.
+        Which rows are printed in bold.
     """
     from rich.table import Table
     from rich.text import Text

@@ -1,48 +1,78 @@
-"""The command ``erasable``: parse, call one operation, render."""
+"""The command ``erasable``: parse, call one operation, render. Here are the table of commands and the exit codes."""
 
 from __future__ import annotations
 
+import errno
+import json
 import os
+import re
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from importlib import import_module
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO
 
 import typer
 import typer.main
 from typer.core import TyperCommand, TyperGroup
 
-from erasable.cli._exits import (
-    BAD_INPUT,
-    DONE,
-    EXIT_CODES,
-    FAILED,
-    INTERRUPTED,
-    as_options,
-    before_dashes,
-    exit_code,
-    message,
-    mute,
-    report,
-    wants_json,
+from erasable.cli._shared import console, say, unmarked, with_option_groups
+from erasable.errors import (
+    ChangedMeanwhileError,
+    EngineError,
+    ErasableError,
+    NotErasedError,
+    ReceiptError,
+    StaleReportError,
+    StoreError,
+    UnknownOutcomeError,
+    VerificationError,
 )
-from erasable.cli._shared import say
-from erasable.errors import ErasableError
+
+DONE, FAILED, BAD_INPUT, BAD_RECEIPT, UNVERIFIED, BAD_FILE, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
+NOT_ERASED, UNKNOWN = 6, 7
+
+#: The meaning of every exit code, as ``erasable --help`` prints it.
+EXIT_CODES = {
+    DONE: "done",
+    FAILED: "a check found something, or another failure",
+    BAD_INPUT: "wrong usage or unusable input; nothing was changed",
+    BAD_RECEIPT: "a receipt or its signature is wrong",
+    UNVERIFIED: "a model does not verify",
+    BAD_FILE: "a file could not be read or written, or is busy; it is unchanged",
+    NOT_ERASED: "a file was changed, but its old bytes could not be erased; run it again",
+    UNKNOWN: "it is not known whether a file was changed durably; run it again",
+    INTERRUPTED: "interrupted",
+}
+
+# The first class that matches decides, so subclasses come before their base classes.
+_BY_ERROR: tuple[tuple[type[BaseException], int], ...] = (
+    (VerificationError, UNVERIFIED),
+    (ReceiptError, BAD_RECEIPT),
+    (NotErasedError, NOT_ERASED),
+    (UnknownOutcomeError, UNKNOWN),
+    (StoreError, BAD_FILE),
+    (ChangedMeanwhileError, FAILED),
+    (EngineError, FAILED),
+    (StaleReportError, FAILED),
+    (ErasableError, BAD_INPUT),
+    (OSError, BAD_FILE),
+    (KeyboardInterrupt, INTERRUPTED),
+)
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A line of ``erasable --help``, and the module that is imported when the command is run."""
+    """A command: its line in ``erasable --help``, and the module that is imported when it runs."""
 
     module: str
     panel: str
     line: str
 
 
-#: Every command. A module holds a function of its command's name, or ``app``, a Typer, for a group of commands.
+#: Every command. Its module defines a function of the same name, or ``app``, a Typer group.
 COMMANDS = {
     "learn": Entry("erasable.cli.learn", "Model", "Learn rows of a table into a model file, new or existing."),
     "forget": Entry("erasable.cli.forget", "Model", "Forget rows or all rows of subjects, durably."),
@@ -50,13 +80,13 @@ COMMANDS = {
     "predict": Entry("erasable.cli.predict", "Model", "Predict labels for the rows of a table."),
     "inspect": Entry("erasable.cli.inspect", "Model", "Show configuration, size and digest; no rows unless asked."),
     "export": Entry("erasable.cli.export", "Model", "Write the weights for other programs, stamped with the digest."),
-    "replay": Entry("erasable.cli.replay", "Model", "Forget again, after a restore, who was erased since the backup."),
-    "schema": Entry("erasable.cli.schema", "Model", "Draft a public schema for a raw table, or hold one against it."),
+    "replay": Entry("erasable.cli.replay", "Model", "After a restore, repeat the erasures since the backup."),
+    "schema": Entry("erasable.cli.schema", "Model", "Draft a public schema for a raw table, or check one."),
     "receipt": Entry("erasable.cli.receipt", "Proof", "Check receipts of forgetting."),
     "keys": Entry("erasable.cli.keys", "Proof", "Make keys that sign receipts."),
     "scan": Entry("erasable.cli.scan", "Proof", "Look for remains of rows in every file of a folder."),
     "audit": Entry("erasable.cli.audit", "Proof", "Attack a way of forgetting, and report what works."),
-    "evidence": Entry("erasable.cli.evidence", "Proof", "Write a page about a model and its receipts, to be filed."),
+    "evidence": Entry("erasable.cli.evidence", "Proof", "Write a page about a model and its receipts, for your files."),
     "mlflow": Entry("erasable.cli.mlflow", "Proof", "List registered copies of a model that hold forgotten rows."),
     "serve": Entry("erasable.cli.serve", "Service", "Serve models: predictions out, erasure requests in."),
     "token": Entry("erasable.cli.token", "Service", "Make, list and revoke tokens of the service."),
@@ -68,7 +98,7 @@ COMMANDS = {
 
 
 def load_command(name: str) -> Any:
-    """The command of this name, its module imported."""
+    """Import the module of a command and return the command."""
     module = import_module(COMMANDS[name].module)
     if isinstance(group := getattr(module, "app", None), typer.Typer):
         group.rich_markup_mode = "markdown"
@@ -76,7 +106,7 @@ def load_command(name: str) -> Any:
         command.no_args_is_help = True
     else:
         alone = typer.Typer(add_completion=False, rich_markup_mode="markdown")
-        alone.command(name)(getattr(module, name))
+        alone.command(name)(with_option_groups(getattr(module, name)))
         command = typer.main.get_command(alone)
     command.name = name
     for leaf in getattr(command, "commands", {name: command}).values():
@@ -85,7 +115,7 @@ def load_command(name: str) -> Any:
 
 
 def _finishing(work: Callable[..., object]) -> Callable[..., object]:
-    """The same command; what it returns says that it ran to its end."""
+    """Wrap a command so that it returns ``_FINISHED`` if it ran to its end."""
 
     @wraps(work)
     def finished(*args: Any, **kwargs: Any) -> object:
@@ -96,7 +126,7 @@ def _finishing(work: Callable[..., object]) -> Callable[..., object]:
 
 
 class LazyGroup(TyperGroup):
-    """Lists commands without importing them; the one that is run, helped with or completed is imported."""
+    """Lists all commands but imports only the one that is run, explained or completed."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -104,19 +134,19 @@ class LazyGroup(TyperGroup):
             self.add_command(TyperCommand(name, help=entry.line, rich_help_panel=entry.panel))
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Names in the order of the table."""
+        """Return the names in the order of ``COMMANDS``."""
         return list(self.commands)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The name, the command itself, and the arguments left."""
+        """Return the name, the imported command and the remaining arguments."""
         name, command, rest = super().resolve_command(ctx, args)
         return name, load_command(name) if name in COMMANDS else command, rest
 
 
 _EPILOG = "\n\n".join(
     [
-        "With `--json`, results and errors are JSON on standard output. `--install-completion` teaches your shell to "
-        "complete commands and options with the tab key.",
+        "With `--json`, results and errors are JSON on standard output. `--install-completion` sets up completion of "
+        "commands and options in your shell.",
         "**Exit codes**",
         *(f"- {code}: {meaning}" for code, meaning in EXIT_CODES.items()),
     ]
@@ -148,33 +178,30 @@ def options(
     """Machine learning that can forget, bit for bit."""
 
 
-# Of all errors in a command line. Typer exports only the most special one, and it may bring its own copy of Click.
+# The base class of all usage errors. Typer does not export it, and may bring its own copy of Click.
 _ClickException: type[Exception] = typer.BadParameter.__mro__[2]
 
 
 def main() -> None:
-    """Run the command line and end the process; an error that was foreseen becomes one line and an exit code."""
+    """Run the command line and exit; an expected error becomes one line and an exit code."""
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # whoever started this has closed it
+        if getattr(sys, name) is None:  # the parent process closed it
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
     warnings.showwarning = _show_warning
     sys.exit(run(sys.argv[1:]))
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    """A warning of Python's as one line, without the place in our code."""
+    """Print a Python warning as one line, without the place in the code."""
     say(f"warning: {as_options(str(message))}", aside=True)
 
 
 def run(arguments: list[str]) -> int:
-    """Run one command and get its exit code; see ``EXIT_CODES``.
-
-    Only what nobody foresaw is raised.
-    """
+    """Run one command and return its exit code; see ``EXIT_CODES``. Only unexpected errors are raised."""
     as_json = wants_json(arguments)
     try:
         result = typer.main.get_command(app).main(arguments, prog_name="erasable", standalone_mode=False)
-        sys.stdout.flush()  # here, where an error can still be told
+        sys.stdout.flush()  # while a failure can still be reported
         code = result if isinstance(result, int) else DONE
         if code == DONE and result is not _FINISHED and not _asked_to_show(arguments):
             code, kind, text = FAILED, "NotRunError", _NOT_RUN
@@ -182,7 +209,7 @@ def run(arguments: list[str]) -> int:
             return code
         else:
             kind, text = "KeyboardInterrupt", _INTERRUPTED
-    except BrokenPipeError:  # who read our output has seen enough
+    except BrokenPipeError:  # the reader of our output has stopped reading
         mute(sys.stdout)
         return FAILED
     except (ErasableError, OSError, MemoryError) as error:
@@ -190,7 +217,7 @@ def run(arguments: list[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         code, kind, text = INTERRUPTED, "KeyboardInterrupt", _INTERRUPTED
     except _ClickException as error:
-        if type(error).__name__ == "NoArgsIsHelpError":  # the help is on the screen already
+        if type(error).__name__ == "NoArgsIsHelpError":  # the help was printed already
             return BAD_INPUT
         code, kind, text = getattr(error, "exit_code", BAD_INPUT), "UsageError", _usage(error)
     except Exception as error:
@@ -201,7 +228,7 @@ def run(arguments: list[str]) -> int:
     return code
 
 
-#: What a command returns when it has run to its end; nothing else is success.
+#: Returned by a command that ran to its end; no other result counts as success.
 _FINISHED = object()
 _SHOWING = {"--help", "--version", "--install-completion", "--show-completion"}
 _NOT_RUN = (
@@ -211,7 +238,7 @@ _NOT_RUN = (
 
 
 def _asked_to_show(arguments: list[str]) -> bool:
-    """Whether text about the commands was asked for, and no work; a group without arguments shows its help."""
+    """Whether the arguments only ask for help, the version or completion; a bare group name shows its help."""
     match arguments:
         case []:
             return True
@@ -225,9 +252,96 @@ _INTERRUPTED = "interrupted: every file is as before the command or as after it;
 
 
 def _usage(error: Any) -> str:
-    """A usage error on one line, with where to read on."""
+    """Format a usage error as one line that names the command's help."""
     where = getattr(getattr(error, "ctx", None), "command_path", "erasable")
     text = " ".join(error.format_message().split()).rstrip(".")
-    if text.startswith("Got unexpected extra argument"):  # which may be an id, or the name of a person
+    if text.startswith("Got unexpected extra argument"):  # the argument may be an id or a name
         text = text.partition(" (")[0]
     return f"{text}{'' if text.endswith('?') else '.'} See {where} --help."
+
+
+_ADVICE = {
+    errno.ENOENT: "check the path",
+    errno.ENOTDIR: "check the path",
+    errno.EISDIR: "give a file, not a folder",
+    errno.EEXIST: "choose another path",
+    errno.EACCES: "check who may read and write there",
+    errno.EPERM: "check who may read and write there",
+    errno.EROFS: "choose a place that can be written to",
+    errno.ENOSPC: "free some space and run it again",
+    errno.EDQUOT: "free some space and run it again",
+}
+
+
+def exit_code(error: BaseException) -> int:
+    """Return the exit code for an error.
+
+    Examples
+    --------
+    >>> from erasable.errors import BusyError, InputError, SignatureError
+    >>> from erasable.cli.app import exit_code
+    >>> exit_code(InputError("")), exit_code(SignatureError("")), exit_code(BusyError(""))
+    (2, 3, 5)
+    """
+    return next((code for kind, code in _BY_ERROR if isinstance(error, kind)), FAILED)
+
+
+def message(error: BaseException) -> str:
+    """Return one line: what went wrong and what to do next."""
+    if isinstance(error, MemoryError):
+        return "memory ran out: use fewer rows or columns at a time, or a parameter that stores fewer rows."
+    if isinstance(error, OSError) and not isinstance(error, ErasableError) and error.strerror:
+        where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
+        advice = _ADVICE.get(error.errno or 0, "check the path, the space left and who may write there")
+        return f"{where}{error.strerror}; {advice}."
+    return as_options(" ".join(str(error).split()))
+
+
+# A keyword as messages write it, ``id=``, but not one inside a call such as ``load(path, like=...)``.
+_KEYWORD = re.compile(r"(?<![\w.])([a-z]\w*)=(?=[\s,;:)]|\.(?!\.)|$)")
+#: Arguments whose option has another name.
+OPTIONS = {"ids": "id", "subjects": "subject", "targets": "target", "sample_weight": "weight"}
+OPTIONS |= {"fit_intercept": "intercept", "n_features": "features", "processes": "workers"}
+
+
+def as_options(text: str) -> str:
+    """Rewrite a message so that it names options instead of Python arguments."""
+    text = text.replace("header=False", "--no-header").replace("header=True", "--header")
+    return _KEYWORD.sub(as_option, text)
+
+
+def as_option(found: re.Match[str]) -> str:
+    """Return the option for a matched argument name."""
+    return "--" + OPTIONS.get(found[1], found[1].replace("_", "-"))
+
+
+def wants_json(arguments: Sequence[str]) -> bool:
+    """Whether ``--json`` is among the options."""
+    return "--json" in before_dashes(arguments)
+
+
+def before_dashes(arguments: Sequence[str]) -> Sequence[str]:
+    """Return the arguments before ``--``, where options are allowed."""
+    return arguments[: arguments.index("--")] if "--" in arguments else arguments
+
+
+def report(kind: str, text: str, code: int, *, as_json: bool) -> None:
+    """Report an error: as JSON on standard output, or as one line on standard error."""
+    try:
+        if as_json:
+            say(json.dumps({"error": {"kind": kind, "message": text}, "exit": code}))
+        sys.stdout.flush()
+    except OSError:  # standard output itself failed
+        mute(sys.stdout)
+        as_json = False
+    if not as_json:
+        console(stderr=True, soft_wrap=True).print(f"[bold red]error:[/] {unmarked(text)}")
+
+
+def mute(stream: TextIO) -> None:
+    """Discard what a stream still holds, so that Python does not complain at exit."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, stream.fileno())
+    finally:
+        os.close(nowhere)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from erasable.cli._exits import FAILED
 from erasable.cli._shared import Bars, IgnoredColumns, Json, RandomState, console, print_json, text_table, unmarked
+from erasable.cli.app import FAILED
 from erasable.errors import ConfigurationError
 
 if TYPE_CHECKING:

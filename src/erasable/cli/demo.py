@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from erasable.cli._exits import UNVERIFIED
 from erasable.cli._shared import Bars, Json, console, print_json, say, text_table, unmarked
+from erasable.cli.app import UNVERIFIED
 
 if TYPE_CHECKING:
     from erasable.research.demo import Demo

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from erasable.cli._exits import BAD_RECEIPT, FAILED, UNVERIFIED
 from erasable.cli._shared import Bars, Json, counted, print_json, say
+from erasable.cli.app import BAD_RECEIPT, FAILED, UNVERIFIED
 from erasable.errors import StateFormatError, VerificationError
 
 

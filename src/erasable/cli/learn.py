@@ -3,46 +3,45 @@
 from __future__ import annotations
 
 import secrets
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from erasable.cli._shared import (
     Bars,
-    ColumnNames,
-    Decimal,
-    Encoding,
-    Header,
+    CsvOptions,
     IgnoredColumns,
     Json,
     LabelColumn,
     SchemaPath,
-    Sep,
     SubjectColumns,
     TargetColumns,
     TargetRanges,
-    Thousands,
     Timeout,
     counted,
-    dialect_of,
+    encoding_as_json,
     names_in,
     note_doubt,
     print_json,
     ranges_of,
+    refuse_options,
     say,
+    show_encoding,
     show_scores,
 )
 from erasable.errors import ConfigurationError
 
+if TYPE_CHECKING:
+    from erasable.operations.learn import Columns, TableLearnt
+    from erasable.operations.model_file import LearnOptions
+
 KeyType = Literal["int", "str"]
-Order = Literal["hashed", "given"]
-Loss = Literal["squared", "logistic"]
 LabelType = Literal["int", "str", "float", "bool"]
-Engine = Literal["local", "torch", "dask"]
-_TYPES: dict[str | None, type | None] = {None: None, "int": int, "str": str, "float": float, "bool": bool}
-_SECRET = -1  # a key that is to be drawn
+_TYPES: dict[str, type] = {"int": int, "str": str, "float": float, "bool": bool}
+_SECRET = -1  # stands for a key that is still to be drawn
 
 
 def _key_of_hashes(text: str) -> int:
@@ -51,6 +50,259 @@ def _key_of_hashes(text: str) -> int:
     if not text.isdecimal():
         raise typer.BadParameter("a whole number, zero or more, or the word secret.")
     return int(text)
+
+
+@dataclass(frozen=True)
+class ColumnOptions:
+    """The columns of the table: their roles and types."""
+
+    schema: SchemaPath = None
+    label: LabelColumn = None
+    target: TargetColumns = None
+    id: Annotated[
+        str | None, typer.Option(help="Column of the row ids. [default: rows are numbered; name ids in production]")
+    ] = None
+    subject: SubjectColumns = None
+    weight: Annotated[
+        str | None, typer.Option(help="Column of the weights of rows, 0 to 16, in steps of a sixteenth.")
+    ] = None
+    ignore: IgnoredColumns = None
+    id_type: Annotated[
+        KeyType | None,
+        typer.Option(metavar="TYPE", help="Type of ids in CSV: int or str. [default: int if all are whole numbers]"),
+    ] = None
+    subject_type: Annotated[
+        KeyType | None, typer.Option(metavar="TYPE", help="Type of subjects in CSV: int or str.")
+    ] = None
+    label_type: Annotated[
+        LabelType | None, typer.Option(metavar="TYPE", help="Type of labels in CSV: int, str, float or bool.")
+    ] = None
+    features: Annotated[
+        int | None, typer.Option(help="Number of features, for SVMlight. [default: the last one that is not zero]")
+    ] = None
+
+    def record(self) -> Columns:
+        """Return the columns for the operation."""
+        from erasable.operations.learn import Columns
+
+        for role in ("id", "subject"):
+            given = None if getattr(self, role) or self.schema else getattr(self, f"{role}_type")
+            refuse_options({f"{role}_type": given}, f"is for --{role}, the column: name it, or leave both out")
+        types = {"label": self.label_type, "id": self.id_type, "subject": self.subject_type}
+        return Columns(
+            label=self.label,
+            targets=self.target or (),
+            id=self.id,
+            subject=self.subject,
+            weight=self.weight,
+            ignore=self.ignore or (),
+            schema=self.schema,
+            types={role: _TYPES[name] for role, name in types.items() if name is not None},
+            n_features=self.features,
+        )
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """The parameters of the model."""
+
+    target_range: TargetRanges = None
+    capacity: Annotated[
+        float | None,
+        typer.Option(
+            help="The regulariser; a lower one fits closer and stores a little more. From 1 on it is also the number "
+            "of core deletions that the paper's accuracy bound covers; below 1 it covers none. "
+            "[default: 0.02 for a linear model, 0.1 for a kernel]"
+        ),
+    ] = None
+    threshold: Annotated[
+        float | None,
+        typer.Option(
+            help="How new a row has to be to be stored; a higher one stores fewer rows, inf only those of "
+            "--sample-rate. [default: 0.06 for a linear model, 1 for a kernel]"
+        ),
+    ] = None
+    kappa: Annotated[
+        float | None,
+        typer.Option(help="Sets the threshold to horizon ** -kappa, as the paper does; 0 to 1, not for kernels."),
+    ] = None
+    horizon: Annotated[
+        int | None, typer.Option(help="With --kappa: rows the model will see in all. [default: rows of the table]")
+    ] = None
+    intercept: Annotated[
+        bool | None, typer.Option("--intercept/--no-intercept", help="Append a constant to rows. [default: yes]")
+    ] = None
+    sample_rate: Annotated[
+        float | None,
+        typer.Option(help="Also keep this share of all rows, 0 to 1, by a keyed hash of their ids. [default: 0]"),
+    ] = None
+    loss: Annotated[
+        Literal["squared", "logistic"] | None,
+        typer.Option(metavar="LOSS", help="What the weights minimise: squared or logistic. [default: squared]"),
+    ] = None
+    alpha: Annotated[
+        float | None, typer.Option(help="The regulariser of the logistic loss. [default: the capacity]")
+    ] = None
+    class_weight: Annotated[
+        list[str] | None,
+        typer.Option(help="`balanced`, or LABEL=WEIGHT; repeat the latter for each class.", metavar="WEIGHT"),
+    ] = None
+    classes: Annotated[
+        str | None,
+        typer.Option(
+            help="All classes, with commas between them, fixed for good: needed if the table has rows of only one. "
+            "[default: those of the stored rows]",
+            metavar="LABEL,LABEL,...",
+        ),
+    ] = None
+    kernel: Annotated[
+        str | None, typer.Option(help="A kernel model: rbf, matern, poly or linear. [default: a linear model]")
+    ] = None
+    gamma: Annotated[float | None, typer.Option(help="Width of the kernel. [default: 1]")] = None
+    scaling: Annotated[
+        float | None, typer.Option(help="Divide rows by this number. [default: each row by its norm; a kernel's by 1]")
+    ] = None
+    order: Annotated[
+        Literal["hashed", "given"] | None,
+        typer.Option(
+            metavar="ORDER",
+            help="The order in which rows are decided: hashed, by a keyed hash of their ids, or given. "
+            "[default: hashed]",
+        ),
+    ] = None
+    random_state: Annotated[
+        int | None,
+        typer.Option(
+            parser=_key_of_hashes,
+            metavar="KEY",
+            help="Key of the hashes, zero or more; `secret` draws one for a new file that senders of rows do not know. "
+            "[default: 0, which is public]",
+        ),
+    ] = None
+
+    def parameters(self, out: Path, weight: str | None) -> dict[str, Any]:
+        """Return the parameters of the estimator that were given."""
+        given = {name: value for name, value in vars(self).items() if value is not None}
+        if self.random_state == _SECRET:
+            refuse_options(
+                {"random_state secret": out.exists() or None},
+                "is for a new file, and this one has its key: leave it out",
+            )
+            given["random_state"] = secrets.randbits(128)
+        if self.order == "given" and not self.sample_rate:
+            refuse_options(
+                {"random_state": self.random_state}, "is the key of the hashed order, and --order given has none"
+            )
+        linear = ("kappa", "horizon", "intercept", "loss", "alpha", "sample_rate", "class_weight")
+        if self.kernel is None:
+            refuse_options({"gamma": self.gamma}, "is for kernels: name one with --kernel")
+        else:
+            wrong = {name: given.get(name) for name in linear} | {"weight": weight}
+            refuse_options(wrong, "is for linear models: a kernel has --threshold")
+        if self.threshold is not None:
+            wrong = {"kappa": self.kappa, "horizon": self.horizon}
+            refuse_options(wrong, "names a threshold, and --threshold gives it: leave one out")
+        parsed = {
+            "fit_intercept": given.pop("intercept", None),
+            "classes": names_in(self.classes),
+            "class_weight": _class_weights(self.class_weight),
+            "target_range": ranges_of(self.target_range) if self.target_range else None,
+        }
+        return given | {name: value for name, value in parsed.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class FileOptions:
+    """How rows enter the model file."""
+
+    skip_known: Annotated[
+        bool, typer.Option("--skip-known", help="Skip rows whose ids are stored, so that a table can be sent again.")
+    ] = False
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Correct stored rows: forget those with the same ids, then learn these.")
+    ] = False
+    allow_no_subject: Annotated[
+        bool,
+        typer.Option(
+            "--allow-no-subject", help="Also learn rows without a subject: such rows can only be forgotten by id."
+        ),
+    ] = False
+    mode: Annotated[
+        str, typer.Option(help="Permissions of a new model file, in octal; an existing file keeps its own.")
+    ] = "600"
+    suppressed: Annotated[
+        Path | None,
+        typer.Option(help="Skip rows of people on this suppression list of the service; needs `--key`."),
+    ] = None
+    key: Annotated[Path | None, typer.Option(help="The operator's key of that list.")] = None
+
+    def record(self, engine: Any) -> LearnOptions:
+        """Return the options for the operation."""
+        from erasable.operations.model_file import LearnOptions
+
+        try:
+            mode = int(self.mode, 8)
+        except ValueError:
+            raise ConfigurationError("--mode must be permissions in octal digits, such as 640.") from None
+        return LearnOptions(
+            self.skip_known,
+            self.replace,
+            self.allow_no_subject,
+            mode,
+            suppressed=self._listed(),
+            engine=engine,
+        )
+
+    def _listed(self) -> Any:
+        """Return the function that finds rows of people on the suppression list."""
+        if self.suppressed is None and self.key is None:
+            return None
+        if self.suppressed is None or self.key is None:
+            raise ConfigurationError("--suppressed and --key go together: give both, the list and the operator's key.")
+        from erasable.service.suppression import read_list
+
+        return read_list(self.suppressed, self.key).rows_of
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    """Where rows are screened."""
+
+    engine: Annotated[
+        Literal["local", "torch", "dask"] | None,
+        typer.Option(
+            metavar="ENGINE",
+            help="Where rows are screened: local, torch (a GPU) or dask (a cluster). The model is the same. "
+            "[default: in this process, block by block]",
+        ),
+    ] = None
+    scheduler: Annotated[
+        str | None,
+        typer.Option(
+            help="With --engine dask: the address of a scheduler, such as tcp://10.0.0.1:8786. "
+            "[default: a cluster on this machine]",
+            metavar="ADDRESS",
+        ),
+    ] = None
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="With --engine local or dask: the number of processes on this machine.")
+    ] = None
+
+    def opened(self) -> AbstractContextManager[Any]:
+        """Return the engine, to be closed afterwards."""
+        if self.engine != "dask":
+            refuse_options({"scheduler": self.scheduler}, "is for --engine dask: name that, or leave it out")
+        if self.engine in (None, "torch"):
+            refuse_options(
+                {"workers": self.workers}, "is for --engine local and --engine dask: name one, or leave it out"
+            )
+        if self.engine is None:
+            return nullcontext()
+        from erasable.engines import Dask, Local, Torch
+
+        if self.engine == "dask":
+            return Dask(self.scheduler, workers=self.workers)
+        return Torch() if self.engine == "torch" else Local(processes=self.workers)
 
 
 def learn(
@@ -63,167 +315,36 @@ def learn(
         ),
     ],
     out: Annotated[
-        Path, typer.Option("-o", "--out", help="The model file. One that is there learns more.", readable=False)
+        Path,
+        typer.Option(
+            "-o", "--out", help="The model file. If it exists, the rows are added to its model.", readable=False
+        ),
     ],
-    schema: SchemaPath = None,
-    label: LabelColumn = None,
-    target: TargetColumns = None,
-    target_range: TargetRanges = None,
-    id: Annotated[
-        str | None, typer.Option(help="Column of the row ids. [default: rows are numbered; name them in earnest use]")
-    ] = None,
-    subject: SubjectColumns = None,
-    weight: Annotated[
-        str | None, typer.Option(help="Column that says how much a row counts, 0 to 16, in sixteenths.")
-    ] = None,
-    skip_known: Annotated[
-        bool,
-        typer.Option("--skip-known", help="Pass over rows whose ids are stored, so that a table can be sent again."),
-    ] = False,
-    replace: Annotated[
-        bool, typer.Option("--replace", help="Correct stored rows: forget those with the same ids, then learn these.")
-    ] = False,
-    allow_no_subject: Annotated[
-        bool, typer.Option("--allow-no-subject", help="Learn rows that lack a subject, too: by id alone they can go.")
-    ] = False,
-    ignore: IgnoredColumns = None,
-    id_type: Annotated[
-        KeyType | None,
-        typer.Option(metavar="TYPE", help="What ids in CSV are: int or str. [default: int if all in the table are]"),
-    ] = None,
-    subject_type: Annotated[
-        KeyType | None, typer.Option(metavar="TYPE", help="What subjects in CSV are: int or str.")
-    ] = None,
-    label_type: Annotated[
-        LabelType | None, typer.Option(metavar="TYPE", help="What labels in CSV are: int, str, float or bool.")
-    ] = None,
-    features: Annotated[
-        int | None, typer.Option(help="Number of features, for SVMlight. [default: the last one that is not zero]")
-    ] = None,
-    sep: Sep = None,
-    encoding: Encoding = None,
-    decimal: Decimal = None,
-    thousands: Thousands = None,
-    header: Header = None,
-    columns: ColumnNames = None,
-    capacity: Annotated[
-        float | None,
-        typer.Option(
-            help="The regulariser; lower fits closer and stores a little more. From 1 on it is also how many core "
-            "deletions the paper's accuracy bound covers; below 1, none. "
-            "[default: 0.02 for a linear model, 0.1 for a kernel]"
-        ),
-    ] = None,
-    threshold: Annotated[
-        float | None,
-        typer.Option(
-            help="How new a row has to be to be stored; a higher one stores fewer rows, inf none but those of "
-            "--sample-rate. [default: 0.06 for a linear model, 1 for a kernel]"
-        ),
-    ] = None,
-    kappa: Annotated[
-        float | None,
-        typer.Option(help="Names the threshold horizon ** -kappa instead, as the paper does, 0 to 1; not for kernels."),
-    ] = None,
-    horizon: Annotated[
-        int | None, typer.Option(help="With --kappa: rows the model will see in all. [default: rows of the table]")
-    ] = None,
-    intercept: Annotated[
-        bool | None, typer.Option("--intercept/--no-intercept", help="Append a constant to rows. [default: yes]")
-    ] = None,
-    sample_rate: Annotated[
-        float | None,
-        typer.Option(help="Also keep this share of all rows, 0 to 1, by a keyed hash of their ids. [default: 0]"),
-    ] = None,
-    loss: Annotated[
-        Loss | None,
-        typer.Option(metavar="LOSS", help="What the weights minimise: squared or logistic. [default: squared]"),
-    ] = None,
-    alpha: Annotated[
-        float | None, typer.Option(help="The regulariser of the logistic loss. [default: the capacity]")
-    ] = None,
-    class_weight: Annotated[
-        list[str] | None,
-        typer.Option(help="`balanced`, or LABEL=WEIGHT; the latter may be given again.", metavar="WEIGHT"),
-    ] = None,
-    classes: Annotated[
-        str | None,
-        typer.Option(
-            help="All classes, with commas between them, fixed for good: needed where the table has rows of one alone. "
-            "[default: those of the stored rows]",
-            metavar="LABEL,LABEL,...",
-        ),
-    ] = None,
-    kernel: Annotated[
-        str | None, typer.Option(help="A kernel model: rbf, matern, poly or linear. [default: a linear model]")
-    ] = None,
-    gamma: Annotated[float | None, typer.Option(help="Width of the kernel. [default: 1]")] = None,
-    scaling: Annotated[
-        float | None, typer.Option(help="Divide rows by this number. [default: each row by its norm; a kernel's by 1]")
-    ] = None,
-    order: Annotated[
-        Order | None,
-        typer.Option(
-            metavar="ORDER",
-            help="In which order rows are decided: hashed, by a keyed hash of their ids, or given. [default: hashed]",
-        ),
-    ] = None,
-    random_state: Annotated[
-        int | None,
-        typer.Option(
-            parser=_key_of_hashes,
-            metavar="KEY",
-            help="Key of the hashes, zero or more; `secret` draws one for a new file, which those who send you rows do "
-            "not know. [default: 0, which everybody knows]",
-        ),
-    ] = None,
+    columns: ColumnOptions,
+    csv: CsvOptions,
+    model: ModelOptions,
+    file: FileOptions,
+    engine: EngineOptions,
     test: Annotated[
         Path | None,
-        typer.Option(help="A table of the same columns: say how well the model predicts it.", readable=False),
+        typer.Option(help="A table of the same columns: report how well the model predicts it.", readable=False),
     ] = None,
     score: Annotated[
-        bool, typer.Option("--score/--no-score", help="Predict some rows before they are learnt, and say how well.")
+        bool, typer.Option("--score/--no-score", help="Predict some rows before they are learnt, and report how well.")
     ] = True,
-    engine: Annotated[
-        Engine | None,
-        typer.Option(
-            metavar="ENGINE",
-            help="Where rows are screened: local, torch (a GPU) or dask (a cluster). The model is the same. "
-            "[default: here, block by block]",
-        ),
-    ] = None,
-    scheduler: Annotated[
-        str | None,
-        typer.Option(
-            help="With --engine dask: the address of a scheduler, such as tcp://10.0.0.1:8786. "
-            "[default: a cluster on this machine]",
-            metavar="ADDRESS",
-        ),
-    ] = None,
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="With --engine local or dask: so many processes of this machine.")
-    ] = None,
-    mode: Annotated[
-        str, typer.Option(help="Permissions of a new model file, in octal; one that is there keeps its own.")
-    ] = "600",
-    suppressed: Annotated[
-        Path | None,
-        typer.Option(help="Pass over rows of people on this suppression list of the service; needs `--key`."),
-    ] = None,
-    key: Annotated[Path | None, typer.Option(help="The operator's key of that list.")] = None,
     timeout: Timeout = 60,
     as_json: Json = False,
 ) -> None:
     """Learn the rows of a table. Only a small core set of them is stored, and of the others nothing.
 
-    Rows are decided in the order of a keyed hash of their ids, so that the order of the table does not matter. A table
+    Rows are decided in the order of a keyed hash of their ids, so the order of the table does not matter. A table
     may be larger than memory: it is then read twice or more, which standard input cannot be. The file is written once,
-    at the end: all rows are learnt or none. On a file that is there already, options only need to be given where they
-    must agree. Rows of several files come in the order of the command line, those of a pattern sorted by path; that
-    matters for the numbers of rows without ids, and with `--order given`.
+    at the end: all rows are learnt or none. If the file exists, options only need to be given if they must agree with
+    it. Rows of several files come in the order of the command line, those of a pattern sorted by path; that matters
+    for the numbers of rows without ids, and with `--order given`.
 
-    A row whose id is stored is refused, unless `--skip-known` or `--replace` says what to do with it. Rows that were
-    offered before and not kept left no trace, so they are decided again with either.
+    A row whose id is stored is refused, unless `--skip-known` or `--replace` is given. Rows that were offered before
+    and not kept left no trace, so they are decided again.
 
     For example:
 
@@ -249,153 +370,77 @@ def learn(
 
     - `erasable learn "s3://visits/*.parquet" --engine dask --scheduler tcp://10.0.0.1:8786 --id row_id -o m.erasable`
     """
-    from erasable.cli._exits import as_options
-    from erasable.cli.schema import report_as_json, show_report
     from erasable.operations.learn import learn_table
 
-    options: dict[str, Any] = {"capacity": capacity, "threshold": threshold, "scaling": scaling}
-    if random_state == _SECRET:
-        _refuse(
-            {"--random-state secret": out.exists() or None}, "is for a new file, and this one has its key: leave it out"
-        )
-        random_state = secrets.randbits(128)
-    options |= {"order": order, "random_state": random_state}
-    if order == "given" and not sample_rate:
-        _refuse({"--random-state": random_state}, "is the key of the hashed order, and --order given has none")
-    options["classes"] = names_in(classes)
-    if target_range:
-        options["target_range"] = ranges_of(target_range)
-    heads: dict[str, Any] = {"loss": loss, "alpha": alpha, "sample_rate": sample_rate}
-    heads["class_weight"] = _class_weights(class_weight)
-    if kernel is None:
-        options |= {"kappa": kappa, "horizon": horizon, "fit_intercept": intercept, **heads}
-        _refuse({"--gamma": gamma}, "is for kernels: name one with --kernel")
-    else:
-        options |= {"gamma": gamma}
-        wrong = {"--kappa": kappa, "--horizon": horizon, "--intercept": intercept, "--weight": weight}
-        wrong |= {f"--{name.replace('_', '-')}": value for name, value in heads.items()}
-        _refuse(wrong, "is for linear models: a kernel has --threshold")
-    if threshold is not None:
-        _refuse({"--kappa": kappa, "--horizon": horizon}, "names a threshold, and --threshold gives it: leave one out")
-    _refuse(
-        {"--id-type": None if id or schema else id_type}, "is for --id, the column of ids: name it, or leave both out"
-    )
-    _refuse(
-        {"--subject-type": None if subject or schema else subject_type}, "is for --subject: name it, or leave both out"
-    )
-    listed = _suppressed(suppressed, key)
-    with _chosen(engine, scheduler, workers) as chosen, Bars(quiet=as_json) as bars:
+    parameters, roles = model.parameters(out, columns.weight), columns.record()
+    with engine.opened() as where, Bars(quiet=as_json) as bars:
         done = learn_table(
             out,
             data,
-            label=label,
-            targets=target or (),
-            id=id,
-            subject=subject,
-            weight=weight,
-            ignore=ignore or (),
-            schema=schema,
-            label_type=_TYPES[label_type],
-            id_type=_TYPES[id_type],
-            subject_type=_TYPES[subject_type],
-            n_features=features,
-            kernel=kernel,
-            parameters={name: value for name, value in options.items() if value is not None},
-            dialect=dialect_of(sep, encoding, decimal, thousands, header, columns),
-            skip_known=skip_known,
-            replace=replace,
-            allow_no_subject=allow_no_subject,
+            roles,
+            parameters=parameters,
+            options=file.record(where),
+            dialect=csv.dialect,
             test=test,
             score=score,
             timeout=timeout,
-            mode=_permissions(mode),
-            progress=bars.of("learning"),
-            reading=bars.of("reading"),
-            suppressed=listed,
-            engine=chosen,
+            watch=bars.tick,
         )
     note_doubt(out)
-    report, hints, warned = done.report, *([as_options(line) for line in said] for said in (done.hints, done.warnings))
+    _show(out, done, test, rounds=engine.engine is not None, as_json=as_json)
+
+
+def _show(out: Path, done: TableLearnt, test: Path | None, *, rounds: bool, as_json: bool) -> None:
+    """Print the result."""
+    from erasable.cli.app import as_options
+
+    report = done.report
+    hints, warned = [as_options(text) for text in done.hints], [as_options(text) for text in done.warnings]
     warned += done.test.warnings if done.test is not None else ()
     if as_json:
         counts = "rows", "core_rows_added", "core_rows", "rows_known", "rows_replaced", "rows_suppressed"
-        rows = {name: getattr(report, name) for name in counts}
-        scores = {"score": done.score, "test": done.test}
-        figures = {name: None if found is None else found.as_json() for name, found in scores.items()}
-        cells = {} if done.encoding is None else {"encoding": report_as_json(done.encoding)}
-        rounds = {} if engine is None else {"rounds": [vars(one) for one in report.rounds]}
-        told = {**rows, "bytes": done.bytes, **figures, **cells, **rounds, "warnings": [*warned, *hints]}
-        print_json({"model": str(out), **told})
+        result: dict[str, Any] = {"model": str(out), **{name: getattr(report, name) for name in counts}}
+        result["bytes"] = done.bytes
+        for name, scores in (("score", done.score), ("test", done.test)):
+            result[name] = None if scores is None else scores.as_json()
+        if done.encoding is not None:
+            result["encoding"] = encoding_as_json(done.encoding)
+        if rounds:
+            result["rounds"] = [vars(one) for one in report.rounds]
+        print_json({**result, "warnings": [*warned, *hints]})
         return
     share = f" ({report.core_rows_added / report.rows:.1%})" if report.rows else ""
     rest = ", the others left no trace" if report.core_rows_added < report.rows else ""
     say(f"{counted(report.rows, 'row')} learnt; {report.core_rows_added:,}{share} became core rows{rest}.")
-    for k, one in enumerate(report.rounds if engine is not None else (), 1):
+    for k, one in enumerate(report.rounds if rounds else (), 1):
         say(
             f"Round {k}: {one.rows:,} rows screened in {one.screening_seconds:.1f} s, {one.survivors:,} survived, "
             f"{one.core_rows_added:,} of them kept in {one.deciding_seconds:.1f} s; {one.bytes_moved / 1e6:,.1f} MB "
             f"moved, {one.driver_seconds:.1f} s of this processor."
         )
-    if report.rows_known:
-        say(f"{report.rows_known:,} more rows were passed over: rows with their ids are stored already.")
-    if report.rows_suppressed:
-        say(f"{report.rows_suppressed:,} more rows were passed over: they are those of people on the list.")
-    if report.rows_replaced:
-        say(f"{report.rows_replaced:,} stored rows with ids of these were forgotten first.")
-    if report.rows_without_weight:
-        say(f"{report.rows_without_weight:,} of these rows have a weight that rounds to zero, and were left out.")
+    for many, text in (
+        (report.rows_known, "more rows were passed over: rows with their ids are stored already."),
+        (report.rows_suppressed, "more rows were passed over: they are those of people on the list."),
+        (report.rows_replaced, "stored rows with ids of these were forgotten first."),
+        (report.rows_without_weight, "of these rows have a weight that rounds to zero, and were left out."),
+    ):
+        if many:
+            say(f"{many:,} {text}")
     say(f"{out} holds {counted(report.core_rows, 'core row')} in {done.bytes:,} bytes.")
     if done.score is not None:
         say(f"Before they were learnt, {done.score.rows:,} of the last rows were predicted: {done.score.line}.")
     if done.encoding is not None:
-        show_report(done.encoding)
+        show_encoding(done.encoding)
     if done.test is not None:
         show_scores(done.test, title=f"{done.test.rows:,} rows of {test}")
-    for warning in warned:
-        say(f"warning: {warning}", aside=True)
-    for hint in hints:
-        say(f"hint: {hint}", aside=True)
-
-
-def _suppressed(path: Path | None, key: Path | None) -> Any:
-    """Which rows of a block are those of people on a list."""
-    if path is None and key is None:
-        return None
-    if path is None or key is None:
-        raise ConfigurationError("--suppressed and --key go together: give both, the list and the operator's key.")
-    from erasable.service.suppression import read_list
-
-    return read_list(path, key).rows_of
-
-
-def _chosen(engine: str | None, scheduler: str | None, workers: int | None) -> Any:
-    """The engine that is asked for, to be closed afterwards."""
-    if engine != "dask":
-        _refuse({"--scheduler": scheduler}, "is for --engine dask: name that, or leave it out")
-    if engine is None or engine == "torch":
-        _refuse({"--workers": workers}, "is for --engine local and --engine dask: name one, or leave it out")
-    if engine is None:
-        return nullcontext()
-    from erasable.engines import Dask, Local, Torch
-
-    if engine == "dask":
-        return Dask(scheduler, workers=workers)
-    return Torch() if engine == "torch" else Local(processes=workers)
-
-
-def _permissions(mode: str) -> int:
-    from erasable.store import check_mode
-
-    try:
-        permissions = int(mode, 8)
-    except ValueError:
-        raise ConfigurationError("--mode must be permissions in octal digits, such as 640.") from None
-    check_mode(permissions)
-    return permissions
+    for text in warned:
+        say(f"warning: {text}", aside=True)
+    for text in hints:
+        say(f"hint: {text}", aside=True)
 
 
 def _class_weights(given: list[str] | None) -> str | dict[str, float] | None:
-    """``--class-weight`` as it was given: a word, or texts of labels with numbers."""
+    """Parse ``--class-weight``: the word balanced, or labels with their weights."""
     if not given:
         return None
     if given == ["balanced"]:
@@ -412,10 +457,3 @@ def _class_weights(given: list[str] | None) -> str | dict[str, float] | None:
     if len(weights) < len(given):
         raise ConfigurationError("--class-weight names a class twice: give each once.")
     return weights
-
-
-def _refuse(options: dict[str, Any], why: str) -> None:
-
-    for name, value in options.items():
-        if value is not None:
-            raise ConfigurationError(f"{name} {why}.")

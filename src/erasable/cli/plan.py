@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from erasable.cli._exits import OPTIONS, as_option
 from erasable.cli._shared import (
     Bars,
     ColumnNames,
@@ -39,6 +38,7 @@ from erasable.cli._shared import (
     text_table,
     unmarked,
 )
+from erasable.cli.app import OPTIONS, as_option
 from erasable.errors import ConfigurationError, ErasableError
 
 if TYPE_CHECKING:

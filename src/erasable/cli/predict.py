@@ -20,8 +20,10 @@ from erasable.cli._shared import (
     Thousands,
     counted,
     dialect_of,
+    encoding_as_json,
     print_json,
     say,
+    show_encoding,
     show_scores,
     visible,
 )
@@ -83,7 +85,6 @@ def predict(
     """
     import sys
 
-    from erasable.cli.schema import report_as_json, show_report
     from erasable.models.files import read_model
     from erasable.operations.predict import by_position, predict_table, refuse_overwriting, write_records
     from erasable.tables.reading import listed
@@ -126,7 +127,7 @@ def predict(
     warnings += scores.warnings if scores is not None else ()
     if as_json:
         figures = None if scores is None else scores.as_json()
-        cells = {"encoding": report_as_json(told[0])} if told else {}
+        cells = {"encoding": encoding_as_json(told[0])} if told else {}
         done = {"model": str(model), "rows": rows, "out": out, "scores": figures, "unused_columns": unused}
         print_json({**done, **cells, "warnings": warnings})
         return
@@ -136,7 +137,7 @@ def predict(
         say(f"warning: {warning}", aside=True)
     say(f"{counted(rows, 'row')} predicted", aside=True)
     for report in told:
-        show_report(replace(report, extra=()), aside=True)  # those are among the unused columns
+        show_encoding(replace(report, extra=()), aside=True)  # those are among the unused columns
     if scores is not None:
         show_scores(scores, aside=True)
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from erasable.cli._exits import BAD_FILE, FAILED
 from erasable.cli._shared import (
     Bars,
     ColumnNames,
@@ -25,6 +24,7 @@ from erasable.cli._shared import (
     text_table,
     unmarked,
 )
+from erasable.cli.app import BAD_FILE, FAILED
 
 if TYPE_CHECKING:
     from rich.console import Console

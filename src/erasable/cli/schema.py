@@ -21,14 +21,16 @@ from erasable.cli._shared import (
     console,
     dialect_of,
     dialect_words,
+    encoding_as_json,
     print_json,
     say,
+    show_encoding,
     text_table,
 )
 from erasable.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from erasable.schemas import Draft, EncodingReport
+    from erasable.schemas import Draft
     from erasable.tables import Dialect
 
 _MOST_COLUMNS, _MOST_ENTRIES = 10, 8  # whose margins are shown
@@ -219,27 +221,10 @@ def _check(path: Path, data: Any, dialect: Dialect | None, as_json: bool) -> Non
             known, data, dialect=dialect, progress=lambda done, total: bars.tick("reading", done, total or done)
         )
     if as_json:
-        print_json({**report_as_json(fit.report), "absent": list(fit.absent)})
+        print_json({**encoding_as_json(fit.report), "absent": list(fit.absent)})
         return
-    show_report(fit.report)
+    show_encoding(fit.report)
     for name in fit.absent:
         say(f"{name}: not in the table; one to learn needs it, one to predict does not")
     named = data if isinstance(data, str) else " ".join(data)
     say(f"{named} fits {path}: {fit.report.n_rows:,} rows, {known.n_features_out:,} features")
-
-
-def report_as_json(report: EncodingReport) -> dict[str, Any]:
-    """What became of cells, as JSON."""
-    counts = {column: dict(found) for column, found in report.counts.items()}
-    return {"rows": report.n_rows, "cells": counts, "extra_columns": list(report.extra)}
-
-
-def show_report(report: EncodingReport, *, aside: bool = False) -> None:
-    """Print how many cells were missing, unknown, and so on, where any were."""
-    what = ("missing", "unknown", "unparsable", "clipped")
-    if report.counts:
-        rows = [(c, *(f"{found.get(w, 0):,}" for w in what)) for c, found in report.counts.items()]
-        title = f"Cells of {report.n_rows:,} rows, by column"
-        console(stderr=aside).print(text_table(title, ("column", *what), rows))
-    if report.extra:
-        say(f"passed over, not in the schema: {', '.join(report.extra)}", aside=aside)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
@@ -23,7 +22,6 @@ from erasable.models.files import KINDS, SHARDED, Fetch, from_files, known_meta,
 from erasable.models.selections.leverage import grid_of
 from erasable.operations.requests import KEY_TYPES, Names, keys_named
 from erasable.store import read as read_file
-from erasable.store import side_files
 
 # What the header says beside the configuration.
 _NOT_CONFIGURATION = {"format", "version", "checksum", "classes", "class_kind", "id_kind", "subject_kind", "shards"}
@@ -294,15 +292,6 @@ def _float(text: Any) -> float | None:
     except (TypeError, ValueError, OverflowError):
         return None
     return value if math.isfinite(value) else None
-
-
-def stored_bytes(path: str | os.PathLike[str]) -> int:
-    """How large a model is on disk, its parts included where it is in several files."""
-    total = os.stat(path).st_size
-    for part in side_files(path).parts.glob("*"):
-        with suppress(OSError):  # one that was replaced meanwhile
-            total += part.stat().st_size
-    return total
 
 
 def _plain(key: Any) -> Any:

@@ -1,13 +1,14 @@
-"""Learn rows: into a model in memory, and from a table into a model file. One operation each."""
+"""Learn rows: into a model in memory, and from a table into a model file."""
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sklearn.base import is_classifier
@@ -20,33 +21,30 @@ from erasable.errors import (
     SortedRowsWarning,
     WeakModelWarning,
 )
+from erasable.estimators import ErasableClassifier, ErasableKernelClassifier, ErasableRegressor
 from erasable.estimators.base import ErasableEstimator
+from erasable.estimators.files import face_of
 from erasable.models.class_balance import NUMERIC_REMEDY, ONE_CLASS, REMEDY
 from erasable.models.files import read_model
 from erasable.models.model import Model
-from erasable.models.passes import BUDGET_BYTES
 from erasable.models.reports import LearnReport
 from erasable.models.row_source import Rows
-from erasable.operations._estimator import (
-    as_labels,
-    check_types,
-    estimator_for,
-    estimator_like,
-    is_regression,
-    kinds_of,
-)
-from erasable.operations.inspect import stored_bytes
-from erasable.operations.model_file import ModelFile
+from erasable.models.selections import KernelDisagreement
+from erasable.operations.model_file import LearnOptions, ModelFile, stored_bytes
 from erasable.operations.predict import score_table
-from erasable.operations.schemas import agreed_schema
+from erasable.operations.schemas import agreed_schema, schema_of
 from erasable.operations.scoring import RegressionScores, Scores, regression_scores_of, scores_of
-from erasable.operations.sent_again import Suppressed
 from erasable.schemas import EncodingReport, Schema
-from erasable.store import PRIVATE
 from erasable.tables import Dialect, TableStream, nameless_form, stream_table
+from erasable.tables.columns import read_texts
+from erasable.tables.reading import compared
+
+#: Called with what is being done ("reading" or "learning"), rows done, and rows in all.
+Watch = Callable[[str, int, int], None]
 
 _ENOUGH_TO_SCORE, _ENOUGH_TO_JUDGE = 50, 100  # rows
 _NEXT_TO_NOTHING = 0.001  # of the rows
+_TYPES = {"label": (bool, int, float, str), "id": (int, str), "subject": (int, str)}  # that text can be read as
 
 
 def learn(
@@ -63,11 +61,11 @@ def learn(
 ) -> LearnReport:
     """Learn rows like ``clf.partial_fit`` and get a report instead of the model.
 
-    An unfitted model with ``kappa`` and no ``horizon`` takes that from the number of rows, as ``fit`` does.
+    If an unfitted model has ``kappa`` and no ``horizon``, the number of rows is its horizon, as in ``fit``.
 
     Parameters
     ----------
-    clf : ErasableClassifier, ErasableRegressor, ErasableKernelClassifier or another of their kind
+    clf : ErasableClassifier, ErasableRegressor, ErasableKernelClassifier or similar
         Fitted or not; changed in place.
     X, y, ids, subjects, classes, sample_weight, allow_no_subject
         As in ``ErasableClassifier.partial_fit``.
@@ -104,27 +102,58 @@ def learn(
 
 
 @dataclass(frozen=True)
+class Columns:
+    """The columns of a table to learn: their roles, their types, and the schema that encodes them.
+
+    Attributes
+    ----------
+    label, id, subject, weight, ignore
+        Columns of the labels ("label" by default), of the ids of rows, of their subjects (one or several), of their
+        weights, and columns that are not features. A schema names them too; then both must agree.
+    targets : sequence of str
+        Columns of numbers to predict instead of a label: a regression. A new regression needs ``target_range`` among
+        its parameters, or a schema that declares the range. Without names of targets, the label is the target.
+    schema : Schema or path, optional
+        Encodes the columns of a raw table. A file keeps the schema of its model; another one is refused.
+    types : mapping of str to type
+        The types of ``"label"``, ``"id"`` and ``"subject"`` in text: ``int`` or ``str``; labels also ``float`` or
+        ``bool``. By default they are inferred.
+    n_features : int, optional
+        For tables that do not state it.
+    """
+
+    label: str | None = None
+    targets: Sequence[str] = ()
+    id: str | None = None
+    subject: str | Sequence[str] | None = None
+    weight: str | None = None
+    ignore: Sequence[str] = ()
+    schema: Schema | str | os.PathLike[str] | None = None
+    types: Mapping[str, type] = field(default_factory=dict)
+    n_features: int | None = None
+
+
+@dataclass(frozen=True)
 class TableLearnt:
-    """What learning a table did.
+    """The result of learning a table.
 
     Attributes
     ----------
     report : LearnReport
     bytes : int
-        How large the file is now.
+        The size of the model file.
     score : Scores, RegressionScores or None
-        Of rows of this table, predicted before they were learnt. In the order of hashes, they are those of the last
+        Of rows of this table, predicted before they were learnt. With ``order="hashed"``, these are rows of the last
         eighth that fit a sixteenth of the budget, predicted by the model of all rows before them; with
-        ``order="given"``, those after the last doubling of the number of rows. So it estimates how well the model does
-        on new rows of this kind, from somewhat fewer rows than it has learnt. None where fewer than 50 rows could be
-        scored, or it was not asked for. It is kept in no file.
+        ``order="given"``, those after the last doubling of the number of rows. So it estimates the quality on new
+        rows, from somewhat fewer rows than were learnt. None if fewer than 50 rows could be scored, or no score was
+        asked for. No file keeps it.
     test : Scores, RegressionScores or None
-        Of the rows of another table, predicted by the model as it is now.
+        Of the rows of the test table, predicted by the model as it is now.
     warnings : list of str
-        What makes the model weak: a class without core rows, or with few; predictions that are no better than a
-        constant.
+        What makes the model weak: a class with few core rows or none; predictions no better than a constant.
     hints : list of str
-        What to do otherwise, where most rows were stored or next to none, little is left of them, or they come sorted.
+        What to change if most rows were stored, or next to none, or if the rows come sorted.
     encoding : EncodingReport or None
         With a schema: how many cells were missing, unknown, unparsable or clipped.
     """
@@ -141,273 +170,371 @@ class TableLearnt:
 def learn_table(
     path: str | os.PathLike[str],
     source: Any,
+    columns: Columns | None = None,
     *,
-    label: str | None = None,
-    targets: Sequence[str] = (),
-    id: str | None = None,
-    subject: str | Sequence[str] | None = None,
-    weight: str | None = None,
-    ignore: Sequence[str] = (),
-    schema: Schema | str | os.PathLike[str] | None = None,
-    label_type: type | None = None,
-    id_type: type | None = None,
-    subject_type: type | None = None,
-    n_features: int | None = None,
-    kernel: str | None = None,
     parameters: Mapping[str, Any] | None = None,
+    options: LearnOptions | None = None,
     dialect: Dialect | None = None,
-    skip_known: bool = False,
-    replace: bool = False,
-    allow_no_subject: bool = False,
     test: str | os.PathLike[str] | None = None,
     score: bool = True,
     timeout: float | None = None,
-    mode: int = PRIVATE,
-    progress: Callable[[int, int], None] | None = None,
-    reading: Callable[[int, int], None] | None = None,
-    budget_bytes: int = BUDGET_BYTES,
-    suppressed: Suppressed | None = None,
-    engine: Any = None,
+    watch: Watch | None = None,
 ) -> TableLearnt:
     """Learn the rows of a table into a model file, new or existing: all of them, or none.
 
     The model is that of ``fit``, or of one more ``partial_fit``, with all rows of the table. With ``order="hashed"`` a
-    file that does not fit ``budget_bytes`` is read twice, and again while rows are left over; standard input, which can
-    be read but once, has to fit.
+    file that does not fit the budget is read twice, and again while rows are left over; standard input can be read only
+    once and has to fit.
 
     Parameters
     ----------
     path : str or path
-        The model file. One that is there learns more, and what is given must agree with it.
+        The model file. If it exists, the rows are added to its model, and all arguments must agree with it.
     source : str, path, list of these, or binary file object
         As in ``erasable.tables.stream_table``.
-    label, id, subject, weight, ignore
-        Columns of the labels ("label" unless said otherwise), of the ids of rows, of whose they are (one or several),
-        of how much they count, and those that are no features. With a schema they are named by it; what is named here
-        must agree.
-    targets : sequence of str
-        Columns of numbers to predict in place of a label: makes a regression, as ``target_range`` among the parameters
-        does, and targets of a schema. A new one needs that range, or a schema that declares it: then what lies beyond
-        is clipped, and counted in ``encoding``. Without names of targets, that of the label is the one.
-    schema : Schema or path, optional
-        Encodes the columns of a raw table. A model that was made with one knows it; another one is refused.
-    label_type, id_type, subject_type : type, optional
-        What these columns of a table without types hold: ``int`` or ``str``, and labels also ``float`` or ``bool``.
-    n_features : int, optional
-        For tables that do not say it.
-    kernel : str, optional
-        Makes a kernel model; a linear one otherwise.
+    columns : Columns, optional
     parameters : mapping, optional
-        Of ``ErasableClassifier``, ``ErasableRegressor`` or ``ErasableKernelClassifier``; those that are left out are
-        their defaults. Labels that ``class_weight`` names may be texts, whatever the labels of the table are.
+        Of ``ErasableKernelClassifier`` if ``"kernel"`` is among them, else of ``ErasableRegressor`` or
+        ``ErasableClassifier``. Labels in ``class_weight`` and ``classes`` may be texts, whatever the table's type is.
+    options : LearnOptions, optional
+    dialect : Dialect, optional
+        How CSV text is written, in ``test`` too.
     test : str or path, optional
-        A table of the same columns to score the model with, once it has learnt.
+        A table of the same columns to score the model with after learning.
     score : bool, default=True
         Whether to predict some rows before they are learnt. The model is the same, bit for bit.
-    dialect : Dialect, optional
-        How CSV text is written, that of ``test`` too.
-    skip_known, replace, allow_no_subject, timeout, mode, suppressed
-        As in ``ModelFile`` and its ``learn``.
-    progress, reading : callables, optional
-        Called with rows done, or read in the first pass of a new model, when none is done yet; and rows in all.
-    budget_bytes : int, default=256 MiB
-        About how many bytes of rows are held at a time. It changes the number of passes and nothing else.
-    engine : None, "local", "torch", "dask" or Engine, optional
-        Where rows are screened, as in ``ErasableClassifier``.
+    timeout : float, optional
+        As in ``ModelFile``.
+    watch : callable, optional
+        Called with "reading" or "learning", rows done, and rows in all.
 
     Raises
     ------
     InputError
         When all labels of a new model are the same, and no ``classes`` are among the parameters.
     """
-    given = dict(parameters or {})
-    asked = schema if schema is None or isinstance(schema, Schema) else Schema.load(schema)
-    types = {"label": label_type, "id": id_type, "subject": subject_type}
-    named = {role: kind for role, kind in types.items() if kind is not None}
-    file = ModelFile(path, timeout=timeout)
-    with ExitStack() as stack, warnings.catch_warnings(record=True) as told:
-        warnings.filterwarnings("ignore", "there is one feature")  # a hint says it
-        warnings.simplefilter("always", SortedRowsWarning)  # as a hint
-        warnings.simplefilter("always", WeakModelWarning)  # with what is found out here
-        warnings.simplefilter("always", EmptiedClassWarning)
-        if "classes" not in given:
-            warnings.filterwarnings("error", re.escape(ONE_CLASS), WeakModelWarning)
-        scored: list[Scores | RegressionScores] = []
-        read: list[_Read] = []
-
-        def prepare(model: Model | None) -> tuple[TableStream, Any]:
-            """The table, read as the model in the file needs it, and an estimator that is that of the file."""
-            encoder = asked if model is None else agreed_schema(model, asked)
-            named_subject = subject or (encoder is not None and encoder.having("subject"))
-            if model is not None and not named_subject and not allow_no_subject and model.core.subject_type is not None:
-                raise ConfigurationError(
-                    "rows of this model have subjects, and without subject= no erasure by subject could reach these: "
-                    "name the column, or allow it with allow_no_subject=."
-                )
-            known = {} if model is None else kinds_of(model)
-            width = n_features
-            if model is not None:
-                width = model.n_features if nameless_form(source) == "svmlight" else None
-                check_types(known, named, width, n_features)
-            columns = targets or (() if encoder is None else encoder.having("target"))
-            numeric = is_regression(model, columns, encoder, given, kernel, label_type)
-            labels = label or (None if encoder is not None else "label")
-            if numeric and not columns and nameless_form(source) is None:
-                columns, labels = (label or "label",), None
-            stream = stack.enter_context(
-                stream_table(
-                    source,
-                    label=labels,
-                    targets=columns,
-                    id=id,
-                    subject=subject,
-                    weight=weight,
-                    ignore=ignore,
-                    kinds=known | named,
-                    n_features=width,
-                    schema=encoder,
-                    dialect=dialect,
-                )
-            )
-            if named and stream.typed:
-                raise ConfigurationError(
-                    "id_type=, subject_type= and label_type= are for CSV: this table has types of its own, leave them "
-                    "out."
-                )
-            kind = (known | named).get("label")
-            if isinstance(given.get("class_weight"), Mapping):
-                given["class_weight"] = as_labels(given["class_weight"], kind, stream, "class_weight=")
-            if "classes" in given:
-                given["classes"] = [*as_labels(dict.fromkeys(given["classes"]), kind, stream, "classes=")]
-            if model is None:
-                new = estimator_for(kernel, given, stream, numeric, encoder)
-            else:
-                new = estimator_like(model, given, kernel, stream)
-            if test is not None:
-                _check_test(test, labels, columns, ignore, dialect, stream, encoder)
-            read.append(_Read(stream, new, model is not None, labels, columns, given.get("horizon", stream.n_rows)))
-            return stream, new
-
-        def watched(told: Callable[[int, int], None] | None) -> Callable[[int], None] | None:
-            return None if told is None else lambda done: told(done, read[0].total or done)
-
-        def predicted(model: Model, rows: Rows) -> None:
-            if not len(model.core) or len(rows) < _ENOUGH_TO_SCORE:
-                return
-            if model.classifies:
-                scored[:] = [scores_of(rows.y, model.classes, model.probabilities(rows.X), model.predict(rows.X))]
-            else:
-                scored[:] = [regression_scores_of(rows.y, model.predict(rows.X))]
-
+    options = LearnOptions() if options is None else options
+    task = _Task(source, columns or Columns(), dict(parameters or {}), dialect, test, options.allow_no_subject)
+    with task.opened, _collected_warnings(one_class="classes" in task.parameters) as found:
         report: LearnReport | None = None
-        with suppress(WeakModelWarning):  # ONE_CLASS, the only one that is an error here
-            report = file.learn(
-                prepare,
-                skip_known=skip_known,
-                replace=replace,
-                allow_no_subject=allow_no_subject,
-                progress=watched(progress),
-                reading=watched(reading),
-                mode=mode,
-                budget_bytes=budget_bytes,
-                ahead=predicted if score else None,
-                suppressed=suppressed,
-                engine=engine,
+        with suppress(WeakModelWarning):  # ONE_CLASS, the only one that is raised as an error
+            report = ModelFile(path, timeout=timeout).learn_prepared(
+                task.prepare,
+                replace(
+                    options,
+                    ahead=task.predict_ahead if score else None,
+                    progress=task.progress("learning", watch),
+                    reading=task.progress("reading", watch),
+                ),
             )
     if report is None:
         raise InputError(
             "all labels are the same, and so would all predictions be. Name the column of the labels with label=, or "
             "fix the classes that will come later with classes=."
         )
-    found: dict[Any, list[str]] = {SortedRowsWarning: [], WeakModelWarning: [], EmptiedClassWarning: []}
-    for warning in told:
-        if warning.category in found:
-            found[warning.category].append(str(warning.message))
-        else:
-            warnings.warn(warning.message, stacklevel=2)
-    (table,) = read
-    before = scored[-1] if scored else None
     tested = None
     if test is not None:
-        answers: dict[str, Any] = {"label": table.label, "targets": table.targets}
-        tested = score_table(read_model(path)[0], test, **answers, ignore=ignore, dialect=dialect)
-    judged = tested or before
+        named: dict[str, Any] = {"label": task.label, "targets": task.targets, "ignore": task.columns.ignore}
+        tested = score_table(read_model(path)[0], test, **named, dialect=dialect)
+    judged = tested or task.score
     if judged is not None and judged.no_better_than_constant and judged.rows >= _ENOUGH_TO_JUDGE:
         remedy = REMEDY if isinstance(judged, Scores) else NUMERIC_REMEDY
         found[WeakModelWarning].append(f"predictions are no better than a constant: {remedy}.")
-    hints = [*found[SortedRowsWarning], *_hints(report, table)]
-    plain = getattr(table.model, "loss", None) == "squared" and table.model.class_weight is None
-    if isinstance(judged, Scores) and plain and judged.log_loss > judged.log_loss_of_shares:
-        hints.append('probabilities are worse than those of a constant (log-loss): loss= "logistic" makes better ones')
     weak = found[EmptiedClassWarning] + found[WeakModelWarning]
-    return TableLearnt(report, stored_bytes(path), before, tested, weak, hints, table.stream.encoding)
+    hints = [*found[SortedRowsWarning], *task.hints(report, judged)]
+    return TableLearnt(report, stored_bytes(path), task.score, tested, weak, hints, task.stream.encoding)
 
 
-@dataclass(frozen=True, eq=False)
-class _Read:
-    """The table as it is read, the estimator that learns it, and whether the file was there."""
+@contextmanager
+def _collected_warnings(*, one_class: bool) -> Iterator[dict[type[Warning], list[str]]]:
+    """Collect the warnings that ``TableLearnt`` reports and pass on all others.
+
+    Unless ``one_class``, the warning that all labels are the same is raised as an error.
+    """
+    found: dict[type[Warning], list[str]] = {SortedRowsWarning: [], WeakModelWarning: [], EmptiedClassWarning: []}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.filterwarnings("ignore", "there is one feature")  # a hint reports it
+        for category in found:
+            warnings.simplefilter("always", category)
+        if not one_class:
+            warnings.filterwarnings("error", re.escape(ONE_CLASS), WeakModelWarning)
+        yield found
+    for warning in caught:
+        if warning.category in found:
+            found[warning.category].append(str(warning.message))
+        else:
+            warnings.warn(warning.message, stacklevel=4)
+
+
+class _Task:
+    """One table to learn: how it is read, and the estimator that learns it. Both depend on the model in the file."""
 
     stream: TableStream
-    model: Any
-    there: bool
-    label: str | None
-    targets: Sequence[str]
-    total: int | None  # rows, where their number is known
+    estimator: Any
 
+    def __init__(
+        self,
+        source: Any,
+        columns: Columns,
+        parameters: dict[str, Any],
+        dialect: Dialect | None,
+        test: str | os.PathLike[str] | None,
+        allow_no_subject: bool,
+    ) -> None:
+        self.source, self.columns, self.parameters, self.dialect = source, columns, parameters, dialect
+        schema = columns.schema
+        self.schema = schema if schema is None or isinstance(schema, Schema) else Schema.load(schema)
+        self.test, self.allow_no_subject = test, allow_no_subject
+        self.opened = ExitStack()
+        self.exists = False
+        self.label: str | None = columns.label
+        self.targets: Sequence[str] = columns.targets
+        self.score: Scores | RegressionScores | None = None
 
-def _check_test(
-    test: Any,
-    label: str | None,
-    targets: Sequence[str],
-    ignore: Sequence[str],
-    dialect: Dialect | None,
-    learnt: TableStream,
-    schema: Schema | None,
-) -> None:
-    """Refuse a table to score with that is not there or has other columns, before anything is learnt."""
-    if os.fspath(test) == "-":
-        raise ConfigurationError("test= is read after all rows are learnt, so it has to be a file.")
-    form = nameless_form(test)
-    with stream_table(
-        test,
-        label=label,
-        targets=targets if form is None else (),
-        ignore=ignore if learnt.feature_names is None else (),
-        features=None if form is not None or schema is not None else learnt.feature_names,
-        kinds={"label": str},  # nothing is read
-        n_features=learnt.n_features if form == "svmlight" else None,
-        schema=schema,
-        dialect=dialect,
-    ) as stream:
-        if stream.n_features != learnt.n_features:
-            raise InputError(
-                f"the table to test with has {stream.n_features} features, and the one to learn {learnt.n_features}."
+    def prepare(self, model: Model | None) -> tuple[TableStream, Any]:
+        """Return the table, read as the model in the file needs it, and the estimator that learns it."""
+        columns, self.exists = self.columns, model is not None
+        if model is not None:
+            self.schema = agreed_schema(model, self.schema)
+            self._check_subject(model)
+        types = self._types(model)
+        self.targets = columns.targets or (() if self.schema is None else self.schema.having("target"))
+        regression = self._is_regression(model)
+        self.label = columns.label or (None if self.schema is not None else "label")
+        form = nameless_form(self.source)
+        if regression and not self.targets and form is None:
+            self.targets, self.label = (columns.label or "label",), None
+        width = columns.n_features if model is None else model.n_features if form == "svmlight" else None
+        self.stream = self.opened.enter_context(
+            stream_table(
+                self.source,
+                label=self.label,
+                targets=self.targets,
+                id=columns.id,
+                subject=columns.subject,
+                weight=columns.weight,
+                ignore=columns.ignore,
+                kinds=types,
+                n_features=width,
+                schema=self.schema,
+                dialect=self.dialect,
+            )
+        )
+        if columns.types and self.stream.typed:
+            raise ConfigurationError(
+                "id_type=, subject_type= and label_type= are for CSV: this table has types of its own, leave them out."
+            )
+        self._read_labels(types.get("label"))
+        self.estimator = self._new_estimator(regression) if model is None else self._estimator_of(model)
+        if self.test is not None:
+            self._check_test()
+        return self.stream, self.estimator
+
+    def progress(self, what: str, watch: Watch | None) -> Callable[[int], None] | None:
+        """Return a function of the rows done that also reports the rows in all."""
+
+        def tell(done: int) -> None:
+            total = self.parameters.get("horizon", self.stream.n_rows)
+            assert watch is not None
+            watch(what, done, total or done)
+
+        return None if watch is None else tell
+
+    def predict_ahead(self, model: Model, rows: Rows) -> None:
+        """Score the predictions for rows that the model has not learnt yet."""
+        if not len(model.core) or len(rows) < _ENOUGH_TO_SCORE:
+            return
+        if model.classifies:
+            self.score = scores_of(rows.y, model.classes, model.probabilities(rows.X), model.predict(rows.X))
+        else:
+            self.score = regression_scores_of(rows.y, model.predict(rows.X))
+
+    def hints(self, report: LearnReport, judged: Scores | RegressionScores | None) -> list[str]:
+        """Return advice on what to change, from the number of rows that were stored and from the scores."""
+        hints, model = [], self.estimator
+        if not self.exists and getattr(model, "scaling", None) == "row" and self.stream.n_features == 1:
+            hints.append(
+                "there is one feature, and each row is divided by its own norm, so only the sign of the feature is "
+                "left: give scaling=, a public number that no value exceeds."
+            )
+        if self.exists and report.rows >= 1000 and report.core_rows_added < _NEXT_TO_NOTHING * report.rows:
+            hints.append(
+                "next to nothing was added: rows in known directions are not stored, whatever their labels, so the "
+                "model does not follow labels that change; a new one with sample_rate= keeps some of all rows"
+            )
+        intended = getattr(model, "threshold", None) == 0 or getattr(model, "sample_rate", 0) >= 0.5
+        if report.rows >= 1000 and 2 * report.core_rows_added > report.rows and not intended:
+            way = "give scaling=, a smaller gamma= or a higher threshold="
+            if not hasattr(model, "gamma"):
+                way = "a higher threshold= stores fewer"
+                way += " (erasable plan tries some out)" if is_classifier(model) else ""
+            new_file = "; that takes a new model file" if self.exists else ""
+            hints.append(f"more than half of the rows are stored: {way}{new_file}")
+        squared = getattr(model, "loss", None) == "squared" and model.class_weight is None
+        if isinstance(judged, Scores) and squared and judged.log_loss > judged.log_loss_of_shares:
+            hints.append(
+                'probabilities are worse than those of a constant (log-loss): loss= "logistic" makes better ones'
+            )
+        return hints
+
+    # -- checks of the arguments ---------------------------------------------------------------------------------
+
+    def _check_subject(self, model: Model) -> None:
+        """Refuse rows without subjects for a model whose rows have them."""
+        named = self.columns.subject or (self.schema is not None and self.schema.having("subject"))
+        if not named and not self.allow_no_subject and model.core.subject_type is not None:
+            raise ConfigurationError(
+                "rows of this model have subjects, and without subject= no erasure by subject could reach these: "
+                "name the column, or allow it with allow_no_subject=."
             )
 
+    def _types(self, model: Model | None) -> dict[str, type]:
+        """Return the types of labels, ids and subjects, as given or as the model has them; both must agree."""
+        given, width = dict(self.columns.types), self.columns.n_features
+        if model is None:
+            return given
+        label = next((type(c) for c in model.classes), None)
+        stored = {"label": label, "id": model.core.id_type, "subject": model.core.subject_type}
+        known = {role: kind for role, kind in stored.items() if kind is not None and kind in _TYPES[role]}
+        for role, kind in given.items():
+            if known.get(role, kind) is not kind:
+                raise ConfigurationError(
+                    f"{role}_type= is {kind.__name__}, and the model's is {known[role].__name__}: leave it out."
+                )
+        if width is not None and nameless_form(self.source) == "svmlight" and width != model.n_features:
+            raise ConfigurationError(f"n_features= is {width}, and the model has {model.n_features}: leave it out.")
+        return known | given
 
-def _hints(report: LearnReport, table: _Read) -> list[str]:
-    """What to do otherwise."""
-    hints, model, there = [], table.model, table.there
-    if not there and getattr(model, "scaling", None) == "row" and table.stream.n_features == 1:
-        hints.append(
-            "there is one feature, and each row is divided by its own norm, so only the sign of the feature is left: "
-            "give scaling=, a public number that no value exceeds."
-        )
-    asked = getattr(model, "threshold", None) == 0 or getattr(model, "sample_rate", 0) >= 0.5
-    if there and report.rows >= 1000 and report.core_rows_added < _NEXT_TO_NOTHING * report.rows:
-        hints.append(
-            "next to nothing was added: rows in directions that are known already are not stored, whatever they "
-            "answer, so the model does not follow answers that change; a new one with sample_rate= keeps some of all "
-            "rows"
-        )
-    if report.rows >= 1000 and 2 * report.core_rows_added > report.rows and not asked:
-        way = (
-            "give scaling=, a smaller gamma= or a higher threshold="
-            if hasattr(model, "gamma")
-            else "a higher threshold= stores fewer"
-            + (" (erasable plan tries some out)" if is_classifier(model) else "")
-        )
-        hints.append(
-            f"more than half of the rows are stored: {way}" + ("; that takes a new model file" if there else "")
-        )
-    return hints
+    def _is_regression(self, model: Model | None) -> bool:
+        """Whether numbers are to be predicted; refused if the arguments and the model disagree."""
+        ranged = "target_range" in self.parameters
+        asked = bool(self.targets) or ranged
+        if asked and "label" in self.columns.types:
+            raise ConfigurationError("label_type= is for labels, and targets are numbers: leave one of them out.")
+        if asked and "kernel" in self.parameters:
+            raise ConfigurationError(
+                "kernel= makes a classifier, and targets are for regressions: leave one of them out."
+            )
+        if model is None:
+            declared = self.schema is not None and self.schema.target_range is not None
+            if self.targets and not ranged and not declared:
+                raise ConfigurationError(
+                    "target_range= is required: declare between which numbers targets lie, from what you know "
+                    "beforehand; a range taken from the rows would be a trace of them."
+                )
+            return asked
+        if asked and model.classifies:
+            raise ConfigurationError(
+                "targets are for regressions, and the file holds a classifier: give label= instead."
+            )
+        return not model.classifies
+
+    def _read_labels(self, kind: type | None) -> None:
+        """Convert the labels in ``class_weight`` and ``classes`` from text to the type of the table's labels."""
+        weights, classes = self.parameters.get("class_weight"), self.parameters.get("classes")
+        if isinstance(weights, Mapping):
+            labels = self._as_labels([*weights], kind, "class_weight=")
+            self.parameters["class_weight"] = dict(zip(labels, weights.values(), strict=True))
+        if classes is not None:
+            self.parameters["classes"] = [*dict.fromkeys(self._as_labels([*classes], kind, "classes="))]
+
+    def _as_labels(self, labels: list[Any], kind: type | None, name: str) -> list[Any]:
+        if not all(isinstance(label, str) for label in labels):
+            return labels
+        if kind is None:
+            if self.stream.once:
+                raise ConfigurationError(
+                    f"{name} names labels, and standard input does not say of which type labels are: give label_type=."
+                )
+            (kind,) = {type(v) for v in next(iter(self.stream)).y[:1].tolist()}
+        try:
+            return list(read_texts(labels, kind))
+        except (KeyError, ValueError):
+            problem = f"{name} names a label that is no {kind.__name__}, as the labels of the table are."
+        raise ConfigurationError(problem)
+
+    def _check_test(self) -> None:
+        """Refuse a test table that does not exist or has other columns, before anything is learnt."""
+        assert self.test is not None
+        if os.fspath(self.test) == "-":
+            raise ConfigurationError("test= is read after all rows are learnt, so it has to be a file.")
+        form, names, width = nameless_form(self.test), self.stream.feature_names, self.stream.n_features
+        with stream_table(
+            self.test,
+            label=self.label,
+            targets=self.targets if form is None else (),
+            ignore=self.columns.ignore if names is None else (),
+            features=None if form is not None or self.schema is not None else names,
+            kinds={"label": str},  # no cell is read
+            n_features=width if form == "svmlight" else None,
+            schema=self.schema,
+            dialect=self.dialect,
+        ) as stream:
+            if stream.n_features != width:
+                raise InputError(
+                    f"the table to test with has {stream.n_features} features, and the one to learn {width}."
+                )
+
+    # -- the estimator -------------------------------------------------------------------------------------------
+
+    def _new_estimator(self, regression: bool) -> ErasableEstimator:
+        """Return an unfitted estimator for the table."""
+        given, names = self.parameters, self.stream.feature_names
+        if "kernel" in given:
+            if self.schema is not None:
+                raise ConfigurationError("schema= is for linear models: leave it out, or kernel=.")
+            return ErasableKernelClassifier(**given, feature_names=names)
+        if "kappa" in given and "horizon" not in given:
+            given["horizon"] = self.stream.count_rows()
+            if given["horizon"] is None:
+                raise ConfigurationError(
+                    "standard input does not say how many rows will come, and kappa= names a threshold by it: give "
+                    "horizon=, the number of rows you expect, or threshold= instead."
+                )
+        kind = ErasableRegressor if regression else ErasableClassifier
+        if regression and (other := given.keys() - inspect.signature(ErasableRegressor).parameters.keys()):
+            raise ConfigurationError(f"{', '.join(sorted(other))}: for classifiers, and this is a regression.")
+        columns = {"feature_names": names} if self.schema is None else {"feature_map": self.schema}
+        return kind(**given, **columns)
+
+    def _estimator_of(self, model: Model) -> Any:
+        """Return the estimator around the model in the file; parameters or columns that differ are refused."""
+        given = self.parameters
+        if "kernel" in given and not isinstance(model.configuration.selection, KernelDisagreement):
+            raise ConfigurationError("kernel= names a kernel, and the file holds a linear model: leave it out.")
+        if model.n_features is None and schema_of(model) is None:
+            raise ConfigurationError(
+                "the file was made with a map of texts, which no file can hold: learn with Python, as erasable.load "
+                "says."
+            )
+        estimator = face_of(model)
+        if given.keys() - estimator.get_params().keys():
+            raise ConfigurationError(
+                "kappa=, horizon=, fit_intercept= and sample_rate= are for linear models, loss=, alpha= and "
+                "class_weight= for linear classifiers: leave them out here."
+            )
+        if given.keys() & {"kappa", "horizon"}:
+            if "horizon" not in given:
+                raise ConfigurationError(
+                    "kappa= does not name a threshold without horizon=, and the model has one: leave it out."
+                )
+            given = {**given, "threshold": None}
+        if given:
+            type(estimator)(**{**estimator.get_params(), **given}).check_agrees(model)
+        self._check_features(model)
+        return estimator
+
+    def _check_features(self, model: Model) -> None:
+        """Refuse a table with other features than the model."""
+        names, found = model.feature_names, self.stream.feature_names
+        if names is not None and found is not None and tuple(names) != found:
+            difference = compared(found, names) or "has the same in another order"
+            raise InputError(
+                "the table has other columns of features, or in another order, than the model was made with: it "
+                f"{difference}. Name columns that are no features with id=, subject= and ignore=."
+            )
+        if model.n_features is not None and self.stream.n_features != model.n_features:
+            raise InputError(
+                f"the table has {self.stream.n_features} features and the model {model.n_features}: name the columns "
+                "that are none with id=, subject= and ignore=, or leave them out of the table."
+            )

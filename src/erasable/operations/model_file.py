@@ -3,20 +3,35 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, suppress
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
 from dataclasses import replace as with_counts
 from typing import Any
 
 from erasable.audit.keys import PrivateKey
 from erasable.audit.receipts import make_receipt
-from erasable.core.layout import read_meta
+from erasable.core.layout import digest_of, read_meta
 from erasable.core.names import Spelling
 from erasable.core.selector import Decisions
 from erasable.errors import ConfigurationError, InputTypeError, StateFormatError, StoreError, UnknownOutcomeError
 from erasable.models.access import StoredRows, spelling_in
 from erasable.models.configuration import map_of
-from erasable.models.files import head_of, needs_code, read_model, shards_of
+from erasable.models.files import (
+    checksum_at,
+    checksum_of,
+    files_of,
+    head_of,
+    model_of,
+    naming,
+    needs_code,
+    read_model,
+    refuse_odd_size,
+    shards_of,
+    write,
+)
 from erasable.models.model import Model
 from erasable.models.passes import BUDGET_BYTES, Ahead
 from erasable.models.reports import (
@@ -26,15 +41,48 @@ from erasable.models.reports import (
     warn_of_emptied_classes,
     warn_of_lost_classes,
 )
-from erasable.operations._held import HeldModel
+from erasable.models.state import State
 from erasable.operations.inspect import rows_of
-from erasable.operations.requests import KEY_TYPES, Counts, Line, Request, Ticket
-from erasable.operations.sent_again import NewRows, Suppressed, stored_ids
+from erasable.operations.new_rows import NewRows, Suppressed, stored_ids
+from erasable.operations.requests import KEY_TYPES, Counts, Request, RequestQueue, Ticket
 from erasable.operations.verify import code_in, verify_file
-from erasable.store import PRIVATE, Writer, check_mode, locked
+from erasable.store import PRIVATE, Fetch, Writer, check_mode, locked, side_files
+from erasable.store import read as read_file
 
-#: From the model that a file holds, or None: rows to learn, and an unfitted estimator to start or to agree with.
+#: Given the model that a file holds, or None: the rows to learn, and the estimator that learns them. The estimator
+#: wraps that model, or is unfitted if there is none.
 Prepare = Callable[[Model | None], tuple[Iterable[Any], Any]]
+
+
+@dataclass(frozen=True)
+class LearnOptions:
+    """How rows enter a model file.
+
+    Attributes
+    ----------
+    skip_known, replace, allow_no_subject, mode, budget_bytes, suppressed, engine, progress
+        As in ``ModelFile.learn``.
+    reading : callable, optional
+        Called with the number of rows read in the first pass of a new model, before any of them is decided.
+    ahead : callable, optional
+        Called with a model and rows that it has not learnt yet; see ``erasable.models.passes``.
+    """
+
+    skip_known: bool = False
+    replace: bool = False
+    allow_no_subject: bool = False
+    mode: int = PRIVATE
+    budget_bytes: int = BUDGET_BYTES
+    suppressed: Suppressed | None = None
+    engine: Any = None
+    progress: Callable[[int], None] | None = None
+    reading: Callable[[int], None] | None = None
+    ahead: Ahead | None = None
+
+    def __post_init__(self) -> None:
+        check_mode(self.mode)
+        if self.skip_known and self.replace:
+            raise ConfigurationError("skip_known= leaves stored rows as they are, and replace= does not: give one.")
 
 
 class ModelFile:
@@ -102,8 +150,8 @@ class ModelFile:
         self._like = like
         self._key, self._after_only, self._verify_first = key, after_only, verify_first
         self._rewrite_unchanged, self.announce = rewrite_unchanged, announce
-        self._held = HeldModel(self.path, like)
-        self._line = Line(self.path, timeout)
+        self._cache = ModelCache(self.path, like)
+        self._queue = RequestQueue(self.path, timeout)
 
     def __repr__(self) -> str:
         return f"ModelFile({self.path!r})"
@@ -136,9 +184,9 @@ class ModelFile:
 
     def is_done(self, request: Request, digest: str) -> bool:
         """Whether the file holds the state with this digest, and nothing that the request names is left in it."""
-        with self._line.in_turn():
-            model = self._held.read()
-            return self._held.digest(model) == digest and not request.named_in(model).found
+        with self._queue.exclusive():
+            model = self._cache.read()
+            return self._cache.digest(model) == digest and not request.named_in(model).found
 
     # -- changing ------------------------------------------------------------------------------------------------
 
@@ -191,7 +239,7 @@ class ModelFile:
 
     def learn(
         self,
-        blocks: Iterable[Any] | Prepare,
+        blocks: Iterable[Any],
         *,
         new: Any = None,
         skip_known: bool = False,
@@ -202,89 +250,85 @@ class ModelFile:
         budget_bytes: int = BUDGET_BYTES,
         suppressed: Suppressed | None = None,
         engine: Any = None,
-        reading: Callable[[int], None] | None = None,
-        ahead: Ahead | None = None,
     ) -> LearnReport:
         """Learn the rows of all blocks as one call, then write the file once: all of it, or nothing.
 
         With ``order="hashed"``, the default, rows are decided in the order of the hashes of their ids, and the blocks
-        are gone through several times where they do not fit ``budget_bytes``. With ``order="given"`` they are decided
-        as they come, in one pass. The lock is held until all is learnt, so forgetting waits that long.
+        are read several times if they do not fit ``budget_bytes``. With ``order="given"`` rows are decided in the given
+        order, in one pass. The lock is held until all rows are learnt, so forgetting waits that long.
 
         Parameters
         ----------
-        blocks : iterable of Table, or callable
-            Anything with ``X``, ``y``, ``ids`` and ``subjects``, and ``weights`` where rows have any: a list, or what
-            can be gone through again. An iterator or a pipe, which cannot, has to fit ``budget_bytes``, or rows are
-            decided as given. It must not change the same file: that would wait for itself. Rows that can only be read
-            once it is known what the file holds come from a function, which is called under the lock with its model,
-            or None, and gives blocks and ``new``.
+        blocks : iterable of Table
+            Anything with ``X``, ``y``, ``ids`` and ``subjects``, and optionally ``weights``: a list, or another
+            iterable that can be read again. An iterator or a pipe, which cannot, has to fit ``budget_bytes`` unless
+            rows are decided in the given order. It must not change the same file: that would wait for itself.
         new : estimator, optional
-            An unfitted model to start with where the file does not exist; it is not changed. With ``kappa`` it needs
-            ``horizon`` too, since the number of rows is not known when the first block comes. Without it a missing
-            file is an error. Where the file exists, its model must have these parameters.
+            An unfitted model to start with if the file does not exist; it is not changed. With ``kappa`` it needs
+            ``horizon`` too, since the number of rows is not known when the first block is read. Without it a missing
+            file is an error. If the file exists, its model must have these parameters.
         skip_known : bool, default=False
-            Pass over rows whose ids are stored, instead of refusing all, so that a table can be sent again. Rows that
+            Skip rows whose ids are stored instead of refusing all rows, so that a table can be sent again. Rows that
             were offered before and not kept left no trace: they are decided again.
         replace : bool, default=False
             Learn rows whose ids are stored in place of those: a correction. *Law*: the file is that of forgetting all
             ids of these rows, then learning the rows; but it is written once, and a crash leaves it as before or as
             after. Whether a corrected row is kept is decided anew. The old rows are erased as ``forget`` erases them,
-            without a receipt: where one is wanted, forget first. The blocks have to be such as can be read twice.
+            without a receipt: if you want one, forget first. The blocks must be readable twice.
         allow_no_subject : bool, default=False
             As in ``ErasableClassifier.fit``.
         progress : callable, optional
             Called with the number of rows done.
         mode : int, default=0o600
-            Permissions of a new file, as in ``save``; one that is there keeps its own.
+            Permissions of a new file, as in ``save``; an existing file keeps its own.
         budget_bytes : int, default=256 MiB
             About how many bytes of rows are held at a time. It changes the number of passes and nothing else.
         suppressed : callable, optional
-            From the ids and subjects of a block: which rows to pass over, since somebody asked never to be learnt.
+            Given the ids and subjects of a block, returns which rows to skip because a person asked never to be learnt.
         engine : None, "local", "torch", "dask" or Engine, optional
-            Where rows are screened, as in ``ErasableClassifier``; by default as ``new`` has it.
-        reading, ahead : callables, optional
-            See ``erasable.models.passes.learn_rows``.
+            Where rows are screened, as in ``ErasableClassifier``; by default the engine of ``new``.
         """
-        from sklearn.base import clone
-
-        from erasable.estimators.files import face_of  # learning validates rows as scikit-learn does
-        from erasable.operations._estimator import check_alike
-
         if new is not None and getattr(new, "__sklearn_is_fitted__", lambda: True)():
             raise InputTypeError("new must be an unfitted model, such as ErasableClassifier(threshold=0.05).")
-        check_mode(mode)
-        if skip_known and replace:
-            raise ConfigurationError("skip_known= leaves stored rows as they are, and replace= does not: give one.")
-        with self._line.in_turn(), self._locked() as writer:
-            model = self._held.under_lock(writer) if writer.exists() else None
-            if callable(blocks) and not hasattr(blocks, "__iter__"):
-                blocks, new = blocks(model)
-            if model is not None:
-                face = face_of(model, self._like)
-                check_alike(new, face, self.path)
-            elif new is not None:
-                face = clone(new)  # the caller's own stays the caller's
-            else:
-                raise StoreError(f"{self.path} does not exist: check the path, or give a new model to start with.")
+        options = LearnOptions(
+            skip_known,
+            replace,
+            allow_no_subject,
+            mode,
+            budget_bytes,
+            suppressed,
+            getattr(new, "engine", None) if engine is None else engine,
+            progress,
+        )
+        return self.learn_prepared(lambda model: (blocks, self._estimator(model, new)), options)
+
+    def learn_prepared(self, prepare: Prepare, options: LearnOptions) -> LearnReport:
+        """Learn rows that can only be read once the model in the file is known; see ``learn``.
+
+        ``prepare`` is called under the lock. It must not change the same file.
+        """
+        with self._queue.exclusive(), self._locked() as writer:
+            model = self._cache.under_lock(writer) if writer.exists() else None
+            blocks, estimator = prepare(model)
             offered = None
-            if suppressed is not None or (skip_known and model is not None):
-                spelling = model.spelling if model is not None else getattr(map_of(face), "identity", {})
-                blocks = offered = NewRows(blocks, model if skip_known else None, suppressed, spelling)
-            replaced = stored_ids(blocks, model) if replace and model is not None else []
+            if options.suppressed is not None or (options.skip_known and model is not None):
+                spelling = model.spelling if model is not None else getattr(map_of(estimator), "identity", {})
+                known = model if options.skip_known else None
+                blocks = offered = NewRows(blocks, known, options.suppressed, spelling)
+            replaced = stored_ids(blocks, model) if options.replace and model is not None else []
             classes = set() if model is None else set(model.classes)
-            self._held.model = None  # until the file says the same as this model
+            self._cache.model = None  # until the file holds this model
             if model is not None:
                 model.remove(replaced)
             try:
-                report: LearnReport = face.learn_blocks(
+                report: LearnReport = estimator.learn_blocks(
                     blocks,
-                    allow_no_subject=allow_no_subject,
-                    progress=progress,
-                    budget_bytes=budget_bytes,
-                    reading=reading,
-                    ahead=ahead,
-                    engine=getattr(new, "engine", None) if engine is None else engine,
+                    allow_no_subject=options.allow_no_subject,
+                    progress=options.progress,
+                    budget_bytes=options.budget_bytes,
+                    reading=options.reading,
+                    ahead=options.ahead,
+                    engine=options.engine,
                 )
             except ConfigurationError:
                 if model is None or offered is None or not offered.nothing_new:
@@ -292,12 +336,37 @@ class ModelFile:
                 report = LearnReport(0, 0, len(model.core), Decisions())
                 writer.make_durable()
             else:
-                self._held.write(writer, face.model_.snapshot(), mode, announce=self.announce)
-            self._held.model = face.model_
-        if len(face.model_.core):
-            warn_of_lost_classes(len(classes - set(face.model_.classes)))
-        known, listed = (0, 0) if offered is None else (offered.rows_known, offered.rows_suppressed)
-        return with_counts(report, rows_known=known, rows_replaced=len(replaced), rows_suppressed=listed)
+                self._cache.write(writer, estimator.model_.snapshot(), options.mode, announce=self.announce)
+            self._cache.model = estimator.model_
+        if len(estimator.model_.core):
+            warn_of_lost_classes(len(classes - set(estimator.model_.classes)))
+        known_rows, listed = (0, 0) if offered is None else (offered.rows_known, offered.rows_suppressed)
+        return with_counts(report, rows_known=known_rows, rows_replaced=len(replaced), rows_suppressed=listed)
+
+    def _estimator(self, model: Model | None, new: Any) -> Any:
+        """Return an estimator for the model in the file, or a copy of ``new`` if there is none."""
+        from sklearn.base import clone
+
+        from erasable.estimators.files import face_of  # only here: files are changed without scikit-learn
+
+        if model is None:
+            if new is None:
+                raise StoreError(f"{self.path} does not exist: check the path, or give a new model to start with.")
+            return clone(new)
+        face = face_of(model, self._like)
+        if not hasattr(face, "partial_fit"):
+            raise ConfigurationError("a model of this kind learns all its rows at once: fit it and save it.")
+        if new is None:
+            return face
+        if type(new) is not type(face):
+            raise ConfigurationError(
+                f"{self.path} holds a model of {type(face).__name__}, and new is {type(new).__name__}."
+            )
+        try:
+            new.check_agrees(model)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{self.path} holds a model with other parameters than new: {error}") from error
+        return face
 
     # -- looking and checking ------------------------------------------------------------------------------------
 
@@ -310,9 +379,9 @@ class ModelFile:
 
         The model in memory is taken where the file is still its own, so that little is read after a change.
         """
-        with self._line.in_turn():
-            model = self._held.unchanged() or self._held.read()
-            return model.predictor(), self._held.checksum
+        with self._queue.exclusive():
+            model = self._cache.unchanged() or self._cache.read()
+            return model.predictor(), self._cache.checksum
 
     def verify(self, *, progress: Callable[[int, int], None] | None = None) -> VerifyReport:
         """Recompute what the file holds from its own rows; see ``erasable.verify``."""
@@ -321,7 +390,7 @@ class ModelFile:
     # -- how -----------------------------------------------------------------------------------------------------
 
     def _carried_out(self, requests: list[Request], digests: bool) -> list[ForgetReport]:
-        reports = self._line.join(Ticket(requests, digests or self._key is not None), self._forget_all)
+        reports = self._queue.submit(Ticket(requests, digests or self._key is not None), self._forget_all)
         warn_of_emptied_classes(reports[0], stacklevel=4)  # those of one call share a rewrite
         return reports
 
@@ -330,9 +399,9 @@ class ModelFile:
         try:
             with self._locked() as writer:
                 digests = any(t.digests for t in batch)
-                model = self._held.under_lock(writer, whole=digests)
-                self._held.model = None  # until the file says the same as this model
-                before = self._held.digest(model) if digests else None
+                model = self._cache.under_lock(writer, whole=digests)
+                self._cache.model = None  # until the file says the same as this model
+                before = self._cache.digest(model) if digests else None
                 leaving: dict[Any, None] = {}
                 found = [t.found(model, leaving) for t in batch]
                 _, emptied = model.remove(list(leaving))
@@ -345,10 +414,10 @@ class ModelFile:
                 if signing:
                     model.verify(state=state)
                 if rewriting and state is not None:
-                    self._held.write(writer, state, digests=digests, announce=self.announce)
+                    self._cache.write(writer, state, digests=digests, announce=self.announce)
                 else:
                     writer.make_durable()
-                self._held.model = model
+                self._cache.model = model
                 after = before if not leaving or state is None else state.digest if digests else None
             for ticket, counts in zip(batch, found, strict=True):
                 if not ticket.done:
@@ -393,4 +462,108 @@ class ModelFile:
         )
 
     def _locked(self) -> AbstractContextManager[Writer]:
-        return locked(self.path, parts_of=shards_of, timeout=self._line.time_left())
+        return locked(self.path, parts_of=shards_of, timeout=self._queue.time_left())
+
+
+class ModelCache:
+    """The model that a file held when it was last read or written, so that it is loaded only where others changed it.
+
+    Attributes
+    ----------
+    model : Model or None
+        None while the file may say something else.
+    checksum : str
+        The one in the header of the file when it held this model.
+    """
+
+    def __init__(self, path: str, like: Any) -> None:
+        self._path, self._like = path, like
+        self.model: Model | None = None
+        self.checksum = ""
+        # Of that file: its SHA-256, where that is known, and whether it was only the head of several.
+        self._seal, self._in_parts = "", False
+
+    def unchanged(self) -> Model | None:
+        """The model in memory where the header of the file is still its own."""
+        return self.model if self.model is not None and checksum_at(self._path) == self.checksum else None
+
+    def read(self) -> Model:
+        """The model that the file holds; every byte is read."""
+        with naming(self._path):
+            model: Model = read_file(self._path, self._same_or_loaded, parts_of=shards_of)
+            return model
+
+    def under_lock(self, writer: Writer, *, whole: bool = True) -> Model:
+        """The model that the file holds, for whoever is changing it.
+
+        Where nothing is to be said of the file's bytes, it is enough that its header is that of the model in memory:
+        a change then replaces all of them. Otherwise every byte is read.
+        """
+        if not whole and self.model is not None and checksum_at(writer.path) == self.checksum:
+            return self.model
+        with naming(self._path):
+            refuse_odd_size(self._path)
+            return writer.read(self._same_or_loaded)
+
+    def _same_or_loaded(self, head: bytes, fetch: Fetch) -> Model:
+        """The model in memory where these bytes, every one, are still those that it stands for; otherwise theirs."""
+        seal, parts = digest_of([head]), shards_of(head)
+        if self.model is None or seal != self._seal:
+            self.model = model_of(head, fetch, code_in(self._like))
+            self._seal, self._in_parts, self.checksum = seal, bool(parts), str(read_meta(head)["checksum"])
+        else:
+            for name in parts:
+                fetch(name)  # refused unless it has the bytes that the head names it by
+        return self.model
+
+    def digest(self, model: Model) -> str:
+        """The digest of the state that was last read or written, in this call, under the lock."""
+        return model.snapshot().digest if self._in_parts else self._seal
+
+    def write(
+        self,
+        writer: Writer,
+        state: State,
+        mode: int = PRIVATE,
+        *,
+        digests: bool = False,
+        announce: Callable[[str, str], None] | None = None,
+    ) -> None:
+        """Replace the file by this state; whoever calls says when ``model`` is the one that has it."""
+        files = files_of(state)
+        if announce is not None:
+            announce(self.checksum, checksum_of(files))
+        with undisturbed():
+            write(writer, files, mode)
+        self.checksum, self._in_parts = checksum_of(files), bool(files.parts)
+        # Not hashed once more for nobody: who asks for digests next time reads the file anew.
+        self._seal = "" if not digests else digest_of(files.head) if files.parts else state.digest
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """A block that Ctrl-C does not cut in two: it takes effect at the end. Only the main thread gets it anyway."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    pressed: list[tuple[Any, ...]] = []
+    try:
+        before = signal.signal(signal.SIGINT, lambda *arguments: pressed.append(arguments))
+    except ValueError:  # an interpreter within another one
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_DFL if before is None else before)  # None: set by something else
+        if pressed and callable(before):
+            before(*pressed[0])
+
+
+def stored_bytes(path: str | os.PathLike[str]) -> int:
+    """Return the size of a model on disk, including its parts if it is in several files."""
+    total = os.stat(path).st_size
+    for part in side_files(path).parts.glob("*"):
+        with suppress(OSError):  # a part that was replaced meanwhile
+            total += part.stat().st_size
+    return total

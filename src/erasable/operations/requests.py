@@ -1,6 +1,6 @@
-"""What is asked of a model file, and the line in which threads of one process wait for it.
+"""Requests to forget rows, and the queue in which threads of one process wait for a model file.
 
-Whoever is first in line carries out what all who wait have asked for, with one rewrite, and answers them.
+The first thread in the queue carries out the requests of all waiting threads with one rewrite.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from erasable.models.model import Model
 from erasable.models.reports import ForgetReport
 from erasable.store import check_timeout
 
-#: What ids and subjects are, by what the header of a file says of them.
+#: The type of ids and subjects, by its name in the header of a file.
 KEY_TYPES: dict[str | None, type | None] = {"int": int, "str": str, "bytes": bytes, None: None}
-#: For each request how much it names, how many rows it removes, how much is not stored.
+#: For each request: how many names it has, how many rows it removes, how many names are not stored.
 Counts = list[tuple[int, int, int]]
 _WHOLE = re.compile(r"-?[0-9]{1,40}")
 
 
 @dataclass(frozen=True)
 class Names:
-    """Ids or subjects as people write them: texts, and files of them; a model says what kind they are.
+    """Ids or subjects as people write them: texts, and files of texts. The model determines their type.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class Names:
     column : str, optional
         The column of these files.
     called : str
-        What an error calls them.
+        What errors call them.
     """
 
     texts: tuple[str, ...] = ()
@@ -52,7 +52,10 @@ class Names:
     called: str = "names"
 
     def of(self, kind: type | None, steps: Steps = ()) -> list[Any] | None:
-        """The keys, of the kind that a model has, which normalises them by ``steps``; None where nothing is named."""
+        """Return the names as keys of type ``kind``, or None if there are none.
+
+        ``steps`` are those by which the model normalises names.
+        """
         if not self.texts and not self.files:
             return None
         keys = [self._key(text, kind) for text in self.texts]
@@ -78,13 +81,13 @@ class Names:
 
 
 def keys_named(given: Names | list[Any] | None, kind: type | None, steps: Steps) -> list[Any] | None:
-    """Keys of a kind, from a list of them or from what people wrote; a model normalises them by ``steps``."""
+    """Return keys of type ``kind``, from a list of keys or from names as people write them."""
     return given.of(kind, steps) if isinstance(given, Names) else given
 
 
 @dataclass(frozen=True)
 class Request:
-    """Rows to forget: by their ids, by whose they are, or both; and what the receipt is to call the request.
+    """A request to forget rows by their ids, their subjects, or both; the receipt names it by ``request_id``.
 
     Examples
     --------
@@ -106,11 +109,11 @@ class Request:
         try:
             object.__setattr__(self, "requested_at", self.requested_at.astimezone(UTC))
         except (OverflowError, ValueError):
-            raise InputError("requested_at must be a time that there is in UTC.") from None
+            raise InputError("requested_at must be a time that exists in UTC.") from None
 
     @classmethod
     def of(cls, given: Any) -> Request:
-        """The request itself, or that which a mapping stands for."""
+        """Return a request, or the request that a mapping describes."""
         if isinstance(given, cls):
             return given
         if isinstance(given, dict) and given and set(given) <= {"ids", "subjects", "request_id", "requested_at"}:
@@ -121,7 +124,7 @@ class Request:
         )
 
     def named_in(self, model: Model) -> Named:
-        """What it names in a model; refused if no row could have such names."""
+        """Find the rows that it names in a model; names of the wrong type are refused."""
         return model.named(self.ids, self.subjects)
 
     def __repr__(self) -> str:
@@ -131,16 +134,16 @@ class Request:
 
 
 class Ticket:
-    """Requests of one caller, and what became of them."""
+    """The requests of one caller, and their outcome."""
 
     def __init__(self, requests: list[Request], digests: bool) -> None:
         self.requests, self.digests = requests, digests
         self._outcome: list[ForgetReport] | BaseException | None = None
 
     def found(self, model: Model, leaving: dict[Any, None]) -> Counts:
-        """What the requests name in a model.
+        """Add the rows that the requests name to ``leaving`` and return the counts.
 
-        The rows join ``leaving``; where a request cannot be carried out none does, and that is what became of them.
+        If one of the requests is refused, none of their rows is added, and the error is their outcome.
         """
         counts, rows = [], dict[Any, None]()
         try:
@@ -149,7 +152,7 @@ class Ticket:
                 fresh = [key for key in asked.found if key not in leaving and key not in rows]
                 rows.update(dict.fromkeys(fresh))
                 counts.append((asked.requested, len(fresh), asked.not_stored))
-        except Exception as error:  # of this caller alone
+        except Exception as error:  # concerns this caller alone
             self.settle(error)
             return []
         leaving.update(rows)
@@ -157,79 +160,79 @@ class Ticket:
 
     @property
     def done(self) -> bool:
-        """Whether it is known what became of them."""
+        """Whether the outcome is known."""
         return self._outcome is not None
 
     def settle(self, outcome: list[ForgetReport] | BaseException) -> None:
-        """Say what became of the requests; only the first time counts."""
+        """Set the outcome; only the first call counts."""
         if self._outcome is None:
             self._outcome = outcome
 
     def result(self) -> list[ForgetReport]:
-        """The reports; or the error is raised."""
+        """Return the reports, or raise the error."""
         if not isinstance(self._outcome, list):
-            raise self._outcome or UnknownOutcomeError("nobody answered, so what became of it is not known: ask again.")
+            raise self._outcome or UnknownOutcomeError("the outcome of this request is not known: send it again.")
         return self._outcome
 
 
-class Line:
-    """Threads of this process that want one file.
+class RequestQueue:
+    """Threads of this process that wait for one file.
 
     Attributes
     ----------
     waiting : list of Ticket
-        Those that nobody has begun to carry out.
-    turn : lock
+        Those that no thread has begun to carry out.
+    lock : lock
         Held by the thread that works with the file.
     """
 
     def __init__(self, path: str, timeout: float | None) -> None:
         self._path, self._timeout = path, timeout
         self.waiting: list[Ticket] = []
-        self.turn, self._list_lock = threading.Lock(), threading.Lock()
-        self._deadline: float | None = None  # of the thread whose turn it is
+        self.lock, self._list_lock = threading.Lock(), threading.Lock()
+        self._deadline: float | None = None  # of the thread that holds the lock
 
-    def join(self, ticket: Ticket, work: Callable[[list[Ticket]], None]) -> list[ForgetReport]:
-        """Wait in line; ``work`` carries out what all ask who wait by then, unless another thread has done it."""
+    def submit(self, ticket: Ticket, carry_out: Callable[[list[Ticket]], None]) -> list[ForgetReport]:
+        """Wait for the file, then carry out all waiting tickets, unless another thread has done it meanwhile."""
         with self._list_lock:
             self.waiting.append(ticket)
         try:
-            with self.in_turn(ticket):
+            with self.exclusive(ticket):
                 if not ticket.done:
                     with self._list_lock:
                         batch, self.waiting = self.waiting, []
-                    work(batch)
+                    carry_out(batch)
         except BaseException:
-            self._take_back(ticket)  # nobody waits for the answer any more
+            self._withdraw(ticket)  # the caller no longer waits for the outcome
             raise
         return ticket.result()
 
     @contextmanager
-    def in_turn(self, ticket: Ticket | None = None) -> Iterator[None]:
-        """A block for one thread at a time; what is left of the time to wait is for the file's lock."""
+    def exclusive(self, ticket: Ticket | None = None) -> Iterator[None]:
+        """A block for one thread at a time; the rest of the timeout is left for the lock on the file."""
         check_timeout(self._timeout)
         deadline = None if self._timeout is None else time.monotonic() + self._timeout
         patience = -1 if self._timeout is None else min(self._timeout, threading.TIMEOUT_MAX)
-        if not self.turn.acquire(timeout=patience):
-            if self._take_back(ticket):
+        if not self.lock.acquire(timeout=patience):
+            if self._withdraw(ticket):
                 raise BusyError(
                     f"{self._path} is being changed by another thread of this process and was not free within "
                     f"{self._timeout:.3g} seconds. Nothing was changed: try again."
                 )
-            self.turn.acquire()
+            self.lock.acquire()
         try:
             self._deadline = deadline
             yield
         finally:
             self._deadline = None
-            self.turn.release()
+            self.lock.release()
 
     def time_left(self) -> float | None:
-        """Seconds that the thread whose turn it is may still wait; None for as long as it takes."""
+        """Return the seconds that the thread with the lock may still wait; None means without limit."""
         return None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
 
-    def _take_back(self, ticket: Ticket | None) -> bool:
-        """Whether the requests of a ticket can no longer be carried out; not so where a thread has begun to."""
+    def _withdraw(self, ticket: Ticket | None) -> bool:
+        """Remove a ticket from the queue; False if a thread has begun to carry it out."""
         with self._list_lock:
             waited = ticket is None or ticket in self.waiting
             self.waiting = [t for t in self.waiting if t is not ticket]

@@ -20,7 +20,7 @@ from erasable.audit.receipts import check_receipt, check_state
 from erasable.errors import ConfigurationError
 from erasable.estimators import load
 from erasable.operations.inspect import rows_of
-from erasable.operations.learn import TableLearnt, learn_table
+from erasable.operations.learn import Columns, TableLearnt, learn_table
 from erasable.operations.model_file import ModelFile
 from erasable.operations.predict import score_table
 from erasable.operations.rendering import make_folder
@@ -274,7 +274,7 @@ class _Story:
         return Demo(*so_far, table, picture, self.no_picture)
 
     def _learnt(self, path: Path, table: Path) -> TableLearnt:
-        return learn_table(path, table, schema=self.schema, parameters=PARAMETERS, score=False)
+        return learn_table(path, table, Columns(schema=self.schema), parameters=PARAMETERS, score=False)
 
     def _timed(self, name: str, work: Callable[[], _T], offered: int) -> _T:
         start = time.perf_counter()

@@ -17,7 +17,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from pydantic import AwareDatetime, BaseModel
 from starlette.concurrency import run_in_threadpool
 
-from erasable.operations.inspect import stored_bytes
+from erasable.operations.model_file import stored_bytes
 from erasable.operations.schemas import schema_of
 from erasable.service.beside import APART, Parcel
 from erasable.service.entries import Entry

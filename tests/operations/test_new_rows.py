@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from erasable import ErasableClassifier, ErasableKernelClassifier, ModelFile, load, verify
 from erasable.errors import ConfigurationError, EmptiedClassWarning, InputError, InputTypeError, StoreError
-from erasable.operations._held import HeldModel
+from erasable.operations.model_file import ModelCache
 from erasable.store._disk import Disk
 from erasable.tables import Table
 
@@ -133,7 +133,7 @@ def test_replacing_is_forgetting_and_learning(tmp_path_factory, kind, learnt, se
 
 def test_replacing_writes_the_file_once(path):
     at = [i for i in range(N) if IDS[i] in stored(path)]
-    with mock.patch.object(HeldModel, "write", autospec=True, side_effect=HeldModel.write) as written:
+    with mock.patch.object(ModelCache, "write", autospec=True, side_effect=ModelCache.write) as written:
         ModelFile(path).learn([block(at, X[::-1])], replace=True)
     assert written.call_count == 1
 

@@ -1,5 +1,0 @@
-"""``python -m erasable.cli``."""
-
-from erasable.cli.app import main
-
-main()
