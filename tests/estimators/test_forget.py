@@ -41,13 +41,13 @@ def test_forgetting_equals_a_refit_of_the_survivors():
 @pytest.mark.parametrize("unknown", [[-1], [10**9, -5, 10**9], range(10_000, 10_500)])
 def test_unknown_ids_change_nothing(unknown):
     clf = classifier().fit(X, Y, subjects=np.arange(N))
-    before, moment, weights = clf.state_digest(), clf._model.moment, clf._model.weights()
+    before, moment, weights = clf.state_digest(), clf._model.version_token, clf._model.weights()
     for argument in ("ids", "subjects"):
         report = clf.forget(**{argument: unknown})
         assert (report.requested, report.core_rows_removed, report.core_rows) == (len(set(unknown)), 0, clf.n_core_)
         assert report.digest == before
     assert clf.state_digest() == before
-    assert clf._model.moment is moment
+    assert clf._model.version_token is moment
     assert clf._model.weights() is weights  # not even solved for again
 
 

@@ -208,7 +208,7 @@ class ServiceMachine(RuleBasedStateMachine):
     def models_hold_what_they_should(self):
         for name, rows in self.stored.items():
             assert {row["id"] for row in inspect(self.paths[name], rows=True).rows} == set(rows)
-            assert self.service.snapshot(name).model.n_core == len(rows)
+            assert len(self.service.snapshot(name).model.core) == len(rows)
 
     def teardown(self) -> None:
         try:

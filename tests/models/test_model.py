@@ -104,17 +104,17 @@ def test_no_model_needs_scikit_learn():
 @every
 def test_forgetting_equals_learning_the_survivors(kind):
     model = learnt(kind)
-    assert 10 < model.n_core < N
+    assert 10 < len(model.core) < N
     ids = model.core.ids()[:3]
     report = model.forget(ids=[*ids, ids[0]], subjects=["owner 2", "nobody", "nobody", "owner 2"])
     assert (report.requested, report.not_stored) == (5, 1)  # a name that comes again counts once
-    assert report.core_rows == model.n_core == len(model.core)
+    assert report.core_rows == len(model.core)
     again = learnt(kind, positions(model))
     assert model.snapshot() == again.snapshot()
     assert model.snapshot().to_bytes() == again.snapshot().to_bytes()
     assert model.verify().digest == report.digest == again.snapshot().digest
     assert (model.predict(X) == again.predict(X)).all()
-    assert (model.probabilities(X) == again.probabilities(X)).all()
+    assert (model.predict_proba(X) == again.predict_proba(X)).all()
 
 
 @every
@@ -219,7 +219,7 @@ def test_a_model_that_was_erased_holds_nothing_and_answers_nothing(kind):
 @every
 def test_a_change_while_the_state_is_read_is_noticed(kind, monkeypatch):
     model = learnt(kind)
-    real = type(model).state
+    real = type(model)._state
 
     def meddle(self: Any) -> Any:
         state = real(self)
@@ -227,10 +227,10 @@ def test_a_change_while_the_state_is_read_is_noticed(kind, monkeypatch):
         return state
 
     with monkeypatch.context() as patch:
-        patch.setattr(type(model), "state", meddle)
+        patch.setattr(type(model), "_state", meddle)
         with pytest.raises(ChangedMeanwhileError, match="read it again"):
             model.snapshot()
-    assert model.verify().core_rows == model.n_core
+    assert model.verify().core_rows == len(model.core)
 
 
 @pytest.mark.parametrize(
@@ -306,7 +306,7 @@ def test_a_model_is_not_read_while_a_change_is_written(kind, monkeypatch):
         model.learn(X[60:] * 2.0, LABELS[60:], IDS[60:])
     assert seen
     model.predict(X)
-    assert model.verify().core_rows == model.n_core
+    assert model.verify().core_rows == len(model.core)
 
 
 @pytest.mark.parametrize("kind", ["linear", "mapped"])
@@ -329,7 +329,7 @@ def test_a_cache_is_not_read_while_a_change_is_written(kind):
     """What was derived before is still cached at that moment, or overwritten with zeros."""
     model = learnt(kind)
     model.predict(X)
-    model.moment = None
+    model.version_token = None
     with pytest.raises(ChangedMeanwhileError, match="read it again"):
         model.configuration.head.scores(model, X)
 
@@ -346,7 +346,7 @@ def test_a_solve_that_fails_since_the_model_changed_says_so(monkeypatch):
     monkeypatch.setattr(kernel_head, "solve_weights", meddle)
     with pytest.raises(ChangedMeanwhileError, match="read it again"):
         model.predict(X)
-    assert model.verify().core_rows == model.n_core
+    assert model.verify().core_rows == len(model.core)
 
 
 # -- verifying ---------------------------------------------------------------------------------------------------
@@ -403,7 +403,7 @@ def test_a_kernel_function_is_given_again():
     data = model.snapshot().to_bytes()
     with pytest.raises(StateFormatError, match="kernel function of the caller's"):
         State.from_bytes(data)
-    assert Model.restore(State.from_bytes(data, product)).verify().core_rows == model.n_core
+    assert Model.restore(State.from_bytes(data, product)).verify().core_rows == len(model.core)
 
 
 # -- function classes --------------------------------------------------------------------------------------------

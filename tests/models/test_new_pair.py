@@ -54,7 +54,7 @@ def made(pair, index=range(60), rows=X):
 
 def test_forgetting_equals_learning_all_survivors(pair):
     model = made(pair)
-    assert model.n_core == 60
+    assert len(model.core) == 60
     assert (model.predict(X) == Y).mean() > 0.8
     model.forget(ids=IDS[:20])
     assert model.snapshot().to_bytes() == made(pair, range(20, 60)).snapshot().to_bytes()
@@ -119,7 +119,7 @@ def test_every_selection_is_held_to_the_number_of_rows_that_sums_are_exact_for(p
     model = Model(Configuration(pair[0](Grid(1, 20, True), 2**52 - 1), pair[1]()))
     with pytest.raises(ExactnessError, match="exact only up to"):
         model.learn(np.ones((4200, 1)), np.arange(4200) % 2)
-    assert model.n_core == 0
+    assert len(model.core) == 0
 
 
 def test_an_emptied_state_is_read_back(pair):

@@ -24,7 +24,7 @@ MODELS = {
 
 
 def answers(model):
-    return [model.predict(X), *([model.probabilities(X)] if model.classifies else [])]
+    return [model.predict(X), *([model.predict_proba(X)] if model.classifies else [])]
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -33,7 +33,7 @@ def test_it_stays_as_it_was(name):
     model = face.fit(X, y, ids=range(80)).model_
     predictor, before = model.predictor(), answers(model)
     assert all(map(np.array_equal, answers(predictor), before))
-    assert (predictor.n_core, predictor.classes) == (model.n_core, model.classes)
+    assert (len(predictor.core), predictor.classes) == (len(model.core), model.classes)
     model.forget(ids=list(range(40)))
     assert not np.array_equal(answers(model)[-1], before[-1])
     assert all(map(np.array_equal, answers(predictor), before))
@@ -62,5 +62,5 @@ def test_that_of_a_file_follows_the_file(tmp_path):
     ModelFile(path).forget(ids=list(range(40)))
     second, other = file.predictor()
     assert other != checksum
-    assert np.array_equal(second.probabilities(X), file.model.predict_proba(X))
-    assert not np.array_equal(first.probabilities(X), second.probabilities(X))
+    assert np.array_equal(second.predict_proba(X), file.model.predict_proba(X))
+    assert not np.array_equal(first.predict_proba(X), second.predict_proba(X))

@@ -947,7 +947,7 @@ def test_whoever_waits_for_a_verification_before_learning_keeps_nobody_from_comm
     assert service.worker.commit() == 1
     busy.set()
     learning.join(60)
-    assert service.snapshot("left").model.n_core == 55
+    assert len(service.snapshot("left").model.core) == 55
     assert [e.receipts for e in service.entries()] == [{"left"}, {"left"}]
 
 
@@ -1024,20 +1024,20 @@ def test_snapshots_are_swapped_before_anybody_is_told(service, monkeypatch):
 def test_a_snapshot_never_changes_and_another_takes_its_place(service, models):
     X = np.random.default_rng(3).standard_normal((20, 3))
     before = service.snapshot("left")
-    answers, chances = before.model.predict(X), before.model.probabilities(X)
+    answers, chances = before.model.predict(X), before.model.predict_proba(X)
     asked(service, "person-1")
     service.worker.commit()
     after = service.snapshot("left")
     assert after.version != before.version
     assert after is service.snapshot("left")
     assert np.array_equal(before.model.predict(X), answers)
-    assert np.array_equal(before.model.probabilities(X), chances)
+    assert np.array_equal(before.model.predict_proba(X), chances)
     file = load(models["left"])
-    assert np.array_equal(after.model.probabilities(X), file.predict_proba(X))
-    assert not np.array_equal(after.model.probabilities(X), chances)
+    assert np.array_equal(after.model.predict_proba(X), file.predict_proba(X))
+    assert not np.array_equal(after.model.predict_proba(X), chances)
     ModelFile(models["left"]).forget(subjects=["person-2"])  # as the command line does
     assert service._snapshots.refresh() == ["left"]
-    assert np.array_equal(service.snapshot("left").model.probabilities(X), load(models["left"]).predict_proba(X))
+    assert np.array_equal(service.snapshot("left").model.predict_proba(X), load(models["left"]).predict_proba(X))
     assert service._snapshots.refresh() == []
     with pytest.raises(UnknownRequestError):
         service.snapshot("nowhere")

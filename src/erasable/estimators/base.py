@@ -196,7 +196,7 @@ class ErasableEstimator(BaseEstimator):
             model = self._model
             model.check_whole()
             self._check_unchanged(model, classes)
-        if model.one_by_one and model.classifies and model.order_key is None:
+        if model.selection.one_by_one and model.classifies and model.order_key is None:
             LabelRuns().add(y).warn(stacklevel=3)  # the caller of fit
         with opened_engine(getattr(self, "engine", None)) as engine:
             if engine is None:
@@ -209,7 +209,7 @@ class ErasableEstimator(BaseEstimator):
                 source = ArraySource(model, rows, engine, allow_no_subject=allow_no_subject)
                 watch = None if progress is None else (lambda done: progress(done, X.shape[0]))
                 report = learn_rows(model, source, engine=engine, progress=watch)
-        if fresh and model.one_by_one and not streaming:
+        if fresh and model.selection.one_by_one and not streaming:
             self._offered().add(y).warn(model, new=True, stacklevel=3)  # the caller of fit
         if self.__sklearn_is_fitted__() and model is not self._model:
             self._model.erase()
@@ -586,7 +586,7 @@ class ErasableClassifierBase(ClassifierMixin, ErasableEstimator):
         classes the sigmoids divided by their sum.
         """
         X = self._asked(X)
-        return self._model.probabilities(X)
+        return self._model.predict_proba(X)
 
 
 def install(estimator: Any, schema: dict[str, Any], **fitted: Any) -> None:

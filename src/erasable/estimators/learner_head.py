@@ -199,7 +199,7 @@ class LearnerHead(Head):
             overwrite(old.rows)
 
     def _without(self, model: Model, old: SelectedRows, gone: set[Any]) -> int:
-        c, before, learner = model.configuration, model.moment, model.cache["learner"]
+        c, before, learner = model.configuration, model.version_token, model.cache["learner"]
         core_set = c.selection.core_set
         left = old.take([i for i, key in enumerate(old.ids) if key not in gone])
         if not core_set.stable and left.ids:
@@ -211,9 +211,9 @@ class LearnerHead(Head):
         if not by_itself:  # it may refuse these rows, and nothing was changed yet
             left, learner = self._trained(c, left)
             retrained = 0 if learner is None or isinstance(learner, Constant) else len(left.ids)
-        if model.moment is not before:
+        if model.version_token is not before:
             raise ChangedMeanwhileError("the model changed while rows were being forgotten: ask for them again.")
-        model.moment = None
+        model.version_token = None
         if by_itself:
             kept = set(left.ids)
             ids = [key for key in old.ids if key not in kept]
@@ -226,7 +226,7 @@ class LearnerHead(Head):
         model.core.erase()
         model.core = CoreRows(left.rows, left.ids, owners, left.labels, c.selection.grid)
         model.cache = {"learner": learner}
-        model.moment = object()
+        model.version_token = object()
         return retrained
 
     # -- states ----------------------------------------------------------------------------------------------------
@@ -240,9 +240,6 @@ class LearnerHead(Head):
     def specification(self, c: Configuration, labels: Collection[Any], n: int, *, weighted: bool) -> Specification:
         """Nothing is stored."""
         return {}
-
-    def overwrite(self, cache: dict[str, Any]) -> None:
-        """Learners are not ours: what they hold is dropped with them."""
 
     def cache_from(self, state: State) -> dict[str, Any]:
         """The learner, trained on the stored rows.

@@ -24,13 +24,21 @@ from erasable.core.grid import Grid, dense_rows, sparse_rows
 from erasable.core.layout import count_entries, csr, has_constant, is_sparse, position_type
 from erasable.core.names import Key, Label, Owners, owners_of
 from erasable.errors import InputError
-from erasable.models.inputs import ONE, as_keys, as_requested, same_kind
+from erasable.models.inputs import ONE, RowWeights, as_keys, as_requested, same_kind, uneven
 
 
-def overwrite(X: Any) -> None:
-    """Zeros in place of the entries of a dense array or a CSR one, and of where they stand."""
-    for array in [X] if isinstance(X, np.ndarray) else [X.data, X.indices]:
-        array.fill(0)
+def overwrite(value: Any) -> None:
+    """Overwrite arrays with zeros, dense or CSR, also those in tuples, lists and dicts, and objects that can erase."""
+    if isinstance(value, np.ndarray):
+        value.fill(0)
+    elif sp.issparse(value):
+        value.data.fill(0)
+        value.indices.fill(0)
+    elif isinstance(value, tuple | list | dict):
+        for part in value.values() if isinstance(value, dict) else value:
+            overwrite(part)
+    elif hasattr(value, "erase"):
+        value.erase()
 
 
 V = TypeVar("V")
@@ -417,6 +425,10 @@ class CoreRows:
     def weights(self) -> list[int]:
         """Weights in learning order, in sixteenths."""
         return [row.weight for row in self._in_order()]
+
+    def uneven_weights(self) -> RowWeights | None:
+        """Weights in learning order as an array; None if every row has weight one."""
+        return uneven(self.weights()) if self.uneven else None
 
     def names(self) -> tuple[tuple[Key, ...], tuple[Owners, ...], tuple[Any, ...]]:
         """Ids, subjects and labels in learning order."""

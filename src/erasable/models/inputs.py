@@ -7,19 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import accumulate, chain, pairwise
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from erasable.core.arrays import on_host
-from erasable.core.names import Key, Spelling, Steps, each_owner, is_unicode, spelt
+from erasable.core.names import Key, Label, Spelling, Steps, each_owner, is_unicode, spelt
 from erasable.errors import InputError, InputTypeError
 from erasable.validation import real_numbers
-
-if TYPE_CHECKING:
-    from erasable.models.model import Model
-
 
 _PLURAL = {"int": "integers", "str": "strings", "bytes": "bytes"}
 
@@ -368,10 +364,14 @@ def encode(labels: Sequence[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[np.intp
     return array_of(classes), np.fromiter((place[v] for v in labels), dtype=np.intp, count=len(labels))
 
 
-def check_labels(y: npt.NDArray[Any], model: Model) -> None:
-    """Refuse labels that the model could not hold."""
+def check_labels(
+    y: npt.NDArray[Any],
+    fixed: tuple[Label, ...] | None,
+    class_weight: str | tuple[tuple[Label, float], ...] | None,
+    class_counts: Mapping[Label, int],
+) -> None:
+    """Raise InputError for labels that do not fit the fixed classes, the class weights or the stored classes."""
     kind = label_type(y)
-    fixed = model.configuration.classes
     if fixed is not None:
         if kind is not type(fixed[0]):
             wanted = type(fixed[0]).__name__
@@ -383,12 +383,11 @@ def check_labels(y: npt.NDArray[Any], model: Model) -> None:
                 f"{unseen} of {len(y)} labels are not among the {len(fixed)} fixed classes: "
                 "correct y, or fix all classes with classes=."
             )
-    weighed = getattr(model.configuration.head, "class_weight", None)
-    if isinstance(weighed, tuple) and kind is not type(weighed[0][0]):
-        wanted = type(weighed[0][0]).__name__
+    if isinstance(class_weight, tuple) and kind is not type(class_weight[0][0]):
+        wanted = type(class_weight[0][0]).__name__
         raise InputError(f"y holds labels of type {kind.__name__}, but class_weight names labels of type {wanted}.")
-    if fixed is None and model.core.class_counts and kind is not type(next(iter(model.core.class_counts))):
-        known = type(next(iter(model.core.class_counts))).__name__
+    if fixed is None and class_counts and kind is not type(next(iter(class_counts))):
+        known = type(next(iter(class_counts))).__name__
         raise InputError(f"y holds labels of type {kind.__name__}, but the model's classes are of type {known}.")
 
 

@@ -78,8 +78,7 @@ class Layout:
             read_names(meta, tensors, tuple(labels_of), n) if c.head.classifies else _read_targets(c, meta, tensors, n)
         )
         row_weights = tensors.get("row_weights")
-        weighted = row_weights is not None and c.head.weighs_sums
-        wanted = c.head.specification(c, labels_of or names[2], n, weighted=weighted)
+        wanted = c.head.specification(c, labels_of or names[2], n, weighted=row_weights is not None)
         derived = {name: tensors[name] for name in wanted}
         as_specified = all(
             tensors[name].shape == spec.shape and tensors[name].dtype == np.dtype(DTYPES[spec.dtype]).newbyteorder("=")

@@ -1,24 +1,24 @@
 """The model: learn rows, forget rows, predict, and give the state.
 
-Each change is check-then-change: a refused call leaves the model as it was. Should an interrupt hit while a change is
-being written, ``moment`` stays None and the model is not used again; nor is one that was erased. Nothing is kept of
-what was asked.
+Each change is check-then-change: a refused call leaves the model as it was. If an interrupt hits while a change is
+being written, ``version_token`` stays None and the model refuses to be used again, as does an erased model. Requests
+leave no trace.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from os import PathLike
-from typing import Any, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from erasable.core.arrays import Float64s
+from erasable.core.arrays import Float32s, Float64s
 from erasable.core.keyed_hash import hashed_order
 from erasable.core.names import Key, Label, Owners, Spelling
-from erasable.core.selector import Progress
+from erasable.core.selector import Decisions, Progress
 from erasable.errors import (
     ChangedMeanwhileError,
     ConfigurationError,
@@ -37,19 +37,43 @@ from erasable.models.inputs import (
     RowWeights,
     as_keys,
     check_ids,
+    check_labels,
     check_row_weights,
     check_subjects,
     pick,
     spelt_keys,
     spelt_names,
     taken,
-    uneven,
 )
 from erasable.models.layouts import layout_of
 from erasable.models.reports import ForgetReport, Guarantee, LearnReport, VerifyReport
 from erasable.models.state import State
+from erasable.models.strategies import Head, Screen, Selection
 
 T = TypeVar("T")
+
+
+class _Checked(NamedTuple):
+    """Rows of one call that may be learnt: those whose weight is above zero, under names that were checked."""
+
+    X: Any
+    labels: npt.NDArray[Any]
+    keys: Any  # None if rows are numbered from 0
+    owners: Any  # None if no row has a subject
+    weights: RowWeights | None
+
+
+class _Chosen(NamedTuple):
+    """Selected rows under their names, and what was computed on the way."""
+
+    batches: list[Any]
+    ids: list[Key]
+    owners: list[Owners]
+    labels: list[Any]
+    weights: list[int]
+    H: Float64s | None
+    trained: dict[str, Any]
+    decisions: Decisions
 
 
 class Model:
@@ -70,8 +94,8 @@ class Model:
         Exact sums of the core rows, for heads that keep them.
     cache : dict
         What the head derived from the rows; overwritten and dropped with every change.
-    moment : object or None
-        A fresh token after every change: it counts nothing. None after a change that was interrupted, and for a model
+    version_token : object or None
+        A fresh object after every change: it counts nothing. None after a change that was interrupted, and for a model
         whose arrays were overwritten.
     """
 
@@ -81,7 +105,7 @@ class Model:
         self.core = CoreRows(selection.empty(), grid=selection.grid, classed=head.classifies)
         self.sums = ExactSums(configuration) if head.keeps_sums else None
         self.cache: dict[str, Any] = {}
-        self.moment: object | None = object()
+        self.version_token: object | None = object()
 
     @classmethod
     def restore(cls, state: State, feature_map: FeatureMap | None = None) -> Self:
@@ -103,20 +127,30 @@ class Model:
         core, other = self.core, object.__new__(type(self))
         known: Any = Outline(core.place, core.subject_type, core.class_counts) if names else Outline()
         other.configuration, other.feature_map, other.core = self.configuration, self.feature_map, known
-        other.sums, other.cache, other.moment = None, {}, object()
+        other.sums, other.cache, other.version_token = None, {}, object()
         return other
 
-    # -- learning and forgetting ---------------------------------------------------------------------------------
+    @property
+    def selection(self) -> Selection:
+        """Which rows are kept."""
+        selection: Selection = self.configuration.selection
+        return selection
+
+    @property
+    def head(self) -> Head:
+        """What is computed from them."""
+        head: Head = self.configuration.head
+        return head
+
+    # -- learning --------------------------------------------------------------------------------------------------
 
     def prepared(self, X: Any) -> Any:
         """Finite rows, dense or CSR, in the form that the selection reads; refused if they do not fit."""
-        return self.configuration.selection.prepared(X, self.feature_map, self.core)
+        return self.selection.prepared(X, self.feature_map, self.core)
 
-    def screening(self) -> Callable[[Any], npt.NDArray[np.bool_]] | None:
+    def screening(self) -> Screen | None:
         """A test of prepared rows that rules out rows for good; see :meth:`Selection.screen`."""
-        screen: Callable[[Any], npt.NDArray[np.bool_]] | None
-        screen = self.configuration.selection.screen(self.core, self.sums)
-        return screen
+        return self.selection.screen(self.core, self.sums)
 
     def learn(
         self,
@@ -132,8 +166,8 @@ class Model:
     ) -> LearnReport:
         """Stream rows through the selector; those selected become core rows, the others leave no trace.
 
-        The rows of this call are decided in the order of their keyed hashes where the model has a key, else as they
-        come; in any case after the core rows already there.
+        The rows of this call are decided in the order of their keyed hashes if the model has a key, else in the given
+        order; in any case after the existing core rows.
 
         Parameters
         ----------
@@ -147,72 +181,89 @@ class Model:
             Called with (rows done, rows in all) after every block.
         """
         self.check_whole()
-        n = X.shape[0]
-        selection, head = self.configuration.selection, self.configuration.head
-        y = head.stored_labels(y, self)
+        n, before = X.shape[0], self.version_token
+        rows = self._checked(X, y, ids, subjects, sample_weight, allow_no_subject=allow_no_subject)
+        chosen = self._chosen(rows, progress, sizes)
+        self.head.check_room(self.configuration, self.core, chosen.weights)
+        if self.version_token is not before:
+            raise ChangedMeanwhileError("the model changed while rows were being learnt, so none of them was learnt.")
+        self.version_token = None
+        self.drop_caches()
+        if self.sums is not None:
+            self.sums.add(chosen.batches, chosen.labels, chosen.weights, chosen.H)
+        self.core.append(chosen.batches, chosen.ids, chosen.owners, chosen.labels, chosen.weights)
+        self.cache = chosen.trained
+        self.version_token = object()
+        return LearnReport(n, len(chosen.ids), len(self.core), chosen.decisions, n - len(rows.labels))
+
+    def _checked(
+        self, X: Any, y: npt.NDArray[Any], ids: Any, subjects: Any, sample_weight: Any, *, allow_no_subject: bool
+    ) -> _Checked:
+        """The rows to select from; raises InputError if this model cannot hold them under their names."""
+        n, y = X.shape[0], self.encode_labels(y)
         self.check_names_given(ids)
         ids, subjects = spelt_names(ids, subjects, self.spelling)
         keys = check_ids(ids, n, self.core.place)
         owners = None
         if subjects is not None:
             owners = check_subjects(subjects, n, self.core.subject_type, allow_no_subject=allow_no_subject)
-        named: Any = range(n) if keys is None else keys
         weights = self.checked_weights(sample_weight, n)
-        if weights is not None and not weights.all():  # a row that counts for nothing is as good as not offered
-            there = np.flatnonzero(weights)
-            if not len(there):
-                raise InputError("every weight (sample_weight=) rounds to zero, so there is nothing to learn.")
-            self.prepared(X)
-            X, y, named, weights = X[there], y[there], taken(named, there), weights[there]
-            keys, owners = named, None if owners is None else taken(owners, there)
-        rows, before, key = self.prepared(X), self.moment, self.order_key
+        if weights is None or weights.all():
+            return _Checked(X, y, keys, owners, weights)
+        counting = np.flatnonzero(weights)  # a row whose weight is zero is as good as not offered
+        if not len(counting):
+            raise InputError("every weight (sample_weight=) rounds to zero, so there is nothing to learn.")
+        self.prepared(X)  # also refuses rows without weight that no model of this kind learns
+        keys = taken(range(n) if keys is None else keys, counting)
+        owners = None if owners is None else taken(owners, counting)
+        return _Checked(X[counting], y[counting], keys, owners, weights[counting])
+
+    def _chosen(self, given: _Checked, progress: Progress | None, sizes: dict[str, int | None]) -> _Chosen:
+        """The rows that are selected; heads that train at once are trained on them. Changes nothing."""
+        selection, head, key = self.selection, self.head, self.order_key
+        rows, labels = self.prepared(given.X), given.labels
+        named: Any = range(len(labels)) if given.keys is None else given.keys
         order = None if key is None else hashed_order(named, key)
         rows = rows if order is None else selection.in_order(rows, order)
-        index, batches, decisions, H = selection.select(rows, self.core, self.sums, y, named, progress, **sizes)
+        index, batches, decisions, H = selection.select(rows, self.core, self.sums, labels, named, progress, **sizes)
         index = index if order is None else order[index]
-        chosen_ids: list[Key] = index.tolist() if keys is None else pick(keys, index)
-        chosen_owners: list[Owners] = [None] * len(index) if owners is None else pick(owners, index)
-        labels: list[Any] = pick(y, index)
-        trained: Any = {}
+        ids: list[Key] = index.tolist() if given.keys is None else pick(given.keys, index)
+        trained: dict[str, Any] = {}
         if head.trains_at_once:
-            kept, trained = head.train(self.configuration, batches, labels, chosen_ids)
+            kept, trained = head.train(self.configuration, batches, pick(labels, index), ids)
             if len(kept) < len(index):
-                index, batches = index[kept], [batches[0][kept]]
-                chosen_ids, chosen_owners, labels = (
-                    [part[i] for i in kept] for part in (chosen_ids, chosen_owners, labels)
-                )
-        counted = [ONE] * len(index) if weights is None else weights[index].tolist()
-        head.check_chosen(self.configuration, self.core, counted)
-        if self.moment is not before:
-            raise ChangedMeanwhileError("the model changed while rows were being learnt, so none of them was learnt.")
-        self.moment = None
-        self.drop_caches()
-        if self.sums is not None:
-            self.sums.add(batches, labels, counted, H)
-        self.core.append(batches, chosen_ids, chosen_owners, labels, counted)
-        self.cache = trained
-        self.moment = object()
-        return LearnReport(n, len(index), len(self.core), decisions, n - len(y))
+                index, batches, ids = index[kept], [batches[0][kept]], [ids[i] for i in kept]
+        owners: list[Owners] = [None] * len(index) if given.owners is None else pick(given.owners, index)
+        weights = [ONE] * len(index) if given.weights is None else given.weights[index].tolist()
+        return _Chosen(batches, ids, owners, pick(labels, index), weights, H, trained, decisions)
+
+    def encode_labels(self, y: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Labels, or targets on their grid; raises InputError if this model cannot hold them."""
+        if not self.classifies:
+            return self.head.encode_targets(y, self.configuration.grid)
+        check_labels(y, self.configuration.classes, self.head.class_weight, self.core.class_counts)
+        return y
 
     def check_names_given(self, ids: Any) -> None:
         """Raise InputError if the selection draws a sample of ids and the caller gave no ids."""
-        if ids is None and self.configuration.selection.always_kept([]) is not None:
+        if ids is None and self.selection.always_kept([]) is not None:
             raise InputError(
                 "ids are required: with sample_rate the hash of a row's id says whether it is kept, and a number that "
                 "depends on other rows would not do: give ids=."
             )
 
     def checked_weights(self, sample_weight: Any, n: int) -> RowWeights | None:
-        """Weights of n rows in sixteenths; refused where they are none, or this model has no use for any."""
+        """Weights of n rows in sixteenths; refused if they do not fit the rows, or if this model takes no weights."""
         if sample_weight is None:
             return None
-        if not self.configuration.head.takes_weights:
-            kind = self.configuration.head.NAME
-            raise ConfigurationError(f"rows of a {kind} model have no weights: leave them out.")
+        if not self.head.takes_weights:
+            raise ConfigurationError(f"rows of a {self.head.NAME} model have no weights: leave them out.")
         return check_row_weights(sample_weight, n)
 
+    # -- forgetting ------------------------------------------------------------------------------------------------
+
     def named(self, ids: Any = None, subjects: Any = None) -> Named:
-        """What a request names; refused if no row could have such names."""
+        """The core rows that a request names; refused if no row could have such names."""
         self.check_whole()
         if ids is not None and "id" in self.spelling:
             ids = spelt_keys(as_keys(ids, "ids"), self.spelling["id"])
@@ -228,57 +279,49 @@ class Model:
 
     def forget(self, *, ids: Any = None, subjects: Any = None) -> ForgetReport:
         """Rows with these ids, or of these subjects, stop existing for the model; unknown ones change nothing."""
-        asked = self.named(ids, subjects)
-        retrained, emptied = self.remove(asked.found)
-        counts = asked.requested, len(asked.found), len(self.core), asked.not_stored
+        request = self.named(ids, subjects)
+        retrained, emptied = self.remove(request.found)
+        counts = request.requested, len(request.found), len(self.core), request.not_stored
         return ForgetReport(*counts, rows_retrained=retrained, classes_emptied=emptied, model=self)
 
     def remove(self, keys: list[Key]) -> tuple[int, int]:
-        """These core rows leave: how many rows had to be trained on again, and how many classes lost their last row.
+        """Remove these core rows: the number of rows trained on again, and of classes that lost their last row.
 
-        Of a model that is empty now, no class counts as lost.
-        """
-        before = self.n_classes
-        retrained = self.take_out(keys)
-        return retrained, before - self.n_classes if len(self.core) else 0
-
-    def take_out(self, keys: list[Key]) -> int:
-        """Remove these core rows; the number of rows trained on again.
+        If no row is left, no class counts as lost.
 
         *Source*: Algorithm 1 and Algorithm 2, procedure DeletionUpdate.
         """
         if not keys:
-            return 0
-        head = self.configuration.head
-        if head.trains_at_once:
-            return int(head.forget(self, keys))
-        kept = head.reusable_cache(self, keys)
-        self.moment = None
-        self.release(keys)
-        self.drop_caches()
-        self.cache = kept
-        self.moment = object()
-        return 0
+            return 0, 0
+        before = self.n_classes
+        retrained = self.head.forget(self, keys) if self.head.trains_at_once else self._remove(keys)
+        return retrained, before - self.n_classes if len(self.core) else 0
 
-    def release(self, keys: list[Key]) -> None:
-        """Remove these rows from the core and from the sums; called while the change is written."""
+    def _remove(self, keys: list[Key]) -> int:
+        """Remove rows from the core and from the sums. No row is trained on again."""
+        reusable = self.head.reusable_cache(self, keys)
+        self.version_token = None
         leaving = self.core.find(keys)
         if self.sums is None:
             self.core.remove(leaving)
-            return
-        rows, labels, weights = self.core.gather(leaving)
-        self.core.remove(leaving, rows)
-        self.sums.remove(rows, labels, weights, self.core)
-        overwrite(rows)
+        else:
+            rows, labels, weights = self.core.gather(leaving)
+            self.core.remove(leaving, rows)
+            self.sums.remove(rows, labels, weights, self.core)
+            overwrite(rows)
+        self.drop_caches()
+        self.cache = reusable
+        self.version_token = object()
+        return 0
 
     def drop_caches(self) -> None:
         """Overwrite and drop everything that was derived."""
         cache, self.cache = self.cache, {}
-        self.configuration.head.overwrite(cache)
+        overwrite(cache)
 
     def erase(self) -> None:
-        """Overwrite every array this model holds: another takes its place, and this one is not used again."""
-        self.moment = None
+        """Overwrite every array of this model; it refuses to be used again."""
+        self.version_token = None
         self.core.erase()
         if self.sums is not None:
             self.sums.erase()
@@ -286,54 +329,52 @@ class Model:
 
     def check_whole(self) -> None:
         """Refuse a model whose last change was interrupted, or that was erased."""
-        if self.moment is None:
+        if self.version_token is None:
             raise ChangedMeanwhileError(
                 "this model was interrupted while it was being changed, or another took its place, and is neither what "
                 "it was nor what it was to be: call fit, or load a copy."
             )
 
-    # -- looking -------------------------------------------------------------------------------------------------
+    # -- reading ---------------------------------------------------------------------------------------------------
 
     def snapshot(self) -> State:
         """The state as a frozen record, with its bytes and its digest."""
         self.check_whole()
-        return self.read(self.state)
+        return self.consistent_read(self._state)
 
-    def state(self) -> State:
-        """The state as a frozen record."""
+    def _state(self) -> State:
         c, core = self.configuration, self.core
         sums = {} if self.sums is None else self.sums.tensors(self.classes_with_rows())
-        weights = uneven(core.weights()) if core.uneven else None
-        return State(c, *core.names(), core.rows(), weights, sums | c.head.stored(self))
+        return State(c, *core.names(), core.rows(), core.uneven_weights(), sums | self.head.derived_tensors(self))
 
     def cached(self, name: str, derive: Callable[[], T]) -> T:
-        """What was derived under this name, or is derived now and kept until the next change."""
-        found: T | None = self.cache.get(name)
-        return self.read(derive, partial(self._keep, name)) if found is None or self.moment is None else found
+        """The value cached under this name; if there is none, it is derived now and kept until the next change."""
+        found: T | None = None if self.version_token is None else self.cache.get(name)
+        return self.consistent_read(derive, partial(self._keep, name)) if found is None else found
 
     def _keep(self, name: str, value: Any) -> None:
         if value is None:
-            self.configuration.head.overwrite({name: self.cache.pop(name, None)})
+            overwrite(self.cache.pop(name, None))
         else:
             self.cache[name] = value
 
-    def read(self, derive: Callable[[], T], keep: Callable[[T | None], None] | None = None) -> T:
-        """What is derived from the rows, all of one moment: refused if the model is changing, or changed meanwhile.
+    def consistent_read(self, derive: Callable[[], T], keep: Callable[[T | None], None] | None = None) -> T:
+        """What ``derive`` returns, all of one version of the model; refused if the model changes meanwhile.
 
-        ``keep`` puts it at hand, and is told None where that was wrong. It is called before the moments are compared:
-        a change that comes later drops what is at hand.
+        ``keep`` caches it; it is called with None if that was wrong. It is called before the versions are compared:
+        a change that comes later drops the caches.
         """
-        moment = self.moment
-        if moment is not None:
+        token = self.version_token
+        if token is not None:
             try:
                 found = derive()
             except Exception:
-                if self.moment is moment:
+                if self.version_token is token:
                     raise
             else:
                 if keep is not None:
                     keep(found)
-                if self.moment is moment:
+                if self.version_token is token:
                     return found
                 if keep is not None:
                     keep(None)
@@ -342,30 +383,30 @@ class Model:
     def verify(self, progress: Progress | None = None, state: State | None = None) -> VerifyReport:
         """Recompute the state from its own rows and compare everything; see ``erasable.verify``.
 
-        ``state`` is a snapshot of this moment, where there is one already.
+        ``state`` is a snapshot of this version of the model, if the caller has one.
         """
         self.check_whole()
-        self.configuration.head.check_verifiable()
+        self.head.check_verifiable()
         report = (state or self.snapshot()).verify(progress)
         if not self.core.tables_agree():
             raise VerificationError("the tables that find rows by id, subject or class do not name the stored rows.")
-        self.configuration.head.verify(self)
+        self.head.verify(self)
         return report
 
     @property
     def order_key(self) -> int | None:
-        """The key of the hashes in whose order rows are decided; None where they are decided as they are given."""
+        """The key of the hashes in whose order rows are decided; None if they are decided in the given order."""
         return self.configuration.order_key
 
     @property
     def classifies(self) -> bool:
         """Whether rows have labels, which are classes; otherwise they have targets, which are numbers."""
-        return bool(self.configuration.head.classifies)
+        return self.head.classifies
 
     @property
     def one_by_one(self) -> bool:
         """Whether rows are decided one after the other, so that their order matters."""
-        return bool(self.configuration.selection.one_by_one)
+        return self.selection.one_by_one
 
     @property
     def n_core(self) -> int:
@@ -375,15 +416,14 @@ class Model:
     @property
     def classes(self) -> tuple[Label, ...]:
         """The classes the caller fixed, or those of the core rows."""
-        found: tuple[Label, ...] = self.configuration.head.classes(self)
-        return found
+        return self.head.classes(self)
 
     @property
     def n_classes(self) -> int:
         """How many classes there are."""
-        return int(self.configuration.head.n_classes(self))
+        return self.head.n_classes(self)
 
-    def classes_with_rows(self) -> list[Label]:
+    def classes_with_rows(self) -> Sequence[Label]:
         """The classes that core rows have; none in a regression."""
         return list(self.core.class_counts)
 
@@ -391,7 +431,7 @@ class Model:
     def n_features(self) -> int | None:
         """Columns of the rows that are learnt and predicted; None for texts and tables."""
         text = self.configuration.feature_map
-        n: int | None = self.configuration.selection.n_features if text is None else described_map(text)["n_features"]
+        n: int | None = self.selection.n_features if text is None else described_map(text)["n_features"]
         return n
 
     @property
@@ -402,7 +442,7 @@ class Model:
     @property
     def nbytes(self) -> int:
         """Bytes of numbers held: rows, sums and what is derived."""
-        return int(self.core.nbytes + self.configuration.head.nbytes(self))
+        return self.core.nbytes + self.head.nbytes(self)
 
     @property
     def format_version(self) -> int:
@@ -412,21 +452,18 @@ class Model:
     @property
     def guarantee(self) -> Guarantee:
         """What holds after forgetting."""
-        found: Guarantee = self.configuration.head.guarantee(self)
-        return found
+        return self.head.guarantee(self)
 
-    def weights(self) -> npt.NDArray[np.float32]:
+    def weights(self) -> Float32s:
         """The weights that the head publishes, solved for when they are first needed."""
-        found: npt.NDArray[np.float32] = self.configuration.head.weights(self)
-        return found
+        return self.head.weights(self)
 
-    # -- predicting ----------------------------------------------------------------------------------------------
+    # -- predicting ------------------------------------------------------------------------------------------------
 
     def predictor(self) -> Model:
         """A model that predicts as this one does now, whatever becomes of this one, and is used for nothing else."""
         self.check_whole()
-        found: Model = self.configuration.head.predictor(self)
-        return found
+        return self.head.predictor(self)
 
     def check_rows_left(self) -> None:
         """Refuse to predict from nothing."""
@@ -440,39 +477,35 @@ class Model:
     def decision(self, X: Any) -> Float64s:
         """Scores: shape (n,) for one or two classes, (n, n_classes) otherwise."""
         self.check_rows_left()
-        scores: Float64s = self.configuration.head.scores(self, X)
+        scores = self.head.scores(self, X)
         return scores if scores.shape[1] > 1 else scores[:, 0]
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """The class of each row, or its targets."""
         self.check_rows_left()
-        found: npt.NDArray[Any] = self.configuration.head.predict(self, X)
-        return found
+        return self.head.predict(self, X)
 
-    def chosen(self, scores: Float64s) -> npt.NDArray[Any]:
-        """The classes or targets that scores stand for."""
-        found: npt.NDArray[Any] = self.configuration.head.predictions(self, scores)
-        return found
-
-    def probabilities(self, X: Any) -> Float64s:
+    def predict_proba(self, X: Any) -> Float64s:
         """Probability of each class, shape (n, n_classes); see ``predict_proba`` of the estimators."""
         self.check_rows_left()
-        found: Float64s = self.configuration.head.predict_proba(self, X)
-        return found
+        return self.head.predict_proba(self, X)
 
-    def chances(self, scores: Float64s) -> Float64s:
+    def predictions_for_scores(self, scores: Float64s) -> npt.NDArray[Any]:
+        """The classes or targets that scores stand for."""
+        return self.head.predictions(self, scores)
+
+    def probabilities_for_scores(self, scores: Float64s) -> Float64s:
         """The probabilities that scores stand for."""
-        found: Float64s = self.configuration.head.probabilities(self, scores)
-        return found
+        return self.head.probabilities(self, scores)
 
 
-def is_model(estimator: Any) -> bool:
-    """Whether this is a model, or an estimator that is the face of one."""
+def is_model(estimator: object) -> bool:
+    """Whether this is a model, or an estimator that wraps one."""
     return isinstance(estimator, Model) or hasattr(type(estimator), "model_")
 
 
 def model_behind(estimator: Any, purpose: str) -> Model:
-    """The model that an estimator is a face of; refused if it is none, or not fitted."""
+    """The model that an estimator wraps; refused if there is none, or if it is not fitted."""
     if isinstance(estimator, Model):
         return estimator
     if not is_model(estimator):

@@ -294,7 +294,7 @@ class Pass:
     ) -> tuple[Column, Column | None]:
         """Ids and subjects of a block in the first pass, after a check of everything that could be refused later."""
         model, n = self.model, X.shape[0]
-        model.configuration.head.stored_labels(y, model)
+        model.encode_labels(y)
         if model.classifies:
             result.note_kind("labels", label_type(y))
         model.check_names_given(ids)
@@ -447,8 +447,8 @@ def learn_rows(
             ahead(earlier, run.preview.release())
             earlier.erase()
     except BaseException:
-        if model.moment is not None:  # otherwise it was interrupted while rows were being written
-            model.take_out(_added(model, before))
+        if model.version_token is not None:  # otherwise it was interrupted while rows were being written
+            model.remove(_added(model, before))
         raise
     if not run.n_rows:
         raise ConfigurationError("there is nothing to learn: no rows came.")
@@ -510,7 +510,7 @@ class _Run:
                 block = block.part(wait, len(block))
         if not self.source.once:
             repeated.refuse(self._read_again(self.scan))
-        if model.one_by_one:
+        if model.selection.one_by_one:
             runs.warn(stacklevel=2)
 
     def _checked_blocks(self) -> Iterator[Rows]:
@@ -665,5 +665,5 @@ def copy_without(model: Model, keys: list[Any]) -> Model:
     known: dict[int, Any] = {id(part): part for part in fixed}
     known[id(core)] = core.copy()
     other = deepcopy(model, known)
-    other.take_out(keys)
+    other.remove(keys)
     return other

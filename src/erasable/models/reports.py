@@ -174,7 +174,7 @@ class ForgetReport:
     __slots__ = (
         "_digest",
         "_model",
-        "_moment",
+        "_version_token",
         "classes_emptied",
         "core_rows",
         "core_rows_removed",
@@ -194,7 +194,7 @@ class ForgetReport:
     receipt: str | None
     _digest: str | None
     _model: weakref.ref[Any] | None
-    _moment: object
+    _version_token: object
 
     def __init__(
         self,
@@ -221,7 +221,7 @@ class ForgetReport:
         put(self, "receipt", receipt)
         put(self, "_digest", digest)
         put(self, "_model", None if model is None else weakref.ref(model))
-        put(self, "_moment", None if model is None else model.moment)
+        put(self, "_version_token", None if model is None else model.version_token)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("a report says what was done: it cannot be changed.")
@@ -231,7 +231,7 @@ class ForgetReport:
         """SHA-256 of the state right after forgetting, as 64 hexadecimal digits."""
         if self._digest is None and self._model is not None:
             model = self._model()
-            if model is None or model.moment is not self._moment:
+            if model is None or model.version_token is not self._version_token:
                 raise StaleReportError(
                     "the model has changed since this report was made, so its digest can no longer be computed: "
                     "read report.digest right after forget."

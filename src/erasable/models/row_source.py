@@ -200,7 +200,7 @@ class ArraySource(RowSource):
 
     def __init__(self, model: Model, rows: Rows, engine: Engine, *, allow_no_subject: bool) -> None:
         X, n = rows.X, rows.X.shape[0]
-        model.configuration.head.stored_labels(rows.y, model)
+        model.encode_labels(rows.y)
         model.check_names_given(rows.ids)
         ids, subjects = spelt_names(rows.ids, rows.subjects, model.spelling)
         keys = check_ids(ids, n, model.core.place)

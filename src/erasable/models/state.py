@@ -199,7 +199,7 @@ class State:
         c = self.configuration
         _check_names(self)
         c.selection.check_stored(self.rows)
-        c.head.check_stored_labels(c, self.labels)
+        c.head.check_encoded_labels(c, self.labels)
         names = self.ids, self.subjects, self.labels
         again, index = self.learnt(c, *names, self.rows, self.row_weights, progress=progress)
         n = len(self.ids)

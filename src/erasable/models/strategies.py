@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
-from erasable.core.arrays import Float64s
+from erasable.core.arrays import Float32s, Float64s
 from erasable.core.grid import Grid
 from erasable.core.layout import Tensors
 from erasable.core.names import Label
 from erasable.core.selector import Decisions, Progress
-from erasable.models.core_rows import overwrite
-from erasable.models.inputs import RowWeights, array_of, check_labels
+from erasable.models.class_balance import ClassWeights
+from erasable.models.inputs import RowWeights, array_of
 from erasable.models.reports import Guarantee
 
 if TYPE_CHECKING:
@@ -32,11 +31,11 @@ if TYPE_CHECKING:
     from erasable.models.model import Model
     from erasable.models.state import State
 
-
 Screen = Callable[[Any], npt.NDArray[np.bool_]]
-
-
 Positions = npt.NDArray[np.intp]
+Derived = dict[str, npt.NDArray[Any]]  # by the names of tensors
+
+_BLOCK = 2**20  # numbers handled at once
 
 
 class SelectionResult(NamedTuple):
@@ -111,7 +110,7 @@ class Selection(ABC):
     ) -> SelectionResult:
         """The prepared rows to keep after those in ``core``. Changes nothing."""
 
-    # -- verifying and files -----------------------------------------------------------------------------------------
+    # -- verifying and files ---------------------------------------------------------------------------------------
 
     @abstractmethod
     def select_again(
@@ -143,9 +142,6 @@ class Selection(ABC):
         """The parameters as values that JSON can hold; floats in hexadecimal, so that nothing is rounded."""
 
 
-Derived = dict[str, npt.NDArray[Any]]  # by the names of tensors
-
-
 class Tensor(NamedTuple):
     """A tensor of a file: its type, its shape, and how an error message names it."""
 
@@ -158,15 +154,14 @@ Specification = dict[str, Tensor]
 
 
 class Head(ABC):
-    """What is computed from the core rows."""
+    """What is computed from the core rows, how it predicts, and what it promises."""
 
     NAME: ClassVar[str]  # in files of format version 2
-    SUMS: ClassVar[str] = "class_sums"  # the tensor of sums by label
     classifies: ClassVar[bool] = True  # whether labels are classes; otherwise they are targets, which are numbers
     takes_weights: ClassVar[bool] = False  # whether rows may have weights
-    keeps_sums: ClassVar[bool] = False  # whether exact sums of the rows are kept
-    weighs_sums: ClassVar[bool] = False  # whether weighted sums are kept as well
+    keeps_sums: ClassVar[bool] = False  # whether exact sums of the rows are kept: then it is a LinearHead
     trains_at_once: ClassVar[bool] = False  # whether it is fitted by ``learn`` and ``forget``, and not on first use
+    class_weight: ClassWeights = None
 
     @abstractmethod
     def check(self, c: Configuration) -> None:
@@ -178,36 +173,17 @@ class Head(ABC):
 
     # -- labels ----------------------------------------------------------------------------------------------------
 
-    def stored_labels(self, y: npt.NDArray[Any], model: Model) -> npt.NDArray[Any]:
-        """Labels as they are stored; raises InputError if this model cannot hold them."""
-        check_labels(y, model)
-        return y
+    def encode_targets(self, y: npt.NDArray[Any], grid: Grid) -> npt.NDArray[Any]:
+        """Targets as they are stored; raises InputError if this model cannot hold them."""
+        raise NotImplementedError(f"the head {self.NAME!r} has no targets")
 
-    def check_stored_labels(self, c: Configuration, labels: Sequence[Any]) -> None:  # noqa: B027
+    def check_encoded_labels(self, c: Configuration, labels: Sequence[Any]) -> None:  # noqa: B027
         """Raise VerificationError for labels that no learning can have stored."""
 
-    def check_chosen(self, c: Configuration, core: CoreRows, weights: list[int]) -> None:  # noqa: B027
+    def check_room(self, c: Configuration, core: CoreRows, weights: list[int]) -> None:  # noqa: B027
         """Raise ExactnessError if rows with these weights, in sixteenths, cannot be added to the core rows."""
 
-    # -- exact sums ------------------------------------------------------------------------------------------------
-
-    def sum_order(self, c: Configuration, labels: Collection[Any]) -> tuple[Any, ...]:
-        """The labels that sums are kept by, in the order of a file: the classes."""
-        return classes_of(c.classes, labels)
-
-    def summed_labels(self, labels: Sequence[Any]) -> Collection[Any]:
-        """The labels that core rows with these labels have sums by."""
-        return dict.fromkeys(labels)
-
-    def labels_present(self, core: CoreRows) -> Collection[Any]:
-        """The same for these core rows."""
-        return core.class_counts.keys()
-
-    def sums_of(self, rows: Any, labels: Sequence[Any], grid: Grid) -> dict[Any, Float64s]:
-        """The sums of some rows by label."""
-        raise NotImplementedError(f"the head {self.NAME!r} keeps no sums")
-
-    # -- what is derived -------------------------------------------------------------------------------------------
+    # -- derived tensors -------------------------------------------------------------------------------------------
 
     @abstractmethod
     def derive(
@@ -218,13 +194,17 @@ class Head(ABC):
         *Law*: a pure function of the configuration and of the rows with labels and weights.
         """
 
-    def stored(self, model: Model) -> Derived:
-        """The same tensors for a model, from its cache if they were computed before; copies."""
+    def weights(self, model: Model) -> Float32s:
+        """The weights of a model, solved for when they are first needed."""
+        raise NotImplementedError(f"the head {self.NAME!r} has no weights")
+
+    def derived_tensors(self, model: Model) -> Derived:
+        """The tensors of :meth:`derive` for a model, from its cache if they were computed before; copies."""
         return {}
 
     def cache_from(self, state: State) -> dict[str, Any]:
-        """The cache of a model that is read from a state."""
-        return {}
+        """The cache of a model that is read from a state; weights are taken over, for ``verify`` to judge."""
+        return {"weights": state.derived["weights"].copy()} if "weights" in state.derived else {}
 
     @abstractmethod
     def specification(self, c: Configuration, labels: Collection[Any], n: int, *, weighted: bool) -> Specification:
@@ -261,10 +241,6 @@ class Head(ABC):
         """How many classes there are."""
         fixed = model.configuration.classes
         return len(model.core.class_counts if fixed is None else fixed)
-
-    def overwrite(self, cache: dict[str, Any]) -> None:
-        """Overwrite everything in a cache that is dropped."""
-        _overwrite(cache)
 
     def reusable_cache(self, model: Model, leaving: list[Any]) -> dict[str, Any]:
         """Parts of the cache that stay valid without the rows of these ids, copied; by default none."""
@@ -322,8 +298,7 @@ class Head(ABC):
 
     def label_tensors(self, c: Configuration, labels: Sequence[Any]) -> Tensors:
         """The labels as tensors of a file: the numbers of the classes."""
-        codes = {label: i for i, label in enumerate(classes_of(c.classes, labels))}
-        return {"labels": ("I32", np.array([codes[v] for v in labels], dtype=np.int32))}
+        return {"labels": ("I32", class_codes(classes_of(c.classes, labels), labels).astype(np.int32))}
 
 
 def classes_of(fixed: tuple[Label, ...] | None, labels: Collection[Label]) -> tuple[Label, ...]:
@@ -331,15 +306,17 @@ def classes_of(fixed: tuple[Label, ...] | None, labels: Collection[Label]) -> tu
     return fixed if fixed is not None else tuple(sorted(set(labels)))
 
 
-def _overwrite(value: Any) -> None:
-    """Overwrite arrays, dense or sparse, also those in tuples, lists and dicts."""
-    if isinstance(value, tuple | list):
-        for part in value:
-            _overwrite(part)
-    elif isinstance(value, dict):
-        _overwrite(list(value.values()))
-    elif isinstance(value, np.ndarray) or sp.issparse(value):
-        overwrite(value)
+def class_codes(classes: Sequence[Label], labels: Sequence[Label]) -> Positions:
+    """The position of each label among the classes."""
+    places = {label: k for k, label in enumerate(classes)}
+    return np.fromiter((places[label] for label in labels), dtype=np.intp, count=len(labels))
+
+
+def against_rest(classes: Sequence[Label], codes: Positions) -> npt.NDArray[np.bool_]:
+    """Which rows are of the positive class, for each function: one for up to two classes, one for each otherwise."""
+    positive = np.arange(len(classes)) if len(classes) > 2 else np.array([len(classes) - 1])
+    found: npt.NDArray[np.bool_] = codes == positive[:, None]
+    return found
 
 
 def nearest_probabilities(P: Float64s) -> Float64s:
@@ -350,9 +327,6 @@ def nearest_probabilities(P: Float64s) -> Float64s:
     projected: Float64s = np.maximum(P - excess[np.arange(len(P)), last][:, None], 0.0)
     projected /= projected.sum(axis=1, keepdims=True)
     return projected
-
-
-_BLOCK = 2**20  # numbers handled at once
 
 
 def in_blocks(X: Any, width: int) -> Iterator[slice]:

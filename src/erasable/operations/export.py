@@ -242,8 +242,8 @@ def _linear(clf: Any) -> Linear:
             "of them: predict with the model itself."
         )
     model.check_whole()
-    moment = model.moment
-    if not model.n_core:
+    token = model.version_token
+    if not len(model.core):
         raise NoRowsError("no rows remain in this model, so there are no weights to export: learn new rows first.")
     names: Any = model.configuration.feature_names  # the parameter, as the state and the digest have it
     if names is None:
@@ -257,7 +257,7 @@ def _linear(clf: Any) -> Linear:
         "logistic" if model.configuration.head.NAME == "logistic" else "squared",
         getattr(model.configuration.head, "target_ranges", ()),
     )
-    if model.moment is not moment:
+    if model.version_token is not token:
         raise ChangedMeanwhileError("the model changed while it was being exported: export it again.")
     return linear
 

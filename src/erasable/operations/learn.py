@@ -345,7 +345,7 @@ class _Task:
         if not len(model.core) or len(rows) < _ENOUGH_TO_SCORE:
             return
         if model.classifies:
-            self.score = scores_of(rows.y, model.classes, model.probabilities(rows.X), model.predict(rows.X))
+            self.score = scores_of(rows.y, model.classes, model.predict_proba(rows.X), model.predict(rows.X))
         else:
             self.score = regression_scores_of(rows.y, model.predict(rows.X))
 

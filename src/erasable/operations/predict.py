@@ -89,7 +89,7 @@ def predict_table(
             unused(stream.unused)
         for block in stream:
             answers = model.predict(block.X)
-            P = model.probabilities(block.X) if model.classifies and (probabilities or tally is not None) else None
+            P = model.predict_proba(block.X) if model.classifies and (probabilities or tally is not None) else None
             if tally is not None and known and block.y is not None:
                 tally.add(block.y, P, answers)
             chances = P.tolist() if probabilities and P is not None else None
@@ -130,7 +130,7 @@ def score_table(
     columns: dict[str, Any] = {"id": None, "label": label, "targets": targets}
     with _stream_for(model, source, **columns, labelled=True, ignore=ignore, dialect=dialect) as stream:
         for block in stream:
-            P = model.probabilities(block.X) if model.classifies else None
+            P = model.predict_proba(block.X) if model.classifies else None
             tally.add(block.y, P, model.predict(block.X))
     scores = tally.scores(model.classes)
     assert scores is not None  # a table without rows is refused

@@ -115,7 +115,7 @@ def test_mlflow_clients_send_any_of_their_forms(site, http):
     answer = http.post("/models/named/invocations", content=text, headers={"Content-Type": "text/csv; charset=utf-8"})
     assert answer.json() == {"predictions": expected}
     shares = http.post("/models/named/invocations", json={"inputs": rows, "params": {"method": "predict_proba"}})
-    np.testing.assert_array_equal(shares.json()["predictions"], clf._model.probabilities(X[:3]))
+    np.testing.assert_array_equal(shares.json()["predictions"], clf._model.predict_proba(X[:3]))
 
 
 @pytest.mark.parametrize(

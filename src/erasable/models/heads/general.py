@@ -50,13 +50,6 @@ class FunctionClassFit(Head):
         """Nothing is stored."""
         return {}
 
-    def overwrite(self, cache: dict[str, Any]) -> None:
-        """Also the predictors, if they can be."""
-        super().overwrite(cache)
-        for predictor in cache["predictors"][1] if "predictors" in cache else ():
-            if hasattr(predictor, "erase"):
-                predictor.erase()
-
     def predictors(self, model: Model) -> list[Predictor]:
         """The fit to the core rows.
 

@@ -17,13 +17,21 @@ from erasable.errors import ConfigurationError
 from erasable.models.inputs import RowWeights
 from erasable.models.reports import BITWISE, Guarantee
 from erasable.models.selections.kernel import KernelDisagreement
-from erasable.models.strategies import Derived, Head, Specification, Tensor, classes_of, in_blocks
+from erasable.models.strategies import (
+    Derived,
+    Head,
+    Specification,
+    Tensor,
+    against_rest,
+    class_codes,
+    classes_of,
+    in_blocks,
+)
 
 if TYPE_CHECKING:
     from erasable.models.configuration import Configuration
     from erasable.models.heads.linear import ExactSums
     from erasable.models.model import Model
-    from erasable.models.state import State
 
 
 @dataclass(frozen=True)
@@ -62,10 +70,7 @@ class KernelRidge(Head):
         k = len(classes) if len(classes) > 2 else 1
         if not len(labels):
             return np.zeros((k, 0), dtype=np.float32)
-        codes = {label: i for i, label in enumerate(classes)}
-        code = np.array([codes[v] for v in labels])
-        positive = np.arange(len(classes)) if k > 1 else np.array([len(classes) - 1])
-        B = np.where(code[:, None] == positive[None, :], 1.0, -1.0)
+        B = np.where(against_rest(classes, class_codes(classes, labels)).T, 1.0, -1.0)
         check_points(len(labels), c.units)
         return solve_weights(H, B, KERNEL_BITS, smallest_eigenvalue(c.units))
 
@@ -79,11 +84,7 @@ class KernelRidge(Head):
 
         return model.cached("weights", solved)
 
-    def cache_from(self, state: State) -> dict[str, Any]:
-        """The weights, taken over for ``verify`` to judge."""
-        return {"weights": state.derived["weights"].copy()}
-
-    def stored(self, model: Model) -> Derived:
+    def derived_tensors(self, model: Model) -> Derived:
         """A copy of the weights."""
         return {"weights": self.weights(model).copy()}
 
@@ -114,7 +115,7 @@ class KernelRidge(Head):
     def scores(self, model: Model, X: Any) -> Float64s:
         """``f(x)`` for each row."""
         s = model.configuration.selection
-        rows, W = model.read(lambda: (model.core.rows(), self.weights(model).astype(np.float64)))
+        rows, W = model.consistent_read(lambda: (model.core.rows(), self.weights(model).astype(np.float64)))
         scores = np.empty((X.shape[0], len(W)))
         for block in in_blocks(X, len(rows)):
             K = s.kernel.approximate(rows, s.points.of_rows(X[block]), s.points)

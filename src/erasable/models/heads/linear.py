@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from erasable.core.arrays import Float32s, Float64s, on_host
+from erasable.core.arrays import Float32s, Float64s, Int64s, on_host
 from erasable.core.grid import Grid, scale_rows
-from erasable.core.names import Label
 from erasable.core.sums import (
     LARGEST_EXACT,
     add_rows,
@@ -33,25 +32,22 @@ from erasable.core.sums import (
 )
 from erasable.errors import ConfigurationError, ExactnessError, VerificationError
 from erasable.features import FeatureMap
-from erasable.models.inputs import ONE, RowWeights, uneven
+from erasable.models.class_balance import check_class_weights
+from erasable.models.inputs import ONE, RowWeights
 from erasable.models.reports import BITWISE, Guarantee
 from erasable.models.selections.leverage import GridSelection
-from erasable.models.strategies import Derived, Head, Specification, Tensor, in_blocks
+from erasable.models.strategies import Derived, Head, Specification, Tensor, classes_of, in_blocks
 
 if TYPE_CHECKING:
     from erasable.models.configuration import Configuration
     from erasable.models.core_rows import CoreRows
     from erasable.models.model import Model
-    from erasable.models.state import State
+
+Stacked = tuple[Float64s, Float64s]  # H, and the sums by label in the order of the labels
 
 
 def guard_weights(total: int, grid: Grid, units: int) -> None:
-    """Refuse so much weight that a weighted sum could round; ``total`` is in sixteenths.
-
-    Raises
-    ------
-    ExactnessError
-    """
+    """Raise ExactnessError for so much weight that a weighted sum could round; ``total`` is in sixteenths."""
     limit = (LARGEST_EXACT - ONE * units) // grid.radius**2
     if total > limit:
         raise ExactnessError(
@@ -61,23 +57,12 @@ def guard_weights(total: int, grid: Grid, units: int) -> None:
         )
 
 
-Int64s = npt.NDArray[np.int64]
-
-
-Stacked = tuple[Float64s, Float64s]  # H, and the sums by label in the order of the labels
-
-
 @dataclass(eq=False)
 class WeightedSums:
     """Sums in which a row counts as often as its weight has sixteenths; the regulariser counts sixteen times."""
 
     H: Float64s
     by_label: dict[Any, Float64s]
-
-    @classmethod
-    def of_equal(cls, H: Float64s, by_label: Mapping[Any, Float64s]) -> WeightedSums:
-        """The sums of rows whose weights are all one, from their plain sums."""
-        return cls(H * ONE, {label: total * ONE for label, total in by_label.items()})
 
     def add(self, rows: Any, labels: Sequence[Any], weights: Any, c: Configuration, sign: int = 1) -> None:
         """Add grid rows, dense or sparse, or remove them with ``sign=-1``."""
@@ -86,10 +71,6 @@ class WeightedSums:
             at, times = np.flatnonzero(of_rows == weight), float(sign * weight)
             add_rows(self.H, rows[at], times, grid)
             add_sums(self.by_label, c.head.sums_of(rows[at], [labels[i] for i in at.tolist()], grid), times)
-
-    def erase(self) -> None:
-        """Overwrite them."""
-        _erase(self.H, self.by_label)
 
 
 class ExactSums:
@@ -123,7 +104,7 @@ class ExactSums:
     def add(self, batches: list[Any], labels: list[Any], weights: list[int], H: Float64s | None) -> None:
         """Add rows. ``H`` includes them already, if the selection has made it."""
         if self.weighted is None and self.c.head.weighs_sums and weights.count(ONE) < len(weights):
-            self.weighted = WeightedSums.of_equal(self.H, self.by_label)
+            self.weighted = WeightedSums(self.H * ONE, {label: total * ONE for label, total in self.by_label.items()})
         if H is not None:
             self.H.fill(0.0)
             self.H = H
@@ -145,10 +126,11 @@ class ExactSums:
         add_sums(self.by_label, c.head.sums_of(rows, labels, c.grid), -1.0)
         if self.weighted is not None:
             self.weighted.add(rows, labels, weights, c, -1)
-        if emptied := set(c.head.summed_labels(labels)).difference(c.head.labels_present(left)):
+        present = c.head.summed_labels(left.class_counts or left.place)  # rows with targets are not counted by label
+        if emptied := set(c.head.summed_labels(labels)).difference(present):
             self._keep(self.by_label.keys() - emptied)
         if self.weighted is not None and not left.uneven:  # the plain sums are enough again
-            self.weighted.erase()
+            _erase(self.weighted)
             self.weighted = None
 
     def _keep(self, labels: Collection[Any]) -> None:
@@ -159,14 +141,9 @@ class ExactSums:
 
     def erase(self) -> None:
         """Overwrite everything."""
-        _erase(self.H, self.by_label)
+        _erase(self)
         if self.weighted is not None:
-            self.weighted.erase()
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the matrices; the sums by label are counted by the head."""
-        return self.H.nbytes * (1 if self.weighted is None else 2)
+            _erase(self.weighted)
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
@@ -176,7 +153,7 @@ class ExactSums:
         plain = self.H, stack_sums(order, self.by_label, self.c.grid)
         return plain, None if wide is None else (wide.H, stack_sums(order, wide.by_label, self.c.grid))
 
-    def tensors(self, labels: Sequence[Any]) -> dict[str, npt.NDArray[Any]]:
+    def tensors(self, labels: Sequence[Any]) -> Derived:
         """The sums as a state stores them: the Gram matrix without its regulariser, and the sums by label.
 
         Raises
@@ -186,29 +163,31 @@ class ExactSums:
         """
         plain, weighted = self.stacked(labels)
         name = self.c.head.SUMS
-        found: dict[str, npt.NDArray[Any]] = {}
+        found: Derived = {}
         for prefix, sums, units in (("", plain, self.c.units), ("weighted_", weighted, ONE * self.c.units)):
             if sums is not None:
                 H, by_label = sums
                 words = prefix.replace("_", " ")
                 _check_integers(f"the {words}A" if words else "A", np.tril(H))
                 _check_integers(f"the {words}{name.replace('_', ' ')} b", by_label)
-                found[f"{prefix}gram"], found[f"{prefix}{name}"] = _triangle(H, units), by_label.astype(np.int64)
+                triangle = packed(H)
+                triangle[np.cumsum(np.arange(1, len(H) + 1)) - 1] -= units
+                found[f"{prefix}gram"], found[f"{prefix}{name}"] = triangle, by_label.astype(np.int64)
         return found
 
     @classmethod
     def read(cls, c: Configuration, labels: Sequence[Any], tensors: Mapping[str, npt.NDArray[Any]]) -> Self:
         """Inverse of :meth:`tensors`, for ``verify`` to judge."""
         sums, name = cls(c), c.head.SUMS
-        sums.H = _whole(tensors["gram"], c.units, c.grid)
+        sums.H = _with_regulariser(tensors["gram"], c.units, c.grid)
         sums.by_label = sums._by_label(labels, tensors[name])
         if "weighted_gram" in tensors:
-            H = _whole(tensors["weighted_gram"], ONE * c.units, c.grid)
+            H = _with_regulariser(tensors["weighted_gram"], ONE * c.units, c.grid)
             sums.weighted = WeightedSums(H, sums._by_label(labels, tensors[f"weighted_{name}"]))
         return sums
 
     def _by_label(self, labels: Sequence[Any], sums: Int64s) -> dict[Any, Float64s]:
-        """A class without rows has no sum; one that a file gives it all the same is for ``verify`` to see."""
+        """A class without rows has no sum; if a file has one all the same, it is kept for ``verify`` to see."""
         head, present = self.c.head, self.c.head.summed_labels(labels)
         in_order = zip(head.sum_order(self.c, labels), sums.astype(np.float64), strict=True)
         return {label: total.copy() for label, total in in_order if label in present or total.any()}
@@ -227,45 +206,56 @@ def _check_integers(name: str, entries: Float64s) -> None:
         raise VerificationError(f"{name} is no sum of grid rows: entry ({place}) is not an integer float64 holds.")
 
 
-def _triangle(H: Float64s, units: int) -> Int64s:
-    """The packed Gram matrix: ``H`` without its regulariser."""
-    triangle = packed(H)
-    triangle[np.cumsum(np.arange(1, len(H) + 1)) - 1] -= units
-    return triangle
-
-
-def _whole(triangle: Int64s, units: int, grid: Grid) -> Float64s:
+def _with_regulariser(triangle: Int64s, units: int, grid: Grid) -> Float64s:
     H = unpacked(triangle, grid.n_columns)
     H.flat[:: len(H) + 1] += units
     return H
 
 
-def _erase(H: Float64s, by_label: Mapping[Any, Float64s]) -> None:
-    H.fill(0.0)
-    for total in by_label.values():
-        total.fill(0.0)
+def _erase(sums: ExactSums | WeightedSums) -> None:
+    for array in (sums.H, *sums.by_label.values()):
+        array.fill(0.0)
 
 
 class LinearHead(Head):
     """Weights of the columns of grid rows: float32, a pure function of the rows, the same on every machine."""
 
+    SUMS: ClassVar[str] = "class_sums"  # the tensor of sums by label
     keeps_sums = True
+    weighs_sums: ClassVar[bool] = False  # whether weighted sums are kept as well
     needs_rows: ClassVar[bool] = True  # whether the weights depend on more than the sums
 
     def check(self, c: Configuration) -> None:
-        """Rows must be on a grid."""
+        """Rows must be on a grid, and class weights of the fixed classes."""
         if not isinstance(c.selection, GridSelection):
             raise ConfigurationError(f"the head {self.NAME!r} needs rows on a grid.")
+        check_class_weights(self.class_weight, c.classes)
 
     def guarantee(self, model: Model) -> Guarantee:
         """Exact system-aware unlearning, bitwise, and what the feature map assumes of the caller."""
         return linear_guarantee(model.feature_map)
 
-    # -- weights ---------------------------------------------------------------------------------------------------
+    # -- sums ------------------------------------------------------------------------------------------------------
 
-    def check_chosen(self, c: Configuration, core: CoreRows, weights: list[int]) -> None:
-        """Sums must stay exact."""
+    def check_room(self, c: Configuration, core: CoreRows, weights: list[int]) -> None:
+        """Sums must stay exact, weighted ones too."""
         guard_exactness(len(core) + len(weights), c.grid, c.units)
+        if self.weighs_sums and (core.uneven or weights.count(ONE) < len(weights)):
+            guard_weights(sum(core.weights()) + sum(weights), c.grid, c.units)
+
+    def sum_order(self, c: Configuration, labels: Collection[Any]) -> tuple[Any, ...]:
+        """The labels that sums are kept by, in the order of a file: the classes."""
+        return classes_of(c.classes, labels)
+
+    def summed_labels(self, labels: Iterable[Any]) -> Collection[Any]:
+        """The labels that core rows with these labels have sums by."""
+        return dict.fromkeys(labels)
+
+    def sums_of(self, rows: Any, labels: Sequence[Any], grid: Grid) -> dict[Any, Float64s]:
+        """The sum of the rows of each class."""
+        return sums_by_class(rows, labels, grid)
+
+    # -- weights ---------------------------------------------------------------------------------------------------
 
     @abstractmethod
     def solve(
@@ -289,75 +279,55 @@ class LinearHead(Head):
 
     def weights(self, model: Model) -> Float32s:
         """The weights of a model, solved for when they are first needed."""
-        c, core = model.configuration, model.core
+        core = model.core
 
         def solved() -> Float32s:
-            row_weights = uneven(core.weights()) if core.uneven else None
             rows, labels = (core.rows(), core.labels()) if self.needs_rows else (None, model.classes_with_rows())
-            return self.derive(c, rows, labels, row_weights, model.sums)["weights"]
+            return self.derive(model.configuration, rows, labels, core.uneven_weights(), model.sums)["weights"]
 
         found: Float32s = model.cached("weights", solved)
         return found
 
-    def stored(self, model: Model) -> Derived:
+    def derived_tensors(self, model: Model) -> Derived:
         """A copy of the weights."""
         return {"weights": self.weights(model).copy()}
 
-    def cache_from(self, state: State) -> dict[str, Any]:
-        """The weights, taken over for ``verify`` to judge."""
-        return {"weights": state.derived["weights"].copy()}
-
     def specification(self, c: Configuration, labels: Collection[Any], n: int, *, weighted: bool) -> Specification:
-        """The Gram matrix, the sums by label, both of them weighted where some row's weight is not one; weights."""
+        """The Gram matrix, the sums by label, both of them weighted if some row's weight is not one; weights."""
         d, k = c.grid.n_columns, len(self.sum_order(c, labels))
         name = self.SUMS.replace("_", " ")
-        found = {
-            "gram": Tensor("I64", (d * (d + 1) // 2,), "A"),
-            self.SUMS: Tensor("I64", (k, d), f"the {name} b"),
-        }
-        if weighted:
+        found = {"gram": Tensor("I64", (d * (d + 1) // 2,), "A"), self.SUMS: Tensor("I64", (k, d), f"the {name} b")}
+        if weighted and self.weighs_sums:
             found["weighted_gram"] = found["gram"]._replace(words="the weighted A")
             found[f"weighted_{self.SUMS}"] = found[self.SUMS]._replace(words=f"the weighted {name} b")
         return found | {"weights": Tensor("F32", (self.n_functions(c, labels), d), "the weights w")}
 
     def nbytes(self, model: Model) -> int:
-        """Bytes of sums and weights, and of the weights of rows where some is not one."""
+        """Bytes of sums and weights, and of the weights of rows if some is not one."""
         c, sums, n = model.configuration, model.sums, len(model.core)
         if sums is None:
             return 0
         seen, columns, copies = model.classes_with_rows(), c.grid.n_columns, 1 if sums.weighted is None else 2
-        by_label = copies * len(self.sum_order(c, seen)) * columns * 8
-        of_rows = 2 * n if model.core.uneven else 0
-        return sums.nbytes + by_label + self.n_functions(c, seen) * columns * 4 + of_rows
+        of_sums = copies * (sums.H.nbytes + len(self.sum_order(c, seen)) * columns * 8)
+        return of_sums + self.n_functions(c, seen) * columns * 4 + (2 * n if model.core.uneven else 0)
 
     # -- predicting ------------------------------------------------------------------------------------------------
 
     def functions(self, model: Model) -> tuple[Float64s, Float64s]:
         """Coefficients for rows of norm one, shape (n_functions, n_features), and constants; copies for the caller."""
-        moment = model.moment
+        token = model.version_token
         found: tuple[Float64s, Float64s] = model.cached("functions", lambda: self.published(model))
         copies = found[0].copy(), found[1].copy()
-        return copies if model.moment is moment else self.functions(model)  # a change overwrote them meanwhile
+        return copies if model.version_token is token else self.functions(model)  # a change overwrote them meanwhile
 
     def published(self, model: Model) -> tuple[Float64s, Float64s]:
         """Coefficients and constants: the appended coordinate's share, less what class weights subtract."""
-        c, grid, W = model.configuration, model.configuration.grid, self.weights(model)
-        assert model.sums is not None
-        subtracted = self.shifts(
-            c, model.classes, model.core.class_totals, W, model.sums.stacked(model.classes_with_rows())
-        )
+        grid, W = model.configuration.grid, self.weights(model)
         of_constant = W[:, -1].astype(np.float64) * math.ldexp(grid.constant, -grid.bits) if grid.intercept else 0.0
         # 24 and 15 bits: exact
-        return W[:, : grid.n_features].astype(np.float64) * grid.stretch, of_constant - subtracted
+        return W[:, : grid.n_features].astype(np.float64) * grid.stretch, of_constant - self.shifts(model, W)
 
-    def shifts(
-        self,
-        c: Configuration,
-        classes: Sequence[Label],
-        totals: Mapping[Label, int],
-        W: Float32s,
-        sums: tuple[Stacked, Stacked | None],
-    ) -> Float64s:
+    def shifts(self, model: Model, W: Float32s) -> Float64s:
         """What class weights subtract from each score; by default nothing."""
         return np.zeros(len(W))
 
@@ -373,19 +343,15 @@ class LinearHead(Head):
 
     def predictor(self, model: Model) -> Model:
         """A model with weights and without rows."""
-        return model.read(lambda: self._twin(model))
 
-    def _twin(self, model: Model) -> Model:
-        twin = copy(model)
-        kept = {"weights": self.weights(model).copy()}
-        if len(model.core):
-            kept["functions"] = self.functions(model)  # type: ignore[assignment]
-        twin.core, twin.sums, twin.cache = model.core.counted(), None, kept
-        return twin
+        def without_rows() -> Model:
+            twin, kept = copy(model), self.derived_tensors(model)
+            if len(model.core):
+                kept["functions"] = self.functions(model)  # type: ignore[assignment]
+            twin.core, twin.sums, twin.cache = model.core.counted(), None, kept
+            return twin
 
-    def sums_of(self, rows: Any, labels: Sequence[Any], grid: Grid) -> dict[Any, Float64s]:
-        """The sum of the rows of each class."""
-        return sums_by_class(rows, labels, grid)
+        return model.consistent_read(without_rows)
 
 
 def linear_guarantee(feature_map: FeatureMap | None) -> Guarantee:

@@ -6,7 +6,7 @@ All weights are correctly rounded to float32, so they are the same on every mach
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -18,26 +18,23 @@ from erasable.core.arrays import Float32s, Float64s
 from erasable.core.grid import Grid
 from erasable.core.layout import Tensors
 from erasable.core.logistic import guard_rows, logistic_weights
-from erasable.core.names import Label
 from erasable.core.sums import LARGEST_EXACT, targets
 from erasable.core.target_grid import Range, centre_of, check_range, on_grid, outside, span_of, sums_by_target
 from erasable.core.weights import solve_weights
 from erasable.errors import ConfigurationError, InputError, InputTypeError, VerificationError
 from erasable.models.class_balance import (
     ClassWeights,
-    check_class_weights,
     class_weights_of,
     described_class_weights,
     read_class_weights,
 )
-from erasable.models.heads.linear import LinearHead, guard_weights
+from erasable.models.heads.linear import ExactSums, LinearHead
 from erasable.models.inputs import ONE, RowWeights
-from erasable.models.strategies import Specification, classes_of
+from erasable.models.strategies import Specification, against_rest, class_codes, classes_of
 
 if TYPE_CHECKING:
     from erasable.models.configuration import Configuration
     from erasable.models.core_rows import CoreRows
-    from erasable.models.heads.linear import ExactSums, Stacked
     from erasable.models.model import Model
 
 
@@ -47,12 +44,6 @@ class RidgeHead(LinearHead):
     takes_weights = True
     weighs_sums = True
     needs_rows = False
-
-    def check_chosen(self, c: Configuration, core: CoreRows, weights: list[int]) -> None:
-        """Weighted sums must stay exact, too."""
-        super().check_chosen(c, core, weights)
-        if core.uneven or weights.count(ONE) < len(weights):
-            guard_weights(sum(core.weights()) + sum(weights), c.grid, c.units)
 
     def right_hand_side(self, c: Configuration, by_label: Float64s) -> tuple[Float64s, int]:
         """``b`` from the sums in their order, and the bits of its unit, as ``solve_weights`` takes them."""
@@ -78,25 +69,8 @@ class Squared(RidgeHead):
 
     NAME = "squared"
 
-    def check(self, c: Configuration) -> None:
-        """Class weights must be of the fixed classes."""
-        super().check(c)
-        check_class_weights(self.class_weight, c.classes)
-
-    def shifts(
-        self,
-        c: Configuration,
-        classes: Sequence[Label],
-        totals: Mapping[Label, int],
-        W: Float32s,
-        sums: tuple[Stacked, Stacked | None],
-    ) -> Float64s:
+    def shifts(self, model: Model, W: Float32s) -> Float64s:
         """What class weights subtract from each score.
-
-        Parameters
-        ----------
-        totals : mapping
-            The weights of the core rows of each class, added up, in sixteenths.
 
         Notes
         -----
@@ -109,7 +83,9 @@ class Squared(RidgeHead):
         """
         if self.class_weight is None:
             return np.zeros(len(W))
-        plain, weighted = sums
+        c, classes, totals = model.configuration, model.classes, model.core.class_totals
+        assert model.sums is not None
+        plain, weighted = model.sums.stacked(model.classes_with_rows())
         (H, by_class), units, one = (plain, c.units, ONE) if weighted is None else (weighted, ONE * c.units, 1)
         n = np.array([totals.get(label, 0) for label in classes]) / one
         masses = n * class_weights_of(self.class_weight, classes, totals)
@@ -155,14 +131,9 @@ class Logistic(LinearHead):
         if not 1 <= self.alpha_units < LARGEST_EXACT // 2:
             raise ConfigurationError("alpha is outside what the grid can hold.")
 
-    def check(self, c: Configuration) -> None:
-        """Class weights must be of the fixed classes."""
-        super().check(c)
-        check_class_weights(self.class_weight, c.classes)
-
-    def check_chosen(self, c: Configuration, core: CoreRows, weights: list[int]) -> None:
+    def check_room(self, c: Configuration, core: CoreRows, weights: list[int]) -> None:
         """There must be few enough rows for a certificate."""
-        super().check_chosen(c, core, weights)
+        super().check_room(c, core, weights)
         guard_rows(len(core) + len(weights))
 
     def specification(self, c: Configuration, labels: Collection[Any], n: int, *, weighted: bool) -> Specification:
@@ -179,13 +150,11 @@ class Logistic(LinearHead):
         leads the first steps.
         """
         classes = classes_of(c.classes, labels)
-        place = {label: k for k, label in enumerate(classes)}
-        codes = np.fromiter((place[label] for label in labels), dtype=np.intp, count=len(labels))
+        codes = class_codes(classes, labels)
         sixteenths = np.full(len(labels), ONE, dtype=np.int64) if row_weights is None else row_weights.astype(np.int64)
-        totals = {label: int(sixteenths[codes == k].sum()) for label, k in place.items()}
+        totals = {label: int(sixteenths[codes == k].sum()) for k, label in enumerate(classes)}
         counts = class_weights_of(self.class_weight, classes, totals)[codes] * (sixteenths / ONE)
-        positive = np.arange(len(classes)) if len(classes) > 2 else np.array([len(classes) - 1])
-        signs = np.where(codes == positive[:, None], 1.0, -1.0)
+        signs = np.where(against_rest(classes, codes), 1.0, -1.0)
         return logistic_weights(rows, signs, counts, c.grid, self.alpha_units, gram=sums.H)
 
     def probabilities(self, model: Model, scores: Float64s) -> Float64s:
@@ -244,7 +213,7 @@ class Regression(RidgeHead):
 
     # -- targets ---------------------------------------------------------------------------------------------------
 
-    def stored_labels(self, y: npt.NDArray[Any], model: Model) -> npt.NDArray[Any]:
+    def encode_targets(self, y: npt.NDArray[Any], grid: Grid) -> npt.NDArray[Any]:
         """Targets on their grid, shape (n_samples, n_targets); refused outside of their ranges."""
         ranges = self.target_ranges
         if y.dtype.kind not in "biuf":
@@ -258,9 +227,9 @@ class Regression(RidgeHead):
                 f"{unfit} of {numbers.size} targets are outside of the declared range, or no finite numbers: declare a "
                 "range that holds all that will ever come, with target_range=, or correct y."
             )
-        return on_grid(numbers, ranges, model.configuration.grid)
+        return on_grid(numbers, ranges, grid)
 
-    def check_stored_labels(self, c: Configuration, labels: Sequence[Any]) -> None:
+    def check_encoded_labels(self, c: Configuration, labels: Sequence[Any]) -> None:
         """Targets must be on their grid."""
         for place, row in enumerate(labels):
             if len(row) != len(self.target_ranges) or max(map(abs, row)) > c.grid.radius:
@@ -277,13 +246,9 @@ class Regression(RidgeHead):
         """The numbers of the targets."""
         return tuple(range(len(self.target_ranges)))
 
-    def summed_labels(self, labels: Sequence[Any]) -> Collection[Any]:
+    def summed_labels(self, labels: Iterable[Any]) -> Collection[Any]:
         """All targets, if there are rows."""
-        return range(len(self.target_ranges)) if len(labels) else ()
-
-    def labels_present(self, core: CoreRows) -> Collection[Any]:
-        """All targets, if there are core rows."""
-        return range(len(self.target_ranges)) if len(core) else ()
+        return range(len(self.target_ranges)) if any(True for _ in labels) else ()
 
     def sums_of(self, rows: Any, labels: Sequence[Any], grid: Grid) -> dict[Any, Float64s]:
         """For each target the sum of the rows times it."""

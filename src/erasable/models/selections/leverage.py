@@ -63,6 +63,8 @@ class GridSelection(Selection):
     grid: Grid
     units: int
 
+    one_by_one = True
+
     def __post_init__(self) -> None:
         if not 1 <= self.units < LARGEST_EXACT // 2:
             raise ConfigurationError("capacity is outside what the grid can hold.")

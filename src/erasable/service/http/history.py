@@ -66,6 +66,6 @@ class History:
             return list(self._hours)
 
     def _now(self) -> Hour:
-        rows = {name: self.service.snapshot(name).model.n_core for name in self.service.models}
+        rows = {name: len(self.service.snapshot(name).model.core) for name in self.service.models}
         done = sum(e.state in (State.COMPLETED, State.CANCELLED) for e in self.service.entries())
         return Hour(datetime.now(UTC).strftime("%Y-%m-%dT%H:00Z"), rows, done)

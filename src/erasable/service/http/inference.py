@@ -184,7 +184,7 @@ def add_routes(app: FastAPI, service: ErasureService, guard: Guard, metrics: Met
 
     async def model_ready(name: ModelName, version: str | None = None) -> Ready:
         """Whether a model predicts."""
-        return Ready(ready=snapshot_of(name, version).model.n_core > 0)
+        return Ready(ready=len(snapshot_of(name, version).model.core) > 0)
 
     async def answered(
         request: Request, snapshot: Snapshot, rows: Any, n: int

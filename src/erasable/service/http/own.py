@@ -285,7 +285,7 @@ def model_state(service: ErasureService, name: str, file: Path) -> ModelState:
     return ModelState(
         model=name,
         version=snapshot.version,
-        rows_stored=model.n_core,
+        rows_stored=len(model.core),
         features=model.n_features if schema is None else schema.n_features_out,
         classes=len(model.classes) if model.classifies else 0,
         bytes=stored_bytes(file),

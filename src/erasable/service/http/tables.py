@@ -140,6 +140,6 @@ def predicted(
     for low in range(0, max(1, rows.shape[0]), _BLOCK):
         stop()
         scores = model.decision(rows[low : low + _BLOCK])
-        answers += model.chosen(scores).tolist()
-        shares += model.chances(scores).tolist() if model.classifies else []
+        answers += model.predictions_for_scores(scores).tolist()
+        shares += model.probabilities_for_scores(scores).tolist() if model.classifies else []
     return answers, shares if model.classifies else None
