@@ -109,7 +109,8 @@ def plain(value: Any) -> Any:
 def held(model: Any) -> dict[str, Any]:
     """All attributes of a model but its token, in their order, and all that is in its rows."""
     core = model.core
-    parts = {name: value for name, value in vars(model).items() if name not in ("configuration", "moment", "core")}
+    others = ("configuration", "version_token", "core")
+    parts = {name: value for name, value in vars(model).items() if name not in others}
     parts |= {f"core.{name}": value for name, value in vars(core).items()}
     for name in ("_coefficients", "_predictors", "_fitted_to", "_shifts"):  # caches of what is derived
         parts.pop(name, None)

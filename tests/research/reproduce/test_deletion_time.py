@@ -30,7 +30,7 @@ def measured():
         return counting
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Model, "release", counted(Model.release))
+        patch.setattr(Model, "_remove", counted(Model._remove))
         patch.setattr(squared, "solve_weights", counted(squared.solve_weights))
         patch.setattr(deletion_time, "time", SimpleNamespace(perf_counter=lambda: float(work)))
         return measure_deletion_time(5_000, 40, K=30, c=0.5, kappa=0.3, runs=8)
