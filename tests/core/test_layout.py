@@ -534,7 +534,7 @@ GONE = object()
 @pytest.mark.parametrize("name", ["linear, int ids", "poly", "kernel function", "general", "mapped", "core set, ridge"])
 def test_any_value_in_the_place_of_any_other_is_read_or_refused_by_every_reader(files, name, tmp_path):
     """Every value of the header and every entry of the metadata, one after the other, replaced by junk and sealed."""
-    from erasable.audit._ours import read_header
+    from erasable.audit._scan_files import read_header
     from erasable.operations.inspect import inspect
 
     like, path = CASES[name].make(), tmp_path / "m.erasable"
@@ -568,7 +568,7 @@ NESTED = {
 @pytest.mark.parametrize("what", NESTED)
 def test_a_feature_map_made_to_explode_does_not(files, what, tmp_path):
     """It is JSON in a text in JSON in a text in JSON: brackets may be hidden twice."""
-    from erasable.audit._ours import read_header
+    from erasable.audit._scan_files import read_header
 
     data = altered(files["mapped"], lambda header, meta: meta.update(feature_map=NESTED[what]))
     assert len(data) <= layout.LONGEST_HEADER
@@ -586,7 +586,7 @@ def test_a_feature_map_made_to_explode_does_not(files, what, tmp_path):
 
 @pytest.mark.parametrize("what", BOMBS)
 def test_the_scan_reads_no_header_that_explodes(what, tmp_path):
-    from erasable.audit._ours import read_header
+    from erasable.audit._scan_files import read_header
     from erasable.operations.export import _is_stamped
 
     path = tmp_path / "m.erasable"

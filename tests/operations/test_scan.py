@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from erasable import ErasableClassifier
 from erasable.errors import ErasableError, InputError, InputTypeError
-from erasable.operations._telling import spellings
-from erasable.operations.scan import scan_for
+from erasable.operations.scan import scan_for, spellings
 from erasable.schemas import Schema, canonical_text
 
 RNG = np.random.default_rng(0)

@@ -93,9 +93,9 @@ def scan(
 ) -> None:
     """Look for remains of rows in every file of a folder: hidden, temporary and left-over ones included.
 
-    Rows are looked for as float32, as float64 and as the integers that models store; ids and subjects as text, and so
-    are numbers of seven digits or more and, of raw tables, texts of eight bytes or more. Found are whole rows, and
-    parts of 64 bytes or more. Parquet files are decoded; what else is compressed cannot be looked into, and is listed.
+    Whole rows are searched for as float32, as float64 and as the integers that models store; ids and subjects as text,
+    and so are numbers of seven digits or more and, of raw tables, texts of eight bytes or more. Parquet files are
+    decoded; other compressed files cannot be searched, and are listed.
 
     Exit code 0: nothing found in what could be looked into. Exit code 1: something found. Exit code 5: nothing found,
     but some file could not be read; with `--strict` also when one is compressed or an archive, or when only the ids of

@@ -1,25 +1,37 @@
-"""Look for remains of the rows of a table."""
+"""Look for remains of the rows of a table: which rows, ids and identifying cells to search for.
+
+Most cells identify nobody: ages, towns and amounts are everywhere. Searched for are texts of eight bytes or more, and
+numbers of seven significant digits or more; shorter ones are counted.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from erasable.audit.scan import ScanReport, scan
+from erasable.arrow import TEXTS, is_kind
+from erasable.audit.scan import ScanColumns, ScanReport, scan
 from erasable.core.layout import read_meta
 from erasable.errors import ConfigurationError, InputError, StateFormatError
 from erasable.models.feature_maps import describe_map, described_map
 from erasable.models.files import head_of
-from erasable.operations._telling import telling_cells, telling_numbers
 from erasable.operations.schemas import raw_table
-from erasable.schemas import Schema
+from erasable.schemas import Category, Number, Role, Schema, Text, canonical_text
 from erasable.tables import Dialect, Table, files_of, load_table, nameless_form, stream_table
+
+_TEXT_BYTES = 8  # of a text that is unlikely elsewhere by chance
+_DIGITS = 7  # of such a number, without zeros at its ends
+_CELLS_PER_ROW = 16
+_CELLS_IN_ALL = 200_000  # unless there are more rows
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
 
 def scan_for(
@@ -35,30 +47,29 @@ def scan_for(
     dialect: Dialect | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> ScanReport:
-    r"""What is left, in the files below a folder, of the rows of a table.
+    r"""Return what is left of the rows of a table in the files below a folder.
 
     Parameters
     ----------
     folder : str or path
-        Every file below it is looked at, hidden ones too; links are not followed.
+        Every file below it is searched, hidden ones too; links are not followed.
     table_path : str, path, or list of these
-        The rows, as CSV, Parquet, NumPy or SVMlight file; see ``erasable.tables.load_table``. It is not looked into
-        itself.
+        The rows, as CSV, Parquet, NumPy or SVMlight file, which is not searched itself; see ``load_table``.
     label : str, optional
-        The column of labels, which is no feature. It need not be there. By default "label", or as a schema says.
+        The column of labels, which is no feature; it may be missing. By default "label", or as a schema says.
     id : str, optional
-        The column of ids. They are looked for as text, and in models one by one; with them, a stored row with the same
-        features under another id is told from a remain.
+        The column of ids. They are searched for as text, and compared in models one by one; with them, a stored row
+        with the same features under another id is known to be a twin and no remain.
     subject : str or sequence of str, optional
-        The column of subjects, or several, to be given when nothing of them should be left.
+        The columns of subjects, to be given if nothing of them should be left.
     ignore : sequence of str
-        Columns that are no features, when the models below the folder do not say which are. Where all models that say
-        it agree, and the table has these columns, they are taken and no others, whatever is said here.
+        Columns that are no features. If all models below the folder that name their features name the same, and the
+        table has these columns, those are taken instead.
     schema : Schema or path, optional
-        For a raw table: rows are looked for as it encodes them, and their long texts and numbers as they are. Where all
-        models below the folder that have a schema have the same, it is taken.
+        For a raw table: rows are searched for as it encodes them, and their long texts and numbers as they are. By
+        default the schema of the models below the folder, if they have the same.
     exclude : sequence of str
-        Glob patterns for names, or for paths below the folder, that are not looked into.
+        Glob patterns for names, or for paths below the folder, that are not searched.
     dialect : Dialect, optional
         How CSV text of the rows is written.
     progress : callable, optional
@@ -67,12 +78,12 @@ def scan_for(
     Returns
     -------
     ScanReport
-        See :mod:`erasable.audit.scan` for what is found and what is not.
+        ``docs/scan.md`` says what is found and what is not.
 
     Raises
     ------
     InputError, InputTypeError, ConfigurationError
-        When the folder or the table is not there or cannot be used.
+        If the folder or the table is missing or cannot be used.
 
     Examples
     --------
@@ -87,13 +98,14 @@ def scan_for(
     (False, 'id', 1)
     """
     given = {"label": label, "id": id, "subject": subject, "dialect": dialect}
-    rows, encoder = _found(folder, table_path, given, ignore, schema)
+    rows, encoder = _encoded_rows(folder, table_path, given, ignore, schema)
     try:
         os.stat(folder)
     except OSError as error:
         raise InputError(f"{os.fspath(folder)!r} cannot be looked through: {error.strerror}.") from None
     X = rows.numbers if isinstance(rows.numbers, np.ndarray) else rows.numbers.toarray()
-    told = telling_numbers(X) if encoder is None else telling_cells(encoder, raw_table(table_path, dialect))
+    cells = numbers_of(X) if encoder is None else cells_of(encoder, raw_table(table_path, dialect))
+    subjects = () if subject is None else (subject,) if isinstance(subject, str) else tuple(subject)
     report = scan(
         folder,
         X,
@@ -102,35 +114,35 @@ def scan_for(
         skip=files_of(table_path),
         exclude=exclude,
         progress=progress,
-        feature_names=rows.feature_names,
-        id_name=id,
-        subject_name=subject,
+        columns=ScanColumns(rows.feature_names, id, subjects),
         feature_map=None if encoder is None else describe_map(encoder, None),
-        cells=told.texts,
-        numbers=told.numbers,
+        texts={"cell": cells.texts, "number": cells.numbers},
     )
-    return replace(report, too_short=report.too_short | told.passed_over)
+    return replace(report, too_short=report.too_short | cells.left_out)
 
 
-def _found(
+# -- rows ----------------------------------------------------------------------------------------------------------
+
+
+def _encoded_rows(
     folder: str | os.PathLike[str],
     table: Any,
     given: dict[str, Any],
     ignore: Sequence[str],
     asked: Schema | str | os.PathLike[str] | None,
 ) -> tuple[Table, Schema | None]:
-    """The rows of the table, and the schema that encoded them where there is one for it."""
+    """Return the rows of the table, and the schema that encoded them if there is one."""
     schema = _schema(folder, asked)
     if schema is not None:
-        # A table of other columns than the models' is looked for as it is.
+        # A table of other columns than the models' is searched for as it is.
         unfit = nullcontext() if asked is not None else suppress(InputError, ConfigurationError)
         with unfit, stream_table(table, labelled=False, schema=schema, **given) as stream:
             return stream.read(), schema
-    return _rows(folder, table, given, ignore), None
+    return _plain_rows(folder, table, given, ignore), None
 
 
 def _schema(folder: str | os.PathLike[str], asked: Schema | str | os.PathLike[str] | None) -> Schema | None:
-    """The schema that was asked for, or the one that all models below the folder with a schema have."""
+    """Return the given schema, or the one that all models below the folder with a schema share."""
     if asked is not None:
         return asked if isinstance(asked, Schema) else Schema.load(asked)
     found = {meta["feature_map"] for meta in _headers(Path(folder)) if isinstance(meta.get("feature_map"), str)}
@@ -141,17 +153,144 @@ def _schema(folder: str | os.PathLike[str], asked: Schema | str | os.PathLike[st
     return schemas[0] if len(schemas) == 1 else None
 
 
-def _rows(folder: str | os.PathLike[str], table: Any, given: dict[str, Any], ignore: Sequence[str]) -> Table:
-    """The rows of the table, with the features that models below the folder were made with, where they say so."""
+def _plain_rows(folder: str | os.PathLike[str], table: Any, given: dict[str, Any], ignore: Sequence[str]) -> Table:
+    """Return the rows of the table, with the features that models below the folder name, if they agree."""
     given = {**given, "label": given["label"] or "label"}
     known = {tuple(m["feature_names"]) for m in _headers(Path(folder)) if isinstance(m.get("feature_names"), list)}
     if len(known) == 1 and nameless_form(table) is None:
-        with suppress(InputError, ConfigurationError):  # a table of other columns is looked for as it is
+        with suppress(InputError, ConfigurationError):  # a table of other columns is searched for as it is
             return load_table(table, features=known.pop(), labelled=False, **given)
     return load_table(table, ignore=ignore, labelled=False, **given)
 
 
 def _headers(folder: Path) -> Iterator[dict[str, Any]]:
+    """Yield the metadata of all models below a folder."""
     for path in sorted(folder.rglob("*.erasable")):
         with suppress(OSError, StateFormatError):
             yield read_meta(head_of(path)[0])
+
+
+# -- identifying cells ---------------------------------------------------------------------------------------------
+
+
+@dataclass
+class IdentifyingCells:
+    """Cells to search for as text, and how many are left out.
+
+    Attributes
+    ----------
+    texts, numbers : lists of (row, text)
+        Numbers in all their spellings.
+    left_out : dict
+        How many ``"texts"`` and ``"numbers"`` are too short, and how many ``"cells"`` are too many.
+    """
+
+    n_rows: int
+    texts: list[tuple[int, str]] = field(default_factory=list)
+    numbers: list[tuple[int, str]] = field(default_factory=list)
+    left_out: dict[str, int] = field(default_factory=lambda: {"texts": 0, "numbers": 0, "cells": 0})
+
+    def __post_init__(self) -> None:
+        self.per_row = min(_CELLS_PER_ROW, max(1, _CELLS_IN_ALL // max(1, self.n_rows)))
+        self._free = np.full(self.n_rows, self.per_row)
+
+    def add_text(self, row: int, text: str) -> None:
+        """Add a text, unless it is too short or the row has enough."""
+        if len(text.encode("utf-8", "surrogatepass")) < _TEXT_BYTES:
+            self.left_out["texts"] += 1
+        elif self._takes(row):
+            self.texts.append((row, text))
+
+    def add_number(self, row: int, value: float, written: str | None = None) -> None:
+        """Add a number, unless it is too short or the row has enough."""
+        if _digits(canonical_text(value, 1)) < _DIGITS:
+            self.left_out["numbers"] += 1
+        elif self._takes(row):
+            self.numbers += ((row, text) for text in spellings(value, written))
+
+    def _takes(self, row: int) -> bool:
+        taken = bool(self._free[row] > 0)
+        self._free[row] -= taken
+        self.left_out["cells"] += not taken
+        return taken
+
+
+def spellings(value: float, written: str | None = None) -> set[str]:
+    """Return how a number is written in CSV, JSON and logs, and how it stands in the table.
+
+    These are the shortest text that reads back as the same float64, that of the nearest float32 and, if that is the
+    same number, one or two decimals: 2156461, 2156461.0 and 2156461.00; 1234567.5 and 1234567.50.
+    """
+    found = {canonical_text(value), canonical_text(value, 1), *([] if written is None else [written])}
+    number = float(value)
+    with np.errstate(over="ignore"):
+        single = canonical_text(float(str(np.float32(number))), 1)
+    if _digits(single) >= _DIGITS:
+        found.add(single)
+    if abs(number) < 2**53:
+        found |= {text for text in (f"{number:.1f}", f"{number:.2f}") if float(text) == number}
+    return found
+
+
+def _digits(text: str) -> int:
+    """Return the number of significant digits of a number."""
+    return len(text.lower().partition("e")[0].replace(".", "").lstrip("+-").strip("0"))
+
+
+def numbers_of(X: npt.NDArray[Any]) -> IdentifyingCells:
+    """Return the identifying cells of a table of numbers."""
+    found = IdentifyingCells(len(X))
+    digits = 10.0 ** (_DIGITS - 2)
+    with np.errstate(divide="ignore", over="ignore", under="ignore", invalid="ignore"):
+        sizes = np.abs(X.astype(np.float64))
+        scaled = sizes * 10.0 ** -np.floor(np.log10(sizes)) * digits  # one digit less than needed before the point
+        near = np.abs(scaled - np.rint(scaled)) < (0.07 if X.dtype == np.float32 else 1e-6)
+    long = ~near & np.isfinite(scaled)
+    taken = long & (np.cumsum(long, axis=1) <= found.per_row)
+    found.left_out["numbers"] += int(np.count_nonzero(~long))
+    found.left_out["cells"] += int(np.count_nonzero(long & ~taken))
+    for row, column in np.argwhere(taken).tolist():
+        value = X[row, column]
+        found.add_number(row, float(str(value)) if X.dtype == np.float32 else float(value), repr(float(value)))
+    return found
+
+
+def cells_of(schema: Schema, table: Any) -> IdentifyingCells:
+    """Return the identifying cells of a raw table, each cell of a column once.
+
+    Of columns of numbers, texts, hashed categories and ignored ones these are all cells; of listed categories those
+    that are not listed. Many people share levels, yes and no, dates and times.
+    """
+    found = IdentifyingCells(table.num_rows)
+    for name in table.column_names:
+        kind = schema.by_name.get(name)
+        ignored = isinstance(kind, Role) and kind.role == "ignore"
+        if not (ignored or isinstance(kind, Number | Text | Category)):
+            continue
+        listed = set(getattr(kind, "values", None) or ())
+        for row, cell in _distinct_cells(table.column(name)):
+            if not isinstance(cell, str):
+                if canonical_text(cell, schema.version) not in listed:
+                    found.add_number(row, cell)
+                continue
+            text = cell.strip()
+            if text.lower() in schema.missing or canonical_text(text, schema.version) in listed:
+                continue
+            if _NUMBER.fullmatch(text) and (isinstance(kind, Number) or _digits(text) >= _DIGITS):
+                found.add_number(row, int(text) if text.lstrip("+-").isdigit() else float(text), text)
+            else:
+                found.add_text(row, text)
+    return found
+
+
+def _distinct_cells(column: Any) -> Iterator[tuple[int, str | float]]:
+    """Yield the texts and finite numbers of a column, each with the first row that has it."""
+    if not is_kind(column.type, "integer", "floating", *TEXTS):
+        return
+    single = is_kind(column.type, "float32", "float16")
+    seen: set[Any] = set()
+    for row, cell in enumerate(column.to_pylist()):
+        if cell is None or cell in seen or (isinstance(cell, float) and not np.isfinite(cell)):
+            continue
+        seen.add(cell)
+        yield row, float(str(np.float32(cell))) if single else cell
