@@ -9,8 +9,8 @@ import numpy as np
 from sklearn.datasets import load_diabetes, make_friedman1
 
 from erasable import ErasableClassifier, ErasableRegressor, plan
-from erasable.operations.plan._sample import HeldOut, check_sample
-from erasable.operations.plan._survival import deletable, simulate, survival
+from erasable.operations.plan.deletions import deletable, simulate, survival
+from erasable.operations.plan.rows import HeldOut, check_sample
 from erasable.research.sets import load_bundled, make_margin
 from erasable.tables import Table, load_split
 

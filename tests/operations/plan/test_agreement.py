@@ -11,8 +11,8 @@ from sklearn.datasets import load_diabetes, load_iris
 from erasable import ErasableClassifier
 from erasable.errors import ConfigurationError
 from erasable.operations.plan import EFFORTS, METRICS, Targets, plan
-from erasable.operations.plan._sample import check_sample
-from erasable.operations.plan._search import Planner
+from erasable.operations.plan.rows import check_sample
+from erasable.operations.plan.search import Planner
 
 
 def noisy(n=1000, seed=0):

@@ -13,8 +13,8 @@ from sklearn.datasets import make_friedman1
 from erasable import ErasableRegressor, plan
 from erasable.errors import ConfigurationError, InputError, InputTypeError
 from erasable.operations.plan import METRICS, draw_frontier
-from erasable.operations.plan._sample import HeldOut, check_sample
-from erasable.operations.plan._survival import STEPS, draw_requests, simulate
+from erasable.operations.plan.deletions import STEPS, draw_requests, simulate
+from erasable.operations.plan.rows import HeldOut, check_sample
 
 
 def rows(n=1500, seed=0):
@@ -71,7 +71,7 @@ def test_records_tables_and_the_picture_are_as_for_classes(found, tmp_path):
     shown = {row[0]: row[1] for row in found.predictions().rows}
     assert shown["mean absolute error"] == f"{found.recommended.scores['mae']:.4f}"
     assert found.survival.unit == "rows"
-    assert found.survival.reaches(240)
+    assert found.survival.lasting >= 240
     assert "R² on rows not learnt" in draw_frontier(found, tmp_path)
     assert found == plan(*rows()[:2], **OPTIONS, max_loss=0.02, deletions_per_month=20, months=12)
 

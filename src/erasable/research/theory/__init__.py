@@ -1,6 +1,6 @@
 """The paper's bounds as functions: each returns a number, whether it says anything, its source and its assumptions."""
 
-from erasable.operations.plan.bounds import Bound, capacity, core_set_size
+from erasable.research.theory.bounds import Bound, capacity, core_set_size
 from erasable.research.theory.deletions import (
     Encounters,
     core_deletions,

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from erasable.errors import InputError
-from erasable.operations.plan.bounds import MARTINGALE, NORM, REALISABLE, Bound, core_set_size
+from erasable.research.theory.bounds import MARTINGALE, NORM, REALISABLE, Bound, core_set_size
 from erasable.validation import count, number_between, number_not_negative, positive_number, probability
 
 IID = "rows and labels are independent draws from one distribution"

@@ -1,4 +1,4 @@
-"""How many deletions a candidate survives: simulated, and as the paper bounds it."""
+"""How many deletions a candidate survives: simulated, until the tolerated loss is reached."""
 
 from __future__ import annotations
 
@@ -6,15 +6,14 @@ import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
 from erasable.core.arrays import Float64s
-from erasable.operations.plan._kinds import Estimator, Index
-from erasable.operations.plan._metrics import Metric
-from erasable.operations.plan._owners import n_subjects, requests
-from erasable.operations.plan._sample import HeldOut, Sample
-from erasable.operations.plan.bounds import capacity
+from erasable.operations.plan.rows import Estimator, HeldOut, Index, Sample
+from erasable.operations.plan.targets import Metric
 
 # Shares of what can be deleted at which a model is scored: dense where few are deleted and where few are left.
 STEPS = np.array(
@@ -41,7 +40,7 @@ class Survival:
     limit : int
         How many could be deleted at most: all rows, rows of the class, subjects or core rows.
     rows : int, optional
-        Rows that go with those deletions, where a deletion is a subject.
+        Rows that those deletions remove, where a deletion is a subject.
     unit : str
         What a deletion is: ``rows``, ``subjects`` or ``core rows``.
     runs : int
@@ -58,9 +57,10 @@ class Survival:
     runs: int
     curve: tuple[tuple[int, float], ...]
 
-    def reaches(self, wanted: float) -> bool:
-        """Whether so many deletions are survived, with the caution of the band's lower end."""
-        return wanted <= (self.limit if self.low is None else self.low)
+    @property
+    def lasting(self) -> int:
+        """Deletions that are survived, with the caution of the band's lower end."""
+        return self.limit if self.low is None else self.low
 
     def text(self) -> str:
         """The number with its band, or that it was never reached."""
@@ -71,30 +71,11 @@ class Survival:
         return f"{self.deletions:,} ({self.low:,} to {high})"
 
 
-@dataclass(frozen=True)
-class Run:
-    """One simulated sequence: losses and shares of rows gone at ``STEPS``, as shares of what could be deleted."""
+class Run(NamedTuple):
+    """One simulated sequence: losses and shares of rows deleted at ``STEPS``, as shares of what could be deleted."""
 
     loss: Float64s
     rows: Float64s
-
-
-@dataclass(frozen=True)
-class Theoretical:
-    """Core deletions that a bound allows.
-
-    Attributes
-    ----------
-    core_deletions : float
-        Below 1 where the bound says nothing.
-    vacuous : bool
-    source : str
-        Which bound, and what was put in.
-    """
-
-    core_deletions: float
-    vacuous: bool
-    source: str
 
 
 def simulate(
@@ -107,27 +88,16 @@ def simulate(
     max_loss: float,
     rng: np.random.Generator,
 ) -> Run:
-    """What is lost of a metric while rows are deleted from a copy of a model; of one without rows, all but a constant.
+    """What is lost of a metric while rows are deleted from a copy of ``clf``, which learnt ``part``.
 
-    Parameters
-    ----------
-    clf : ErasableClassifier or ErasableRegressor
-        Learnt from ``part``, its rows named 0, 1, 2, ...; left as it is.
-    part : Sample
-        The rows it learnt.
-    held_out : HeldOut
-        The rows to score with.
-    distribution : str
-        One of ``DISTRIBUTIONS``.
-    max_loss : float
-        The simulation ends when several times this is lost.
+    A model without rows is scored as a constant. The simulation ends when several times ``max_loss`` is lost.
     """
     rows, ends = draw_requests(clf, part, distribution, rng)
     model = copy.deepcopy(clf)
     core = np.zeros(part.n_rows, dtype=bool)
     core[clf.core_ids_] = True
     before = held_out.scores(model)
-    share, loss, gone = [0.0], [0.0], [0.0]
+    share, loss, deleted = [0.0], [0.0], [0.0]
     enough = max(5.0 * max_loss, 0.05)
     done = 0
     for step in np.unique(np.maximum(1, np.round(STEPS * len(ends)).astype(np.intp))).tolist():
@@ -136,19 +106,18 @@ def simulate(
         if len(batch):
             model.forget_quietly(batch)  # a simulation warns of nothing
         share.append(step / len(ends))
-        gone.append(done / part.n_rows)
+        deleted.append(done / part.n_rows)
         if not model.n_core_:
             loss.append(metric.lost(metric.of_constant(before), metric.of(before)))
         else:
             loss.append(metric.lost(metric.of(held_out.scores(model)), metric.of(before)) if len(batch) else loss[-1])
         if loss[-1] >= enough:
             break
-    return Run(np.interp(STEPS, share, loss), np.interp(STEPS, share, gone))
+    return Run(np.interp(STEPS, share, loss), np.interp(STEPS, share, deleted))
 
 
 def draw_requests(clf: Estimator, part: Sample, distribution: str, rng: np.random.Generator) -> tuple[Index, Index]:
     """Positions of rows in the order in which they are deleted, and where in it each request ends."""
-    n = part.n_rows
     match distribution:
         case "worst":
             rows = rng.permutation(clf.core_ids_).astype(np.intp)
@@ -156,14 +125,27 @@ def draw_requests(clf: Estimator, part: Sample, distribution: str, rng: np.rando
             rows = rng.permutation(np.flatnonzero(part.groups == part.delete_class))
         case "weights":
             assert part.weights is not None
-            there = np.flatnonzero(part.weights > 0.0)
+            positive = np.flatnonzero(part.weights > 0.0)
             # The order of exponential waiting times is that of drawing without replacement.
-            rows = there[np.argsort(rng.standard_exponential(len(there)) / part.weights[there], kind="stable")]
+            waits = rng.standard_exponential(len(positive)) / part.weights[positive]
+            rows = positive[np.argsort(waits, kind="stable")]
         case "subject":
-            return requests(part.owners, rng)
+            assert part.owners is not None
+            return subject_requests(part.owners, rng)
         case _:
-            rows = rng.permutation(n)
+            rows = rng.permutation(part.n_rows)
     return rows, np.arange(1, len(rows) + 1)
+
+
+def subject_requests(owners: sp.csr_array, rng: np.random.Generator) -> tuple[Index, Index]:
+    """Rows in the order in which subjects, asking in a random order, have them deleted, and where each request ends.
+
+    A row of several subjects is deleted when the first of them asks; a later request may find no row left.
+    """
+    there, codes = np.unique(owners.indices, return_inverse=True)
+    owned = np.flatnonzero(np.diff(owners.indptr))
+    turn = np.minimum.reduceat(rng.permutation(len(there))[codes], owners.indptr[owned])
+    return owned[np.argsort(turn, kind="stable")], np.cumsum(np.bincount(turn, minlength=len(there)))
 
 
 def deletable(sample: Sample, distribution: str, stored_rows: float) -> tuple[int, str]:
@@ -177,9 +159,9 @@ def deletable(sample: Sample, distribution: str, stored_rows: float) -> tuple[in
         case "weights":
             assert sample.weights is not None
             return round(growth * np.count_nonzero(sample.weights)), "rows"
-        case "subject":
-            # Horizon over rows given: a sample of subjects, so that their number grows with the rows.
-            return round(growth * n_subjects(sample.owners)), "subjects"
+        case "subject":  # the rows are a sample of subjects, whose number grows with the rows
+            assert sample.owners is not None
+            return round(growth * len(np.unique(sample.owners.indices))), "subjects"
         case _:
             return sample.horizon, "rows"
 
@@ -195,10 +177,10 @@ def survival(
     found = np.sort([crossing(losses[d].mean(axis=0), max_loss) for d in drawn])
     tail = round((1.0 - _CONFIDENCE) / 2.0 * _RESAMPLES)
     low, high = min(found[tail], typical), max(found[_RESAMPLES - 1 - tail], typical)
-    gone = np.mean([r.rows for r in runs], axis=0)
     rows = None
     if unit == "subjects" and math.isfinite(typical):
-        rows = round(horizon * float(np.interp(typical, np.append(0.0, STEPS), np.append(0.0, gone))))
+        deleted = np.mean([r.rows for r in runs], axis=0)
+        rows = round(horizon * float(np.interp(typical, np.append(0.0, STEPS), np.append(0.0, deleted))))
     curve = [(round(limit * s), round(float(v), 6)) for s, v in zip(STEPS, losses.mean(axis=0), strict=True)]
     number = [None if math.isinf(x) else int(x * limit) for x in (typical, low, high)]
     return Survival(number[0], number[1], number[2], limit, rows, unit, len(runs), tuple(curve))
@@ -207,8 +189,7 @@ def survival(
 def crossing(loss: Float64s, max_loss: float) -> float:
     """The share of deletions at which a loss first reaches the tolerance; infinite if it does not.
 
-    Between two looks the loss is taken to be linear, as it is drawn. A loss that falls again later does not count for
-    it: who deletes that many has lost that much.
+    Between two steps the loss is taken to be linear, as it is drawn. That it falls again later does not count.
     """
     loss, share = np.append(0.0, loss), np.append(0.0, STEPS)
     above = np.flatnonzero(loss >= max_loss)
@@ -217,22 +198,3 @@ def crossing(loss: Float64s, max_loss: float) -> float:
     i = int(above[0])
     step = (max_loss - loss[i - 1]) / (loss[i] - loss[i - 1])
     return float(share[i - 1] + step * (share[i] - share[i - 1]))
-
-
-def bound_of_theorem_4_3(
-    horizon: int, threshold: float, n_columns: int, margin: float, delta: float = 0.05
-) -> Theoretical:
-    """Core deletions K that Theorem 4.3 allows, with explicit constants (:func:`capacity` in ``bounds``).
-
-    Parameters
-    ----------
-    horizon, threshold, n_columns
-        The paper's T, tau and d.
-    margin : float
-        The paper's epsilon: how far from the boundary rows are, at most 1.
-    delta : float
-        The probability that the bound fails.
-    """
-    bound = capacity(min(1.0, max(0.0, margin)), T=max(horizon, 2), d=n_columns, tau=threshold, delta=delta)
-    put_in = f"with epsilon = {margin:.3g} (of the rows scored) and delta = {delta:g}"
-    return Theoretical(bound.value, bound.vacuous, f"{bound.source} {put_in}")

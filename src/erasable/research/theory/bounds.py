@@ -1,7 +1,7 @@
-"""How many core rows there are at most, and how many of them may go: the two bounds of the paper that a plan uses.
+"""How many core rows there are at most, and how many of them may go: two bounds of the paper.
 
 Letters: T rows of norm at most 1 in d dimensions, regulariser ``lam`` (K in the paper), threshold ``tau = T**-kappa``,
-N core rows. The paper's other bounds are in ``erasable.research.theory``.
+N core rows.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Bound:
 
     Examples
     --------
-    >>> from erasable.operations.plan.bounds import core_set_size
+    >>> from erasable.research.theory.bounds import core_set_size
     >>> bound = core_set_size(1_000_000, 10, lam=10.0, tau=0.01)
     >>> float(bound), bound.vacuous
     (3639.0, False)

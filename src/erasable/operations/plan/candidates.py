@@ -12,23 +12,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from erasable.core.arrays import Float64s
 from erasable.core.keyed_hash import hashed_order
-from erasable.operations.plan._kinds import AnyScores, Estimator, Kind, Parameters
-from erasable.operations.plan._metrics import Metric
-from erasable.operations.plan._sample import HeldOut, Sample
-from erasable.operations.plan._survival import Run, Survival
-from erasable.operations.plan._targets import Effort
+from erasable.operations.plan.deletions import Survival
+from erasable.operations.plan.rows import Estimator, HeldOut, Kind, Parameters, Sample
+from erasable.operations.plan.targets import AnyScores, Effort
 
-FEW = 10  # core rows of a class
 _JUDGED = 200  # rows that the model of all rows does not store, to judge it by; of few rows, half
 _SCORED = 5_000  # rows that the model of all rows is scored on
 _TIMED = 15  # core rows forgotten one at a time to see how long one takes
-_MOST = 0.8  # share of rows stored from which on nothing is tried but to store them all
 
 
 @dataclass(frozen=True)
 class Band:
-    """A mean over divisions of the rows, and the lowest and highest value met."""
+    """A mean over divisions of the rows, and the lowest and highest value among them."""
 
     mean: float
     low: float
@@ -42,7 +39,7 @@ class Band:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A choice of parameters and what it was measured to give.
+    """A choice of parameters and what was measured of it.
 
     Attributes
     ----------
@@ -58,12 +55,12 @@ class Candidate:
     scores : dict
         Every metric, in the mean over the divisions.
     core_rows : tuple of int
-        Core rows of each class, in the order of the sorted classes; of a regression, all core rows.
+        Core rows of each class, in the order of the sorted classes; for numbers, all core rows.
     final : float, optional
         The metric of the model learnt from all rows, on rows that it does not store. Selection never looks at labels,
-        so those tell as much as new ones. None where it was not looked at, or leaves too few.
+        so those rows tell as much as new ones. None where it was not measured, or too few rows are left.
     seconds_per_deletion : float, optional
-        Until the model can predict again after one core row was forgotten; measured here and now.
+        Until the model can predict again after one core row was forgotten, on this machine.
     survival : Survival, optional
         None where deletions were not simulated.
     """
@@ -84,26 +81,23 @@ class Candidate:
 
 @dataclass(eq=False, repr=False)
 class Trial:
-    """Measurements of one candidate as they come in, one of each list for a division of the rows."""
+    """Measurements of one candidate as they come in; each list has one entry for a division of the rows."""
 
     parameters: Parameters
     scores: list[AnyScores] = field(default_factory=list)
     random: list[AnyScores] = field(default_factory=list)
-    margins: list[float] = field(default_factory=list)
-    by_class: list[npt.NDArray[np.float64]] = field(default_factory=list)  # core rows of each at the horizon
-    whole: npt.NDArray[np.float64] | None = None  # the same, from all rows
+    by_class: list[Float64s] = field(default_factory=list)  # core rows of each class at the horizon
+    whole: Float64s | None = None  # the same, from all rows
     row_bytes: float = 0.0
     other_bytes: int = 0
     seconds: float | None = None
     final: AnyScores | None = None  # of the model of all rows, on rows that it does not store
-    runs: list[Run] = field(default_factory=list)
     survival: Survival | None = None
 
     @property
-    def core_rows(self) -> npt.NDArray[np.float64]:
+    def core_rows(self) -> Float64s:
         """Rows of each class stored at the horizon."""
-        found: npt.NDArray[np.float64] = np.mean(self.by_class, axis=0) if self.whole is None else self.whole
-        return found
+        return np.asarray(np.mean(self.by_class, axis=0) if self.whole is None else self.whole)
 
     @property
     def stored_rows(self) -> float:
@@ -115,62 +109,28 @@ class Trial:
         """Bytes stored at the horizon."""
         return self.other_bytes + self.row_bytes * self.stored_rows
 
-    def value(self, metric: Metric) -> float:
-        """The metric in the mean over the divisions."""
-        return mean_of(metric, self.scores)
-
     @property
     def closely(self) -> bool:
         """Whether it was scored on all divisions, and learnt all rows."""
         return self.whole is not None
 
-    def record(
-        self, horizon: int, metric: Metric, kind: Kind, all_rows: float, reference: Sequence[AnyScores]
-    ) -> Candidate:
-        """The measurements as a frozen record.
-
-        Few divisions may be easier or harder than all of them. By how much, those of the ``reference`` say, which was
-        scored on all: figures from few are moved by that, so that all may be compared.
-        """
-        n = len(self.scores)
-        easier = {m.name: mean_of(m, reference[:n]) - mean_of(m, reference) for m in kind.metrics.values()}
-        moved = easier[metric.name]
-        return Candidate(
-            self.parameters,
-            round(self.stored_rows),
-            self.stored_rows / horizon,
-            round(self.stored_bytes),
-            Band.of([metric.of(s) - moved for s in self.scores]),
-            all_rows - moved,
-            mean_of(metric, self.random) - moved,
-            {name: mean_of(m, self.scores) - easier[name] for name, m in kind.metrics.items()},
-            tuple(round(rows) for rows in self.core_rows.tolist()),
-            None if self.final is None else metric.of(self.final),
-            self.seconds,
-            self.survival,
-        )
-
-
-def mean_of(metric: Metric, scores: Sequence[AnyScores]) -> float:
-    """A metric in the mean over divisions."""
-    return float(np.mean([metric.of(s) for s in scores]))
-
 
 def grid_of_candidates(effort: Effort, kind: Kind, *, metric: str, named: bool) -> list[list[list[Parameters]]]:
-    """Paths of candidates: along each of them more rows are stored, and those that stand together store the same rows.
+    """The parameters to try, and the one place that says which selections and heads are compared.
 
-    The last of those by leverage store them all. A sample of rows is drawn by their ids, so there are candidates with
-    one only where rows are ``named``.
+    Along each path more and more rows are stored; the last step of those by leverage stores all. The candidates of one
+    step store the same rows and differ in their head alone. A sample is drawn by ids, so it is tried only where rows
+    are ``named``.
     """
     extra = {"class_weight": "balanced"} if metric == "balanced" else {}
     paths = []
     for capacity in effort.capacities:
         thresholds = [*(t for t in effort.thresholds if t < 1 / capacity), 0.0]
-        rules: list[list[Parameters]] = [[{"threshold": t} for t in thresholds]]
-        rules += [[{"threshold": math.inf, "sample_rate": r} for r in effort.rates]] if named else []
+        selections: list[list[Parameters]] = [[{"threshold": t} for t in thresholds]]
+        selections += [[{"threshold": math.inf, "sample_rate": r} for r in effort.rates]] if named else []
         paths += [
-            [[{**head, "capacity": capacity, **rule, **extra} for head in kind.heads] for rule in path]
-            for path in rules
+            [[{**head, "capacity": capacity, **selection, **extra} for head in kind.heads] for selection in path]
+            for path in selections
         ]
     return paths
 
@@ -183,42 +143,26 @@ def storing_all(parameters: Parameters) -> Parameters:
 def learnt(model: Estimator, parameters: Parameters, X: Any, y: Any, ids: Any) -> Estimator | None:
     """A model of these rows; None where it stores none."""
     fresh = type(model)(**{**model.get_params(), **parameters})
-    with warnings.catch_warnings(action="ignore"):  # what is tried warns of nothing
+    with warnings.catch_warnings(action="ignore"):  # a candidate that is only tried warns of nothing
         fresh.fit(X, y, ids=ids)
     return fresh if fresh.n_core_ else None
 
 
-def fitted(model: Estimator, parameters: Parameters, part: Sample) -> Estimator | None:
-    """A model of the rows of a part, which are known by their positions; None where it stores none."""
-    return learnt(model, parameters, part.X, part.y, part.ids)
-
-
-def observe(
-    trial: Trial,
-    found: Estimator,
-    part: Sample,
-    held_out: HeldOut,
-    *,
-    model: Estimator,
-    max_loss: float,
-    rng: np.random.Generator,
-) -> None:
+def observe(trial: Trial, found: Estimator, part: Sample, held_out: HeldOut, *, rng: np.random.Generator) -> None:
     """Enter what one division shows of a candidate, and of as many random rows."""
     core = np.asarray(found.core_ids_)
     trial.scores.append(held_out.scores(found))
-    if found.model_.classifies:
-        trial.margins.append(held_out.margin(found, max_loss))
     trial.by_class.append(_rows_at_horizon(found, core, part))
-    c, seen = found.model_.configuration, found.model_.classes_with_rows()
-    sums, functions, columns = len(c.head.sum_order(c, seen)), c.head.n_functions(c, seen), part.grid.n_columns
+    c, classes = found.model_.configuration, found.model_.classes_with_rows()
+    sums, functions, columns = len(c.head.sum_order(c, classes)), c.head.n_functions(c, classes), part.grid.n_columns
     trial.other_bytes = (8 * columns + 8 * sums + 4 * functions) * columns  # sums and weights
     trial.row_bytes = (found.stored_bytes_ - trial.other_bytes) / found.n_core_  # of sparse rows, on average
     if trial.parameters["threshold"] == math.inf or len(core) == part.n_rows:  # these are random rows
         trial.random.append(trial.scores[-1])
         return
     drawn = np.sort(rng.permutation(part.n_rows)[: len(core)])
-    other = learnt(model, storing_all(trial.parameters), part.X[drawn], part.y[drawn], drawn)
-    trial.random.append(trial.scores[-1] if other is None else held_out.scores(other))  # they may be zero, all of them
+    other = learnt(found, storing_all(trial.parameters), part.X[drawn], part.y[drawn], drawn)
+    trial.random.append(trial.scores[-1] if other is None else held_out.scores(other))  # None: all of them are zero
 
 
 def observe_whole(trial: Trial, model: Estimator, sample: Sample, rng: np.random.Generator) -> None:
@@ -227,16 +171,16 @@ def observe_whole(trial: Trial, model: Estimator, sample: Sample, rng: np.random
     if clf is None:
         trial.whole = np.zeros(sample.n_groups)
         return
-    place = {key: i for i, key in enumerate(_plain(sample.ids))}
-    keys = _plain(clf.core_ids_)
-    core = np.array([place[key] for key in keys])
+    position = {key: i for i, key in enumerate(_listed(sample.ids))}
+    keys = _listed(clf.core_ids_)
+    core = np.array([position[key] for key in keys])
     trial.whole = _rows_at_horizon(clf, core, sample)
     others = rng.permutation(np.setdiff1d(np.arange(sample.n_rows), core))
     if len(others) >= min(_JUDGED, sample.n_rows / 2) and sample.kind.differ(sample.y[others[:_SCORED]]):
         trial.final = HeldOut(sample.X[others[:_SCORED]], sample.y[others[:_SCORED]]).scores(clf)
     seconds = []
     _ = clf.coef_
-    time.sleep(0.1)  # threads of BLAS libraries fall asleep: awake they take a core from whoever comes next
+    time.sleep(0.1)  # threads of BLAS libraries fall asleep: awake they take a core from the calls that are timed
     for i in rng.permutation(len(keys))[: min(_TIMED, len(keys) - 1)].tolist():
         start = time.perf_counter()
         clf.forget_quietly([keys[i]])
@@ -245,52 +189,12 @@ def observe_whole(trial: Trial, model: Estimator, sample: Sample, rng: np.random
     trial.seconds = float(np.median(seconds)) if seconds else None
 
 
-def try_candidates(
-    paths: Sequence[Sequence[Sequence[Parameters]]],
-    parts: Sequence[tuple[Sample, HeldOut]],
-    model: Estimator,
-    *,
-    max_loss: float,
-    random_state: int,
-    watch: Any,
-) -> list[Trial]:
-    """Measure the candidates of each path, until they store most of the rows."""
-    found: list[Trial] = []
-    total = sum(map(len, paths))
-    for k, path in enumerate(paths):
-        done, most = sum(map(len, paths[:k])), 0.0
-        for j, alike in enumerate(path):
-            watch("trying candidates", done + j, total)
-            if most > _MOST * parts[0][0].horizon and alike[0]["threshold"] > 0.0:
-                continue
-            trials = [Trial(parameters) for parameters in alike]
-            for i, (part, held_out) in enumerate(parts):
-                first = fitted(model, alike[0], part)
-                if first is None:
-                    break
-                core = np.asarray(first.core_ids_)
-                for trial in trials:
-                    clf = (
-                        first
-                        if trial is trials[0]
-                        else learnt(model, trial.parameters, part.X[core], part.y[core], core)
-                    )
-                    assert clf is not None  # a model is what learning its own core rows gives
-                    rng = np.random.default_rng([random_state, 4, i])
-                    observe(trial, clf, part, held_out, model=model, max_loss=max_loss, rng=rng)
-            else:
-                found += trials
-                most = trials[0].stored_rows
-    watch("trying candidates", total, total)
-    return found
-
-
-def _plain(keys: Any) -> list[Any]:
+def _listed(keys: Any) -> list[Any]:
     return keys.tolist() if isinstance(keys, np.ndarray) else list(keys)
 
 
-def _rows_at_horizon(clf: Estimator, core: npt.NDArray[Any], sample: Sample) -> npt.NDArray[np.float64]:
-    """Core rows of each class after ``horizon`` rows, from the positions of those among the rows there are."""
+def _rows_at_horizon(clf: Estimator, core: npt.NDArray[np.intp], sample: Sample) -> Float64s:
+    """Core rows of each class after ``horizon`` rows, from the positions of those of the sample."""
     counts = np.bincount(sample.groups[core], minlength=sample.n_groups).astype(np.float64)
     if clf.threshold_ == math.inf:  # a sample grows with the rows
         return counts * (sample.horizon / sample.n_rows)
@@ -300,7 +204,7 @@ def _rows_at_horizon(clf: Estimator, core: npt.NDArray[Any], sample: Sample) -> 
     return counts * (rows_at(order[core], sample.n_rows, sample.horizon) / len(core))
 
 
-def rows_at(core: npt.NDArray[Any], n: int, horizon: int) -> float:
+def rows_at(core: npt.NDArray[np.intp], n: int, horizon: int) -> float:
     """Rows that will have been selected after ``horizon`` rows, from the turns of those selected among ``n``.
 
     With a fixed threshold the number of selected rows grows ever more slowly: from one doubling of the rows to the
