@@ -12,7 +12,7 @@ import pytest
 from erasable.cli import main
 from erasable.cli.plan import plan
 from erasable.errors import ConfigurationError
-from erasable.operations.plan import DISTRIBUTIONS, EFFORTS, METRICS
+from erasable.operations.plan import DISTRIBUTIONS, EFFORTS, METRICS, PlanOptions
 from erasable.operations.plan import plan as operation
 from tests.cli.process import erasable
 
@@ -209,7 +209,7 @@ def test_both_names_of_the_random_state_reach_the_plan(command, tmp_path, monkey
         (["people.csv", "--label", "answers"], "people.csv has no column 'answers'"),
         (["people.csv", "--label", "answer", "--subject", "who", "--weights", "w"], "no column 'w'; it has"),
         (["people.csv", "--label", "answer", "--weights", "who"], "not every weight is a number"),
-        (["digits", "--effort", "much"], "--effort must be one of quick"),
+        (["digits", "--effort", "much"], "--effort must be one of 'quick'"),
         (["digits", "--metric", "f1"], "--metric must be one of 'accuracy'"),
         (["digits", "--months", "3"], "--months needs --deletions-per-month"),
         (["digits", "--deletions-per-month", "9999"], "(--deletions-per-month times months)"),
@@ -247,12 +247,12 @@ def test_help_names_every_effort_and_distribution_and_gives_examples(command):
 
 
 def test_the_defaults_are_those_of_the_operation():
-    theirs = inspect.signature(operation).parameters
-    shared = {n: p.default for n, p in inspect.signature(plan).parameters.items() if n in theirs}
-    del shared["weights"], shared["scaling"]  # a column, and a number
-    assert len(shared) >= 9
-    assert shared == {name: theirs[name].default for name in shared}
-    assert inspect.signature(plan).parameters["intercept"].default == theirs["fit_intercept"].default
+    theirs, ours = inspect.signature(operation).parameters, inspect.signature(plan).parameters
+    shared = {name: theirs[name].default for name in theirs if name in ours and name != "weights"}  # that is a column
+    assert shared == {name: ours[name].default for name in shared}
+    assert {"horizon", "effort", "random_state"} <= shared.keys()
+    options = PlanOptions.__annotations__.keys() - {"fit_intercept", "scaling"}
+    assert all(ours[name].default is None for name in options)
 
 
 def test_columns_that_are_no_features_are_ignored(command, tmp_path):

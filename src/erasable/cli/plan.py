@@ -118,9 +118,9 @@ def plan(
 ) -> None:
     """Plan a model that will have to forget: parameters, storage, how good it is, and deletions until a refresh.
 
-    Candidates learn a part of the rows and are scored on the rest; deletions are simulated until what is tolerated is
-    lost. The least storage that meets all targets is recommended, as a command to paste: never a model that misses a
-    class or is no better than a constant. No row is kept in what is written.
+    Candidates learn a part of the rows and are scored on the rest; deletions are simulated until the tolerated loss is
+    reached. The least storage that meets all targets is recommended, as a command to paste: never a model that misses
+    a class or is no better than a constant. Nothing that is written holds a row.
 
     For example:
 
@@ -140,27 +140,16 @@ def plan(
     from erasable.schemas import Schema
     from erasable.store import write_text
 
-    roles = {"label": label, "id": id, "subject": subject or None, "ignore": tuple(ignore or ())}
     dialect = dialect_of(sep, encoding, decimal, thousands, header, columns)
     encoder = None if schema is None else Schema.load(schema)
-    targets = tuple(target or ()) or (() if encoder is None else encoder.having("target"))
-    declared = None if encoder is None else encoder.target_range
-    if declared is not None and target_range:
-        raise ConfigurationError("--target-range is what the schema declares already: leave it out.")
-    if targets and not target_range and declared is None:
-        raise ConfigurationError(
-            "--target-range is required: declare between which numbers targets lie, from what you know beforehand; a "
-            "range taken from the rows would be a trace of them."
-        )
-    ranges = ranges_of(target_range) if target_range else None if declared is None else list(declared)
+    roles = {"label": label, "id": id, "subject": subject or None, "ignore": tuple(ignore or ())}
+    targets, ranges = _targets(target, target_range, encoder)
     with _arguments_as_options():
-        if encoder is not None:
-            named = targets or ((label or "label",) if ranges is not None else ())
-            labels = {"label": None if named == (label,) else label}
-            table = _encoded(file, encoder, {**roles, **labels}, named, weights, dialect)
-        else:
-            numbers = None if ranges is None else targets
-            table = _read(file, {**roles, "label": label or "label"}, numbers, weights, dialect)
+        table = (
+            _read(file, {**roles, "label": label or "label"}, None if ranges is None else targets, weights, dialect)
+            if encoder is None
+            else _encoded(file, encoder, roles, targets, ranges is not None, weights, dialect)
+        )
     if out is not None:
         make_folder(out)
     with Bars(quiet=as_json) as bars, _arguments_as_options():
@@ -186,31 +175,27 @@ def plan(
             random_state=random_state,
             progress=bars.tick,
         )
-    named_columns: dict[str, list[str | None]] = {
-        "--schema": [None if schema is None else str(schema)],
-        "--label": [label],
-        "--target": [*(target or ())],
-        "--id": [id],
-        "--subject": [*(subject or ())],
-        "--ignore": [*(ignore or ()), weights],
-    }
-    command = None if _is_named(file) else _command(file, named_columns, dialect, found)
+    words: list[str] = [] if schema is None else ["--schema", str(schema)]
+    words += [] if label in (None, "label") else ["--label", str(label)]
+    for option, names in (("--target", target), ("--id", [id]), ("--subject", subject), ("--ignore", ignore)):
+        words += [word for name in names or () if name is not None for word in (option, name)]
+    words += [] if weights is None else ["--ignore", weights]
+    command = None if _is_named(file) else _command(file, words + dialect_words(dialect), found)
     encoded = "" if schema is None else f", feature_map=TableEncoder(Schema.load({str(schema)!r}))"
     line = f"{found.line[:-1]}{encoded})"
     written = {**found.as_json(), "line": line, "command": command}
     if out is not None:
         draw_frontier(found, out)
-        text = json.dumps(written, indent=1, allow_nan=False)
-        write_text(out / "plan.json", text + "\n")
+        write_text(out / "plan.json", json.dumps(written, indent=1, allow_nan=False) + "\n")
     if as_json:
         print_json(written)
-        return
-    _show(found, command, line, out)
+    else:
+        _show(found, [line] if command is None else [command, line], out)
 
 
 @contextmanager
 def _arguments_as_options() -> Iterator[None]:
-    """Errors of the operation name its arguments as they were typed: ``max_stored=0.1`` is ``--max-stored 0.1``."""
+    """Errors of the operation name options as they were typed: ``max_stored=0.1`` becomes ``--max-stored 0.1``."""
     try:
         yield
     except ErasableError as error:
@@ -226,10 +211,12 @@ def as_typed(text: str) -> str:
     >>> as_typed("max_loss=0.01 cannot be met: give metric='auc' or a larger max_stored, or horizon= for more months.")
     '--max-loss 0.01 cannot be met: give --metric auc or a larger --max-stored, or --horizon for more months.'
     """
+    from erasable.operations.plan import PlanOptions
     from erasable.operations.plan import plan as operation
 
-    ours = inspect.signature(plan).parameters
-    names = [name for name in inspect.signature(operation).parameters if OPTIONS.get(name, name) in ours]
+    options = inspect.signature(plan).parameters
+    arguments = [*inspect.signature(operation).parameters, *PlanOptions.__annotations__]
+    names = [name for name in arguments if OPTIONS.get(name, name) in options]
     word, long = "|".join(names), "|".join(name for name in names if "_" in name)
     text = re.sub(r"\bweight=", "weights=", text)  # as readers of tables call it
     text = re.sub(rf"\b({word})='?([\w.]*\w)'?", lambda found: f"{as_option(found)} {found[2]}", text)
@@ -237,20 +224,32 @@ def as_typed(text: str) -> str:
     return re.sub(rf"\b({long})\b", as_option, text)
 
 
+def _targets(
+    target: list[str] | None, target_range: list[str] | None, encoder: Schema | None
+) -> tuple[tuple[str, ...], Any]:
+    """Columns of targets and their ranges, from the options or the schema; None for the ranges of a classification."""
+    targets = tuple(target or ()) or (() if encoder is None else encoder.having("target"))
+    declared = None if encoder is None else encoder.target_range
+    if declared is not None and target_range:
+        raise ConfigurationError("--target-range is what the schema declares already: leave it out.")
+    if targets and not target_range and declared is None:
+        raise ConfigurationError(
+            "--target-range is required: declare between which numbers targets lie, from what you know beforehand; a "
+            "range taken from the rows would be a trace of them."
+        )
+    return targets, ranges_of(target_range) if target_range else None if declared is None else list(declared)
+
+
 def _is_named(files: list[str]) -> bool:
-    """Whether no file is meant, but one of the sets that come along."""
+    """Whether a bundled data set is named, and no file."""
     return len(files) == 1 and files[0] in _NAMED
 
 
-def _command(files: list[str], columns: dict[str, list[str | None]], dialect: Dialect | None, found: Plan) -> str:
+def _command(files: list[str], words: list[str], found: Plan) -> str:
     """The command that learns the files as the plan says."""
     from erasable.operations.plan import number_text
 
-    words = ["erasable", "learn", *files]
-    for option, names in columns.items():
-        for name in names:
-            words += [] if name is None or (option == "--label" and name == "label") else [option, name]
-    words += dialect_words(dialect)
+    words = ["erasable", "learn", *files, *words]
     for name, value in found.parameters.items():
         if name == "fit_intercept":
             words.append("--intercept" if value else "--no-intercept")
@@ -268,6 +267,7 @@ def _encoded(
     schema: Schema,
     roles: dict[str, Any],
     targets: tuple[str, ...],
+    is_regression: bool,
     weights: str | None,
     dialect: Dialect | None,
 ) -> Table:
@@ -278,7 +278,10 @@ def _encoded(
         raise ConfigurationError(f"--schema is for the columns of a file, and {files[0]} is none: leave it out.")
     if weights is not None:
         raise ConfigurationError("--weights names a column of numbers, and with --schema columns are what it says.")
-    with stream_table(files, schema=schema, targets=targets, dialect=dialect, **roles) as stream:
+    if is_regression and not targets:
+        targets = (roles["label"] or "label",)
+    label = None if targets == (roles["label"],) else roles["label"]
+    with stream_table(files, schema=schema, targets=targets, dialect=dialect, **{**roles, "label": label}) as stream:
         return stream.read()
 
 
@@ -289,7 +292,7 @@ def _read(
     weights: str | None,
     dialect: Dialect | None,
 ) -> Table:
-    """The rows, with the column of weights, which is then no feature; with targets, which may have no names, if any."""
+    """The rows of a file or a bundled data set; ``targets`` is None for a classification."""
     from erasable.research.sets import load_bundled, make_margin
     from erasable.tables import files_of, load_split, load_table, nameless_form
 
@@ -319,7 +322,8 @@ def _read(
     return load_table(files, **roles, weight=weights, targets=targets or (), dialect=dialect)
 
 
-def _show(found: Plan, command: str | None, line: str, out: Path | None) -> None:
+def _show(found: Plan, ways: list[str], out: Path | None) -> None:
+    """Print the tables, the warnings, and the ways to make the model."""
     page = console(highlight=True)
     for table in (found.table(), found.predictions()):
         marked = not table.head[0]  # the first column holds the arrow at what is recommended
@@ -327,7 +331,7 @@ def _show(found: Plan, command: str | None, line: str, out: Path | None) -> None
         print_whole(page, shown)
     for warning in found.warnings:
         page.print(f"[bold yellow]warning:[/] {unmarked(as_typed(warning))}", highlight=False, soft_wrap=True)
-    for way in ([] if command is None else [command]) + [line]:
+    for way in ways:
         page.print(f"\n[bold]{unmarked(way)}[/]", highlight=False, soft_wrap=True)
     if out is not None:
         picture = unmarked(str(out / "frontier.png"))
