@@ -73,7 +73,7 @@ def _class_codes(estimator: Estimator, y: npt.NDArray[Any], n_features: int) -> 
 def _numbers(estimator: Estimator, y: npt.NDArray[Any], n_features: int) -> Labels:
     n_targets = y.shape[1] if y.ndim > 1 else 1
     c = configure(estimator, n_features, len(y), None, streaming=False, n_targets=n_targets)
-    c.head.stored_labels(y, Model(c))
+    Model(c).encode_labels(y)
     if not _numbers_differ(y):
         raise InputError("a target is the same for all rows: a plan needs targets that differ.")
     return Labels(y[:, 0] if y.ndim > 1 == y.shape[1] else y, np.zeros(len(y), dtype=np.intp), np.empty(1))
@@ -84,7 +84,7 @@ def _numbers_differ(y: npt.NDArray[Any]) -> bool:
 
 
 def _class_scores(model: Any, X: Any, y: npt.NDArray[Any]) -> Scores:
-    return scores_of(y, list(model.classes), model.probabilities(X), model.predict(X))
+    return scores_of(y, list(model.classes), model.predict_proba(X), model.predict(X))
 
 
 CLASSES = Kind(
