@@ -155,4 +155,4 @@ def test_a_call_that_added_next_to_nothing_is_told_why(capsys):
     assert run(["learn", "data.csv", "--id", "id", "--threshold", "0.2", "-o", "m"]) == 0
     assert "next to nothing" not in capsys.readouterr().err  # of a new file
     assert run(["learn", "more.csv", "--id", "id", "-o", "m"]) == 0
-    assert "hint: next to nothing was added: rows in directions that are known already" in capsys.readouterr().err
+    assert "hint: next to nothing was added: rows in known directions are not stored" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""``predict_table`` and ``write_records``: the model's own answers, in any size of block, whole files or none."""
+"""``Predictions`` and ``write_records``: the model's own answers, in any size of block, whole files or none."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sklearn.datasets import dump_svmlight_file
 
 from erasable import ErasableClassifier, ErasableKernelClassifier
 from erasable.errors import ConfigurationError, InputError, NoRowsError
-from erasable.operations.predict import predict_table, write_records
+from erasable.operations.predict import Predictions, write_records
 from erasable.tables import stream_table
 from tests.formats.models import rows
 
@@ -42,7 +42,7 @@ def model():
 
 def test_records_are_the_answers_of_the_model(model):
     ids = [f"r{i}" for i in range(N)]
-    found = list(predict_table(model, text(columns(key=ids)), id="key", probabilities=True))
+    found = list(Predictions(model, text(columns(key=ids)), id="key", probabilities=True))
     assert [r["id"] for r in found] == ids
     assert [r["prediction"] for r in found] == model.predict(X).tolist()
     P = np.array([[r[f"probability {c}"] for c in "xyz"] for r in found])
@@ -53,25 +53,25 @@ def test_records_are_the_answers_of_the_model(model):
 
 def test_columns_are_found_by_name_and_others_left_alone(model):
     mixed = {"note": ["?"] * N, "c": X[:, 2], "a": X[:, 0], "z": [1] * N, "b": X[:, 1]}
-    assert [r["prediction"] for r in predict_table(model, text(mixed))] == model.predict(X).tolist()
+    assert [r["prediction"] for r in Predictions(model, text(mixed))] == model.predict(X).tolist()
 
 
 def test_without_names_the_columns_are_those_of_the_table(model):
     plain = ErasableClassifier(threshold=0.05).fit(X, X[:, 0] > 0)
-    found = list(predict_table(plain, text(columns())))
+    found = list(Predictions(plain, text(columns())))
     assert [r["prediction"] for r in found] == plain.predict(X).tolist()
     assert type(found[0]["prediction"]) is bool
     with pytest.raises(InputError, match="4 columns of features and the model was made with 3"):
-        list(predict_table(plain, text(columns(more=[1] * N))))
+        list(Predictions(plain, text(columns(more=[1] * N))))
 
 
 def test_blocks_of_any_size_give_the_same(model, monkeypatch):
-    right = list(predict_table(model, text(columns())))
+    right = list(Predictions(model, text(columns())))
     for size in (1, 100, 1000):
         monkeypatch.setitem(stream_table.__kwdefaults__, "block_bytes", size)
         seen = []
         watch = functools.partial(note, seen)
-        assert list(predict_table(model, text(columns()), progress=watch)) == right
+        assert list(Predictions(model, text(columns()), progress=watch)) == right
         assert seen[-1] == N
         assert seen == sorted(seen)
 
@@ -83,34 +83,34 @@ def note(seen, done, total):
 def test_files_whose_columns_have_no_names_are_taken_in_order(model, tmp_path):
     np.savez(tmp_path / "d.npz", X=X, ids=np.arange(N))
     dump_svmlight_file(np.where(np.arange(3) == 2, 0.0, X), np.zeros(N), str(tmp_path / "d.svmlight"))
-    found = list(predict_table(model, tmp_path / "d.npz"))
+    found = list(Predictions(model, tmp_path / "d.npz"))
     assert [r["prediction"] for r in found] == model.predict(X).tolist()
     assert [r["id"] for r in found] == list(range(N))
-    short = list(predict_table(model, str(tmp_path / "d.svmlight")))
+    short = list(Predictions(model, str(tmp_path / "d.svmlight")))
     assert [r["prediction"] for r in short] == model.predict(np.where(np.arange(3) == 2, 0.0, X)).tolist()
 
 
 def test_known_labels_stand_beside_predictions(model):
     kinds = model.predict(X)
-    found = list(predict_table(model, text(columns(kind=kinds)), label="kind"))
+    found = list(Predictions(model, text(columns(kind=kinds)), label="kind"))
     assert all(r["known"] == r["prediction"] for r in found)
     digits = ErasableClassifier(threshold=0.05, feature_names=["a", "b", "c"]).fit(X, np.where(X[:, 0] > 0, "1", "0"))
-    found = list(predict_table(digits, text(columns(kind=digits.predict(X).astype(int))), label="kind"))
+    found = list(Predictions(digits, text(columns(kind=digits.predict(X).astype(int))), label="kind"))
     assert all(r["known"] == r["prediction"] for r in found)  # texts, as the model's classes are
 
 
 def test_a_kernel_model_predicts():
     kernel = ErasableKernelClassifier(gamma=0.1, feature_names=["a", "b", "c"]).fit(X, np.arange(N) % 2)
-    assert [r["prediction"] for r in predict_table(kernel, text(columns()))] == kernel.predict(X).tolist()
+    assert [r["prediction"] for r in Predictions(kernel, text(columns()))] == kernel.predict(X).tolist()
 
 
 def test_a_model_without_rows_and_a_table_without_columns(model):
     empty = ErasableClassifier(threshold=0.05, feature_names=["a", "b", "c"]).fit(X, np.arange(N) % 2)
     empty.forget(ids=range(N))
     with pytest.raises(NoRowsError):
-        list(predict_table(empty, text(columns())))
+        list(Predictions(empty, text(columns())))
     with pytest.raises(InputError):
-        list(predict_table(model, text({"a": X[:, 0], "b": X[:, 1]})))
+        list(Predictions(model, text({"a": X[:, 0], "b": X[:, 1]})))
 
 
 # -- writing -----------------------------------------------------------------------------------------------------

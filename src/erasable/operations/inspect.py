@@ -261,9 +261,7 @@ def _inspected(head: Buffer, fetch: Fetch, rows: bool, learnt: int | None) -> In
             **{name: value for name, value in sorted(meta.items()) if name not in _NOT_CONFIGURATION},
             **_regularisers(meta),
         },
-        rows=[
-            {"id": _plain(i), "subject": _plain(s), **_answer(v, ranges, meta)} for i, s, v in zip(*named, strict=True)
-        ]
+        rows=[{"id": plain(i), "subject": plain(s), **_answer(v, ranges, meta)} for i, s, v in zip(*named, strict=True)]
         if rows
         else None,
         target_ranges=ranges or None,
@@ -294,8 +292,9 @@ def _float(text: Any) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _plain(key: Any) -> Any:
-    """An id, or the subjects of a row, as JSON holds it: bytes in hexadecimal, several in a list."""
-    if isinstance(key, tuple):
-        return [_plain(k) for k in key]
-    return key.hex() if isinstance(key, bytes) else key
+def plain(value: Any) -> Any:
+    """Return a value for JSON: NumPy values as Python values, bytes in hexadecimal, tuples as lists."""
+    if isinstance(value, tuple):
+        return [plain(v) for v in value]
+    value = value.item() if hasattr(value, "item") else value
+    return value.hex() if isinstance(value, bytes) else value

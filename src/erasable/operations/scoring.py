@@ -1,6 +1,6 @@
-"""How good predictions are: figures for people, each beside what a constant would get on the same rows.
+"""Scores of predictions, each next to that of a constant prediction on the same rows.
 
-Scores are handed to whoever asks and kept nowhere: they say something of the rows that were scored.
+Scores are returned to the caller and kept nowhere: they reveal something of the scored rows.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from scipy.stats import rankdata
-from sklearn.metrics import mean_absolute_error, r2_score
 
 from erasable.errors import InputError
 from erasable.operations.rendering import TextTable
@@ -27,33 +26,32 @@ _NEAR_CHANCE = 0.1  # balanced accuracy that is closer to chance than this, of t
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """How good the predictions of a classifier are.
+    """Scores of the predictions of a classifier.
 
     Attributes
     ----------
     rows : int
-        How many rows were scored.
+        The number of rows scored.
     accuracy : float
-        Share of the rows whose label was predicted.
+        Share of rows whose label was predicted.
     largest_share : float
-        Share of the largest class among these rows: the accuracy of always guessing it.
+        Share of the largest class among these rows: the accuracy of always predicting it.
     balanced_accuracy : float
-        Mean over the classes among these rows of the share of their rows that was predicted: 1 / classes for a
-        constant.
+        Mean over the classes among these rows of the share predicted correctly: 1 / classes for a constant.
     auc : float or None
-        Area under the ROC curve of the probability of a class, that class against the rest, in the mean over the
-        classes among these rows; with two classes that is the usual one. None where there is but one class.
+        Area under the ROC curve, each class against the rest, averaged over the classes among these rows. None if
+        there is only one class.
     log_loss : float
-        Mean of minus the logarithm of the probability that the label was given; probabilities are clipped from below
-        by 2.2e-16, as scikit-learn does, so a label that was impossible costs 36.
+        Mean of minus the logarithm of the probability of the label; probabilities are clipped from below at 2.2e-16,
+        as in scikit-learn, so a label that was impossible costs 36.
     log_loss_of_shares : float
-        The same for a constant, and the best one: the shares of the classes among these rows.
+        The same for the best constant: the shares of the classes among these rows.
     unknown_labels : int
-        How many of the rows have a label that is none of the model's: nothing could be right there.
+        The number of rows whose label is none of the model's classes: no prediction could be right.
     classes : tuple
-        Those of the model, then labels that it does not know.
+        The classes of the model, then the unknown labels.
     confusion : array of shape (n_classes, n_classes), int64
-        How many rows of each class (row) were predicted as each (column).
+        The number of rows of each class (row) predicted as each class (column).
     """
 
     rows: int
@@ -69,24 +67,23 @@ class Scores:
 
     @property
     def no_better_than_constant(self) -> bool:
-        """Whether a model that always says the same would do as well, where there is more than one class.
+        """Whether a constant prediction would do as well; False if there is only one class.
 
-        That is: accuracy is less than two standard errors above the share of the largest class, *and* balanced
-        accuracy is less than a tenth of the way from that of a constant to 1. A model of rare classes that finds them
-        at the price of accuracy is better than a constant; one that finds next to none of them is not.
+        Accuracy is less than two standard errors above the share of the largest class, *and* balanced accuracy less
+        than a tenth of the way from that of a constant to 1. So a model that finds rare classes at the price of
+        accuracy is better than a constant.
         """
         present = int(np.count_nonzero(self.confusion.sum(axis=1)))
         if present < 2:
             return False
         error = math.sqrt(self.largest_share * (1.0 - self.largest_share) / self.rows)
         chance = 1.0 / present
-        return self.accuracy < self.largest_share + _SURE * error and self.balanced_accuracy < chance + _NEAR_CHANCE * (
-            1.0 - chance
-        )
+        accurate = self.accuracy >= self.largest_share + _SURE * error
+        return not accurate and self.balanced_accuracy < chance + _NEAR_CHANCE * (1.0 - chance)
 
     @property
     def warnings(self) -> list[str]:
-        """What the figures do not say of themselves: labels that could not be predicted."""
+        """A warning about labels that could not be predicted, if there are any."""
         if not self.unknown_labels:
             return []
         return [
@@ -95,13 +92,13 @@ class Scores:
         ]
 
     def as_json(self) -> dict[str, Any]:
-        """All of it in values that JSON has; classes of bytes in hexadecimal."""
+        """The scores for JSON; classes of bytes in hexadecimal."""
         classes = [c.hex() if isinstance(c, bytes) else c for c in self.classes]
         return {**vars(self), "classes": classes, "confusion": self.confusion.tolist()}
 
     @property
     def line(self) -> str:
-        """The figures in a line of text."""
+        """The scores in one line of text."""
         area = "" if self.auc is None else f", AUC {self.auc:.4f}"
         return (
             f"accuracy {self.accuracy:.4f} (the largest class is {self.largest_share:.4f} of them), balanced accuracy "
@@ -110,7 +107,7 @@ class Scores:
         )
 
     def tables(self, title: str = "") -> list[TextTable]:
-        """The figures, and the confusion matrix; of more than ten classes, the pairs that are confused most."""
+        """The scores and the confusion matrix; of more than ten classes, the pairs that are confused most."""
         present = int(np.count_nonzero(self.confusion.sum(axis=1)))
         area = ("undefined", "undefined") if self.auc is None else (f"{self.auc:.4f}", "0.5000")
         figures = [
@@ -134,16 +131,16 @@ class Scores:
 
 @dataclass(frozen=True)
 class RegressionScores:
-    """How good predicted numbers are.
+    """Scores of predicted numbers.
 
     Attributes
     ----------
     rows : int
     r2 : float or None
-        Share of the variance that is explained: 0 for the mean of these rows, 1 at best; with several targets in the
-        mean. None where it is not defined: for fewer than two rows, or a target that never varies.
+        Share of the variance explained: 0 for the mean of these rows, 1 at best; averaged over several targets. None
+        if undefined: for fewer than two rows, or a target that never varies.
     mean_absolute_error, mean_absolute_error_of_mean, mean_absolute_error_of_median : float
-        That of the predictions, and those of always saying the mean, or the median, of these rows.
+        Of the predictions, and of always predicting the mean, or the median, of these rows.
     """
 
     rows: int
@@ -155,22 +152,22 @@ class RegressionScores:
 
     @property
     def no_better_than_constant(self) -> bool:
-        """Whether always saying the mean of these rows would do as well."""
+        """Whether always predicting the mean of these rows would do as well."""
         return self.r2 is not None and self.r2 <= 0.0
 
     def as_json(self) -> dict[str, Any]:
-        """All of it in values that JSON has."""
+        """The scores for JSON."""
         return dict(vars(self))
 
     @property
     def line(self) -> str:
-        """The figures in a line of text."""
+        """The scores in one line of text."""
         r2 = "R² undefined" if self.r2 is None else f"R² {self.r2:.4f} (0 for a constant)"
         model, constant = _amount(self.mean_absolute_error), _amount(self.mean_absolute_error_of_mean)
         return f"{r2}, mean absolute error {model} ({constant})"
 
     def tables(self, title: str = "") -> list[TextTable]:
-        """The figures."""
+        """The scores as a table."""
         errors = self.mean_absolute_error, self.mean_absolute_error_of_mean
         r2 = ("undefined", "undefined") if self.r2 is None else (f"{self.r2:.4f}", "0.0000")
         figures = [("R²", *r2), ("mean absolute error", *map(_amount, errors))]
@@ -178,32 +175,8 @@ class RegressionScores:
 
 
 def _amount(error: float) -> str:
-    """An error in units of the target, as people write numbers of that size."""
+    """Format an error in units of the target."""
     return f"{error:,.0f}" if 1000 <= error < 1e15 else f"{error:.4g}"
-
-
-class Tally:
-    """Predictions with known labels or targets, collected block by block, kept in memory until they are scored."""
-
-    def __init__(self) -> None:
-        self._y: list[Any] = []
-        self._predicted: list[Any] = []
-        self._probabilities: list[npt.NDArray[np.float64]] = []
-
-    def add(self, y: Any, probabilities: npt.NDArray[np.float64] | None, predicted: Any) -> None:
-        """Rows that follow; there are no probabilities of targets."""
-        self._y += _plain(y)
-        self._predicted += _plain(predicted)
-        if probabilities is not None:
-            self._probabilities.append(probabilities)
-
-    def scores(self, classes: Sequence[Any]) -> Scores | RegressionScores | None:
-        """The scores of all of them; None where there were none."""
-        if not self._y:
-            return None
-        if not self._probabilities:
-            return regression_scores_of(self._y, self._predicted)
-        return scores_of(self._y, classes, np.concatenate(self._probabilities), self._predicted)
 
 
 def scores_of(y: Any, classes: Sequence[Any], probabilities: npt.ArrayLike, predicted: Any) -> Scores:
@@ -212,9 +185,9 @@ def scores_of(y: Any, classes: Sequence[Any], probabilities: npt.ArrayLike, pred
     Parameters
     ----------
     y : array-like of shape (n_rows,)
-        Known labels. One that the model does not know counts as wrong, and as impossible in the log-loss.
+        Known labels. A label unknown to the model counts as wrong, and as impossible in the log-loss.
     classes : sequence of length n_classes
-        Those of the model, in the order of the probabilities.
+        The classes of the model, in the order of the probabilities.
     probabilities : array of shape (n_rows, n_classes)
     predicted : array-like of shape (n_rows,)
 
@@ -230,14 +203,14 @@ def scores_of(y: Any, classes: Sequence[Any], probabilities: npt.ArrayLike, pred
     >>> scores.accuracy, scores.largest_share, scores.auc
     (0.75, 0.5, 0.75)
     """
-    labels, guesses = _plain(y), _plain(predicted)
+    labels, guesses = _listed(y), _listed(predicted)
     P = np.asarray(probabilities, dtype=np.float64)
     if not labels or len(labels) != len(guesses) or P.shape != (len(labels), len(classes)):
         raise InputError(
             f"there must be rows, and one label, one prediction and {len(classes)} probabilities for each of them; "
             f"got {len(labels)} labels, {len(guesses)} predictions and probabilities of shape {P.shape}."
         )
-    names = _named(_plain(classes), labels)
+    names = _named(_listed(classes), labels)
     code = {c: i for i, c in enumerate(names)}
     true = np.fromiter((code[label] for label in labels), dtype=np.intp, count=len(labels))
     guessed = np.fromiter((code[label] for label in guesses), dtype=np.intp, count=len(labels))
@@ -262,13 +235,10 @@ def scores_of(y: Any, classes: Sequence[Any], probabilities: npt.ArrayLike, pred
 
 
 def _area(positive: npt.NDArray[np.bool_], scores: npt.NDArray[np.float64]) -> float:
-    """The share of pairs of a positive and a negative row that the scores put in order, ties counting half.
-
-    Scikit-learn's ``roc_auc_score``, without its checks: planning asks thousands of times.
-    """
-    there = int(np.count_nonzero(positive))
-    above = float(rankdata(scores)[positive].sum()) - there * (there + 1) / 2
-    return above / (there * (len(scores) - there))
+    """Return scikit-learn's ``roc_auc_score`` without its checks, since planning calls it thousands of times."""
+    count = int(np.count_nonzero(positive))
+    above = float(rankdata(scores)[positive].sum()) - count * (count + 1) / 2
+    return above / (count * (len(scores) - count))
 
 
 def regression_scores_of(y: npt.ArrayLike, predicted: npt.ArrayLike) -> RegressionScores:
@@ -292,22 +262,23 @@ def regression_scores_of(y: npt.ArrayLike, predicted: npt.ArrayLike) -> Regressi
         raise InputError(
             f"there must be rows, and as many numbers as predictions; got shapes {true.shape} and {guessed.shape}."
         )
-    mean, median = (np.broadcast_to(constant(true, axis=0), true.shape) for constant in (np.mean, np.median))
+    mean, median = true.mean(axis=0), np.median(true, axis=0)
     defined = len(true) > 1 and bool((true != true[0]).any(axis=0).all())
+    unexplained = ((true - guessed) ** 2).sum(axis=0) / ((true - mean) ** 2).sum(axis=0) if defined else None
     return RegressionScores(
         rows=len(true),
-        r2=float(r2_score(true, guessed)) if defined else None,
-        mean_absolute_error=float(mean_absolute_error(true, guessed)),
-        mean_absolute_error_of_mean=float(mean_absolute_error(true, mean)),
-        mean_absolute_error_of_median=float(mean_absolute_error(true, median)),
+        r2=None if unexplained is None else float(np.mean(1.0 - unexplained)),
+        mean_absolute_error=float(np.abs(true - guessed).mean()),
+        mean_absolute_error_of_mean=float(np.abs(true - mean).mean()),
+        mean_absolute_error_of_median=float(np.abs(true - median).mean()),
     )
 
 
-def _plain(values: Any) -> list[Any]:
-    return values.tolist() if isinstance(values, np.ndarray) else list(values)
-
-
 def _named(classes: list[Any], labels: list[Any]) -> list[Any]:
-    """The classes of a model and then the labels that it does not know, sorted within their type."""
+    """Return the classes of a model, then the unknown labels, sorted within their type."""
     unknown = set(labels).difference(classes)
     return [*classes, *sorted(unknown, key=lambda label: (type(label).__name__, label))]
+
+
+def _listed(values: Any) -> list[Any]:
+    return values.tolist() if isinstance(values, np.ndarray) else list(values)
