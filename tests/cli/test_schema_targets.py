@@ -46,7 +46,7 @@ def clipped(values, ends):
 def test_a_draft_declares_a_round_range_that_one_price_cannot_move(raw):
     schema = Schema.load("schema.toml")
     (ends,) = schema.target_range
-    assert schema.having("target") == ("price",)
+    assert schema.names_of("target") == ("price",)
     assert ends[1] <= 1000
     assert all(end % 50 == 0 for end in ends)
     assert 'role = "target"\nrange = [' in Path("schema.toml").read_text(encoding="utf-8")

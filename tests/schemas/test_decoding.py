@@ -12,9 +12,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from erasable.core.grid import Grid, to_grid
-from erasable.models.access import told_cells
+from erasable.models.access import decode_cells
 from erasable.schemas import Category, Cross, Date, Number, Ordered, Schema, Text, Time, Vector, YesNo, decode_row
-from erasable.schemas._told import about
+from erasable.schemas.decode import decode_codes, with_margin
 from tests.schemas import oracle
 from tests.schemas.cases import ROWS, WITH_VECTOR
 
@@ -107,7 +107,7 @@ def check(schema, row, told, *, text=WITH_VECTOR):
             pairs = []
             for name, code in zip(cross.columns, codes, strict=True):
                 column = schema.by_name[name]
-                pairs.append(column.ABSENT if code == column.n_codes else column.told_codes([code]).text)
+                pairs.append(column.ABSENT if code == column.n_codes else decode_codes(column, [code]).text)
             assert pairs in facts["pairs"]
 
 
@@ -128,7 +128,7 @@ def test_what_is_told_of_a_cell_contains_it(row, meaning, bits, intercept, scali
     norm = float(np.linalg.norm(X.data if sparse else X))  # rounding pushes some rows out of the ball: they are shrunk
     how = {"row": "row", "bound": SCHEMA.bound, "norm": norm, "columns": scales}[scaling]
     grid = Grid(SCHEMA.n_features_out, bits, intercept, how)
-    check(SCHEMA, row, told_cells(SCHEMA, grid, to_grid(X, grid)))
+    check(SCHEMA, row, decode_cells(SCHEMA, grid, to_grid(X, grid)))
 
 
 @settings(max_examples=80, deadline=None)
@@ -150,7 +150,7 @@ def test_rows_on_the_edge_of_the_ball_are_read_as_they_were_stored(x, bits, inte
     X = schema.encode({f"x{j}": [v] for j, v in enumerate(x)})[0]
     norm = float(np.linalg.norm(X.astype(np.float64))) or 1.0
     grid = Grid(len(x), bits, intercept, norm)
-    told = told_cells(schema, grid, to_grid(X, grid))
+    told = decode_cells(schema, grid, to_grid(X, grid))
     for j, v in enumerate(x):
         assert within(told[f"x{j}"].facts["low"], v, told[f"x{j}"].facts["high"])
 
@@ -162,7 +162,7 @@ def test_on_the_usual_grid_little_is_lost(row, meaning):
     X = SCHEMA.encode({name: [cell] for name, cell in row.items()})[0]
     X = X if isinstance(X, np.ndarray) else X.toarray()
     grid = Grid(SCHEMA.n_features_out)
-    told = told_cells(SCHEMA, grid, to_grid(X, grid))
+    told = decode_cells(SCHEMA, grid, to_grid(X, grid))
     check(SCHEMA, row, told)
     for name in ("town", "grade", "member"):
         facts = told[name].facts
@@ -209,7 +209,7 @@ def test_cells_without_an_indicator_may_have_been_missing(bins, indicator):
     there, gone = (
         {
             name: told.missing
-            for name, told in told_cells(schema, grid, to_grid(schema.encode(rows)[0], grid)).items()
+            for name, told in decode_cells(schema, grid, to_grid(schema.encode(rows)[0], grid)).items()
             if name != "c×b"
         }
         for grid in [Grid(schema.n_features_out)]
@@ -227,7 +227,7 @@ def test_cells_without_an_indicator_may_have_been_missing(bins, indicator):
 
 def told_of(schema, **cells):
     grid = Grid(schema.n_features_out)
-    return told_cells(schema, grid, to_grid(schema.encode({n: [c] for n, c in cells.items()})[0], grid))
+    return decode_cells(schema, grid, to_grid(schema.encode({n: [c] for n, c in cells.items()})[0], grid))
 
 
 def test_texts_for_people():
@@ -260,7 +260,7 @@ def test_a_lone_number_keeps_its_direction_alone():
     assert told_of(schema, x=3)["x"].text.startswith("at or above")
     assert told_of(schema, x=3)["x"].facts["low"] == pytest.approx(0.0, abs=1e-4)
     grid = Grid(1, scaling=1.0)
-    told = told_cells(schema, grid, to_grid(schema.encode({"x": [3]})[0], grid))["x"]
+    told = decode_cells(schema, grid, to_grid(schema.encode({"x": [3]})[0], grid))["x"]
     assert told.facts["low"] <= 3 <= told.facts["high"]
     assert told.facts["high"] - told.facts["low"] < 0.001
 
@@ -289,7 +289,7 @@ def test_bounds_that_fit_nothing_are_missing_cells():
 @given(middle=st.floats(-1e9, 1e9), half=st.floats(1e-10, 1e6))
 def test_what_is_shown_of_a_number_is_never_less_than_is_known(middle, half):
     low, high = middle - half, middle + half
-    shown = about(low, high)
+    shown = with_margin(low, high)
     if "±" in shown:
         number, margin = map(Decimal, shown.split(" ± "))
         slack = Decimal("1e-13") * (abs(Decimal(middle)) + Decimal(half))

@@ -8,8 +8,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from erasable.schemas._facts import _SHARE, NEVER, _dense_edges, as_number
-from erasable.schemas._gathered import Gathered
+from erasable.schemas.draft import _DENSE_SHARE, as_number
+from erasable.schemas.draft import dense_edges as found_edges
+from erasable.schemas.statistics import NEVER, TableStatistics
 
 NUMBERS = st.one_of(
     st.integers(-30, 120).map(float),
@@ -22,7 +23,7 @@ ROWS = st.lists(st.tuples(st.integers(0, 25), NUMBERS), min_size=1, max_size=80)
 def counted(rows, k, whole):
     """Every multiple of every step near a number, its two cells counted in exact arithmetic."""
     having = [{s for s, v in rows if v != mode} for mode in {v for _, v in rows}]
-    many = max(k, -(-min(map(len, having)) // _SHARE))
+    many = max(k, -(-min(map(len, having)) // _DENSE_SHARE))
     found = {}
     for exponent in range(0 if whole else -6, 16):
         for digit in (1, 2, 5):
@@ -39,10 +40,9 @@ def counted(rows, k, whole):
 
 
 def dense_edges(values, subjects, k, whole):
-    gathered = Gathered([] if subjects is None else ["who"], lambda name: False, ())
-    gathered.add({"x": values} if subjects is None else {"x": values, "who": subjects})
-    facts = gathered.closed().facts("x", k)
-    return _dense_edges(facts.parts[0], k, facts.numbers(), whole, NEVER)
+    table, roles = ({"x": values}, {}) if subjects is None else ({"x": values, "who": subjects}, {"who": "subject"})
+    column = TableStatistics([table], roles, lambda name: False, ()).column("x", k)
+    return found_edges(column.parts[0], k, column.numbers(), whole, NEVER)
 
 
 @settings(max_examples=80, deadline=None)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from erasable.errors import ConfigurationError, InputError
 from erasable.schemas import Category, Date, Number, Role, Schema, Text, Time, Vector, YesNo, draft_schema
-from erasable.schemas._facts import round_step
+from erasable.schemas.draft import round_step
 
 K = 3
 _cell = st.one_of(

@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from erasable.errors import InputError, InputTypeError
-from erasable.operations.schemas import draft_table, look_at
-from erasable.schemas import draft_blocks, draft_schema, gathered_blocks
+from erasable.operations.schemas import draft_table, summarize_table
+from erasable.schemas import draft_schema
+from erasable.schemas.statistics import TableStatistics
 from erasable.tables import stream_table
 from tests.schemas.raw import table, write
 from tests.schemas.test_draft import K, tables
@@ -39,7 +40,7 @@ def test_blocks_of_any_size_give_one_draft(subject, rows):
     unused = [c for c in ("person", "other", "several") if c not in (subject, *(subject or ()))]
     options = {"subject": subject or (), "target": "price", "ignore": unused, "k": 5}
     whole = draft_schema(found, **options)
-    blocks = draft_blocks((found.slice(low, rows) for low in range(0, 240, rows)), **options)
+    blocks = draft_schema((found.slice(low, rows) for low in range(0, 240, rows)), **options)
     assert blocks.schema == whole.schema
     assert blocks.margins == whole.margins
 
@@ -52,7 +53,7 @@ def test_so_they_do_whatever_the_cells_are(found, rows):
         whole = draft_schema(found, **options)
     except InputError:
         return
-    blocks = draft_blocks((found[low : low + rows] for low in range(0, len(found), rows)), **options)
+    blocks = draft_schema((found[low : low + rows] for low in range(0, len(found), rows)), **options)
     assert (blocks.schema, blocks.margins) == (whole.schema, whole.margins)
 
 
@@ -82,25 +83,25 @@ def test_files_are_read_in_blocks(tmp_path, monkeypatch):
         path = write(found, str(tmp_path / form))
         draft = draft_table(path, label="outcome", id="row_id", subject=["person"], k=5)
         assert (draft.schema, draft.margins) == (whole.schema, whole.margins)
-    assert {c.name: c.different for c in look_at(path)}["town"] == 4
+    assert {c.name: c.different for c in summarize_table(path)}["town"] == 4
 
 
 def test_no_row_is_held_where_rows_are_subjects_of_their_own():
     """What is kept of a column is as large as its different cells are many."""
     block = pa.table({"town": ["Bern", "Oslo"] * 500, "age": np.arange(1000) % 60})
-    gathered = gathered_blocks(block for _ in range(300))
-    assert gathered.n_subjects == 300_000
-    assert len(gathered.facts("age", 20).parts[0].alone) == 60
-    held = gathered._columns["age"]
-    assert held._parts is None
-    assert len(held.counts()) == 60
+    statistics = TableStatistics((block for _ in range(300)), {}, lambda name: False, ())
+    assert statistics.n_subjects == 300_000
+    assert len(statistics.column("age", 20).parts[0].alone) == 60
+    kept = statistics._columns["age"]
+    assert kept.codes is None
+    assert len(kept.row_counts) == 60
 
 
 def test_cells_of_two_kinds_in_one_column_are_refused(tmp_path):
     days = pa.table({"x": [datetime.date(2020, 1, 1)] * 60, "y": ["a", "b"] * 30})
     words = pa.table({"x": ["monday"] * 60, "y": ["a", "b"] * 30})
     with pytest.raises(InputTypeError, match="column 'x' holds dates in some rows and text in others"):
-        draft_blocks([days, words])
+        draft_schema(iter([days, words]))
     for name, part in (("a.parquet", days), ("b.parquet", words)):
         pq.write_table(part, tmp_path / name)
     with pytest.raises(
@@ -117,5 +118,6 @@ def test_columns_that_can_be_no_features_are_ignored_and_those_with_a_role_not_l
         "place": "ignore",
         "names": "ignore",
     }
-    gathered = gathered_blocks([table()], {"row_id": "id", "note": "ignore", "outcome": "label"})
-    assert [name for name in ("row_id", "note", "outcome", "town") if name in gathered] == ["outcome", "town"]
+    roles = {"row_id": "id", "note": "ignore", "outcome": "label"}
+    statistics = TableStatistics([table()], roles, lambda name: False, ())
+    assert [name for name in ("row_id", "note", "outcome", "town") if name in statistics] == ["outcome", "town"]

@@ -19,13 +19,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from erasable.errors import ConfigurationError, InputError, InputTypeError
-from erasable.schemas import Category, Number, Schema, Text, Vector, YesNo
-from erasable.schemas import _containers as reading
-from erasable.schemas import _moments as moments
-from erasable.schemas import _number as numbers
-from erasable.schemas import _texts as texts
-from erasable.schemas._cells import canonical_text, lowered
-from erasable.schemas._placed import places_of
+from erasable.schemas import Category, Number, Schema, Text, Vector, YesNo, cells, encode, reading, texts
+from erasable.schemas.cells import canonical_text, lowered
+from erasable.schemas.columns import hashed_places
 from tests.schemas import oracle
 from tests.schemas.cases import FIRST, ROWS, TEXT, VECTORS, WITH_VECTOR, as_columns, containers, through_csv
 
@@ -168,8 +164,8 @@ GAPS = st.sampled_from([" ", "T", "", "  "])
 )
 @example(["2020-01-31T10:30 9:05:59", "2020-01-31 ", "2020-01-31 10:30 +02:00"], "ymd")
 def test_moments_of_a_column_are_those_of_its_texts(texts, order):
-    read = moments.moments_in(order)
-    assert [read(text) for text in texts] == [moments.moment_of(text, order) for text in texts]
+    read = cells.date_parser(order)
+    assert [read(text) for text in texts] == [cells.parse_date(text, order) for text in texts]
 
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
@@ -187,11 +183,11 @@ def test_moments_of_every_unit_and_zone_agree(unit):
 
 def test_decimals_are_the_numbers_that_they_are_written_as():
     schema = Schema([Number(name="x", range=(0, 1)), Category(name="c", values=["39", "1.50"])])
-    cells = [decimal.Decimal("0.10"), decimal.Decimal("1.50"), None]
+    prices = [decimal.Decimal("0.10"), decimal.Decimal("1.50"), None]
     named = [decimal.Decimal("39.00"), decimal.Decimal("1.50"), None]
-    typed = pa.table({"x": pa.array(cells, pa.decimal128(6, 2)), "c": pa.array(named, pa.decimal128(6, 2))})
+    typed = pa.table({"x": pa.array(prices, pa.decimal128(6, 2)), "c": pa.array(named, pa.decimal128(6, 2))})
     right, _ = schema.encode({"x": ["0.10", "1.50", None], "c": ["39.00", "1.50", None]})
-    for table in (typed, typed.to_pandas(), {"x": cells, "c": named}):
+    for table in (typed, typed.to_pandas(), {"x": prices, "c": named}):
         assert same(schema.encode(table)[0], right)
 
 
@@ -208,17 +204,16 @@ def test_logarithms_are_correctly_rounded(x):
 
 @pytest.mark.parametrize("spacing", ["log", "log1p"])
 def test_doubtful_logarithms_are_settled_in_ball_arithmetic(spacing):
-    low = 1.0 if spacing == "log" else 0.0
+    low, shifted = (1.0, False) if spacing == "log" else (0.0, True)
     x = np.random.default_rng(0).uniform(low, 50, 300)
-    column = Number(name="x", range=(low, 50), spacing=spacing)
-    with mock.patch.object(numbers, "_DOUBT", 1.0):  # every one is doubtful
-        slow = column._log(x, low, 50.0)
-    assert np.array_equal(slow, column._log(x, low, 50.0))
+    with mock.patch.object(encode, "_DOUBT", 1.0):  # every one is doubtful
+        slow = encode.log_share(x, low, 50.0, shifted=shifted)
+    assert np.array_equal(slow, encode.log_share(x, low, 50.0, shifted=shifted))
 
 
 @pytest.mark.parametrize("n", [7, 12, 24, 31])
 def test_no_point_of_a_circle_is_near_the_middle_of_two_steps(n):
-    for table, f in zip(moments.circle(n), ("cos_pi", "sin_pi"), strict=True):
+    for table, f in zip(encode.Circle(n).points, ("cos_pi", "sin_pi"), strict=True):
         for k, value in enumerate(table):
             steps = getattr(arb(2 * k) / n, f)() * 2**20
             assert abs(steps - int(value * 2**20)) < arb(0.5) - arb(2) ** -20
@@ -229,7 +224,7 @@ def test_no_point_of_a_circle_is_near_the_middle_of_two_steps(n):
 
 def test_hashes_are_golden():
     words = ["", "a", "Bern", "Zürich", "中文", "to be", "1 2"]
-    assert places_of(words, 2**24).tolist() == GOLDEN_PLACES
+    assert hashed_places(words, 2**24).tolist() == GOLDEN_PLACES
     rows, _ = Schema([Text(name="t", words=(1, 2), places=32, indicator=False)]).encode(
         {"t": ["To be, OR not to be — “ÉTÉ” ПРИВЕТ"]}
     )
@@ -256,7 +251,10 @@ GOLDEN_TEXT = {
 def test_a_long_text_is_that_of_the_oracle_and_is_read_until_no_place_can_change(runs, places):
     text = " ".join(f"word{i * i % 7919} ÉTÉ" for i in range(400))
     column = Text(name="t", places=places, indicator=False, **runs)
-    with mock.patch.object(texts, "_PART", 256), mock.patch.object(texts, "places_of", wraps=places_of) as hashed:
+    with (
+        mock.patch.object(texts, "_PART", 256),
+        mock.patch.object(texts, "hashed_places", wraps=hashed_places) as hashed,
+    ):
         rows, _ = Schema([column]).encode({"t": ["a short one", text, None, text + " x"]})
     right = [oracle.encode_text({**runs, "places": places}, t)[0] for t in ("a short one", text, text + " x")]
     assert exact(dense(rows)[[0, 1, 3]]) == [[Fraction(v) for v in row] for row in right]
@@ -314,9 +312,9 @@ def test_canonical_texts(cell, text):
 
 
 def test_canonical_texts_of_version_1_are_what_they_were():
-    cells = ["39.00", "39.50", 39.5, 2.0**53, 1e23, "2020-01-31 00:00:00", "1.5E+2"]
+    given = ["39.00", "39.50", 39.5, 2.0**53, 1e23, "2020-01-31 00:00:00", "1.5E+2"]
     first = ["39", "39.50", "39.5", "9007199254740992.0", "1e+23", "2020-01-31 00:00:00", "1.5E+2"]
-    assert [canonical_text(cell, 1) for cell in cells] == first
+    assert [canonical_text(cell, 1) for cell in given] == first
 
 
 # -- bounds and shapes -----------------------------------------------------------------------------------------------

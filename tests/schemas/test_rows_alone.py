@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from erasable import ErasableClassifier
 from erasable.errors import ConfigurationError, InputError, InputTypeError
-from erasable.schemas import Category, Number, Schema, Text, _containers, read_targets
+from erasable.schemas import Category, Number, Schema, Text, reading
 from tests.schemas.cases import through_csv
 
 D = decimal.Decimal
@@ -131,7 +131,7 @@ TYPED = {
 NULLABLE = {pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype(), pa.float32(): pd.Float32Dtype()}
 
 
-def typed_containers(column):
+def typedreading(column):
     """The same column in every container that has types, with a function that takes one row of it."""
     table = pa.table({"c": column})
     yield "arrow", table, lambda i: table.slice(i, 1)
@@ -165,7 +165,7 @@ def typed_containers(column):
 
 @functools.cache
 def containers_of(name):
-    return list(typed_containers(TYPED[name]))
+    return list(typedreading(TYPED[name]))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -311,7 +311,7 @@ def test_targets_that_mean_missing_are_missing_in_every_container():
         pa.array([D("-999"), D("1.5")]),
         [-999, "1.5"],
     ):
-        y, _ = read_targets(schema, {"y": cells}, ["y"])
+        y, _ = schema.read_targets({"y": cells}, ["y"])
         assert np.array_equal(y[:, 0], [np.nan, 1.5], equal_nan=True)
 
 
@@ -325,6 +325,6 @@ def test_masks_are_missing_cells():
 def test_small_floats_are_the_same_where_pyarrow_is_not_installed():
     for cells in (pl.Series([0.1, None], dtype=pl.Float32), pd.Series([0.1, None], dtype="Float32")):
         right = encoded(SCHEMAS[2]["hashed"], {"c": cells})
-        with mock.patch.object(_containers, "pyarrow", side_effect=ConfigurationError("no pyarrow")):
+        with mock.patch.object(reading, "pyarrow", side_effect=ConfigurationError("no pyarrow")):
             assert np.array_equal(encoded(SCHEMAS[2]["hashed"], {"c": cells}), right)
     assert np.array_equal(encoded(SCHEMAS[2]["hashed"], {"c": ["0.1", ""]}), right)

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 from erasable import TableEncoder
 from erasable.errors import ConfigurationError
-from erasable.schemas import Category, Cross, Number, Role, Schema, Time, _toml
-from erasable.schemas._base import Column
-from erasable.schemas.schema import KINDS
+from erasable.schemas import Category, Cross, Number, Role, Schema, Time
+from erasable.schemas.columns import Column
+from erasable.schemas.schema import KINDS, toml_table
 from tests.schemas.cases import WITH_VECTOR
 
 FULL = Schema.parse(WITH_VECTOR)
@@ -55,7 +55,7 @@ def test_targets_and_their_ranges_are_written_and_read():
     targets = "[columns.y]\nrole = 'target'\nrange = [0, 1e3]\n[columns.z]\nrole = 'target'\nrange = [-0.5, 2.5]\n"
     schema = Schema.parse(HEAD + X + targets)
     assert schema.target_range == ((0.0, 1000.0), (-0.5, 2.5))
-    assert schema.having("target") == ("y", "z")
+    assert schema.names_of("target") == ("y", "z")
     assert 'role = "target"\nrange = [0, 1000]\n' in schema.text
     assert Schema.parse(schema.text) == schema
     assert Schema.parse(HEAD + X).target_range is None
@@ -146,7 +146,7 @@ def test_it_is_copied_and_pickled():
 def test_it_describes_itself_to_a_state():
     assert Schema.parse(FULL.describe()["text"]) == FULL
     assert FULL.takes == "tables"
-    assert FULL.having("subject") == ("who",)
+    assert FULL.names_of("subject") == ("who",)
 
 
 @settings(max_examples=200, deadline=None)
@@ -164,7 +164,7 @@ def test_it_describes_itself_to_a_state():
     )
 )
 def test_any_toml_that_is_written_is_read_back(entries):
-    written = _toml.table("", entries)
+    written = toml_table("", entries)
     assert tomllib.loads(written) == entries
     assert all(
         isinstance(v, bool) == isinstance(w, bool)
@@ -198,7 +198,10 @@ BAD = {
         HEAD + X + "[columns.y]\nrole='label'\n[columns.z]\nrole='label'\n",
         "2 columns have the role 'label'",
     ),
-    "a label and a target": (HEAD + X + "[columns.y]\nrole='label'\n[columns.z]\nrole='target'\n", "both there"),
+    "a label and a target": (
+        HEAD + X + "[columns.y]\nrole='label'\n[columns.z]\nrole='target'\n",
+        "both a label and",
+    ),
     "a range of a weight": (HEAD + X + "[columns.y]\nrole='weight'\nrange=[0, 1]\n", "where it is that of a target"),
     "a range the wrong way round": (HEAD + X + "[columns.y]\nrole='target'\nrange=[1, 0]\n", "lower end first"),
     "half a range": (HEAD + X + "[columns.y]\nrole='target'\nrange=[1]\n", "two numbers, [low, high]"),

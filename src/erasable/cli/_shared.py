@@ -364,7 +364,7 @@ def show_encoding(report: EncodingReport, *, aside: bool = False) -> None:
         title = f"Cells of {report.n_rows:,} rows, by column"
         console(stderr=aside).print(text_table(title, ("column", *what), rows))
     if report.extra:
-        say(f"passed over, not in the schema: {', '.join(report.extra)}", aside=aside)
+        say(f"ignored, not in the schema: {', '.join(report.extra)}", aside=aside)
 
 
 def counted(many: int, what: str) -> str:

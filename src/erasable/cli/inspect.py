@@ -144,9 +144,9 @@ def _write_csv(stored: StoredRows) -> None:
 
     Where the model has a schema, there are what is told of cells instead of features.
     """
-    told_cells = [row.cells for row in stored.rows if row.cells is not None]
+    decoded = [row.cells for row in stored.rows if row.cells is not None]
     features = list(dict.fromkeys(name for row in stored.rows for name in row.values if row.cells is None))
-    columns = list(dict.fromkeys(name for cells in told_cells for name in cells))
+    columns = list(dict.fromkeys(name for cells in decoded for name in cells))
     shown: Any = visible if sys.stdout.isatty() else _cell  # elsewhere they are data, and stay as they are
     out = csv.writer(sys.stdout, lineterminator="\n")
     named = [*(f"cells.{name}" for name in columns), *(f"values.{name}" for name in features)]  # one may be called id

@@ -228,7 +228,7 @@ def _targets(
     target: list[str] | None, target_range: list[str] | None, encoder: Schema | None
 ) -> tuple[tuple[str, ...], Any]:
     """Columns of targets and their ranges, from the options or the schema; None for the ranges of a classification."""
-    targets = tuple(target or ()) or (() if encoder is None else encoder.having("target"))
+    targets = tuple(target or ()) or (() if encoder is None else encoder.names_of("target"))
     declared = None if encoder is None else encoder.target_range
     if declared is not None and target_range:
         raise ConfigurationError("--target-range is what the schema declares already: leave it out.")

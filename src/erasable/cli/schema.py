@@ -190,9 +190,9 @@ def _entries(found: list[tuple[float, str]]) -> str:
 def _show(data: Any, k: int, dialect: Dialect | None, as_json: bool) -> None:
     from dataclasses import asdict
 
-    from erasable.operations.schemas import look_at
+    from erasable.operations.schemas import summarize_table
 
-    found = look_at(data, k=k, dialect=dialect)
+    found = summarize_table(data, k=k, dialect=dialect)
     if as_json:
         print_json([asdict(column) for column in found])
         return

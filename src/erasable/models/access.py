@@ -2,7 +2,7 @@
 
 A row on a grid is no longer the row that came: it was scaled by public numbers and rounded. Which of that can be undone
 is said with the values. :func:`named_values` is the one place where a stored row becomes values with names, and
-:func:`told_cells` the one where it becomes cells of a raw table.
+:func:`decode_cells` the one where it becomes cells of a raw table.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from erasable.models.feature_maps import described_schema
 from erasable.models.inputs import ONE, as_keys, as_requested, same_kind, spelt_keys
 from erasable.models.selections.leverage import grid_of
 from erasable.models.state import State
-from erasable.schemas import Schema, Told, decode_row
+from erasable.schemas import DecodedCell, Schema, decode_row
 
 _EXACT = "each value is that of the row"
 _CELLS = (
@@ -53,7 +53,7 @@ class StoredRow:
     values : dict of float
         By the names of the features where the model has them, otherwise by their numbers from 0; of rows that are
         stored sparse, those that are not zero.
-    cells : dict of Told, or None
+    cells : dict of DecodedCell, or None
         For a model with a schema, what these values say of each column of the raw table.
     """
 
@@ -62,7 +62,7 @@ class StoredRow:
     weight: float
     other_subjects: int
     values: dict[str, float]
-    cells: dict[str, Told] | None = None
+    cells: dict[str, DecodedCell] | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Plain values for JSON; bytes in hexadecimal."""
@@ -152,7 +152,7 @@ def stored_rows(
             1.0 if weights is None else float(weights[i]) / ONE,
             len(set(owners_of(of_rows[i])) - people),
             named_values(meta, rows[[k]]),
-            None if schema is None else told_cells(schema, grid_of(dict(meta)), rows[[k]]),
+            None if schema is None else decode_cells(schema, grid_of(dict(meta)), rows[[k]]),
         )
         for k, i in enumerate(index)
     ]
@@ -206,7 +206,7 @@ def named_values(meta: Mapping[str, Any], row: Any) -> dict[str, float]:
     return {names[j] if names is not None else str(j): value for j, value in zip(places, values, strict=True)}
 
 
-def told_cells(schema: Schema, grid: Grid, row: Any) -> dict[str, Told]:
+def decode_cells(schema: Schema, grid: Grid, row: Any) -> dict[str, DecodedCell]:
     """What one stored row says of the cells of the raw table that it was encoded from.
 
     Parameters

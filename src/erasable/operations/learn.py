@@ -298,7 +298,7 @@ class _Task:
             self.schema = agreed_schema(model, self.schema)
             self._check_subject(model)
         types = self._types(model)
-        self.targets = columns.targets or (() if self.schema is None else self.schema.having("target"))
+        self.targets = columns.targets or (() if self.schema is None else self.schema.names_of("target"))
         regression = self._is_regression(model)
         self.label = columns.label or (None if self.schema is not None else "label")
         form = nameless_form(self.source)
@@ -381,7 +381,7 @@ class _Task:
 
     def _check_subject(self, model: Model) -> None:
         """Refuse rows without subjects for a model whose rows have them."""
-        named = self.columns.subject or (self.schema is not None and self.schema.having("subject"))
+        named = self.columns.subject or (self.schema is not None and self.schema.names_of("subject"))
         if not named and not self.allow_no_subject and model.core.subject_type is not None:
             raise ConfigurationError(
                 "rows of this model have subjects, and without subject= no erasure by subject could reach these: "

@@ -94,7 +94,7 @@ class Predictions:
         self._labelled, self._probabilities, self._progress = labelled, probabilities, progress
         self._known = labelled or label is not None or bool(targets)
         schema = schema_of(self._model)
-        self._targets = (() if schema is None else schema.having("target")) or targets
+        self._targets = (() if schema is None else schema.names_of("target")) or targets
         self.by_position = self._model.feature_names is None and schema is None and nameless_form(source) is None
         self.unused: tuple[str, ...] = ()
         self.encoding: EncodingReport | None = None
@@ -195,7 +195,7 @@ def _stream_for(
     if not model.classifies and label is not None and form is None:
         targets = targets or (label,)
     if schema is not None and not model.classifies:
-        label, labelled, targets = None, False, targets or (schema.having("target") if labelled else ())
+        label, labelled, targets = None, False, targets or (schema.names_of("target") if labelled else ())
     known = {type(c) for c in model.classes} & {int, str}  # the model tells how to read a column of digits
     stream = stream_table(
         source,

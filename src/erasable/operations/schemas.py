@@ -12,14 +12,10 @@ from typing import Any
 from erasable.errors import ConfigurationError, InputError
 from erasable.models.files import read_model
 from erasable.models.model import Model
-from erasable.schemas import (
-    Draft,
-    EncodingReport,
-    Schema,
-    draft_blocks,
-    draft_gathered,
-    gathered_blocks,
-)
+from erasable.schemas import Draft, EncodingReport, Schema, draft_schema
+from erasable.schemas.draft import draft_from
+from erasable.schemas.schema import MISSING_SPELLINGS
+from erasable.schemas.statistics import TableStatistics
 from erasable.tables import Dialect, TableStream, stream_table
 from erasable.tables.reading import listed
 
@@ -28,13 +24,13 @@ _READ = ("label", "target", "id", "subject", "weight")
 
 
 def schema_of(model: Model) -> Schema | None:
-    """The schema that a model was made with, where it has one."""
+    """The schema of a model, or None."""
     found = getattr(model, "feature_map", None)
     return found if isinstance(found, Schema) else None
 
 
 def agreed_schema(model: Model, asked: Schema | None) -> Schema | None:
-    """The schema of a model; refused where another one was asked for.
+    """The schema of a model; a different one in the request is refused.
 
     Raises
     ------
@@ -77,7 +73,7 @@ def draft_table(source: Any, *, dialect: Dialect | None = None, **options: Any) 
     ['town=Bern', 'town=Oslo', 'town=(others)']
     """
     with _raw_stream(source, dialect) as stream:
-        return draft_blocks(stream.raw_blocks(), **options)
+        return draft_schema(iter(stream.raw_blocks()), **options)
 
 
 def _raw_stream(source: Any, dialect: Dialect | None) -> TableStream:
@@ -85,13 +81,19 @@ def _raw_stream(source: Any, dialect: Dialect | None) -> TableStream:
 
 
 def raw_table(source: Any, dialect: Dialect | None = None) -> Any:
-    """All cells of a CSV, Parquet or Arrow table as they are: an Arrow table."""
+    """All cells of a CSV, Parquet or Arrow table, unchanged: an Arrow table."""
     with _raw_stream(source, dialect) as stream:
         return stream.raw()
 
 
+def names_of(source: Any, dialect: Dialect | None = None) -> tuple[str, ...]:
+    """The names of all columns of a table."""
+    with _raw_stream(source, dialect) as stream:
+        return stream.feature_names or ()
+
+
 def check_names(schema: Schema, source: Any, *, dialect: Dialect | None = None) -> None:
-    """Refuse a schema of another table where this one lacks its columns.
+    """Refuse a schema that was drafted from another table where this one lacks its columns.
 
     Raises
     ------
@@ -103,53 +105,47 @@ def check_names(schema: Schema, source: Any, *, dialect: Dialect | None = None) 
         raise InputError(f"the table lacks {len(absent)} columns that the public one has: {listed(absent)}.")
 
 
-def names_of(source: Any, dialect: Dialect | None = None) -> tuple[str, ...]:
-    """The names of all columns of a table."""
-    with _raw_stream(source, dialect) as stream:
-        return stream.feature_names or ()
-
-
 def write_schema(schema: Schema, out: str | os.PathLike[str], *, head: str, data: Sequence[Any] = ()) -> None:
-    """Write a schema to a file; one that is there is replaced if it is a schema, and no other.
+    """Write a schema to a file; an existing file is replaced only if it is a schema.
 
     Raises
     ------
     ConfigurationError
-        When the file is one that was read, or holds something else.
+        When the file is one of ``data``, or holds something else.
     """
     for path in data:
         if path is not None and os.path.exists(path) and os.path.exists(out) and os.path.samefile(path, out):
             raise ConfigurationError(
                 f"{os.fspath(out)} is read here, and a draft would replace it: choose another name."
             )
-    if os.path.isfile(out):  # a pipe is written to, and reading it would wait for a writer
+    if os.path.isfile(out):  # a pipe is written to: reading it would wait for a writer
         try:
             Schema.load(out)
         except ConfigurationError:
             raise ConfigurationError(
-                f"{os.fspath(out)} is there and is no schema, and a draft would replace it: choose another name."
+                f"{os.fspath(out)} exists and is no schema, and a draft would replace it: choose another name."
             ) from None
     schema.save(out, head=head)
 
 
 @dataclass(frozen=True)
-class LookedAt:
+class ColumnSummary:
     """A column of a table, as it was read.
 
     Attributes
     ----------
     name : str
     holds : str
-        The type of its cells; those of CSV are text, and what all of them can be read as is said too.
+        The type of its cells; for texts also what all of them can be read as.
     different : int or None
-        How many different cells there are, by their canonical texts; of lists of numbers, how many different lengths.
-        None of columns that can be no features.
+        How many different cells there are, by their canonical texts; for lists of numbers, how many different lengths.
+        None for columns that cannot be features.
     missing : int
-        Cells that are missing, by the spellings that a schema has unless it says otherwise.
+        Cells that are missing, by the default spellings.
     kind : str
-        What a draft would make of the column; empty where there are too few rows for one.
+        The kind that a draft would give the column; empty where there are too few rows for one.
     cells : tuple of str
-        The first ones.
+        The first cells.
     """
 
     name: str
@@ -160,8 +156,8 @@ class LookedAt:
     cells: tuple[str, ...]
 
 
-def look_at(source: Any, *, k: int = 20, dialect: Dialect | None = None) -> list[LookedAt]:
-    """A first look at the columns of a table; it shows cells of rows, and stores nothing."""
+def summarize_table(source: Any, *, k: int = 20, dialect: Dialect | None = None) -> list[ColumnSummary]:
+    """A summary of each column of a table; it shows cells of rows, and stores nothing."""
     first, nulls = list[Any](), Counter[str]()
 
     def noted(blocks: Iterator[Any]) -> Iterator[Any]:
@@ -171,27 +167,27 @@ def look_at(source: Any, *, k: int = 20, dialect: Dialect | None = None) -> list
             yield block
 
     with _raw_stream(source, dialect) as stream:
-        gathered = gathered_blocks(noted(stream.raw_blocks()), everything=True)
-    if not gathered.n_rows:
+        statistics = TableStatistics(noted(stream.raw_blocks()), {}, lambda name: False, MISSING_SPELLINGS)
+    if not statistics.n_rows:
         raise InputError("there are no rows to look at.")
     kinds: dict[str, str] = {}
-    with suppress(InputError, ConfigurationError):  # too few rows, or no column that says anything
-        columns = draft_gathered(gathered, k=k).schema.columns
+    with suppress(InputError, ConfigurationError):  # too few rows, or no column that becomes a feature
+        columns = draft_from(statistics, {}, k=k).schema.columns
         kinds = {c.name: getattr(c, "KIND", None) or f"({c.role})" for c in columns}  # type: ignore[union-attr]
-    looked = []
-    for name in gathered.names:
+    summaries = []
+    for name in statistics.names:
         column = first[0].column(name)
         cells = tuple("" if cell is None else str(cell) for cell in column.to_pylist())
         holds = str(column.type).partition("<")[0]
-        if name in gathered and (read_as := gathered.read_as(name)):
+        if name in statistics and (read_as := statistics.read_as(name)):
             holds = f"{holds}: {read_as}"
-        different, missing = gathered.counts(name) if name in gathered else (None, nulls[name])
-        looked.append(LookedAt(name, holds, different, missing, kinds.get(name, ""), cells))
-    return looked
+        different, missing = statistics.counts(name) if name in statistics else (None, nulls[name])
+        summaries.append(ColumnSummary(name, holds, different, missing, kinds.get(name, ""), cells))
+    return summaries
 
 
 @dataclass(frozen=True)
-class Fit:
+class TableCheck:
     """How a table fits a schema.
 
     Attributes
@@ -199,7 +195,7 @@ class Fit:
     report : EncodingReport
         How many cells would be missing, unknown, unparsable or clipped, and which columns the schema does not name.
     absent : tuple of str
-        Columns with a role that the table does not have: one to learn needs them, one to predict does not.
+        Columns with a role that the table lacks: learning needs them, predicting does not.
     """
 
     report: EncodingReport
@@ -212,14 +208,14 @@ def check_table(
     *,
     dialect: Dialect | None = None,
     progress: Callable[[int, int | None], None] | None = None,
-) -> Fit:
-    r"""Whether a table fits a schema, and what would become of its cells; read in blocks.
+) -> TableCheck:
+    r"""Check that a table fits a schema, and count what would become of its cells; read in blocks.
 
     Raises
     ------
     InputError, InputTypeError
-        When it does not: columns are missing, hold what their kind cannot be read from, or labels are none of the
-        classes.
+        When it does not fit: columns are missing, hold cells that their kind cannot be read from, or labels are none
+        of the classes.
 
     Examples
     --------
@@ -232,20 +228,20 @@ def check_table(
     ...     print(check_table(Schema([Category(name="town", values=["Bern"])]), file).report)
     2 rows
     town: 1 unknown
-    passed over, not in the schema: age
+    ignored, not in the schema: age
     """
     if source == "-":
         raise ConfigurationError("the table is opened twice, which standard input cannot be: give a file.")
     names = names_of(source, dialect)
-    roles = [(role, name) for role in _READ for name in schema.having(role)]
+    roles = [(role, name) for role in _READ for name in schema.names_of(role)]
     there = {role: [name for r, name in roles if r == role and name in names] for role in _READ}
     done = 0
     with stream_table(
         source,
         label=next(iter(there["label"]), None),
-        targets=there["target"] if len(there["target"]) == len(schema.having("target")) else (),
+        targets=there["target"] if len(there["target"]) == len(schema.names_of("target")) else (),
         id=next(iter(there["id"]), None),
-        subject=there["subject"] if len(there["subject"]) == len(schema.having("subject")) else None,
+        subject=there["subject"] if len(there["subject"]) == len(schema.names_of("subject")) else None,
         weight=next(iter(there["weight"]), None),
         labelled=False,
         schema=schema,
@@ -257,4 +253,4 @@ def check_table(
                 progress(done, stream.n_rows)
         report = stream.encoding
     assert report is not None  # a table without rows is refused
-    return Fit(report, tuple(name for role, name in roles if name not in there[role]))
+    return TableCheck(report, tuple(name for role, name in roles if name not in there[role]))

@@ -4,23 +4,21 @@ A fitted encoder is a trace of the rows that it was fitted on. A schema is writt
 single person shows in it, and holds for every row alike.
 """
 
-from erasable.schemas._cells import canonical_text
-from erasable.schemas._moments import Date, Time
-from erasable.schemas._number import Number
-from erasable.schemas._others import Cross, Role
-from erasable.schemas._placed import Category, Ordered, YesNo
-from erasable.schemas._reports import EncodingReport
-from erasable.schemas._targets import read_targets
-from erasable.schemas._texts import Text, Vector
-from erasable.schemas._told import Told
-from erasable.schemas.decoding import decode_row
-from erasable.schemas.draft import Draft, draft_blocks, draft_gathered, draft_schema, gathered_blocks
-from erasable.schemas.schema import EncodedTable, Schema
+from erasable.schemas.cells import canonical_text
+from erasable.schemas.columns import Category, Number, Ordered, YesNo
+from erasable.schemas.crosses import Cross
+from erasable.schemas.dates import Date, Time
+from erasable.schemas.decode import DecodedCell, decode_row
+from erasable.schemas.draft import Draft, draft_schema
+from erasable.schemas.encode import EncodedTable, EncodingReport
+from erasable.schemas.schema import Role, Schema
+from erasable.schemas.texts import Text, Vector
 
 __all__ = [
     "Category",
     "Cross",
     "Date",
+    "DecodedCell",
     "Draft",
     "EncodedTable",
     "EncodingReport",
@@ -30,14 +28,9 @@ __all__ = [
     "Schema",
     "Text",
     "Time",
-    "Told",
     "Vector",
     "YesNo",
     "canonical_text",
     "decode_row",
-    "draft_blocks",
-    "draft_gathered",
     "draft_schema",
-    "gathered_blocks",
-    "read_targets",
 ]

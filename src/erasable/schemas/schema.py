@@ -5,37 +5,110 @@ The encoding of a row is a function of that row and the schema. Nothing is fitte
 
 from __future__ import annotations
 
+import json
 import math
 import os
+import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Self
 
-import scipy.sparse as sp
+import numpy as np
 
-from erasable.core.arrays import Array
+from erasable.core.arrays import Array, Float64s
 from erasable.core.names import Spelling, is_unicode, read_spelling
+from erasable.core.target_grid import check_range
 from erasable.errors import ConfigurationError, InputError, InputTypeError
 from erasable.features import TABLES, FeatureMap
-from erasable.schemas import _toml
-from erasable.schemas._assembly import Parts, counted, spread
-from erasable.schemas._base import ONE, Block, Column
-from erasable.schemas._cells import ONE_EACH, VERSION, missing_texts, spelling
-from erasable.schemas._containers import Columns
-from erasable.schemas._moments import Date, Time
-from erasable.schemas._number import Number
-from erasable.schemas._others import Cross, Role, check_roles
-from erasable.schemas._placed import MOST_PLACES, Category, Ordered, YesNo
-from erasable.schemas._reports import EncodingReport
-from erasable.schemas._texts import Text, Vector
+from erasable.schemas.cells import (
+    NUMBER,
+    TEXT,
+    VERSION,
+    canonical_text,
+    folded,
+    missing_texts,
+    read_numbers,
+    refuse_context,
+)
+from erasable.schemas.columns import MOST_PLACES, Category, Column, Number, Ordered, YesNo
+from erasable.schemas.crosses import Cross
+from erasable.schemas.dates import Date, Time
+from erasable.schemas.encode import ONE, EncodedTable, EncodingReport, Features, for_each_row, join_features
+from erasable.schemas.reading import Columns
+from erasable.schemas.texts import Text, Vector
 from erasable.store import write_text
+from erasable.validation import choice, finite_number
 
 KINDS: dict[str, type[Column]] = {k.KIND: k for k in (Number, Category, Ordered, YesNo, Date, Time, Text, Vector)}
+ROLES = ("label", "target", "id", "subject", "weight", "ignore")
 MISSING_SPELLINGS = ("", "#n/a", "<na>", "?", "n/a", "na", "nan", "nat", "none", "null")
+_ONCE = ("label", "id", "weight")  # roles that only one column may have
 _LARGEST_FILE = 2**24
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+_LINE = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class Role:
+    """A column that is no feature.
+
+    Parameters
+    ----------
+    name : str
+    role : "label", "target", "id", "subject", "weight" or "ignore"
+        There may be several subjects, as a row may belong to several people, and several targets.
+    classes : list, optional
+        For a label: all of them, as canonical texts.
+    range : pair of numbers, optional
+        For a target: its bounds. In tables that are learnt, targets beyond are clipped, and counted.
+    version : int, default=2
+        The version of the schema, which all of its columns share.
+    """
+
+    name: str
+    role: str
+    classes: tuple[str, ...] | None = None
+    range: tuple[float, float] | None = None
+    version: int = field(default=VERSION, metadata={"unwritten": True})
+
+    def __post_init__(self) -> None:
+        choice(self.role, f"column {self.name!r}: role", ROLES)
+        if self.range is not None:
+            object.__setattr__(self, "range", self._checked_range())
+        if self.classes is not None:
+            object.__setattr__(self, "classes", self._checked_classes())
+
+    def _checked_range(self) -> tuple[float, float]:
+        where, given = f"column {self.name!r}", self.range
+        if self.role != "target":
+            raise ConfigurationError(f"{where}: a role has a range where it is that of a target.")
+        if not isinstance(given, list | tuple) or len(given) != 2:
+            raise ConfigurationError(f"{where}: range must be two numbers, [low, high].")
+        low, high = (finite_number(end, f"{where}: range") + 0.0 for end in given)
+        try:
+            check_range((low, high))
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{where}: {error}") from None
+        return low, high
+
+    def _checked_classes(self) -> tuple[str, ...]:
+        where, given = f"column {self.name!r}", self.classes
+        if self.role != "label":
+            raise ConfigurationError(f"{where}: classes are for a label.")
+        if not isinstance(given, list | tuple) or not all(isinstance(c, str | int | float) for c in given):
+            raise ConfigurationError(f"{where}: classes must be a list of texts, numbers or truths.")
+        classes = tuple(canonical_text(c, self.version) for c in given)
+        if len(classes) < 2 or len(set(classes)) < len(classes):
+            raise ConfigurationError(f"{where}: classes must list two or more, each once.")
+        return classes
+
+    def parameters(self) -> dict[str, Any]:
+        """The parameters that differ from the default."""
+        given = {"classes": self.classes, "range": self.range}
+        return {"role": self.role, **{name: value for name, value in given.items() if value is not None}}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -48,8 +121,8 @@ class Schema(FeatureMap):
         Features in this order, and roles.
     crosses : sequence of Cross, optional
     missing : sequence of str, optional
-        Spellings of a missing cell, beside those that containers have for it. Spaces around them and the capitals of
-        ASCII do not matter.
+        Spellings of a missing cell, in addition to the missing values of containers. Spaces around them and ASCII
+        capitals do not matter.
     identity : mapping of "id" and "subject" to steps, optional
         How ids and subjects are normalised when rows are learnt and forgotten, so that several spellings are one name:
         any of ``trim``, ``nfc`` and ``casefold``. By default they are compared character by character.
@@ -57,7 +130,7 @@ class Schema(FeatureMap):
     Attributes
     ----------
     bound : float
-        No encoded row has a larger norm: for ``scaling=schema.bound``.
+        The largest norm that an encoded row can have: for ``scaling=schema.bound``.
     n_features_out : int
     sparse : bool
         Whether encoded rows are sparse: there are more than four times as many features as a row often has numbers.
@@ -104,8 +177,21 @@ class Schema(FeatureMap):
         missing: Any = self.missing
         if isinstance(missing, str) or not all(isinstance(m, str) for m in missing):
             raise ConfigurationError("missing must be a list of texts.")
-        object.__setattr__(self, "missing", tuple(sorted({spelling(m) for m in self.missing})))
+        object.__setattr__(self, "missing", tuple(sorted({folded(m) for m in self.missing})))
         object.__setattr__(self, "identity", read_spelling(self.identity, "identity in the schema"))
+        self._check_columns()
+        if len(set(self.crosses)) < len(self.crosses):
+            raise ConfigurationError("the schema has a cross twice: keep one of each.")
+        for cross in self.crosses:
+            cross.check(self.by_name)
+        width = sum(self.widths)
+        if width > MOST_PLACES:
+            raise ConfigurationError(f"the schema makes {width:,} features, and at most {MOST_PLACES:,} are allowed.")
+        object.__setattr__(self, "n_features_out", width)
+        if not is_unicode(self.text):
+            raise ConfigurationError("the names and values of a schema must be valid Unicode, without lone surrogates.")
+
+    def _check_columns(self) -> None:
         names: list[Any] = [c.name for c in self.columns]
         if not all(isinstance(n, str) for n in names):
             raise ConfigurationError("the names of columns must be texts.")
@@ -116,30 +202,22 @@ class Schema(FeatureMap):
             raise ConfigurationError("all columns of a schema must have one version: leave version= out.")
         if not self.features:
             raise ConfigurationError("the schema has no feature: at least one column needs a kind.")
-        check_roles(self.by_name)
-        if len(set(self.crosses)) < len(self.crosses):
-            raise ConfigurationError("the schema has a cross twice: keep one of each.")
-        for cross in self.crosses:
-            cross.check(self.by_name)
+        for role in _ONCE:
+            found = self.names_of(role)
+            if len(found) > 1:
+                raise ConfigurationError(f"{len(found)} columns have the role {role!r}: {', '.join(map(repr, found))}.")
+        if self.names_of("label") and self.names_of("target"):
+            raise ConfigurationError("the schema has both a label and a target: keep one of them.")
         for column in self.features:
-            self._check_never_missing(column)
-        width = sum(self.widths)
-        if width > MOST_PLACES:
-            raise ConfigurationError(f"the schema makes {width:,} features, and at most {MOST_PLACES:,} are allowed.")
-        object.__setattr__(self, "n_features_out", width)
-        if not is_unicode(self.text):
-            raise ConfigurationError("the names and values of a schema must be valid Unicode, without lone surrogates.")
+            listed = [*(getattr(column, "values", None) or ()), *getattr(column, "levels", ())]
+            if any(folded(v) in self.missing_texts for v in listed):
+                raise ConfigurationError(
+                    f"{column.where}: a value that it lists is a spelling of missing: take it from the list, or from "
+                    "missing = [...] at the head of the schema."
+                )
 
     def __repr__(self) -> str:
         return f"Schema({len(self.features)} columns, {self.n_features_out} features)"
-
-    def _check_never_missing(self, column: Column) -> None:
-        listed = [*(getattr(column, "values", None) or ()), *getattr(column, "levels", ())]
-        if any(spelling(v) in self.missing_texts for v in listed):
-            raise ConfigurationError(
-                f"{column.where}: a value that it lists is a spelling of missing: take it from the list, or from "
-                "missing = [...] at the head of the schema."
-            )
 
     # -- reading and writing -----------------------------------------------------------------------------------------
 
@@ -167,25 +245,25 @@ class Schema(FeatureMap):
 
     @classmethod
     def parse(cls, text: str, *, name: str = "the schema") -> Self:
-        """The schema that a TOML text describes; ``name`` is what messages call it.
+        """The schema that a TOML text describes; messages call it ``name``.
 
         Raises
         ------
         ConfigurationError
-            When it is no TOML, of a version that is not known here, or names what cannot be. Also where it has more
-            than 16 MiB, an integer of thousands of digits, or hundreds of brackets within each other.
+            When it is no TOML, has an unknown version, kind, role or parameter, or a parameter cannot work. Also where
+            it has more than 16 MiB, an integer of thousands of digits, or hundreds of nested brackets.
         """
         if not isinstance(text, str):
             raise ConfigurationError(f"{name} must be a text in TOML; got {type(text).__name__}.")
         if len(text) > _LARGEST_FILE:
             raise ConfigurationError(f"{name} has more than {_LARGEST_FILE:,} characters: it is no schema.")
-        return cls._parsed(str(text), name)
+        return cls._parse(str(text), name)
 
     @classmethod
     @lru_cache(maxsize=4)  # a model file is often opened more than once, and schemas do not change
-    def _parsed(cls, text: str, name: str) -> Self:
+    def _parse(cls, text: str, name: str) -> Self:
         try:
-            written = tomllib.loads(text.removeprefix("\ufeff"))
+            given = tomllib.loads(text.removeprefix("\ufeff"))
         except tomllib.TOMLDecodeError as error:
             problem = str(error)
         except ValueError:
@@ -193,29 +271,27 @@ class Schema(FeatureMap):
         except RecursionError:
             problem = "brackets within brackets are too deep"
         else:
-            return cls._described(written, name)
+            version = _read_version(given.pop("version", None), name)
+            _refuse_unknown(given, ("missing", "identity", "columns", "crosses"), name)
+            columns, crosses = given.get("columns", {}), given.get("crosses", [])
+            missing = given.get("missing", MISSING_SPELLINGS)
+            if not isinstance(columns, dict) or not isinstance(crosses, list) or not isinstance(missing, list | tuple):
+                raise ConfigurationError(
+                    f"{name} must have tables [columns.NAME], a list missing, and tables [[crosses]]."
+                )
+            return cls(
+                tuple(_read_column(n, column, version) for n, column in columns.items()),
+                tuple(_read_record(Cross, cross, "a cross") for cross in crosses),
+                tuple(missing),
+                given.get("identity", {}),
+            )
         raise ConfigurationError(f"{name} is no valid TOML: {problem}.")
-
-    @classmethod
-    def _described(cls, written: dict[str, Any], name: str) -> Self:
-        version = _version(written.pop("version", None), name)
-        _only(written, ("missing", "identity", "columns", "crosses"), name)
-        columns, crosses = written.get("columns", {}), written.get("crosses", [])
-        missing = written.get("missing", MISSING_SPELLINGS)
-        if not isinstance(columns, dict) or not isinstance(crosses, list) or not isinstance(missing, list | tuple):
-            raise ConfigurationError(f"{name} must have tables [columns.NAME], a list missing, and tables [[crosses]].")
-        return cls(
-            tuple(_column(n, given, version) for n, given in columns.items()),
-            tuple(_record(Cross, given, "a cross") for given in crosses),
-            tuple(missing),
-            written.get("identity", {}),
-        )
 
     @classmethod
     def draft(cls, table: Any, **options: Any) -> Schema:
         """A schema drafted from rows; options and rules are those of :func:`erasable.schemas.draft_schema`.
 
-        That function also tells how many subjects would have to be absent for an entry to change.
+        That function also returns how many subjects would have to be absent for an entry to change.
         """
         from erasable.schemas.draft import draft_schema
 
@@ -223,34 +299,33 @@ class Schema(FeatureMap):
 
     @cached_property
     def text(self) -> str:
-        """The canonical TOML text, which is what a state holds: two schemas are equal where it is."""
-        head = {"version": self.version}
+        """The canonical TOML text, which a state holds: two schemas are equal if their texts are."""
+        head: dict[str, Any] = {"version": self.version}
         if self.missing != MISSING_SPELLINGS:
-            head["missing"] = self.missing  # type: ignore[assignment]
-        parts = [_toml.table("", head).lstrip()]
+            head["missing"] = self.missing
+        parts = [toml_table("", head).lstrip()]
         if self.identity:
-            parts.append(_toml.table("[identity]", self.identity))
+            parts.append(toml_table("[identity]", self.identity))
         for column in self.columns:
             kind = {"kind": column.KIND} if isinstance(column, Column) else {}
-            parts.append(_toml.table(f"[columns.{_toml.key(column.name)}]", {**kind, **column.parameters()}))
-        parts += [_toml.table("[[crosses]]", cross.parameters()) for cross in self.crosses]
+            parts.append(toml_table(f"[columns.{_toml_key(column.name)}]", {**kind, **column.parameters()}))
+        parts += [toml_table("[[crosses]]", cross.parameters()) for cross in self.crosses]
         return "\n\n".join(parts) + "\n"
 
     def save(self, path: str | os.PathLike[str], *, head: str = "") -> None:
-        """Write the canonical text to a file, after lines of comment that are no part of it: all of it, or nothing.
+        """Write the canonical text to a file, after ``head`` as comments: all of it, or nothing.
 
-        Half of a schema may be a schema, too, and a model that is learnt by it another one. A file that is there keeps
-        its permissions; what is no file, such as a pipe, is written to as it is.
+        Half of a schema may be a valid schema of another model. An existing file keeps its permissions; a pipe or
+        device is written to directly.
         """
         comment = "".join(f"# {line}".rstrip() + "\n" for line in head.splitlines())
-        text = f"{comment}\n{self.text}" if comment else self.text
-        write_text(path, text)
+        write_text(path, f"{comment}\n{self.text}" if comment else self.text)
 
     def describe(self) -> dict[str, Any]:
         """The canonical text, ready for JSON."""
         return {"map": "schema", "text": self.text}
 
-    # -- what it says ------------------------------------------------------------------------------------------------
+    # -- columns and features ----------------------------------------------------------------------------------------
 
     @property
     def version(self) -> int:
@@ -259,7 +334,7 @@ class Schema(FeatureMap):
 
     @cached_property
     def missing_texts(self) -> frozenset[str]:
-        """Texts of missing cells, in any way in which they are compared."""
+        """The spellings of missing cells with their canonical texts."""
         return missing_texts(self.missing, self.version)
 
     @cached_property
@@ -269,22 +344,22 @@ class Schema(FeatureMap):
 
     @cached_property
     def by_name(self) -> Mapping[str, Column | Role]:
-        """The columns by their names."""
+        """The columns by name."""
         return {c.name: c for c in self.columns}
 
-    def having(self, role: str) -> tuple[str, ...]:
+    def names_of(self, role: str) -> tuple[str, ...]:
         """The names of the columns that have a role."""
         return tuple(c.name for c in self.columns if isinstance(c, Role) and c.role == role)
 
     @property
     def target_range(self) -> tuple[tuple[float, float], ...] | None:
-        """The range of each target, for ``ErasableRegressor``; None where not all, or no targets, are declared."""
-        ranges = [self.by_name[name].range for name in self.having("target")]  # type: ignore[union-attr]
+        """The range of each target, for ``ErasableRegressor``; None if there are no targets, or some have no range."""
+        ranges = [c.range for c in self.columns if isinstance(c, Role) and c.role == "target"]
         return tuple(r for r in ranges if r is not None) if ranges and None not in ranges else None
 
     @cached_property
     def widths(self) -> list[int]:
-        """How many features each column has, and then each cross."""
+        """The number of features of each column, and then of each cross."""
         return [*(c.width for c in self.features), *(c.width(self.by_name) for c in self.crosses)]
 
     def feature_names_out(self) -> list[str]:
@@ -295,7 +370,7 @@ class Schema(FeatureMap):
     @cached_property
     def bound(self) -> float:
         """The largest norm that a row can have, rounded up to a multiple of 1/1024."""
-        square = sum(c.bound_square for c in self.features) + ONE * len(self.crosses)
+        square = sum(c.square for c in self.features) + ONE * len(self.crosses)
         return (math.isqrt(square - 1) // 2**10 + 1) / 2**10
 
     @cached_property
@@ -311,7 +386,7 @@ class Schema(FeatureMap):
         Parameters
         ----------
         table : Arrow table, pandas or polars dataframe, or dict of columns
-            With every column that becomes features; those with roles may be absent, and others are passed over.
+            With every column that becomes features; those with roles may be absent, and others are ignored.
 
         Returns
         -------
@@ -321,13 +396,13 @@ class Schema(FeatureMap):
         Raises
         ------
         InputError, InputTypeError
-            When columns are not there, or hold what their kind cannot be read from.
+            When columns are missing, or hold cells that their kind cannot be read from.
         """
         rows, report = self.encode_sparse(table)
         return (rows if self.sparse else rows.toarray()), report
 
     def encode_sparse(self, table: Any) -> tuple[Any, EncodingReport]:
-        """The same, as a csr_array in any case."""
+        """:meth:`encode`, with the rows as a csr_array in any case."""
         columns = Columns(table, self.version)
         absent = [c.name for c in self.features if c.name not in columns.names]
         if absent:
@@ -335,24 +410,53 @@ class Schema(FeatureMap):
             raise InputError(f"the table lacks {len(absent)} of {len(self.features)} columns of the schema: {shown}.")
         counts: dict[str, dict[str, int]] = {}
         codes: dict[str, Array] = {}
-        parts = Parts(columns.n_rows)
+        parts: list[tuple[Features, Array | None, int]] = []
         crossed = {name for cross in self.crosses for name in cross.columns}
-        for column, width in zip(self.features, self.widths, strict=False):
+        for column in self.features:
             cells = columns[column.name]
             cells = cells.distinct() if column.n_codes is not None else cells
-            block = column.block(cells, self.missing_texts)
-            counts[column.name] = counted(block, cells)
-            if column.name in crossed and block.codes is not None:
-                codes[column.name] = spread(block.codes, cells)
-            parts.add(block, cells, width)
-        for cross, width in zip(self.crosses, self.widths[len(self.features) :], strict=True):
+            features = column.encode(cells, self.missing_texts)
+            counts[column.name] = features.counts(cells.inverse)
+            if column.name in crossed:
+                codes[column.name] = for_each_row(features.codes, cells.inverse)
+            parts.append((features, cells.inverse, column.width))
+        for cross in self.crosses:
             left, right = (codes[name] for name in cross.columns)
-            parts.add(Block([(cross.places(left, right, self.by_name), None)], {}), ONE_EACH, width)
+            places = cross.places(left, right, self.by_name)
+            parts.append((Features([(places, None)]), None, cross.width(self.by_name)))
         extra = tuple(n for n in columns.names if n not in self.by_name)
-        return parts.stacked(), EncodingReport(columns.n_rows, counts, extra)
+        return join_features(columns.n_rows, parts), EncodingReport(columns.n_rows, counts, extra)
+
+    def read_targets(self, table: Any, names: Sequence[str]) -> tuple[Float64s, dict[str, int]]:
+        """Numbers to be predicted, of shape (n_rows, n_targets), and for each column how many lie beyond its range.
+
+        A cell that is missing, infinite or no number becomes NaN.
+
+        Parameters
+        ----------
+        table : Arrow table, pandas or polars dataframe, or dict of columns
+        names : sequence of str
+            The columns; their ranges are those of the schema, where it declares any.
+
+        Raises
+        ------
+        InputTypeError
+            When a column holds something else than numbers or text.
+        """
+        columns = Columns(table, self.version)
+        y, beyond = np.empty((columns.n_rows, len(names))), dict[str, int]()
+        for j, name in enumerate(names):
+            cells = columns[name]
+            if not cells.kinds <= {TEXT, NUMBER}:
+                raise InputTypeError(f"column {name!r} holds {cells.kind}, and a target must hold numbers.")
+            refuse_context(cells, self.missing_texts, f"column {name!r}", ())
+            y[:, j] = for_each_row(read_numbers(cells, self.missing_texts, self.version)[0], cells.inverse)
+            ends = getattr(self.by_name.get(name), "range", None)
+            beyond[name] = 0 if ends is None else int(np.count_nonzero((y[:, j] < ends[0]) | (y[:, j] > ends[1])))
+        return np.where(np.isfinite(y), y, np.nan), beyond
 
     def __call__(self, X: Any) -> Any:
-        """Encoded rows, of a table or of what :meth:`prepared` made of one."""
+        """Encoded rows, of a table or of an :class:`EncodedTable`."""
         if not isinstance(X, EncodedTable):
             return self.encode(X)[0]
         if X.schema is not self and X.schema != self:
@@ -360,82 +464,93 @@ class Schema(FeatureMap):
         return X.rows
 
     def prepared(self, X: Any) -> EncodedTable:
-        """A table that is encoded once, and from which rows can be taken."""
+        """The table encoded once, so that rows can be taken from it."""
         return X if isinstance(X, EncodedTable) else EncodedTable(self, *self.encode_sparse(X))
 
 
-class EncodedTable:
-    """The rows of a table, encoded: one-dimensional, as a row of a table is one thing.
-
-    ``report`` says what became of the cells; rows that are taken from it have none.
-    """
-
-    ndim = 1
-
-    def __init__(self, schema: Schema, rows: Any, report: EncodingReport | None = None) -> None:
-        self.schema, self.rows, self.report = schema, rows, report
-        self.shape = (rows.shape[0],)
-
-    @classmethod
-    def joined(cls, parts: Sequence[EncodedTable]) -> EncodedTable:
-        """The rows of all parts, of one schema."""
-        reports = [part.report for part in parts if part.report is not None]
-        whole = sum(reports, EncodingReport(0)) if len(reports) == len(parts) else None
-        return cls(parts[0].schema, sp.vstack([part.rows for part in parts], format="csr"), whole)
-
-    def __len__(self) -> int:
-        return int(self.rows.shape[0])
-
-    def __getitem__(self, which: Any) -> EncodedTable:
-        """Some of the rows."""
-        return EncodedTable(self.schema, self.rows[which])
+# -- schema files ------------------------------------------------------------------------------------------------------
 
 
-def _version(given: Any, name: str) -> int:
-    """The version that a file has at its head."""
+def _read_version(given: Any, name: str) -> int:
     if type(given) is int and 1 <= given <= VERSION:
         return given
     if type(given) is int and given > VERSION:
         found, advice = f"version = {str(given)[:20]}", "install a newer erasable"
     else:
-        found = (
-            "no version" if given is None else f"a version that is {'below 1' if type(given) is int else 'no integer'}"
-        )
+        what = "below 1" if type(given) is int else "no integer"
+        found = "no version" if given is None else f"a version that is {what}"
         advice = f"its first line must be version = {VERSION}, without quotes"
     raise ConfigurationError(f"{name} has {found}, and this erasable reads versions 1 to {VERSION}: {advice}.")
 
 
-def _column(name: str, given: Any, version: int) -> Column | Role:
-    """A column of a file."""
+def _read_column(name: str, given: Any, version: int) -> Column | Role:
     where, own = f"column {name!r}", {"name": name, "version": version}
     if not isinstance(given, dict):
-        raise ConfigurationError(f"{where} must be a table, [columns.{_toml.key(name)}].")
+        raise ConfigurationError(f"{where} must be a table, [columns.{_toml_key(name)}].")
     if "role" in given and "kind" in given:
         raise ConfigurationError(f"{where} has a role and a kind: a column with a role is no feature; leave one out.")
+    column: Column | Role
     if "role" in given:
-        role: Role = _record(Role, given, where, **own)
-        return role
+        column = _read_record(Role, given, where, **own)
+        return column
     kind = given.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
         raise ConfigurationError(f"{where} needs a role, or a kind: {', '.join(KINDS)}.")
-    rest = {k: v for k, v in given.items() if k != "kind"}
-    column: Column = _record(KINDS[kind], rest, f"{where}, {kind}", **own)
+    column = _read_record(KINDS[kind], {k: v for k, v in given.items() if k != "kind"}, f"{where}, {kind}", **own)
     return column
 
 
-def _record(kind: Any, given: Any, where: str, **own: Any) -> Any:
-    known = [f.name for f in fields(kind) if f.name not in own]
+def _read_record(kind: Any, given: Any, where: str, **own: Any) -> Any:
+    """A record whose fields are the parameters that a table of the file gives."""
     if not isinstance(given, dict):
         raise ConfigurationError(f"{where} must be a table.")
-    _only(given, known, where)
+    _refuse_unknown(given, [f.name for f in fields(kind) if f.name not in own], where)
     lacking = [f.name for f in fields(kind) if f.default is MISSING and f.name not in (*given, *own)]
     if lacking:
         raise ConfigurationError(f"{where} needs {', '.join(lacking)}.")
     return kind(**given, **own)
 
 
-def _only(given: Mapping[str, Any], known: Sequence[str], where: str) -> None:
-    odd: Iterator[str] = (k for k in given if k not in known)
-    first = next(odd, None)
-    if first is not None:
-        raise ConfigurationError(f"{where} has no parameter {first!r}: known are {', '.join(known)}.")
+def _refuse_unknown(given: Mapping[str, Any], known: Sequence[str], where: str) -> None:
+    for name in given:
+        if name not in known:
+            raise ConfigurationError(f"{where} has no parameter {name!r}: known are {', '.join(known)}.")
+
+
+def toml_table(head: str, entries: Mapping[str, Any]) -> str:
+    """A TOML table in its canonical form: the head in brackets, and its entries."""
+    return "\n".join([head, *(f"{_toml_key(name)} = {_toml_value(v)}" for name, v in entries.items())])
+
+
+def _toml_key(name: str) -> str:
+    return name if _BARE_KEY.fullmatch(name) else _toml_value(name)
+
+
+def _toml_value(given: Any) -> str:
+    """A text, number, truth value or list; a float without a fraction is written like the integer that it equals."""
+    match given:
+        case str():  # JSON escapes what TOML does, but for one control character
+            return json.dumps(given, ensure_ascii=False).replace("\x7f", "\\u007f")
+        case bool():
+            return "true" if given else "false"
+        case float() if given.is_integer() and abs(given) < 2**53:
+            return str(int(given))
+        case int() | float():
+            return repr(given)
+        case list() | tuple():
+            return _toml_array([_toml_value(v) for v in given])
+    raise TypeError(type(given).__name__)
+
+
+def _toml_array(items: list[str]) -> str:
+    """Items on one line, or on as many as they need."""
+    line = f"[{', '.join(items)}]"
+    if len(line) <= _LINE - 20:
+        return line
+    lines, last = [], ""
+    for item in items:
+        if last and len(last) + len(item) + 2 > _LINE - 4:
+            lines.append(last)
+            last = ""
+        last += f"{' ' if last else ''}{item},"
+    return "[\n" + "".join(f"    {line}\n" for line in (*lines, last)) + "]"

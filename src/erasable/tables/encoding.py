@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from erasable.errors import ConfigurationError, ErasableError, InputError
-from erasable.schemas import EncodedTable, Role, Schema, canonical_text, read_targets
+from erasable.schemas import EncodedTable, Role, Schema, canonical_text
 from erasable.tables.columns import Kinds, Roles, fitting_kinds
 
 _CELL_BYTES = 16  # about what a cell takes before it is encoded
@@ -29,7 +29,7 @@ def roles_by(schema: Schema, roles: Roles, *, labelled: bool) -> Roles:
     named = roles.given
     found: dict[str, Any] = {"features": tuple(c.name for c in schema.features), "ignore": (), "schema": schema}
     for role in (*_READ, "target"):
-        theirs, ours = schema.having(role), named.get(role, ()) if role != "target" else roles.target
+        theirs, ours = schema.names_of(role), named.get(role, ()) if role != "target" else roles.target
         if ours and theirs and {*ours} != {*theirs}:
             raise ConfigurationError(
                 f"{role}= is {_shown(ours)}, and the schema says {_shown(theirs)}: leave it out, or change the schema."
@@ -104,7 +104,7 @@ def targets_of(roles: Roles, table: Any, where: str, first: int) -> tuple[npt.ND
     schema = roles.schema
     assert schema is not None
     try:
-        y, beyond = read_targets(schema, table.select(list(roles.target)), roles.target)
+        y, beyond = schema.read_targets(table.select(list(roles.target)), roles.target)
     except ErasableError as error:
         raise type(error)(f"{where}: {error}") from None
     odd = np.isnan(y).any(axis=1)

@@ -16,7 +16,7 @@ from erasable.audit.keys import new_key
 from erasable.audit.receipts import make_receipt
 from erasable.errors import BusyError, StoreError
 from erasable.models.access import StoredRow, StoredRows
-from erasable.schemas import Told
+from erasable.schemas import DecodedCell
 from erasable.service.http.history import History
 from tests.service.http.conftest import PEOPLE
 from tests.waiting import PATIENCE, until
@@ -262,7 +262,9 @@ def test_an_address_that_leads_nowhere_is_a_page_for_browsers_and_a_problem_for_
 
 
 def test_cells_of_a_model_with_a_schema_are_told_as_cells(site, visitor, monkeypatch):
-    row = StoredRow("row-1", "yes", 1.0, 0, {"encoded": 0.25}, {"town": Told("Ulm, or a town that is not listed")})
+    row = StoredRow(
+        "row-1", "yes", 1.0, 0, {"encoded": 0.25}, {"town": DecodedCell("Ulm, or a town that is not listed")}
+    )
     found = StoredRows(1, 0, [row], "each cell is told as far as it is stored", True)
     monkeypatch.setattr(site.service, "stored_of", lambda *_: {"credit": found})
     visitor.enter(site.tokens["audit"])

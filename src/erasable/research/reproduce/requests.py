@@ -54,7 +54,7 @@ def load(settings: Settings, repeat: int = 0) -> Split:
             split = load_bundled().split(0.3, random_state=drawn)
         case path:
             schema = None if settings.schema is None else Schema.load(settings.schema)
-            if schema is not None and schema.having("target"):
+            if schema is not None and schema.names_of("target"):
                 raise ConfigurationError("reproduce compares classifiers, and the schema names a target: give a label.")
             split = load_split(
                 path,

@@ -1,0 +1,303 @@
+"""From the values of cells to rows: groups of features, sparse rows made of them, and the report on the cells.
+
+All encoded numbers are multiples of ``2**-20`` and at most one in size, so float32 holds each of them, and the norm of
+the features of a cell is at most a public number.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from erasable.core.arrays import Array, Booleans, Float32s, Float64s, Int64s, Integers
+
+if TYPE_CHECKING:
+    from erasable.schemas.schema import Schema
+
+STEPS = 2**20  # encoded numbers are multiples of one over this
+ONE = STEPS**2  # the square of one, in squared steps: squared norms are counted in these
+_DOUBT = 2.0**-20  # of a step: logarithms of libraries are off by far less
+ABSENT = -1  # the place of a feature that a cell does not have
+COUNTS = ("missing", "unknown", "unparsable", "clipped")
+Flags = dict[str, Booleans]  # for each of these, which cells it is true of
+# The place of one feature of each cell, or ABSENT, and its numbers; None where all of them are one.
+Entry = tuple[Integers, Float32s | None]
+
+
+# -- groups of features ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Group:
+    """Features that are made of one value of a cell.
+
+    Attributes
+    ----------
+    width : int
+        How many features.
+    square : int
+        The largest square of their norm, in squared steps.
+    most : int
+        How many of them may differ from zero; of texts, how many often do.
+    """
+
+    width: int
+    square: int = ONE
+    most: int = 1
+
+    def entries(self, values: Array, first: int) -> Iterator[Entry]:
+        """The features of values, at places from ``first`` on; none where a code is negative or a number NaN."""
+        raise NotImplementedError
+
+
+class Scaled(Group):
+    """One number between -1 and 1, to the nearest multiple of ``2**-20``."""
+
+    def entries(self, values: Float64s, first: int) -> Iterator[Entry]:
+        """One entry; where the number is zero or NaN there is no feature."""
+        rounded: Float32s = (np.rint(np.nan_to_num(values, nan=0.0) * STEPS) / STEPS).astype(np.float32)
+        yield np.where(rounded == 0, ABSENT, first).astype(np.int32), rounded
+
+
+class OneHot(Group):
+    """A feature for each code."""
+
+    def entries(self, values: Int64s, first: int) -> Iterator[Entry]:
+        """One entry."""
+        yield np.where(values < 0, ABSENT, values + first).astype(np.int32), None
+
+
+class Circle(Group):
+    """Cosine and sine of the n-th parts of a circle, to the nearest multiples of ``2**-20``.
+
+    None of them is near the middle of two such multiples, so every library rounds them alike; a test sees to it.
+    """
+
+    def __init__(self, n: int) -> None:
+        turns = [2 * math.pi * k / n for k in range(n)]
+        cosines, sines = (np.array([round(f(t) * STEPS) / STEPS for t in turns]) for f in (math.cos, math.sin))
+        super().__init__(2, int(((cosines * STEPS) ** 2 + (sines * STEPS) ** 2).max()), 2)
+        object.__setattr__(self, "points", (cosines, sines))
+
+    points: tuple[Float64s, Float64s]
+
+    def entries(self, values: Int64s, first: int) -> Iterator[Entry]:
+        """One entry for each of the two."""
+        for k, table in enumerate(self.points):
+            yield from Scaled(1).entries(np.where(values < 0, np.nan, table[values]), first + k)
+
+
+class Thermometer(Group):
+    """A feature for each code above the first that is reached, all of one size and of norm one at most."""
+
+    def __init__(self, n_codes: int) -> None:
+        steps = math.isqrt(ONE // (n_codes - 1))
+        super().__init__(n_codes - 1, (n_codes - 1) * steps**2, n_codes - 1)
+        object.__setattr__(self, "level", steps / STEPS)
+
+    level: float
+
+    def entries(self, values: Int64s, first: int) -> Iterator[Entry]:
+        """One entry for each feature."""
+        level = np.full(len(values), self.level, dtype=np.float32)
+        for j in range(self.width):
+            yield np.where(values > j, first + j, ABSENT).astype(np.int32), level
+
+
+def log_share(x: Float64s, low: float, high: float, *, shifted: bool) -> Float64s:
+    """``2 t - 1`` rounded to steps, where ``t`` is the share of x in the logarithm of the range, or of ``1 + x``.
+
+    The middle of two steps is never hit: ``t`` would be a fraction with denominator ``2**22``, and the range a power of
+    a rational number with that exponent.
+    """
+    doubt = _DOUBT if shifted else max(_DOUBT, 2.0**-28 / math.log(high / low))  # x / low is rounded
+    with np.errstate(invalid="ignore"):
+        t = np.log1p(x) / math.log1p(high) if shifted else np.log(x / low) / math.log(high / low)
+        steps = (2.0 * t - 1.0) * STEPS
+        rounded = np.rint(steps)
+        doubtful = np.abs(np.abs(steps - rounded) - 0.5) < doubt
+    for j in np.flatnonzero(doubtful).tolist():
+        rounded[j] = _nearest_step(float(x[j]), low, high, shifted=shifted)
+    out: Float64s = np.clip(rounded, -STEPS, STEPS) / STEPS
+    return out
+
+
+def _nearest_step(x: float, low: float, high: float, *, shifted: bool) -> int:
+    """The nearest integer to ``(2 t - 1) 2**20``, in ball arithmetic of as many bits as that takes."""
+    from flint import arb, ctx  # imported where it is used: hardly ever
+
+    bits = 128
+    while True:
+        with ctx.workprec(bits):
+            top, whole = (arb(1) + x, arb(1) + high) if shifted else (arb(x) / low, arb(high) / low)
+            steps = (2 * top.log() / whole.log() - 1) * STEPS
+            nearest = (steps + arb(0.5)).floor()
+            if nearest.is_exact():
+                return int(str(nearest.unique_fmpz()))
+        bits *= 2
+
+
+# -- rows --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Features:
+    """The features of the distinct cells of a column.
+
+    Attributes
+    ----------
+    entries : list of Entry
+        At most one feature of each cell per entry.
+    flags : dict
+        Which cells are missing, unknown, and so on.
+    rows : csr_array, optional
+        The first features of a column of texts, which have too many for entries.
+    codes : array of int, optional
+        The code of each cell, -1 where it has none: what crosses are made of.
+    """
+
+    entries: list[Entry]
+    flags: Flags = field(default_factory=dict)
+    rows: Any = None
+    codes: Integers | None = None
+
+    def counts(self, inverse: Integers | None) -> dict[str, int]:
+        """How many rows have a cell that is missing, unknown, and so on."""
+        found = {what: self.flags[what] for what in COUNTS if what in self.flags and self.flags[what].any()}
+        if not found or inverse is None:
+            return {what: int(np.count_nonzero(mask)) for what, mask in found.items()}
+        often = np.bincount(inverse, minlength=len(next(iter(found.values()))))
+        return {what: int(often[mask].sum()) for what, mask in found.items()}
+
+
+def for_each_row(values: Any, inverse: Integers | None) -> Any:
+    """What is known of distinct cells, repeated for each row."""
+    return values if inverse is None else values[inverse]
+
+
+def join_features(n_rows: int, columns: Sequence[tuple[Features, Integers | None, int]]) -> Any:
+    """The features of all columns side by side, as a csr_array of float32.
+
+    Parameters
+    ----------
+    n_rows : int
+    columns : sequence of (features, inverse, width)
+        ``inverse`` has for each row the position of its cell among the distinct ones.
+    """
+    done: list[Any] = []
+    entries: list[Entry] = []
+    width = 0
+    for features, inverse, own_width in columns:
+        if features.rows is not None:
+            if width:
+                done.append(_sparse(n_rows, width, entries))
+            done.append(for_each_row(features.rows, inverse))
+            entries, width, shift = [], own_width - features.rows.shape[1], -features.rows.shape[1]
+        else:
+            width, shift = width + own_width, width
+        for places, numbers in features.entries:
+            shifted = np.where(places < 0, ABSENT, places + shift).astype(np.int32)
+            entries.append(
+                (for_each_row(shifted, inverse), None if numbers is None else for_each_row(numbers, inverse))
+            )
+    if width:
+        done.append(_sparse(n_rows, width, entries))
+    return done[0] if len(done) == 1 else sp.csr_array(sp.hstack(done, format="csr"))
+
+
+def _sparse(n_rows: int, width: int, entries: list[Entry]) -> Any:
+    shape = n_rows, len(entries)
+    places, numbers = np.empty(shape, dtype=np.int32), np.ones(shape, dtype=np.float32)
+    for j, (where, values) in enumerate(entries):
+        places[:, j] = where
+        if values is not None:
+            numbers[:, j] = values
+    present = places >= 0
+    if present.all():
+        parts = numbers.ravel(), places.ravel(), np.arange(n_rows + 1) * shape[1]
+    else:
+        parts = numbers[present], places[present], np.concatenate([[0], np.cumsum(np.count_nonzero(present, axis=1))])
+    return sp.csr_array(parts, shape=(n_rows, width))
+
+
+@dataclass(frozen=True)
+class EncodingReport:
+    """How many cells were missing, unknown, unparsable or clipped, by column: counts, never cells.
+
+    Reports of blocks add up to that of the whole table.
+
+    Attributes
+    ----------
+    n_rows : int
+    counts : mapping of column to mapping of str to int
+        For each column with any, how many cells were "missing", "unknown" (not listed), "unparsable" (no number, date,
+        time or vector) and "clipped" (beyond the range).
+    extra : tuple of str
+        Columns of the table that the schema does not name. They were ignored.
+    """
+
+    n_rows: int
+    counts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    extra: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        kept = {
+            c: MappingProxyType({w: n for w in COUNTS if (n := found.get(w, 0))}) for c, found in self.counts.items()
+        }
+        object.__setattr__(self, "counts", MappingProxyType({c: found for c, found in kept.items() if found}))
+
+    def __add__(self, other: EncodingReport) -> EncodingReport:
+        both = {
+            c: {w: self.counts.get(c, {}).get(w, 0) + other.counts.get(c, {}).get(w, 0) for w in COUNTS}
+            for c in dict.fromkeys([*self.counts, *other.counts])
+        }
+        extra = tuple(dict.fromkeys([*self.extra, *other.extra]))
+        return EncodingReport(self.n_rows + other.n_rows, both, extra)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return EncodingReport, (self.n_rows, {c: dict(found) for c, found in self.counts.items()}, self.extra)
+
+    def total(self, what: str) -> int:
+        """The count of one kind over all columns."""
+        return sum(found.get(what, 0) for found in self.counts.values())
+
+    def __str__(self) -> str:
+        lines = [f"{self.n_rows:,} rows"]
+        for column, found in self.counts.items():
+            lines.append(f"{column}: " + ", ".join(f"{n:,} {what}" for what, n in found.items()))
+        if self.extra:
+            lines.append(f"ignored, not in the schema: {', '.join(self.extra)}")
+        return "\n".join(lines)
+
+
+class EncodedTable:
+    """The rows of a table, encoded by a schema: one-dimensional, since a row of a table is one thing.
+
+    ``report`` counts what became of the cells; rows that are taken from a table have none.
+    """
+
+    ndim = 1
+
+    def __init__(self, schema: Schema, rows: Any, report: EncodingReport | None = None) -> None:
+        self.schema, self.rows, self.report = schema, rows, report
+        self.shape = (rows.shape[0],)
+
+    @classmethod
+    def joined(cls, parts: Sequence[EncodedTable]) -> EncodedTable:
+        """The rows of all parts, of one schema."""
+        reports = [part.report for part in parts if part.report is not None]
+        whole = sum(reports, EncodingReport(0)) if len(reports) == len(parts) else None
+        return cls(parts[0].schema, sp.vstack([part.rows for part in parts], format="csr"), whole)
+
+    def __len__(self) -> int:
+        return int(self.rows.shape[0])
+
+    def __getitem__(self, which: Any) -> EncodedTable:
+        """Some of the rows."""
+        return EncodedTable(self.schema, self.rows[which])
