@@ -21,6 +21,7 @@ import scipy.sparse as sp
 
 from erasable.core.arrays import Array, Booleans, Float64s, Int64s
 from erasable.core.grid import Grid, dense_rows, sparse_rows
+from erasable.core.keyed_hash import hashed_order
 from erasable.core.layout import count_entries, csr, has_constant, is_sparse, position_type
 from erasable.core.names import Key, Label, Owners, owners_of
 from erasable.errors import InputError
@@ -334,6 +335,18 @@ class CoreRows:
                 self.first, self.last, self._order = self.first or joining[0], joining[-1], None
             self.place.put(dict(zip(ids, joining, strict=True)))
             self._enter(ids, subjects, labels, weights)
+
+    def sort(self, key: int) -> None:
+        """Put the rows into the order of the keyed hashes of their ids."""
+        rows = self._in_order()
+        ordered = [rows[i] for i in hashed_order([row.id for row in rows], key).tolist()]
+        for one, other in pairwise([None, *ordered, None]):
+            if one is not None:
+                one.after = other
+            if other is not None:
+                other.before = None if one is None else one.id
+        if ordered:
+            self.first, self.last, self._order = ordered[0], ordered[-1], None
 
     def find(self, keys: Sequence[Key]) -> list[Row]:
         """The rows of these ids, all of which are here, in that order."""

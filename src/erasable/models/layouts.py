@@ -72,6 +72,7 @@ class Layout:
         labels_of = [read_label(meta["class_kind"], v) for v in meta.get("classes", ())]
         fixed = tuple(labels_of) if meta.get("classes_fixed") else None
         c = self.configuration(meta, fixed, code)
+        c = replace(c, selection=c.selection.with_tensors(tensors))
         rows = c.selection.read_rows(tensors)
         n = rows.shape[0]
         names: Any = (

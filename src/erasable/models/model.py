@@ -192,6 +192,8 @@ class Model:
         if self.sums is not None:
             self.sums.add(chosen.batches, chosen.labels, chosen.weights, chosen.H)
         self.core.append(chosen.batches, chosen.ids, chosen.owners, chosen.labels, chosen.weights)
+        if self.selection.independent and self.order_key is not None:
+            self.core.sort(self.order_key)
         self.cache = chosen.trained
         self.version_token = object()
         return LearnReport(n, len(chosen.ids), len(self.core), chosen.decisions, n - len(rows.labels))

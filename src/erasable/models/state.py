@@ -104,8 +104,10 @@ class State:
         return self.layout.header(self)
 
     def derived_tensors(self) -> Tensors:
-        """Sums and weights as a file has them."""
-        return {name: ("F32" if array.dtype == np.float32 else "I64", array) for name, array in self.derived.items()}
+        """Public tensors of the selection, sums and weights, as a file has them."""
+        public: Tensors = self.configuration.selection.public_tensors()
+        derived = {n: ("F32" if array.dtype == np.float32 else "I64", array) for n, array in self.derived.items()}
+        return {**public, **derived}
 
     def row_tensors(self) -> Tensors:
         """The rows as a file has them, and their weights if some is not one."""

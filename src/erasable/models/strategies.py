@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -56,6 +56,7 @@ class Selection(ABC):
 
     NAME: ClassVar[str]  # in files of format version 2
     MEASURE: ClassVar[str] = "disagreement"  # the quantity that is compared with the threshold
+    independent: ClassVar[bool] = False  # whether a row is kept or not by itself; core rows then lie in hash order
     grid: Any  # a Grid for rows that may be stored sparse, otherwise None
 
     @property
@@ -128,6 +129,14 @@ class Selection(ABC):
     def instability_note(self) -> str:
         """A sentence for a selection that is not stable, otherwise empty."""
         return ""
+
+    def public_tensors(self) -> Tensors:
+        """Public parameters that are too large for the header of a file; by default none."""
+        return {}
+
+    def with_tensors(self, tensors: dict[str, npt.NDArray[Any]]) -> Self:
+        """The same selection with the public parameters that :meth:`public_tensors` wrote."""
+        return self
 
     @abstractmethod
     def row_tensors(self, rows: Any) -> Tensors:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from erasable.models.selections.general import FunctionClassSelection
+from erasable.models.selections.independent import Independent
 from erasable.models.selections.kernel import KernelDisagreement
 from erasable.models.selections.leverage import GridSelection, Leverage
 from erasable.models.strategies import Selection, SelectionResult
@@ -13,6 +14,7 @@ __all__ = [
     "SELECTIONS",
     "FunctionClassSelection",
     "GridSelection",
+    "Independent",
     "KernelDisagreement",
     "Leverage",
     "Selection",
@@ -20,4 +22,4 @@ __all__ = [
 ]
 
 #: By the names that files have them under; each offers ``read``, the inverse of ``describe``.
-SELECTIONS: dict[str, Any] = {s.NAME: s for s in (Leverage, KernelDisagreement)}
+SELECTIONS: dict[str, Any] = {s.NAME: s for s in (Leverage, Independent, KernelDisagreement)}

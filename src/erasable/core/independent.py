@@ -1,0 +1,195 @@
+"""Independent selection: whether a row is kept depends on that row and on public constants alone.
+
+A row on the grid with id ``i`` and label ``y`` is kept where
+
+    hash(i) < 2**64 * min(1, slope * rarity(x)) * tilt(y)
+
+``rarity(x)`` is ``sum_j x_j**2 / 2**e_j`` with public exponents, ``x'Wx`` with a public matrix, or one; ``slope`` and
+``tilt`` are float64 numbers. Both sides are dyadic rationals, so the comparison has one answer on every machine: it is
+made in float64 with a proven bound on the error, and in rationals for the few rows that the bound leaves open.
+
+Changes nothing it is given.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from erasable.core.arrays import Booleans, Float64s, Matrix
+from erasable.core.grid import Grid
+from erasable.core.keyed_hash import Hashes
+from erasable.core.selector import Decisions
+from erasable.errors import ConfigurationError
+
+#: Exponents of public moments: far beyond what rows on a grid can have, and far inside what float64 holds.
+LEAST_EXPONENT, MOST_EXPONENT = -100, 20
+_U64 = 2.0**-53
+
+
+@dataclass(frozen=True)
+class Rarity:
+    """How unusual a row is, by public second moments of the columns.
+
+    Attributes
+    ----------
+    exponents : tuple of int, optional
+        Column j has the second moment ``2**exponents[j]``.
+    matrix : bytes, optional
+        ``W``, symmetric, in float32, row by row: rarity is ``x'Wx``, or zero where that is negative. At most one of the
+        two is given; without either, every row has rarity one.
+    """
+
+    exponents: tuple[int, ...] | None = None
+    matrix: bytes | None = None
+
+    def __post_init__(self) -> None:
+        if self.exponents is not None and not all(LEAST_EXPONENT <= e <= MOST_EXPONENT for e in self.exponents):
+            raise ConfigurationError(
+                f"a public second moment must lie between 2**{LEAST_EXPONENT} and 2**{MOST_EXPONENT}."
+            )
+
+    @property
+    def weights(self) -> Float64s:
+        """The matrix, shape (d, d)."""
+        assert self.matrix is not None
+        W = np.frombuffer(self.matrix, dtype="<f4").astype(np.float64)
+        return W.reshape(math.isqrt(len(W)), -1)
+
+    @property
+    def uniform(self) -> bool:
+        """Whether every row has rarity one."""
+        return self.exponents is None and self.matrix is None
+
+    def approximate(self, rows: Matrix, grid: Grid) -> tuple[Float64s, Float64s]:
+        """The rarity of grid rows in float64, and how far each may be off.
+
+        Errors follow Higham, sections 3.1 and 3.5, for any order of summation. Squares of grid integers are exact, and
+        so is a product with a power of two; all terms of the diagonal form are positive.
+        """
+        n, d = rows.shape[0], grid.n_features
+        if self.matrix is None:
+            scale = self._scales(grid)
+            if sp.issparse(rows):
+                squares = sp.csr_array((np.square(rows.data, dtype=np.float64), rows.indices, rows.indptr), rows.shape)
+                found = np.asarray(squares @ scale)
+            else:
+                found = np.square(rows[:, :d], dtype=np.float64) @ scale
+            return found, 2.0 * (d + 2) * _U64 * found
+        W = self.weights
+        X = rows[:, :d].astype(np.float64)
+        step = math.ldexp(1.0, -2 * grid.bits)
+        found = (
+            np.asarray((X.multiply(X @ W)).sum(axis=1) if sp.issparse(X) else np.einsum("ij,ij->i", X @ W, X)) * step
+        )
+        norms = np.asarray(X.multiply(X).sum(axis=1) if sp.issparse(X) else np.einsum("ij,ij->i", X, X)) * step
+        # |x|'|W||x| is at most the squared norm of x times the Frobenius norm of W.
+        bound = 2.1 * (2 * d + 4) * _U64 * norms * float(np.sqrt(np.square(W).sum()))
+        return found.reshape(n), bound.reshape(n)
+
+    def exact(self, row: npt.NDArray[np.int64], grid: Grid) -> Fraction:
+        """The rarity of one dense grid row of features."""
+        if self.uniform:
+            return Fraction(1)
+        g = [int(v) for v in row]
+        if self.exponents is not None:
+            total = sum((Fraction(2) ** -e * v * v for v, e in zip(g, self.exponents, strict=True) if v), Fraction(0))
+        else:
+            W, used = self.weights.tolist(), [j for j, v in enumerate(g) if v]
+            total = sum((Fraction(W[j][k]) * g[j] * g[k] for j in used for k in used), Fraction(0))
+        found: Fraction = max(Fraction(total), Fraction(0)) / 4**grid.bits
+        return found
+
+    def _scales(self, grid: Grid) -> Float64s:
+        assert self.exponents is not None
+        return np.ldexp(1.0, -np.array(self.exponents, dtype=np.int64) - 2 * grid.bits)
+
+
+def kept(
+    rows: Matrix, hashes: Hashes, tilts: Float64s | float, rarity: Rarity, slope: float, grid: Grid
+) -> tuple[Booleans, Decisions]:
+    """Which grid rows are kept, and how they were decided.
+
+    Parameters
+    ----------
+    rows : grid rows, dense or sparse
+        Their intercept does not count. Not looked at where rarity is uniform.
+    hashes : array of shape (n,), uint64
+        The keyed hash of each row's id.
+    tilts : array of shape (n,), or float
+        In (0, 1]: the factor of each row's label.
+    rarity, slope : see the module
+
+    Notes
+    -----
+    *Law*: entry i is a function of row i, its hash, its tilt and the public constants; it is that of the comparison in
+    rational arithmetic. *Cost*: O(nnz) for exponents, O(n d^2) for a matrix.
+    """
+    n = len(hashes)
+    if rarity.uniform:
+        found, error = np.ones(n), np.zeros(n)
+    else:
+        found, error = rarity.approximate(rows, grid)
+    drawn = hashes.astype(np.float64)
+    with np.errstate(over="ignore"):
+        low = _limit(found - error, tilts, slope) * (1.0 - 2.0**-50)
+        high = _limit(found + error, tilts, slope) * (1.0 + 2.0**-50)
+    # A hash above 2**53 was rounded: by less than one part in 2**52.
+    keep = drawn * (1.0 + 2.0**-52) < low
+    open_rows = np.flatnonzero(~keep & (drawn * (1.0 - 2.0**-52) <= high))
+    for i in open_rows.tolist():
+        tilt = float(tilts) if np.ndim(tilts) == 0 else float(tilts[i])  # type: ignore[index]
+        keep[i] = keeps_exactly(
+            _dense(rows, i, grid) if not rarity.uniform else None, int(hashes[i]), tilt, rarity, slope, grid
+        )
+    return keep, Decisions(certified=n - len(open_rows), exact=len(open_rows))
+
+
+def keeps_exactly(
+    row: npt.NDArray[np.int64] | None, drawn: int, tilt: float, rarity: Rarity, slope: float, grid: Grid
+) -> bool:
+    """The comparison itself, in rationals, for the features of one grid row."""
+    r = Fraction(1) if row is None else rarity.exact(row, grid)
+    return drawn < 2**64 * min(Fraction(1), Fraction(slope) * r) * Fraction(tilt)
+
+
+def _limit(rarity: Float64s, tilts: Float64s | float, slope: float) -> Float64s:
+    limit: Float64s = np.minimum(1.0, slope * np.maximum(rarity, 0.0)) * tilts * 2.0**64
+    return limit
+
+
+def _dense(rows: Matrix, i: int, grid: Grid) -> npt.NDArray[np.int64]:
+    row: Any = rows[[i]]
+    row = row.toarray() if sp.issparse(row) else np.asarray(row)
+    features: npt.NDArray[np.int64] = row[0, : grid.n_features].astype(np.int64)
+    return features
+
+
+def tilts_of(shares: tuple[float, ...], balance: float) -> tuple[tuple[float, ...], float]:
+    """The tilt of each class, divided by the largest, and the factor ``c`` that keeps the expected number of rows.
+
+    Parameters
+    ----------
+    shares : tuple of float
+        The public share of each class, in the order of the classes.
+    balance : float
+        0, 0.5 or 1: how much a rare class is favoured.
+
+    Notes
+    -----
+    *Definition*, in float64, each step rounded once: ``(1 / (C * share)) ** balance``, where a power of one half is a
+    square root; ``c = largest / sum of share * tilt`` over the classes in their order.
+    """
+    plain = [1.0 / (len(shares) * share) for share in shares]
+    tilts = [1.0 if balance == 0.0 else math.sqrt(t) if balance == 0.5 else t for t in plain]
+    largest = max(tilts)
+    total = 0.0
+    for share, tilt in zip(shares, tilts, strict=True):
+        total += share * tilt
+    return tuple(t / largest for t in tilts), largest / total

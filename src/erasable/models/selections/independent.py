@@ -1,0 +1,199 @@
+"""Independent selection: a row is kept or not by itself and by public constants, whatever the other rows are.
+
+So forgetting equals learning *all* surviving rows from nothing, also those that were never stored. Core rows lie in the
+order of the hashes of their ids: learning in any batches and any order gives the same state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from erasable.core.arrays import Booleans, Float64s, Matrix
+from erasable.core.independent import Rarity, kept, tilts_of
+from erasable.core.keyed_hash import Hashes, hashed_order, keyed_hash
+from erasable.core.layout import Tensors
+from erasable.core.names import Label, read_label
+from erasable.core.selector import Decisions, Progress, RawRows
+from erasable.errors import ConfigurationError, StateFormatError, VerificationError
+from erasable.models.selections.leverage import GridSelection, grid_of, read_order
+from erasable.models.strategies import Positions, SelectionResult
+
+if TYPE_CHECKING:
+    from erasable.models.configuration import Configuration
+    from erasable.models.core_rows import CoreRows
+    from erasable.models.heads.linear import ExactSums
+
+_BLOCK = 2**20  # numbers looked at together
+
+
+@dataclass(frozen=True)
+class Independent(GridSelection):
+    """Rows on a grid, each kept with a chance that its own features and label give it, drawn by the hash of its id.
+
+    Attributes
+    ----------
+    grid, units
+        As in :class:`GridSelection`.
+    rate : float
+        In (0, 1]: about the share of all rows that is kept. At 1 every row is.
+    key : int
+        The key of the hashes, which is that of the order of rows.
+    rarity : Rarity
+        The public second moments of the columns.
+    mean_rarity : float
+        The public mean of the rarity of rows.
+    balance : float
+        0, 0.5 or 1: how much rows of rare classes are favoured.
+    class_shares : tuple of pairs, optional
+        Each class with its public share, in the order of the classes of the configuration.
+    """
+
+    rate: float
+    key: int
+    rarity: Rarity = field(default_factory=Rarity)
+    mean_rarity: float = 1.0
+    balance: float = 0.0
+    class_shares: tuple[tuple[Label, float], ...] | None = None
+
+    NAME = "independent"
+    MEASURE = "chance of being kept"
+    independent = True
+    one_by_one = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0.0 < self.rate <= 1.0:
+            raise ConfigurationError("rate must be above 0, and at most 1, which keeps every row.")
+        if self.balance not in (0.0, 0.5, 1.0):
+            raise ConfigurationError("balance must be 0, 0.5 or 1.")
+        if self.balance and self.class_shares is None:
+            raise ConfigurationError("balance needs class_shares: the public share of each class.")
+        if self.balance and self.rate == 1.0:
+            raise ConfigurationError("rate=1 keeps every row, so there is nothing to balance: leave balance out.")
+        if self.class_shares is not None and not all(0.0 < share < 1.0 for _, share in self.class_shares):
+            raise ConfigurationError("every share in class_shares must be above 0 and below 1.")
+        if not 0.0 < self.mean_rarity < np.inf:
+            raise ConfigurationError("the mean rarity must be a positive number.")
+        moments = self.rarity.exponents
+        if moments is not None and len(moments) != self.grid.n_features:
+            raise ConfigurationError(f"moments has {len(moments)} numbers for {self.grid.n_features} columns.")
+
+    def check(self, c: Configuration) -> None:
+        """The key is that of the order of rows, and shares are those of the fixed classes."""
+        if c.order_key != self.key:
+            raise ConfigurationError("independent selection needs the key of the order of rows: order cannot be given.")
+        if self.class_shares is not None and c.classes != tuple(label for label, _ in self.class_shares):
+            raise ConfigurationError("class_shares must name every class, and no others.")
+
+    # -- learning --------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def tilts(self) -> tuple[dict[Label, float], float]:
+        """The factor of each class, and what makes up for it; see :func:`erasable.core.independent.tilts_of`."""
+        if self.class_shares is None:
+            return {}, 1.0
+        labels, shares = zip(*self.class_shares, strict=True)
+        tilts, c = tilts_of(shares, self.balance)
+        return dict(zip(labels, tilts, strict=True)), c
+
+    @property
+    def looks_at_rows(self) -> bool:
+        """Whether the chance of being kept depends on the features of a row."""
+        return self.rate < 1.0 and not self.rarity.uniform
+
+    def kept(self, rows: Matrix | None, hashes: Hashes, labels: Sequence[Any]) -> tuple[Booleans, Decisions]:
+        """Which rows are kept, of rows on the grid with these hashes and labels; rows may be None if none is read."""
+        if self.rate == 1.0:
+            return np.ones(len(hashes), dtype=bool), Decisions(certified=len(hashes))
+        of_class, c = self.tilts
+        tilts: Float64s | float = 1.0
+        if self.balance:
+            tilts = np.fromiter(map(of_class.__getitem__, labels), dtype=np.float64, count=len(labels))
+        return kept(rows, hashes, tilts, self.rarity, c * self.rate / self.mean_rarity, self.grid)
+
+    def select(
+        self,
+        rows: RawRows,
+        core: CoreRows,
+        sums: ExactSums | None,
+        labels: npt.NDArray[Any],
+        ids: Any,
+        progress: Progress | None,
+        **sizes: Any,
+    ) -> SelectionResult:
+        """Every row that its own test keeps; core rows and sums do not count."""
+        hashes, n = keyed_hash(ids, self.key), len(rows)
+        if rows.order is not None:
+            hashes, labels = hashes[rows.order], labels[rows.order]
+        found, batches, decisions = [np.empty(0, dtype=np.intp)], [], Decisions()
+        step = max(1, _BLOCK // self.grid.n_columns if self.looks_at_rows else n)
+        for low in range(0, n, step):
+            where = np.arange(low, min(n, low + step))
+            G = rows.take(where) if self.looks_at_rows else None
+            mask, how = self.kept(G, hashes[where], labels[where].tolist() if self.balance else ())
+            if mask.any():
+                found.append(where[mask])
+                batches.append(rows.take(where[mask]) if G is None else G[mask])
+            decisions += how
+            if progress is not None:
+                progress(int(where[-1]) + 1, n)
+        return SelectionResult(np.concatenate(found), batches, decisions)
+
+    # -- verifying and files -----------------------------------------------------------------------------------------
+
+    def select_again(
+        self, rows: Any, labels: Sequence[Any], ids: Sequence[Any], progress: Progress | None
+    ) -> tuple[Positions, None]:
+        """The rows that pass their own test; refused if they are not in the order of their hashes."""
+        if hashed_order(ids, self.key).tolist() != list(range(len(ids))):
+            raise VerificationError("the core rows are not in the order of the hashes of their ids.")
+        mask, _ = self.kept(rows, keyed_hash(ids, self.key), labels)
+        return np.flatnonzero(mask), None
+
+    def describe(self) -> dict[str, Any]:
+        """See :class:`Selection`."""
+        shares = self.class_shares
+        return super().describe() | {
+            "rate": self.rate.hex(),
+            "moments": "matrix" if self.rarity.matrix else self.rarity.exponents and list(self.rarity.exponents),
+            "mean_rarity": self.mean_rarity.hex(),
+            "balance": self.balance.hex(),
+            "class_shares": None if shares is None else [share.hex() for _, share in shares],
+        }
+
+    def public_tensors(self) -> Tensors:
+        """The matrix of moments, if there is one."""
+        return {} if self.rarity.matrix is None else {"moments": ("F32", self.rarity.weights.astype(np.float32))}
+
+    def with_tensors(self, tensors: dict[str, npt.NDArray[Any]]) -> Self:
+        """See :class:`Selection`."""
+        d = self.grid.n_features
+        if "moments" not in tensors:
+            return self
+        if tensors["moments"].shape != (d, d):
+            raise StateFormatError("its matrix of moments does not fit its columns.")
+        return replace(self, rarity=Rarity(matrix=tensors["moments"].astype("<f4").tobytes()))
+
+    @classmethod
+    def read(cls, meta: dict[str, Any]) -> Self:
+        """What :meth:`describe` wrote. Values of other types may raise anything."""
+        moments, shares, key = meta["moments"], meta["class_shares"], read_order(meta["order_key"])
+        classes = [read_label(meta["class_kind"], v) for v in meta["classes"]] if shares is not None else []
+        if key is None:
+            raise ConfigurationError("independent selection needs a key.")
+        return cls(
+            grid_of(meta),
+            int(meta["capacity_units"]),
+            float.fromhex(meta["rate"]),
+            key,
+            Rarity(tuple(map(int, moments))) if isinstance(moments, list) else Rarity(),
+            float.fromhex(meta["mean_rarity"]),
+            float.fromhex(meta["balance"]),
+            None if shares is None else tuple(zip(classes, map(float.fromhex, shares), strict=True)),
+        )

@@ -1,0 +1,111 @@
+"""Independent selection decides every row as rational arithmetic does, dense or sparse, alone or among others."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+
+from erasable.core.grid import Grid, sparse_rows
+from erasable.core.independent import Rarity, kept, tilts_of
+from erasable.errors import ConfigurationError
+from tests import independent_oracle as oracle
+
+D, BITS = 4, 12
+GRID = Grid(D, BITS, True, "row")
+
+
+def grid_rows(features):
+    """Dense grid rows with the intercept's constant."""
+    G = np.full((len(features), GRID.n_columns), GRID.constant, dtype=GRID.dtype)
+    G[:, :D] = features
+    return G
+
+
+def matrices():
+    entries = st.lists(st.integers(-40, 40), min_size=D * D, max_size=D * D)
+
+    def built(values):
+        A = np.array(values, dtype=np.float64).reshape(D, D) / 8
+        return (A @ A.T + np.eye(D) / 4).astype(np.float32).tobytes()
+
+    return entries.map(built)
+
+
+rarities = st.one_of(
+    st.just(Rarity()),
+    st.lists(st.integers(-12, 3), min_size=D, max_size=D).map(lambda e: Rarity(tuple(e))),
+    matrices().map(lambda W: Rarity(matrix=W)),
+)
+features = st.lists(st.lists(st.integers(-700, 700), min_size=D, max_size=D), min_size=1, max_size=12)
+slopes = st.one_of(st.floats(1e-4, 100.0), st.sampled_from([0.125, 1.0, 2.0**-7]))
+
+
+def matrix(r):
+    return None if r.matrix is None else np.frombuffer(r.matrix, dtype=np.float32).reshape(D, D)
+
+
+def moments(r):
+    return None if r.exponents is None else [Fraction(2) ** e for e in r.exponents]
+
+
+def tied(g, tilt, slope, r):
+    """The hash at which this row is not kept any more, and the one before it."""
+    limit = 2**64 * min(Fraction(1), Fraction(slope) * oracle.rarity(g, BITS, moments(r), matrix(r))) * Fraction(tilt)
+    return [h for h in (math.ceil(limit), math.ceil(limit) - 1, math.floor(limit)) if 0 <= h < 2**64]
+
+
+@given(features, rarities, slopes, st.data())
+def test_every_row_is_decided_as_in_rational_arithmetic(rows, r, slope, data):
+    n = len(rows)
+    tilts = np.array(data.draw(st.lists(st.sampled_from([1.0, 0.5, 0.3, 2.0**-9]), min_size=n, max_size=n)))
+    hashes = [
+        data.draw(st.sampled_from([*tied(g, t, slope, r), 0, 2**63, 2**64 - 1]) | st.integers(0, 2**64 - 1))
+        for g, t in zip(rows, tilts, strict=True)
+    ]
+    expected = [
+        oracle.keeps(g, h, t, slope, BITS, moments(r), matrix(r)) for g, h, t in zip(rows, hashes, tilts, strict=True)
+    ]
+    drawn, dense = np.array(hashes, dtype=np.uint64), grid_rows(rows)
+    found, decisions = kept(dense, drawn, tilts, r, slope, GRID)
+    assert found.tolist() == expected
+    assert decisions.certified + decisions.exact == n
+    sparse = sparse_rows(dense, GRID)
+    assert sp.issparse(sparse)
+    assert kept(sparse, drawn, tilts, r, slope, GRID)[0].tolist() == expected
+    for i in range(n):  # alone as among others
+        assert kept(dense[[i]], drawn[[i]], tilts[[i]], r, slope, GRID)[0].tolist() == [expected[i]]
+
+
+@pytest.mark.parametrize(
+    "r", [Rarity(), Rarity((-2, -7, 0, 3)), Rarity(matrix=np.diag([16, 2, 32, 8]).astype(np.float32).tobytes())]
+)
+def test_ten_thousand_rows_are_decided_as_in_rational_arithmetic(r):
+    rng = np.random.default_rng(0)
+    rows = rng.integers(-700, 700, size=(10_000, D))
+    hashes = rng.integers(0, 2**64, size=len(rows), dtype=np.uint64)
+    hashes[::5] = [tied(g, 0.5, 0.7, r)[0] for g in rows[::5]]
+    found, decisions = kept(grid_rows(rows), hashes, 0.5, r, 0.7, GRID)
+    expected = [oracle.keeps(g, h, 0.5, 0.7, BITS, moments(r), matrix(r)) for g, h in zip(rows, hashes, strict=True)]
+    assert found.tolist() == expected
+    assert 2_000 <= decisions.exact < 2_100  # the ties, and hardly anything else
+    assert 0.1 < found.mean() < 0.9
+
+
+def test_a_class_that_is_rare_is_kept_more_and_the_number_of_rows_stays():
+    shares = (0.875, 0.125)
+    for balance in (0.0, 0.5, 1.0):
+        tilts, c = tilts_of(shares, balance)
+        assert max(tilts) == 1.0
+        assert sum(s * t for s, t in zip(shares, tilts, strict=True)) * c == pytest.approx(1.0)
+        assert tilts[0] == pytest.approx((0.125 / 0.875) ** balance)
+
+
+def test_moments_that_no_grid_could_have_are_refused():
+    with pytest.raises(ConfigurationError, match="public second moment must lie between"):
+        Rarity((0, 21))

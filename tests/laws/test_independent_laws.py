@@ -1,0 +1,152 @@
+"""Independent selection: forgetting equals learning all surviving rows, in any batches and any order, byte for byte."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+
+from erasable.core.grid import Grid
+from erasable.core.independent import Rarity
+from erasable.errors import ConfigurationError, VerificationError
+from erasable.models.configuration import Configuration
+from erasable.models.heads import Logistic, Regression, Squared
+from erasable.models.model import Model
+from erasable.models.selections import Independent
+from erasable.models.state import State
+
+D, N = 3, 24
+GRID = Grid(D, 12, True, "row")
+RNG = np.random.default_rng(7)
+X = np.round(RNG.normal(size=(N, D)), 1) * (RNG.random((N, D)) < 0.7)
+X[X.any(axis=1) == 0] = 1.0
+CLASSES = ("no", "yes")
+Y = np.array(["yes" if x[0] > 0.3 else "no" for x in X])
+TARGETS = X[:, 0] * 2
+IDS = [f"row {i}" for i in range(N)]
+SUBJECTS = [f"person {i % 7}" for i in range(N)]
+
+HEADS = {"squared": Squared(), "logistic": Logistic(2**20), "regression": Regression(((-20.0, 20.0),))}
+MATRIX = np.array([[2, 1, 0], [1, 3, -1], [0, -1, 4]], dtype=np.float32).tobytes()
+RARITIES = {"uniform": Rarity(), "columns": Rarity((-2, -3, -1)), "matrix": Rarity(matrix=MATRIX)}
+
+
+def configuration(head, rarity, *, balance=0.0, rate=0.4, key=3):
+    shares = tuple(zip(CLASSES, (0.75, 0.25), strict=True)) if balance else None
+    mean = 1.0 if rarity == "uniform" else 3.0
+    selection = Independent(GRID, 2**20, rate, key, RARITIES[rarity], mean, balance, shares)
+    return Configuration(selection, HEADS[head], CLASSES if balance else None, order_key=key)
+
+
+CONFIGURATIONS = [
+    configuration(head, rarity, balance=balance, rate=rate)
+    for head in HEADS
+    for rarity in RARITIES
+    for balance in (0.0, 0.5, 1.0)
+    for rate in (0.4, 1.0)
+    if not (balance and (head == "regression" or rate == 1.0))
+]
+configurations = st.sampled_from(CONFIGURATIONS)
+subsets = st.sets(st.integers(0, N - 1), min_size=1)
+
+
+def learn(model, rows, *, sparse=False):
+    rows = list(rows)
+    if rows:
+        y = Y if model.classifies else TARGETS
+        part = sp.csr_array(X[rows]) if sparse else X[rows]
+        model.learn(part, y[rows], [IDS[i] for i in rows], [SUBJECTS[i] for i in rows])
+    return model
+
+
+def learnt(c, rows, **options):
+    return learn(Model(c), rows, **options)
+
+
+def data(model):
+    return model.snapshot().to_bytes()
+
+
+@given(configurations, subsets, st.data())
+def test_forgetting_is_learning_all_the_survivors(c, S, draw):
+    U = draw.draw(st.sets(st.sampled_from(sorted(S))))
+    model = learnt(c, S)
+    model.forget(ids=[IDS[i] for i in U])
+    assert data(model) == data(learnt(c, sorted(S - U)))
+    assert model.verify().core_rows == len(model.core)
+
+
+@given(configurations, st.permutations(range(N)), st.lists(st.integers(0, N), max_size=4), st.booleans())
+def test_any_batches_in_any_order_give_one_state(c, order, cuts, sparse):
+    model, bounds = Model(c), [0, *sorted(cuts), N]
+    for low, high in pairwise(bounds):
+        learn(model, order[low:high], sparse=sparse)
+    assert data(model) == data(learnt(c, range(N)))
+
+
+@given(configurations, subsets, st.integers(0, N - 1), subsets)
+def test_a_row_that_came_and_left_leaves_the_bytes_from_before(c, S, one, others):
+    model = learnt(c, sorted(S - {one}))
+    learn(model, [one])
+    learn(model, sorted(others - S - {one}))
+    model.forget(ids=[IDS[one]])
+    assert data(model) == data(learnt(c, sorted((S | others) - {one})))
+
+
+@given(configurations, subsets, subsets)
+def test_other_rows_never_change_whether_a_row_is_kept(c, S, T):
+    kept = [set(learnt(c, sorted(rows)).core.ids()) for rows in (S, T)]
+    both = {IDS[i] for i in S & T}
+    assert kept[0] & both == kept[1] & both
+
+
+@given(configurations, st.sets(st.integers(0, 6)))
+def test_forgetting_people_is_learning_everyone_else(c, people):
+    model = learnt(c, range(N))
+    model.forget(subjects=[f"person {p}" for p in people])
+    assert data(model) == data(learnt(c, [i for i in range(N) if i % 7 not in people]))
+
+
+@pytest.mark.parametrize("c", CONFIGURATIONS, ids=lambda c: f"{c.head.NAME}-{c.selection.rate}-{c.selection.balance}")
+def test_a_file_keeps_the_state_and_a_stray_row_is_found(c):
+    state = learnt(c, range(N)).snapshot()
+    again = State.from_bytes(state.to_bytes())
+    assert again.configuration == c
+    assert again.verify().digest == state.digest
+    if c.selection.rate == 1.0:
+        assert len(state.ids) == N
+        return
+    everything = learnt(configuration(c.head.NAME, "uniform", rate=1.0), range(N)).snapshot()
+    stray = replace(everything, configuration=c)
+    with pytest.raises(VerificationError, match="is not selected again"):
+        State.from_bytes(stray.to_bytes()).verify()
+
+
+def test_rows_out_of_their_order_are_found():
+    c = configuration("squared", "uniform")
+    state = learnt(c, range(N)).snapshot()
+    swapped = state.part(list(range(len(state.ids)))[::-1])
+    with pytest.raises(VerificationError, match="order of the hashes"):
+        swapped.verify()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rate": 0.0}, "rate must be above 0"),
+        ({"rate": 1.5}, "rate must be above 0"),
+        ({"balance": 0.3, "class_shares": (("a", 0.5), ("b", 0.5))}, "balance must be"),
+        ({"balance": 0.5}, "needs class_shares"),
+        ({"rate": 1.0, "balance": 1.0, "class_shares": (("a", 0.5), ("b", 0.5))}, "nothing to balance"),
+        ({"rarity": Rarity((0, 0))}, "2 numbers for 3 columns"),
+        ({"mean_rarity": 0.0}, "mean rarity must be"),
+    ],
+)
+def test_what_cannot_be_is_refused(options, message):
+    with pytest.raises(ConfigurationError, match=message):
+        Independent(**{"grid": GRID, "units": 2**20, "rate": 0.1, "key": 3, **options})
