@@ -12,9 +12,8 @@ if TYPE_CHECKING:
     from erasable.operations.evidence import evidence
     from erasable.operations.learn import learn
     from erasable.operations.model_file import ModelFile
-    from erasable.operations.pipelines import model_in
     from erasable.operations.plan import plan
-    from erasable.operations.verify import verify
+    from erasable.operations.verify import model_in, verify
     from erasable.schemas.schema import Schema
 
 __version__ = "0.1.0"
@@ -50,7 +49,7 @@ _HOMES = {
     "TableEncoder": "erasable.estimators.table_encoder",
     "learn": "erasable.operations.learn",
     "load": "erasable.estimators.files",
-    "model_in": "erasable.operations.pipelines",
+    "model_in": "erasable.operations.verify",
     "plan": "erasable.operations.plan",
     "verify": "erasable.operations.verify",
 }
