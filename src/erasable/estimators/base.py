@@ -28,8 +28,9 @@ from erasable.errors import ChangedMeanwhileError, ConfigurationError, NotErased
 from erasable.estimators.validated import SCHEMA, check_rows
 from erasable.models.access import StoredRows, rows_of
 from erasable.models.class_balance import LabelRuns, OfferedLabels, OfferedTargets
-from erasable.models.files import KINDS, Fetch, FileMark, checksum_at, files_of, mark_of, shards_of, write
+from erasable.models.files import Fetch, FileMark, checksum_at, files_of, mark_of, shards_of, write
 from erasable.models.inputs import array_of
+from erasable.models.layouts import KINDS
 from erasable.models.model import Model
 from erasable.models.passes import BUDGET_BYTES, Ahead, copy_without, learn_rows
 from erasable.models.reports import ForgetReport, Guarantee, LearnReport, warn_of_emptied_classes

@@ -43,7 +43,6 @@ from erasable.features import FeatureMap
 from erasable.models.configuration import Configuration
 from erasable.models.core_rows import CoreRows, overwrite
 from erasable.models.inputs import RowWeights, array_of
-from erasable.models.layouts import Layout, register
 from erasable.models.model import Model
 from erasable.models.reports import SAME_BITS_AGAIN, Guarantee, on_core_rows
 from erasable.models.strategies import Derived, Head, Positions, Selection, SelectionResult, Specification
@@ -372,24 +371,6 @@ def core_set_guarantee(c: Configuration) -> Guarantee:
             promise, definition=f"one-shot: {promise.definition}", assumptions=(*promise.assumptions, one)
         )
     return promise
-
-
-class _CoreSetLayout(Layout):
-    """Version 1: map and learner are the caller's; a file only describes them."""
-
-    format = "erasable-core-set"
-    version = 1
-
-    def described(self, c: Configuration) -> dict[str, Any]:
-        return {**c.selection.describe(), **c.head.describe()}
-
-    def configuration(self, meta: dict[str, Any], classes: tuple[Label, ...] | None, code: Any) -> Configuration:
-        sparse = meta["layout"] != "dense"
-        given: Configuration = code
-        return replace(given, selection=replace(given.selection, columns=int(meta["n_features"]), sparse=sparse))
-
-
-register((CoreSetSelection.NAME, LearnerHead.NAME), _CoreSetLayout())
 
 
 def _sparse_rows(tensors: dict[str, npt.NDArray[Any]], d: int) -> Any:

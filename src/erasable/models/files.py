@@ -17,7 +17,7 @@ import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -46,7 +46,7 @@ from erasable.core.names import Key, key_tensors, kind_of, read_keys, subject_ki
 from erasable.errors import ConfigurationError, StateFormatError, StoreError
 from erasable.models.feature_maps import stored_map
 from erasable.models.inputs import ONE, uneven
-from erasable.models.layouts import layout_named
+from erasable.models.layouts import SHARDED, is_sharded, layout_named
 from erasable.models.model import Model
 from erasable.models.selections.leverage import grid_of
 from erasable.models.state import State
@@ -54,21 +54,15 @@ from erasable.store import LARGEST, PRIVATE, Writer
 from erasable.store import read as read_file
 
 SHARD, VERSION = "erasable-shard", 1
-
-
-_LABELS = {"erasable-linear": "labels", "erasable-regression": "targets"}  # the tensor of labels, by format
-
-
-SHARDED = {f"{form}-sharded": form for form in _LABELS}
-
-
 LARGEST_FILE = 200 * 2**20  # bytes of rows that still go into one file
-
-
 LARGEST_SHARD = 16 * 2**20  # bytes of rows in a shard
-
+_LARGE = 2**25  # bytes: a file of more is not read before its size was compared with its header
+_KEYS = (("ids", "id_kind"), ("subjects", "subject_kind"))
 
 Fetch = Callable[[str], Buffer]
+#: Makes the model of a file's header, its bytes and a way to get at further files, with code that a file cannot hold.
+Code = Callable[[dict[str, Any], Buffer, Fetch], Model]
+FileMark = tuple[int, int, int]  # device, inode, time of the last write
 
 
 @dataclass(frozen=True)
@@ -84,10 +78,7 @@ def files_of(state: State) -> Files:
 
     *Law*: a pure function of the state.
     """
-    form = state.layout.format
-    if form not in _LABELS:
-        return Files(state.pieces)
-    sizes = row_sizes(state.rows, state.configuration.grid)
+    sizes = row_sizes(state.rows, state.configuration.grid) if state.layout.shardable else np.zeros(0, dtype=np.int64)
     if sizes.sum() <= LARGEST_FILE:
         return Files(state.pieces)
     order = np.empty(len(state.ids), dtype=np.int32)
@@ -96,7 +87,7 @@ def files_of(state: State) -> Files:
         order[index] = k
         pieces = _shard(state, index)
         shards[digest_of(pieces)] = pieces
-    meta = {**state.header(), "format": f"{form}-sharded", "version": VERSION, "shards": list(shards)}
+    meta = {**state.header(), "format": state.layout.format + SHARDED, "version": VERSION, "shards": list(shards)}
     return Files(parts(meta, {**state.derived_tensors(), "order": ("I32", order)}), shards)
 
 
@@ -120,76 +111,62 @@ def shards_of(head: Buffer) -> list[str]:
     """Names of the files that a head refers to; none for a state in one file, or for what is no head at all."""
     try:
         meta, _ = parse(head)
-        names = meta["shards"] if meta["format"] in SHARDED else []
+        names = meta["shards"] if is_sharded(meta["format"]) else []
         return [n for n in names if isinstance(n, str) and len(n) == 64 and not set(n) - set("0123456789abcdef")]
     except (StateFormatError, AttributeError, KeyError, RecursionError, TypeError, ValueError, OverflowError):
         return []
 
 
 def _gathered(head: Buffer, fetch: Fetch) -> State:
+    """The state of a head and its shards; its bytes are not compared with the head yet."""
     meta, tensors = parse(head)
-    form = SHARDED[meta["format"]]
-    labels = _LABELS[form]
-    check_format(meta, meta["format"], VERSION)
+    layout = layout_named(meta["format"])
+    check_format(meta, layout.format + SHARDED, VERSION)
     if meta["shards"] != shards_of(head) or len(set(meta["shards"])) < len(meta["shards"]):
         raise StateFormatError("it names shards by something that is no SHA-256, or one of them twice.")
-    order = tensors["order"]
-    n, grid = len(order), grid_of(meta)
-    places = (np.flatnonzero(order == k) for k in range(len(meta["shards"])))
-    found = [_read_shard(fetch(name), at, grid, labels) for name, at in zip(meta["shards"], places, strict=True)]
-    if sum(len(shard.places) for shard in found) != n or not found:
+    order, grid = tensors["order"], grid_of(meta)
+    n, labels = len(order), layout.labels
+    found = []
+    for k, name in enumerate(meta["shards"]):
+        places = np.flatnonzero(order == k)
+        of_shard, inside = parse(fetch(name))
+        check_format(of_shard, SHARD, VERSION)
+        rows = read_rows(inside, grid)
+        if not len(places) or not rows.shape[0] == len(inside[labels]) == len(places):
+            raise StateFormatError("a shard does not fit its head.")
+        found.append((places, rows, of_shard, inside))
+    if sum(len(places) for places, *_ in found) != n or not found:
         raise StateFormatError("its rows are not all in its shards.")
     # Only here is anything as large as all rows made: so much has been read.
-    rows = row_tensors(_in_order([(shard.places, shard.rows) for shard in found], grid), grid)
-    answer = found[0].tensors[labels]
-    answers = np.empty((n, *answer.shape[1:]), dtype=answer.dtype)
-    weights = np.full(n, ONE, dtype=np.int16)
+    whole = row_tensors(_in_order([(places, rows) for places, rows, *_ in found], grid), grid)
+    like = found[0][3][labels]
+    all_labels, weights = np.empty((n, *like.shape[1:]), dtype=like.dtype), np.full(n, ONE, dtype=np.int16)
     ids: list[Any] = [None] * n
     subjects: list[Any] = [None] * n
-    for shard in found:
-        answers[shard.places] = shard.tensors[labels]
-        weights[shard.places] = shard.tensors.get("row_weights", ONE)
-        keys, owners = (read_keys(shard.tensors, what, shard.meta[kind], len(shard.places)) for what, kind in _KEYS)
-        for i, key, owner in zip(shard.places.tolist(), keys, owners, strict=True):
+    for places, _, of_shard, inside in found:
+        all_labels[places] = inside[labels]
+        weights[places] = inside.get("row_weights", ONE)
+        keys, owners = (read_keys(inside, what, of_shard[kind], len(places)) for what, kind in _KEYS)
+        for i, key, owner in zip(places.tolist(), keys, owners, strict=True):
             ids[i], subjects[i] = key, owner
-    named = {**key_tensors("ids", ids), **key_tensors("subjects", subjects), **rows}
+    named = {**key_tensors("ids", ids), **key_tensors("subjects", subjects), **whole}
     arrays = {name: np.asarray(array) for name, (_, array) in named.items()}
     if (of_rows := uneven(weights)) is not None:
         arrays["row_weights"] = of_rows
     others = {name: array for name, array in tensors.items() if name != "order"}
-    return State.of_tensors({**meta, "format": form}, {**others, **arrays, labels: answers})
+    return State.of_tensors({**meta, "format": layout.format}, {**others, **arrays, labels: all_labels})
 
 
 def _in_order(parts: list[tuple[npt.NDArray[np.intp], Any]], grid: Grid) -> Any:
-    """Rows of all parts, each of them at its place; sparse where those of any part are."""
-    n = sum(len(places) for places, _ in parts)
+    """Rows of all parts, each of them at its place; sparse if those of any part are."""
     if any(sp.issparse(rows) for _, rows in parts):
         turn = np.argsort(np.concatenate([places for places, _ in parts]))
         joined = stacked([rows if sp.issparse(rows) else sparse_rows(rows, grid) for _, rows in parts])
         return laid_out(joined[turn], grid)
-    found = np.empty((n, grid.n_columns), dtype=grid.dtype)
+    found = np.empty((sum(len(places) for places, _ in parts), grid.n_columns), dtype=grid.dtype)
     for places, rows in parts:
         found[places] = rows
     return found
-
-
-_KEYS = (("ids", "id_kind"), ("subjects", "subject_kind"))
-
-
-class _Shard(NamedTuple):
-    places: npt.NDArray[np.intp]  # of its rows among all
-    meta: dict[str, Any]
-    tensors: dict[str, npt.NDArray[Any]]
-    rows: Any
-
-
-def _read_shard(data: Buffer, index: npt.NDArray[np.intp], grid: Grid, answer: str) -> _Shard:
-    meta, tensors = parse(data)
-    check_format(meta, SHARD, VERSION)
-    m, rows = len(index), read_rows(tensors, grid)
-    if not m or rows.shape[0] != m or len(tensors[answer]) != m:
-        raise StateFormatError("a shard does not fit its head.")
-    return _Shard(index, meta, tensors, rows)
 
 
 def _shard(state: State, index: list[int]) -> list[Piece]:
@@ -234,36 +211,6 @@ def _plain(key: Key) -> bytes:
             return b"b" + key
 
 
-#: Makes the model of a file's header, its bytes and a way to get at further files, with code that a file cannot hold.
-Code = Callable[[dict[str, Any], Buffer, Fetch], Model]
-
-
-FileMark = tuple[int, int, int]  # device, inode, time of the last write
-
-
-#: Of what kind the model in a file is, by the format that its header names.
-KINDS = {
-    "erasable-linear": "linear",
-    "erasable-regression": "linear regression",
-    "erasable-kernel": "kernel",
-    "erasable-general": "general function class",
-    "erasable-core-set": "learner on a core set",
-    "erasable-model": "selection and head",
-}
-
-
-KINDS |= {form: f"{KINDS[whole]}, in several files" for form, whole in SHARDED.items()}
-
-
-_NEEDED = {
-    "erasable-general": ("ErasableGeneralClassifier", "a function class"),
-    "erasable-core-set": ("CoreSetUnlearner", "a core-set map and a learner"),
-}
-
-
-_LARGE = 2**25  # bytes
-
-
 def read_model(path: str | os.PathLike[str], code: Code | None = None) -> tuple[Model, str]:
     """The model that a file holds, and the checksum of the file."""
     with naming(path):
@@ -286,17 +233,17 @@ def model_of(head: Buffer, fetch: Fetch, code: Code | None = None) -> Model:
         When code is needed that a file cannot hold, or is not what the file was made with.
     """
     meta = known_meta(head)
-    form = meta["format"]
     if code is not None:
         return code(meta, head, fetch)
-    if form in _NEEDED:
+    layout = layout_named(meta["format"])
+    if layout.needs is not None:
         read_sealed(head)  # a damaged file is not taken for one that needs code
-        wanted, what = _NEEDED[form]
+        estimator, what = layout.needs
         raise ConfigurationError(
-            f"this model needs {what} of the caller's, which a file cannot hold: load(path, like={wanted}(...)) with "
-            "the parameters that it was made with."
+            f"this model needs {what} of the caller's, which a file cannot hold: load(path, like={estimator}(...)) "
+            "with the parameters that it was made with."
         )
-    state = read_kernel(meta, head, None) if form == "erasable-kernel" else from_files(head, fetch)
+    state = read_kernel(meta, head, None) if layout.format == "erasable-kernel" else from_files(head, fetch)
     return Model.restore(state, stored_map(state.configuration))
 
 
@@ -309,19 +256,14 @@ def known_meta(head: Buffer) -> dict[str, Any]:
         When its format is not known, or it is of another version, which is named.
     """
     meta = read_meta(head)
-    form = meta["format"]
-    if form not in KINDS:
-        raise StateFormatError(
-            f"it holds {form[:40]!r}, which this erasable does not know: "
-            "install a newer erasable, or give the file of a model."
-        )
-    check_format(meta, form, VERSION if form in SHARDED or form in _NEEDED else layout_named(form).version)
+    layout = layout_named(meta["format"])
+    check_format(meta, meta["format"], VERSION if is_sharded(meta["format"]) else layout.version)
     return meta
 
 
 def needs_code(meta: dict[str, Any]) -> bool:
     """Whether a file with this header can only be read with code of the caller's."""
-    return meta["format"] in _NEEDED or meta.get("kernel") == "custom"
+    return layout_named(meta["format"]).needs is not None or meta.get("kernel") == "custom"
 
 
 def read_kernel(meta: dict[str, Any], head: Buffer, function: Any) -> State:

@@ -6,8 +6,8 @@ labels, rows, ids and subjects. ``docs/format.md`` specifies the bytes.
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,11 +28,33 @@ Tensors = dict[str, npt.NDArray[Any]]
 Parts = tuple[Configuration, tuple[Any, ...], tuple[Any, ...], tuple[Any, ...], Any, Any, Tensors]
 
 
+@dataclass(frozen=True)
 class Layout:
-    """Format version 2: any selection with any head, each described under its own name."""
+    """Format version 2: any selection with any head, each described under its own name.
 
-    format: ClassVar[str] = "erasable-model"
-    version: ClassVar[int] = 2
+    Attributes
+    ----------
+    format, version
+        As the header of a file has them.
+    kind : str
+        What a model of this format is called in messages and by ``inspect``.
+    pairs : tuple of (str, str)
+        The names of the selections and heads that are written in this layout.
+    needs : (str, str), optional
+        The estimator to load a file with, and the code of the caller's that it brings: a file cannot hold code.
+    shardable : bool
+        Whether a large state may be written as several files, whose head has the format ``"<format>-sharded"``.
+    labels : str
+        The tensor of the labels of rows.
+    """
+
+    format: str = "erasable-model"
+    version: int = 2
+    kind: str = "selection and head"
+    pairs: tuple[tuple[str, str], ...] = ()
+    needs: tuple[str, str] | None = None
+    shardable: bool = False
+    labels: str = "labels"
 
     def header(self, state: State) -> dict[str, Any]:
         """The metadata of a state."""
@@ -91,41 +113,24 @@ class Layout:
 
 
 class _Linear(Layout):
-    """Version 1: selection by leverage, with the squared or the logistic head."""
-
-    format = "erasable-linear"
-    version = 1
+    """Version 1: selection by leverage, with the squared or the logistic head, or with targets that are numbers."""
 
     def described(self, c: Configuration) -> dict[str, Any]:
-        head = {"alpha_units": None, **c.head.describe()}
-        return {**c.selection.describe(), **_columns(c), "loss": c.head.NAME, **head}
+        loss = {"loss": c.head.NAME, "alpha_units": None} if c.head.classifies else {}
+        return {**c.selection.describe(), **_columns(c), **loss, **c.head.describe()}
 
     def configuration(self, meta: dict[str, Any], classes: tuple[Label, ...] | None, code: Any) -> Configuration:
-        if meta["loss"] not in ("squared", "logistic") or (meta["alpha_units"] is None) != (meta["loss"] == "squared"):
-            raise StateFormatError("the loss is squared, or logistic with an alpha.")
-        selection, head = SELECTIONS["leverage"].read(meta), HEADS[meta["loss"]].read(meta)
-        return Configuration(selection, head, classes, *_read_columns(meta))
-
-
-class _Regression(Layout):
-    """Version 1: selection by leverage, with targets that are numbers."""
-
-    format = "erasable-regression"
-    version = 1
-
-    def described(self, c: Configuration) -> dict[str, Any]:
-        return {**c.selection.describe(), **_columns(c), **c.head.describe()}
-
-    def configuration(self, meta: dict[str, Any], classes: tuple[Label, ...] | None, code: Any) -> Configuration:
-        selection, head = SELECTIONS["leverage"].read(meta), HEADS["regression"].read(meta)
-        return Configuration(selection, head, classes, *_read_columns(meta))
+        head = "regression"
+        if self.format == "erasable-linear":
+            head = meta["loss"]
+            if head not in ("squared", "logistic") or (meta["alpha_units"] is None) != (head == "squared"):
+                raise StateFormatError("the loss is squared, or logistic with an alpha.")
+        selection = SELECTIONS["leverage"].read(meta)
+        return Configuration(selection, HEADS[head].read(meta), classes, *_read_columns(meta))
 
 
 class _Kernel(Layout):
     """Version 1: a kernel; the function of a custom one is the caller's."""
-
-    format = "erasable-kernel"
-    version = 1
 
     def described(self, c: Configuration) -> dict[str, Any]:
         columns = _columns(c)
@@ -141,9 +146,6 @@ class _Kernel(Layout):
 class _General(Layout):
     """Version 1: a function class, which is the caller's; a file only describes it."""
 
-    format = "erasable-general"
-    version = 1
-
     def described(self, c: Configuration) -> dict[str, Any]:
         order = described_order(c.order_key)
         return {**c.selection.describe(), "order_key": order, "rows": c.selection.empty().dtype.name}
@@ -158,37 +160,72 @@ class _General(Layout):
         return replace(given, classes=classes)
 
 
-_LAYOUTS: dict[str, Layout] = {layout.format: layout for layout in (_Linear(), _Regression(), _Kernel(), _General())}
-_FORMAT_OF_PAIR = {
-    ("leverage", "squared"): "erasable-linear",
-    ("leverage", "logistic"): "erasable-linear",
-    ("leverage", "regression"): "erasable-regression",
-    ("kernel", "kernel"): "erasable-kernel",
-    ("general", "general"): "erasable-general",
-}
-_LAYOUTS[Layout.format] = Layout()
+class _CoreSet(Layout):
+    """Version 1: a learner on a core set; map and learner are the caller's, a file only describes them."""
+
+    def described(self, c: Configuration) -> dict[str, Any]:
+        return {**c.selection.describe(), **c.head.describe()}
+
+    def configuration(self, meta: dict[str, Any], classes: tuple[Label, ...] | None, code: Any) -> Configuration:
+        given: Configuration = code
+        columns, sparse = int(meta["n_features"]), meta["layout"] != "dense"
+        return replace(given, selection=replace(given.selection, columns=columns, sparse=sparse))
 
 
-def register(pair: tuple[str, str], layout: Layout) -> None:
-    """Write models with this selection and head in a layout of their own."""
-    _LAYOUTS[layout.format], _FORMAT_OF_PAIR[pair] = layout, layout.format
+_LINEAR = (("leverage", "squared"), ("leverage", "logistic"))
+_ANY = Layout()
+_LAYOUTS = (
+    _Linear("erasable-linear", 1, "linear", _LINEAR, shardable=True),
+    _Linear("erasable-regression", 1, "linear regression", (("leverage", "regression"),), None, True, "targets"),
+    _Kernel("erasable-kernel", 1, "kernel", (("kernel", "kernel"),)),
+    _General(
+        "erasable-general",
+        1,
+        "general function class",
+        (("general", "general"),),
+        ("ErasableGeneralClassifier", "a function class"),
+    ),
+    _CoreSet(
+        "erasable-core-set",
+        1,
+        "learner on a core set",
+        (("core-set", "learner"),),
+        ("CoreSetUnlearner", "a core-set map and a learner"),
+    ),
+    _ANY,
+)
+_BY_FORMAT = {layout.format: layout for layout in _LAYOUTS}
+_BY_PAIR = {pair: layout for layout in _LAYOUTS for pair in layout.pairs}
+SHARDED = "-sharded"  # ends the format of the head of several files
+
+#: What a model is called, by the format that its header names.
+KINDS = {layout.format: layout.kind for layout in _LAYOUTS}
+KINDS |= {layout.format + SHARDED: f"{layout.kind}, in several files" for layout in _LAYOUTS if layout.shardable}
 
 
 def layout_of(c: Configuration) -> Layout:
     """The layout of models with this configuration."""
-    return _LAYOUTS[_FORMAT_OF_PAIR.get((c.selection.NAME, c.head.NAME), Layout.format)]
+    return _BY_PAIR.get((c.selection.NAME, c.head.NAME), _ANY)
 
 
 def layout_named(form: str) -> Layout:
-    """The layout that a header names.
+    """The layout of a state whose header names this format; of the head of several files, that of the whole state.
 
     Raises
     ------
     StateFormatError
     """
-    if form not in _LAYOUTS:
-        raise StateFormatError(f"it holds {form[:40]!r}, which is not a known format.")
-    return _LAYOUTS[form]
+    if form not in KINDS:
+        raise StateFormatError(
+            f"it holds {form[:40]!r}, which this erasable does not know: "
+            "install a newer erasable, or give the file of a model."
+        )
+    return _BY_FORMAT[form.removesuffix(SHARDED)]
+
+
+def is_sharded(form: str) -> bool:
+    """Whether a header of this format is the head of several files."""
+    return form.endswith(SHARDED)
 
 
 def _columns(c: Configuration) -> dict[str, Any]:

@@ -18,7 +18,8 @@ from erasable.core.target_grid import Range, off_grid
 from erasable.errors import ConfigurationError, ErasableError, StateFormatError
 from erasable.models.access import StoredRows, spelling_in, stored_rows
 from erasable.models.access import rows_of as rows_in_state
-from erasable.models.files import KINDS, SHARDED, Fetch, from_files, known_meta, naming, refuse_odd_size, shards_of
+from erasable.models.files import Fetch, from_files, known_meta, naming, refuse_odd_size, shards_of
+from erasable.models.layouts import KINDS, is_sharded
 from erasable.models.selections.leverage import grid_of
 from erasable.operations.requests import KEY_TYPES, Names, keys_named
 from erasable.store import read as read_file
@@ -174,7 +175,7 @@ def rows_of(
             keys_named(given, KEY_TYPES[meta[f"{role}_kind"]], spelling.get(role, ()))
             for given, role in ((ids, "id"), (subjects, "subject"))
         ]
-        if meta["format"] in SHARDED:
+        if is_sharded(meta["format"]):
             return rows_in_state(from_files(head, fetch), *asked)
         return stored_rows(meta, _names(meta, tensors), tensors, *asked)
 
@@ -219,7 +220,7 @@ def _inspected(head: Buffer, fetch: Fetch, rows: bool, learnt: int | None) -> In
     sizes = [len(head)]
     ranges = [(float.fromhex(low), float.fromhex(high)) for low, high in meta.get("target_ranges", ())]
     named: tuple[Sequence[Any], ...] = ((), (), ())
-    if meta["format"] in SHARDED:
+    if is_sharded(meta["format"]):
 
         def counted(name: str) -> Buffer:
             data = fetch(name)
