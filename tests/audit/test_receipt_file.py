@@ -9,7 +9,7 @@ from unittest import mock
 
 import pytest
 
-from erasable.audit.receipt_file import drop_room, room_for
+from erasable.audit.receipts import remove_second_name, reserved_receipt
 from erasable.errors import BusyError
 from erasable.store import Disk
 
@@ -20,7 +20,7 @@ def names(folder):
 
 def test_room_is_taken_before_and_the_name_appears_with_the_whole_text(tmp_path):
     path = tmp_path / "r.json"
-    with room_for(path) as put:
+    with reserved_receipt(path) as put:
         assert names(tmp_path) == [".r.json.new"]
         assert (tmp_path / ".r.json.new").read_bytes().isspace()
         put("text\n")
@@ -33,7 +33,7 @@ def test_room_is_taken_before_and_the_name_appears_with_the_whole_text(tmp_path)
 
 
 def test_nothing_stays_when_the_block_fails(tmp_path):
-    with pytest.raises(ZeroDivisionError), room_for(tmp_path / "r.json"):
+    with pytest.raises(ZeroDivisionError), reserved_receipt(tmp_path / "r.json"):
         raise ZeroDivisionError
     assert names(tmp_path) == []
 
@@ -41,7 +41,7 @@ def test_nothing_stays_when_the_block_fails(tmp_path):
 @pytest.mark.parametrize("left", [b"", b" " * 8192, b"half a rec", b"x" * 20_000])
 def test_what_a_kill_left_is_taken_over(tmp_path, left):
     (tmp_path / ".r.json.new").write_bytes(left)
-    with room_for(tmp_path / "r.json") as put:
+    with reserved_receipt(tmp_path / "r.json") as put:
         put("text\n")
     assert names(tmp_path) == ["r.json"]
     assert (tmp_path / "r.json").read_text() == "text\n"
@@ -49,8 +49,8 @@ def test_what_a_kill_left_is_taken_over(tmp_path, left):
 
 def test_two_commands_do_not_share_a_room(tmp_path):
     path = tmp_path / "r.json"
-    with room_for(path) as put:
-        with pytest.raises(BusyError, match="another command"), room_for(path):
+    with reserved_receipt(path) as put:
+        with pytest.raises(BusyError, match="another command"), reserved_receipt(path):
             pass
         put("mine\n")
     assert path.read_text() == "mine\n"
@@ -66,14 +66,14 @@ def test_a_room_that_became_a_receipt_while_it_was_waited_for_is_nobody_elses(tm
         return lock(self, descriptor, wait=wait)
 
     (tmp_path / ".r.json.new").write_text("theirs")
-    with mock.patch.object(Disk, "lock", lock_late), pytest.raises(BusyError), room_for(path):
+    with mock.patch.object(Disk, "lock", lock_late), pytest.raises(BusyError), reserved_receipt(path):
         pass
     assert path.read_text() == "theirs"
 
 
 def test_a_name_that_was_taken_meanwhile_is_left_alone(tmp_path):
     path = tmp_path / "r.json"
-    with room_for(path) as put:
+    with reserved_receipt(path) as put:
         path.write_text("theirs")
         with pytest.raises(FileExistsError):
             put("mine\n")
@@ -83,7 +83,7 @@ def test_a_name_that_was_taken_meanwhile_is_left_alone(tmp_path):
 def test_a_link_in_the_place_of_the_room_is_not_followed(tmp_path):
     (tmp_path / "victim").write_text("mine")
     (tmp_path / ".r.json.new").symlink_to("victim")
-    with pytest.raises(OSError, match=r"symbolic links|Too many levels"), room_for(tmp_path / "r.json"):
+    with pytest.raises(OSError, match=r"symbolic links|Too many levels"), reserved_receipt(tmp_path / "r.json"):
         pass
     assert (tmp_path / "victim").read_text() == "mine"
 
@@ -91,7 +91,7 @@ def test_a_link_in_the_place_of_the_room_is_not_followed(tmp_path):
 def test_without_hard_links_it_is_renamed(tmp_path):
     with (
         mock.patch.object(Disk, "link", side_effect=OSError(errno.EPERM, "no hard links")),
-        room_for(tmp_path / "r.json") as put,
+        reserved_receipt(tmp_path / "r.json") as put,
     ):
         put("text\n")
     assert names(tmp_path) == ["r.json"]
@@ -111,7 +111,10 @@ def test_text_and_name_are_made_durable_in_this_order(tmp_path):
         return call
 
     steps = ("fsync", "link", "rename", "unlink", "fsync_folder")
-    with mock.patch.multiple(Disk, **{name: noted(name) for name in steps}), room_for(tmp_path / "r.json") as put:
+    with (
+        mock.patch.multiple(Disk, **{name: noted(name) for name in steps}),
+        reserved_receipt(tmp_path / "r.json") as put,
+    ):
         assert done == ["fsync"]
         put("text\n")
     assert done == ["fsync", "fsync", "link", "unlink", "fsync_folder", "fsync"]
@@ -120,11 +123,11 @@ def test_text_and_name_are_made_durable_in_this_order(tmp_path):
 def test_a_second_name_that_a_kill_left_is_dropped_and_another_file_is_not(tmp_path):
     path, hidden = tmp_path / "r.json", tmp_path / ".r.json.new"
     path.write_text("text")
-    drop_room(path)
+    remove_second_name(path)
     hidden.write_text("another")
-    drop_room(path)
+    remove_second_name(path)
     assert names(tmp_path) == [".r.json.new", "r.json"]
     hidden.unlink()
     os.link(path, hidden)
-    drop_room(path)
+    remove_second_name(path)
     assert names(tmp_path) == ["r.json"]

@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from erasable import ErasableClassifier
-from erasable.audit import _dsse, receipts
+from erasable.audit import receipts
 from erasable.audit.keys import new_key
 from erasable.audit.receipts import (
     Receipt,
@@ -73,7 +73,9 @@ def of_this_version(monkeypatch):
 
 
 def made(**changes):
-    return make_receipt(known_key(), **{**ARGUMENTS, **changes})
+    """A receipt with some fields changed, or left out with ``...``."""
+    fields = {name: value for name, value in {**ARGUMENTS, **changes}.items() if value is not ...}
+    return make_receipt(known_key(), Receipt(**fields))
 
 
 def sealed(payload, key=None, kind="application/vnd.in-toto+json"):
@@ -107,14 +109,14 @@ def test_the_kept_receipt_of_this_version_is_what_is_made_and_what_is_read():
     key = load_pem_public_key(KEPT_KEY.read_bytes())
     assert key.public_bytes_raw() == known_key().public.raw
     assert check_receipt(text, known_key().public) == Receipt(
-        "req-0001",
-        datetime(2026, 1, 31, 23, 59, 59, tzinfo=UTC),
-        datetime(2026, 2, 1, 0, 0, 1, tzinfo=UTC),
         BEFORE,
         AFTER,
         ARGUMENTS["guarantee"],
-        "0.1.0",
         1,
+        datetime(2026, 1, 31, 23, 59, 59, tzinfo=UTC),
+        datetime(2026, 2, 1, 0, 0, 1, tzinfo=UTC),
+        "req-0001",
+        erasable_version="0.1.0",
     )
 
 
@@ -187,14 +189,14 @@ def test_the_digest_before_can_be_left_out():
 
 
 def test_without_a_request_id_each_receipt_gets_a_random_one():
-    first, second = (read_receipt(made(request_id=None)).request_id for _ in range(2))
+    first, second = (read_receipt(made(request_id=...)).request_id for _ in range(2))
     assert first != second
     assert re.fullmatch(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", first)
 
 
 def test_without_a_time_it_was_completed_now():
     low = datetime.now(UTC).replace(microsecond=0)
-    assert low <= read_receipt(made(completed_at=None)).completed_at <= datetime.now(UTC)
+    assert low <= read_receipt(made(completed_at=...)).completed_at <= datetime.now(UTC)
 
 
 @pytest.mark.parametrize(
@@ -421,10 +423,10 @@ def test_an_envelope_wrapped_anew_by_another_tool_still_counts():
 
 
 def test_base64_has_one_form_in_each_alphabet():
-    assert _dsse._unbase64("+/8=", "x") == _dsse._unbase64("-_8=", "x") == b"\xfb\xff"
+    assert receipts._unbase64("+/8=", "x") == receipts._unbase64("-_8=", "x") == b"\xfb\xff"
     for text in ("+_8=", "+/9=", "+/8", "+/8==", "+/8=\n", " +/8=", "+/8=+/8=", "é", None):
         with pytest.raises(ReceiptError, match="x must be base64"):
-            _dsse._unbase64(text, "x")
+            receipts._unbase64(text, "x")
 
 
 SIGNED, KEY = KEPT.read_text(encoding="ascii"), known_key().public
@@ -468,7 +470,7 @@ def test_nothing_but_our_own_error_comes_out_of_the_reader(text):
 def test_the_state_is_compared_by_its_digest():
     receipt = read_receipt(made())
     check_state(receipt, AFTER)
-    with pytest.raises(OtherStateError, match="the state is not the one this receipt speaks of") as other:
+    with pytest.raises(OtherStateError, match="the state is not the one this receipt is about") as other:
         check_state(receipt, BEFORE)
     assert BEFORE[:16] in str(other.value)
     assert AFTER[:16] in str(other.value)

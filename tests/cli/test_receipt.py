@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 import erasable.operations.verify
 from erasable import ErasableClassifier
 from erasable.audit.keys import new_key, read_private_key, read_public_key, write_key
-from erasable.audit.receipts import LARGEST_RECEIPT, make_receipt
+from erasable.audit.receipts import LARGEST_RECEIPT, Receipt, make_receipt
 from erasable.cli import keys, receipt
 from erasable.cli.app import run
 from erasable.core.names import Shape
@@ -62,12 +62,14 @@ def signed(tmp_path):
     write_key(key, tmp_path / "signer")
     text = make_receipt(
         key,
-        state_before="ab" * 32,
-        state_after=AFTER,
-        guarantee="exact [bold]unlearning[/]",
-        format_version=1,
-        requested_at=datetime(2026, 1, 1, tzinfo=UTC),
-        request_id="req [red] 1",
+        Receipt(
+            state_before="ab" * 32,
+            state_after=AFTER,
+            guarantee="exact [bold]unlearning[/]",
+            format_version=1,
+            requested_at=datetime(2026, 1, 1, tzinfo=UTC),
+            request_id="req [red] 1",
+        ),
     )
     (tmp_path / "receipt.json").write_text(text)
     return key
@@ -76,7 +78,9 @@ def signed(tmp_path):
 def test_the_model_the_shape_and_the_spelling_are_shown(command, signed, tmp_path):
     given = {"state_before": None, "state_after": AFTER, "guarantee": "exact", "format_version": 1}
     asked = Shape.of([("raw", "ann, bob")])
-    text = make_receipt(signed, requested_at=datetime.now(UTC), model="credit", asked=asked, normalisation={}, **given)
+    text = make_receipt(
+        signed, Receipt(requested_at=datetime.now(UTC), model="credit", asked=asked, normalisation={}, **given)
+    )
     (tmp_path / "receipt.json").write_text(text)
     shown = command("receipt", "verify", "receipt.json", "--key", "signer.pub.pem").output
     assert "model         credit" in shown
@@ -186,8 +190,8 @@ def test_several_signatures_are_mentioned(command, signed, tmp_path):
 @pytest.mark.parametrize(
     ("found", "error", "message"),
     [
-        ("ef" * 32, OtherStateError, "the state is not the one this receipt speaks of: its digest begins efefefef"),
-        (StateFormatError("cut off."), OtherStateError, "the state is not the one this receipt speaks of: cut off"),
+        ("ef" * 32, OtherStateError, "the state is not the one this receipt is about: its digest begins efefefef"),
+        (StateFormatError("cut off."), OtherStateError, "the state is not the one this receipt is about: cut off"),
         (VerificationError("A differs."), VerificationError, "A differs"),
         (StoreError("cannot be read."), StoreError, "cannot be read"),
     ],
@@ -279,11 +283,13 @@ def test_a_real_model_before_after_and_altered(command, tmp_path, capsys):
     write_key(key, tmp_path / "signer")
     text = make_receipt(
         key,
-        state_before=before,
-        state_after=model.state_digest(),
-        guarantee=model.guarantee.definition,
-        format_version=1,
-        requested_at=asked,
+        Receipt(
+            state_before=before,
+            state_after=model.state_digest(),
+            guarantee=model.guarantee.definition,
+            format_version=1,
+            requested_at=asked,
+        ),
     )
     (tmp_path / "receipt.json").write_text(text)
     altered = bytearray((tmp_path / "after.erasable").read_bytes())

@@ -12,7 +12,7 @@ import pytest
 
 from erasable import ErasableClassifier, ErasableRegressor, ModelFile, evidence, load
 from erasable.audit.keys import new_key, read_private_key, read_public_key, write_key
-from erasable.audit.receipts import make_receipt
+from erasable.audit.receipts import Receipt, make_receipt
 from erasable.cli.app import run
 from erasable.errors import ConfigurationError, InputError
 from erasable.operations.scan import scan_for
@@ -148,12 +148,14 @@ def test_a_model_that_does_not_verify_is_said_to(home):
 def test_receipts_of_others_and_files_that_are_none_are_said_to_be(home):
     stranger = make_receipt(
         new_key(),
-        state_before=None,
-        state_after="ab" * 32,
-        guarantee="CANARY of all",
-        format_version=1,
-        requested_at=NOW - timedelta(days=40),
-        completed_at=NOW,
+        Receipt(
+            state_before=None,
+            state_after="ab" * 32,
+            guarantee="CANARY of all",
+            format_version=1,
+            requested_at=NOW - timedelta(days=40),
+            completed_at=NOW,
+        ),
     )
     (home / "in" / "stranger.json").write_text(stranger)
     (home / "in" / "other.json").write_bytes(b"\xff CANARY")
@@ -183,7 +185,7 @@ def test_receipts_that_name_their_model_show_it_once_their_signature_is_good(hom
     key = read_private_key(home / "signer.pem")
     given = {"guarantee": "exact", "format_version": 1, "requested_at": NOW, "completed_at": NOW}
     for name in ("credit", "a<b"):
-        text = make_receipt(key, state_before=None, state_after=name[0] * 64, model=name, **given)
+        text = make_receipt(key, Receipt(state_before=None, state_after=name[0] * 64, model=name, **given))
         (home / "in" / f"{name[0]}.json").write_text(text.replace("\n", ""))
     found, page = made(home)
     assert [filed.model for filed in found.receipts if filed.model] == ["a<b", "credit"]

@@ -1,93 +1,116 @@
-"""Receipts: a signed statement that a state came out of a request to forget.
+"""Receipts: a signed statement that a state is the result of a request to forget, and the file that it is written to.
 
 A receipt is a DSSE envelope around an in-toto Statement v1, signed with Ed25519. It names states by digest and the
 request by the caller's own number. It holds no row id, no subject, no count of rows and no hash of one. The fields,
-what they prove and what they tell are in ``docs/receipts.md``.
+what they prove and what they reveal are in ``docs/receipts.md``.
 
-Version 1 is written where no field of version 2 is given: the model's name, the shape of what was asked for, and the
+Version 1 is written if no field of version 2 is given: the model's name, the shape of the request, and the
 normalisation of names.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
+import json
+import os
 import re
 import uuid
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Set
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import rfc8785
 
-from erasable.audit._dsse import LARGEST_RECEIPT as LARGEST_RECEIPT
-from erasable.audit._dsse import Envelope, as_base64, parse_json, pre_authentication, read_envelope, read_object
 from erasable.audit.keys import PrivateKey, PublicKey
 from erasable.core.names import Shape, Spelling, read_spelling
-from erasable.errors import ConfigurationError, OtherStateError, ReceiptError, SignatureError
+from erasable.errors import (
+    BusyError,
+    ConfigurationError,
+    OtherStateError,
+    ReceiptError,
+    SignatureError,
+    StoreError,
+)
+from erasable.store import REAL_DISK, half_written
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "urn:erasable:forget-receipt:v{}"
 LONGEST_MODEL = 255  # characters: as long as the name of a file
+LARGEST_RECEIPT = 65_536  # characters; one of ours has about 1,300
 
 _VERSIONS = 2
+_MOST_SIGNATURES = 16
+_RESERVED = 8192  # bytes of a receipt's file before it is written: more than any receipt that is made here has
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
 _KIND = re.compile(r"urn:erasable:forget-receipt:v([1-9][0-9]{0,8})")
 
 
+@cache
+def _own_version() -> str:
+    return version("erasable")
+
+
 @dataclass(frozen=True)
 class Receipt:
-    """What a receipt says.
+    """The statement of a receipt.
 
     Attributes
     ----------
-    request_id : str
-        The caller's name for the request. Not shown by ``repr``.
-    requested_at, completed_at : datetime
-        UTC, whole seconds, by the signer's clock or by what the signer was told.
     state_before : str or None
-        Digest of the state the request found, 64 hexadecimal digits; None when the signer left it out.
+        Digest of the state before the request, 64 hexadecimal digits. None leaves it out: whoever holds the state
+        after could test guesses of the forgotten rows against it.
     state_after : str
-        Digest of the state the request left behind.
+        Digest of the state after the request.
     guarantee : str
-        The definition of unlearning that the model meets, of what it speaks, and what it assumes.
-    erasable_version : str
-        The software that forgot.
+        The model's ``Guarantee`` as text: the definition of unlearning that it meets, and what it assumes.
     format_version : int
         The format of the state.
+    requested_at, completed_at : datetime
+        With a time zone; seconds are kept. By the signer's clock, or as the signer was told.
+    request_id : str
+        The caller's name for the request: at most 128 printable ASCII characters, and no identity of anybody. By
+        default a random UUID. Not shown by ``repr``.
     model : str or None
-        What the signer calls the model; None when the signer left it out.
+        What the signer calls the model: one line of at most 255 printable characters, and no identity of anybody.
     asked : Shape or None
-        A rough description of the identities in the request, which names nobody; None when the signer left it out.
+        A rough description of the identities in the request, which names nobody.
     normalisation : mapping or None
-        The steps by which ids and subjects were normalised before they were compared, by role; empty where they were
-        compared character by character. None when the signer left it out.
+        The steps by which ids and subjects were normalised before they were compared, by role; empty if they were
+        compared character by character.
+    erasable_version : str
+        The software that forgot.
     signatures : int
         How many signatures the envelope carries. No part of what was signed, and not compared.
     """
 
-    request_id: str = field(repr=False)
-    requested_at: datetime
-    completed_at: datetime
     state_before: str | None
     state_after: str
     guarantee: str
-    erasable_version: str
     format_version: int
-    signatures: int = field(default=1, compare=False)
+    requested_at: datetime
+    completed_at: datetime = field(default_factory=lambda: datetime.now(UTC))
+    request_id: str = field(default_factory=lambda: str(uuid.uuid4()), repr=False)
     model: str | None = None
     asked: Shape | None = None
     normalisation: Spelling | None = field(default=None, hash=False)
+    erasable_version: str = field(default_factory=_own_version)
+    signatures: int = field(default=1, compare=False)
 
     @property
     def version(self) -> int:
-        """1, or 2 where one of its fields is given."""
+        """1, or 2 if one of its fields is given."""
         return 1 if self.model is None and self.asked is None and self.normalisation is None else 2
 
     def as_json(self) -> dict[str, Any]:
-        """The statement that is signed, as JSON values."""
+        """Return the statement that is signed, as JSON values."""
         predicate: dict[str, Any] = {
             "requestId": self.request_id,
             "requestedAt": _stamp(self.requested_at),
@@ -113,42 +136,13 @@ class Receipt:
         }
 
 
-def make_receipt(
-    key: PrivateKey,
-    *,
-    state_before: str | None,
-    state_after: str,
-    guarantee: str,
-    format_version: int,
-    requested_at: datetime,
-    completed_at: datetime | None = None,
-    request_id: str | None = None,
-    model: str | None = None,
-    asked: Shape | None = None,
-    normalisation: Spelling | None = None,
-) -> str:
-    """A signed receipt as one line of JSON, to be handed to the caller; nothing of it is kept.
+def make_receipt(key: PrivateKey, receipt: Receipt) -> str:
+    """Return a signed receipt as one line of JSON, to be handed to the caller; nothing of it is kept.
 
     Parameters
     ----------
     key : PrivateKey
-    state_before, state_after : str
-        Digests of the states, 64 hexadecimal digits. ``state_before=None`` leaves it out: whoever holds the state
-        after can test guesses of the forgotten rows against the digest before.
-    guarantee : str
-        The model's ``Guarantee`` as text, which says of what it speaks and what it assumes.
-    format_version : int
-        The format of the state.
-    requested_at, completed_at : datetime
-        With a time zone; seconds are kept. ``completed_at`` is now unless given.
-    request_id : str, optional
-        At most 128 printable ASCII characters, and no identity of anybody. By default a random UUID.
-    model : str, optional
-        What to call the model: one line of at most 255 printable characters, and no identity of anybody.
-    asked : Shape, optional
-        A rough description of the identities in the request.
-    normalisation : mapping, optional
-        The steps by which ids and subjects were normalised, by role; empty for none.
+    receipt : Receipt
 
     Returns
     -------
@@ -158,140 +152,78 @@ def make_receipt(
     Raises
     ------
     ConfigurationError
-        When an argument cannot be used. See :func:`check_request_id` to know before anything is forgotten.
+        If a value cannot be used. Call :func:`check_request_id` before anything is forgotten.
 
     Examples
     --------
     >>> from datetime import UTC, datetime
     >>> from erasable.audit.keys import new_key
-    >>> from erasable.audit.receipts import check_receipt, make_receipt
+    >>> from erasable.audit.receipts import Receipt, check_receipt, make_receipt
     >>> key = new_key()
-    >>> text = make_receipt(
-    ...     key,
-    ...     state_before="ab" * 32,
-    ...     state_after="cd" * 32,
-    ...     guarantee="exact system-aware unlearning",
-    ...     format_version=1,
-    ...     requested_at=datetime.now(UTC),
-    ... )
+    >>> text = make_receipt(key, Receipt("ab" * 32, "cd" * 32, "exact system-aware unlearning", 1, datetime.now(UTC)))
     >>> check_receipt(text, key.public).state_after == "cd" * 32
     True
     """
-    receipt = Receipt(
-        check_request_id(str(uuid.uuid4()) if request_id is None else request_id),
-        _in_utc("requested_at", requested_at),
-        _in_utc("completed_at", datetime.now(UTC) if completed_at is None else completed_at),
-        state_before,
-        state_after,
-        guarantee,
-        _version(),
-        format_version,
-        model=model,
-        asked=asked,
-        normalisation=normalisation,
-    )
-    problem = _problem(receipt)
-    if problem is not None:
+    requested, completed = _in_utc("requested_at", receipt.requested_at), _in_utc("completed_at", receipt.completed_at)
+    check_request_id(receipt.request_id)
+    signed = replace(receipt, requested_at=requested, completed_at=completed)
+    if (problem := _problem(signed)) is not None:
         raise ConfigurationError(f"no receipt can be made: {problem}.")
-    return make_envelope(key, PAYLOAD_TYPE, receipt.as_json())
-
-
-def make_envelope(key: PrivateKey, payload_type: str, content: dict[str, Any]) -> str:
-    """A signed statement of any kind: a DSSE envelope around canonical JSON, and one newline."""
-    payload = rfc8785.dumps(content)
-    signature = {"keyid": key.public.keyid, "sig": as_base64(key.sign(pre_authentication(payload_type, payload)))}
-    envelope: dict[str, Any] = {"payloadType": payload_type, "payload": as_base64(payload), "signatures": [signature]}
-    return rfc8785.dumps(envelope).decode() + "\n"
-
-
-def check_envelope(text: str, public_key: PublicKey, payload_type: str) -> dict[str, Any]:
-    """The content of a signed statement of a kind, once its signature has been found good.
-
-    Raises
-    ------
-    SignatureError, ReceiptError
-        When it was signed with another key, was changed since, or is of another kind.
-    """
-    envelope = _checked(text, public_key)
-    content = parse_json(envelope.payload)
-    if envelope.payload_type != payload_type or not isinstance(content, dict):
-        raise ReceiptError(f"this is a signed statement of another kind: its payloadType must be {payload_type}.")
-    return content
-
-
-@cache
-def _version() -> str:
-    return version("erasable")
+    return make_envelope(key, PAYLOAD_TYPE, signed.as_json())
 
 
 def check_request_id(text: str) -> str:
-    """The request id itself, when a receipt can carry it.
+    """Return a request id if a receipt can carry it.
 
     Raises
     ------
     ConfigurationError
-        When it is too long, or not printable ASCII.
+        If it is too long, or not printable ASCII.
     """
-    problem = _request_problem(text)
-    if problem is not None:
+    if (problem := _request_problem(text)) is not None:
         raise ConfigurationError(f"{problem}: give a shorter or plainer one, or none to get a random one.")
     return text
 
 
 def check_receipt(text: str, public_key: PublicKey) -> Receipt:
-    """What a receipt says, once its signature has been found good: the signature is checked first, the content then.
+    """Return what a receipt states, once its signature has been found good.
 
     Raises
     ------
     SignatureError
-        When it was signed with another key, or changed after it was signed.
+        If it was signed with another key, or changed after it was signed.
     ReceiptError
-        When it is no receipt, or a signed statement of another kind.
+        If it is no receipt, or a signed statement of another kind.
     """
     return _read_statement(_checked(text, public_key))
 
 
-def _checked(text: str, public_key: PublicKey) -> Envelope:
-    """An envelope whose signature is good."""
-    envelope = read_envelope(text)
-    signed = pre_authentication(envelope.payload_type, envelope.payload)
-    # A keyid is not signed: it never decides, it only says which way a failed check is put in words.
-    if not any(public_key.matches(sig, signed) for _, sig in envelope.signatures):
-        raise _signature_error([keyid for keyid, _ in envelope.signatures], public_key.keyid)
-    return envelope
-
-
 def read_receipt(text: str) -> Receipt:
-    """What a receipt says, with **no** look at its signature: see :func:`check_receipt`.
+    """Return what a receipt states **without** checking its signature: see :func:`check_receipt`.
 
     Raises
     ------
     ReceiptError
-        When it is no receipt, or of a newer version.
+        If it is no receipt, or of a newer version.
     """
-    return _read_statement(read_envelope(text))
+    return _read_statement(_read_envelope(text))
 
 
 def check_state(receipt: Receipt, digest: str) -> None:
-    """Nothing, when this is the digest of the state that the receipt speaks of.
-
-    Raises
-    ------
-    OtherStateError
-        When it is not.
-    """
+    """Raise OtherStateError if this is not the digest of the state that the receipt is about."""
     if digest != receipt.state_after:
         raise OtherStateError(
-            f"the state is not the one this receipt speaks of: its digest begins {digest[:16]}, the receipt's "
-            f"{receipt.state_after[:16]}. Any later change makes a new state: give the file as it was at that moment."
+            f"the state is not the one this receipt is about: its digest begins {digest[:16]}, the receipt's "
+            f"{receipt.state_after[:16]}. Any later change makes a new state: give the file as it was at that time."
         )
 
 
-def _read_statement(envelope: Envelope) -> Receipt:
+def _read_statement(envelope: _Envelope) -> Receipt:
+    """Return the receipt in an envelope; every value has one form only."""
     if envelope.payload_type != PAYLOAD_TYPE:
         raise ReceiptError(f"not a receipt: payloadType must be {PAYLOAD_TYPE}.")
-    statement = read_object(
-        parse_json(envelope.payload), "the payload", {"_type", "subject", "predicateType", "predicate"}
+    statement = _read_object(
+        _parse_json(envelope.payload), "the payload", {"_type", "subject", "predicateType", "predicate"}
     )
     if statement["_type"] != STATEMENT_TYPE:
         raise ReceiptError(f"not a receipt: the payload must be of type {STATEMENT_TYPE}.")
@@ -303,33 +235,32 @@ def _read_statement(envelope: Envelope) -> Receipt:
         )
     required = {"requestId", "requestedAt", "completedAt", "stateAfter", "guarantee", "erasableVersion"}
     optional = {"stateBefore"} if kind[1] == "1" else {"stateBefore", "model", "asked", "normalisation"}
-    said = read_object(statement["predicate"], "the predicate", required | {"formatVersion"}, optional)
+    said = _read_object(statement["predicate"], "the predicate", required | {"formatVersion"}, optional)
     receipt = Receipt(
-        said["requestId"],
-        _time(said["requestedAt"], "requestedAt"),
-        _time(said["completedAt"], "completedAt"),
-        _sha256(said["stateBefore"], "stateBefore") if "stateBefore" in said else None,
-        _sha256(said["stateAfter"], "stateAfter"),
-        said["guarantee"],
-        said["erasableVersion"],
-        said["formatVersion"],
-        len(envelope.signatures),
-        said.get("model"),
-        _asked(said["asked"]) if "asked" in said else None,
-        _normalisation(said["normalisation"]) if "normalisation" in said else None,
+        state_before=_sha256(said["stateBefore"], "stateBefore") if "stateBefore" in said else None,
+        state_after=_sha256(said["stateAfter"], "stateAfter"),
+        guarantee=said["guarantee"],
+        format_version=said["formatVersion"],
+        requested_at=_time(said["requestedAt"], "requestedAt"),
+        completed_at=_time(said["completedAt"], "completedAt"),
+        request_id=said["requestId"],
+        model=said.get("model"),
+        asked=_asked(said["asked"]) if "asked" in said else None,
+        normalisation=_normalisation(said["normalisation"]) if "normalisation" in said else None,
+        erasable_version=said["erasableVersion"],
+        signatures=len(envelope.signatures),
     )
-    problem = _problem(receipt)
-    if problem is not None:
+    if (problem := _problem(receipt)) is not None:
         raise ReceiptError(f"not a receipt: {problem}.")
     if statement["subject"] != receipt.as_json()["subject"]:
         raise ReceiptError("not a receipt: the subject must be the state after, and that alone.")
-    if rfc8785.dumps(receipt.as_json()) != envelope.payload:  # what was not looked at so far has one form only
+    if rfc8785.dumps(receipt.as_json()) != envelope.payload:  # what was not checked so far has one form only
         raise ReceiptError("not a receipt: the payload is not in canonical form (RFC 8785).")
     return receipt
 
 
 def _problem(receipt: Receipt) -> str | None:
-    """What is wrong with the values of a receipt, if anything: one list for writer and reader."""
+    """Return what is wrong with the values of a receipt, if anything: one list for writer and reader."""
     before = receipt.state_before
     if not _is_digest(receipt.state_after) or not (before is None or _is_digest(before)):
         return "a digest of a state must be 64 hexadecimal digits, in lower case"
@@ -374,7 +305,7 @@ def _normalisation(value: Any) -> Spelling:
 
 
 def _sha256(value: Any, name: str) -> Any:
-    return read_object(value, name, {"sha256"})["sha256"]
+    return _read_object(value, name, {"sha256"})["sha256"]
 
 
 def _time(value: Any, name: str) -> datetime:
@@ -384,24 +315,214 @@ def _time(value: Any, name: str) -> datetime:
         raise ReceiptError(f"not a receipt: {name} must be a time such as 2026-01-31T12:00:00Z.") from None
 
 
-def _stamp(moment: datetime) -> str:
-    return moment.replace(tzinfo=None).isoformat(timespec="seconds") + "Z"
+def _stamp(time: datetime) -> str:
+    return time.replace(tzinfo=None).isoformat(timespec="seconds") + "Z"
 
 
-def _in_utc(name: str, moment: datetime) -> datetime:
-    if moment.utcoffset() is None:
+def _in_utc(name: str, time: datetime) -> datetime:
+    if time.utcoffset() is None:
         raise ConfigurationError(f"{name} must say its time zone: use datetime.now(UTC).")
-    return moment.astimezone(UTC)
+    return time.astimezone(UTC)
 
 
-def _signature_error(named: list[str], own: str) -> SignatureError:
+# -- envelopes -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Envelope:
+    """The parts of a DSSE envelope; signatures are pairs of a keyid and bytes."""
+
+    payload_type: str
+    payload: bytes
+    signatures: tuple[tuple[str, bytes], ...]
+
+
+def pre_authentication(payload_type: str, payload: bytes) -> bytes:
+    """Return the bytes that DSSE signs: ``DSSEv1 SP length SP type SP length SP payload``."""
+    kind = payload_type.encode()
+    return b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(payload), payload)
+
+
+def make_envelope(key: PrivateKey, payload_type: str, content: dict[str, Any]) -> str:
+    """Return a signed statement of any kind: a DSSE envelope around canonical JSON, and one newline."""
+    payload = rfc8785.dumps(content)
+    signature = {"keyid": key.public.keyid, "sig": _base64(key.sign(pre_authentication(payload_type, payload)))}
+    envelope: dict[str, Any] = {"payloadType": payload_type, "payload": _base64(payload), "signatures": [signature]}
+    return rfc8785.dumps(envelope).decode() + "\n"
+
+
+def check_envelope(text: str, public_key: PublicKey, payload_type: str) -> dict[str, Any]:
+    """Return the content of a signed statement of a kind, once its signature has been found good.
+
+    Raises
+    ------
+    SignatureError, ReceiptError
+        If it was signed with another key, was changed since, or is of another kind.
+    """
+    envelope = _checked(text, public_key)
+    content = _parse_json(envelope.payload)
+    if envelope.payload_type != payload_type or not isinstance(content, dict):
+        raise ReceiptError(f"this is a signed statement of another kind: its payloadType must be {payload_type}.")
+    return content
+
+
+def _checked(text: str, public_key: PublicKey) -> _Envelope:
+    """Return an envelope whose signature is good."""
+    envelope = _read_envelope(text)
+    signed = pre_authentication(envelope.payload_type, envelope.payload)
+    if any(public_key.matches(sig, signed) for _, sig in envelope.signatures):
+        return envelope
+    # A keyid is not signed: it decides nothing, and only chooses the words for a failed check.
+    named, own = [keyid for keyid, _ in envelope.signatures], public_key.keyid
     if own in named:
-        return SignatureError(
+        raise SignatureError(
             f"the receipt was altered: it names the key given, {own[:16]}, but its signature does not match what it "
             "says. Ask the signer for the receipt as it was handed out."
         )
     known = sorted({keyid[:16] for keyid in named if _is_digest(keyid)})
-    return SignatureError(
+    raise SignatureError(
         f"the receipt was signed with another key: it names {', '.join(known) or 'none that is known here'}, "
         f"the key given is {own[:16]}. Check with the public key of the one who signed it."
     )
+
+
+def _read_envelope(text: str) -> _Envelope:
+    """Return the parts of an envelope. Its layout is free: the payload is signed, and tools reformat JSON."""
+    if len(text) > LARGEST_RECEIPT:
+        raise ReceiptError(f"not a receipt: it has more than {LARGEST_RECEIPT} characters.")
+    envelope = _read_object(_parse_json(text), "it", {"payloadType", "payload", "signatures"})
+    kind, listed = envelope["payloadType"], envelope["signatures"]
+    if not isinstance(kind, str) or not kind.isascii():
+        raise ReceiptError("not a receipt: payloadType must be ASCII text.")
+    if not isinstance(listed, list) or not 1 <= len(listed) <= _MOST_SIGNATURES:
+        raise ReceiptError(f"not a receipt: signatures must be a list of 1 to {_MOST_SIGNATURES}.")
+    signatures = []
+    for entry in listed:
+        found = _read_object(entry, "a signature", {"sig"}, {"keyid"})
+        keyid = found.get("keyid", "")
+        if not isinstance(keyid, str):
+            raise ReceiptError("not a receipt: keyid must be text.")
+        signatures.append((keyid, _unbase64(found["sig"], "sig")))
+    return _Envelope(kind, _unbase64(envelope["payload"], "payload"), tuple(signatures))
+
+
+def _parse_json(text: str | bytes) -> Any:
+    """Return what a JSON text holds; ReceiptError also if a name occurs twice."""
+    try:
+        return json.loads(text, object_pairs_hook=_without_duplicates)
+    except (ValueError, RecursionError):
+        raise ReceiptError("not a receipt: it is no JSON in UTF-8, or cut off, or says a name twice.") from None
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name occurs twice")
+    return found
+
+
+def _read_object(value: Any, what: str, required: set[str], optional: Set[str] = frozenset()) -> dict[str, Any]:
+    """Return the value if it is an object with these names and no others."""
+    if not isinstance(value, dict) or not required <= value.keys() <= required | optional:
+        names = ", ".join(sorted(required)) + "".join(f", maybe {name}" for name in sorted(optional))
+        raise ReceiptError(f"not a receipt: {what} must hold {names}, and nothing else.")
+    return value
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _unbase64(text: Any, name: str) -> bytes:
+    """Return the bytes; DSSE allows both alphabets, padding and unused bits have one form."""
+    if isinstance(text, str) and text.isascii():
+        for encode, mixed in ((base64.b64encode, b"+/"), (base64.urlsafe_b64encode, b"-_")):
+            try:
+                data = base64.b64decode(text, altchars=mixed, validate=True)
+            except binascii.Error:
+                continue
+            if encode(data).decode() == text:
+                return data
+    raise ReceiptError(f"not a receipt: {name} must be base64, padded and without line breaks.")
+
+
+# -- files ---------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def reserved_receipt(path: Path) -> Iterator[Callable[[str], None]]:
+    """Reserve a name and disk space for a receipt; yield a function that puts the receipt there, durably.
+
+    Until then the space is a hidden file next to it. Nothing of it stays if the block fails. After a kill it stays, and
+    the next command that wants the same name takes it over.
+
+    Raises
+    ------
+    BusyError
+        If another process has reserved the same name.
+    OSError
+        If there is no space. The function raises it, too, if something has taken the name meanwhile.
+    """
+    path = path.absolute()
+    _remove_reservations(path.parent)
+    with half_written(path) as file:
+        hidden = str(file.name)
+
+        def fill(text: str) -> None:
+            file.seek(0)
+            file.write(text)
+            file.truncate()
+            file.flush()
+            REAL_DISK.fsync(file.fileno())
+
+        def put(text: str) -> None:
+            fill(text)  # as durable as what it attests
+            try:
+                REAL_DISK.link(hidden, str(path))  # unlike a rename, it replaces nothing
+            except FileExistsError:
+                raise
+            except OSError:  # the file system has no hard links
+                REAL_DISK.rename(hidden, str(path))
+            else:
+                REAL_DISK.unlink(hidden)
+            REAL_DISK.fsync_folder(str(path.parent))
+
+        fill(" " * _RESERVED)
+        yield put
+
+
+def _remove_reservations(folder: Path) -> None:
+    """Remove what killed commands have reserved in a folder: hidden files of spaces that nobody has locked."""
+    for path in folder.glob(".*.new"):
+        with suppress(OSError, BusyError, UnicodeDecodeError):
+            if path.is_symlink() or not path.is_file() or path.stat().st_size != _RESERVED or path.read_text().strip():
+                continue
+            with half_written(path.with_name(path.name[1:-4])):
+                REAL_DISK.unlink(str(path))
+
+
+def remove_second_name(path: Path) -> None:
+    """Remove the hidden name of a receipt that is in place, which a kill may have left."""
+    hidden = str(path.with_name(f".{path.name}.new"))
+    with suppress(FileNotFoundError):
+        if os.path.samefile(hidden, path):
+            REAL_DISK.unlink(hidden)
+
+
+def read_receipt_text(path: Path) -> str:
+    """Return the text of a receipt, or the beginning of one that is too long.
+
+    Raises
+    ------
+    StoreError
+        If it cannot be read.
+    ReceiptError
+        If it is no text.
+    """
+    try:
+        with open(path, "rb") as file:
+            return file.read(4 * LARGEST_RECEIPT + 1).decode()  # the longest text in UTF-8, and one byte more
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise ReceiptError(f"not a receipt: {path} is not text in UTF-8.") from None

@@ -35,8 +35,7 @@ def verify(
     - `erasable receipt verify out.json --key signer.pub.pem --state model.erasable`
     """
     from erasable.audit.keys import read_public_key
-    from erasable.audit.receipt_file import read_receipt_text
-    from erasable.audit.receipts import check_receipt
+    from erasable.audit.receipts import check_receipt, read_receipt_text
 
     public_key = read_public_key(key)
     receipt = check_receipt(read_receipt_text(file), public_key)
@@ -58,7 +57,7 @@ def _check_model(receipt: Receipt, path: Path, *, quiet: bool) -> int:
         with Bars(quiet=quiet) as bars:
             report = verify_file(path, progress=bars.of("verifying"))
     except StateFormatError as error:
-        raise OtherStateError(f"the state is not the one this receipt speaks of: {error}") from error
+        raise OtherStateError(f"the state is not the one this receipt is about: {error}") from error
     check_state(receipt, report.digest)
     return int(report.core_rows)
 

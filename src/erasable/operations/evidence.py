@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from erasable.audit.keys import PublicKey
-from erasable.audit.receipt_file import read_receipt_text
-from erasable.audit.receipts import Receipt, check_receipt, read_receipt
+from erasable.audit.receipts import Receipt, check_receipt, read_receipt, read_receipt_text
 from erasable.errors import (
     ChangedMeanwhileError,
     ConfigurationError,

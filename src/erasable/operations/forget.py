@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from erasable.audit.keys import PrivateKey
-from erasable.audit.receipt_file import drop_room, room_for
-from erasable.audit.receipts import LARGEST_RECEIPT, Receipt, check_receipt
+from erasable.audit.receipts import Receipt, check_receipt, read_receipt_text, remove_second_name, reserved_receipt
 from erasable.errors import ReceiptError, ReceiptNotWrittenError, StoreError
 from erasable.models.reports import ForgetReport
 from erasable.operations.model_file import ModelFile
@@ -87,7 +86,7 @@ def forget(
     )
     target = None if receipt is None else Path(receipt)
     kept = None if target is None or key is None else _kept(target, request, after_only, key, file)
-    with nullcontext(None) if target is None or kept is not None else room_for(target) as put:
+    with nullcontext(None) if target is None or kept is not None else reserved_receipt(target) as put:
         report = file.forget_together([request], digests=True)[0]
         if put is not None:
             try:
@@ -112,11 +111,10 @@ def _kept(path: Path, request: Request, after_only: bool, key: PrivateKey, file:
     """
     if not os.path.lexists(path):
         return None
-    drop_room(path)
+    remove_second_name(path)
     if request.request_id is not None and path.is_file():  # reading a named pipe would wait for a writer
-        with suppress(OSError, ReceiptError, UnicodeDecodeError):
-            with open(path, "rb") as there:
-                found = check_receipt(there.read(4 * LARGEST_RECEIPT + 1).decode(), key.public)
+        with suppress(StoreError, ReceiptError):
+            found = check_receipt(read_receipt_text(path), key.public)
             asked = request.request_id == found.request_id and after_only == (found.state_before is None)
             if asked and file.is_done(request, found.state_after):
                 return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from dataclasses import replace as with_counts
 from typing import Any
 
 from erasable.audit.keys import PrivateKey
-from erasable.audit.receipts import make_receipt
+from erasable.audit.receipts import Receipt, make_receipt
 from erasable.core.layout import digest_of, read_meta
 from erasable.core.names import Spelling
 from erasable.core.selector import Decisions
@@ -450,16 +451,16 @@ class ModelFile:
     def _receipt(self, request: Request, before: str | None, after: str | None, model: Model) -> str | None:
         if self._key is None or after is None:
             return None
-        return make_receipt(
-            self._key,
+        receipt = Receipt(
             state_before=None if self._after_only else before,
             state_after=after,
             guarantee=" ".join(str(model.guarantee).split()),
             format_version=model.format_version,
             requested_at=request.requested_at,
-            request_id=request.request_id,
+            request_id=str(uuid.uuid4()) if request.request_id is None else request.request_id,
             normalisation=model.spelling or None,
         )
+        return make_receipt(self._key, receipt)
 
     def _locked(self) -> AbstractContextManager[Writer]:
         return locked(self.path, parts_of=shards_of, timeout=self._queue.time_left())

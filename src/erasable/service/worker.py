@@ -17,7 +17,7 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 from erasable.audit.keys import PrivateKey
-from erasable.audit.receipts import LONGEST_MODEL, make_receipt
+from erasable.audit.receipts import LONGEST_MODEL, Receipt, make_receipt
 from erasable.errors import ConfigurationError, ErasableError, UnknownRequestError, VerificationError
 from erasable.models.files import checksum_at
 from erasable.models.reports import VerifyReport
@@ -276,9 +276,8 @@ class Worker:
                 problems.append(VerificationError(_BACK.format(name=name, back=back)))
             if doubtful:
                 problems.append(VerificationError(_REPLACED.format(name=name, doubtful=len(doubtful))))
-            sign = partial(
-                make_receipt,
-                self._signer,
+            receipt = partial(
+                Receipt,
                 state_before=None,
                 state_after=found.report.digest,
                 guarantee=found.guarantee,
@@ -289,8 +288,8 @@ class Worker:
             receipts = []
             for e in gone:
                 spelling = {**e.spelling, **found.spelling}
-                text = sign(requested_at=e.received, request_id=e.request_id, asked=e.asked, normalisation=spelling)
-                receipts.append((e.key, name, text))
+                made = receipt(requested_at=e.received, request_id=e.request_id, asked=e.asked, normalisation=spelling)
+                receipts.append((e.key, name, make_receipt(self._signer, made)))
                 time.sleep(_BREATH)
             self._ledger.put_receipts(receipts)
             signed += len(gone)

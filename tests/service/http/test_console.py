@@ -13,7 +13,7 @@ import pytest
 
 from erasable import load
 from erasable.audit.keys import new_key
-from erasable.audit.receipts import make_receipt
+from erasable.audit.receipts import Receipt, make_receipt
 from erasable.errors import BusyError, StoreError
 from erasable.models.access import StoredRow, StoredRows
 from erasable.schemas import DecodedCell
@@ -427,7 +427,7 @@ def test_a_receipt_is_not_to_blame_where_the_state_cannot_be_read(site, visitor,
     key = new_key()
     now = datetime.now(UTC)
     given = {"request_id": str(uuid.uuid4()), "requested_at": now, "completed_at": now, "guarantee": "exact"}
-    text = make_receipt(key, state_before=None, state_after="0" * 64, format_version=1, **given)
+    text = make_receipt(key, Receipt(state_before=None, state_after="0" * 64, format_version=1, **given))
     assert visitor.post("/receipts", data={"form": form, "text": text}).status_code == 400  # of another key
     monkeypatch.setattr("erasable.service.http.console.check_receipt", lambda *_: None)
     monkeypatch.setattr(site.service, "digest", failing)
