@@ -18,8 +18,7 @@ from erasable.errors import ChangedMeanwhileError, ConfigurationError, InputType
 from erasable.models.files import head_of
 from erasable.models.heads.linear import LinearHead
 from erasable.models.model import is_model, model_behind
-from erasable.operations._graph import STAMP, Graph, Linear
-from erasable.operations._raw_rows import not_raw
+from erasable.operations.onnx_graph import STAMP, Linear, graph_file, not_raw
 from erasable.operations.schemas import schema_of, write_schema
 
 FORMS = {".onnx": "onnx", ".safetensors": "safetensors"}
@@ -288,5 +287,5 @@ def _onnx(linear: Linear, input_type: str) -> bytes:
     except ImportError:
         problem = "writing ONNX needs the package onnx: pip install 'erasable[export]', or write .safetensors."
     else:
-        return Graph(onnx, linear).file(input_type)
+        return graph_file(onnx, linear, input_type)
     raise ConfigurationError(problem)
