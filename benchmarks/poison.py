@@ -18,10 +18,10 @@ import numpy as np
 from sklearn.linear_model import RidgeClassifier
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from benchmarks.poison_rows import ascending_rows, crowding_rows, early_ids
 from benchmarks.tools import made_by, table
 from benchmarks.worst_case import data, names
 from erasable import ErasableClassifier
-from erasable.research.attacks.poison import ascending_rows, crowding_rows, early_ids
 from erasable.research.controls import with_constant
 
 SHARES = (0.01, 0.05)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from erasable import ErasableClassifier, ErasableKernelClassifier
-from erasable.research.attacks.selection import absences_explained, would_be_kept
+from erasable.research.attacks.inference import absences_explained, would_be_kept
 from tests.research.attacks.cases import make_pool
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from erasable import ErasableClassifier, ErasableKernelClassifier
+from erasable.research.attacks.inference import best_of_what_vanished, cosine, row_from_weights, weights_of
 from erasable.research.attacks.reading import read
-from erasable.research.attacks.snapshots import best_of_what_vanished, cosine, row_from_weights, weights_of
 from erasable.research.attacks.targets import TARGETS
 from tests.research.attacks.cases import make_pool, play
 

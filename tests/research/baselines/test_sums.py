@@ -14,7 +14,7 @@ from erasable import verify
 from erasable.audit.stored import stored_components
 from erasable.errors import ConfigurationError, InputError, InputTypeError, NoRowsError
 from erasable.research.baselines import RetrainedRidge
-from erasable.research.baselines.sums import RidgeFromSums
+from erasable.research.baselines.ridge import RidgeFromSums
 from tests.estimators.cases import make_classes, make_rows
 from tests.strategies import problems
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from erasable.research.reproduce.svm import figure_1
+from erasable.research.reproduce.figures import figure_1
 
 
 @pytest.fixture(scope="module")

@@ -8,14 +8,14 @@ from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
 from erasable.errors import ConfigurationError
-from erasable.research.sets import make_purchase_like, purchase_like
+from erasable.research.sets import make_purchase_like, purchase
 from tests.tables.cases import refused
 
 TABLE = make_purchase_like(8000)
 
 
 def shop(d=600, tastes=8, seed=0):
-    return purchase_like._open_shop(d, tastes, np.random.default_rng(np.random.SeedSequence(seed).spawn(2)[0]))
+    return purchase._open_shop(d, tastes, np.random.default_rng(np.random.SeedSequence(seed).spawn(2)[0]))
 
 
 def test_form():
@@ -58,7 +58,7 @@ def test_labels_are_the_nearer_of_two_population_means():
     """The means of the generator are those of a large sample, and the label is the nearer one."""
     rule = shop(20)
     X, y = make_purchase_like(100_000, 20, return_X_y=True)
-    assert len(y) < purchase_like._BLOCK // 20  # one block, and what its shoppers are is drawn first
+    assert len(y) < purchase._BLOCK // 20  # one block, and what its shoppers are is drawn first
     rng = np.random.default_rng(np.random.SeedSequence(0).spawn(2)[1])
     kind = rng.choice(len(rule.odds), size=len(y), p=rule.odds)
     high_side = kind * 8 // len(rule.odds) >= 4
@@ -101,7 +101,7 @@ def test_other_sizes(d, tastes):
 
 
 def test_many_blocks(monkeypatch):
-    monkeypatch.setattr(purchase_like, "_BLOCK", 6000)
+    monkeypatch.setattr(purchase, "_BLOCK", 6000)
     table = make_purchase_like(1234)
     assert table.n_rows == 1234
     table.X.check_format(full_check=True)

@@ -14,9 +14,15 @@ import numpy as np
 import numpy.typing as npt
 
 from erasable.core.arrays import Float64s
+from erasable.research.attacks.inference import (
+    absences_explained,
+    best_of_what_vanished,
+    cosine,
+    row_from_weights,
+    weights_of,
+    would_be_kept,
+)
 from erasable.research.attacks.reading import SAME_DIRECTION, read, read_stored
-from erasable.research.attacks.selection import absences_explained, would_be_kept
-from erasable.research.attacks.snapshots import best_of_what_vanished, cosine, row_from_weights, weights_of
 from erasable.research.attacks.targets import Target, stored_ids
 from erasable.research.attacks.work import repeat
 

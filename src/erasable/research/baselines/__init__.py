@@ -3,7 +3,7 @@
 from erasable.research.baselines.certified import CertifiedRemovalClassifier
 from erasable.research.baselines.interpolated import InterpolatedClassifier
 from erasable.research.baselines.newton import NewtonUnlearner
-from erasable.research.baselines.retrained import RetrainedRidge
+from erasable.research.baselines.ridge import RetrainedRidge
 from erasable.research.baselines.sisa import SISAClassifier
 
 __all__ = [

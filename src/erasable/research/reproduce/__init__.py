@@ -8,14 +8,19 @@ from pathlib import Path
 from erasable.research.reproduce.deletion_time import DeletionTime, measure_deletion_time
 from erasable.research.reproduce.deletion_time import as_json as deletion_time_as_json
 from erasable.research.reproduce.deletion_time import as_table as deletion_time_table
-from erasable.research.reproduce.experiment import Watch, run_experiment
+from erasable.research.reproduce.experiment import Watch, run_experiment, write
 from erasable.research.reproduce.figures import check_available, draw_all, draw_figure_1
-from erasable.research.reproduce.journal import write
-from erasable.research.reproduce.methods import METHODS
-from erasable.research.reproduce.report import page
-from erasable.research.reproduce.settings import INTERCEPTS, NAMED, ORDERS, SHARDS, Settings
-from erasable.research.reproduce.summary import Results, summarise
-from erasable.research.reproduce.tables import as_in_the_paper, hints, in_detail, promises, speed_ups
+from erasable.research.reproduce.report import (
+    Results,
+    as_in_the_paper,
+    hints,
+    in_detail,
+    page,
+    promises,
+    speed_ups,
+    summarise,
+)
+from erasable.research.reproduce.settings import INTERCEPTS, METHODS, NAMED, ORDERS, SHARDS, Settings
 
 __all__ = [
     "INTERCEPTS",

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+import hashlib
+import json
+import os
 import time
 import tracemalloc
 import warnings
@@ -21,11 +24,10 @@ from sklearn.metrics import accuracy_score, balanced_accuracy_score
 
 from erasable.errors import ConfigurationError, ErasableError, NoRowsError
 from erasable.estimators import ErasableClassifier
+from erasable.operations.rendering import make_folder
 from erasable.research import measuring
-from erasable.research.reproduce.journal import Journal, fingerprint
-from erasable.research.reproduce.methods import METHODS, Bringing, Method
 from erasable.research.reproduce.requests import Request, load, requests
-from erasable.research.reproduce.settings import SWEEP, Settings, check, complete
+from erasable.research.reproduce.settings import METHODS, SWEEP, Bringing, Method, Settings, check, complete
 from erasable.tables import Split, Table
 
 Watch = Callable[[str, int, int], None]  # what is being done, how much is done, how much there is
@@ -326,3 +328,79 @@ def scores(model: Any, test: Table) -> dict[str, float]:
 
 def _plain(key: Any) -> Any:
     return key.item() if isinstance(key, np.generic) else key
+
+
+FORMAT = 2
+
+
+class Journal:
+    """Named measurements in one JSON file, rewritten atomically after each.
+
+    Parameters
+    ----------
+    folder : Path
+        Made if it is not there.
+    settings : dict
+        What the run is about. A folder that holds another run is refused.
+    fresh : bool
+        Start over; what the folder holds is replaced when the first entry is made.
+    """
+
+    def __init__(self, folder: Path, settings: dict[str, Any], *, fresh: bool = False) -> None:
+        make_folder(folder)
+        self.path = folder / "journal.json"
+        self.entries: dict[str, Any] = {}
+        about = {"format": FORMAT, "settings": json.loads(json.dumps(settings))}
+        if self.path.exists() and not fresh:
+            found = self._read()
+            if {key: found.get(key) for key in about} != about:
+                old = found.get("settings", {})
+                changed = sorted(k for k in {*old, *about["settings"]} if old.get(k) != about["settings"].get(k))
+                raise ConfigurationError(
+                    f"{folder} holds a run with other settings ({', '.join(changed) or 'an older version'}): "
+                    "choose another --out, or start over with --fresh."
+                )
+            self.entries = found["entries"]
+        self.about = about
+
+    def _read(self) -> dict[str, Any]:
+        try:
+            found = json.loads(self.path.read_text(encoding="utf-8"))
+            if isinstance(found, dict) and isinstance(found["entries"], dict):
+                return found
+        except (OSError, ValueError, KeyError):
+            pass
+        raise ConfigurationError(f"{self.path} is damaged: start over with --fresh.")
+
+    def once(self, name: str, work: Callable[[], Any]) -> Any:
+        """The entry of this name; where there is none yet, the work is done and its result entered."""
+        if name not in self.entries:
+            self.enter(name, work())
+        return self.entries[name]
+
+    def enter(self, name: str, value: Any) -> None:
+        """Write an entry down."""
+        self.entries[name] = value
+        write(self.path, json.dumps({**self.about, "entries": self.entries}))
+
+
+def write(path: Path, text: str) -> None:
+    """Replace a file whole: what is there is the old text or the new one, never half of either."""
+    beside = path.with_name(path.name + ".part")
+    try:
+        with beside.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise ConfigurationError(
+            f"{path} cannot be written: {error.strerror}. What was there is still there."
+        ) from None
+
+
+def fingerprint(path: str) -> str | None:
+    """SHA-256 of a file, or None where there is no such file: the same name may hold other data later."""
+    file = Path(path)
+    return hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else None

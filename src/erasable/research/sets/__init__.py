@@ -3,8 +3,7 @@
 from erasable.research.sets.bundled import load_bundled, load_sklearn
 from erasable.research.sets.margin import make_margin
 from erasable.research.sets.orders import make_orders, write_orders
-from erasable.research.sets.purchase import load_purchase
-from erasable.research.sets.purchase_like import make_purchase_like
+from erasable.research.sets.purchase import load_purchase, make_purchase_like
 
 __all__ = [
     "load_bundled",

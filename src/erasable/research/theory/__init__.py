@@ -1,6 +1,5 @@
 """The paper's bounds as functions: each returns a number, whether it says anything, its source and its assumptions."""
 
-from erasable.research.theory.bounds import Bound, capacity, core_set_size
 from erasable.research.theory.deletions import (
     Encounters,
     core_deletions,
@@ -31,9 +30,12 @@ from erasable.research.theory.information import (
     smallest_counterexample,
 )
 from erasable.research.theory.linear import (
+    Bound,
     Margin,
+    capacity,
     compression_risk,
     confidence_radius,
+    core_set_size,
     excess_risk,
     leverage_after_deletions,
     minimising_epsilon,

@@ -23,8 +23,7 @@ from scipy.linalg import cho_factor, cho_solve
 
 from erasable.core.arrays import Float64s
 from erasable.errors import ConfigurationError, InputError
-from erasable.research.theory.bounds import Bound
-from erasable.research.theory.linear import threshold
+from erasable.research.theory.linear import Bound, threshold
 from erasable.validation import count, number_between, number_not_negative, positive_number, probability, seed
 
 ORDER = "rows are learnt in a uniformly random order, independent of the deletions"
@@ -250,7 +249,7 @@ def total_deletions_uniform(T: int, N: float, *, K: int, c: float) -> Bound:
     """How many uniform deletions there may be before more than K core deletions have probability c (Lemma 4.5).
 
     ``c (K + 1) T / N``: a uniform deletion hits one of N core rows with probability ``N / T``, in any order of the
-    rows. N may be the actual size or the bound of :func:`erasable.research.theory.bounds.core_set_size`.
+    rows. N may be the actual size or the bound of :func:`erasable.research.theory.linear.core_set_size`.
 
     The lemma is right where ``N <= d T**kappa log T``, but its proof is not: it says ``sum of x'Mbar x <= d log T``,
     and rows that are not kept have leverages up to ``T**-kappa`` each. T copies of one row of norm 1 make that sum

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from erasable.errors import ConfigurationError
-from erasable.research.theory.bounds import Bound
-from erasable.research.theory.linear import IID, compression_risk, margins_of
+from erasable.research.theory.linear import IID, Bound, compression_risk, margins_of
 from erasable.validation import count, number_between, number_not_negative, positive_number, probability
 
 REALISABLE = "P(y = +1 | x) = f*(x) for a function f* of the class"

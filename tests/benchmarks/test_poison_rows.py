@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from benchmarks.poison_rows import Ridge, ascending_rows, crowding_rows, early_ids
 from erasable import ErasableClassifier
 from erasable.core.keyed_hash import keyed_hash
-from erasable.research.attacks.poison import Ridge, ascending_rows, crowding_rows, early_ids
 from erasable.research.controls import with_constant
 from tests.research.attacks.cases import make_pool
 

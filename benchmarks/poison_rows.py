@@ -1,7 +1,7 @@
-"""Rows that somebody sends who means harm: to push others out of the core set, or to turn the weights.
+"""Poisoned rows: an attacker sends them to push others out of the core set, or to turn the weights.
 
-Rows count as ``ErasableClassifier`` sees them: scaled to norm one, with a constant. The sender knows the rows that are
-learnt, their labels (-1 and 1) and the parameters.
+Rows count as ``ErasableClassifier`` sees them: scaled to norm one, with a constant. The attacker knows the rows that
+are learnt, their labels (-1 and 1) and the parameters. For ``benchmarks/poison.py``.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ from benchmarks.run import SECTIONS
 from benchmarks.walks import Walk, source_of
 from erasable import ErasableClassifier
 
-FOLDER = Path(__file__).parents[1] / "benchmarks"
-HELPERS = {"__init__", "run", "tools", "datasets"}
+FOLDER = Path(__file__).parents[2] / "benchmarks"
+HELPERS = {"__init__", "run", "tools", "datasets", "poison_rows"}
 ELSEWHERE = {"gpu", "gpu_fit", "audit", "walks"}  # read by gpu_tables; hours, see docs/audit.md; printed by make walks
 
 
