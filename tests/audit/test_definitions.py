@@ -22,9 +22,14 @@ from erasable import (
     ErasableKernelClassifier,
     ErasableRegressor,
 )
-from erasable.audit.checks import checks_of, parametrize_with_checks
-from erasable.audit.definitions import Rows, check_exact, check_traditional
-from erasable.audit.stability import check_stable
+from erasable.audit.definitions import (
+    Rows,
+    check_exact,
+    check_stable,
+    check_traditional,
+    checks_of,
+    parametrize_with_checks,
+)
 from erasable.classes import LinearBall
 from erasable.coresets import RandomSubsample
 from erasable.errors import InputError, InputTypeError, VerificationError

@@ -1,67 +1,23 @@
-"""Bounds on epsilon: published values, closed forms, and that they are no more often too high than stated."""
+"""Lower bounds on epsilon: closed forms, found where there is a leak, and seldom too high."""
 
 from __future__ import annotations
 
 import math
-from fractions import Fraction
-from math import comb
+from typing import Any, Self
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as hs
-from scipy.stats import binom
 
-from erasable.audit.epsilon import (
-    epsilon_from_counts,
-    epsilon_lower_bound,
-    one_run_epsilon,
-    one_run_guesses,
-    one_run_p_value,
-)
+from erasable import ErasableClassifier
+from erasable.audit.definitions import Rows
+from erasable.audit.epsilon import epsilon_from_counts, epsilon_lower_bound, estimate_epsilon
 from erasable.errors import ConfigurationError, InputError
+from erasable.research.baselines import CertifiedRemovalClassifier, NewtonUnlearner
+from erasable.research.controls import ForgetsNothing, RidgeStore
 
-
-def test_one_run_gives_what_the_paper_prints() -> None:
-    assert one_run_epsilon(1000, 100, 75, delta=1e-4) == pytest.approx(0.673, abs=5e-4)  # Appendix D
-    assert one_run_epsilon(100_000, 1510, 1439, delta=1e-5) == pytest.approx(2.675, abs=1e-3)  # section 7
-
-
-@given(hs.integers(1, 25).flatmap(lambda r: hs.tuples(hs.just(r), hs.integers(0, r))), hs.integers(0, 30))
-def test_the_p_value_in_rational_arithmetic(counts: tuple[int, int], extra: int) -> None:
-    (r, v), m = counts, counts[0] + extra
-    odds, delta = Fraction(7, 2), Fraction(1, 500)  # exp(epsilon)
-    q = odds / (1 + odds)
-    mass = [comb(r, k) * q**k * (1 - q) ** (r - k) for k in range(r + 1)]
-    shares = [sum(mass[v - i : v], Fraction(0)) / i for i in range(1, v + 1)]
-    right = min(Fraction(1), sum(mass[v:], Fraction(0)) + 2 * m * delta * max(shares, default=Fraction(0)))
-    assert one_run_p_value(m, r, v, math.log(odds), float(delta)) == pytest.approx(float(right), rel=1e-9)
-
-
-@pytest.mark.parametrize("delta", [0.0, 1e-3])
-def test_what_is_refuted_is_refuted_for_every_smaller_epsilon(delta: float) -> None:
-    for v in (60, 75, 90, 100):
-        found = one_run_epsilon(200, 100, v, delta=delta)
-        grid = np.linspace(0.0, found, 50) if found else [0.0]
-        assert all(one_run_p_value(200, 100, v, e, delta) < 0.05 for e in grid) or found == 0.0
-        assert one_run_p_value(200, 100, v, found + 1e-9, delta) >= 0.05
-
-
-def test_randomised_response_is_not_found_to_leak_more_than_it_does() -> None:
-    """The worst case of the theorem, and the level is kept: 100 coins told truly with odds e."""
-    found = np.array([one_run_epsilon(100, 100, v) for v in range(101)])
-    mass = binom.pmf(np.arange(101), 100, math.e / (1 + math.e))
-    assert mass[found > 1.0].sum() <= 0.05
-    assert mass[found > 0.5].sum() > 0.5
-
-
-def test_guesses_are_the_highest_and_the_lowest_scores() -> None:
-    assert one_run_guesses([5, 1, 4, 2, 3], [True, True, False, False, True], 2, 1) == (3, 1)
-    assert one_run_guesses([5, 1, 4, 2, 3], [True, False, True, False, True], 3, 0) == (3, 3)
-    with pytest.raises(InputError, match="no more guesses"):
-        one_run_guesses([1, 2, 3, 4], [True] * 4, 3, 2)
-    with pytest.raises(ConfigurationError, match="right"):
-        one_run_p_value(10, 5, 6, 1.0)
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((60, 3))
+y = np.where(X[:, 0] > 0, 1, -1)
 
 
 def test_the_bound_from_counts_in_closed_form() -> None:
@@ -98,3 +54,98 @@ def test_two_of_the_same_are_seldom_told_apart() -> None:
     assert epsilon_lower_bound(np.zeros(9), np.zeros(7)).epsilon == 0.0
     with pytest.raises(InputError, match="four scores"):
         epsilon_lower_bound([1.0], [2.0, 3.0, 4.0, 5.0])
+
+
+class NoisySum:
+    """Publishes a sum with Laplace noise of scale one, and forgets by taking the row out, or not at all."""
+
+    def __init__(self, seed: int, forgets: bool) -> None:
+        self.rng, self.forgets = np.random.default_rng(seed), forgets
+
+    def fit(self, X: Any, y: Any, ids: Any) -> Self:
+        self.values = dict(zip(ids, X[:, 0], strict=True))
+        return self._publish()
+
+    def forget(self, *, ids: Any) -> None:
+        if self.forgets:
+            for key in ids:
+                del self.values[key]
+        self._publish()
+
+    def _publish(self) -> Self:
+        self.coef_ = np.array([sum(self.values.values()) + self.rng.laplace()])
+        return self
+
+
+def test_a_mechanism_whose_epsilon_is_known() -> None:
+    """The forgotten row is one, noise has scale one: kept, epsilon is one exactly; taken out, zero."""
+    rows = np.zeros((5, 1))
+    rows[2] = 1.0
+    kept, out = (
+        estimate_epsilon(lambda seed, f=f: NoisySum(seed, f), (rows, [0] * 5), [2], runs=2000) for f in (False, True)
+    )
+    assert 0.5 < kept.epsilon <= 1.0
+    assert out.epsilon == 0.0
+    assert kept.first_runs == kept.second_runs == 1000
+
+
+def test_forgetting_nothing_is_found_and_exact_forgetting_is_not() -> None:
+    outlier = Rows(np.vstack([X, 5 * np.ones(3)]), np.append(y, -1))
+
+    def looked_at(kind: Any) -> float:
+        def noisy(seed: int) -> Any:
+            store = kind()
+            store.noise = np.random.default_rng(seed).normal(0.0, 1e-3, 4)
+            return store
+
+        return estimate_epsilon(noisy, outlier, [60], runs=100, score=lambda m: m.weights + m.noise).epsilon
+
+    assert looked_at(ForgetsNothing) > 2.0
+    assert looked_at(RidgeStore) == 0.0
+
+
+@pytest.mark.parametrize("kind", [NewtonUnlearner, CertifiedRemovalClassifier])
+def test_what_the_peers_publish_is_not_found_to_break_their_promise(kind: Any) -> None:
+    gone = [int(np.argmax(np.abs(X).sum(axis=1)))]
+    found = estimate_epsilon(lambda seed: kind(alpha=0.1, random_state=seed), (X, y), gone, runs=60, delta=1e-4)
+    assert found.epsilon <= 1.0
+
+
+class Noise:
+    """Publishes nothing but noise, in many coordinates."""
+
+    def __init__(self, seed: int) -> None:
+        self.coef_ = np.random.default_rng(seed).standard_normal(400)
+
+    def fit(self, X: Any, y: Any, ids: Any) -> Self:
+        return self
+
+    def forget(self, *, ids: Any) -> None:
+        pass
+
+
+def test_the_direction_to_look_in_is_not_chosen_on_the_runs_that_are_counted() -> None:
+    assert estimate_epsilon(Noise, (X, y), [0], runs=40).epsilon == 0.0
+
+
+def test_core_rows_are_what_is_compared_with() -> None:
+    estimator = ErasableClassifier(threshold=0.2, capacity=0.1)
+    core = estimator.fit(X, y).core_ids_.tolist()
+    found = estimate_epsilon(lambda seed: estimator, (X, y), core[:4], runs=8)
+    assert found.epsilon == 0.0
+    assert found.first_hits == found.first_runs or found.first_hits == 0  # one number, whatever the run
+
+
+def test_what_cannot_be_estimated_is_refused() -> None:
+    with pytest.raises(InputError, match="no coef_"):
+        estimate_epsilon(lambda seed: _Blank(), (X, y), [0], runs=8)
+    with pytest.raises(ConfigurationError, match="runs"):
+        estimate_epsilon(lambda seed: RidgeStore(), (X, y), [0], runs=3)
+
+
+class _Blank:
+    def fit(self, X: Any, y: Any, ids: Any) -> Self:
+        return self
+
+    def forget(self, *, ids: Any) -> None:
+        pass

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from erasable.audit.stability import check_stable
+from erasable.audit.definitions import check_stable
 from erasable.classes import LinearBall
 from erasable.coresets import LeverageThreshold, RandomSubsample, SinglePass, Staged, SupportVectors
 from erasable.errors import InputError, VerificationError

@@ -1,48 +1,51 @@
 """The paper's definitions of unlearning as checks that run: on estimators of this package and on anybody's.
 
 **The protocol.** An estimator has ``fit(X, y, ids=...)``, which starts from nothing, and ``forget(ids=...)``. Two more
-things are looked at where they are there: ``core_ids_``, the ids of the rows that it stores after ``fit`` (else S' = S,
-all rows), and ``audit_state()``, all that it stores by name (else its attributes: see ``erasable.audit.stored``).
+attributes are used if they exist: ``core_ids_``, the ids of the rows that it stores after ``fit`` (else S' = S, all
+rows), and ``audit_state()``, everything it stores by name (else its attributes: see ``erasable.audit.stored``).
 """
 
 from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from erasable.audit.stored import stored_components
-from erasable.core.arrays import Positions
+from erasable.core.arrays import Float64s, Positions
 from erasable.errors import EmptiedClassWarning, InputError, InputTypeError, VerificationError, WeakModelWarning
+from erasable.validation import seed, whole_number
 
+Check = Callable[[], "Verdict"]
 _NO_FAULT = (
     "That is no fault: Definition 2.3 holds. Rows that were passed over because of a forgotten row left no trace, so "
     "they cannot be brought back; the comparison is with the rows that were stored."
 )
-
 _NOTHING = "None of the rows forgotten was stored, so there was nothing to do: name some of core_ids_."
 
 
 class Rows(NamedTuple):
-    """Rows with labels and ids: the S of a definition. A pair of X and y will do: ids are then 0, 1, 2, ..."""
+    """Rows with labels and ids: the S of a definition. Without ids, rows are numbered 0, 1, 2, ..."""
 
     X: Any
     y: Any
     ids: Any = None
 
     def named(self) -> list[Any]:
-        """The ids, one for each row."""
+        """Return the ids, one for each row."""
         ids = list(range(len(self.y))) if self.ids is None else _listed(self.ids)
         if not len(ids) == len(set(ids)) == len(self.y):
             raise InputError(f"each of {len(self.y)} rows needs an id of its own; got {len(set(ids))} different ids.")
         return ids
 
     def take(self, at: Positions) -> Rows:
-        """The rows at these positions, with their ids."""
+        """Return the rows at these positions, with their ids."""
         names = self.named()
         pick = getattr(self.X, "iloc", self.X)
         labels = getattr(self.y, "iloc", None)
@@ -51,7 +54,7 @@ class Rows(NamedTuple):
 
 
 def as_rows(given: Any) -> Rows:
-    """Rows from what a caller gives: (X, y) or (X, y, ids)."""
+    """Return rows from a tuple (X, y) or (X, y, ids)."""
     if not isinstance(given, tuple | list) or len(given) not in (2, 3):
         raise InputTypeError(f"rows must be a tuple (X, y) or (X, y, ids); got {type(given).__name__}.")
     return Rows(*given)
@@ -59,19 +62,19 @@ def as_rows(given: Any) -> Rows:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a check of a definition found.
+    """The result of checking a definition.
 
     Attributes
     ----------
     holds : bool
     definition : str
-        What was checked.
+        The definition that was checked.
     differing : tuple of str
         The stored components that differ, by name; never their values.
     rows, stored, gone, left : int
         Rows of S, of S', of U, and those that the right-hand side was trained on.
     note : str
-        What to make of it.
+        How to read the result.
     """
 
     holds: bool
@@ -84,13 +87,7 @@ class Verdict:
     note: str = ""
 
     def require(self) -> Verdict:
-        """Itself, where it holds.
-
-        Raises
-        ------
-        VerificationError
-            Naming the components that differ.
-        """
+        """Return the verdict if it holds; else raise VerificationError, naming the components that differ."""
         if not self.holds:
             raise VerificationError(str(self))
         return self
@@ -104,12 +101,12 @@ class Verdict:
 def check_exact(estimator: Any, rows: Any, gone: Collection[Any]) -> Verdict:
     """Definition 2.3 with epsilon = delta = 0: learning S and forgetting U stores, bitwise, what learning S' - U does.
 
-    S' is read from the estimator after ``fit``, before it is told of U.
+    S' is read from the estimator after ``fit``, before it learns of U.
 
     Parameters
     ----------
     estimator
-        With the protocol above. It is not changed: fresh ones with its parameters are fitted.
+        It follows the protocol above, and is not changed: fresh ones with its parameters are fitted.
     rows : Rows, or tuple (X, y) or (X, y, ids)
     gone : collection of ids
         U: ids of rows. Something of S' must be left.
@@ -158,7 +155,7 @@ def check_traditional(estimator: Any, rows: Any, gone: Collection[Any]) -> Verdi
 
 
 def fresh(estimator: Any) -> Any:
-    """An unfitted estimator with the same parameters."""
+    """Return an unfitted estimator with the same parameters."""
     if isinstance(estimator, type):
         return estimator()
     if hasattr(estimator, "get_params"):
@@ -167,7 +164,7 @@ def fresh(estimator: Any) -> Any:
 
 
 def fitted(estimator: Any, rows: Rows) -> Any:
-    """A fresh estimator, fitted to these rows without a word about how few they are."""
+    """Return a fresh estimator fitted to these rows, without warnings that they are few."""
     model = fresh(estimator)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", WeakModelWarning)
@@ -176,32 +173,26 @@ def fitted(estimator: Any, rows: Rows) -> Any:
 
 
 def forget(model: Any, gone: Collection[Any]) -> None:
-    """Have a model forget, without a word about classes that it loses."""
+    """Have a model forget, without warnings about classes that it loses."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", EmptiedClassWarning)
         model.forget(ids=list(gone))
 
 
 def stored_after(model: Any, gone: Collection[Any]) -> dict[str, str]:
-    """What a model stores once it has forgotten these rows."""
+    """Return what a model stores once it has forgotten these rows."""
     forget(model, gone)
     return stored_components(model)
 
 
 def core_of(model: Any, rows: Rows) -> list[Any]:
-    """S': ids of the rows that a fitted model says it stores; all where it does not say."""
+    """Return S': the ids of the rows that a fitted model stores; all ids if it has no ``core_ids_``."""
     said = getattr(model, "core_ids_", None)
     return rows.named() if said is None else _listed(said)
 
 
 def without(rows: Rows, core: Collection[Any], gone: Collection[Any]) -> Rows:
-    """S' - U, in the order of S.
-
-    Raises
-    ------
-    InputError
-        When U names a row that is not in S, or nothing is left.
-    """
+    """Return S' - U in the order of S; InputError if U names a row that is not in S, or nothing is left."""
     names, asked = rows.named(), set(gone)
     if not asked <= set(names):
         unknown = len(asked - set(names))
@@ -246,3 +237,201 @@ def _verdict(
     differing = tuple(name for name in {**stored, **right} if stored.get(name) != right.get(name))
     note = "" if differing or set(core) & set(gone) else _NOTHING
     return Verdict(not differing, definition, differing, len(rows.named()), len(core), len(set(gone)), left, note)
+
+
+# -- a set of checks for tests -------------------------------------------------------------------------------------
+
+
+def checks_of(estimator: Any) -> dict[str, Check]:
+    """Return checks that every exact estimator passes, by name: small sets made to be difficult.
+
+    Rows of three features: random, each of them twice, all alike, and of rank one. Of each set one stored row, some,
+    and all but one are forgotten. Labels are 0 and 1; an estimator that needs two others has them as ``audit_labels``.
+    """
+    labels = getattr(estimator, "audit_labels", (0, 1))
+    found: dict[str, Check] = {}
+    for kind, X in _difficult().items():
+        rows = Rows(X, np.where(np.arange(len(X)) % 3 == 0, *labels))
+        for amount in ("one", "some", "all but one"):
+            found[f"{amount} of {kind}"] = partial(_check, estimator, rows, amount)
+    return found
+
+
+def parametrize_with_checks(estimators: Collection[Any]) -> Any:
+    """Return a pytest decorator that runs a test with ``check`` for each check of each estimator.
+
+    Examples
+    --------
+    >>> from erasable import ErasableClassifier
+    >>> from erasable.audit.definitions import parametrize_with_checks
+    >>> @parametrize_with_checks([ErasableClassifier(), ErasableClassifier(loss="logistic")])
+    ... def test_forgetting_equals_training_on_what_is_left(check):
+    ...     check().require()
+    """
+    import pytest  # only tests need it
+
+    cases = [(f"{type(e).__name__}, {name}", check) for e in estimators for name, check in checks_of(e).items()]
+    return pytest.mark.parametrize("check", [check for _, check in cases], ids=[name for name, _ in cases])
+
+
+def _check(estimator: Any, rows: Rows, amount: str) -> Verdict:
+    core = core_of(fitted(estimator, rows), rows)
+    if len(core) < 2:  # something has to be left, so those go that were passed over
+        core = [name for name in rows.named() if name not in core]
+    return check_exact(estimator, rows, {"one": core[:1], "some": core[1::2], "all but one": core[:-1]}[amount])
+
+
+def _difficult() -> dict[str, Float64s]:
+    rng = np.random.default_rng(0)
+    random = rng.standard_normal((40, 3))
+    return {
+        "random rows": random,
+        "rows that occur twice": np.concatenate([random[:15], random[:15]]),
+        "rows all alike": np.tile(random[:1], (20, 1)),
+        "rows of rank one": np.outer(rng.standard_normal(30), random[0]),
+    }
+
+
+# -- stability of core-set maps ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Stability:
+    """The result of a search for a set U that shows a core-set map to be unstable.
+
+    Attributes
+    ----------
+    holds : bool
+        Whether no U was found. If ``exhaustive``, that is a proof for these rows.
+    exhaustive : bool
+        Whether every U was tried.
+    tried : int
+        How many were tried, shrinking not counted.
+    core : int
+        Rows of C(S).
+    rows, gone, lost : array of positions, or None
+        A counterexample: with S the rows at ``rows``, in this order, and without those at ``gone``, the map no longer
+        selects those at ``lost``; if ``lost`` is empty, it selects the same rows in another order. No row of S and
+        none of U can be left out of the example.
+    """
+
+    holds: bool
+    exhaustive: bool
+    tried: int
+    core: int
+    rows: Positions | None = None
+    gone: Positions | None = None
+    lost: Positions | None = None
+
+    def require(self) -> Stability:
+        """Return the result if it holds; else raise VerificationError."""
+        if not self.holds:
+            raise VerificationError(str(self))
+        return self
+
+    def __str__(self) -> str:
+        if self.holds:
+            how = "for all" if self.exhaustive else "as far as was searched,"
+            return f"C(C(S) - U) = C(S) - U {how} {self.tried} sets U, with {self.core} core rows."
+        rows, gone, lost = (len(part) for part in (self.rows, self.gone, self.lost) if part is not None)
+        change = f"no longer selects {lost} of the other core rows" if lost else "selects the others in another order"
+        return f"the map is not stable: when {gone} of {rows} rows are deleted, it {change}."
+
+
+def check_stable(core_set: Any, rows: Any, *, tries: int = 2000, random_state: int = 0) -> Stability:
+    """Search for rows U for which ``C(C(S) - U) = C(S) - U`` fails.
+
+    Parameters
+    ----------
+    core_set : CoreSetMap, or anything with ``select(X, y, keys)``
+        Positions of the rows selected, in order of selection.
+    rows : Rows, or tuple (X, y) or (X, y, ids)
+    tries : int, default=2000
+        The most sets U to try. If there are no more than that, all are tried.
+    random_state : int, default=0
+
+    Returns
+    -------
+    Stability
+        With a counterexample, made smaller by leaving rows out one at a time.
+
+    Notes
+    -----
+    *The search* tries nothing, each row alone, what was selected first or last, rows and those most like
+    them, then random sets of all sizes. Rows are deleted from C(S) in order of selection, as a model stores them.
+    """
+    S = as_rows(rows)
+    if not callable(getattr(core_set, "select", None)):
+        raise InputTypeError(f"{type(core_set).__name__} is no core-set map: it needs select(X, y, keys).")
+    n_tries, rng = whole_number(tries, "tries"), np.random.default_rng(seed(random_state))
+    core = _select(core_set, S, np.arange(len(S.named())))
+    exhaustive = len(core) < 60 and 2 ** len(core) <= n_tries
+    tried = 0
+    for gone in _subsets(len(core)) if exhaustive else _guided(_dense(S.X, core), n_tries, rng):
+        tried += 1
+        if _lost(core_set, S, core, core[gone]) is not None:
+            return _shrunk(core_set, S, core, core[gone], exhaustive, tried)
+    return Stability(True, exhaustive, tried, len(core))
+
+
+def _select(core_set: Any, S: Rows, at: Positions) -> Positions:
+    if not len(at):
+        return at
+    part = S.take(at)
+    found = np.asarray(core_set.select(part.X, part.y, part.ids), dtype=np.intp)
+    if len(np.unique(found)) < len(found):
+        raise InputError(f"{type(core_set).__name__} selects a row twice: select must return distinct positions.")
+    return at[found]
+
+
+def _lost(core_set: Any, S: Rows, core: Positions, gone: Positions) -> Positions | None:
+    """Return rows that are not selected again without U, none if only their order differs; None if all is well."""
+    left = core[~np.isin(core, gone)]
+    again = _select(core_set, S, left)
+    return None if again.tolist() == left.tolist() else left[~np.isin(left, again)]
+
+
+def _subsets(n: int) -> Iterator[Positions]:
+    """Yield all sets of positions, small ones first."""
+    for size in range(n + 1):
+        for chosen in combinations(range(n), size):
+            yield np.array(chosen, dtype=np.intp)
+
+
+def _guided(X: Any, tries: int, rng: np.random.Generator) -> Iterator[Positions]:
+    """Yield so many sets of positions, the more promising ones first."""
+    n = len(X)
+    found = [np.empty(0, dtype=np.intp), *np.arange(n)[:, None]]
+    found += [np.arange(k) for k in range(2, n)] + [np.arange(k, n) for k in range(1, n - 1)]
+    yield from found[:tries]
+    for i in range(max(0, tries - len(found))):
+        size = int(rng.integers(2, n))
+        if i % 2:
+            yield rng.choice(n, size, replace=False)
+        else:
+            like = np.abs(X @ X[rng.integers(n)])
+            yield np.argsort(-like, kind="stable")[: 1 + size // 4]
+
+
+def _dense(X: Any, at: Positions) -> Any:
+    part = getattr(X, "iloc", X)[at]
+    return np.asarray(part.toarray() if hasattr(part, "toarray") else part, dtype=np.float64)
+
+
+def _shrunk(core_set: Any, S: Rows, core: Positions, gone: Positions, exhaustive: bool, tried: int) -> Stability:
+    """Return the counterexample with rows of U and of S left out, as long as it stays one."""
+    rows, changed = core if _still(core_set, S, core, gone) else np.arange(len(S.named())), True
+    while changed:
+        changed = False
+        for row in rows.tolist():
+            for fewer, less in ((rows, gone[gone != row]), (rows[rows != row], gone[gone != row])):
+                smaller = len(fewer) + len(less) < len(rows) + len(gone)
+                if smaller and _still(core_set, S, fewer, less):
+                    rows, gone, changed = fewer, less, True
+    picked = _select(core_set, S, rows)
+    return Stability(False, exhaustive, tried, len(core), rows, gone, _lost(core_set, S, picked, gone))
+
+
+def _still(core_set: Any, S: Rows, rows: Positions, gone: Positions) -> bool:
+    core = _select(core_set, S, rows)
+    return bool(np.isin(gone, core).all()) and _lost(core_set, S, core, gone) is not None

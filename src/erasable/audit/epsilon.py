@@ -1,25 +1,24 @@
-"""Lower bounds on epsilon that hold with a stated confidence, from runs of a randomised algorithm.
+"""Lower bounds on the epsilon of Definitions 2.1 and 2.3 that hold with a stated confidence, from runs of an estimator.
 
-Two distributions are (epsilon, delta)-indistinguishable when ``P(E) <= exp(epsilon) Q(E) + delta`` and
+Two distributions are (epsilon, delta)-indistinguishable if ``P(E) <= exp(epsilon) Q(E) + delta`` and
 ``Q(E) <= exp(epsilon) P(E) + delta`` for every event E. An event seen often under one of them and seldom under the
 other bounds epsilon from below. No number of runs bounds it from above.
 """
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import binom
 
+from erasable.audit.definitions import as_rows, core_of, fitted, forget, without
 from erasable.audit.statistics import highest, lowest
 from erasable.core.arrays import Float64s
 from erasable.errors import InputError
-from erasable.validation import number_between, number_not_negative, probability, whole_number
-
-_STEPS = 60  # of bisection
+from erasable.validation import number_between, probability, seed, whole_number
 
 
 @dataclass(frozen=True)
@@ -50,10 +49,59 @@ class EpsilonBound:
     second_runs: int
 
 
+def estimate_epsilon(
+    build: Callable[[int], Any],
+    rows: Any,
+    gone: Collection[Any],
+    *,
+    runs: int = 200,
+    score: Callable[[Any], Any] | None = None,
+    delta: float = 0.0,
+    confidence: float = 0.95,
+    random_state: int = 0,
+) -> EpsilonBound:
+    """Return a lower bound on epsilon with this confidence: learning S and forgetting U, against learning S' - U.
+
+    Parameters
+    ----------
+    build : callable
+        Takes a seed for all random numbers and returns an unfitted estimator.
+    rows : Rows, or tuple (X, y) or (X, y, ids)
+    gone : collection of ids
+    runs : int, default=200
+        Of each kind. Half of them choose what to look at, the others are counted, so with all runs told apart
+        epsilon is bounded by about log(runs / 8) and no more.
+    score : callable, optional
+        What an attacker sees of a model: a number, or an array of numbers. By default the published weights.
+    delta, confidence, random_state
+
+    Notes
+    -----
+    S' is read from a first model (``core_ids_``; all rows if it has none), since Definition 2.3 fixes it before U. An
+    array is turned into a number by the difference of means over the runs that choose. The bound is on what ``score``
+    sees: another score may see more.
+    """
+    S, n = as_rows(rows), whole_number(runs, "runs", 8)
+    seeds = np.random.SeedSequence(seed(random_state)).generate_state(2 * n + 1).tolist()
+    left = without(S, core_of(fitted(build(seeds[-1]), S), S), gone)
+    look = _weights if score is None else score
+    first, second = [], []
+    for one, other in zip(seeds[:n], seeds[n : 2 * n], strict=True):
+        model = fitted(build(one), S)
+        forget(model, gone)
+        first.append(np.ravel(look(model)).astype(np.float64))
+        second.append(np.ravel(look(fitted(build(other), left))).astype(np.float64))
+    if len({len(seen) for seen in first + second}) > 1:
+        raise InputError("score must give the same number of numbers for every model: look at something else.")
+    a, b = np.array(first), np.array(second)
+    direction = a[::2].mean(axis=0) - b[::2].mean(axis=0) if a.shape[1] > 1 else np.ones(1)
+    return epsilon_lower_bound(a @ direction, b @ direction, delta=delta, confidence=confidence)
+
+
 def epsilon_from_counts(
     hits: int, runs: int, other_hits: int, other_runs: int, *, delta: float = 0.0, confidence: float = 0.95
 ) -> float:
-    """The lower bound on epsilon from one event that was chosen before these runs, more likely under the first.
+    """Return the lower bound on epsilon from one event, chosen before these runs, that is likelier under the first.
 
     ``log((p - delta) / q)``, with p below the probability of the event in the first kind of runs and q above that in
     the other: the ends of Clopper and Pearson, each wrong with probability (1 - confidence) / 2 at most.
@@ -72,7 +120,7 @@ def epsilon_from_counts(
 def epsilon_lower_bound(
     first: npt.ArrayLike, second: npt.ArrayLike, *, delta: float = 0.0, confidence: float = 0.95
 ) -> EpsilonBound:
-    """A lower bound on epsilon from the scores of runs of two kinds.
+    """Return a lower bound on epsilon from the scores of runs of two kinds.
 
     The even runs choose a threshold, a side of it and a direction; the odd ones, which had no say, are counted. So one
     event is tested, and no correction for many is needed.
@@ -105,85 +153,11 @@ def epsilon_lower_bound(
     return EpsilonBound(epsilon, delta, confidence, float(threshold), above, *counts[0], *counts[1])
 
 
-def one_run_p_value(canaries: int, guesses: int, right: int, epsilon: float, delta: float = 0.0) -> float:
-    """How probable so many right guesses are, at most, if the algorithm is (epsilon, delta)-differentially private.
-
-    Each of the canaries was put in by a fair coin of its own; of some the auditor guesses whether they were, after one
-    run, and of the others nothing.
-
-    Source: Steinke, Nasr and Jagielski, Privacy Auditing with One (1) Training Run (NeurIPS 2023), the algorithm of
-    Appendix D: ``P(B >= v) + 2 m delta max_i P(v > B >= v - i) / i`` for B binomial over the guesses
-    with probability ``1 / (1 + exp(-epsilon))``.
-    """
-    m, r, v = _counted(canaries, guesses, right)
-    q = 1.0 / (1.0 + math.exp(-number_not_negative(epsilon, "epsilon")))
-    p = float(binom.sf(v - 1, r, q))
-    delta = number_between(delta, "delta", 0.0, 1.0, closed="low")
-    if delta and v:
-        i = np.arange(1, v + 1)
-        between = np.cumsum(binom.pmf(v - i, r, q))
-        p += 2.0 * m * delta * float(np.max(between / i))
-    return min(p, 1.0)
-
-
-def one_run_epsilon(canaries: int, guesses: int, right: int, *, delta: float = 0.0, confidence: float = 0.95) -> float:
-    """The largest epsilon that one run refutes, with all smaller ones: a lower bound with this confidence.
-
-    The number of guesses has to be fixed before the truth is looked at.
-
-    Examples
-    --------
-    The paper's example: 75 of 100 guesses right among 1,000 canaries.
-
-    >>> round(one_run_epsilon(1000, 100, 75, delta=1e-4), 3)
-    0.673
-    """
-    level = 1.0 - probability(confidence, "confidence")
-
-    def refuted(epsilon: float) -> bool:
-        return one_run_p_value(canaries, guesses, right, epsilon, delta) < level
-
-    if not refuted(0.0):
-        return 0.0
-    high = 1.0
-    while refuted(high):
-        high += 1.0
-    low = high - 1.0
-    for _ in range(_STEPS):
-        middle = (low + high) / 2.0
-        low, high = (middle, high) if refuted(middle) else (low, middle)
-    return low
-
-
-def one_run_unlearning_epsilon(guesses: int, right: int, *, delta: float = 0.0, confidence: float = 0.95) -> float:
-    """The lower bound on the epsilon of unlearning from one run in which all canaries that were in are forgotten.
-
-    Definition 2.1 says that the model is then (epsilon, delta)-indistinguishable from one that never saw any canary,
-    whatever the coins were; and of that one every guess is right with probability one half. So this many right
-    guesses have probability ``exp(epsilon) P(B >= v) + delta`` at most, B binomial with probability one half. It is
-    larger than a bound on differential privacy, since the definition is about all forgotten rows together.
-    """
-    r = whole_number(guesses, "guesses", 0)
-    v = whole_number(right, "right", 0, r)
-    level = 1.0 - probability(confidence, "confidence")
-    delta = number_between(delta, "delta", 0.0, 1.0, closed="low")
-    if delta >= level:
-        return 0.0
-    return max(0.0, math.log(level - delta) - float(binom.logsf(v - 1, r, 0.5)))
-
-
-def one_run_guesses(scores: npt.ArrayLike, included: npt.ArrayLike, likely_in: int, likely_out: int) -> tuple[int, int]:
-    """How many guesses, and how many of them right, when the highest scores are guessed in and the lowest out."""
-    s, truth = _scores(scores, "scores"), np.asarray(included, bool)
-    likely_in, likely_out = whole_number(likely_in, "likely_in", 0), whole_number(likely_out, "likely_out", 0)
-    if truth.shape != s.shape or likely_in + likely_out > len(s):
-        raise InputError(
-            f"one truth for each score and no more guesses than scores are needed; got {s.shape} scores, "
-            f"{truth.shape} truths and {likely_in + likely_out} guesses."
-        )
-    order = np.argsort(-s, kind="stable")
-    right = truth[order[:likely_in]].sum() + (~truth[order[len(s) - likely_out :]]).sum()
-    return likely_in + likely_out, int(right)
+def _weights(model: Any) -> Float64s:
+    """Return the published weights and intercepts."""
+    if not hasattr(model, "coef_"):
+        raise InputError(f"{type(model).__name__} has no coef_ to look at: give score=.")
+    return np.append(np.ravel(model.coef_), np.ravel(getattr(model, "intercept_", ())))
 
 
 def _bounds(
@@ -204,9 +178,3 @@ def _scores(scores: npt.ArrayLike, name: str) -> Float64s:
     if s.ndim != 1 or len(s) < 4 or np.isnan(s).any():
         raise InputError(f"{name} must be four scores or more in one dimension, without NaN; got shape {s.shape}.")
     return s
-
-
-def _counted(canaries: int, guesses: int, right: int) -> tuple[int, int, int]:
-    m = whole_number(canaries, "canaries")
-    r = whole_number(guesses, "guesses", 0, m)
-    return m, r, whole_number(right, "right", 0, r)
