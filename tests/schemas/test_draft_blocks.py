@@ -76,7 +76,7 @@ def test_a_subject_whose_name_looks_missing_is_one():
 
 def test_files_are_read_in_blocks(tmp_path, monkeypatch):
     monkeypatch.setitem(stream_table.__kwdefaults__, "block_bytes", 256 * 50)
-    monkeypatch.setattr("erasable.tables.csv_text.TEXT_BLOCK", 3000)
+    monkeypatch.setattr("erasable.tables.csv_stream.TEXT_BLOCK", 3000)
     found = table()
     whole = draft_schema(found, label="outcome", id="row_id", subject="person", k=5)
     for form in ("raw.csv", "raw.csv.gz", "raw.parquet"):

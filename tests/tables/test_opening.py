@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from erasable.errors import ConfigurationError, InputError, InputTypeError
 from erasable.tables import Dialect, load_table, read_keys, stream_table
-from erasable.tables.opening import in_utf8
+from erasable.tables.text import in_utf8
 from tests.tables.cases import SECRET_TEXT, assert_same, refused
 
 TEXT = "a,b,label,id\n" + "".join(f"{i / 4},{-i},{i % 2},Müller {i}\n" for i in range(40))
@@ -38,7 +38,7 @@ def test_compressed_text_can_be_read_again_and_again(tmp_path, ending):
     for name in ("one", "two"):
         with stream_table(tmp_path / f"{name}.csv{ending}", id="id", block_bytes=100) as stream:
             assert stream.count_rows() == 40
-            blocks = [sum(block.n_rows for block in stream) for _ in range(2)]
+            blocks = [sum(len(block) for block in stream) for _ in range(2)]
             assert blocks == [40, 40]
             assert_same(stream.read(), plain(tmp_path))
 

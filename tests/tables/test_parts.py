@@ -30,7 +30,7 @@ TABLE = X, Y, IDS, OWNERS
 
 @pytest.mark.parametrize("row_group", [7, 64, 10_000])
 def test_parts_put_together_are_the_table(tmp_path, row_group, monkeypatch):
-    monkeypatch.setattr("erasable.tables.arrow_columns._PART_BYTES", 2000)
+    monkeypatch.setattr("erasable.tables.arrow_rows._PART_BYTES", 2000)
     folder = parquet_folder(tmp_path / "t", 3, row_group)
     with stream_table(folder, **COLUMNS, block_bytes=500) as stream:
         parts = pickle.loads(pickle.dumps(stream.parts()))

@@ -7,8 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from erasable.errors import InputError
-from erasable.tables import load_table, quotes
-from erasable.tables.quotes import _Watch, whole_rows
+from erasable.tables import load_table, text
+from erasable.tables.text import _Watch, whole_rows
 from tests.tables.cases import SECRET_TEXT, refused
 
 
@@ -80,7 +80,7 @@ def test_text_that_is_let_through_comes_out_as_it_was(text, size):
 
 
 def test_a_row_without_end_is_not_held(monkeypatch):
-    monkeypatch.setattr(quotes, "LONGEST_ROW", 1000)
+    monkeypatch.setattr(text, "LONGEST_ROW", 1000)
     with refused(InputError, "opens in line 2 is not closed"):
         list(whole_rows(io.BytesIO(b'a\n"x' + b"\ny" * 2000), ",", "t.csv", 100))
     with refused(InputError, "longer than 1,000 bytes"):

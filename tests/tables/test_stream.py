@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from sklearn.datasets import dump_svmlight_file
 
 from erasable.errors import ConfigurationError, ErasableError, InputError, InputTypeError
-from erasable.tables import Table, csv_text, load_table, stream_table
+from erasable.tables import Table, csv_stream, load_table, stream_table
 from tests.tables.cases import SECRET, SECRET_TEXT, assert_same, dense, refused
 from tests.tables.test_bad_files import good_files
 
@@ -50,13 +50,13 @@ def together(blocks):
     assert len({b.X.dtype for b in blocks}) == 1
     assert len({type(b.X) for b in blocks}) == 1
     assert len({b.y.dtype for b in blocks}) == 1
-    return Table(X, column("y"), column("ids"), column("subjects"), blocks[0].name, blocks[0].feature_names)
+    return Table(X, column("y"), column("ids"), column("subjects"))
 
 
 @pytest.fixture
 def small_text_blocks(monkeypatch):
     """Text in blocks of 256 bytes, so that a small file has many."""
-    monkeypatch.setattr(csv_text, "TEXT_BLOCK", 256)
+    monkeypatch.setattr(csv_stream, "TEXT_BLOCK", 256)
 
 
 numbers = st.integers(-8, 8).map(lambda v: v / 4)
@@ -99,7 +99,6 @@ def written(table, folder, form, groups=3):
 def assert_equal_tables(found, expected):
     assert_same(found, expected)
     assert found.X.dtype == expected.X.dtype
-    assert (found.name, found.feature_names) == (expected.name, expected.feature_names)
 
 
 @pytest.mark.parametrize("form", FILES)
@@ -110,12 +109,12 @@ def test_blocks_of_any_size_are_the_table(tmp_path_factory, form, table, block, 
     file = written(table, folder, form, groups)
     whole = load_table(file, **ROLES)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(csv_text, "TEXT_BLOCK", 256)
+        patch.setattr(csv_stream, "TEXT_BLOCK", 256)
         with stream_table(file, **ROLES, block_bytes=block) as stream:
             for _ in range(2):  # a file can be read again
                 blocks = list(stream)
                 assert_equal_tables(together(blocks), whole)
-                assert all(b.n_rows == 1 for b in blocks) or block > 1
+                assert all(len(b) == 1 for b in blocks) or block > 1
             assert stream.n_features == whole.n_features
             assert stream.feature_names == whole.feature_names
             assert stream.count_rows() == stream.n_rows == whole.n_rows
@@ -130,7 +129,7 @@ def test_pipes_hold_the_same(tmp_path_factory, table, block, step):
     kinds = {"label": whole.y.tolist(), "id": whole.ids.tolist(), "subject": whole.subjects.tolist()}
     kinds = {role: next((type(v) for v in values if v is not None), int) for role, values in kinds.items()}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(csv_text, "TEXT_BLOCK", 256)
+        patch.setattr(csv_stream, "TEXT_BLOCK", 256)
         with stream_table(Dribble(file.read_bytes(), step), **ROLES, kinds=kinds, block_bytes=block) as stream:
             found = together(stream)
             assert stream.n_rows is stream.count_rows() is None
@@ -229,7 +228,7 @@ def test_a_pipe_whose_first_block_names_no_subject_learns_their_type_later(small
 def test_a_pipe_may_be_cut_anywhere(monkeypatch, size):
     """Types of features are those of whole rows, wherever the first bytes end: in a word, or at a quoted line break."""
     lines = "".join(f'"{i}\n{i}",{i},no,true\n' for i in range(40))
-    monkeypatch.setattr(csv_text, "TEXT_BLOCK", size)
+    monkeypatch.setattr(csv_stream, "TEXT_BLOCK", size)
     table = together(stream_table(io.BytesIO(b"id,a,label,b\n" + lines.encode()), id="id"))
     assert table.ids.tolist() == [f"{i}\n{i}" for i in range(40)]
     assert table.X.tolist() == [[i, 1] for i in range(40)]
@@ -269,7 +268,7 @@ def peak_of(stream):
     tracemalloc.start()
     try:
         for block in stream:
-            n += block.n_rows
+            n += len(block)
             most = max(most, pa.total_allocated_bytes() - before)
         return tracemalloc.get_traced_memory()[1] + most, n
     finally:
@@ -302,7 +301,7 @@ def test_only_a_block_is_in_memory(tmp_path, monkeypatch):
         assert peak < whole // 3, (name, peak / whole)
     size = (tmp_path / "text.csv").stat().st_size
     assert size > 7 * 2**20
-    monkeypatch.setattr(csv_text, "TEXT_BLOCK", 2**14)
+    monkeypatch.setattr(csv_stream, "TEXT_BLOCK", 2**14)
     text = (tmp_path / "text.csv").read_bytes()
     (tmp_path / "text.csv.gz").write_bytes(gzip.compress(text, 1))
     (tmp_path / "text.csv.zst").write_bytes(pa.compress(text, codec="zstd", asbytes=True))
@@ -327,7 +326,7 @@ def test_what_is_wrong_late_is_told_with_its_rows(tmp_path, small_text_blocks):
     for name, width in (("t.parquet", 48), ("t.csv", 80), ("t.npz", 16)):
         blocks = iter(stream_table(tmp_path / name, block_bytes=10 * width))
         for _ in range(7):
-            assert next(blocks).n_rows == 10
+            assert len(next(blocks)) == 10
         with refused(InputError, f"{name}, rows 71 to 80", "1 entries of", "not finite"):
             next(blocks)
     text = "a,label\n" + "1,0\n" * 200 + f"{SECRET_TEXT},1\n"
@@ -420,7 +419,7 @@ def test_a_closed_stream_gives_nothing(tmp_path):
     with refused(InputError, "closed"):
         list(stream)
     with refused(InputError, "closed"):
-        stream.count_rows()
+        stream.read()
 
 
 @pytest.mark.parametrize(

@@ -41,19 +41,19 @@ Mask = npt.NDArray[np.bool_]
 class Rows:
     """Rows with their labels, ids, subjects and weights.
 
-    As read, ids, subjects and weights are in any form that ``fit`` takes, or None. Once checked, ids and subjects are
+    As read, each is in any form that ``fit`` takes, or None where rows have none. Once checked, ids and subjects are
     columns of :mod:`erasable.models.keys`, and weights are in sixteenths.
     """
 
     X: Any
-    y: npt.NDArray[Any]
+    y: Any
     ids: Any = None
     subjects: Any = None
     weights: Any = None
     hashes: Hashes | None = None  # of the ids, where they are known
 
     def __len__(self) -> int:
-        return len(self.y)
+        return int(self.X.shape[0]) if self.y is None else len(self.y)
 
     def take(self, mask: Mask) -> Rows:
         """The rows that the mask selects, copied unless these are all."""
@@ -97,8 +97,11 @@ class Rows:
         """The rows of all parts; the list is emptied, so that parts are released while they are copied."""
         if len(parts) == 1:
             return parts.pop()
-        y, ids = np.concatenate([rows.y for rows in parts]), _joined([rows.ids for rows in parts])
-        owners = weights = None
+        y = ids = owners = weights = None
+        if parts[0].y is not None:
+            y = np.concatenate([rows.y for rows in parts])
+        if parts[0].ids is not None:
+            ids = _joined([rows.ids for rows in parts])
         if any(rows.subjects is not None for rows in parts):
             owners = _joined([[None] * len(r) if r.subjects is None else r.subjects for r in parts])
         if any(rows.weights is not None for rows in parts):
@@ -367,7 +370,7 @@ def _stacked(parts: list[Any]) -> Any:
 
 
 def _joined(columns: Sequence[Any]) -> Column:
-    if all(isinstance(column, np.ndarray | range) for column in columns):
+    if all(isinstance(c, range) or (isinstance(c, np.ndarray) and c.dtype != object) for c in columns):
         return np.concatenate([np.asarray(column, dtype=np.int64) for column in columns])
     return list(chain.from_iterable(c.tolist() if isinstance(c, np.ndarray) else c for c in columns))
 

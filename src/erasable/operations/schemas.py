@@ -248,7 +248,7 @@ def check_table(
         dialect=dialect,
     ) as stream:
         for block in stream:
-            done += block.n_rows
+            done += len(block)
             if progress is not None:
                 progress(done, stream.n_rows)
         report = stream.encoding

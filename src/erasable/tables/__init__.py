@@ -6,13 +6,11 @@ Importing this loads neither pyarrow nor scikit-learn: a file that needs one of 
 """
 
 from erasable.tables.collections import ArrayRows
-from erasable.tables.joined import files_of
 from erasable.tables.keys import read_keys
-from erasable.tables.loading import load_split, load_table
-from erasable.tables.opening import Dialect
-from erasable.tables.sources import nameless_form
-from erasable.tables.stream import TableStream, stream_table
+from erasable.tables.reading import TableStream
+from erasable.tables.sources import files_of, load_split, load_table, nameless_form, stream_table
 from erasable.tables.table import Split, Table
+from erasable.tables.text import Dialect
 
 __all__ = [
     "ArrayRows",

@@ -18,17 +18,12 @@ import numpy as np
 from erasable.arrow import pyarrow
 from erasable.errors import InputError, InputTypeError
 from erasable.models.row_source import Rows, RowSource
-from erasable.tables.arrow_columns import ArrowSource, row_bytes, typed_columns
-from erasable.tables.columns import Roles
-from erasable.tables.reading import Source, read_or_refuse
+from erasable.tables.arrow_rows import ArrowStream, row_bytes, typed_columns
+from erasable.tables.reading import read_or_refuse
+from erasable.tables.roles import Roles
 
 
-def is_dask_frame(source: Any) -> bool:
-    """Whether rows come as a Dask dataframe."""
-    return hasattr(source, "to_delayed") and hasattr(source, "_meta") and hasattr(source, "columns")
-
-
-class FrameSource(ArrowSource):
+class FrameStream(ArrowStream):
     """A Dask dataframe, or some of its partitions, in their order. The index is no column."""
 
     def __init__(self, frame: Any, path: Path, roles: Roles) -> None:
@@ -40,7 +35,7 @@ class FrameSource(ArrowSource):
         self._partitions = _parts_in(frame)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_partitions": [] if self.awaited() else self._partitions}
+        return {**super().__getstate__(), "_partitions": [] if self.awaited() else self._partitions}
 
     def awaited(self) -> list[Any]:
         """Partitions that lie on a cluster."""
@@ -52,21 +47,20 @@ class FrameSource(ArrowSource):
         part._partitions = list(values)
         return part
 
-    def parts(self) -> list[Source] | None:
+    def parts(self) -> Sequence[RowSource] | None:
         """One for each partition; how many rows it has shows when it is computed."""
-        parts: list[Source] = []
+        parts: list[RowSource] = []
         for k, partition in enumerate(self._partitions):
             part = copy(self)
             part._partitions, part._path = [partition], Path(f"partition {k}")
             parts.append(part)
         return parts
 
-    def raw(self, rows: int | None) -> Iterator[Any]:
+    def arrow_tables(self, rows: int | None) -> Iterator[Any]:
         """One partition after the other, computed."""
         made = pyarrow()
-        wanted = [*self._columns.roles.columns, *self._columns.features]
         tables = (
-            made.Table.from_pandas(_computed(partition, self._path)[wanted], preserve_index=False)
+            made.Table.from_pandas(_computed(partition, self._path)[self._wanted], preserve_index=False)
             for partition in self._partitions
         )
         if rows is None:

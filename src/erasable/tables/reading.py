@@ -1,101 +1,164 @@
-"""What a reader of a format is, and reading a file without letting through what it holds when that fails."""
+"""A table read in blocks, whatever its format; and errors of readers, without the values that they may quote."""
 
 from __future__ import annotations
 
 import os
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
+from weakref import WeakSet
 
 from erasable.errors import ConfigurationError, ErasableError, InputError, InputTypeError
+from erasable.models.row_source import Rows, RowSource
+from erasable.schemas import EncodingReport
 from erasable.tables.table import Table
 
 T = TypeVar("T")
+_RAW_ROW_BYTES = 256  # about what a row of unread cells takes
 
 
-class Source(ABC):
-    """Rows of one file or pipe.
+class TableStream(RowSource):
+    """A table in blocks of ``Rows``: what ``stream_table`` returns. A file can be read again, a pipe only once.
 
     Attributes
     ----------
     name : str
-        What the rows are called.
-    once : bool
-        Whether they can be read but once.
-    typed : bool
-        Whether the format says what labels, ids and subjects are.
     n_rows : int or None
-        How many rows there are, where that is known.
+        The number of rows, where it is known: for Parquet and .npz at once, for text after ``count_rows`` or the first
+        pass, never for a pipe.
+    n_features : int
     feature_names : tuple of str, or None
+        The names of the columns that are features, where the format has names.
+    typed : bool
+        Whether the format says what labels, ids and subjects are. CSV text does not; ``kinds`` does.
     unused : tuple of str
-        Columns that are neither features nor have a role, where the features were named.
+        Columns that have no role although the caller did not ignore them, since ``features`` does not name them.
+    encoding : EncodingReport or None
+        With a schema: how the cells of the rows read so far were encoded.
     booleans : frozenset of str
         Features that are booleans.
-    held : dict of str to str
-        Of features that may hold anything, what they hold by the types of the format: texts, numbers, ...
+    families : mapping of str to str
+        What features hold that may hold anything, by the types of the format: texts, numbers, ...
     roles : tuple of str
-        Of "label", "id", "subject" and "weight", those that a column has.
+        Those of "label", "id", "subject" and "weight" that a column has.
     """
 
     name: str
-    once = False
     typed = True
-    n_rows: int | None = None
     feature_names: tuple[str, ...] | None = None
     unused: tuple[str, ...] = ()
+    encoding: EncodingReport | None = None
     booleans: frozenset[str] = frozenset()
-    held: Mapping[str, str] = MappingProxyType({})
+    families: Mapping[str, str] = MappingProxyType({})
     roles: tuple[str, ...] = ()
+    block_bytes = 2**24
+    _spent = _closed = False
+    _running: WeakSet[Generator[Rows, None, None]] | None = None
+
+    # -- what a format has to say ------------------------------------------------------------------------------------
 
     @property
     @abstractmethod
     def n_features(self) -> int:
-        """How many numbers a row has."""
+        """The number of numbers in a row."""
 
     @abstractmethod
-    def blocks(self, block_bytes: int | None) -> Iterator[Table]:
-        """The rows in blocks of about this size, or in one when it is None.
+    def blocks(self, block_bytes: int | None) -> Iterator[Rows]:
+        """The rows, at least one, in blocks of about this size, or in one when it is None.
 
-        There is at least one row, and what is open is closed when the iterator is.
+        Whatever is open is closed with the iterator.
         """
 
-    def raw(self, rows: int | None) -> Iterator[Any]:
-        """The cells as they are, where columns have names; in Arrow tables of so many rows, or in one."""
+    def arrow_tables(self, rows: int | None) -> Iterator[Any]:
+        """The cells as they are, where columns have names, in Arrow tables of so many rows, or in one."""
         raise ConfigurationError(f"{self.name} has no columns with names: give CSV, Parquet or Arrow.")
 
-    def parts(self) -> list[Source] | None:
-        """The rows in parts that can be sent and read elsewhere, each with its number of rows; None where they cannot.
-
-        Parts put together, in their order, are this source.
-        """
-        return None
-
-    def awaited(self) -> list[Any]:
-        """What of the rows waits on a cluster and is not sent with this; see :mod:`erasable.tables.collections`."""
-        return []
-
-    def filled(self, values: Sequence[Any]) -> Source:
-        """The same rows, with what is awaited."""
-        return self
-
     def count_rows(self) -> int | None:
-        """How many rows there are, if need be by reading the file; None where that is not possible."""
+        """The number of rows, if need be by reading the file; None for a pipe."""
         return self.n_rows
 
     def kinds(self) -> dict[str, type]:
-        """What labels, ids and subjects are, as the format or a look at all rows says; nothing of empty columns."""
+        """The types of labels, ids and subjects, as the format or a look at all rows says; none of empty columns."""
         return {}
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[Rows]:
+        return self._begin(self.block_bytes)
+
+    def read(self) -> Table:
+        """All rows in one table."""
+        (rows,) = self._begin(None)
+        names = None if rows.X.shape[1:] != (len(self.feature_names or ()),) else self.feature_names
+        return Table(rows.X, rows.y, rows.ids, rows.subjects, self.name, names, weights=rows.weights)
+
+    def _begin(self, block_bytes: int | None) -> Generator[Rows, None, None]:
+        self._check_open()
+        if self._spent:
+            raise InputError("a pipe can be read only once, and this one has been: save the rows to a file first.")
+        self._spent = self.once
+        self._running = WeakSet() if self._running is None else self._running
+        blocks = self._noted(block_bytes)
+        self._running.add(blocks)
+        return blocks
+
+    def _noted(self, block_bytes: int | None) -> Generator[Rows, None, None]:
+        total = EncodingReport(0)
+        for rows in self.blocks(block_bytes):
+            report = getattr(rows.X, "report", None)
+            if report is not None:
+                total += report
+                if self.encoding is None or total.n_rows > self.encoding.n_rows:  # an earlier pass may be unfinished
+                    self.encoding = total
+            yield rows
+
+    def note_encoding(self, report: EncodingReport) -> None:
+        """See :class:`~erasable.models.row_source.RowSource`."""
+        self.encoding = report
+
+    def raw(self) -> Any:
+        """The cells of all rows as they are, those of text as text, in one Arrow table; for ``raw=True``."""
+        self._check_open()
+        (table,) = self.arrow_tables(None)
+        return table
+
+    def raw_blocks(self) -> Iterator[Any]:
+        """The same in blocks, one in memory at a time."""
+        self._check_open()
+        return self.arrow_tables(block_rows(self.block_bytes, _RAW_ROW_BYTES))
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise InputError("this stream is closed: open the file again.")
+
+    def close(self) -> None:
+        """Close what is open; a file object that was handed in stays open."""
+        self._closed = True
+        for blocks in list(self._running or ()):
+            blocks.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_running": None}
+
+    def __repr__(self) -> str:
+        return f"<TableStream {self.name!r}>"
 
 
 def block_rows(block_bytes: int, row_bytes: int) -> int:
-    """How many rows of a width make a block."""
+    """The number of rows of a width in a block."""
     return max(1, block_bytes // max(1, row_bytes))
 
 
 def where_in(path: Path, first: int, n: int) -> str:
-    """How messages name a block: by the rows of the file, counted from one."""
+    """The name of a block in messages: the rows of the file, counted from one."""
     return f"{path.name}, rows {first + 1:,} to {first + n:,}"
 
 
@@ -109,7 +172,7 @@ def as_path(path: object) -> Path:
 
 
 def existing_file(path: Path) -> Path:
-    """The path, when there is a file with something in it."""
+    """The path, if it is that of a file that is not empty."""
     if path.is_dir():
         raise InputError(f"{path} is a folder: give the path of a file.")
     if not path.exists():
@@ -126,22 +189,16 @@ def read_or_refuse(
     hint: str = "",
     explain: Callable[[str], ErasableError | None] = lambda text: None,
 ) -> T:
-    """What ``read`` gives; when it fails, an error without the entries that the reader's own message may quote.
+    """What ``read`` returns; when it fails, an InputError that quotes nothing of the reader's own message.
 
     Parameters
     ----------
-    read : callable
-    path : Path
     form : str
-        What the file was taken for.
+        The format that the file was read as.
     hint : str, optional
-        Ends the message.
+        The end of the message.
     explain : callable, optional
         From the reader's message to a better error, where it tells what is wrong.
-
-    Raises
-    ------
-    InputError
     """
     try:
         return read()
@@ -156,11 +213,11 @@ def read_or_refuse(
         problem = explain(str(error)) or InputError(
             f"{path.name} cannot be read as {form} ({kind}): it may be cut short, damaged, or of another format.{hint}"
         )
-    raise problem  # here and not above, where it would carry the original, and with it values, along
+    raise problem  # not raised above, where it would carry the original error, and values with it
 
 
 def refused_each(items: Iterator[T], path: Path, form: str) -> Iterator[T]:
-    """The items; when the reader fails at one, an error as in ``read_or_refuse``."""
+    """The items; when the reader fails at one, an error as in :func:`read_or_refuse`."""
     end: Any = object()
     while (item := read_or_refuse(lambda: next(items, end), path, form)) is not end:
         yield item
@@ -173,7 +230,7 @@ def listed(names: Collection[str]) -> str:
 
 
 def compared(found: Collection[str], wanted: Collection[str]) -> str:
-    """How names of columns differ from those that are wanted, as the end of a sentence; empty where they do not."""
+    """How names of columns differ from the wanted ones, as the end of a sentence; empty where they do not."""
     missing = [repr(name) for name in wanted if name not in found]
     extra = [repr(name) for name in found if name not in wanted]
     parts = [f"lacks {listed(missing)}"] * bool(missing) + [f"has {listed(extra)} beside"] * bool(extra)

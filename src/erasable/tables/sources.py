@@ -1,33 +1,39 @@
-"""Which ``Source`` a path, several paths or a pipe is: decided here, and nowhere else."""
+"""Open tables: the stream that a path, several paths, a URL, a pipe or data in memory is."""
 
 from __future__ import annotations
 
+import glob
 import io
 import os
+import posixpath
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
+from pathlib import Path, PurePosixPath
+from typing import Any, BinaryIO
 
-from erasable.errors import ConfigurationError, InputError
-from erasable.tables import csv_text
-from erasable.tables.arrow_columns import ArrowBatches, ArrowPipe, ParquetSource
-from erasable.tables.collections import FrameSource, is_dask_frame
-from erasable.tables.columns import Kinds, Roles
-from erasable.tables.csv_text import CsvSource
-from erasable.tables.joined import JoinedSource, files_of, is_arrow, is_pipe
-from erasable.tables.npz import NpzSource
-from erasable.tables.opening import PACKED, Dialect, in_utf8, looked_ahead
-from erasable.tables.reading import Source, as_path, existing_file, read_or_refuse
-from erasable.tables.remote import RemoteFile
-from erasable.tables.svmlight import SvmlightSource
+from erasable.arrow import pyarrow
+from erasable.errors import ConfigurationError, ErasableError, InputError
+from erasable.models.row_source import Rows, RowSource
+from erasable.schemas import Schema
+from erasable.tables import csv_stream
+from erasable.tables.arrays import NpzStream, SvmlightStream, is_half_of_split, read_split
+from erasable.tables.arrow_rows import BatchStream, ParquetStream
+from erasable.tables.collections import FrameStream
+from erasable.tables.csv_stream import CsvStream
+from erasable.tables.reading import TableStream, as_path, compared, existing_file, listed, read_or_refuse
+from erasable.tables.roles import Kinds, Roles, check_kinds
+from erasable.tables.table import Split, Table
+from erasable.tables.text import PACKED, Dialect, in_utf8, looked_ahead
+from erasable.validation import whole_number
 
+TableLike = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | BinaryIO
 _SVMLIGHT = (".svmlight", ".libsvm", ".txt")
 _FORMS = ".csv, .parquet, .npz, .svmlight, .libsvm, .txt (text also with .gz, .bz2 or .zst)"
-_MANY = (".csv", ".parquet")  # with names of columns, so that several files can be one table
+_MANY = {".csv", ".parquet"}  # with names of columns, so that several files can be one table
 _PIPE = Path("standard input")
 _DIALECT = "sep=, encoding=, decimal=, thousands=, header= and columns="
+_NAMELESS = "a schema is for tables whose columns have names: CSV, Parquet or Arrow."
 _NOT_PIPED = {
     b"PAR1": "Parquet, which is read from its end: give the path of a file",
     b"ARRO": "an Arrow file, which is read from its end: write the streaming format of Arrow",
@@ -38,11 +44,281 @@ _NOT_PIPED = {
 }
 
 
+def stream_table(
+    source: TableLike,
+    *,
+    label: str | None = "label",
+    id: str | None = None,
+    subject: str | Sequence[str] | None = None,
+    features: Sequence[str] | None = None,
+    ignore: Sequence[str] = (),
+    labelled: bool = True,
+    kinds: Mapping[str, type] | None = None,
+    n_features: int | None = None,
+    weight: str | None = None,
+    dialect: Dialect | None = None,
+    targets: Sequence[str] = (),
+    schema: Schema | None = None,
+    raw: bool = False,
+    block_bytes: int = 2**24,
+) -> TableStream:
+    r"""The table in a file or pipe, block by block: what ``load_table`` reads, with one block in memory at a time.
+
+    ==================== ===============================================================================================
+    ``.parquet``         read a page of each column at a time (up to some 3 MB for each), whatever its row groups
+    ``.csv``             read twice, unless ``kinds`` says what labels, ids and subjects are: they are integers only
+                         when all of them are written so. The first time only these columns are parsed
+    ``.npz``             dense rows are unpacked block by block, compressed or not; ``y``, ``ids`` and ``subjects`` are
+                         read whole, and so are sparse rows and those stored column by column (Fortran order)
+    ``.svmlight``        read twice: the number of features is known only at the end
+    ``"-"``, file object CSV text or an Arrow IPC stream, told apart by their first bytes, read once
+    ==================== ===============================================================================================
+
+    Blocks put together are the table that ``load_table`` returns, whatever their size. The types of all columns are the
+    same in every block. In CSV text from a pipe the first block settles the types of labels, ids and subjects, and a
+    later one that contradicts is refused.
+
+    Several files of CSV or of Parquet are one table: a list of paths, or a pattern such as ``"visits-*.csv.gz"``. Rows
+    come in the order of the list, and those of a pattern in the order of the paths as text (``part-10`` before
+    ``part-2``). Columns must have the same names, in any order, and types that do not change between files.
+
+    Parameters
+    ----------
+    source : str, path, list of these, binary file object, or Arrow data
+        A file or several, a pattern, a folder of Parquet files, a URL of Parquet files as fsspec knows them, ``"-"``
+        for the standard input, an object with ``read``, a table or a reader of record batches of pyarrow, or a Dask
+        dataframe.
+    label : str, default="label"
+        The column of labels: integers, strings, booleans or floats.
+    id : str, optional
+        The column that names every row: integers or strings. That they are distinct is checked by ``fit``.
+    subject : str or sequence of str, optional
+        The column of the subject of each row: integers or strings, may be missing in some rows; in Parquet and Arrow
+        also lists of these. With several columns, a row belongs to all subjects that it names in any of them.
+    features : sequence of str, optional
+        The columns to take, in this order; all others may hold anything. By default all columns without another role.
+    ignore : sequence of str
+        Columns that are left out; they may hold anything.
+    labelled : bool, default=True
+        Whether there must be labels. Otherwise ``label`` may be None or name a column that does not exist, and ``y`` is
+        then None. Arrays ``y`` of .npz files and labels of SVMlight text always become ``y``.
+    kinds : mapping, optional
+        The types of cells of CSV text, where the caller knows: ``{"label": int, "id": str, "subject": str}`` or a part
+        of it. Other formats have types of their own.
+    n_features : int, optional
+        The number of features of SVMlight text, where some may be zero in all rows.
+    weight : str, optional
+        The column of the weight of each row: numbers, none missing.
+    dialect : Dialect, optional
+        How CSV text is written: the characters between cells and before decimals, and the encoding. With decimal
+        commas, a cell that may hold anything is read with a point where it is a number as a whole, such as ``1,5``.
+    targets : sequence of str
+        Columns of numbers to be predicted, none missing, in place of a label: they become ``y``, of shape (n_rows,)
+        for one and (n_rows, n_targets) for several. Files without names of columns have theirs in ``y``.
+    schema : Schema, optional
+        Encodes the columns that it names, which may hold anything; ``X`` of a block is then an ``EncodedTable``. It
+        also gives columns their roles; those that are named here must agree. Targets beyond the range that it declares
+        are counted in ``encoding`` and, in ``labelled`` tables, clipped. For CSV, Parquet and Arrow.
+    raw : bool, default=False
+        For ``TableStream.raw``, which hands on columns of any kind.
+    block_bytes : int, default=16 MiB
+        About how large the rows of a block are. In all, some three times as much is in memory, and pages of Parquet.
+
+    Returns
+    -------
+    TableStream
+        To be iterated, and closed; ``with`` does that.
+
+    Raises
+    ------
+    InputError, InputTypeError, ConfigurationError
+        As ``load_table``, now or when a block is read that cannot be used.
+
+    Examples
+    --------
+    >>> import io
+    >>> from erasable.tables import stream_table
+    >>> text = b"name,age,weight,ill\nann,41,80.5,no\nbob,52,71,yes\ncy,39,66,no\n"
+    >>> with stream_table(io.BytesIO(text), label="ill", id="name", block_bytes=300) as stream:
+    ...     for rows in stream:
+    ...         rows.ids.tolist(), rows.y.tolist()
+    (['ann', 'bob'], ['no', 'yes'])
+    (['cy'], ['no'])
+    >>> with stream_table(io.BytesIO(text), labelled=False, features=("weight", "age")) as stream:
+    ...     stream.read().X.tolist()
+    [[80.5, 41.0], [71.0, 52.0], [66.0, 39.0]]
+    """
+    if schema is not None and nameless_form(source) is not None:
+        raise ConfigurationError(_NAMELESS)
+    known = check_kinds(kinds, schema)
+    if targets and schema is None:
+        label, labelled = None, False
+    must = labelled and schema is None
+    roles = Roles(label, id, subject, features, must, ignore, weight, raw=raw, target=targets)  # type: ignore[arg-type]
+    if schema is not None:
+        roles = roles.by_schema(schema, labelled=labelled)
+    size = whole_number(block_bytes, "block_bytes")
+    width = None if n_features is None else whole_number(n_features, "n_features")
+    stream = _opened(source, roles, known, width, dialect)
+    stream.block_bytes = size
+    return stream
+
+
+def load_table(source: TableLike, **options: Any) -> Table:
+    r"""The table in a CSV, Parquet, NumPy or SVMlight file, whole.
+
+    ========================= ==========================================================================================
+    ``.csv``, ``.parquet``    one column per feature, and those named here; needs ``pip install 'erasable[tables]'``
+    ``.npz`` with arrays      ``X`` and ``y``; optionally ``ids``, ``weights`` and ``subjects``, which may have two
+                              dimensions: several subjects of a row, among which some may repeat or be empty texts
+    ``.npz`` of ``save_npz``  sparse rows; ``y`` and these in ``NAME_labels.npz`` next to ``NAME.npz``
+    ``.svmlight``, ``.txt``   label, then ``index:value``; ``subject="qid"`` takes the query ids as subjects
+    ========================= ==========================================================================================
+
+    CSV and SVMlight files may be compressed (``.gz``, ``.bz2``, ``.zst``). Features are numbers or booleans, none
+    missing, all finite. In a CSV the first line holds the names of columns; labels, ids and subjects are integers when
+    all of them are written like integers, so ``007`` stays text, and an empty cell is a missing one. ``stream_table``
+    reads files that are larger than memory.
+
+    Parameters
+    ----------
+    source : str, path, list of these, or binary file object
+        The file; its ending says what it is. Or several, or a pipe, as in ``stream_table``.
+    **options
+        As in ``stream_table``.
+
+    Returns
+    -------
+    Table
+        float32 rows where that holds all numbers of the file's types, else float64. Nothing is fitted here; what was
+        fitted before the file was written, the caller has to know.
+
+    Raises
+    ------
+    InputError, InputTypeError
+        When the file does not exist or is damaged, when a column is missing or not numeric, or an entry is.
+    ConfigurationError
+        When the format is unknown or has no such columns, or pyarrow is needed and missing.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from erasable.tables import load_table
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "visits.csv")
+    ...     size = file.write_text("age,weight,ill,patient\n41,80.5,no,ann\n52,71,yes,bob\n39,66,no,ann\n")
+    ...     load_table(file, label="ill", subject="patient")
+    ...     load_table(file, labelled=False, features=["age", "weight"])
+    <Table 'visits': 3 rows × 2 features, dense float64, with subjects>
+    <Table 'visits': 3 rows × 2 features, dense float64, without labels>
+    """
+    with stream_table(source, **options) as stream:
+        return stream.read()
+
+
+def load_split(
+    path: str | os.PathLike[str],
+    *,
+    test_size: float = 0.2,
+    random_state: int = 0,
+    in_order: bool = False,
+    **options: Any,
+) -> Split:
+    """Rows to train and to test with: as the files divide them, or divided by a seed.
+
+    ``NAME_train.npz`` stands for three files in one folder: it and ``NAME_test.npz`` hold sparse rows as
+    ``scipy.sparse.save_npz`` writes them, and ``NAME_labels.npz`` the arrays ``y_train``, ``y_test`` and optionally
+    ``subject_train``, ``subject_test``, ``ids_train``, ``ids_test``. Every other file is read by ``load_table``.
+
+    Parameters
+    ----------
+    path : str or path
+        The file.
+    test_size, random_state, in_order
+        As in ``Table.split``, where the files are not divided already.
+    **options
+        As in ``load_table``.
+
+    Raises
+    ------
+    ConfigurationError, InputError, InputTypeError
+        As ``load_table``; also when one of the three files is missing.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> import numpy as np
+    >>> from erasable.tables import load_split
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "points.npz")
+    ...     np.savez(file, X=np.eye(10), y=np.arange(10) % 2)
+    ...     load_split(file).test
+    <Table 'points': 2 rows × 10 features, dense float64>
+    """
+    file = as_path(path)
+    if not is_half_of_split(file):
+        return load_table(file, **options).split(test_size, random_state, in_order=in_order)
+    if options.get("schema") is not None:
+        raise ConfigurationError(_NAMELESS)
+    if any(value not in (None, (), "label") for value in options.values()):
+        raise ConfigurationError(
+            "label, id, subject and ignore name columns, which .npz files do not have: store arrays y_train, "
+            "ids_train, subject_train and so on in the labels file."
+        )
+    return read_split(file)
+
+
 def nameless_form(source: Any) -> str | None:
     """``"npz"`` or ``"svmlight"`` for a file whose columns have no names; None otherwise."""
     files = files_of(source)
     form = _form_of(files[0])[0] if files else ""
     return "npz" if form == ".npz" else "svmlight" if form in _SVMLIGHT else None
+
+
+def files_of(source: Any) -> list[Path]:
+    """The files that a path, a pattern or a list of these names, in order; none for a pipe.
+
+    Files come in the given order; those that one pattern matches (``*``, ``?``, ``[]``, and ``**`` for folders below)
+    sorted by their paths as text, character by character: ``part-10`` before ``part-2``. A path that exists is no
+    pattern, whatever it looks like. A folder, or a URL of one, stands for all Parquet files in it and below.
+
+    Raises
+    ------
+    InputError
+        When a pattern matches nothing, a file comes twice, or there is none.
+    """
+    if _is_pipe(source):
+        return []
+    if not isinstance(source, str | os.PathLike | Iterable):
+        as_path(source)  # refuses it
+    given: Sequence[Any] = [source] if isinstance(source, str | os.PathLike) else list(source)
+    if not given:
+        raise InputError("there are no files: name one or more.")
+    if any(one == "-" for one in given):
+        raise InputError("`-`, the standard input, has to be read alone: save it to a file to read others with it.")
+    found = [file for one in given for file in (_remote_files(one) if _is_url(one) else _matched(as_path(one)))]
+    twice = len(found) - len({str(f) if isinstance(f, RemoteFile) else os.path.realpath(f) for f in found})
+    if twice:
+        raise InputError(f"{twice} of {len(found)} files are given twice: name each of them once.")
+    return found
+
+
+# -- which stream ----------------------------------------------------------------------------------------------------
+
+
+def _is_arrow(source: Any) -> bool:
+    return hasattr(source, "schema") and (hasattr(source, "to_batches") or hasattr(source, "read_next_batch"))
+
+
+def _is_dask_frame(source: Any) -> bool:
+    return hasattr(source, "to_delayed") and hasattr(source, "_meta") and hasattr(source, "columns")
+
+
+def _is_pipe(source: Any) -> bool:
+    """Whether rows come from the standard input or an object, and not from files; ``["-"]`` is ``"-"``."""
+    if _is_arrow(source) or _is_dask_frame(source) or hasattr(source, "read"):
+        return True
+    return isinstance(source, str | list | tuple) and source in ("-", ["-"], ("-",))
 
 
 def _form_of(path: Path) -> tuple[str, str]:
@@ -55,39 +331,38 @@ def _form_of(path: Path) -> tuple[str, str]:
     return form, inner.stem
 
 
-def open_source(source: Any, roles: Roles, kinds: Kinds, n_features: int | None, dialect: Dialect | None) -> Source:
-    """The source that a path or pipe is, or several paths are."""
-    if is_pipe(source):
+def _opened(source: Any, roles: Roles, kinds: Kinds, n_features: int | None, dialect: Dialect | None) -> TableStream:
+    """The stream of a path, several paths, a pipe or data in memory."""
+    if _is_pipe(source):
         if n_features is not None:
             raise ConfigurationError("n_features is for SVMlight files: CSV and Arrow have a column for each feature.")
-        if is_arrow(source) or is_dask_frame(source):
-            if dialect is not None:
-                raise ConfigurationError(f"{_DIALECT} are for CSV, and this is none: leave them out.")
-            if is_arrow(source):
-                return ArrowBatches(source, Path("Arrow data"), roles)
-            return FrameSource(source, Path("Dask dataframe"), roles)
-        pipe = source if hasattr(source, "read") else getattr(sys.stdin, "buffer", sys.stdin)
-        return _opened_pipe(pipe, roles, kinds, dialect)
+        if not (_is_arrow(source) or _is_dask_frame(source)):
+            pipe = source if hasattr(source, "read") else getattr(sys.stdin, "buffer", sys.stdin)
+            return _opened_pipe(pipe, roles, kinds, dialect)
+        if dialect is not None:
+            raise ConfigurationError(f"{_DIALECT} are for CSV, and this is none: leave them out.")
+        if _is_arrow(source):
+            return BatchStream(source, Path("Arrow data"), roles)
+        return FrameStream(source, Path("Dask dataframe"), roles)
 
-    def opened(path: Path, features: Sequence[str] | None) -> Source:
-        return _opened_file(
-            path, roles if features is None else replace(roles, features=features), kinds, n_features, dialect
-        )
+    def opened(path: Path, features: Sequence[str] | None) -> TableStream:
+        named = roles if features is None else replace(roles, features=features)
+        return _opened_file(path, named, kinds, n_features, dialect)
 
-    if not isinstance(source, str | os.PathLike | Iterable):
-        as_path(source)  # refuses it
     files = files_of(source)
     if len(files) == 1:
         return opened(files[0], None)
     forms = {_form_of(file)[0] for file in files}
-    if len(forms) > 1 or not forms <= {*_MANY}:
+    if len(forms) > 1 or not forms <= _MANY:
         raise ConfigurationError(
             f"several files are one table where all are .csv or all .parquet; these are {', '.join(sorted(forms))}."
         )
-    return JoinedSource(files, opened)
+    return JoinedStream(files, opened)
 
 
-def _opened_file(path: Path, roles: Roles, kinds: Kinds, n_features: int | None, dialect: Dialect | None) -> Source:
+def _opened_file(
+    path: Path, roles: Roles, kinds: Kinds, n_features: int | None, dialect: Dialect | None
+) -> TableStream:
     form, name = _form_of(path)
     _check_nameless(form, roles)
     if n_features is not None and form not in _SVMLIGHT:
@@ -97,16 +372,20 @@ def _opened_file(path: Path, roles: Roles, kinds: Kinds, n_features: int | None,
     if not isinstance(path, RemoteFile):
         existing_file(path)
     if form == ".npz":
-        return NpzSource(path, labelled=roles.labelled)
+        return NpzStream(path, labelled=roles.labelled)
     if form in _SVMLIGHT:
-        return SvmlightSource(path, name, subjects=roles.subject is not None, n_features=n_features)
+        return SvmlightStream(path, name, subjects=roles.subject is not None, n_features=n_features)
     if form == ".csv":
-        return CsvSource(path, name, roles, kinds, dialect or Dialect())
-    return ParquetSource(path, name, roles)
+        return CsvStream(path, name, roles, kinds, dialect or Dialect())
+    return ParquetStream(path, name, roles)
 
 
 def _check_nameless(form: str, roles: Roles) -> None:
     """Refuse names of columns where a format has none."""
+    if roles.target and form not in _MANY:
+        raise ConfigurationError(
+            "targets name columns, which this kind of file does not have: leave them out, its y are the targets."
+        )
     named = roles.id, roles.features, roles.weight
     unnamed = roles.label in ("label", None) and named == (None, None, None) and not roles.ignore
     if form == ".npz" and not (unnamed and roles.subject is None):
@@ -121,11 +400,11 @@ def _check_nameless(form: str, roles: Roles) -> None:
         )
 
 
-def _opened_pipe(pipe: Any, roles: Roles, kinds: Kinds, dialect: Dialect | None) -> Source:
+def _opened_pipe(pipe: Any, roles: Roles, kinds: Kinds, dialect: Dialect | None) -> TableStream:
     if isinstance(pipe, io.TextIOBase):
         raise InputError("source must be a binary file object: open it with mode 'rb'.")
-    # As many bytes as pyarrow looks at together.
-    head, stream = read_or_refuse(lambda: looked_ahead(pipe, csv_text.TEXT_BLOCK), _PIPE, "bytes")
+    # As many bytes as pyarrow parses together.
+    head, stream = read_or_refuse(lambda: looked_ahead(pipe, csv_stream.TEXT_BLOCK), _PIPE, "bytes")
     if not head.strip():
         raise InputError("standard input is empty: pipe CSV text or an Arrow stream into it.")
     for magic, what in _NOT_PIPED.items():
@@ -134,7 +413,197 @@ def _opened_pipe(pipe: Any, roles: Roles, kinds: Kinds, dialect: Dialect | None)
     if head.startswith(b"\xff\xff\xff\xff"):
         if dialect is not None:
             raise ConfigurationError(f"{_DIALECT} are for CSV, and this is an Arrow stream.")
-        return ArrowPipe(stream, _PIPE, roles)
+        return BatchStream.of_pipe(stream, _PIPE, roles)
     dialect = dialect or Dialect()
     text = in_utf8(stream, dialect.encoding, _PIPE.name)
-    return CsvSource(_PIPE, _PIPE.name, roles, kinds, dialect, pipe=text)
+    return CsvStream(_PIPE, _PIPE.name, roles, kinds, dialect, pipe=text)
+
+
+# -- several files, folders and URLs ---------------------------------------------------------------------------------
+
+
+class JoinedStream(TableStream):
+    """Rows of several files with columns of the same names and types, one file after the other.
+
+    ``opened`` makes a stream of a path and the names of its features, or None where they are not known.
+    """
+
+    def __init__(self, paths: list[Path], opened: Callable[[Path, Sequence[str] | None], TableStream]) -> None:
+        first = opened(paths[0], None)
+        names = first.feature_names
+        assert names is not None
+        self._paths, self._streams = paths, [first]
+        for path in paths[1:]:
+            stream = opened(path, None)
+            self._check_alike(first, stream, paths[0].name, path.name)
+            self._streams.append(stream if stream.feature_names == names else opened(path, names))
+        self.feature_names, self.unused, self.typed = names, first.unused, first.typed
+        self.name = f"{first.name} and {len(paths) - 1} more"
+        self._agree = False
+
+    @staticmethod
+    def _check_alike(first: TableStream, stream: TableStream, name: str, other: str) -> None:
+        """Refuse a file whose columns differ from those of the first."""
+        names = first.feature_names or ()
+        if difference := compared(stream.feature_names or (), names):
+            raise InputError(
+                f"{other} {difference}, other than {name}: files that are read as one table need the same columns."
+            )
+        changed = [repr(one) for one in names if (one in stream.booleans) != (one in first.booleans)]
+        if changed:
+            raise InputError(
+                f"the type of {listed(changed)} changes between files, from numbers to booleans or back: write "
+                f"{other} like {name}."
+            )
+        for column, family in stream.families.items():
+            if family != (before := first.families.get(column, family)):
+                raise InputError(
+                    f"the type of {column!r} changes between files, from {before} in {name} to {family} in "
+                    f"{other}: write them alike."
+                )
+        if stream.roles != first.roles:
+            raise InputError(f"{name} and {other} must both have a column of labels, or none of them.")
+
+    @property
+    def n_features(self) -> int:
+        """The number of numbers in a row."""
+        return self._streams[0].n_features
+
+    @property
+    def n_rows(self) -> int | None:  # type: ignore[override]
+        """The number of rows, where it is known for all files."""
+        return _sum([stream.n_rows for stream in self._streams])
+
+    def count_rows(self) -> int | None:
+        """The number of rows of all files."""
+        return _sum([stream.count_rows() for stream in self._streams])
+
+    def blocks(self, block_bytes: int | None) -> Iterator[Rows]:
+        """The blocks of one file after the other, each of rows of one file; or all rows in one."""
+        self._check_kinds()
+        parts = (block for stream in self._streams for block in stream.blocks(block_bytes))
+        if block_bytes is None:
+            yield Rows.joined(list(parts))
+        else:
+            yield from parts
+
+    def parts(self) -> Sequence[RowSource] | None:
+        """The parts of one file after the other, where all files come in parts."""
+        self._check_kinds()
+        found = [stream.parts() for stream in self._streams]
+        return None if None in found else [part for parts in found for part in parts or ()]
+
+    def arrow_tables(self, rows: int | None) -> Iterator[Any]:
+        """The cells of one file after the other, with columns in the order of the first."""
+        names = list(self.feature_names or ())
+        parts = (table.select(names) for stream in self._streams for table in stream.arrow_tables(rows))
+        if rows is None:
+            yield pyarrow().concat_tables(list(parts), promote_options="permissive")
+        else:
+            yield from parts
+
+    def _check_kinds(self) -> None:
+        """Refuse labels, ids or subjects whose types change between files; checked once."""
+        known: dict[str, tuple[type, Path]] = {}
+        for path, stream in () if self._agree else zip(self._paths, self._streams, strict=True):
+            for role, kind in stream.kinds().items():
+                before, where = known.setdefault(role, (kind, path))
+                if kind is not before:
+                    hint = "" if self.typed else f", or say what they are, as learn does with {role}_type="
+                    raise InputError(
+                        f"the type of {role}s changes between files: {before.__name__} in {where.name}, "
+                        f"{kind.__name__} in {path.name}: write them alike{hint}."
+                    )
+        self._agree = True
+
+
+def _sum(counts: list[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None
+
+
+def _matched(path: Path) -> list[Path]:
+    """The file of a path, those that a pattern matches, or the Parquet files below a folder, sorted as text.
+
+    In folders, names that begin with a point or an underscore are passed over, as other readers do.
+    """
+    if path.is_dir():
+        inner = [file.relative_to(path) for file in sorted(path.rglob("*.parquet")) if file.is_file()]
+        kept = [file for file in inner if not any(part.startswith(("_", ".")) for part in file.parts)]
+        _check_no_columns_in_names([str(file) for file in kept], path.name)
+        if not kept:
+            raise InputError(f"{path} is a folder without .parquet files: give the path of a file, or a pattern.")
+        return [path / file for file in kept]
+    if path.exists() or not glob.has_magic(str(path)):
+        return [path]
+    found = [Path(name) for name in sorted(glob.glob(str(path), recursive=True)) if not os.path.isdir(name)]
+    if not found:
+        raise InputError(f"no file matches {path}: check the pattern.")
+    return found
+
+
+class RemoteFile:
+    """A file behind a URL, with the attributes of a path that readers use. It can be sent: it holds only the URL."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        path = PurePosixPath(url.partition("://")[2])
+        self.name, self.suffix, self.stem = path.name, path.suffix, path.stem
+
+    def opened(self) -> Any:
+        """A binary file object, to be closed by the caller."""
+        return _fsspec().open(self.url, "rb").open()
+
+    def __str__(self) -> str:
+        return self.url
+
+
+def _fsspec() -> Any:
+    """The module fsspec, which is optional."""
+    try:
+        import fsspec
+    except ImportError:
+        problem = "reading from URLs needs fsspec: pip install 'erasable[dask]'."
+    else:
+        return fsspec
+    raise ConfigurationError(problem)
+
+
+def _is_url(source: Any) -> bool:
+    return isinstance(source, str) and "://" in source
+
+
+def _remote_files(url: str) -> list[Any]:
+    """The Parquet files that a URL, a pattern or a folder names, sorted by their paths as text."""
+    scheme = url.partition("://")[0]
+    problem, found = "", []
+    try:
+        system, path = _fsspec().core.url_to_fs(url)
+        if glob.has_magic(path):
+            found = system.glob(path)
+        elif system.isdir(path):
+            below = [name for name in system.find(path) if name.endswith(".parquet")]
+            found = [name for name in below if not posixpath.basename(name).startswith(("_", "."))]
+            _check_no_columns_in_names([posixpath.relpath(name, path) for name in found], posixpath.basename(path))
+        else:
+            found = [path] if system.exists(path) else []
+    except ErasableError:
+        raise
+    except Exception as error:  # file systems raise anything
+        problem = f"{url} cannot be listed ({type(error).__name__}): check the address, and who may read there."
+    if problem:
+        raise InputError(problem)
+    if not found:
+        raise InputError(f"there is no file at {url}: check the address.")
+    if not all(name.endswith(".parquet") for name in found):
+        raise ConfigurationError("files behind URLs are read where they are .parquet: copy others to this machine.")
+    return [RemoteFile(f"{scheme}://{name.lstrip('/') if scheme != 'file' else name}") for name in sorted(found)]
+
+
+def _check_no_columns_in_names(paths: Sequence[str], folder: str) -> None:
+    """Refuse folders that are named like ``year=2024``: other readers of such data sets make a column of them."""
+    if any("=" in part for path in paths for part in path.split("/")[:-1]):
+        raise InputError(
+            f"{folder} has folders named like column=value, which are columns to other readers: name the files by a "
+            "pattern instead, such as 'folder/**/*.parquet', and these columns are left out."
+        )

@@ -17,8 +17,8 @@ from typing import Any
 from erasable.audit.statistics import Estimate, clopper_pearson
 from erasable.errors import InputError
 from erasable.tables import read_keys
-from erasable.tables.opening import open_text
 from erasable.tables.reading import listed
+from erasable.tables.text import open_text
 from erasable.validation import did_you_mean
 
 FEWEST = 20  # rows of a group that is shown by itself

@@ -13,7 +13,7 @@ from sklearn.cluster import KMeans
 
 from erasable.errors import ConfigurationError, InputError
 from erasable.tables import Split, Table
-from erasable.tables.npz import read_sparse
+from erasable.tables.arrays import read_sparse
 from erasable.tables.reading import as_path
 from erasable.validation import seed, whole_number
 

@@ -1,9 +1,11 @@
 """Tables in CSV text: files, plain or compressed, and pipes. Parsed by pyarrow.
 
-The first line holds the names of columns, unless the dialect says otherwise; one that looks like a row is refused.
+The first line holds the names of columns, unless the dialect says otherwise. A first line that looks like a row is
+refused, since its cells would go into public schemas; so are numbers with marks that nobody named, since they would be
+taken for texts.
 
-In text nothing has a type. Features are numbers all the way down; labels, ids and subjects are integers only when all
-of them are written like integers, so that what they are shows at the end alone.
+Text has no types. Features are numbers in all rows; labels, ids and subjects are integers only when all of them are
+written like integers, so that their types are known only at the end.
 """
 
 from __future__ import annotations
@@ -11,24 +13,21 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from functools import cached_property, partial
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from erasable.arrow import NUMERIC, is_kind, pyarrow
 from erasable.errors import ErasableError, InputError
+from erasable.models.row_source import Rows, RowSource
 from erasable.schemas import Number
-from erasable.tables.arrow_columns import ArrowSource, columns_of, not_numeric, regrouped
-from erasable.tables.columns import Kinds, Roles, fitting_kinds, read_texts
-from erasable.tables.encoding import encoded_bytes
-from erasable.tables.first_rows import THOUSANDS, grouped, is_number, like_a_row, odd_numbers
-from erasable.tables.opening import Dialect, open_text
-from erasable.tables.quotes import whole_rows
-from erasable.tables.reading import Source, listed, read_or_refuse
-from erasable.tables.table import Table
+from erasable.tables.arrow_rows import ArrowStream, columns_of, encoded_bytes, not_numeric, regrouped
+from erasable.tables.reading import listed, read_or_refuse
+from erasable.tables.roles import Kinds, Roles, fitting_kinds, read_texts
+from erasable.tables.text import THOUSANDS, Dialect, open_text, whole_rows
 
 TEXT_BLOCK = 2**20  # bytes that are parsed at once: a block of ours is put together from these
 _AT = re.compile(r"CSV column #(\d+)")
@@ -37,37 +36,23 @@ _LOOKED_AT = 1000  # rows, at most, from which it is seen whether the first line
 _SWAPPED = str.maketrans(",.", ".,")
 _NUMBER_WITH = r"^[ \t\n\r\v\f]*[+-]?([0-9]+{0}[0-9]*|{0}[0-9]+)([eE][+-]?[0-9]+)?[ \t\n\r\v\f]*$"
 _WANTED = {int: "an integer", bool: "true or false", float: "a number"}
+_NUMBER = re.compile(r"\s*[+-]?[\d.]+([eE][+-]?\d+)?\s*")
+_PLAIN = re.compile(r"0|[1-9][0-9]*")
+_COUNTED, _YEARS = 3, range(1900, 2101)
+_MISSING = {"", "#n/a", "<na>", "?", "n/a", "na", "nan", "nat", "none", "null"}
 
 
-class CsvSource(ArrowSource):
-    """CSV text.
+class CsvStream(ArrowStream):
+    """CSV text of a file, or of a ``pipe`` in UTF-8; ``path`` is what messages call it.
 
-    A file is read once more before where types of labels or keys have to be found, and it is not read whole. In a pipe
-    they are settled by the first block and have to hold for all.
-
-    Parameters
-    ----------
-    path : Path
-        The file, or what messages call the pipe.
-    name : str
-    roles : Roles
-    kinds : dict
-        What labels, ids or subjects are, where that is known.
-    dialect : Dialect
-    pipe : binary file object, optional
-        The text of a pipe, in UTF-8.
+    ``kinds`` are the types of labels, ids or subjects that are known. A file in blocks is read once before to find the
+    others. In a pipe the first block settles them, and they have to hold for all.
     """
 
     typed = False
 
     def __init__(
-        self,
-        path: Path,
-        name: str,
-        roles: Roles,
-        kinds: Kinds,
-        dialect: Dialect,
-        pipe: BinaryIO | None = None,
+        self, path: Path, name: str, roles: Roles, kinds: Kinds, dialect: Dialect, pipe: BinaryIO | None = None
     ) -> None:
         weights: Kinds = {} if roles.weight is None else {"weight": float}
         self._path, self._given, self.once = path, {**kinds, **weights}, pipe is not None
@@ -81,7 +66,8 @@ class CsvSource(ArrowSource):
         self._check_first_rows(schema, roles, first)
         columns = columns_of(schema, roles, path, self._shown)
         # What follows the first block has to be the same kind of number.
-        kind_of = {f: "bool" if f in columns.booleans else "float64" for f in columns.features}
+        numbers = (*columns.features, *(() if roles.untyped else columns.roles.target))
+        kind_of = {f: "bool" if f in columns.booleans else "float64" for f in numbers}
         kind_of = dict.fromkeys(columns.features, "string") if roles.untyped else kind_of
         self._convert = self._converted(columns.roles, kind_of, include=True)
         row_bytes = encoded_bytes(roles) if roles.untyped else 8 * len(columns.features)
@@ -126,7 +112,8 @@ class CsvSource(ArrowSource):
             numbers = {c.name for c in roles.schema.features if isinstance(c, Number)} | {*roles.target}
         else:
             typed = {n for n, t in zip(names, schema.types, strict=True) if is_kind(t, *NUMERIC)}
-            numbers = {*(roles.features or names)} - ({*wanted} - {*(roles.features or ())}) - typed
+            others = {*wanted} - {*(roles.features or ()), *roles.target}
+            numbers = {*(roles.features or names), *roles.target} - others - typed
         numbers = {*names} & numbers if dialect.thousands is None else set()
         if not (unnamed or numbers):
             return
@@ -207,13 +194,14 @@ class CsvSource(ArrowSource):
 
     def _converted(self, roles: Roles, features: dict[str, str], *, include: bool) -> Any:
         """How cells are read: those that have a role as text; with ``include``, none that are not named."""
-        kinds: dict[str, Any] = {**dict.fromkeys(roles.columns, pyarrow().string()), **features}
+        texts = roles.columns if roles.untyped else [name for name in roles.columns if name not in roles.target]
+        kinds: dict[str, Any] = {**dict.fromkeys(texts, pyarrow().string()), **features}
         only = {"include_columns": list(kinds)} if include else {}
         options = {"decimal_point": self._dialect.decimal, "strings_can_be_null": False}
         return pyarrow().csv.ConvertOptions(column_types=kinds, **options, **only)
 
-    def parts(self) -> list[Source] | None:
-        """The file as one part; what labels, ids and subjects are, and how many rows without ids, is found before."""
+    def parts(self) -> Sequence[RowSource] | None:
+        """The file as one part; types, and the number of rows without ids, are found before it is sent."""
         if self.once:
             return None
         self.kinds()
@@ -229,7 +217,7 @@ class CsvSource(ArrowSource):
     def _first_pass(self) -> tuple[int, Kinds]:
         """The number of rows, and what labels, ids and subjects are."""
         roles = self._columns.roles
-        named = {} if roles.columns else {self._columns.features[0]: "string"}
+        named = {} if roles.given else {self._columns.features[0]: "string"}
         convert = self._converted(roles, named, include=True)
         n, fitting = 0, dict[str, list[type]]()
         for batch in self._batches(convert):
@@ -259,7 +247,7 @@ class CsvSource(ArrowSource):
         commas = self._dialect.decimal == "," and role in ("label", "weight") and not self._columns.roles.untyped
         return [text.translate(_SWAPPED) for text in texts] if commas else texts
 
-    def blocks(self, block_bytes: int | None) -> Iterator[Table]:
+    def blocks(self, block_bytes: int | None) -> Iterator[Rows]:
         """Blocks; labels, ids and subjects are of one type in all of them."""
         found: Kinds = {}
         if block_bytes is not None and not self.once and self._columns.roles.given.keys() - self._given:
@@ -284,7 +272,7 @@ class CsvSource(ArrowSource):
         texts = [*self._with_points(texts, role)] if kind is float else texts
         return read_or_refuse(lambda: read_texts(texts, kind), self._path, f"the same {role}s as a moment ago")
 
-    def raw(self, rows: int | None) -> Iterator[Any]:
+    def arrow_tables(self, rows: int | None) -> Iterator[Any]:
         """The text, parsed."""
         return regrouped(self._batches(self._convert), rows)
 
@@ -359,3 +347,88 @@ def _not_utf8(text: bytes) -> int | None:
     except UnicodeDecodeError as error:
         return error.start
     return None
+
+
+# -- what the first rows show -----------------------------------------------------------------------------------------
+
+
+def is_number(name: str) -> bool:
+    """Whether the name of a column is written like a number: a row may stand where names should."""
+    return _NUMBER.fullmatch(name) is not None
+
+
+def like_a_row(names: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
+    """Why a first line looks like a row, given the cells of each column below it; empty where it looks like names.
+
+    Numbers are names where they count the columns, or grow from column to column, as years do.
+    """
+    numbers = [name.strip() for name in names if is_number(name)]
+    values = [int(n) for n in numbers if _PLAIN.fullmatch(n)]
+    counting = values in ([*range(len(numbers))], [*range(1, len(numbers) + 1)])
+    growing = len(values) == len(numbers) and all(a < b for a, b in pairwise(values))
+    many = len(values) >= _COUNTED or all(value in _YEARS for value in values)
+    if numbers and not counting and not (growing and many):
+        return "some of its cells are numbers"
+    if len(set(filled := [name for name in names if name])) < len(filled):
+        return "some of its cells are the same"
+    skipped = {*numbers} if counting and len(numbers) >= _COUNTED else set()
+    if any(like_a_cell(n, c) for n, c in zip(names, cells, strict=True) if n and n.strip() not in skipped):
+        return "some of its cells come again, or are written like those below"
+    return ""
+
+
+def like_a_cell(name: str, cells: Iterable[str]) -> bool:
+    """Whether a name comes again in its column, or has digits and is built like the cells there, as ids are."""
+    filled = [cell for cell in cells if cell]
+    if name in filled:
+        return True
+    coded = re.search(r"\d", name) is not None and not is_number(name)
+    return coded and bool(filled) and all(_shape(cell) == _shape(name) for cell in filled)
+
+
+def _shape(text: str) -> str:
+    return re.sub(r"[^\W\d_]+", "a", re.sub(r"\d+", "9", text))
+
+
+def grouped(thousands: str, decimal: str) -> str:
+    """A regular expression for numbers with marks between thousands, from the first to the last character."""
+    mark, point = THOUSANDS[thousands], re.escape(decimal)
+    return rf"^[ \t]*[+-]?[1-9][0-9]{{0,2}}({mark}[0-9]{{3}})+({point}[0-9]*)?[ \t]*$"
+
+
+def odd_numbers(cells: Mapping[str, Sequence[str]], decimal: str) -> tuple[list[str], str]:
+    """Columns of numbers, some of which have marks that are not read as such; and the arguments that name the marks."""
+    found: dict[str, list[str]] = {}
+    for name, column in cells.items():
+        filled = [cell.strip() for cell in column if cell.strip().lower() not in _MISSING]
+        if way := _way(filled, decimal):
+            found.setdefault(way, []).append(name)
+    way = max(found, key=lambda one: len(found[one]), default="")
+    return found.get(way, []), way
+
+
+def _way(filled: Sequence[str], decimal: str) -> str:
+    """The arguments with which all of these would be numbers; empty where they are, or never would be."""
+    other = "," if decimal == "." else "."
+    odd = [cell for cell in filled if not _fits(cell, _undivided(decimal))]
+    if not odd:
+        return ""
+    commas = all(_fits(cell, _undivided(other)) for cell in filled)
+    for mark in THOUSANDS:
+        if mark != decimal and all(_fits(cell, grouped(mark, decimal)) for cell in odd):
+            return f"thousands= {mark!r}" + (f", or decimal= {other!r}" if commas else "")
+    if commas:
+        return f"decimal= {other!r}"
+    for mark in THOUSANDS:
+        if mark != other and all(_fits(cell, _undivided(other), grouped(mark, other)) for cell in filled):
+            return f"decimal= {other!r} and thousands= {mark!r}"
+    return ""
+
+
+def _undivided(decimal: str) -> str:
+    point = re.escape(decimal)
+    return rf"^[+-]?([0-9]+{point}?[0-9]*|{point}[0-9]+)([eE][+-]?[0-9]+)?$"
+
+
+def _fits(cell: str, *patterns: str) -> bool:
+    return any(re.match(pattern, cell) for pattern in patterns)

@@ -1,9 +1,12 @@
-"""Tables in NumPy archives: dense rows, or sparse ones with their labels in a file beside."""
+"""Tables without names of columns: NumPy archives, and the text format of SVMlight and LIBSVM."""
 
 from __future__ import annotations
 
+import io
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -13,18 +16,29 @@ import scipy.sparse as sp
 from numpy.lib import format as npy
 
 from erasable.errors import InputError
-from erasable.tables.columns import as_rows, check_shape, checked_column, number_columns
-from erasable.tables.reading import Source, block_rows, existing_file, listed, read_or_refuse, refused_each, where_in
-from erasable.tables.table import Split, Table
+from erasable.models.row_source import Rows
+from erasable.tables.reading import (
+    TableStream,
+    block_rows,
+    existing_file,
+    listed,
+    read_or_refuse,
+    refused_each,
+    where_in,
+)
+from erasable.tables.table import Split, Table, as_rows, check_shape, checked_column, number_columns
+from erasable.tables.text import open_unpacked
 
 _SIDES = ("train", "test")
 _ROLES = {"y": "label", "ids": "id", "subjects": "subject", "weights": "weight"}
-_BESIDE = {"ids", "subjects", "weights"}
+_OPTIONAL = {"ids", "subjects", "weights"}
 _MEMBER = "X.npy"
 _PLAIN = "an .npz archive of plain arrays (objects are not read, as that could run code)"
+_FORM = "SVMlight text"
+_LOOKED_AT = 2**22  # bytes of text that the first pass parses at once
 
 
-class NpzSource(Source):
+class NpzStream(TableStream):
     """An archive of arrays ``X`` and ``y`` (``ids``, ``subjects``, ``weights``), or of ``scipy.sparse.save_npz``.
 
     Dense rows are unpacked as they are needed, compressed or not. Sparse ones are read whole, and so are labels, ids,
@@ -33,12 +47,12 @@ class NpzSource(Source):
 
     def __init__(self, path: Path, *, labelled: bool) -> None:
         self._path, self.name = path, path.stem
-        self._sparse: Table | None = None
+        self._sparse: Rows | None = None
         if "format" in _names(path):
-            self._sparse = _sparse_table(path, labelled=labelled)
-            self.n_rows, self._width = self._sparse.n_rows, self._sparse.n_features
+            self._sparse, self.name = _sparse_rows(path, labelled=labelled)
+            self.n_rows, self._width = self._sparse.X.shape
             return
-        required, optional = ({"X", "y"}, _BESIDE) if labelled else ({"X"}, {"y", *_BESIDE})
+        required, optional = ({"X", "y"}, _OPTIONAL) if labelled else ({"X"}, {"y", *_OPTIONAL})
         names = _known_names(path, required, optional)
 
         def look() -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
@@ -54,23 +68,23 @@ class NpzSource(Source):
 
     @property
     def n_features(self) -> int:
-        """How many numbers a row has."""
-        return self._width
+        """The number of numbers in a row."""
+        return int(self._width)
 
-    def blocks(self, block_bytes: int | None) -> Iterator[Table]:
+    def blocks(self, block_bytes: int | None) -> Iterator[Rows]:
         """Blocks as they are unpacked, or slices of what is read whole."""
         if self._sparse is not None:
             yield from _sliced(self._sparse, block_bytes)
         elif block_bytes is None or self._by_columns:
             X = as_rows(_arrays(self._path, ["X"])["X"], self._path.name)
-            yield from _sliced(Table(X, **self._columns, name=self.name), block_bytes)
+            yield from _sliced(Rows(X, **{"y": None, **self._columns}), block_bytes)
         else:
             first = 0
             for X in refused_each(self._unpacked(block_bytes), self._path, _PLAIN):
                 columns = {part: values[first : first + len(X)].copy() for part, values in self._columns.items()}
                 rows = as_rows(X, where_in(self._path, first, len(X)), first=first)
                 first += len(X)
-                yield Table(rows, **columns, name=self.name)
+                yield Rows(rows, **{"y": None, **columns})
 
     def _unpacked(self, block_bytes: int) -> Iterator[npt.NDArray[Any]]:
         n, d = self._shape
@@ -93,32 +107,34 @@ def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     return found
 
 
-def _sliced(table: Table, block_bytes: int | None) -> Iterator[Table]:
-    if block_bytes is None:
-        yield table
-        return
-    total = table.X.data.nbytes + (table.X.indices.nbytes if sp.issparse(table.X) else 0)
-    step = block_rows(block_bytes, total // table.n_rows)
-    for low in range(0, table.n_rows, step):
-        yield table.take(slice(low, low + step))
+def _sliced(rows: Rows, block_bytes: int | None) -> Iterator[Rows]:
+    """Copies of runs of rows."""
+    n, X = len(rows), rows.X
+    step = n
+    if block_bytes is not None:
+        step = block_rows(block_bytes, (X.data.nbytes + (X.indices.nbytes if sp.issparse(X) else 0)) // n)
+    columns = rows.y, rows.ids, rows.subjects, rows.weights
+    for low in range(0, n, step):
+        at = np.arange(low, min(n, low + step))
+        yield rows if step == n else Rows(X[at], *(None if c is None else c[at] for c in columns))
 
 
-def _sparse_table(path: Path, *, labelled: bool) -> Table:
-    """Sparse rows, with what stands in the file beside."""
+def _sparse_rows(path: Path, *, labelled: bool) -> tuple[Rows, str]:
+    """Sparse rows, with the labels of the file next to theirs, and the name of the table."""
     X = read_sparse(path)
-    beside = path.with_name(f"{path.stem}_labels.npz")
-    if beside.exists():
-        arrays = _arrays(beside, _known_names(beside, {"y"}, _BESIDE))
-        return Table(X, **_checked_columns(arrays, X.shape[0], beside.name), name=path.stem)
+    labels = path.with_name(f"{path.stem}_labels.npz")
+    if labels.exists():
+        arrays = _arrays(labels, _known_names(labels, {"y"}, _OPTIONAL))
+        return Rows(X, **_checked_columns(arrays, X.shape[0], labels.name)), path.stem
     name, _, side = path.stem.rpartition("_")
     shared = path.with_name(f"{name}_labels.npz")
     if side in _SIDES and shared.exists():
-        return _side_table(X, _split_arrays(shared), side, name, shared.name)
+        return Rows(X, **_side_columns(_split_arrays(shared), X.shape[0], side, shared.name)), name
     if not labelled:
-        return Table(X, name=path.stem)
+        return Rows(X, None), path.stem
     raise InputError(
-        f"{path.name} holds sparse rows without labels: put {beside.name} beside it, an .npz with the array y "
-        "(and, if there are, ids and subjects)."
+        f"{path.name} holds sparse rows without labels: put {labels.name} next to it, an .npz with the array y "
+        "(and optionally ids and subjects)."
     )
 
 
@@ -148,8 +164,12 @@ def read_split(path: Path) -> Split:
             f"{path.name}, {test.name} and {labels.name}."
         )
     arrays = _split_arrays(labels)
-    sides = zip((path, test), _SIDES, strict=True)
-    return Split(*(_side_table(read_sparse(p), arrays, side, name, labels.name) for p, side in sides))
+
+    def table(side: str, rows: Path) -> Table:
+        X = read_sparse(rows)
+        return Table(X, **_side_columns(arrays, X.shape[0], side, labels.name), name=name)
+
+    return Split(table("train", path), table("test", test))
 
 
 def _siblings(path: Path) -> tuple[Path, Path]:
@@ -162,10 +182,10 @@ def _split_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
     return _arrays(path, _known_names(path, {"y_train", "y_test"}, keys))
 
 
-def _side_table(X: Any, arrays: dict[str, npt.NDArray[Any]], side: str, name: str, where: str) -> Table:
+def _side_columns(arrays: dict[str, npt.NDArray[Any]], n: int, side: str, where: str) -> dict[str, Any]:
     names = {"y": f"y_{side}", "ids": f"ids_{side}", "subjects": f"subject_{side}"}
     columns = {part: arrays[theirs] for part, theirs in names.items() if theirs in arrays}
-    return Table(X, **_checked_columns(columns, X.shape[0], where), name=name)
+    return _checked_columns(columns, n, where)
 
 
 def _names(path: Path) -> list[str]:
@@ -213,3 +233,107 @@ def _checked_columns(arrays: dict[str, npt.NDArray[Any]], n: int, where: str) ->
         else checked_column(values, _ROLES[part], f"{where}, {part}")
         for part, values in arrays.items()
     }
+
+
+# -- SVMlight ---------------------------------------------------------------------------------------------------------
+
+
+class SvmlightStream(TableStream):
+    """A file, plain or compressed; with ``subjects``, the query id of every row (``qid:7``) is its subject.
+
+    Block by block it is read twice: the largest feature, whether features are counted from zero, and whether labels
+    are integers shows only at the end.
+    """
+
+    def __init__(self, path: Path, name: str, *, subjects: bool, n_features: int | None) -> None:
+        self._path, self.name, self._subjects, self._given = path, name, subjects, n_features
+
+    @property
+    def n_features(self) -> int:
+        """The number of numbers in a row."""
+        return self._first_pass.n_features
+
+    def count_rows(self) -> int:
+        """The number of rows, by the first pass."""
+        return self._first_pass.n_rows
+
+    @cached_property
+    def _first_pass(self) -> _Found:
+        return self._look(self._parsed(_LOOKED_AT))
+
+    def blocks(self, block_bytes: int | None) -> Iterator[Rows]:
+        """Blocks of whole lines."""
+        path, first = self._path, 0
+        parts: Iterable[list[Any]] = self._parsed(block_bytes)
+        if block_bytes is None:
+            parts = list(parts)
+            found = self._look(parts)
+        else:
+            found = self._first_pass
+        for X, y, *query in parts:
+            n = len(y)
+            where = path.name if block_bytes is None else where_in(path, first, n)
+            owners = query[0] if query else None
+            if owners is not None and len(owners) != n:
+                raise InputError(f"{where}: {len(owners)} of {n} rows have a query id: every row needs one.")
+            y = checked_column(y, "label", where, first)
+            rows = read_or_refuse(partial(_rows, X, found, where, first), path, _FORM)
+            yield Rows(rows, y.astype(np.int64) if found.whole else y, subjects=owners)
+            first += n
+
+    def _look(self, parts: Iterable[list[Any]]) -> _Found:
+        """What shows at the end alone."""
+        path, n, smallest, largest, whole = self._path, 0, np.inf, 0, True
+        for X, y, *_ in parts:
+            n, whole = n + len(y), whole and _are_whole(y)
+            if len(X.indices):
+                smallest, largest = min(smallest, X.indices.min()), max(largest, int(X.indices.max()))
+        if not n:
+            raise InputError(f"{path.name}: there are no rows.")
+        from_one = 0 < smallest < np.inf  # as scikit-learn decides
+        width = largest + (not from_one)
+        if self._given is not None and width > self._given:
+            raise InputError(f"{path.name} has {width} features, more than the {self._given} that n_features allows.")
+        self.n_rows = n
+        return _Found(n, self._given or width, from_one, whole)
+
+    def _parsed(self, block_bytes: int | None) -> Iterator[list[Any]]:
+        """What scikit-learn makes of runs of lines; rows counted from zero, labels, and query ids where wanted."""
+        from sklearn.datasets import load_svmlight_file  # here, as only this format needs scikit-learn
+
+        texts = [None] if block_bytes is None else refused_each(_lines(self._path, block_bytes), self._path, _FORM)
+        for text in texts:
+
+            def read(text: bytes | None = text) -> list[Any]:
+                with open_unpacked(self._path) if text is None else io.BytesIO(text) as source:
+                    return list(load_svmlight_file(source, zero_based=True, query_id=self._subjects))
+
+            part = read_or_refuse(read, self._path, _FORM)
+            if len(part[1]):
+                yield part
+
+
+@dataclass(frozen=True)
+class _Found:
+    n_rows: int
+    n_features: int
+    from_one: bool
+    whole: bool
+
+
+def _rows(X: Any, found: _Found, where: str, first: int) -> Any:
+    """Rows counted from zero as rows of the file; what lies outside of it is refused."""
+    indices = X.indices - X.indices.dtype.type(found.from_one)
+    return as_rows(sp.csr_array((X.data, indices, X.indptr), shape=(X.shape[0], found.n_features)), where, first=first)
+
+
+def _are_whole(y: npt.NDArray[Any]) -> bool:
+    """Whether labels are integers."""
+    return bool(np.abs(y).max() < 2**53) and bool((y == np.floor(y)).all())
+
+
+def _lines(path: Path, size: int) -> Iterator[bytes]:
+    """Whole lines of about so many bytes, unpacked."""
+    with open_unpacked(path) as file:
+        while text := file.read(size):
+            yield text + file.readline()
