@@ -22,8 +22,7 @@ from erasable import ErasableClassifier, ErasableKernelClassifier
 from erasable.audit import _scan_files, _scan_rows, _scan_text
 from erasable.audit import scan as scan_module
 from erasable.audit.scan import Remain, ScanColumns, scan
-from erasable.classes.linear import LinearBall
-from erasable.classes.numeric import NumericClass
+from erasable.classes import LinearBall, NumericClass
 from erasable.core.grid import Grid, to_grid
 from erasable.core.kernels import Points
 from erasable.core.layout import parts

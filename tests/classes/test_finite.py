@@ -13,8 +13,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeRegressor
 
-from erasable.classes import FunctionClass, finite
-from erasable.classes.finite import FiniteClass
+from erasable.classes import FiniteClass, FunctionClass, given
 from erasable.errors import ConfigurationError, ExactnessError
 from tests.estimators.cases import SECRET, assert_no_traces, everything_said
 
@@ -241,7 +240,7 @@ def test_lists_that_cannot_work_are_refused(functions, says):
 def test_sums_that_could_overflow_are_refused(monkeypatch):
     classes = table([[1.0], [0.0]])
     rows = classes.encode(np.zeros((5, 1)))
-    monkeypatch.setattr(finite, "MOST_ROWS", 4)
+    monkeypatch.setattr(given, "MOST_ROWS", 4)
     measure = classes.start(1)
     measure.add(rows[:4])
     with pytest.raises(ExactnessError, match="5 rows"):

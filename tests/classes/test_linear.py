@@ -12,8 +12,7 @@ import pytest
 from scipy.optimize import minimize
 
 from erasable import ErasableClassifier
-from erasable.classes import FunctionClass
-from erasable.classes.linear import LinearBall
+from erasable.classes import FunctionClass, LinearBall
 from erasable.errors import ConfigurationError, InputError
 from tests.oracle import gram_matrix, leverage
 

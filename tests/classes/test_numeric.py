@@ -7,9 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from erasable.classes import FunctionClass
-from erasable.classes.linear import LinearBall
-from erasable.classes.numeric import NumericClass
+from erasable.classes import FunctionClass, LinearBall, NumericClass
 from erasable.errors import ConfigurationError
 from tests.estimators.cases import SECRET, assert_no_traces, everything_said
 

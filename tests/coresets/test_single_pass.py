@@ -9,11 +9,8 @@ import pytest
 from scipy.sparse import csr_array
 
 from erasable import ErasableClassifier
-from erasable.classes.finite import FiniteClass
-from erasable.classes.linear import LinearBall
-from erasable.classes.numeric import NumericClass
-from erasable.coresets import CoreSetMap, single_pass
-from erasable.coresets.single_pass import SinglePass
+from erasable.classes import FiniteClass, LinearBall, NumericClass
+from erasable.coresets import CoreSetMap, SinglePass, samplers
 from erasable.errors import ConfigurationError
 
 
@@ -61,8 +58,8 @@ def test_blocks_decide_like_one_row_at_a_time(name, tau, size, monkeypatch):
     rows = function_class.encode(X)
     expected = literal(function_class, rows, 3, tau)
     assert 0 < len(expected) < len(X) or tau == 0.0
-    monkeypatch.setattr(single_pass, "_SCREENED", size)
-    monkeypatch.setattr(single_pass, "_ENCODED", 3 * 50 * size)
+    monkeypatch.setattr(samplers, "_SCREENED", size)
+    monkeypatch.setattr(samplers, "_ENCODED", 3 * 50 * size)
     core = SinglePass(function_class, tau)
     assert core.select(X).tolist() == expected
     assert core.pick(rows, Plain(function_class.start(3))).tolist() == expected

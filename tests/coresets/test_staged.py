@@ -8,12 +8,8 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from erasable.classes.finite import FiniteClass
-from erasable.classes.linear import LinearBall
-from erasable.classes.numeric import NumericClass
-from erasable.coresets import CoreSetMap
-from erasable.coresets.single_pass import SinglePass
-from erasable.coresets.staged import Staged
+from erasable.classes import FiniteClass, LinearBall, NumericClass
+from erasable.coresets import CoreSetMap, SinglePass, Staged
 from erasable.errors import ConfigurationError
 from tests.paper.test_theorem_5_2_example import AFTER, BEFORE, EIGHT_ROWS
 

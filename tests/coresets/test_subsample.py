@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from erasable.coresets import CoreSetMap, RandomSubsample, subsample
+from erasable.coresets import CoreSetMap, RandomSubsample, maps
 from erasable.errors import ConfigurationError
 from erasable.research.theory import Information, leak
 from tests.strategies import keys
@@ -90,7 +90,7 @@ def test_ids_come_as_a_list_a_range_or_an_array():
 
 
 def test_all_rows_means_also_the_one_with_the_largest_lot(monkeypatch):
-    monkeypatch.setattr(subsample, "keyed_hash", lambda ids, key: np.array([2**64 - 1, 0], dtype=np.uint64))
+    monkeypatch.setattr(maps, "keyed_hash", lambda ids, key: np.array([2**64 - 1, 0], dtype=np.uint64))
     assert chosen(RandomSubsample(1.0), [7, 1]) == [0, 1]
     assert chosen(RandomSubsample(math.nextafter(1.0, 0.0)), [7, 1]) == [1]
 

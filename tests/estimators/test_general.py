@@ -16,9 +16,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from erasable import ErasableClassifier, verify
-from erasable.classes.finite import FiniteClass
-from erasable.classes.linear import LinearBall
-from erasable.classes.numeric import NumericClass
+from erasable.classes import FiniteClass, LinearBall, NumericClass
 from erasable.errors import (
     ChangedMeanwhileError,
     ConfigurationError,

@@ -22,7 +22,7 @@ from sklearn.metrics.pairwise import laplacian_kernel, rbf_kernel
 
 from erasable.errors import ConfigurationError, InputError, InputTypeError
 from erasable.features import FeatureMap, FrozenMap, HashedText, NystroemFeatures, RandomFourierFeatures
-from erasable.features import _rowwise as rowwise
+from erasable.features import _kernels as rowwise
 from tests.estimators.cases import SECRET, assert_no_traces, everything_said
 
 X = np.random.default_rng(0).standard_normal((60, 3))

@@ -23,7 +23,7 @@ from erasable import (
     ErasableKernelClassifier,
     ErasableRegressor,
 )
-from erasable.classes.linear import LinearBall
+from erasable.classes import LinearBall
 from erasable.coresets import LeverageThreshold, RandomSubsample
 from erasable.features import HashedText, RandomFourierFeatures
 from erasable.models import files as shards

@@ -23,8 +23,7 @@ from erasable import (
     ErasableKernelClassifier,
     ErasableRegressor,
 )
-from erasable.classes.finite import FiniteClass
-from erasable.classes.linear import LinearBall
+from erasable.classes import FiniteClass, LinearBall
 from erasable.coresets import LeverageThreshold, RandomSubsample
 from erasable.estimators.files import code_of, face_of
 from erasable.features import HashedText, RandomFourierFeatures

@@ -10,9 +10,8 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from erasable import ErasableClassifier, verify
-from erasable.classes.finite import FiniteClass
-from erasable.classes.linear import LinearBall
-from erasable.coresets.single_pass import SinglePass
+from erasable.classes import FiniteClass, LinearBall
+from erasable.coresets import SinglePass
 from erasable.estimators.kernel import ErasableGeneralClassifier
 from erasable.models.configuration import order_of
 from tests.oracle import in_turn

@@ -1,9 +1,8 @@
 """Function classes: what rows are selected by, and predictors fitted from. They use ``core`` and touch no files."""
 
-from erasable.classes.finite import FiniteClass
+from erasable.classes.given import FiniteClass, NumericClass
 from erasable.classes.kernel import KernelBall
 from erasable.classes.linear import LinearBall
-from erasable.classes.numeric import NumericClass
 from erasable.core.function_class import FunctionClass, Measure, Predictor
 
 __all__ = [

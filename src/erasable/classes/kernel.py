@@ -83,9 +83,7 @@ class KernelBall:
         }
         for name, value in plain.items():
             object.__setattr__(self, name, value)
-        _ = self._points(
-            max(1, len(self.scaling)) if isinstance(self.scaling, tuple) else 1
-        )  # refuses what cannot work
+        self._points(max(1, len(self.scaling)) if isinstance(self.scaling, tuple) else 1)  # refuses what cannot work
 
     @functools.cached_property
     def of_points(self) -> Kernel:
@@ -213,10 +211,7 @@ class KernelMeasure:
 
     def exceeds(self, rows: Array, tau: float) -> Booleans:
         """Whether ``D² > tau``, for each point by itself, decided exactly."""
-        out = np.zeros(len(rows), dtype=bool)
-        for i in range(len(rows)):
-            out[i] = len(self._kept(rows[i : i + 1], tau)) == 1
-        return out
+        return np.array([len(self._kept(rows[i : i + 1], tau)) == 1 for i in range(len(rows))], dtype=bool)
 
     def select(self, rows: Array, tau: float) -> Positions:
         """Positions of the points that one pass keeps; they join Q."""

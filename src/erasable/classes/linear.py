@@ -56,7 +56,7 @@ class LinearBall:
     Examples
     --------
     >>> import numpy as np
-    >>> from erasable.classes.linear import LinearBall
+    >>> from erasable.classes import LinearBall
     >>> ball = LinearBall(radius=0.5, scaling=None)
     >>> rows = ball.encode(np.array([[0.5, 0.0], [0.0, 0.5]]))
     >>> measure = ball.start(2)

@@ -9,8 +9,7 @@ from erasable.classes import FunctionClass, LinearBall
 from erasable.core.grid import plain_scaling
 from erasable.core.kernels import KERNEL_BITS, Kernel, Points
 from erasable.core.layout import Buffer, canonical_json, read_sealed
-from erasable.coresets.single_pass import SinglePass
-from erasable.coresets.staged import Staged
+from erasable.coresets import SinglePass, Staged
 from erasable.errors import ConfigurationError, StateFormatError
 from erasable.estimators.base import ErasableClassifierBase
 from erasable.models.configuration import (
@@ -232,7 +231,7 @@ class ErasableGeneralClassifier(ErasableClassifierBase):
     --------
     >>> import numpy as np
     >>> from sklearn.base import clone
-    >>> from erasable.classes.finite import FiniteClass
+    >>> from erasable.classes import FiniteClass
     >>> from erasable.estimators import ErasableGeneralClassifier
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(size=(1000, 1))

@@ -5,10 +5,8 @@ known before the first row is seen: drawn from an integer, given by the caller, 
 """
 
 from erasable.features._base import NUMBERS, TABLES, TEXTS, AbsentMap, FeatureMap
-from erasable.features._fourier import RandomFourierFeatures
-from erasable.features._frozen import FrozenMap
-from erasable.features._nystroem import NystroemFeatures
-from erasable.features._texts import HashedText, as_texts
+from erasable.features._given import FrozenMap, HashedText, as_texts
+from erasable.features._kernels import NystroemFeatures, RandomFourierFeatures
 
 __all__ = [
     "NUMBERS",

@@ -1,7 +1,4 @@
-"""What every feature map is: a frozen record that can be called, described, compared and pickled.
-
-Holds parameters, reads the rows it is given, and touches nothing else.
-"""
+"""What every feature map is: a frozen record that can be called, described, compared and pickled."""
 
 from __future__ import annotations
 
@@ -19,7 +16,11 @@ from erasable.errors import ConfigurationError, InputError
 from erasable.validation import odd_cells
 
 NUMBERS, TEXTS, TABLES = "numbers", "texts", "tables"
+
+
 MOST_FEATURES = 2**24
+
+
 _BLOCK = 2**17  # numbers handled at once, so that temporaries stay in the processor's cache
 
 

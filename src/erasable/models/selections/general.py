@@ -13,8 +13,7 @@ from erasable.classes import FunctionClass
 from erasable.core.arrays import Float64s
 from erasable.core.layout import Tensors
 from erasable.core.selector import Decisions, Progress
-from erasable.coresets.single_pass import SinglePass
-from erasable.coresets.staged import Staged
+from erasable.coresets import SinglePass, Staged
 from erasable.errors import ConfigurationError, StateFormatError, VerificationError
 from erasable.features import FeatureMap
 from erasable.models.inputs import pick
