@@ -155,7 +155,7 @@ def test_who_expects_rows_to_leave_is_told_that_none_were_there(folder, capsys):
     assert run(["forget", "plain.erasable", "--subject", "ann"]) == 0
     assert "stores no subjects" in capsys.readouterr().err
     assert run(["forget", "m.erasable", "--id", "row-0 "]) == 0
-    why = "they were never learnt, were not kept, or are gone already"
+    why = "they were never learnt, were not kept, or are forgotten already"
     assert capsys.readouterr().err == f"note: 1 of 1 named rows are not stored: {why}.\n"
     core = [str(k) for k in load("m.erasable").core_ids_]
     ids = [f"--id={k}" for k in ("a", core[0], "b", core[1], "c")]

@@ -1,4 +1,4 @@
-"""``erasable inspect``: what a model file says of itself, and what it stores of somebody."""
+"""``erasable inspect``: the configuration of a model file, and what it stores about a person."""
 
 from __future__ import annotations
 
@@ -20,32 +20,31 @@ if TYPE_CHECKING:
 def inspect(
     model: ModelPath,
     rows: Annotated[
-        bool, typer.Option("--rows", help="List id, subject and label of every core row: they are personal data.")
+        bool, typer.Option("--rows", help="List id, subject and label of every core row: personal data.")
     ] = False,
     learnt: Annotated[
-        int | None, typer.Option(help="Rows that were learnt, to see the share stored; the file does not keep it.")
+        int | None,
+        typer.Option(help="Number of rows learnt, to print the share that is stored; no file keeps it."),
     ] = None,
-    schema: Annotated[
-        bool, typer.Option("--schema", help="Print the schema that the model was made with, as TOML, and nothing else.")
-    ] = False,
+    schema: Annotated[bool, typer.Option("--schema", help="Print only the schema of the model, as TOML.")] = False,
     subject: Annotated[
         list[str] | None,
-        typer.Option(metavar="SUBJECT", help="Show all that is stored of a subject instead; may be given again."),
+        typer.Option(metavar="SUBJECT", help="Print what is stored about this subject instead. Repeat it for several."),
     ] = None,
     id: Annotated[
-        list[str] | None, typer.Option(metavar="ID", help="Show the row of this id instead; may be given again.")
+        list[str] | None, typer.Option(metavar="ID", help="Print the row of this id instead. Repeat it for several.")
     ] = None,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print what is stored of a subject as CSV.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print what is stored about a subject as CSV.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show configuration, size and digest of a model file. Rows, labels and ids stay hidden unless asked for.
+    """Print configuration, size and digest of a model file. Rows, labels and ids stay hidden unless asked for.
 
-    The checksum is tested, so a damaged file is found; whether the state is what its rows give, `verify` says.
+    The checksum is tested, so a damaged file is found; `verify` checks that the state is what its rows give.
 
-    With `--subject` or `--id`, show what is stored of somebody: id, label, weight and the values of each row, as far as
-    the grid allows, and how many other subjects it has. With a schema, values are those of the raw table as far as what
-    is stored tells them: "39.0 ± 0.2", a bin, a category, the places that words were hashed into. That nothing is
-    stored is an answer, too: exit code 0.
+    With `--subject` or `--id`, print what is stored about a person: id, label, weight and values of each row, as far as
+    the grid allows, and how many other subjects it has. With a schema, values are those of the raw table as far as the
+    stored row determines them: "39.0 ± 0.2", a bin, a category, the places that words were hashed into. If nothing is
+    stored, the exit code is 0, too.
 
     For example:
 
@@ -70,35 +69,39 @@ def inspect(
         _show_rows_of(model, subject, id, as_csv=as_csv, as_json=as_json)
         return
     if as_csv:
-        raise ConfigurationError("--csv is for what is stored of somebody: name them with --subject or --id.")
+        raise ConfigurationError("--csv is for what is stored about a person: name them with --subject or --id.")
     found = look(model, rows=rows, learnt=learnt)
     if as_json:
         print_json(found.as_json())
         return
     share = "" if found.stored_share is None else f" ({found.stored_share:.2%} of {learnt:,} learnt)"
+    _show(found, share)
+
+
+def _show(found: Inspection, share: str) -> None:
     known = found.configuration
     lines = [
         ("model", found.kind),
         ("core rows", f"{found.core_rows:,}{share}"),
         ("features", f"{found.features:,}" + (", encoded by a schema: see --schema" if _has_schema(known) else "")),
-        _answers(found),
+        _classes_or_targets(found),
         ("ids, subjects", f"{found.ids or 'none'}, {found.subjects or 'none'}"),
         ("no subject", f"{found.rows_without_subject:,} core rows, which only their ids can name"),
         ("layout of rows", found.layout),
         ("size", f"{found.bytes:,} bytes" + (f" in {found.files} files" if found.files > 1 else "")),
         ("format", f"{found.format}, version {found.version}"),
         ("state digest", found.digest),
-        *((name.replace("_", " "), _shown(_told(name, known[name]))) for name in _TOLD if name in known),
+        *((name.replace("_", " "), _text(_readable(name, known[name]))) for name in _SHOWN if name in known),
         *([("order", _order(known["order_key"], known.get("sample_key")))] if "order_key" in known else []),
     ]
     width = max(len(name) for name, _ in lines)
     for name, value in lines:
         say(f"{name:<{width}}  {value}")
     if found.rows is not None:
-        answer = "label" if found.target_ranges is None else "targets"
-        say(f"core rows, in learning order: id, subject, {answer}, with tabs between them")  # no table: nothing is cut
+        last = "label" if found.target_ranges is None else "targets"
+        say(f"core rows, in learning order: id, subject, {last}, with tabs between them")  # a table would cut them
         for row in found.rows:
-            say_cells(_listed(value) if isinstance(value, list) else _cell(value) for value in row.values())
+            say_cells(", ".join(map(str, v)) if isinstance(v, list) else _cell(v) for v in row.values())
 
 
 def _show_rows_of(
@@ -126,12 +129,12 @@ def _show_rows_of(
         return
     say(f"{counted(len(stored.rows), 'stored row')}. Of their values: {stored.values_are}.")
     for row in stored.rows:
-        told = row.as_json()
+        record = row.as_json()
         say()
         for name in _ROW:
-            say(f"{name.replace('_', ' ')}: {_cell(told[name])}")
-        for name, told_cell in (row.cells or {}).items():
-            say(f"  {name}: {told_cell.text}")
+            say(f"{name.replace('_', ' ')}: {_cell(record[name])}")
+        for name, cell in (row.cells or {}).items():
+            say(f"  {name}: {cell.text}")
         for name, value in row.values.items() if row.cells is None else ():
             say(f"  {name}: {value:.6g}")
     if stored.not_stored:
@@ -142,7 +145,7 @@ def _show_rows_of(
 def _write_csv(stored: StoredRows) -> None:
     """One line for each row; of sparse rows, columns for the features that are not zero in some of them.
 
-    Where the model has a schema, there are what is told of cells instead of features.
+    With a schema, the decoded cells take the place of features.
     """
     decoded = [row.cells for row in stored.rows if row.cells is not None]
     features = list(dict.fromkeys(name for row in stored.rows for name in row.values if row.cells is None))
@@ -152,9 +155,9 @@ def _write_csv(stored: StoredRows) -> None:
     named = [*(f"cells.{name}" for name in columns), *(f"values.{name}" for name in features)]  # one may be called id
     out.writerow([*_ROW, *map(shown, named)])
     for row in stored.rows:
-        told = row.as_json()
+        record = row.as_json()
         cells = [shown(row.cells[name].text) for name in columns if row.cells is not None]
-        out.writerow([*(shown(told[n]) for n in _ROW), *cells, *(row.values.get(name, 0.0) for name in features)])
+        out.writerow([*(shown(record[n]) for n in _ROW), *cells, *(row.values.get(name, 0.0) for name in features)])
 
 
 _ROW = ("id", "label", "weight", "other_subjects")
@@ -164,10 +167,6 @@ def _cell(value: Any) -> str:
     if isinstance(value, tuple):  # the targets of a regression
         return ", ".join(map(repr, value))
     return "" if value is None else str(value)
-
-
-def _listed(values: list[Any]) -> str:
-    return ", ".join(map(str, values))
 
 
 def _has_schema(known: dict[str, Any]) -> bool:
@@ -185,19 +184,19 @@ def _print_schema(model: Path, as_json: bool) -> None:
         say(line)
 
 
-# Of the header, in this table; the whole of it is in ``--json``.
-_TOLD = (
+# The entries of the header that are printed; ``--json`` has all.
+_SHOWN = (
     *("loss", "capacity", "alpha", "threshold", "sample_rate", "class_weight", "kernel", "gamma", "scaling"),
     *("intercept", "classes_fixed", "feature_names"),
 )
 _FLOATS = ("capacity", "alpha", "threshold", "sample_rate", "gamma", "scaling")
-_GRID = 2.0**-30  # of capacities: those given and those held differ by less
+_GRID = 2.0**-30  # capacities as given and as stored differ by less
 
 
-def _answers(found: Inspection) -> tuple[str, str]:
+def _classes_or_targets(found: Inspection) -> tuple[str, str]:
     if found.target_ranges is None:
         return "classes", f"{found.classes:,}"
-    return "target ranges", _shown([f"{low:.6g} to {high:.6g}" for low, high in found.target_ranges])
+    return "target ranges", _text([f"{low:.6g} to {high:.6g}" for low, high in found.target_ranges])
 
 
 def _order(key: str | None, sample_key: str | None) -> str:
@@ -206,7 +205,7 @@ def _order(key: str | None, sample_key: str | None) -> str:
     return f"hashed, random state {key}"
 
 
-def _told(name: str, value: Any) -> Any:
+def _readable(name: str, value: Any) -> Any:
     if name == "class_weight" and isinstance(value, dict):
         return f"given for {len(value.get('weights', ()))} classes"  # which, ``--json`` says
     return (
@@ -216,21 +215,21 @@ def _told(name: str, value: Any) -> Any:
     )
 
 
-def _shown(value: Any) -> str:
-    """A value as people read it."""
+def _text(value: Any) -> str:
+    """Return a value as readable text."""
     if isinstance(value, list):
         more = f" and {len(value) - 8:,} more" if len(value) > 8 else ""
-        return ", ".join(_shown(v) for v in value[:8]) + more
+        return ", ".join(_text(v) for v in value[:8]) + more
     return "none" if value is None else str(value)
 
 
 def _decimal(value: Any, slack: float) -> Any:
-    """A float of the header, which is hexadecimal there, in decimal."""
+    """Return a hexadecimal float of the header in decimal."""
     if isinstance(value, list):
         return [_decimal(v, slack) for v in value]
     try:
         number = float.fromhex(value)
-    except (TypeError, ValueError, OverflowError):  # a file that only looks like ours
+    except (TypeError, ValueError, OverflowError):  # not one of our files
         return value
     short = f"{number:.6g}"
     return short if abs(float(short) - number) <= slack else repr(number)
