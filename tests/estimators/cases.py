@@ -84,6 +84,40 @@ def refused(
         assert part in str(caught.value)
 
 
+# -- function classes that can be pickled --------------------------------------------------------------------------
+
+
+class Sigmoid:
+    """A smooth step across a plane."""
+
+    def __init__(self, w: Any, b: float = 0.0) -> None:
+        self.w, self.b = np.asarray(w, dtype=float), b
+
+    def __call__(self, X: Any) -> Any:
+        return 1.0 / (1.0 + np.exp(-4.0 * (X @ self.w + self.b)))
+
+
+class Plane:
+    """What a least-squares fit predicts."""
+
+    def __init__(self, w: Any) -> None:
+        self.w = w
+
+    def __call__(self, X: Any) -> Any:
+        return 0.5 + X @ self.w
+
+
+def ball_sup(X: Any, Q: Any) -> Any:
+    """The largest squared difference of two linear functions that agree on Q."""
+    A = np.eye(X.shape[1]) + Q.T @ Q
+    return np.einsum("ij,ij->i", X, np.linalg.solve(A, X.T).T)
+
+
+def plane_erm(X: Any, y: Any) -> Plane:
+    """The least-squares fit."""
+    return Plane(np.linalg.solve(np.eye(X.shape[1]) + X.T @ X, X.T @ (y - 0.5)))
+
+
 # -- rows, labels and ids that nobody can learn ------------------------------------------------------------------
 
 

@@ -10,17 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-import sklearn
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.ensemble import RandomForestClassifier
-from sklearn.exceptions import NotFittedError
-from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier, SGDClassifier
+from sklearn.linear_model import LogisticRegression, RidgeClassifier, SGDClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
-from sklearn.utils.estimator_checks import parametrize_with_checks
 from threadpoolctl import threadpool_limits
 
 from erasable import ErasableClassifier, verify
@@ -28,9 +25,6 @@ from erasable.coresets import LeverageThreshold, RandomSubsample, SupportVectors
 from erasable.errors import (
     ChangedMeanwhileError,
     ConfigurationError,
-    ErasableError,
-    InputError,
-    InputTypeError,
     NoRowsError,
     VerificationError,
 )
@@ -48,14 +42,12 @@ from erasable.research.baselines import (
 )
 from erasable.research.baselines.interpolated import InterpolatedClassifier
 from tests.estimators.cases import (
-    BAD_ROWS,
     SECRET_ID,
     SECRET_TEXT,
     assert_no_traces,
     everything_said,
     make_classes,
     make_rows,
-    spoilt,
 )
 from tests.research.baselines.cases import FitOnly, facts
 
@@ -740,148 +732,12 @@ def test_verification_finds_what_was_tampered_with():
     assert "not what training" in verdict(lambda m: weights(m._model.cache["learner"]), "nested")
 
 
-def test_verification_reports_progress():
-    seen = []
-    verify(learnt(RandomSubsample(0.4), "ridge"), progress=lambda done, of: seen.append((done, of)))
-    assert seen[-1][0] == seen[-1][1] > 0
-
-
 # -- the protocol ----------------------------------------------------------------------------------------------------
-
-MODELS = {
-    "ridge": CoreSetUnlearner(LeverageThreshold(0.02), RidgeClassifier()),
-    "retrained": CoreSetUnlearner(RandomSubsample(0.4), RetrainedRidge()),
-    "compressed": InterpolatedClassifier(RandomSubsample(0.4), private_share=0.0, epsilon=1.0, alpha=0.01),
-    "mixed": InterpolatedClassifier(
-        LeverageThreshold(0.02), private_share=0.01, epsilon=5.0, alpha=0.01, random_state=0
-    ),
-}
-each = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
-
-
-def fitted(model):
-    return clone(model).fit(X, LABELS, ids=IDS)
 
 
 def stored(model):
     parameters = model.get_params(deep=False)
     return {name: facts(value) for name, value in model.__getstate__().items() if name not in parameters}
-
-
-@each
-def test_before_fit_nothing_is_answered(model):
-    model = clone(model)
-    for name in ("stored_rows_", "stored_bytes_", "classes_", "core_ids_", "n_core_"):
-        assert not hasattr(model, name)
-    for work in (lambda: model.predict(X), lambda: model.forget(ids=[0])):
-        with pytest.raises(NotFittedError, match="fit"):
-            work()
-    assert vars(model) == model.get_params(deep=False)
-
-
-@each
-def test_it_learns_counts_and_forgets(model):
-    first = fitted(model)
-    assert first.score(X, LABELS) > 0.7
-    assert first.classes_.tolist() == sorted(set(LABELS))
-    assert 0 < first.stored_rows_ == first.n_core_ < N
-    size = first.stored_bytes_
-    assert size > first.n_core_ * X.shape[1] * 8
-    assert stored(fitted(model)) == stored(first)
-    assert stored(clone(model).fit(X, LABELS)) == stored(clone(model).fit(X, LABELS, ids=np.arange(N, dtype=np.uint8)))
-    before = stored(first)
-    for nothing in ([], [7], range(5)):
-        assert first.forget(ids=nothing).core_rows_removed == 0
-    assert stored(first) == before
-    report = first.forget(ids=np.array(IDS[:120]))
-    assert (report.requested, report.core_rows) == (120, first.stored_rows_)
-    assert first.stored_bytes_ < size
-    twin = pickle.loads(pickle.dumps(first))
-    assert stored(twin) == stored(first)
-    assert stored(first.fit(X, LABELS, ids=IDS)) == before
-    text = repr(report) + repr(first) + first._repr_html_()
-    assert_no_traces(text)
-
-
-@each
-@pytest.mark.parametrize("wrong", ["SECRET", [b"SECRET"], [1.5], [None], [True], [SECRET_ID, "SECRET"], None], ids=repr)
-def test_requests_of_the_wrong_type_are_refused(model, wrong):
-    model = fitted(model)
-    before = stored(model)
-    with pytest.raises((InputError, InputTypeError)) as caught:
-        model.forget(ids=wrong)
-    assert_no_traces(everything_said(caught.value))
-    assert stored(model) == before
-
-
-@each
-def test_bad_rows_are_refused_and_the_model_stays(model):
-    model, new = fitted(model), clone(model)
-    before = stored(model)
-    for rows, labels, ids in BAD_ROWS.values():
-        for one in (model, new):
-            with pytest.raises(ErasableError) as caught:
-                one.fit(rows, labels, ids=ids)
-            assert_no_traces(everything_said(caught.value))
-    for rows in (spoilt(np.nan), X[:, :2], X[0], None):
-        with pytest.raises(ErasableError) as caught:
-            model.predict(rows)
-        assert_no_traces(everything_said(caught.value))
-    assert stored(model) == before
-    assert vars(new) == new.get_params(deep=False)
-
-
-BAD = {
-    CoreSetUnlearner: [
-        ({"core_set": None}, ConfigurationError),
-        ({"core_set": RandomSubsample}, ConfigurationError),
-        ({"core_set": RidgeClassifier()}, ConfigurationError),
-        ({"learner": RidgeClassifier}, ConfigurationError),
-        ({"learner": Ridge()}, ConfigurationError),
-        ({"learner": None}, ConfigurationError),
-        ({"learner": FunctionTransformer()}, ConfigurationError),
-        ({"one_shot": 1}, ConfigurationError),
-        ({"reproducible": None}, ConfigurationError),
-    ],
-    InterpolatedClassifier: [
-        ({"core_set": "SECRET"}, ConfigurationError),
-        ({"private_share": -0.1}, ConfigurationError),
-        ({"private_share": 1.0001}, ConfigurationError),
-        ({"private_share": np.nan}, ConfigurationError),
-        ({"private_share": True}, ConfigurationError),
-        ({"private_share": "0.5"}, ConfigurationError),
-        ({"private_share": 10**400}, ConfigurationError),
-        ({"epsilon": 0.0}, ConfigurationError),
-        ({"epsilon": -1.0}, ConfigurationError),
-        ({"epsilon": np.inf}, ConfigurationError),
-        ({"epsilon": None}, ConfigurationError),
-        ({"alpha": 0.0}, ConfigurationError),
-        ({"alpha": np.nan}, ConfigurationError),
-        ({"alpha": 1e-308, "private_share": 0.5}, ConfigurationError),
-        ({"alpha": 1e300, "private_share": 1e-200}, ConfigurationError),
-        ({"random_state": -1}, ConfigurationError),
-        ({"random_state": 0.5}, ConfigurationError),
-        ({"random_state": np.random.default_rng(0)}, ConfigurationError),
-        ({"fit_intercept": "yes"}, ConfigurationError),
-        ({"scaling": "column"}, ConfigurationError),
-        ({"scaling": [1.0]}, ConfigurationError),
-    ],
-}
-
-
-@each
-def test_bad_parameters_are_refused_before_any_change(model):
-    model = fitted(model)
-    before, good = stored(model), model.get_params(deep=False)
-    for bad, error in BAD[type(model)]:
-        with pytest.raises(error) as caught:
-            model.set_params(**bad).fit(-X, LABELS, ids=IDS)
-        assert next(iter(bad)) in str(caught.value)
-        assert stored(model.set_params(**good)) == before
-    for name in good:
-        with pytest.raises((ConfigurationError, InputTypeError)):
-            model.set_params(**{name: object()}).fit(X, LABELS)
-        assert stored(model.set_params(**good)) == before
 
 
 @pytest.mark.parametrize(
@@ -959,30 +815,6 @@ def test_a_request_while_another_is_under_way_is_not_undone():
     assert_same(model, refit(model))
 
 
-def test_a_state_taken_before_a_change_stays_as_it_was():
-    for rows in (X, sp.csr_array(X)):
-        model = learnt(MAPS["subsample"], "ridge", rows=rows)
-        state = model.model_.snapshot()
-        before = state.to_bytes()
-        model.forget(ids=model.core_ids_[:10])
-        assert state.to_bytes() == before
-        model.fit(rows, LABELS)
-        assert state.to_bytes() == before
-
-
-@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
-def test_a_copy_shares_nothing_with_the_original(duplicate):
-    model = learnt(MAPS["subsample"], "ridge")
-    before = stored(model)
-    twin = duplicate(model)
-    assert stored(twin) == before
-    twin.forget(ids=twin.core_ids_[:10])
-    assert stored(model) == before
-    twin.fit(X[:50], LABELS[:50])
-    assert stored(model) == before
-    assert_verified(model)
-
-
 def test_subjects_leave_with_all_their_rows():
     owners = [f"owner {i % 5}" for i in range(N)]
     for name in ("ridge", "erasable", "nested"):
@@ -1020,17 +852,6 @@ def test_an_interrupt_while_the_learner_forgets_makes_the_model_refuse(monkeypat
     assert model.fit(X, LABELS, ids=IDS).predict(X).shape == (N,)
 
 
-@each
-def test_ids_reach_the_last_step_of_a_pipeline(model):
-    right = stored(fitted(model))
-    step = type(model).__name__.lower()
-    pipe = make_pipeline(FunctionTransformer(), clone(model)).fit(X, LABELS, **{f"{step}__ids": IDS})
-    assert stored(pipe[-1]) == right
-    with sklearn.config_context(enable_metadata_routing=True):
-        pipe = make_pipeline(FunctionTransformer(), clone(model).set_fit_request(ids=True)).fit(X, LABELS, ids=IDS)
-        assert (pipe.predict(X) == fitted(model).predict(X)).all()
-
-
 def test_methods_are_those_of_the_learner():
     assert not hasattr(CoreSetUnlearner(MAPS["leverage"], RidgeClassifier()), "predict_proba")
     assert not hasattr(learnt(MAPS["leverage"], "tree"), "decision_function")
@@ -1039,14 +860,3 @@ def test_methods_are_those_of_the_learner():
     fixed = CoreSetUnlearner(MAPS["leverage"], RetrainedRidge(classes=["SECRET-a", "SECRET-b", "SECRET-c"]))
     assert fixed.fit(X, LABELS).predict_proba(X).shape == (N, 3)
     assert fixed.classes_.tolist() == ["SECRET-a", "SECRET-b", "SECRET-c"]
-
-
-@parametrize_with_checks(
-    [
-        CoreSetUnlearner(RandomSubsample(1.0), RidgeClassifier()),
-        CoreSetUnlearner(RandomSubsample(0.9), DecisionTreeClassifier()),
-        CoreSetUnlearner(LeverageThreshold(1e-6), RetrainedRidge()),
-    ]
-)
-def test_scikit_learn_check(estimator, check):
-    check(estimator)

@@ -51,33 +51,6 @@ def test_unknown_ids_change_nothing(unknown):
     assert clf._model.weights() is weights  # not even solved for again
 
 
-def test_rows_that_were_never_selected_are_unknown():
-    clf = classifier().fit(X, Y)
-    outside = np.setdiff1d(np.arange(N), clf.core_ids_)
-    assert 20 < len(outside) < N - 20
-    before = clf.state_digest()
-    assert clf.forget(ids=outside).core_rows_removed == 0
-    assert clf.state_digest() == before
-
-
-def test_forgetting_again_is_forgetting_the_unknown():
-    clf = classifier().fit(X, Y)
-    gone = clf.core_ids_[:6]
-    assert clf.forget(ids=gone).core_rows_removed == 6
-    after = clf.state_digest()
-    assert clf.forget(ids=gone).core_rows_removed == 0
-    assert clf.state_digest() == after
-
-
-def test_an_id_named_twice_is_removed_once():
-    clf, once = classifier().fit(X, Y), classifier().fit(X, Y)
-    first = int(clf.core_ids_[0])
-    report = clf.forget(ids=[first, first, first])
-    assert (report.requested, report.core_rows_removed) == (1, 1)
-    once.forget(ids=first)
-    assert once.state_digest() == clf.state_digest()
-
-
 def test_a_hundred_thousand_ids_outside_the_core_touch_nothing():
     """Each costs one look-up: no row or sum is read or written."""
     clf = classifier().fit(X, Y)
@@ -117,15 +90,6 @@ def test_the_weights_are_solved_for_only_when_read(monkeypatch):
 
 
 # -- the report ----------------------------------------------------------------------------------------------------
-
-
-def test_the_report_counts():
-    clf = classifier().fit(X, Y)
-    n = clf.n_core_
-    report = clf.forget(ids=[*clf.core_ids_[:5].tolist(), -7, -8])
-    assert (report.requested, report.core_rows_removed, report.core_rows) == (7, 5, n - 5)
-    assert clf.n_core_ == n - 5
-    assert report.digest == clf.state_digest()
 
 
 def test_the_digest_is_read_lazily_and_then_kept():
@@ -243,12 +207,6 @@ def test_an_emptied_model_learns_again():
     clf.partial_fit(X, labels, ids=np.arange(N))  # other kinds of ids and labels than before: nothing remembers
     assert clf.state_digest() == classifier().fit(X, labels).state_digest()
     assert clf.predict(X).dtype.kind == "U"
-
-
-def test_an_emptied_model_fits_again():
-    clf = classifier().fit(X, Y)
-    clf.forget(ids=np.arange(N))
-    assert clf.fit(X, Y).state_digest() == classifier().fit(X, Y).state_digest()
 
 
 # -- classes -------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from sklearn.kernel_ridge import KernelRidge
 from sklearn.model_selection import train_test_split
 
 from erasable import ErasableClassifier, ErasableKernelClassifier, learn, verify
-from erasable.errors import ConfigurationError, InputError, NoRowsError, VerificationError
+from erasable.errors import ConfigurationError, InputError, VerificationError
 from tests.memory import numbers, pieces
 
 X, Y = make_moons(400, noise=0.2, random_state=0)
@@ -94,27 +94,6 @@ def test_a_digest_does_not_depend_on_container_or_block_size():
     assert (
         pickle.loads(pickle.dumps(clf)).forget(ids=clf.core_ids_[:1]).digest == clf.forget(ids=clf.core_ids_[:1]).digest
     )
-
-
-def test_subjects_leave_with_all_their_rows():
-    owners = [f"p{i % 7}" for i in range(400)]
-    clf = moons().fit(X, Y, subjects=owners)
-    mine = [k for k in clf.core_ids_ if k % 7 == 3]
-    assert clf.forget(subjects=["p3"]).core_rows_removed == len(mine) > 0
-    assert not set(mine) & set(clf.core_ids_.tolist())
-    verify(clf)
-
-
-def test_everything_can_be_forgotten_and_learnt_anew():
-    clf = moons().fit(X, Y)
-    clf.forget(ids=clf.core_ids_)
-    assert clf.n_core_ == 0
-    with pytest.raises(NoRowsError):
-        clf.predict(X)
-    empty = clf.state_digest()
-    assert verify(clf).core_rows == 0
-    clf.partial_fit(X, Y, ids=np.arange(400))
-    assert clf.state_digest() == moons().fit(X, Y).state_digest() != empty
 
 
 def test_forgotten_rows_leave_the_memory():
@@ -217,14 +196,6 @@ def test_rows_too_long_are_refused_and_nothing_changes():
     with pytest.raises(InputError, match="longer than 8192"):
         clf.partial_fit(X * 1e6, Y, ids=range(1000, 1400))
     assert clf.state_digest() == before
-
-
-def test_changed_parameters_do_not_make_two_models_of_one():
-    clf = moons(order="given").fit(X[:100], Y[:100])
-    with pytest.raises(ConfigurationError, match="parameters changed"):
-        clf.set_params(gamma=3.0).partial_fit(X[100:], Y[100:])
-    clf.set_params(gamma=2.0).partial_fit(X[100:], Y[100:], ids=range(100, 400))
-    assert clf.state_digest() == moons(order="given").fit(X, Y).state_digest()
 
 
 def test_learn_reports_who_decided():

@@ -40,17 +40,6 @@ def test_fit_takes_changed_parameters_and_other_widths():
     assert sorted(vars(clf)) == sorted(vars(fresh))
 
 
-def test_rows_in_batches_are_rows_in_one_call():
-    y = make_classes(3)
-    whole = classifier(order="given").fit(X, y, ids=np.arange(N), subjects=np.arange(N) % 7)
-    for cuts in ([1, 2, 3], [100], [50, 51, 200]):
-        parts = classifier(order="given")
-        for part in np.split(np.arange(N), cuts):
-            parts.partial_fit(X[part], y[part], ids=part, subjects=part % 7)
-        assert parts.state_digest() == whole.state_digest()
-        assert parts.core_ids_.tolist() == whole.core_ids_.tolist()
-
-
 CONTAINERS = {
     "list": np.ndarray.tolist,
     "Fortran order": np.asfortranarray,

@@ -132,19 +132,6 @@ def test_a_zero_row_gets_the_intercept():
     np.testing.assert_array_equal(clf.decision_function(np.zeros((2, D))), np.repeat(clf.intercept_, 2))
 
 
-def test_predicting_changes_nothing():
-    clf = classifier().fit(X, make_classes(3))
-    clf.forget(ids=clf.core_ids_[:9])
-    before, attributes = clf.state_digest(), sorted(vars(clf))
-    for _ in range(2):
-        clf.predict(X)
-        clf.predict_proba(X)
-        clf.decision_function(X)
-        clf.score(X, make_classes(3))
-    assert clf.state_digest() == before
-    assert sorted(vars(clf)) == attributes
-
-
 def test_what_is_handed_out_is_a_copy():
     clf = classifier().fit(X, make_classes(3), ids=np.arange(N))
     before, scores = clf.state_digest(), clf.decision_function(X)

@@ -10,7 +10,6 @@ import polars as pl
 import pyarrow as pa
 import pytest
 import scipy.sparse as sp
-from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 
 import erasable
@@ -20,7 +19,6 @@ from erasable import (
     ErasableGeneralClassifier,
     ErasableKernelClassifier,
     learn,
-    verify,
 )
 from erasable.classes import LinearBall
 from erasable.coresets import LeverageThreshold, RandomSubsample
@@ -429,27 +427,6 @@ def test_an_interrupted_call_changes_nothing():
         learn(clf, X, Y, progress=stop)
     with refused(clf := classifier().fit(X, Y), StoppedError):
         learn(clf, X + 1.0, Y, ids=np.arange(N) + 1000, progress=stop)
-
-
-def test_an_unfitted_model_says_so():
-    clf = classifier()
-    calls = {
-        "forget": lambda: clf.forget(ids=[1]),
-        "predict": lambda: clf.predict(X),
-        "predict_proba": lambda: clf.predict_proba(X),
-        "decision_function": lambda: clf.decision_function(X),
-        "score": lambda: clf.score(X, Y),
-        "state_digest": lambda: clf.state_digest(),
-        "verify": lambda: verify(clf),
-    }
-    for call in calls.values():
-        with pytest.raises(NotFittedError, match="not fitted yet: call fit or partial_fit"):
-            call()
-    for name in ("classes_", "coef_", "intercept_", "core_ids_", "n_core_", "threshold_", "stored_rows_"):
-        assert not hasattr(clf, name)
-        with pytest.raises(AttributeError, match=name):
-            getattr(clf, name)
-    assert vars(clf) == clf.get_params()
 
 
 def test_errors_are_also_the_builtin_ones():

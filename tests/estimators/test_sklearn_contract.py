@@ -1,8 +1,19 @@
 """scikit-learn's own checks, with no expected failures."""
 
+from sklearn.linear_model import RidgeClassifier
+from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from erasable import ErasableClassifier, ErasableKernelClassifier, ErasableRegressor
+from erasable import (
+    CoreSetUnlearner,
+    ErasableClassifier,
+    ErasableGeneralClassifier,
+    ErasableKernelClassifier,
+    ErasableRegressor,
+)
+from erasable.classes import LinearBall
+from erasable.coresets import LeverageThreshold, RandomSubsample
+from erasable.research.baselines import RetrainedRidge
 
 
 @parametrize_with_checks(
@@ -15,6 +26,11 @@ from erasable import ErasableClassifier, ErasableKernelClassifier, ErasableRegre
         ErasableKernelClassifier("matern", capacity=0.01, threshold=1.0),
         ErasableRegressor(),
         ErasableRegressor((-2000.0, 2000.0), 0.1, threshold=0.01, fit_intercept=False, grid_bits=12),
+        ErasableGeneralClassifier(),
+        ErasableGeneralClassifier(LinearBall(2.0, fit_intercept=True), threshold=0.2),
+        CoreSetUnlearner(RandomSubsample(1.0), RidgeClassifier()),
+        CoreSetUnlearner(RandomSubsample(0.9), DecisionTreeClassifier()),
+        CoreSetUnlearner(LeverageThreshold(1e-6), RetrainedRidge()),
     ]
 )
 def test_scikit_learn_check(estimator, check):

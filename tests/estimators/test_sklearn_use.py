@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 import sklearn
 from sklearn.base import clone, is_classifier
-from sklearn.exceptions import UnsetMetadataPassedError
 from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_validate
-from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, Normalizer
 from sklearn.utils.validation import check_is_fitted
 
@@ -88,26 +87,11 @@ def test_it_is_a_fitted_classifier():
 # -- pipelines and searches ----------------------------------------------------------------------------------------
 
 
-def test_ids_reach_the_last_step_of_a_pipeline():
-    pipe = Pipeline([("unit", Normalizer()), ("model", classifier(scaling=None))])
-    pipe.fit(X, Y, model__ids=IDS, model__subjects=OWNERS)
-    alone = classifier(scaling=None).fit(Normalizer().fit_transform(X), Y, ids=IDS, subjects=OWNERS)
-    assert pipe[-1].state_digest() == alone.state_digest()
-    assert pipe[-1].forget(subjects=[0, 1]).core_rows_removed > 0
-    assert pipe.predict(X).shape == pipe.predict_proba(X)[:, 1].shape == (N,)
-
-
 @pytest.mark.usefixtures("routing")
 def test_routed_ids_reach_the_last_step_of_a_pipeline():
     model = classifier().set_fit_request(ids=True, subjects="owners")
     pipe = make_pipeline(FunctionTransformer(), model).fit(X, Y, ids=IDS, owners=OWNERS)
     assert pipe[-1].state_digest() == classifier().fit(X, Y, ids=IDS, subjects=OWNERS).state_digest()
-
-
-@pytest.mark.usefixtures("routing")
-def test_unrequested_ids_are_not_dropped_quietly():
-    with pytest.raises(UnsetMetadataPassedError, match="ids"):
-        make_pipeline(FunctionTransformer(), classifier()).fit(X, Y, ids=IDS)
 
 
 @pytest.mark.usefixtures("routing")
@@ -229,11 +213,6 @@ def test_a_copy_is_equal_and_independent(form, model):
     assert vars(clf._model).keys() == vars(twin._model).keys()
     assert clf._model.core.class_counts == twin._model.core.class_counts
     assert clf._model.core.of_subject == twin._model.core.of_subject
-
-
-def test_a_copy_stores_as_much():
-    clf = classifier(classes=[0, 1, 2]).fit(X, Y)
-    assert pickle.loads(pickle.dumps(clf)).stored_bytes_ == clf.stored_bytes_
 
 
 def make_new_ids(clf):
