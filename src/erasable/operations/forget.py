@@ -1,8 +1,4 @@
-"""Forget, in a model file, what a request names, and put its receipt where it is wanted: one operation.
-
-The command ``erasable forget`` parses, calls :func:`forget` and renders; a process that goes on forgetting holds a
-:class:`~erasable.operations.model_file.ModelFile`, which this goes through, too.
-"""
+"""Forget the rows that a request names in a model file, and write its receipt."""
 
 from __future__ import annotations
 
@@ -23,15 +19,15 @@ from erasable.operations.requests import Names, Request, keys_named
 
 @dataclass(frozen=True)
 class Forgotten:
-    """What became of a request.
+    """The outcome of a request.
 
     Attributes
     ----------
     report : ForgetReport
     receipt_kept : bool
-        Whether the receipt was there already, from a run that was cut short, and speaks of this state.
+        Whether the receipt existed already, from an interrupted run, and is of this state.
     blind : bool
-        Whether subjects were named, and the model stores none.
+        Whether subjects were named and the model stores none.
     """
 
     report: ForgetReport
@@ -50,28 +46,28 @@ def forget(
     request_id: str | None = None,
     timeout: float | None = None,
 ) -> Forgotten:
-    """Rows stop existing for the model in a file and leave the disk; durable on return, and so is the receipt.
+    """Remove rows from the model in a file and from the disk; on return this and the receipt are durable.
 
-    Asked again after a kill at any moment, it does what is left to do and gives a receipt. Where the receipt is in
-    place already, the same ``request_id`` says that it is of this request.
+    Called again after a kill at any time, it completes the request and gives a receipt. An existing receipt is accepted
+    if it has the same ``request_id``.
 
     Parameters
     ----------
     path : str or path
         The model file.
     ids, subjects : list or Names, optional
-        What is to go.
+        The rows to forget.
     receipt : str or path, optional
-        Where a signed receipt goes; needs ``key``. Nothing that is there is overwritten.
+        The file for a signed receipt; needs ``key``. An existing file is never overwritten.
     key, after_only, timeout
         As in ``ModelFile``.
     request_id : str, optional
-        What the receipt calls the request; no name of a person.
+        The name of the request in the receipt; no name of a person.
 
     Raises
     ------
     StoreError
-        When the file could not be replaced, or something else has the name of the receipt.
+        When the file could not be replaced, or another file has the name of the receipt.
     ReceiptNotWrittenError
         When the rows are forgotten and the receipt could not be written.
     """
@@ -104,10 +100,9 @@ def forget(
 
 
 def _kept(path: Path, request: Request, after_only: bool, key: PrivateKey, file: ModelFile) -> Receipt | None:
-    """The receipt that this very request got when it was cut short right after; whatever else is there is refused.
+    """Return the receipt that an interrupted run of this request wrote; any other existing file is refused.
 
-    It carries the id of the request, is signed with this key and speaks of the state that the file has, in which
-    nothing is left to be forgotten.
+    It has the id of the request, is signed with this key and is of the state in the file, which holds none of the rows.
     """
     if not os.path.lexists(path):
         return None

@@ -1,4 +1,4 @@
-"""What a file says of itself: configuration, size and digest; its rows only where they are asked for."""
+"""Read configuration, size and digest of a model file; its rows only if they are asked for."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from erasable.models.selections.leverage import grid_of
 from erasable.operations.requests import KEY_TYPES, Names, keys_named
 from erasable.store import read as read_file
 
-# What the header says beside the configuration.
+# Entries of the header that are not part of the configuration.
 _NOT_CONFIGURATION = {"format", "version", "checksum", "classes", "class_kind", "id_kind", "subject_kind", "shards"}
 
 T = TypeVar("T")
@@ -32,40 +32,40 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Inspection:
-    """What a file says of itself.
+    """Configuration, size and digest of a model file.
 
     Attributes
     ----------
     kind : str
-        Of which kind the model is.
+        The kind of model.
     format, version : str and int
         The format of the file.
     digest : str
-        SHA-256 of the state; of the file too, unless there are several.
+        SHA-256 of the state; also of the file, unless there are several.
     core_rows, features, classes : int
-        How many of each it holds.
+        The number of each.
     target_ranges : list of pairs of float, or None
-        Between which numbers the targets of a regression lie; None for a classifier.
+        The ranges of the targets of a regression; None for a classifier.
     ids, subjects : str or None
-        Of which type they are; None where there are none.
+        Their type; None if there are none.
     rows_without_subject : int
-        Core rows that have no subject, or an empty text for one: only their ids name them.
+        The number of core rows without a subject: only their ids name them.
     layout : str
-        ``"sparse"`` where of each row only what is not zero is stored, otherwise ``"dense"``.
+        ``"sparse"`` if only the nonzero values of each row are stored, otherwise ``"dense"``.
     bytes : int
-        Of the file, or of all files together.
+        The size of the file, or of all files together.
     files : int
-        How many there are.
+        The number of files.
     capacity, threshold, gamma : float or None
-        As in the configuration, there in hexadecimal; None where the model has none, or it is infinite. The capacity
-        is held in units of a grid, so it may differ from the one given in the last digits. Gamma is that of kernels.
+        As in the configuration, there in hexadecimal; None if the model has none, or it is infinite. The capacity is
+        stored in units of a grid, so it may differ from the given one in the last digits. Gamma is that of kernels.
     stored_share : float or None
-        Core rows divided by the number of rows learnt, where the caller said that number: the file does not keep it.
+        Core rows divided by the number of rows learnt, if the caller gave that number: the file does not keep it.
     configuration : dict
-        All that the caller fixed, as the header has it; floats are hexadecimal, so that nothing is rounded.
+        All fixed parameters, as in the header; floats are hexadecimal, so that nothing is rounded.
     rows : list of dict, or None
-        Id, subject and label, or targets, of each core row, in learning order, where they were asked for; of a row that
-        belongs to several, the subjects are a list.
+        Id, subject and label, or targets, of each core row, in learning order, if they were asked for; several subjects
+        of a row are a list.
     """
 
     kind: str
@@ -96,9 +96,9 @@ class Inspection:
 
 
 def inspect(path: str | os.PathLike[str], *, rows: bool = False, learnt: int | None = None) -> Inspection:
-    """What a file says of itself; its checksum is tested, its rows are not recomputed: that is ``verify``.
+    """Return configuration, size and digest of a model file. Its checksum is tested; ``verify`` recomputes its rows.
 
-    Works for every kind of model, also those that need code of the caller's to be loaded.
+    Works for every kind of model, including those that need code of the caller to be loaded.
 
     Parameters
     ----------
@@ -106,12 +106,12 @@ def inspect(path: str | os.PathLike[str], *, rows: bool = False, learnt: int | N
     rows : bool, default=False
         List id, subject and label of each core row.
     learnt : int, optional
-        How many rows the model has learnt from, to get the share that it stores.
+        The number of rows learnt, to get the share that is stored.
 
     Raises
     ------
     ConfigurationError
-        When fewer rows are said to have been learnt than are stored.
+        When ``learnt`` is less than the number of stored rows.
     StateFormatError, StoreError
         When the file is damaged, or cannot be read.
 
@@ -131,26 +131,26 @@ def inspect(path: str | os.PathLike[str], *, rows: bool = False, learnt: int | N
     if learnt is not None and learnt < 1:
         raise ConfigurationError(f"the number of rows learnt must be positive; got {learnt}.")
 
-    return _looked_into(path, lambda head, fetch: _inspected(head, fetch, rows, learnt))
+    return _read_file_with(path, lambda head, fetch: _inspected(head, fetch, rows, learnt))
 
 
 def rows_of(
     path: str | os.PathLike[str], *, ids: Names | list[Any] | None = None, subjects: Names | list[Any] | None = None
 ) -> StoredRows:
-    """What a file stores of somebody: the core rows with these ids, and all of these subjects.
+    """Return the core rows with these ids, and all rows of these subjects.
 
-    Works for every kind of model, also those that need code of the caller's to be loaded.
+    Works for every kind of model, including those that need code of the caller to be loaded.
 
     Parameters
     ----------
     path : str or path
     ids, subjects : list or Names, optional
-        Who is asked for. Unknown ones are no error: nothing is stored of them.
+        The rows asked for. Unknown ones are no error: nothing is stored of them.
 
     Raises
     ------
     InputError, InputTypeError
-        When nobody is named, or names are of another type than the model's.
+        When nothing is named, or names are of another type than the model's.
     StateFormatError, StoreError
         When the file is damaged, or cannot be read.
 
@@ -179,11 +179,11 @@ def rows_of(
             return rows_in_state(from_files(head, fetch), *asked)
         return stored_rows(meta, _names(meta, tensors), tensors, *asked)
 
-    return _looked_into(path, look)
+    return _read_file_with(path, look)
 
 
-def _looked_into(path: str | os.PathLike[str], look: Callable[[Buffer, Fetch], T]) -> T:
-    """What ``look`` makes of a file; one whose header does not fit together is refused."""
+def _read_file_with(path: str | os.PathLike[str], look: Callable[[Buffer, Fetch], T]) -> T:
+    """Return the result of ``look`` for a file; an inconsistent header is refused."""
 
     def guarded(head: Buffer, fetch: Fetch) -> T:
         try:
@@ -191,8 +191,8 @@ def _looked_into(path: str | os.PathLike[str], look: Callable[[Buffer, Fetch], T
         except ErasableError:
             raise
         except (AttributeError, KeyError, IndexError, OverflowError, TypeError, ValueError):
-            refusal = StateFormatError("not a state: what its header says does not fit together.")
-        raise refusal  # here and not above, where it would carry the original, and with it values, along
+            refusal = StateFormatError("not a state: its header is inconsistent.")
+        raise refusal  # not above, where it would carry the original error, and values in it
 
     with naming(path):
         refuse_odd_size(path)
@@ -200,13 +200,13 @@ def _looked_into(path: str | os.PathLike[str], look: Callable[[Buffer, Fetch], T
 
 
 def _sealed(head: Buffer) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
-    """Metadata and tensors of a file of a format and a version that are known."""
+    """Return metadata and tensors of a file of a known format and version."""
     known_meta(head)
     return read_sealed(head)
 
 
 def _names(meta: dict[str, Any], tensors: dict[str, npt.NDArray[Any]]) -> Any:
-    """Ids, subjects and labels, or targets, of the rows of a file."""
+    """Return ids, subjects and labels, or targets, of the rows of a file."""
     if "targets" in tensors:
         targets = tensors["targets"].tolist()
         return (*read_owners(meta, tensors, len(targets)), targets)
@@ -262,15 +262,15 @@ def _inspected(head: Buffer, fetch: Fetch, rows: bool, learnt: int | None) -> In
             **{name: value for name, value in sorted(meta.items()) if name not in _NOT_CONFIGURATION},
             **_regularisers(meta),
         },
-        rows=[{"id": plain(i), "subject": plain(s), **_answer(v, ranges, meta)} for i, s, v in zip(*named, strict=True)]
+        rows=[{"id": plain(i), "subject": plain(s), **_label(v, ranges, meta)} for i, s, v in zip(*named, strict=True)]
         if rows
         else None,
         target_ranges=ranges or None,
     )
 
 
-def _answer(value: Any, ranges: list[Range], meta: dict[str, Any]) -> dict[str, Any]:
-    """The label of a row, or its targets as they were rounded."""
+def _label(value: Any, ranges: list[Range], meta: dict[str, Any]) -> dict[str, Any]:
+    """Return the label of a row, or its rounded targets."""
     if not ranges:
         return {"label": value}
     grid = grid_of(meta)
@@ -278,14 +278,14 @@ def _answer(value: Any, ranges: list[Range], meta: dict[str, Any]) -> dict[str, 
 
 
 def _regularisers(meta: dict[str, Any]) -> dict[str, str]:
-    """Capacity and alpha as the caller gave them, where the header has them in units of the grid."""
+    """Return capacity and alpha as the caller gave them; the header has them in units of the grid."""
     units = {name: meta.get(f"{name}_units") for name in ("capacity", "alpha")}
     fine = KERNEL_BITS if meta["format"] == "erasable-kernel" else 2 * meta.get("bits", 0)
     return {name: math.ldexp(int(value), -fine).hex() for name, value in units.items() if value is not None}
 
 
 def _float(text: Any) -> float | None:
-    """A float of the header; None where there is none, or none that a number of JSON could be."""
+    """Return a float of the header; None if it is missing or JSON could not hold it."""
     try:
         value = float.fromhex(text)
     except (TypeError, ValueError, OverflowError):

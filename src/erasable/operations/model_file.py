@@ -87,12 +87,12 @@ class LearnOptions:
 
 
 class ModelFile:
-    """A model in a file, for processes that go on changing it: the model stays in memory between calls.
+    """A model in a file, for processes that keep changing it: the model stays in memory between calls.
 
-    Every change takes the file's lock, loads what others wrote meanwhile, and returns only when the new file is durable
-    and the old one erased. The lock is held for the change alone, so several processes can work on one file, and
-    readers are never held up. Calls from several threads at the same time share one rewrite. What is said of the file's
-    bytes, in digests and receipts, was read or written in that call.
+    Every change takes the file's lock, loads what other processes wrote meanwhile, and returns only when the new file
+    is durable and the old one erased. The lock is held for the change alone: several processes can work on one file,
+    and readers never wait. Calls from several threads at the same time share one rewrite. Digests and receipts are of
+    bytes that were read or written in that call.
 
     Parameters
     ----------
@@ -101,23 +101,22 @@ class ModelFile:
     like : estimator, optional
         As in ``erasable.load``.
     timeout : float, optional
-        Seconds to wait for another process, or another thread of this one, that is changing the file; by default as
-        long as it takes. Who asks for what another thread is carrying out already waits for the outcome.
+        Seconds to wait for another process or thread that is changing the file; by default without limit. A caller
+        whose request another thread has begun to carry out waits for the outcome.
     key : PrivateKey, optional
         Sign a receipt for every request with it; see ``erasable.audit.keys``.
     after_only : bool, default=False
-        Leave the digest of the state before out of receipts: whoever holds the state after could test guesses of the
-        forgotten rows against it.
+        Leave the digest of the state before out of receipts: with it, a holder of the state after could test guesses
+        of the forgotten rows.
     verify_first : bool, default=True
-        With a key: before anything is written, verify the state that a receipt will speak of. One that does not verify
-        is refused, and nothing is forgotten. This takes about as long as learning the core rows did, once for all
-        requests that share a rewrite.
+        With a key: verify the new state before it is written. If it does not verify, nothing is forgotten. This takes
+        about as long as learning the core rows did, once for all requests that share a rewrite.
     rewrite_unchanged : bool, default=False
-        Write the file anew also where a request names nothing that is stored, so that neither the time that it takes
-        nor the time of the file tells.
+        Rewrite the file even if a request names nothing that is stored, so that neither the duration nor the time
+        stamp of the file reveals it.
     announce : callable, optional
         Called before ``forget`` or ``learn`` replaces the file, under its lock, with the checksum in its header (empty
-        where there is no file yet) and the one that the new file has. Where it raises, the file is as it was.
+        for a new file) and that of the new file. If it raises, the file is unchanged.
 
     Examples
     --------
@@ -159,17 +158,14 @@ class ModelFile:
 
     @property
     def model(self) -> Any:
-        """The model as the file holds it now. A copy in memory: what is changed in it does not reach the file."""
+        """The model as the file holds it now, a copy in memory: changing it does not change the file."""
         from erasable.estimators.files import load  # only here: files are changed without scikit-learn
 
         return load(self.path, like=self._like)
 
     def key_types(self) -> tuple[type | None, type | None]:
-        """Of which types the ids and the subjects of the core rows are: int, str or bytes; None where there are none.
-
-        What a person types in has to be one of these to be found.
-        """
-        # Where the header does not say it, reading the whole file tells what is wrong.
+        """Return the types of the ids and subjects of the core rows: int, str or bytes; None if there are none."""
+        # If the header does not state them, reading the whole file finds out what is wrong.
         with suppress(OSError, StateFormatError, LookupError, TypeError):
             meta = read_meta(head_of(self.path)[0])
             if not needs_code(meta):
@@ -178,13 +174,13 @@ class ModelFile:
         return core.id_type, core.subject_type
 
     def spelling(self) -> Spelling:
-        """The normalisation of ids and subjects that the schema in the file declares; empty without one."""
-        with suppress(OSError, StateFormatError, LookupError, TypeError):  # reading the whole file tells what is wrong
+        """Return the normalisation of ids and subjects that the schema in the file declares; empty without one."""
+        with suppress(OSError, StateFormatError, LookupError, TypeError):  # reading the whole file reports the error
             return spelling_in(read_meta(head_of(self.path)[0]))
         return {}
 
     def is_done(self, request: Request, digest: str) -> bool:
-        """Whether the file holds the state with this digest, and nothing that the request names is left in it."""
+        """Whether the file holds the state with this digest, and none of the rows that the request names."""
         with self._queue.exclusive():
             model = self._cache.read()
             return self._cache.digest(model) == digest and not request.named_in(model).found
@@ -194,35 +190,35 @@ class ModelFile:
     def forget(
         self, *, ids: Any = None, subjects: Any = None, request_id: str | None = None, digests: bool = False
     ) -> ForgetReport:
-        """Rows stop existing for the model and leave the disk; durable on return.
+        """Remove rows from the model and from the disk; durable on return.
 
         Parameters
         ----------
         ids, subjects : array-like, optional
             As in ``ErasableClassifier.forget``. Unknown ones are no error.
         request_id : str, optional
-            What the receipt calls this request; no name of a person. By default a random one.
+            The name of this request in the receipt; no name of a person. By default a random one.
         digests : bool, default=False
-            Compute the digests before and after also where no receipt is wanted.
+            Report the digests before and after even without a receipt.
 
         Raises
         ------
         StoreError
-            When the file could not be replaced; it is then as it was, and nothing is forgotten.
+            When the file could not be replaced; it is unchanged, and nothing is forgotten.
         NotErasedError
             When the rows are forgotten, but the old file could not be erased: ask again.
         UnknownOutcomeError
-            When it could not be found out, or not made to last, whether the rows are forgotten: ask again.
+            When it is not known whether the rows are forgotten durably: ask again.
 
         Warns
         -----
         EmptiedClassWarning
-            When the last core row of a class has left: after the file was replaced.
+            When the last core row of a class was removed; given after the file was replaced.
         """
         return self._carried_out([Request(ids, subjects, request_id)], digests)[0]
 
     def forget_together(self, requests: Iterable[Any], *, digests: bool = False) -> list[ForgetReport]:
-        """Many requests with one rewrite: all of them are durable on return, or none.
+        """Carry out many requests with one rewrite: on return all of them are durable, or none.
 
         Parameters
         ----------
@@ -233,7 +229,7 @@ class ModelFile:
         Returns
         -------
         list of ForgetReport
-            One for each request. A row that several of them name counts for the first.
+            One for each request. A row that several requests name counts for the first.
         """
         asked = [Request.of(given) for given in requests]
         return self._carried_out(asked, digests) if asked else []
@@ -372,13 +368,13 @@ class ModelFile:
     # -- looking and checking ------------------------------------------------------------------------------------
 
     def rows_of(self, *, ids: Any = None, subjects: Any = None) -> StoredRows:
-        """What the file stores of somebody: the core rows with these ids and subjects, as in ``forget``."""
+        """Return the stored rows with these ids and subjects; see ``erasable.operations.inspect.rows_of``."""
         return rows_of(self.path, ids=ids, subjects=subjects)
 
     def predictor(self) -> tuple[Model, str]:
-        """What predicts as the file does now, whatever becomes of that, and the checksum of the file.
+        """Return an independent predictor for the model in the file, and the checksum of the file.
 
-        The model in memory is taken where the file is still its own, so that little is read after a change.
+        The file is only read if it is no longer that of the model in memory.
         """
         with self._queue.exclusive():
             model = self._cache.unchanged() or self._cache.read()
@@ -396,12 +392,12 @@ class ModelFile:
         return reports
 
     def _forget_all(self, batch: list[Ticket]) -> None:
-        """Carry out what all of these ask for with one rewrite; whatever happens, each of them gets an answer."""
+        """Carry out the requests of all tickets with one rewrite; each ticket is settled, whatever happens."""
         try:
             with self._locked() as writer:
                 digests = any(t.digests for t in batch)
                 model = self._cache.under_lock(writer, whole=digests)
-                self._cache.model = None  # until the file says the same as this model
+                self._cache.model = None  # until the file holds this model
                 before = self._cache.digest(model) if digests else None
                 leaving: dict[Any, None] = {}
                 found = [t.found(model, leaving) for t in batch]
@@ -426,7 +422,7 @@ class ModelFile:
         except Exception as error:
             for ticket in batch:
                 ticket.settle(error)
-        finally:  # an interrupt belongs to the thread that works; the others are told
+        finally:  # an interrupt ends the working thread; the other threads get this error
             unknown = "the change was interrupted, and whether it was carried out is not known: ask again."
             for ticket in batch:
                 ticket.settle(UnknownOutcomeError(unknown))
@@ -467,38 +463,37 @@ class ModelFile:
 
 
 class ModelCache:
-    """The model that a file held when it was last read or written, so that it is loaded only where others changed it.
+    """The model that a file held when it was last read or written; it is loaded again only if the file has changed.
 
     Attributes
     ----------
     model : Model or None
-        None while the file may say something else.
+        None while the file may hold another model.
     checksum : str
-        The one in the header of the file when it held this model.
+        That in the header of the file with this model.
     """
 
     def __init__(self, path: str, like: Any) -> None:
         self._path, self._like = path, like
         self.model: Model | None = None
         self.checksum = ""
-        # Of that file: its SHA-256, where that is known, and whether it was only the head of several.
+        # Of that file: its SHA-256 if it is known, and whether the model is in several files.
         self._seal, self._in_parts = "", False
 
     def unchanged(self) -> Model | None:
-        """The model in memory where the header of the file is still its own."""
+        """Return the model in memory if the header of the file still matches it."""
         return self.model if self.model is not None and checksum_at(self._path) == self.checksum else None
 
     def read(self) -> Model:
-        """The model that the file holds; every byte is read."""
+        """Return the model in the file; every byte is read."""
         with naming(self._path):
             model: Model = read_file(self._path, self._same_or_loaded, parts_of=shards_of)
             return model
 
     def under_lock(self, writer: Writer, *, whole: bool = True) -> Model:
-        """The model that the file holds, for whoever is changing it.
+        """Return the model in the file, for a change under its lock.
 
-        Where nothing is to be said of the file's bytes, it is enough that its header is that of the model in memory:
-        a change then replaces all of them. Otherwise every byte is read.
+        Unless ``whole``, a matching header is enough, since the change replaces every byte and reports none of the old.
         """
         if not whole and self.model is not None and checksum_at(writer.path) == self.checksum:
             return self.model
@@ -507,18 +502,18 @@ class ModelCache:
             return writer.read(self._same_or_loaded)
 
     def _same_or_loaded(self, head: bytes, fetch: Fetch) -> Model:
-        """The model in memory where these bytes, every one, are still those that it stands for; otherwise theirs."""
+        """Return the model in memory if it has exactly these bytes; otherwise load them."""
         seal, parts = digest_of([head]), shards_of(head)
         if self.model is None or seal != self._seal:
             self.model = model_of(head, fetch, code_in(self._like))
             self._seal, self._in_parts, self.checksum = seal, bool(parts), str(read_meta(head)["checksum"])
         else:
             for name in parts:
-                fetch(name)  # refused unless it has the bytes that the head names it by
+                fetch(name)  # refused unless its bytes match the head
         return self.model
 
     def digest(self, model: Model) -> str:
-        """The digest of the state that was last read or written, in this call, under the lock."""
+        """Return the digest of the state that was read or written in this call, under the lock."""
         return model.snapshot().digest if self._in_parts else self._seal
 
     def write(
@@ -530,20 +525,20 @@ class ModelCache:
         digests: bool = False,
         announce: Callable[[str, str], None] | None = None,
     ) -> None:
-        """Replace the file by this state; whoever calls says when ``model`` is the one that has it."""
+        """Replace the file by this state; the caller sets ``model`` afterwards."""
         files = files_of(state)
         if announce is not None:
             announce(self.checksum, checksum_of(files))
         with undisturbed():
             write(writer, files, mode)
         self.checksum, self._in_parts = checksum_of(files), bool(files.parts)
-        # Not hashed once more for nobody: who asks for digests next time reads the file anew.
+        # Without ``digests`` nothing is hashed: the next call that needs a digest reads the file again.
         self._seal = "" if not digests else digest_of(files.head) if files.parts else state.digest
 
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """A block that Ctrl-C does not cut in two: it takes effect at the end. Only the main thread gets it anyway."""
+    """Delay Ctrl-C until the end of a block. Only the main thread receives it."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

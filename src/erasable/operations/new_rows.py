@@ -1,7 +1,6 @@
-"""Rows that are not learnt as they come: those whose ids a model stores already, and those of people on a list.
+"""Skip rows whose ids a model stores already, and rows of people on a suppression list.
 
-When a table is sent again, the former are passed over, or learnt in place of the old ones. Only stored ids are known: a
-row that was offered before and not kept left no trace, so it is offered once more.
+Only stored ids are known: a row that was offered before and not kept left no trace, so it is offered once more.
 """
 
 from __future__ import annotations
@@ -19,29 +18,29 @@ from erasable.models.inputs import as_key_column, spelt_names
 from erasable.models.model import Model
 from erasable.models.row_source import Rows, RowSource
 
-#: From the ids and the subjects of the rows of a block: which rows are not to be learnt. Nothing where none has names.
+#: Given the ids and subjects of a block, returns which rows to skip; nothing if the rows have no names.
 Suppressed = Callable[[Any, Any], Sequence[bool]]
 
 
 class NewRows(RowSource):
-    """Blocks less the rows that are passed over; gone through again where the blocks can be.
+    """Blocks without the rows that are skipped; can be read again if the blocks can.
 
     Parameters
     ----------
     blocks : iterable of Table
     known : Model, optional
-        Pass over rows that it stores when this is made.
+        Skip rows that it stores at this time.
     suppressed : callable, optional
-        Pass over rows that it names.
+        Skip rows that it names.
     spelling : mapping, optional
-        How the model that learns the rows normalises their names.
+        How the model normalises names.
 
     Attributes
     ----------
     rows_known, rows_suppressed : int
-        How many rows were passed over the first time that all were gone through; one that is both counts as suppressed.
+        The number of rows skipped in the first pass; a row that is both counts as suppressed.
     nothing_new : bool
-        Whether these were all.
+        Whether all rows were skipped.
     """
 
     def __init__(
@@ -52,7 +51,7 @@ class NewRows(RowSource):
         spelling: Spelling = MappingProxyType({}),
     ) -> None:
         self._blocks, self._suppressed, self._spelling = RowSource.of(blocks), suppressed, spelling
-        self._known = None if known is None else frozenset(known.core.place)  # it learns while this is gone through
+        self._known = None if known is None else frozenset(known.core.place)  # a copy, since the model learns meanwhile
         self.once = self._blocks.once
         self.rows_known, self.rows_suppressed, self.nothing_new, self._counted = 0, 0, False, False
 
@@ -81,12 +80,12 @@ class NewRows(RowSource):
 
 
 def stored_ids(blocks: Iterable[Any], model: Model) -> list[Key]:
-    """The ids of these rows that the model stores: one pass over all of them.
+    """Return the ids of these rows that the model stores, in one pass.
 
     Raises
     ------
     ConfigurationError
-        When the rows could be read but once.
+        When the rows can be read only once.
     """
     if RowSource.of(blocks).once:
         raise ConfigurationError(
