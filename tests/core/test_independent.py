@@ -8,11 +8,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from flint import fmpq, fmpq_mat
 from hypothesis import given
 from hypothesis import strategies as st
 
 from erasable.core.grid import Grid, sparse_rows
-from erasable.core.independent import Rarity, kept, tilts_of
+from erasable.core.independent import Rarity, inverse_moments, kept, nearest_power, tilts_of
+from erasable.core.weights import to_float32
 from erasable.errors import ConfigurationError
 from tests import independent_oracle as oracle
 
@@ -32,7 +34,7 @@ def matrices():
 
     def built(values):
         A = np.array(values, dtype=np.float64).reshape(D, D) / 8
-        return (A @ A.T + np.eye(D) / 4).astype(np.float32).tobytes()
+        return (A @ A.T / (1 + (A * A).sum()) + np.eye(D) / 64).astype(np.float32).tobytes()
 
     return entries.map(built)
 
@@ -47,7 +49,7 @@ slopes = st.one_of(st.floats(1e-4, 100.0), st.sampled_from([0.125, 1.0, 2.0**-7]
 
 
 def matrix(r):
-    return None if r.matrix is None else np.frombuffer(r.matrix, dtype=np.float32).reshape(D, D)
+    return None if r.matrix is None else r.weights
 
 
 def moments(r):
@@ -83,7 +85,7 @@ def test_every_row_is_decided_as_in_rational_arithmetic(rows, r, slope, data):
 
 
 @pytest.mark.parametrize(
-    "r", [Rarity(), Rarity((-2, -7, 0, 3)), Rarity(matrix=np.diag([16, 2, 32, 8]).astype(np.float32).tobytes())]
+    "r", [Rarity(), Rarity((-2, -7, 0, 3)), Rarity(matrix=np.diag([0.1, 0.2, 0.02, 0.05]).astype(np.float32).tobytes())]
 )
 def test_ten_thousand_rows_are_decided_as_in_rational_arithmetic(r):
     rng = np.random.default_rng(0)
@@ -104,6 +106,35 @@ def test_a_class_that_is_rare_is_kept_more_and_the_number_of_rows_stays():
         assert max(tilts) == 1.0
         assert sum(s * t for s, t in zip(shares, tilts, strict=True)) * c == pytest.approx(1.0)
         assert tilts[0] == pytest.approx((0.125 / 0.875) ** balance)
+
+
+@given(matrices())
+def test_the_inverse_of_public_moments_is_correctly_rounded(written):
+    S = np.frombuffer(written, dtype=np.float32).astype(np.float64).reshape(D, D)
+    W = inverse_moments(S)
+    units = int(math.ldexp(float(sum(S.diagonal().tolist())) / D, 30))
+    exact = fmpq_mat(D, D, [fmpq(int(v), 1) for v in np.rint(S * 2**40).ravel()]) + units * fmpq_mat(
+        D, D, [fmpq(int(i == j), 1) for i in range(D) for j in range(D)]
+    )
+    inverse = exact.inv()
+    for i in range(D):
+        for j in range(D):
+            value = Fraction(int(inverse[i, j].p), int(inverse[i, j].q)) * 2**40
+            assert W[i, j] == to_float32(value)
+
+
+@pytest.mark.parametrize("entries", [(1.0, 0.0, -0.1), (0.1, 0.5, 0.1), (2.0, 0.0, 2.0), (0.0, 0.0, 0.0)])
+def test_a_matrix_that_cannot_be_second_moments_is_refused(entries):
+    S = np.array([[entries[0], entries[1]], [entries[1], entries[2]]])
+    with pytest.raises(ConfigurationError, match="positive semidefinite"):
+        inverse_moments(S)
+
+
+@given(st.floats(1e-20, 1e5))
+def test_a_moment_is_rounded_to_the_nearest_power_of_two(moment):
+    e = nearest_power(moment)
+    assert Fraction(2) ** (2 * e - 1) <= Fraction(moment) ** 2 * (1 + Fraction(1, 2**50))
+    assert Fraction(moment) ** 2 <= Fraction(2) ** (2 * e + 1) * (1 + Fraction(1, 2**50))
 
 
 def test_moments_that_no_grid_could_have_are_refused():

@@ -32,7 +32,7 @@ IDS = [f"row {i}" for i in range(N)]
 SUBJECTS = [f"person {i % 7}" for i in range(N)]
 
 HEADS = {"squared": Squared(), "logistic": Logistic(2**20), "regression": Regression(((-20.0, 20.0),))}
-MATRIX = np.array([[2, 1, 0], [1, 3, -1], [0, -1, 4]], dtype=np.float32).tobytes()
+MATRIX = (np.array([[2, 1, 0], [1, 3, -1], [0, -1, 4]], dtype=np.float32) / 8).tobytes()
 RARITIES = {"uniform": Rarity(), "columns": Rarity((-2, -3, -1)), "matrix": Rarity(matrix=MATRIX)}
 
 

@@ -16,20 +16,24 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from erasable.core.arrays import Booleans, Float64s, Matrix
+from erasable.core.arrays import Booleans, Float32s, Float64s, Matrix
 from erasable.core.grid import Grid
 from erasable.core.keyed_hash import Hashes
 from erasable.core.selector import Decisions
+from erasable.core.sums import factorise
+from erasable.core.weights import solve_weights
 from erasable.errors import ConfigurationError
 
 #: Exponents of public moments: far beyond what rows on a grid can have, and far inside what float64 holds.
 LEAST_EXPONENT, MOST_EXPONENT = -100, 20
+_INVERSE_BITS = 40  # of the moments that are inverted
 _U64 = 2.0**-53
 
 
@@ -42,8 +46,9 @@ class Rarity:
     exponents : tuple of int, optional
         Column j has the second moment ``2**exponents[j]``.
     matrix : bytes, optional
-        ``W``, symmetric, in float32, row by row: rarity is ``x'Wx``, or zero where that is negative. At most one of the
-        two is given; without either, every row has rarity one.
+        Second moments of pairs of columns, in float32, row by row: rarity is ``x'Wx``, or zero where that is negative,
+        with ``W`` their :func:`inverse_moments`. At most one of the two is given; without either, every row has rarity
+        one.
     """
 
     exponents: tuple[int, ...] | None = None
@@ -56,11 +61,16 @@ class Rarity:
             )
 
     @property
-    def weights(self) -> Float64s:
-        """The matrix, shape (d, d)."""
+    def moments(self) -> Float64s:
+        """The matrix of second moments, shape (d, d)."""
         assert self.matrix is not None
-        W = np.frombuffer(self.matrix, dtype="<f4").astype(np.float64)
-        return W.reshape(math.isqrt(len(W)), -1)
+        found = np.frombuffer(self.matrix, dtype="<f4").astype(np.float64)
+        return found.reshape(math.isqrt(len(found)), -1)
+
+    @cached_property
+    def weights(self) -> Float64s:
+        """``W``, made when first needed; float32 numbers in float64."""
+        return inverse_moments(self.moments).astype(np.float64)
 
     @property
     def uniform(self) -> bool:
@@ -109,6 +119,39 @@ class Rarity:
     def _scales(self, grid: Grid) -> Float64s:
         assert self.exponents is not None
         return np.ldexp(1.0, -np.array(self.exponents, dtype=np.int64) - 2 * grid.bits)
+
+
+def nearest_power(moment: float) -> int:
+    """The exponent of the power of two that is nearest to a positive number, in ratio."""
+    part, exponent = math.frexp(moment)
+    return exponent - 1 if part * part < 0.5 else exponent
+
+
+def inverse_moments(S: Float64s) -> Float32s:
+    """The inverse of public second moments, regularised, every entry the float32 nearest to the exact one.
+
+    *Definition*: ``S`` plus ``2**-10`` of its mean diagonal on the diagonal, rounded to a multiple of ``2**-40``; the
+    inverse of that, rounded to float32. Rows lie in the unit ball, so no moment is above one.
+
+    Raises
+    ------
+    ConfigurationError
+        When ``S`` cannot be a matrix of second moments: not positive semidefinite, or with moments above one.
+    """
+    d = len(S)
+    refusal = "moments must be second moments of rows in the unit ball: a positive semidefinite matrix, none above 1."
+    mean = float(sum(S.diagonal().tolist())) / d
+    if not (np.abs(S).max() <= 1.0 and mean >= 2.0**-20):
+        raise ConfigurationError(refusal)
+    units = int(math.ldexp(mean, _INVERSE_BITS - 10))
+    H = np.asfortranarray(np.rint(np.ldexp(S, _INVERSE_BITS)))
+    H.flat[:: d + 1] += units
+    least = units // 2  # rounding has moved the eigenvalues by at most d / 2
+    lowered = H.copy(order="F")
+    lowered.flat[:: d + 1] -= least
+    if factorise(lowered) is None:
+        raise ConfigurationError(refusal)
+    return solve_weights(H, np.eye(d), _INVERSE_BITS, least)
 
 
 def kept(

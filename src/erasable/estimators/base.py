@@ -24,7 +24,7 @@ from erasable.core.arrays import Float64s
 from erasable.core.layout import Buffer
 from erasable.core.selector import Progress
 from erasable.engines import opened_engine
-from erasable.errors import ChangedMeanwhileError, ConfigurationError, NotErasedError, UnknownOutcomeError
+from erasable.errors import ChangedMeanwhileError, ConfigurationError, InputError, NotErasedError, UnknownOutcomeError
 from erasable.estimators.validated import SCHEMA, check_rows
 from erasable.models.access import StoredRows, rows_of
 from erasable.models.class_balance import LabelRuns, OfferedLabels, OfferedTargets
@@ -197,6 +197,11 @@ class ErasableEstimator(BaseEstimator):
             model = self._model
             model.check_whole()
             self._check_unchanged(model, classes)
+        if model.selection.independent and streaming and ids is None:
+            raise InputError(
+                "partial_fit needs ids with independent selection: the hash of a row's id says whether it is kept. "
+                "Give ids=."
+            )
         if model.selection.one_by_one and model.classifies and model.order_key is None:
             LabelRuns().add(y).warn(stacklevel=3)  # the caller of fit
         with opened_engine(getattr(self, "engine", None)) as engine:

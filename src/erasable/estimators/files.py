@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import numpy as np
 from sklearn.base import clone
 
 from erasable.core.kernels import KERNEL_BITS
@@ -17,7 +18,7 @@ from erasable.models.configuration import order_of
 from erasable.models.files import Code, mark_of, read_model
 from erasable.models.heads import Logistic, Regression, Squared
 from erasable.models.model import Model
-from erasable.models.selections import KernelDisagreement, Leverage
+from erasable.models.selections import Independent, KernelDisagreement, Leverage
 
 
 def load(path: str | os.PathLike[str], *, like: Any = None) -> Any:
@@ -114,28 +115,44 @@ def _made_for(model: Model) -> ErasableEstimator:
             grid_bits=points.bits,
             **order_of(c.order_key),
         )
-    if not (isinstance(selection, Leverage) and isinstance(head, Squared | Logistic | Regression)):
+    if not (isinstance(selection, Leverage | Independent) and isinstance(head, Squared | Logistic | Regression)):
         raise ConfigurationError("no estimator has this selection with this head: read it with erasable.models.files.")
     grid = selection.grid
-    selecting = {
+    selecting: dict[str, Any] = {
         "capacity": capacity_of(selection.units, 4**grid.bits),
-        "threshold": selection.threshold,
         "fit_intercept": grid.intercept,
         "scaling": grid.scaling,
         "feature_map": model.feature_map,
         "feature_names": c.feature_names,
         "grid_bits": grid.bits,
-        "sample_rate": selection.sample_rate,
-        **order_of(c.order_key, selection.sample_key),
     }
+    if isinstance(selection, Leverage):
+        selecting |= {"threshold": selection.threshold, "sample_rate": selection.sample_rate}
+        selecting |= order_of(c.order_key, selection.sample_key)
+    else:
+        selecting |= _independent(selection) | order_of(c.order_key)
     if isinstance(head, Regression):
         one = len(set(head.target_ranges)) == 1
         return ErasableRegressor(head.target_ranges[0] if one else head.target_ranges, **selecting)
+    balancing: dict[str, Any] = {}
+    if isinstance(selection, Independent) and selection.class_shares is not None:
+        balancing = {"balance": selection.balance, "class_shares": dict(selection.class_shares)}
     alpha_units = head.alpha_units if isinstance(head, Logistic) else None
     return ErasableClassifier(
         classes=c.classes,
         loss=head.NAME,
         alpha=None if alpha_units in (None, selection.units) else capacity_of(alpha_units, 4**grid.bits),
         class_weight=dict(head.class_weight) if isinstance(head.class_weight, tuple) else head.class_weight,
+        **balancing,
         **selecting,
     )
+
+
+def _independent(selection: Independent) -> dict[str, Any]:
+    """The arguments of an estimator that name an independent selection, without those of the classes."""
+    rarity, moments = selection.rarity, None
+    if rarity.exponents is not None:
+        moments = np.ldexp(1.0, rarity.exponents)
+    elif rarity.matrix is not None:
+        moments = rarity.moments
+    return {"selection": selection.NAME, "rate": selection.rate, "moments": moments}

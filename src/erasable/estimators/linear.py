@@ -97,7 +97,7 @@ class LinearEstimator(ErasableEstimator):
         check_unchanged(self, model.configuration, classes)
 
     def _from_file(self, meta: dict[str, Any], head: Buffer, fetch: Fetch) -> Model:
-        self._check_kind(meta, self.FORMAT, f"{self.FORMAT}-sharded")
+        self._check_kind(meta, self.FORMAT, f"{self.FORMAT}-sharded", "erasable-model")
         return self._agreed(Model.restore(from_files(head, fetch), map_of(self)))
 
     # -- predicting ----------------------------------------------------------------------------------------------
@@ -175,6 +175,22 @@ class ErasableClassifier(LinearEstimator, ErasableClassifierBase):
     horizon : int, optional
         With ``kappa``: the number of rows expected, T. ``fit`` takes the number of rows it is given; ``partial_fit``
         on a new model needs it, since a threshold that moved with the stream would break forgetting.
+    selection : "leverage" or "independent", default="leverage"
+        Which rows are kept. ``"leverage"`` is Algorithm 1: a row is kept while the rows kept before it say little about
+        its direction; forgetting equals learning the surviving *core* rows. ``"independent"``: each row is kept or not
+        by itself, drawn by the hash of its id; forgetting equals learning *all* surviving rows, also those that were
+        never stored. It has no use for ``threshold``, ``kappa``, ``horizon``, ``sample_rate`` and ``order="given"``.
+    rate : float in (0, 1], optional
+        For independent selection: about the share of all rows that is stored, by default 0.1; 1 stores every row.
+    moments : array of shape (n_features,) or (n_features, n_features), optional
+        For independent selection: public second moments of the rows as ``scaling`` leaves them. Rows that are unusual
+        by them are kept more often. They must not come from rows that may have to be forgotten. By default every row
+        has the same chance.
+    balance : 0, 0.5 or 1, default=0.0
+        For independent selection: how much rows of rare classes are kept more often, by ``class_shares``. Predictions
+        take it back by public constants.
+    class_shares : dict from labels to shares, optional
+        The public share of each class. It fixes the classes.
     fit_intercept : bool, default=True
         Append a constant to every row (regularised like the other coordinates).
     scaling : "row", None, float or array of shape (n_features,), default="row"
@@ -273,6 +289,11 @@ class ErasableClassifier(LinearEstimator, ErasableClassifierBase):
         threshold: float | None = None,
         kappa: float | None = None,
         horizon: int | None = None,
+        selection: str = "leverage",
+        rate: float | None = None,
+        moments: Any = None,
+        balance: float = 0.0,
+        class_shares: Any = None,
         fit_intercept: bool = True,
         scaling: Any = "row",
         feature_map: Any = None,
@@ -291,6 +312,11 @@ class ErasableClassifier(LinearEstimator, ErasableClassifierBase):
         self.threshold = threshold
         self.kappa = kappa
         self.horizon = horizon
+        self.selection = selection
+        self.rate = rate
+        self.moments = moments
+        self.balance = balance
+        self.class_shares = class_shares
         self.fit_intercept = fit_intercept
         self.scaling = scaling
         self.feature_map = feature_map
@@ -362,7 +388,8 @@ class ErasableRegressor(RegressorMixin, LinearEstimator):
     capacity : float, default=0.02
         The regulariser lambda, held on the grid's own resolution, as a multiple of ``4**-grid_bits``. Lower fits closer
         and stores a little more. The paper's bounds are about classes, and cover no deletions here.
-    threshold, kappa, horizon, fit_intercept, scaling, feature_map, feature_names, grid_bits, sample_rate
+    threshold, kappa, horizon, selection, rate, moments, fit_intercept, scaling, feature_map, feature_names, grid_bits,
+    sample_rate
         As in ``ErasableClassifier``.
     order, random_state, engine
         As in ``ErasableClassifier``.
@@ -400,6 +427,9 @@ class ErasableRegressor(RegressorMixin, LinearEstimator):
         threshold: float | None = None,
         kappa: float | None = None,
         horizon: int | None = None,
+        selection: str = "leverage",
+        rate: float | None = None,
+        moments: Any = None,
         fit_intercept: bool = True,
         scaling: Any = "row",
         feature_map: Any = None,
@@ -415,6 +445,9 @@ class ErasableRegressor(RegressorMixin, LinearEstimator):
         self.threshold = threshold
         self.kappa = kappa
         self.horizon = horizon
+        self.selection = selection
+        self.rate = rate
+        self.moments = moments
         self.fit_intercept = fit_intercept
         self.scaling = scaling
         self.feature_map = feature_map

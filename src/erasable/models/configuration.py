@@ -6,13 +6,16 @@ import decimal
 import math
 import os
 import warnings
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
+from erasable.core.arrays import Float64s
 from erasable.core.grid import Grid
+from erasable.core.independent import Rarity, nearest_power
 from erasable.core.names import Label, check_feature_names, check_fixed_classes
 from erasable.core.selector import grid_of, selecting_units
 from erasable.core.sums import regulariser
@@ -23,7 +26,7 @@ from erasable.models.class_balance import plain_class_weights
 from erasable.models.feature_maps import describe_map, described_map
 from erasable.models.heads import Logistic, Regression, Squared
 from erasable.models.inputs import label_type, pick
-from erasable.models.selections import Leverage
+from erasable.models.selections import GridSelection, Independent, Leverage
 from erasable.models.selections.leverage import (
     _LARGEST_KEY,
     check_order_key,
@@ -94,11 +97,13 @@ class Configuration:
 
 # Chosen in a study over public sets, which benchmarks/RESULTS.md documents ("Defaults").
 DEFAULT_THRESHOLD = 0.06
+DEFAULT_RATE = 0.1
 
 
 DEFAULT_TARGET_RANGE = (-1000.0, 1000.0)
 
 
+SELECTION_NAMES = ("leverage", "independent")
 LOSSES = ("squared", "logistic")
 
 
@@ -149,12 +154,18 @@ def configure(
         raise ConfigurationError("feature_names are for rows without a feature map: leave one of the two out.")
     assert feature_map is not None or n_features is not None
     columns = n_features if feature_map is None else feature_map.n_features_out
-    selection = leverage_of(given, columns, n_samples, streaming=streaming)  # type: ignore[arg-type]
+    fixed = fixed_classes(given, classes) if n_targets is None else None
+    selection: GridSelection
+    if choice(getattr(given, "selection", "leverage"), "selection", SELECTION_NAMES) == "leverage":
+        selection = leverage_of(given, columns, n_samples, streaming=streaming)  # type: ignore[arg-type]
+    else:
+        selection = independent_of(given, columns, fixed)  # type: ignore[arg-type]
+        fixed = fixed if selection.class_shares is None else tuple(label for label, _ in selection.class_shares)
     head: Any = head_of(given, selection) if n_targets is None else Regression(target_ranges(given, n_targets))
     return Configuration(
         selection,
         head,
-        fixed_classes(given, classes) if n_targets is None else None,
+        fixed,
         None if feature_map is not None else names_of_features(given, selection.n_features),
         None if feature_map is None else describe_map(feature_map, n_features),
         order_key(given),
@@ -163,6 +174,13 @@ def configure(
 
 def leverage_of(given: Selecting, n_features: int, n_samples: int, *, streaming: bool) -> Leverage:
     """The selection that these arguments name, for rows with so many columns; see :func:`configure`."""
+    set_by_caller = [name for name in ("rate", "moments", "class_shares") if getattr(given, name, None) is not None]
+    set_by_caller += ["balance"] if getattr(given, "balance", 0.0) else []
+    if set_by_caller:
+        raise ConfigurationError(
+            f'{" and ".join(set_by_caller)} are for independent selection: give selection="independent", or leave '
+            "them out."
+        )
     grid = grid_of_parameters(given, n_features)
     check_memory(grid)
     sample_rate, sample_key = sample_of(given)
@@ -178,7 +196,67 @@ def leverage_of(given: Selecting, n_features: int, n_samples: int, *, streaming:
     return Leverage(grid, units, tau, sample_rate, sample_key)
 
 
-def head_of(given: Parameters, selection: Leverage) -> Squared | Logistic:
+def independent_of(given: Any, n_features: int, classes: tuple[Label, ...] | None) -> Independent:
+    """The independent selection that these arguments name, for rows with so many columns."""
+    refused = [name for name in ("threshold", "kappa", "horizon") if getattr(given, name) is not None]
+    refused += ["sample_rate"] if given.sample_rate else []
+    refused += ['order="given"'] if given.order != "hashed" else []
+    if refused:
+        raise ConfigurationError(
+            f"independent selection looks at each row alone, so {' and '.join(refused)} cannot be set: give rate= "
+            'instead, or selection="leverage".'
+        )
+    grid = grid_of_parameters(given, n_features)
+    check_memory(grid)
+    rate = DEFAULT_RATE if given.rate is None else number_between(given.rate, "rate", 0.0, 1.0, closed="high")
+    rarity = rarity_of(given.moments, n_features)
+    balance, shares = getattr(given, "balance", 0.0), None
+    if getattr(given, "class_shares", None) is not None:
+        shares = _class_shares(given.class_shares, classes)
+    if balance and given.class_weight is not None:
+        raise ConfigurationError("balance and class_weight both make up for rare classes: leave one of them out.")
+    units = regulariser(positive_number(given.capacity, "capacity"), grid)
+    # Rows of norm one have this length on the grid; by exact moments a row's rarity has the mean n_features.
+    mean = 1.0 if rarity.uniform else n_features * grid.stretch**2
+    key = order_key(given)
+    assert key is not None
+    return Independent(grid, units, rate, key, rarity, mean, float(balance), shares)
+
+
+def rarity_of(moments: Any, n_features: int) -> Rarity:
+    """How unusual rows are, by public second moments: none, one for each column, or a matrix.
+
+    Raises
+    ------
+    ConfigurationError
+    """
+    if moments is None:
+        return Rarity()
+    found: Float64s = np.empty(0)
+    with suppress(InputError, InputTypeError):
+        found = real_numbers(moments, "moments")
+    if found.shape == (n_features,) and (found > 0).all():
+        return Rarity(tuple(map(nearest_power, found.tolist())))
+    if found.shape == (n_features, n_features) and (found == found.T).all():
+        return Rarity(matrix=found.astype("<f4").tobytes())
+    raise ConfigurationError(
+        f"moments must be a positive number for each of the {n_features} columns, or a symmetric matrix of their "
+        f"second moments; got {f'shape {found.shape}' if found.size else 'something else'}."
+    )
+
+
+def _class_shares(given: Any, classes: tuple[Label, ...] | None) -> tuple[tuple[Label, float], ...]:
+    """Each class with its public share, sorted."""
+    if not isinstance(given, Mapping):
+        raise ConfigurationError("class_shares must be a dictionary from each class to its public share.")
+    ordered = sorted_classes(list(given))
+    if classes is not None and ordered != classes:
+        raise ConfigurationError("class_shares must name the classes that are fixed, and no others.")
+    by_label = {label: number_between(share, "every share in class_shares", 0.0, 1.0) for label, share in given.items()}
+    return tuple((label, by_label[label]) for label in ordered)
+
+
+def head_of(given: Parameters, selection: GridSelection) -> Squared | Logistic:
     """The head of a classifier; ``alpha`` is the capacity unless it is given."""
     class_weight = plain_class_weights(given.class_weight)
     if choice(given.loss, "loss", LOSSES) == "squared":
@@ -292,8 +370,10 @@ def check_unchanged(given: Any, c: Configuration, classes: Any = None) -> None:
 
 
 def _changed_selection(given: Selecting, c: Configuration) -> list[str]:
-    """Which arguments of :func:`leverage_of`, and of the columns, name something else than the configuration has."""
+    """Which arguments of the selection, and of the columns, name something else than the configuration has."""
     selection, grid = c.selection, c.grid
+    if getattr(given, "selection", "leverage") != selection.NAME:
+        return ["selection"]
     changed = []
     feature_map = map_of(given)
     taken = None if c.feature_map is None else described_map(c.feature_map)["n_features"]
@@ -303,6 +383,12 @@ def _changed_selection(given: Selecting, c: Configuration) -> list[str]:
         changed.append("grid_bits, fit_intercept or scaling")
     if regulariser(positive_number(given.capacity, "capacity"), grid) != selection.units:
         changed.append("capacity")
+    if names_of_features(given, grid.n_features) not in (None, c.feature_names):
+        changed.append("feature_names")
+    if isinstance(selection, Independent):
+        if not changed and independent_of(given, grid.n_features, c.classes) != selection:
+            changed.append("rate, moments, balance, class_shares or random_state")
+        return changed
     rate, sample_key = sample_of(given)
     if rate != selection.sample_rate:
         changed.append("sample_rate")
@@ -310,8 +396,6 @@ def _changed_selection(given: Selecting, c: Configuration) -> list[str]:
     alone = given.kappa is not None and given.threshold is None and given.horizon is None
     if not alone and _threshold(given, 1, streaming=True) != selection.threshold:
         changed.append("threshold, kappa or horizon")
-    if names_of_features(given, grid.n_features) not in (None, c.feature_names):
-        changed.append("feature_names")
     keys = (sample_key, selection.sample_key)
     if order_key(given) != c.order_key or (None not in keys and len(set(keys)) > 1):
         changed.append("order or random_state")

@@ -248,6 +248,11 @@ class Model:
 
     def check_names_given(self, ids: Any) -> None:
         """Raise InputError if the selection draws a sample of ids and the caller gave no ids."""
+        if ids is None and self.selection.independent and len(self.core):
+            raise InputError(
+                "ids are required: the hash of a row's id says whether it is kept, and a number that depends on the "
+                "rows stored before would not do: give ids=."
+            )
         if ids is None and self.selection.always_kept([]) is not None:
             raise InputError(
                 "ids are required: with sample_rate the hash of a row's id says whether it is kept, and a number that "
@@ -480,7 +485,9 @@ class Model:
         """Scores: shape (n,) for one or two classes, (n, n_classes) otherwise."""
         self.check_rows_left()
         scores = self.head.scores(self, X)
-        return scores if scores.shape[1] > 1 else scores[:, 0]
+        scores = scores if scores.shape[1] > 1 else scores[:, 0]
+        tilts = self.selection.tilts_of(self.classes) if self.classifies and self.n_classes > 1 else None
+        return scores if tilts is None else self.head.untilted(scores, tilts)
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """The class of each row, or its targets."""

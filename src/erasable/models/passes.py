@@ -22,6 +22,7 @@ final one without the core rows among them, which is bit for bit the model befor
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -54,6 +55,7 @@ from erasable.models.inputs import (
 from erasable.models.model import Model
 from erasable.models.reports import LearnReport, Round
 from erasable.models.row_source import RowBuffer, Rows, RowSource
+from erasable.models.selections import Independent
 from erasable.schemas import EncodedTable, EncodingReport
 
 BUDGET_BYTES = 2**28
@@ -255,6 +257,12 @@ class Pass:
 
     def _screen(self, rows: Rows, hashes: Hashes, result: PassResult) -> None:
         """Buffer the undecided rows that may be selected."""
+        chosen = self.model.selection
+        if isinstance(chosen, Independent):
+            kept = chosen.keeps(self.model.prepared(rows.X), hashes, rows.y)
+            result.settled += len(rows) - int(np.count_nonzero(kept))
+            result.survivors.add(rows.take(kept))
+            return
         result.settled += int(np.count_nonzero(hashes < np.uint64(self.first)))
         left = result.survivors.within(hashes)
         if self.screen is not None and left.any():
@@ -546,19 +554,20 @@ class _Run:
     def one_pass(self, first: int) -> PassResult:
         """The result of a pass over the rows from a hash on."""
         initial, source = not self.n_rows, self.source
-        screen = self.engine.screening(self.model)
+        screen, alone = self.engine.screening(self.model), self.model.selection.independent
         scan = replace(
             self.scan,
             model=self.model.outline(names=initial),
             first=first,
-            budget=self.budget,
-            sparing=screen is None and not source.once,
+            budget=math.inf if alone else self.budget,  # every row that is kept is stored
+            sparing=screen is None and not source.once and not alone,
             screen=screen,
             initial=initial,
             preview_bytes=None if self.ahead is None else _PREVIEW * self.budget,
             hashing=self.engine.hashing(),
         )
-        total, repeated = scan.empty(Limits(self._end(first, screen))), _RepeatedIds(scan.key)
+        total = scan.empty(Limits(None if alone else self._end(first, screen)))
+        repeated = _RepeatedIds(scan.key)
 
         def limits() -> Limits:
             end = None if repeated.end is None else int(repeated.end)

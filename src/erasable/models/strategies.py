@@ -111,6 +111,10 @@ class Selection(ABC):
     ) -> SelectionResult:
         """The prepared rows to keep after those in ``core``. Changes nothing."""
 
+    def tilts_of(self, classes: Sequence[Label]) -> Float64s | None:
+        """How much more often rows of each class are kept, by public constants; None if labels do not count."""
+        return None
+
     # -- verifying and files ---------------------------------------------------------------------------------------
 
     @abstractmethod
@@ -294,6 +298,20 @@ class Head(ABC):
     def shares(self, scores: Float64s) -> Float64s:
         """The probability that a score stands for: ``E[y | x] = u'x`` with labels in -1, +1."""
         return (1.0 + scores) / 2.0
+
+    def untilted(self, scores: Float64s, tilts: Float64s) -> Float64s:
+        """Scores of the classes as they are, from scores learnt where rows of some classes were kept more often.
+
+        *Law*: the probabilities that the result stands for are those of ``scores``, divided by the tilts and by their
+        sum. Scores of two classes beyond -1 and 1 stay, so that their order does.
+        """
+        if scores.ndim > 1:
+            P = nearest_probabilities(self.shares(scores)) / tilts
+            several: Float64s = 2.0 * P / P.sum(axis=1, keepdims=True) - 1.0
+            return several
+        positive, negative = (1.0 + scores) / tilts[1], (1.0 - scores) / tilts[0]
+        inside = np.abs(scores) < 1.0
+        return np.where(inside, (positive - negative) / np.where(inside, positive + negative, 1.0), scores)
 
     def predictor(self, model: Model) -> Model:
         """A model that predicts as this one does now and is used for nothing else."""

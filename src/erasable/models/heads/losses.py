@@ -161,6 +161,14 @@ class Logistic(LinearHead):
         """The sigmoid of the scores; of several classes divided by their sum."""
         return super().probabilities(model, scores) if model.n_classes == 1 else sigmoids(scores)
 
+    def untilted(self, scores: Float64s, tilts: Float64s) -> Float64s:
+        """See :class:`Head`: two classes differ by a constant, several by what divides each sigmoid."""
+        if scores.ndim == 1:
+            return scores - math.log(tilts[1] / tilts[0])
+        logs = _log_sigmoid(scores) + np.log(tilts.min() / tilts)
+        found: Float64s = logs - np.log(-np.expm1(np.minimum(logs, -1e-300)))
+        return found
+
     def describe(self) -> dict[str, Any]:
         """See :class:`Head`."""
         return {"alpha_units": str(self.alpha_units), "class_weight": described_class_weights(self.class_weight)}

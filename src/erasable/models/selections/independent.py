@@ -107,6 +107,15 @@ class Independent(GridSelection):
         """Whether the chance of being kept depends on the features of a row."""
         return self.rate < 1.0 and not self.rarity.uniform
 
+    def tilts_of(self, classes: Sequence[Label]) -> Float64s | None:
+        """See :class:`Selection`."""
+        of_class, _ = self.tilts
+        return np.array([of_class[label] for label in classes]) if self.balance else None
+
+    def keeps(self, rows: RawRows, hashes: Hashes, labels: npt.NDArray[Any]) -> Booleans:
+        """Which rows are kept, of prepared rows with these hashes and labels; a block at a time."""
+        return self._in_blocks(rows, hashes, labels, None)[0]
+
     def kept(self, rows: Matrix | None, hashes: Hashes, labels: Sequence[Any]) -> tuple[Booleans, Decisions]:
         """Which rows are kept, of rows on the grid with these hashes and labels; rows may be None if none is read."""
         if self.rate == 1.0:
@@ -128,22 +137,33 @@ class Independent(GridSelection):
         **sizes: Any,
     ) -> SelectionResult:
         """Every row that its own test keeps; core rows and sums do not count."""
-        hashes, n = keyed_hash(ids, self.key), len(rows)
+        hashes = keyed_hash(ids, self.key)
         if rows.order is not None:
             hashes, labels = hashes[rows.order], labels[rows.order]
-        found, batches, decisions = [np.empty(0, dtype=np.intp)], [], Decisions()
+        mask, decisions, batches = self._in_blocks(rows, hashes, labels, progress)
+        index = np.flatnonzero(mask)
+        if not self.looks_at_rows and len(index):
+            batches = [rows.take(index)]
+        return SelectionResult(index, batches, decisions)
+
+    def _in_blocks(
+        self, rows: RawRows, hashes: Hashes, labels: npt.NDArray[Any], progress: Progress | None
+    ) -> tuple[Booleans, Decisions, list[Matrix]]:
+        """Which rows are kept, how they were decided, and those on the grid if rows were looked at."""
+        n, decisions, batches = len(rows), Decisions(), []
+        mask = np.zeros(n, dtype=bool)
         step = max(1, _BLOCK // self.grid.n_columns if self.looks_at_rows else n)
         for low in range(0, n, step):
             where = np.arange(low, min(n, low + step))
             G = rows.take(where) if self.looks_at_rows else None
-            mask, how = self.kept(G, hashes[where], labels[where].tolist() if self.balance else ())
-            if mask.any():
-                found.append(where[mask])
-                batches.append(rows.take(where[mask]) if G is None else G[mask])
+            kept, how = self.kept(G, hashes[where], labels[where].tolist() if self.balance else ())
+            mask[where] = kept
+            if G is not None and kept.any():
+                batches.append(G[kept])
             decisions += how
             if progress is not None:
                 progress(int(where[-1]) + 1, n)
-        return SelectionResult(np.concatenate(found), batches, decisions)
+        return mask, decisions, batches
 
     # -- verifying and files -----------------------------------------------------------------------------------------
 
@@ -169,7 +189,7 @@ class Independent(GridSelection):
 
     def public_tensors(self) -> Tensors:
         """The matrix of moments, if there is one."""
-        return {} if self.rarity.matrix is None else {"moments": ("F32", self.rarity.weights.astype(np.float32))}
+        return {} if self.rarity.matrix is None else {"moments": ("F32", self.rarity.moments.astype(np.float32))}
 
     def with_tensors(self, tensors: dict[str, npt.NDArray[Any]]) -> Self:
         """See :class:`Selection`."""

@@ -1,0 +1,153 @@
+"""Independent selection through the estimators: equal to learning all surviving rows, with public constants."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.metrics import log_loss
+
+from erasable import ErasableClassifier, ErasableRegressor, load, verify
+from erasable.errors import ConfigurationError, InputError
+from erasable.models.strategies import Head
+
+RNG = np.random.default_rng(5)
+N, D = 400, 4
+X = RNG.normal(size=(N, D))
+Y = np.where(X[:, 0] + RNG.logistic(size=N) > 2.0, "rare", "usual")
+IDS = np.arange(N) * 7
+SHARES = {"rare": 0.125, "usual": 0.875}
+MOMENTS = {"uniform": None, "columns": np.full(D, 1 / D), "matrix": np.eye(D) / D}
+
+
+def classifier(**options):
+    return ErasableClassifier(selection="independent", **{"rate": 0.3, **options})
+
+
+KINDS = {
+    "squared": classifier(),
+    "logistic": classifier(loss="logistic", alpha=0.1, moments=MOMENTS["columns"]),
+    "balanced": classifier(loss="logistic", balance=1.0, class_shares=SHARES, moments=MOMENTS["matrix"]),
+    "half balanced": classifier(balance=0.5, class_shares=SHARES),
+    "every row": classifier(rate=1.0),
+    "regression": ErasableRegressor((-9.0, 9.0), selection="independent", rate=0.3, moments=MOMENTS["columns"]),
+}
+
+
+def labels(model):
+    return X[:, 0] if isinstance(model, ErasableRegressor) else Y
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_forgetting_equals_a_fit_on_all_survivors(kind):
+    model, y = clone(KINDS[kind]), labels(KINDS[kind])
+    model.fit(X, y, ids=IDS)
+    leaving = [*model.core_ids_[::3], *IDS[::5]]
+    model.forget(ids=leaving)
+    left = ~np.isin(IDS, leaving)
+    fresh = clone(model).fit(X[left], y[left], ids=IDS[left])
+    assert model.state_digest() == fresh.state_digest()
+    assert verify(model).core_rows == model.n_core_ > 20
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_blocks_engines_and_batches_give_the_state_of_one_fit(kind):
+    model, y = clone(KINDS[kind]), labels(KINDS[kind])
+    expected = clone(model).fit(X, y, ids=IDS).state_digest()
+    turned = RNG.permutation(N)
+    for part in np.array_split(turned, 4):
+        model.partial_fit(X[part], y[part], ids=IDS[part])
+    assert model.state_digest() == expected
+    assert clone(model).set_params(engine="local").fit(X, y, ids=IDS).state_digest() == expected
+    assert clone(model).fit(sp.csr_array(X), y, ids=IDS).state_digest() == expected
+    assert clone(model).fit(X, y, ids=IDS, subjects=[f"p{i % 9}" for i in IDS]).state_digest() != expected
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_file_goes_on_where_the_model_stopped(kind, tmp_path):
+    model, y = clone(KINDS[kind]), labels(KINDS[kind])
+    model.fit(X[:300], y[:300], ids=IDS[:300])
+    model.save(tmp_path / "m")
+    again = load(tmp_path / "m")
+    assert again.state_digest() == model.state_digest()
+    again.partial_fit(X[300:], y[300:], ids=IDS[300:])
+    assert again.state_digest() == clone(model).fit(X, y, ids=IDS).state_digest()
+    assert load(tmp_path / "m", like=clone(model)).state_digest() == model.state_digest()
+    with pytest.raises(ConfigurationError, match="rate"):
+        load(tmp_path / "m", like=clone(model).set_params(rate=0.5))
+
+
+def test_without_ids_rows_are_numbered_by_fit_alone():
+    by_position = classifier().fit(X, Y)
+    assert by_position.state_digest() == classifier().fit(X, Y, ids=np.arange(N)).state_digest()
+    with pytest.raises(InputError, match="needs ids"):
+        classifier().partial_fit(X, Y)
+    with pytest.raises(InputError, match="needs ids"):
+        by_position.partial_fit(X, Y)
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+@pytest.mark.parametrize("classes", [2, 4])
+def test_predictions_take_the_balance_back(loss, classes):
+    rng = np.random.default_rng(1)
+    y = rng.choice(classes, size=3000, p=[0.7, *np.full(classes - 1, 0.3 / (classes - 1))])
+    rows = rng.normal(size=(3000, 3)) + np.eye(4)[y][:, :3]
+    shares = {0: 0.75, **dict.fromkeys(range(1, classes), 0.25 / (classes - 1))}
+    model = classifier(loss=loss, balance=1.0, class_shares=shares).fit(rows, y)
+    tilts = model.model_.selection.tilts_of(model.classes_)
+    raw = model.model_.head.scores(model.model_, rows)
+    raw = raw if classes > 2 else raw[:, 0]
+    learnt = model.model_.probabilities_for_scores(raw)
+    assert (learnt.argmax(axis=1) > 0).mean() > 0.4  # as many of each class were stored
+    expected = learnt / tilts / (learnt / tilts).sum(axis=1, keepdims=True)
+    found = model.predict_proba(rows)
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+    assert (model.predict(rows) == model.classes_[found.argmax(axis=1)]).all()
+    assert found[:, 0].mean() == pytest.approx((y == 0).mean(), abs=0.05)
+    if loss == "logistic":
+        assert log_loss(y, found) < log_loss(y, learnt)
+
+
+def test_scores_beyond_one_keep_their_order():
+    scores = np.array([-3.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0])
+    found = Head.untilted(None, scores, np.array([0.2, 1.0]))
+    assert (np.diff(found) > 0).all()
+    assert found[[0, 1, 5, 6]].tolist() == [-3.0, -1.0, 1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"threshold": 0.1}, "threshold cannot be set"),
+        ({"kappa": 0.5}, "kappa cannot be set"),
+        ({"sample_rate": 0.5}, "sample_rate cannot be set"),
+        ({"order": "given"}, "order"),
+        ({"rate": 0.0}, "rate must be"),
+        ({"rate": "a"}, "rate must be"),
+        ({"moments": [1.0]}, "moments must be"),
+        ({"moments": "x"}, "moments must be"),
+        ({"moments": -np.ones(D)}, "moments must be"),
+        ({"moments": np.eye(D) * 3}, "positive semidefinite"),
+        ({"balance": 1.0}, "needs class_shares"),
+        ({"balance": 2.0, "class_shares": SHARES}, "balance must be"),
+        ({"balance": 1.0, "class_shares": SHARES, "class_weight": "balanced"}, "leave one of them out"),
+        ({"class_shares": ["rare"]}, "must be a dictionary"),
+        ({"class_shares": {"rare": 0.0, "usual": 1.0}}, "every share"),
+        ({"class_shares": SHARES, "classes": ["a", "b"]}, "class_shares must name"),
+        ({"selection": "other"}, "selection must be"),
+        ({"selection": "leverage"}, "rate are for independent selection"),
+    ],
+)
+def test_what_cannot_be_is_refused_and_changes_nothing(options, message):
+    model = classifier().fit(X, Y)
+    before = model.state_digest()
+    model.set_params(**options)
+    with pytest.raises(ConfigurationError, match=message):
+        model.fit(X, Y)
+    assert model.state_digest() == before
+
+
+def test_a_label_without_a_share_is_refused():
+    with pytest.raises(InputError):
+        classifier(balance=1.0, class_shares={"rare": 0.25, "other": 0.75}).fit(X, Y)
