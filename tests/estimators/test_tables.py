@@ -21,7 +21,7 @@ from sklearn.utils import estimator_checks as checks
 from erasable import ErasableClassifier, load, verify
 from erasable.errors import ConfigurationError, InputError, StateFormatError
 from erasable.estimators import TableEncoder
-from erasable.models.feature_maps import stored_map
+from erasable.models.configuration import stored_map
 from erasable.schemas import Category, Cross, Number, Role, Schema, Text, YesNo
 
 SCHEMA = Schema(

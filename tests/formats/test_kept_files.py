@@ -17,7 +17,7 @@ from sklearn.base import clone
 from erasable import ModelFile, load, verify
 from erasable.errors import InputError, StateFormatError
 from erasable.models import files as shards
-from erasable.models.layouts import KINDS, Layout
+from erasable.models.state import KINDS, Layout
 from erasable.operations.inspect import inspect, rows_of
 from erasable.schemas import Category, Date, Number, Ordered, Role, Schema, Text, Time, Vector, YesNo
 from tests.formats.make import (

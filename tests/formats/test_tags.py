@@ -11,7 +11,7 @@ from erasable.classes import FiniteClass, KernelBall, LinearBall, NumericClass
 from erasable.coresets import LeverageThreshold, RandomSubsample, SinglePass, Staged, SupportVectors
 from erasable.features import FrozenMap, HashedText, NystroemFeatures, RandomFourierFeatures
 from erasable.models.files import SHARD
-from erasable.models.layouts import KINDS
+from erasable.models.state import KINDS
 from erasable.schemas import Schema, YesNo
 
 TAG = re.compile(r"[a-z]+(-[a-z]+)*")

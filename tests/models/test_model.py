@@ -25,9 +25,8 @@ from erasable.errors import (
     VerificationError,
 )
 from erasable.features import RandomFourierFeatures
-from erasable.models.configuration import Configuration
+from erasable.models.configuration import Configuration, describe_map
 from erasable.models.core_rows import CoreRows
-from erasable.models.feature_maps import describe_map
 from erasable.models.heads import FunctionClassFit, KernelRidge, Squared
 from erasable.models.heads import kernel as kernel_head
 from erasable.models.heads import losses as squared_head

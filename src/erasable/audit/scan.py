@@ -38,7 +38,7 @@ from erasable.audit._scan_rows import CrowdedError, RowSearch, RowType, batches,
 from erasable.audit._scan_text import NUMBER, Key, TextSearch, as_text, is_too_short
 from erasable.core.names import normalise
 from erasable.errors import ErasableError, InputError, InputTypeError
-from erasable.models.access import spelling_in
+from erasable.models.configuration import spelling_in
 
 Progress = Callable[[int, int], None]
 _Rows = dict[bytes, tuple[str, int]]  # by their bytes: what each row is called, and its number in the table

@@ -27,15 +27,14 @@ from erasable.engines import opened_engine
 from erasable.errors import ChangedMeanwhileError, ConfigurationError, InputError, NotErasedError, UnknownOutcomeError
 from erasable.estimators.validated import SCHEMA, check_rows
 from erasable.models.access import StoredRows, rows_of
-from erasable.models.class_balance import LabelRuns, OfferedLabels, OfferedTargets
 from erasable.models.files import Fetch, FileMark, checksum_at, files_of, mark_of, shards_of, write
 from erasable.models.inputs import array_of
-from erasable.models.layouts import KINDS
+from erasable.models.label_warnings import LabelRuns, OfferedLabels, OfferedTargets
 from erasable.models.model import Model
 from erasable.models.passes import BUDGET_BYTES, Ahead, copy_without, learn_rows
 from erasable.models.reports import ForgetReport, Guarantee, LearnReport, warn_of_emptied_classes
 from erasable.models.row_source import ArraySource, Rows, RowSource, StartedSource
-from erasable.models.state import State
+from erasable.models.state import KINDS, State
 from erasable.store import PRIVATE, locked
 from erasable.validation import whole_number
 

@@ -23,10 +23,9 @@ from erasable.estimators.learner_head import (
 from erasable.estimators.learners import check_estimator_parameter
 from erasable.models.configuration import Configuration
 from erasable.models.files import Fetch
-from erasable.models.layouts import layout_of
 from erasable.models.model import Model
 from erasable.models.reports import Guarantee
-from erasable.models.state import State
+from erasable.models.state import State, layout_of
 from erasable.validation import switch
 
 

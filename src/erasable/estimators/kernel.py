@@ -24,11 +24,10 @@ from erasable.models.configuration import (
 from erasable.models.files import Fetch, read_kernel
 from erasable.models.heads.general import FunctionClassFit, general_guarantee
 from erasable.models.heads.kernel import KernelRidge, kernel_guarantee
-from erasable.models.layouts import layout_of
 from erasable.models.model import Model
 from erasable.models.reports import Guarantee
 from erasable.models.selections import FunctionClassSelection, KernelDisagreement
-from erasable.models.state import State
+from erasable.models.state import State, layout_of
 from erasable.validation import choice, positive_number, whole_number
 
 

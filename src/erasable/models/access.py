@@ -20,20 +20,24 @@ import scipy.sparse as sp
 from erasable.core.arrays import Float64s
 from erasable.core.grid import Grid, read_scaling
 from erasable.core.layout import read_rows
-from erasable.core.names import Key, Label, Owners, Spelling, each_owner, owners_of
+from erasable.core.names import Key, Label, Owners, each_owner, owners_of
 from erasable.core.target_grid import off_grid
 from erasable.errors import InputError
-from erasable.models.feature_maps import described_schema
+from erasable.models.configuration import schema_in, spelling_in
 from erasable.models.inputs import ONE, as_keys, as_requested, same_kind, spelt_keys
 from erasable.models.selections.leverage import grid_of
 from erasable.models.state import State
 from erasable.schemas import DecodedCell, Schema, decode_row
 
 _EXACT = "each value is that of the row"
+
+
 _CELLS = (
     "each cell of the table is told as far as its encoded and rounded row still says it: what it held is within the "
     "bounds, or among those that are listed"
 )
+
+
 _DIRECTION = "only the direction of a row is stored, all its values divided by one number that is not stored"
 
 
@@ -138,7 +142,7 @@ def stored_rows(
         raise InputError("name whose rows, or which, with subjects= or ids=.")
     of_ids, of_rows, labels = names
     owners = set(each_owner(of_rows))
-    schema, spelling = _schema_in(meta.get("feature_map")), spelling_in(meta)
+    schema, spelling = schema_in(meta.get("feature_map")), spelling_in(meta)
     asked = set() if ids is None else set(spelt_keys(as_keys(ids, "ids"), spelling.get("id", ())))
     people = set() if subjects is None else set(spelt_keys(as_requested(subjects, owners), spelling.get("subject", ())))
     same_kind(list(asked), type(of_ids[0]) if of_ids else None, "ids")
@@ -234,21 +238,9 @@ def _divisors(stored: Float64s, grid: Grid) -> tuple[float, float]:
 
 
 @lru_cache(maxsize=4)
-def _schema_in(feature_map: str | None) -> Schema | None:
-    """The schema that a header describes, where its map is one."""
-    return None if feature_map is None else described_schema(feature_map)
-
-
-def spelling_in(meta: Mapping[str, Any]) -> Spelling:
-    """The normalisation of ids and subjects that the schema in a header declares; empty without one."""
-    schema = _schema_in(meta.get("feature_map"))
-    return {} if schema is None else schema.identity
-
-
-@lru_cache(maxsize=4)
 def _encoded_names(feature_map: str | None) -> list[str] | None:
     """The names of the features that a schema makes, where the map is one."""
-    schema = _schema_in(feature_map)
+    schema = schema_in(feature_map)
     return None if schema is None else schema.feature_names_out()
 
 
@@ -277,7 +269,7 @@ def _what_values_are(meta: Mapping[str, Any]) -> str:
     scaling = read_scaling(meta["scaling"])
     by_row = _on_grid(meta) and grid_of(dict(meta)).normalises
     times = "" if scaling in (None, "row") else " times the scale of its column"
-    if _schema_in(meta.get("feature_map")) is not None:
+    if schema_in(meta.get("feature_map")) is not None:
         return _CELLS
     mapped = "; the values are those that a feature map has made of the row" if meta.get("feature_map") else ""
     return f"{_DIRECTION if by_row else _EXACT}, to within {0.5 / _steps(meta):.2g}{times}{mapped}"

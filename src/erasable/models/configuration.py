@@ -9,28 +9,31 @@ import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from erasable.core.arrays import Float64s
 from erasable.core.grid import Grid
 from erasable.core.independent import Rarity, nearest_power
-from erasable.core.names import Label, check_feature_names, check_fixed_classes
+from erasable.core.layout import canonical_json, read_json
+from erasable.core.names import (
+    Label,
+    Spelling,
+    check_feature_names,
+    check_fixed_classes,
+)
 from erasable.core.selector import grid_of, selecting_units
 from erasable.core.sums import regulariser
 from erasable.core.target_grid import Range, check_range
-from erasable.errors import ConfigurationError, InputError, InputTypeError
-from erasable.features import FeatureMap
-from erasable.models.class_balance import plain_class_weights
-from erasable.models.feature_maps import describe_map, described_map
+from erasable.errors import ConfigurationError, InputError, InputTypeError, StateFormatError
+from erasable.features import AbsentMap, FeatureMap
 from erasable.models.heads import Logistic, Regression, Squared
+from erasable.models.heads.linear import plain_class_weights
 from erasable.models.inputs import label_type, pick
 from erasable.models.selections import GridSelection, Independent, Leverage
-from erasable.models.selections.leverage import (
-    _LARGEST_KEY,
-    check_order_key,
-)
+from erasable.models.selections.leverage import _LARGEST_KEY, check_order_key
 from erasable.models.strategies import Head, Selection
 from erasable.validation import (
     choice,
@@ -41,6 +44,9 @@ from erasable.validation import (
     seed,
     whole_number,
 )
+
+if TYPE_CHECKING:
+    from erasable.schemas import Schema
 
 
 @dataclass(frozen=True)
@@ -95,40 +101,16 @@ class Configuration:
         return units
 
 
+# -- constructor arguments ---------------------------------------------------------------------------------------
+# In these functions ``given`` is an estimator, whose attributes are the constructor arguments as the caller typed them.
+
 # Chosen in a study over public sets, which benchmarks/RESULTS.md documents ("Defaults").
 DEFAULT_THRESHOLD = 0.06
 DEFAULT_RATE = 0.1
-
-
 DEFAULT_TARGET_RANGE = (-1000.0, 1000.0)
-
-
 SELECTION_NAMES = ("leverage", "independent")
 LOSSES = ("squared", "logistic")
-
-
-class Selecting(Protocol):
-    """The constructor arguments that say which rows a linear model keeps, as the caller typed them."""
-
-    capacity: Any
-    kappa: Any
-    threshold: Any
-    horizon: Any
-    fit_intercept: Any
-    scaling: Any
-    grid_bits: Any
-    sample_rate: Any
-    order: Any
-    random_state: Any
-
-
-class Parameters(Selecting, Protocol):
-    """The constructor arguments of ``ErasableClassifier``, as the caller typed them."""
-
-    classes: Any
-    loss: Any
-    alpha: Any
-    class_weight: Any
+ORDERS = ("hashed", "given")
 
 
 def configure(
@@ -172,7 +154,7 @@ def configure(
     )
 
 
-def leverage_of(given: Selecting, n_features: int, n_samples: int, *, streaming: bool) -> Leverage:
+def leverage_of(given: Any, n_features: int, n_samples: int, *, streaming: bool) -> Leverage:
     """The selection that these arguments name, for rows with so many columns; see :func:`configure`."""
     set_by_caller = [name for name in ("rate", "moments", "class_shares") if getattr(given, name, None) is not None]
     set_by_caller += ["balance"] if getattr(given, "balance", 0.0) else []
@@ -256,7 +238,7 @@ def _class_shares(given: Any, classes: tuple[Label, ...] | None) -> tuple[tuple[
     return tuple((label, by_label[label]) for label in ordered)
 
 
-def head_of(given: Parameters, selection: GridSelection) -> Squared | Logistic:
+def head_of(given: Any, selection: GridSelection) -> Squared | Logistic:
     """The head of a classifier; ``alpha`` is the capacity unless it is given."""
     class_weight = plain_class_weights(given.class_weight)
     if choice(given.loss, "loss", LOSSES) == "squared":
@@ -344,12 +326,7 @@ def warn_of_signs(grid: Grid) -> None:
 
 
 def check_unchanged(given: Any, c: Configuration, classes: Any = None) -> None:
-    """Refuse arguments of a linear estimator that name another configuration than the model's.
-
-    Raises
-    ------
-    ConfigurationError
-    """
+    """Raise ConfigurationError for arguments of a linear estimator that name another configuration than the model's."""
     changed = _changed_selection(given, c)
     if isinstance(c.head, Regression):
         if target_ranges(given, len(c.head.target_ranges)) != c.head.target_ranges:
@@ -369,7 +346,7 @@ def check_unchanged(given: Any, c: Configuration, classes: Any = None) -> None:
     refuse_changed(changed)
 
 
-def _changed_selection(given: Selecting, c: Configuration) -> list[str]:
+def _changed_selection(given: Any, c: Configuration) -> list[str]:
     """Which arguments of the selection, and of the columns, name something else than the configuration has."""
     selection, grid = c.selection, c.grid
     if getattr(given, "selection", "leverage") != selection.NAME:
@@ -403,12 +380,7 @@ def _changed_selection(given: Selecting, c: Configuration) -> list[str]:
 
 
 def refuse_changed(changed: list[str]) -> None:
-    """Refuse arguments that differ from those of the model, by name.
-
-    Raises
-    ------
-    ConfigurationError
-    """
+    """Raise ConfigurationError for arguments that differ from those of the model, by name."""
     if changed:
         raise ConfigurationError(
             f"{' and '.join(changed)} changed since the model was first fitted, which would make two models of it: "
@@ -416,12 +388,12 @@ def refuse_changed(changed: list[str]) -> None:
         )
 
 
-def grid_of_parameters(given: Selecting, n_features: int) -> Grid:
+def grid_of_parameters(given: Any, n_features: int) -> Grid:
     """How rows become integers under these arguments."""
     return grid_of(n_features, fit_intercept=given.fit_intercept, scaling=given.scaling, grid_bits=given.grid_bits)
 
 
-def _threshold(given: Selecting, n_samples: int, *, streaming: bool) -> float:
+def _threshold(given: Any, n_samples: int, *, streaming: bool) -> float:
     """The threshold given, or ``horizon ** -kappa`` correctly rounded, so that it is the same on every machine."""
     if given.kappa is None:
         if given.horizon is not None:
@@ -480,15 +452,10 @@ def sorted_classes(classes: Any) -> tuple[Label, ...]:
     return tuple(sorted(set(pick(array, np.arange(len(array))))))
 
 
-ORDERS = ("hashed", "given")
-
-
 def order_key(given: Any) -> int | None:
     """The key that ``order`` and ``random_state`` of an estimator name; None for the order in which rows are given.
 
-    Raises
-    ------
-    ConfigurationError
+    Raises ConfigurationError.
     """
     key = seed(given.random_state, most=_LARGEST_KEY)
     return key if choice(given.order, "order", ORDERS) == "hashed" else None
@@ -497,9 +464,7 @@ def order_key(given: Any) -> int | None:
 def sample_of(given: Any) -> tuple[float, int | None]:
     """Rate and key of the sample that ``sample_rate`` and ``random_state`` of an estimator name; no key, no sample.
 
-    Raises
-    ------
-    ConfigurationError
+    Raises ConfigurationError.
     """
     rate = number_between(given.sample_rate, "sample_rate", 0.0, 1.0, closed="both") + 0.0
     return rate, seed(given.random_state, most=_LARGEST_KEY) if rate else None
@@ -510,3 +475,65 @@ def order_of(key: int | None, sample_key: int | None = None) -> dict[str, Any]:
     if key is not None:
         return {"order": "hashed", "random_state": key}
     return {"order": "given"} | ({} if sample_key is None else {"random_state": sample_key})
+
+
+# -- feature maps ------------------------------------------------------------------------------------------------
+
+
+def describe_map(feature_map: FeatureMap, n_features: int | None) -> str:
+    """A map and the width of the rows that it takes, as the configuration has them: canonical JSON."""
+    return canonical_json({"map": feature_map.describe(), "n_features": n_features})
+
+
+def described_map(text: str) -> dict[str, Any]:
+    """What :func:`describe_map` wrote; raises StateFormatError for anything else."""
+    try:
+        written = read_json(text)
+        described, taken = written["map"], written["n_features"]
+        counted = taken is None or (type(taken) is int and taken >= 1)
+        if len(written) == 2 and isinstance(described, dict) and counted and canonical_json(written) == text:
+            return dict(written)
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
+        pass
+    raise StateFormatError("not a state: the description of its feature map is damaged.")
+
+
+def stored_map(configuration: Configuration) -> FeatureMap | None:
+    """The map that a file describes: a schema, which it holds whole, or what stands for code that it cannot hold."""
+    if configuration.feature_map is None:
+        return None
+    schema = described_schema(configuration.feature_map)
+    if schema is None:
+        described = described_map(configuration.feature_map)["map"]
+        return AbsentMap(canonical_json(described), configuration.selection.n_features)
+    if schema.n_features_out != configuration.selection.n_features:
+        raise StateFormatError("not a state: its schema is damaged.")
+    return schema
+
+
+def described_schema(text: str) -> Schema | None:
+    """The schema that :func:`describe_map` wrote; None if it wrote another map."""
+    described = described_map(text)["map"]
+    if described.get("map") != "schema":
+        return None
+    from erasable.schemas import Schema  # only here: most models have none
+
+    try:
+        schema = Schema.parse(described.get("text"))
+    except ConfigurationError:
+        schema = None
+    if schema is None or schema.describe() != described:
+        raise StateFormatError("not a state: its schema is damaged.")
+    return schema
+
+
+@lru_cache(maxsize=4)
+def schema_in(feature_map: str | None) -> Schema | None:
+    """The schema in the feature map of a header, if there is one."""
+    return None if feature_map is None else described_schema(feature_map)
+
+
+def spelling_in(meta: Mapping[str, Any]) -> Spelling:
+    """The normalisation of ids and subjects that the schema in a header declares; empty without one."""
+    schema = schema_in(meta.get("feature_map"))
+    return {} if schema is None else schema.identity

@@ -44,12 +44,11 @@ from erasable.core.layout import (
 )
 from erasable.core.names import Key, key_tensors, kind_of, read_keys, subject_kind
 from erasable.errors import ConfigurationError, StateFormatError, StoreError
-from erasable.models.feature_maps import stored_map
+from erasable.models.configuration import stored_map
 from erasable.models.inputs import ONE, uneven
-from erasable.models.layouts import SHARDED, is_sharded, layout_named
 from erasable.models.model import Model
 from erasable.models.selections.leverage import grid_of
-from erasable.models.state import State
+from erasable.models.state import SHARDED, State, is_sharded, layout_named
 from erasable.store import LARGEST, PRIVATE, Writer
 from erasable.store import read as read_file
 
@@ -325,9 +324,7 @@ def head_of(path: str | os.PathLike[str]) -> tuple[bytes, os.stat_result]:
 def refuse_odd_size(path: str | os.PathLike[str]) -> None:
     """Refuse a large file that is longer or shorter than its header says, before all of it is read.
 
-    Raises
-    ------
-    StateFormatError
+    Raises StateFormatError.
     """
     with suppress(OSError):  # who reads it is told what is wrong
         head, facts = head_of(path)

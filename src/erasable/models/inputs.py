@@ -265,12 +265,7 @@ def _as_list(values: Any, name: str) -> list[Any]:
 
 
 def same_kind(new: Sequence[Key] | npt.NDArray[np.int64], known: type | None, name: str) -> None:
-    """Refuse keys of another type than ``known``, that of the model's own: they could never match.
-
-    Raises
-    ------
-    InputTypeError
-    """
+    """Raise InputTypeError for keys of another type than ``known``, that of the model's own: they could never match."""
     if known is None or not len(new):
         return
     kind = int if isinstance(new, np.ndarray) else type(new[0])
@@ -279,12 +274,7 @@ def same_kind(new: Sequence[Key] | npt.NDArray[np.int64], known: type | None, na
 
 
 def refuse_kind(kind: type, known: type, name: str) -> NoReturn:
-    """The refusal of keys of one type beside those of another.
-
-    Raises
-    ------
-    InputTypeError
-    """
+    """The refusal of keys of one type beside those of another. Raises InputTypeError."""
     raise InputTypeError(
         f"this model's {name} are {_PLURAL[_NAMES[known]]}, but {_PLURAL[_NAMES[kind]]} were given, which "
         f"can never match: convert them to {known.__name__} first."

@@ -28,9 +28,8 @@ from erasable.errors import (
     VerificationError,
 )
 from erasable.features import FeatureMap
-from erasable.models.configuration import Configuration
+from erasable.models.configuration import Configuration, described_map
 from erasable.models.core_rows import CoreRows, Named, Outline, overwrite
-from erasable.models.feature_maps import described_map
 from erasable.models.heads.linear import ExactSums
 from erasable.models.inputs import (
     ONE,
@@ -45,9 +44,8 @@ from erasable.models.inputs import (
     spelt_names,
     taken,
 )
-from erasable.models.layouts import layout_of
 from erasable.models.reports import ForgetReport, Guarantee, LearnReport, VerifyReport
-from erasable.models.state import State
+from erasable.models.state import State, layout_of
 from erasable.models.strategies import Head, Screen, Selection
 
 T = TypeVar("T")

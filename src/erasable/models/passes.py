@@ -38,7 +38,6 @@ from erasable.core.keyed_hash import Hashes, keyed_hash
 from erasable.core.names import Key, each_owner
 from erasable.core.selector import Decisions
 from erasable.errors import ConfigurationError, InputError
-from erasable.models.class_balance import LabelRuns
 from erasable.models.inputs import (
     Column,
     as_key_column,
@@ -52,6 +51,7 @@ from erasable.models.inputs import (
     refuse_known,
     spelt_names,
 )
+from erasable.models.label_warnings import LabelRuns
 from erasable.models.model import Model
 from erasable.models.reports import LearnReport, Round
 from erasable.models.row_source import RowBuffer, Rows, RowSource

@@ -19,7 +19,6 @@ from erasable.core.grid import Grid
 from erasable.core.layout import Tensors
 from erasable.core.names import Label
 from erasable.core.selector import Decisions, Progress
-from erasable.models.class_balance import ClassWeights
 from erasable.models.inputs import RowWeights, array_of
 from erasable.models.reports import Guarantee
 
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from erasable.features import FeatureMap
     from erasable.models.configuration import Configuration
     from erasable.models.core_rows import CoreRows
-    from erasable.models.heads.linear import ExactSums
+    from erasable.models.heads.linear import ClassWeights, ExactSums
     from erasable.models.model import Model
     from erasable.models.state import State
 

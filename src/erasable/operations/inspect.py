@@ -16,11 +16,12 @@ from erasable.core.layout import Buffer, digest_of, read_sealed
 from erasable.core.names import read_keys, read_label, read_names, read_owners
 from erasable.core.target_grid import Range, off_grid
 from erasable.errors import ConfigurationError, ErasableError, StateFormatError
-from erasable.models.access import StoredRows, spelling_in, stored_rows
+from erasable.models.access import StoredRows, stored_rows
 from erasable.models.access import rows_of as rows_in_state
+from erasable.models.configuration import spelling_in
 from erasable.models.files import Fetch, from_files, known_meta, naming, refuse_odd_size, shards_of
-from erasable.models.layouts import KINDS, is_sharded
 from erasable.models.selections.leverage import grid_of
+from erasable.models.state import KINDS, is_sharded
 from erasable.operations.requests import KEY_TYPES, Names, keys_named
 from erasable.store import read as read_file
 

@@ -24,8 +24,8 @@ from erasable.errors import (
 from erasable.estimators import ErasableClassifier, ErasableKernelClassifier, ErasableRegressor
 from erasable.estimators.base import ErasableEstimator
 from erasable.estimators.files import face_of
-from erasable.models.class_balance import NUMERIC_REMEDY, ONE_CLASS, REMEDY
 from erasable.models.files import read_model
+from erasable.models.label_warnings import NUMERIC_REMEDY, ONE_CLASS, REMEDY
 from erasable.models.model import Model
 from erasable.models.reports import LearnReport
 from erasable.models.row_source import Rows

@@ -18,8 +18,8 @@ from erasable.core.layout import digest_of, read_meta
 from erasable.core.names import Spelling
 from erasable.core.selector import Decisions
 from erasable.errors import ConfigurationError, InputTypeError, StateFormatError, StoreError, UnknownOutcomeError
-from erasable.models.access import StoredRows, spelling_in
-from erasable.models.configuration import map_of
+from erasable.models.access import StoredRows
+from erasable.models.configuration import map_of, spelling_in
 from erasable.models.files import (
     checksum_at,
     checksum_of,

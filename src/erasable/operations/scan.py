@@ -21,7 +21,7 @@ from erasable.arrow import TEXTS, is_kind
 from erasable.audit.scan import ScanColumns, ScanReport, scan
 from erasable.core.layout import read_meta
 from erasable.errors import ConfigurationError, InputError, StateFormatError
-from erasable.models.feature_maps import describe_map, described_map
+from erasable.models.configuration import describe_map, described_map
 from erasable.models.files import head_of
 from erasable.operations.schemas import raw_table
 from erasable.schemas import Category, Number, Role, Schema, Text, canonical_text

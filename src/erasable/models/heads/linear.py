@@ -13,6 +13,7 @@ from abc import abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -20,6 +21,7 @@ import numpy.typing as npt
 
 from erasable.core.arrays import Float32s, Float64s, Int64s, on_host
 from erasable.core.grid import Grid, scale_rows
+from erasable.core.names import Label, kind_of, read_label, write_label
 from erasable.core.sums import (
     LARGEST_EXACT,
     add_rows,
@@ -30,18 +32,115 @@ from erasable.core.sums import (
     sums_by_class,
     unpacked,
 )
+from erasable.core.weights import to_float32
 from erasable.errors import ConfigurationError, ExactnessError, VerificationError
 from erasable.features import FeatureMap
-from erasable.models.class_balance import check_class_weights
-from erasable.models.inputs import ONE, RowWeights
+from erasable.models.inputs import ONE, RowWeights, label_type, pick
 from erasable.models.reports import BITWISE, Guarantee
 from erasable.models.selections.leverage import GridSelection
 from erasable.models.strategies import Derived, Head, Specification, Tensor, classes_of, in_blocks
+from erasable.validation import positive_number
 
 if TYPE_CHECKING:
     from erasable.models.configuration import Configuration
     from erasable.models.core_rows import CoreRows
     from erasable.models.model import Model
+
+
+LIGHTEST_CLASS, HEAVIEST_CLASS = 2.0**-16, 2.0**16
+
+
+BALANCED = "balanced"
+
+
+ClassWeights = str | tuple[tuple[Label, float], ...] | None
+
+
+def plain_class_weights(given: Any) -> ClassWeights:
+    """``class_weight`` as the caller gave it, checked: None, ``"balanced"``, or labels and float32 numbers, sorted.
+
+    Raises
+    ------
+    ConfigurationError
+    """
+    if given is None or (isinstance(given, str) and given == BALANCED):
+        return None if given is None else BALANCED
+    if not isinstance(given, Mapping) or not given:
+        raise ConfigurationError(
+            'class_weight must be None, "balanced", or a dictionary from labels to weights; got '
+            f"{'an empty one' if isinstance(given, Mapping) else type(given).__name__}."
+        )
+    keys = np.fromiter(given, dtype=object, count=len(given))
+    label_type(keys, "class_weight")
+    labels: list[Label] = pick(keys, np.arange(len(keys)))
+    weights = []
+    for label, weight in zip(labels, given.values(), strict=True):
+        number = float(np.float32(min(positive_number(weight, "a weight in class_weight"), 1e30)))
+        if not LIGHTEST_CLASS <= number <= HEAVIEST_CLASS:
+            raise ConfigurationError(f"weights of classes must be between 2**-16 and 2**16; got {weight!r}.")
+        weights.append((label, number))
+    return tuple(sorted(weights, key=lambda entry: entry[0]))
+
+
+def check_class_weights(weights: ClassWeights, classes: Sequence[Label] | None) -> None:
+    """Refuse weights that :func:`plain_class_weights` does not give, or of classes that are not among the fixed ones.
+
+    Raises ConfigurationError.
+    """
+    if isinstance(weights, tuple) and plain_class_weights(dict(weights)) != weights:
+        raise ConfigurationError("class_weight is not in canonical form.")
+    if not (weights is None or weights == BALANCED or isinstance(weights, tuple)):
+        raise ConfigurationError("class_weight is of no known kind.")
+    if isinstance(weights, tuple) and classes is not None:
+        kind, known = type(classes[0]), set(classes)
+        unknown = sum(type(label) is not kind or label not in known for label, _ in weights)
+        if unknown:
+            raise ConfigurationError(
+                f"class_weight names {unknown} labels that are not among the {len(classes)} fixed classes, or of "
+                "another type: correct one of the two."
+            )
+
+
+def described_class_weights(weights: ClassWeights) -> Any:
+    """As the header of a file has them."""
+    if not isinstance(weights, tuple):
+        return weights
+    return {"kind": kind_of(weights[0][0]), "weights": [[write_label(c), w.hex()] for c, w in weights]}
+
+
+def read_class_weights(written: Any) -> ClassWeights:
+    """What :func:`described_class_weights` wrote."""
+    if not isinstance(written, dict):
+        known: ClassWeights = written
+        return known
+    return tuple((read_label(written["kind"], c), float.fromhex(w)) for c, w in written["weights"])
+
+
+def class_weights_of(
+    given: ClassWeights, classes: Sequence[Label], totals: Mapping[Label, int]
+) -> npt.NDArray[np.float64]:
+    """The weight of each class, in their order: float32 numbers, one where none was given.
+
+    Parameters
+    ----------
+    totals : mapping
+        The weights of the core rows of each class, added up, in sixteenths.
+
+    Notes
+    -----
+    *Definition*: ``"balanced"`` is all weight, divided by the number of classes that have core rows times the weight of
+    the class, correctly rounded to float32, and no less than 2**-16 and no more than 2**16.
+    """
+    if given is None:
+        return np.ones(len(classes))
+    if isinstance(given, tuple):
+        named = dict(given)
+        return np.array([named.get(c, 1.0) for c in classes])
+    there = {c: totals[c] for c in classes if totals.get(c)}
+    whole = sum(there.values())
+    shares = [Fraction(whole, len(there) * there[c]) if c in there else Fraction(1) for c in classes]
+    return np.array([min(max(float(to_float32(s)), LIGHTEST_CLASS), HEAVIEST_CLASS) for s in shares])
+
 
 Stacked = tuple[Float64s, Float64s]  # H, and the sums by label in the order of the labels
 

@@ -22,13 +22,14 @@ from erasable.core.sums import LARGEST_EXACT, targets
 from erasable.core.target_grid import Range, centre_of, check_range, on_grid, outside, span_of, sums_by_target
 from erasable.core.weights import solve_weights
 from erasable.errors import ConfigurationError, InputError, InputTypeError, VerificationError
-from erasable.models.class_balance import (
+from erasable.models.heads.linear import (
     ClassWeights,
+    ExactSums,
+    LinearHead,
     class_weights_of,
     described_class_weights,
     read_class_weights,
 )
-from erasable.models.heads.linear import ExactSums, LinearHead
 from erasable.models.inputs import ONE, RowWeights
 from erasable.models.strategies import Specification, against_rest, class_codes, classes_of
 

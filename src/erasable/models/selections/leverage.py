@@ -144,12 +144,7 @@ def in_sample(ids: Any, rate: float, key: int) -> npt.NDArray[np.bool_]:
 
 
 def check_order_key(key: int | None) -> None:
-    """Refuse a key that no estimator has.
-
-    Raises
-    ------
-    ConfigurationError
-    """
+    """Raise ConfigurationError for a key that no estimator has."""
     if key is not None and not 0 <= key <= _LARGEST_KEY:
         raise ConfigurationError("the key of the order of rows is out of range.")
 
@@ -157,9 +152,7 @@ def check_order_key(key: int | None) -> None:
 def check_sample(rate: float, key: int | None, order_key: int | None) -> None:
     """Refuse a sample that no estimator has: one without a key, or with another than that of the order.
 
-    Raises
-    ------
-    ConfigurationError
+    Raises ConfigurationError.
     """
     if not 0.0 <= rate <= 1.0 or math.copysign(1.0, rate) < 0.0 or (key is None) != (rate == 0.0):
         raise ConfigurationError("the rate of the sample must be between 0 and 1, and above 0 have a key.")
